@@ -1,115 +1,122 @@
-//! The interface between protocol and memory: what a packet asks the NIC to do, and the outcome.
+//! The interface between protocol and memory: the action that a packet requests from the NIC, and its
+//! outcome.
 //!
-//! The responder turns a request packet into one [`Action`]; the NIC, which alone may touch memory, executes
-//! it at once and answers with an [`Outcome`]. Both are small copies: a queue of them costs more than the
-//! verb itself.
+//! The responder turns each request packet into one [`Action`]. The NIC, which alone may access memory,
+//! executes the action at once and answers with an [`Outcome`]. Both types are small and `Copy`. They are
+//! not queued, because a queue would cost more than the operation itself.
 
 use crate::rc::{prism, strom};
 use remora_wire::NakCode;
 
-/// The two atomics of the verbs (IBTA vol. 1 §9.4.5).
+/// The two atomic operations (IBTA vol. 1 §9.4.5).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Atomic {
-    /// Store `swap` if the target equals `compare`.
+    /// Compare and swap: stores `swap` if the target equals `compare`.
     CompareSwap {
         /// Expected value.
         compare: u64,
         /// New value.
         swap: u64,
     },
-    /// Add, wrapping.
+    /// Fetch and add: adds `add` to the target, wrapping on overflow.
     FetchAdd {
         /// Addend.
         add: u64,
     },
 }
 
-/// What the last packet of a message brings for its receive work request.
+/// Information that the last packet of a message supplies for the completion of its receive work request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Bytes of the whole message.
+    /// Length of the whole message in bytes.
     pub len: u32,
-    /// Immediate data.
+    /// Immediate data; `None` if the message has none.
     pub imm: Option<u32>,
-    /// Key to invalidate before the completion is written.
+    /// Key to invalidate before the completion is written (SEND with Invalidate).
     pub invalidate: Option<u32>,
-    /// The sender asked for a solicited event.
+    /// True if the sender requested a solicited event.
     pub solicited: bool,
-    /// It was a WRITE, not a SEND.
+    /// True for a WRITE with immediate data, false for a SEND.
     pub write: bool,
 }
 
-/// What the NIC is to do with a request packet and its payload.
+/// The operation that the NIC must execute for a request packet and its payload.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing: the packet was dropped, or answered by the machine itself.
+    /// Nothing to execute: the packet was dropped, or the state machine answers it without memory.
     Nothing,
-    /// WRITE: payload to `va`. `extent` bytes from `va` on must be writable through `key` (the rest of the
-    /// message at its first packet, so that a bad WRITE touches nothing).
+    /// WRITE: copies the payload to `va`. All `extent` bytes from `va` must be writable through `key`. On
+    /// the first packet, `extent` covers the whole message, so that a WRITE without permission changes
+    /// nothing.
     Place {
         /// Remote key.
         key: u32,
-        /// First byte.
+        /// Virtual address of the first byte.
         va: u64,
-        /// Bytes to check.
+        /// Number of bytes to check, at least the length of the payload.
         extent: u32,
     },
-    /// Last packet of a WRITE with immediate data: as `Place`, then a receive work request is taken and
-    /// completed. Without one nothing is placed and the outcome is RNR.
+    /// Last packet of a WRITE with immediate data: executes a `Place`, then takes and completes a receive
+    /// work request. If no receive work request is posted, nothing is written and the outcome is
+    /// [`Outcome::NotReady`].
     PlaceAndNotify {
         /// Remote key.
         key: u32,
-        /// First byte.
+        /// Virtual address of the first byte.
         va: u64,
-        /// Bytes to check.
+        /// Number of bytes to check, at least the length of the payload.
         extent: u32,
     },
-    /// SEND: payload to the current receive work request at `offset`; at offset 0 of a new message one is
-    /// taken first.
+    /// SEND: copies the payload into the current receive work request at `offset`. The first packet of a
+    /// message takes a new receive work request.
     Receive {
-        /// Position in the message.
+        /// Offset of the payload in the message, in bytes.
         offset: u32,
-        /// The message starts here.
+        /// True for the first packet of the message.
         first: bool,
-        /// The message ends here: complete the receive.
+        /// True for the last packet of the message, which completes the receive work request.
         last: bool,
     },
-    /// READ: check that `len` bytes at `va` may be read; they are fetched when the responses leave.
+    /// READ: checks that `len` bytes at `va` are readable. The bytes are read later, when the responses are
+    /// sent.
     Fetch {
         /// Remote key.
         key: u32,
-        /// First byte.
+        /// Virtual address of the first byte.
         va: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
     },
-    /// Execute an atomic on the 8 bytes at `va`; the outcome is the old value.
+    /// Executes an atomic operation on the 8 bytes at `va`. The outcome is [`Outcome::Value`] with the old
+    /// value.
     Atomic {
         /// Remote key.
         key: u32,
-        /// Target.
+        /// Virtual address of the 8 bytes.
         va: u64,
-        /// Which.
+        /// The operation and its operands.
         atomic: Atomic,
     },
-    /// A packet of a PRISM operation; the outcome is an [`Answer`](prism::Answer) at its last.
+    /// Executes one packet of a PRISM operation. The last packet of the operation has an
+    /// [`Answer`](prism::Answer).
     Prism(prism::Packed),
-    /// A packet of a request to a kernel, with its payload. If the kernel has no capacity, the packet is not
-    /// taken and the outcome is RNR.
+    /// Passes one packet of a request, with its payload, to a kernel. If the kernel has no capacity, the
+    /// packet is dropped and the outcome is [`Outcome::NotReady`].
     Rpc(strom::Part),
 }
 
 const _: () = assert!(size_of::<Action>() <= 48, "an action travels in registers and one cache line");
 
-/// The outcome of an action.
+/// The result of executing an [`Action`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done.
+    /// The action was executed.
     Done,
-    /// An atomic was done; this was the old value.
+    /// An atomic operation was executed; holds the old value.
     Value(u64),
-    /// It is refused: the requester gets this NAK and the queue pair ends.
+    /// The request is refused: the responder sends this NAK and the queue pair enters the error state.
     Nak(NakCode),
-    /// No receive work request: wait and send again.
+    /// No receive work request is posted, or a kernel is busy. The responder sends an RNR NAK, and the
+    /// requester retries later.
     NotReady,
 }

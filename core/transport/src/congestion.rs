@@ -1,8 +1,9 @@
-//! Congestion control: how fast one queue pair may send.
+//! Congestion control: computes the rate at which a queue pair may send.
 //!
-//! A [`Control`] takes events (bytes left, a congestion notification came, a round trip was measured, time
-//! passed) and computes a rate, by which its owner paces. There are two algorithms, each in a file of its
-//! own: DCQCN, which uses the marks of switches, and TIMELY, which uses round trips.
+//! A [`Control`] takes events (bytes were sent, a congestion notification arrived, a round trip was
+//! measured, a timer expired) and computes a rate. Its owner applies the rate with a [`Pacer`]. Two
+//! algorithms exist, each in its own module: DCQCN reacts to ECN marks of switches, TIMELY to round-trip
+//! times.
 
 pub mod dcqcn;
 mod pacer;
@@ -11,21 +12,22 @@ pub mod timely;
 use crate::Instant;
 pub use pacer::Pacer;
 
-/// Which control a queue pair has.
+/// The congestion-control algorithm of a queue pair.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
-    /// None: it sends as fast as it can.
+    /// No congestion control: the queue pair sends as fast as it can.
     #[default]
     None,
-    /// DCQCN (Zhu et al., SIGCOMM 2015). Its packets say that they may be marked (ECT), and it slows when the
-    /// peer answers marks with CNPs. Needs a port that shows IP headers.
+    /// DCQCN (Zhu et al., SIGCOMM 2015). The packets are ECN-capable (ECT), and the rate decreases when the
+    /// peer answers ECN marks with CNPs. Requires a port that exposes IP headers.
     Dcqcn,
-    /// TIMELY (Mittal et al., SIGCOMM 2015). It slows when round trips grow.
+    /// TIMELY (Mittal et al., SIGCOMM 2015). The rate decreases when round-trip times grow.
     Timely,
 }
 
 impl Algorithm {
-    /// Does it use the marks of switches, so that packets must say that they may be marked (ECT)?
+    /// Returns true if the algorithm uses the ECN marks of switches, so that its packets must be ECN-capable
+    /// (ECT).
     pub fn reads_marks(self) -> bool {
         match self {
             Algorithm::Dcqcn => true,
@@ -34,28 +36,29 @@ impl Algorithm {
     }
 }
 
-/// The parameters of both algorithms, and what they have in common.
+/// The settings of both algorithms, and those that they share.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The algorithm of queue pairs that ask for none.
+    /// The algorithm of queue pairs that do not select one.
     pub algorithm: Algorithm,
-    /// Bits per second at which a queue pair begins, and more than which it never sends.
+    /// The initial and largest rate of a queue pair, in bits per second.
     pub line_rate: u64,
-    /// Bits per second less than which it never sends.
+    /// The smallest rate of a queue pair, in bits per second.
     pub min_rate: u64,
-    /// Connections' packets may be marked (ECT) also where no control uses the marks. Default: no.
+    /// Marks packets of connected queue pairs as ECN-capable (ECT) even if no algorithm uses the marks.
+    /// Default: false.
     pub ect: bool,
-    /// With a control, fewer packets are in flight than a queue pair's window has: the part of it that the
-    /// rate is of the line's, as in HPCC's programs. Default: no.
+    /// Scales the window with the rate, as HPCC's simulator does: a queue pair with congestion control may
+    /// have `window * rate / line_rate` packets in flight. Default: false.
     pub window_follows_rate: bool,
-    /// Those of DCQCN.
+    /// Settings of DCQCN.
     pub dcqcn: dcqcn::Settings,
-    /// Those of TIMELY.
+    /// Settings of TIMELY.
     pub timely: timely::Settings,
 }
 
 impl Default for Settings {
-    /// No control; for those who ask, a 40 Gb/s fabric as in the papers.
+    /// No congestion control by default. The other values suit a 40 Gb/s fabric, as in the papers.
     fn default() -> Settings {
         Settings {
             algorithm: Algorithm::None,
@@ -70,8 +73,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// DCQCN as the ns-3 models of HPCC and ConWeave have it, at links of so many bits per second:
-    /// [`dcqcn::Settings::ns3`], and their `MIN_RATE` of 100 Mb/s.
+    /// DCQCN as in the ns-3 models of HPCC and ConWeave, for links of `line_rate` bits per second:
+    /// [`dcqcn::Settings::ns3`] and their `MIN_RATE` of 100 Mb/s.
     pub fn ns3(line_rate: u64) -> Settings {
         Settings {
             algorithm: Algorithm::Dcqcn,
@@ -83,19 +86,19 @@ impl Settings {
     }
 }
 
-/// The control of one queue pair.
+/// The congestion-control state of one queue pair.
 #[derive(Clone, Debug)]
 pub enum Control {
-    /// No limit.
+    /// No congestion control.
     None,
-    /// DCQCN's reaction point.
+    /// The reaction point of DCQCN.
     Dcqcn(dcqcn::ReactionPoint),
-    /// TIMELY's rate.
+    /// The rate computation of TIMELY.
     Timely(timely::Timely),
 }
 
 impl Control {
-    /// A control at its start: it sends at line rate.
+    /// Returns the initial state, which sends at line rate.
     pub fn new(algorithm: Algorithm, settings: &Settings) -> Control {
         match algorithm {
             Algorithm::None => Control::None,
@@ -104,7 +107,7 @@ impl Control {
         }
     }
 
-    /// Bits per second; 0: no limit.
+    /// Returns the rate in bits per second; 0 means unlimited.
     pub fn rate(&self) -> u64 {
         match self {
             Control::None => 0,
@@ -113,33 +116,33 @@ impl Control {
         }
     }
 
-    /// Packets of so many bytes have left.
+    /// Records that `bytes` bytes were sent.
     pub fn sent(&mut self, bytes: u32) {
         if let Control::Dcqcn(point) = self {
             point.sent(bytes);
         }
     }
 
-    /// A CNP has arrived. False: this control does not use them.
+    /// Processes a CNP. Returns false if the algorithm does not use CNPs.
     pub fn notified(&mut self, now: Instant) -> bool {
         let Control::Dcqcn(point) = self else { return false };
         point.notified(now);
         true
     }
 
-    /// A packet was acknowledged `ns` nanoseconds after it left.
+    /// Records that a packet was acknowledged `ns` nanoseconds after it was sent.
     pub fn round_trip(&mut self, ns: u64) {
         if let Control::Timely(timely) = self {
             timely.round_trip(ns);
         }
     }
 
-    /// Are round trips of any use?
+    /// Returns true if the algorithm uses round-trip times, so that the caller must measure them.
     pub fn wants_round_trips(&self) -> bool {
         matches!(self, Control::Timely(_))
     }
 
-    /// When `expire` is due.
+    /// Returns the time of the next timer, or [`Instant::NEVER`].
     pub fn deadline(&self) -> Instant {
         if let Control::Dcqcn(point) = self { point.deadline() } else { Instant::NEVER }
     }

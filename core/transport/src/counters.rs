@@ -1,18 +1,18 @@
-//! The counters of the machines, with the names that mlx5 and rxe give in `hw_counters`.
+//! The protocol counters, under the names that mlx5 and rxe use in `hw_counters`.
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// Counters of one engine. Plain numbers: an engine has one writer.
+        /// The protocol counters of one engine. They are plain integers, because an engine has one writer.
         #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
         pub struct Counters { $($(#[doc = $doc])+ pub $name: u64,)+ }
 
         impl Counters {
-            /// Every counter's name, meaning and value.
+            /// Returns name, description and value of every counter.
             pub fn each(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
                 [$((stringify!($name), concat!($($doc),+), self.$name),)+].into_iter()
             }
 
-            /// Adds another engine's counters.
+            /// Adds the counters of another engine.
             pub fn add(&mut self, other: &Counters) {
                 $(self.$name += other.$name;)+
             }
@@ -23,37 +23,37 @@ macro_rules! counters {
 counters! {
     /// Packets transmitted.
     sent_pkts,
-    /// Packets received whose form, queue pair and ICRC were right.
+    /// Packets received with a valid format, queue pair and ICRC.
     rcvd_pkts,
     /// Bytes transmitted, BTH to ICRC.
     sent_bytes,
     /// Bytes received, BTH to ICRC.
     rcvd_bytes,
-    /// Frames dropped: truncated, oversized, unknown op-code, not RoCE.
+    /// Frames dropped: truncated, too long, unknown op-code, or not RoCE.
     malformed_pkts,
     /// Frames dropped: the ICRC is wrong.
     rx_icrc_encapsulated,
-    /// Frames dropped: no such queue pair, or the wrong peer, key or state for it.
+    /// Frames dropped: unknown queue pair, or its peer, partition key or state did not match.
     unknown_qp,
-    /// Requests that arrived ahead of a gap.
+    /// Requests that arrived out of order, after a gap.
     out_of_sequence,
-    /// Requests that arrived again.
+    /// Duplicate requests received.
     duplicate_request,
-    /// NAKs for a sequence error received.
+    /// NAKs received for a PSN sequence error.
     packet_seq_err,
-    /// READ or atomic responses found missing by a later answer.
+    /// Lost READ or atomic responses, detected by a later response or ACK.
     implied_nak_seq_err,
     /// RNR NAKs received.
     rnr_nak_retry_err,
     /// RNR NAKs sent.
     send_rnr_err,
-    /// Local ACK timeouts.
+    /// Expirations of the local ACK timeout.
     local_ack_timeout_err,
-    /// Requests given up after all retries.
+    /// Requests that failed after all retries.
     retry_exceeded_err,
-    /// Requests given up after all RNR retries.
+    /// Requests that failed after all RNR retries.
     retry_rnr_exceeded_err,
-    /// Packets transmitted again.
+    /// Packets retransmitted.
     retransmitted_pkts,
     /// WRITE requests executed.
     rx_write_requests,
@@ -63,16 +63,16 @@ counters! {
     rx_atomic_requests,
     /// SEND requests executed.
     rx_send_requests,
-    /// Requests to kernels taken.
+    /// Requests passed to kernels.
     rx_rpc_requests,
-    /// Requests to kernels that found all of them busy.
+    /// Requests refused because all kernels were busy.
     kernels_busy,
-    /// Messages that found no receive work request.
+    /// Messages refused because no receive work request was posted.
     out_of_buffer,
-    /// Messages of unreliable services dropped: a packet is missing, no receive is posted, or the operation
-    /// is not allowed.
+    /// Messages of unreliable services dropped: a packet was lost, no receive was posted, or the operation
+    /// was not allowed.
     rx_dropped_messages,
-    /// Datagrams dropped: the Q_Key is wrong.
+    /// Datagrams dropped because of a wrong Q_Key.
     qkey_viol_cntr,
     /// NAKs sent for a remote access error.
     resp_remote_access_errors,
@@ -80,7 +80,7 @@ counters! {
     resp_remote_invalid_request,
     /// NAKs sent for a remote operation error.
     resp_remote_op_errors,
-    /// Messages longer than the receive work request that they found.
+    /// Messages longer than their receive work request.
     resp_local_length_error,
     /// NAKs received for a remote access error.
     req_remote_access_errors,
@@ -88,70 +88,70 @@ counters! {
     req_remote_invalid_request,
     /// NAKs received for a remote operation error.
     req_remote_op_errors,
-    /// Completions in error on the send side, flushes not counted.
+    /// Completions in error on the send side, without flushes.
     req_cqe_error,
     /// Flushed completions on the send side.
     req_cqe_flush_error,
-    /// Completions in error on the receive side, flushes not counted.
+    /// Completions in error on the receive side, without flushes.
     resp_cqe_error,
     /// Flushed completions on the receive side.
     resp_cqe_flush_error,
-    /// Completions that found their queue full.
+    /// Completions lost because the completion queue was full.
     cq_overrun,
-    /// Packets taken ahead of a gap (IRN).
+    /// Packets accepted out of order, after a gap (IRN).
     irn_ahead_pkts,
-    /// Packets dropped because they were further ahead than the bitmap reaches (IRN).
+    /// Packets dropped because they lay beyond the bitmap (IRN).
     irn_beyond_pkts,
-    /// Recoveries begun by the senders of requests (IRN).
+    /// Loss recoveries started by senders of requests (IRN).
     irn_recoveries,
-    /// Timeouts after RTO_low, part of the local ACK timeouts (IRN).
+    /// Timeouts of RTO_low, which are also counted as local ACK timeouts (IRN).
     irn_short_timeouts,
     /// Timeouts of the senders of READ and atomic responses (IRN).
     irn_response_timeouts,
-    /// READ and atomic responses transmitted again (IRN).
+    /// READ and atomic responses retransmitted (IRN).
     irn_responses_repeated,
-    /// Packets received that a switch has marked (ECN: congestion experienced).
+    /// Packets received with an ECN congestion mark (CE).
     np_ecn_marked_roce_packets,
     /// CNPs sent.
     np_cnp_sent,
-    /// CNPs received that slowed a queue pair.
+    /// CNPs received that reduced the rate of a queue pair.
     rp_cnp_handled,
     /// CNPs received for queue pairs without DCQCN.
     rp_cnp_ignored,
-    /// Work requests executed: WQEs taken from send queues.
+    /// Work requests executed (WQEs fetched from send queues).
     wqes_executed,
-    /// Requests taken into service (1RMA).
+    /// Requests accepted by the server side (1RMA).
     rma_served,
-    /// Keys of regions changed by a rekey (1RMA).
+    /// Region keys changed by a rekey (1RMA).
     rma_rekeys,
-    /// Requests whose tag was wrong, or that named no region (1RMA).
+    /// Requests with a wrong tag or an unknown region (1RMA).
     rma_bad_requests,
-    /// Authentication failures that were not sent, because too many were due (1RMA).
+    /// Authentication-failure messages suppressed because too many were pending (1RMA).
     rma_failures_suppressed,
-    /// Responses dropped because their tag was wrong (1RMA).
+    /// Responses dropped because of a wrong tag (1RMA).
     rma_bad_responses,
-    /// Messages dropped because no operation awaited them (1RMA).
+    /// Messages dropped because no operation expected them (1RMA).
     rma_unexpected,
-    /// Authentic requests that lacked a right or lay out of bounds (1RMA).
+    /// Authentic requests that lacked a right or were out of bounds (1RMA).
     rma_access_errors,
-    /// Requests refused with a NACK: too much was owed, or the window stayed full (1RMA).
+    /// Requests refused with a NACK, because too much work was pending or the window stayed full (1RMA).
     rma_nacks_sent,
     /// Operations that the server refused with a NACK (1RMA).
     rma_nacks_received,
-    /// Refusals that found their queue full (1RMA).
+    /// NACKs not sent because their queue was full (1RMA).
     rma_refusals_dropped,
-    /// Pieces of writes dropped because they came twice or too late (1RMA).
+    /// Pieces of writes dropped as duplicates or because they were late (1RMA).
     rma_late_pieces,
-    /// Operations served that ended because their region had another key or was gone (1RMA).
+    /// Requests aborted because their region was rekeyed or removed (1RMA).
     rma_revoked,
-    /// Writes and rekeys served whose bytes did not come in time (1RMA).
+    /// Writes and rekeys aborted because their data did not arrive in time (1RMA).
     rma_served_timeouts,
-    /// Messages that had no way to their destination (1RMA).
+    /// Messages without a route to their destination (1RMA).
     rma_unreachable,
-    /// Operations that took too long (1RMA).
+    /// Operations that timed out (1RMA).
     rma_timeouts,
-    /// Operations that waited too long for the window (1RMA).
+    /// Operations that timed out while they waited for the window (1RMA).
     rma_dispatch_timeouts,
-    /// Commands refused: their bytes, slot or local operand were wrong (1RMA).
+    /// Commands refused because of wrong bytes, slot or local operand (1RMA).
     rma_malformed_commands,
 }

@@ -1,20 +1,20 @@
-//! Time as a value. No pure crate reads a clock: its caller passes the time as an argument.
+//! Time as a value. Pure crates read no clock; the caller passes the time as an argument.
 
-/// Nanoseconds since a start that only the driver knows.
+/// A point in time, in nanoseconds since an epoch that the caller defines.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(pub u64);
 
 impl Instant {
-    /// Later than everything.
+    /// A time later than every event, used for a timer that is not running.
     pub const NEVER: Instant = Instant(u64::MAX);
 
-    /// This time and `ns` nanoseconds; stays `NEVER` at the end of time.
+    /// Returns the time `ns` nanoseconds later, saturating at `NEVER`.
     #[inline]
     pub const fn after(self, ns: u64) -> Instant {
         Instant(self.0.saturating_add(ns))
     }
 
-    /// Nanoseconds since `earlier`, 0 if that lies ahead.
+    /// Returns the nanoseconds since `earlier`, or 0 if `earlier` is in the future.
     #[inline]
     pub const fn since(self, earlier: Instant) -> u64 {
         self.0.saturating_sub(earlier.0)

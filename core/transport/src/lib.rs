@@ -1,7 +1,9 @@
-//! The transport machines: pure, driven by packets, requests and time given as values.
+//! //! The protocol state machines of the transport services: RC with go-back-N or IRN, UC, UD and 1RMA.
 //!
-//! `submit` takes a work request, `receive` a packet. `plan` returns the packet that would leave now, `sent`
-//! confirms that it left. `deadline` and `expire` are the timers, `retire` returns messages that ended.
+//! The machines are pure: they read no clock, socket or memory, and take packets, requests and the time as
+//! arguments. `submit` adds a work request and `receive` processes a packet. `plan` returns the packet to
+//! send next, and `sent` confirms that it was sent. `deadline` returns the time of the next timer, `expire`
+//! runs the timers that are due, and `retire` returns finished messages.
 
 #![allow(
     clippy::too_many_arguments,

@@ -1,8 +1,9 @@
 //! 1RMA: one-sided operations without connections (1RMA paper, SIGCOMM 2020).
 //!
-//! A [`Requester`] has the command slots of an engine, a [`Responder`] the operations that it serves. Both
-//! ask the [`Solicitation`] before bytes may come: it has the window and the line for each class of service.
-//! All three see authenticated messages only, as values; what a message's bytes are is the NIC's business.
+//! A [`Requester`] manages the command slots of an engine, a [`Responder`] the operations that the engine
+//! serves. Both must be admitted by the [`Solicitation`] before data may arrive; it holds the window and one
+//! queue per class of service. All three see only authenticated messages, as values. The NIC builds,
+//! authenticates and parses the messages.
 //!
 //! ```text
 //! issue -> line -> request ->                         read:  data -> end

@@ -1,46 +1,47 @@
-//! The states of a queue pair, what each lets its queues do, and which attributes each transition takes.
+//! The states of a queue pair, the behaviour of its queues in each state, and the attributes of each
+//! transition.
 //!
-//! The transitions are a table (IBTA vol. 1 §10.3.1 and §11.2.5.2, as the verbs API has it): a transition
-//! that is not in the table does not exist; an attribute that is neither required nor optional may not be
-//! given. `docs/QP_STATES.md` is this table, drawn.
+//! The transitions are a table (IBTA vol. 1 §10.3.1 and §11.2.5.2, as in the verbs API). Other transitions
+//! are invalid, and so is an attribute that is neither required nor optional. `docs/QP_STATES.md` shows the
+//! table.
 
 mod transitions;
 
 use std::fmt;
 use transitions::TRANSITIONS;
 
-/// A queue pair's state, numbered as `ibv_qp_state`.
+/// State of a queue pair, numbered as `ibv_qp_state`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum State {
-    /// As created: nothing is accepted.
+    /// Newly created: nothing can be posted or received.
     Reset = 0,
-    /// Receives may be posted; nothing arrives yet.
+    /// Receives may be posted, but no packet is accepted.
     Init = 1,
-    /// Ready to receive: requests are served, none are made.
+    /// Ready to receive: requests of the peer are served, but none are sent.
     Rtr = 2,
-    /// Ready to send: all of it works.
+    /// Ready to send: fully operational.
     Rts = 3,
-    /// Send queue drained (or draining): what was begun is finished, nothing new is begun.
+    /// Send queue drained or draining: requests in progress are finished, and no new ones are started.
     Sqd = 4,
-    /// Send queue error: the send side stopped at a failed request, the receive side goes on. Not for
-    /// reliable services.
+    /// Send queue error: the send side stopped at a failed request, while the receive side continues.
+    /// Unreliable services only.
     Sqe = 5,
-    /// Everything posted is flushed.
+    /// Error: all posted requests are flushed.
     Err = 6,
 }
 
 impl State {
-    /// All states, in the order of their numbers.
+    /// All states, in numeric order.
     pub const ALL: [State; 7] =
         [State::Reset, State::Init, State::Rtr, State::Rts, State::Sqd, State::Sqe, State::Err];
 
-    /// The state of this number.
+    /// Returns the state with this number, or `None` if the number is invalid.
     pub const fn from_number(number: u8) -> Option<State> {
         if (number as usize) < State::ALL.len() { Some(State::ALL[number as usize]) } else { None }
     }
 
-    /// What the send queue does.
+    /// Returns the behaviour of the send queue.
     pub const fn send_queue(self) -> Queue {
         match self {
             State::Reset | State::Init | State::Rtr => Queue::Refuses,
@@ -50,7 +51,7 @@ impl State {
         }
     }
 
-    /// What the receive queue does.
+    /// Returns the behaviour of the receive queue.
     pub const fn receive_queue(self) -> Queue {
         match self {
             State::Reset => Queue::Refuses,
@@ -60,7 +61,7 @@ impl State {
         }
     }
 
-    /// Are packets from the peer looked at? Where not, they are dropped without an answer.
+    /// Returns true if packets from the peer are processed. Otherwise they are dropped without an answer.
     pub const fn hears(self) -> bool {
         matches!(self, State::Rtr | State::Rts | State::Sqd | State::Sqe)
     }
@@ -72,20 +73,20 @@ impl fmt::Display for State {
     }
 }
 
-/// What a work queue does with what is posted to it (IBTA vol. 1 §10.3.1).
+/// The behaviour of a work queue in a state (IBTA vol. 1 §10.3.1).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// Posting is an error at once.
+    /// Posting a request is an immediate error.
     Refuses,
-    /// Posting is accepted; nothing new is begun.
+    /// Posting is accepted, but no new request is started.
     Holds,
     /// Posted requests are executed.
     Works,
-    /// Posted requests complete at once with "flushed in error".
+    /// Posted requests complete at once with status "flushed in error".
     Flushes,
 }
 
-/// A queue pair's transport service, the requester's and the responder's half of XRC apart (`ibv_qp_type`).
+/// Transport service of a queue pair (`ibv_qp_type`). XRC has separate values for its two sides.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Service {
@@ -95,9 +96,9 @@ pub enum Service {
     Uc = 1,
     /// Unreliable datagram.
     Ud = 2,
-    /// Extended reliable connection, the side that requests.
+    /// Extended reliable connection, requester side.
     XrcInitiator = 3,
-    /// Extended reliable connection, the side that responds.
+    /// Extended reliable connection, responder side.
     XrcTarget = 4,
 }
 
@@ -107,7 +108,7 @@ impl Service {
         [Service::Rc, Service::Uc, Service::Ud, Service::XrcInitiator, Service::XrcTarget];
 }
 
-/// A set of queue pair attributes, its bits numbered as `ibv_qp_attr_mask`.
+/// A set of queue pair attributes, with the bits of `ibv_qp_attr_mask`.
 #[derive(Copy, Clone, PartialEq, Eq, Default)]
 pub struct Attributes(pub u32);
 
@@ -116,57 +117,57 @@ macro_rules! attributes {
         impl Attributes {
             $(#[doc = $doc] pub const $name: Attributes = Attributes(1 << $bit);)*
 
-            /// Each attribute by its name, in the order of the bits.
+            /// All attributes with their names, in the order of the bits.
             pub const NAMED: &[(Attributes, &str)] = &[$((Attributes::$name, stringify!($name))),*];
         }
     };
 }
 
 attributes! {
-    STATE = 0, "The state to go to.";
-    CUR_STATE = 1, "The state the caller believes it is in.";
-    EN_SQD_ASYNC_NOTIFY = 2, "Ask for an event when the send queue has drained.";
-    ACCESS_FLAGS = 3, "What the peer may do to memory.";
-    PKEY_INDEX = 4, "Which partition key.";
-    PORT = 5, "Which port.";
-    QKEY = 6, "The key a datagram must carry.";
-    AV = 7, "The path to the peer.";
-    PATH_MTU = 8, "Payload bytes in a packet at most.";
-    TIMEOUT = 9, "The local ACK timeout's code.";
-    RETRY_CNT = 10, "Times to send again without an answer.";
-    RNR_RETRY = 11, "Times to send again after \"receiver not ready\".";
-    RQ_PSN = 12, "The PSN the peer starts with.";
-    MAX_QP_RD_ATOMIC = 13, "READs and atomics outstanding as requester.";
-    ALT_PATH = 14, "The path to fail over to.";
-    MIN_RNR_TIMER = 15, "The RNR NAK timer's code.";
-    SQ_PSN = 16, "The PSN this side starts with.";
-    MAX_DEST_RD_ATOMIC = 17, "READs and atomics held as responder.";
-    PATH_MIG_STATE = 18, "Path migration: armed, rearmed or migrated.";
-    CAP = 19, "The sizes of the work queues.";
-    DEST_QPN = 20, "The peer's queue pair number.";
-    RATE_LIMIT = 25, "Pacing.";
+    STATE = 0, "The new state.";
+    CUR_STATE = 1, "The state that the caller believes to be current.";
+    EN_SQD_ASYNC_NOTIFY = 2, "Requests an event when the send queue has drained.";
+    ACCESS_FLAGS = 3, "Remote access rights of the peer.";
+    PKEY_INDEX = 4, "Index of the partition key.";
+    PORT = 5, "Number of the port.";
+    QKEY = 6, "Q_Key that datagrams must carry.";
+    AV = 7, "Address vector: the path to the peer.";
+    PATH_MTU = 8, "Maximum payload of a packet.";
+    TIMEOUT = 9, "Code of the local ACK timeout.";
+    RETRY_CNT = 10, "Number of retries without an answer.";
+    RNR_RETRY = 11, "Number of retries after RNR NAKs.";
+    RQ_PSN = 12, "First PSN of the peer.";
+    MAX_QP_RD_ATOMIC = 13, "Maximum number of outstanding READs and atomics as requester.";
+    ALT_PATH = 14, "Alternate path, used after a path migration.";
+    MIN_RNR_TIMER = 15, "Code of the RNR NAK timer.";
+    SQ_PSN = 16, "First PSN of this side.";
+    MAX_DEST_RD_ATOMIC = 17, "Maximum number of outstanding READs and atomics as responder.";
+    PATH_MIG_STATE = 18, "Path migration state: armed, rearmed or migrated.";
+    CAP = 19, "Sizes of the work queues.";
+    DEST_QPN = 20, "Queue pair number of the peer.";
+    RATE_LIMIT = 25, "Maximum transmission rate.";
 }
 
 impl Attributes {
-    /// No attribute.
+    /// The empty set.
     pub const NONE: Attributes = Attributes(0);
 
-    /// Both sets together.
+    /// Returns the union of both sets.
     pub const fn and(self, other: Attributes) -> Attributes {
         Attributes(self.0 | other.0)
     }
 
-    /// This set without the other.
+    /// Returns the attributes of this set that are not in `other`.
     pub const fn without(self, other: Attributes) -> Attributes {
         Attributes(self.0 & !other.0)
     }
 
-    /// Are all of `other` in this set?
+    /// Returns true if all attributes of `other` are in this set.
     pub const fn contains(self, other: Attributes) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Is the set empty?
+    /// Returns true if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -191,25 +192,26 @@ impl fmt::Debug for Attributes {
     }
 }
 
-/// The attributes of one transition of one service.
+/// The attributes of one transition for one service.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Rule {
-    /// Must be given.
+    /// Attributes that the caller must supply.
     pub required: Attributes,
-    /// May be given.
+    /// Attributes that the caller may supply.
     pub optional: Attributes,
 }
 
-/// Why a modification is refused; the queue pair stays as it was. In the verbs API all of them are `EINVAL`.
+/// The reason why a modification is refused. The queue pair is unchanged. The verbs API reports `EINVAL` for
+/// all of them.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ModifyError {
-    /// No queue pair goes from the one state to the other.
+    /// The transition between these states is invalid for every service.
     NoTransition(State, State),
-    /// Queue pairs do, but not those of this service.
+    /// The transition is invalid for this service.
     NotThisService(State, State, Service),
-    /// These attributes are required and were not given.
+    /// These required attributes are missing.
     Missing(Attributes),
-    /// These attributes have no place in this transition.
+    /// These attributes are not allowed in this transition.
     Excess(Attributes),
 }
 
@@ -228,13 +230,13 @@ impl fmt::Display for ModifyError {
 
 impl std::error::Error for ModifyError {}
 
-/// May a queue pair of this service go from `current` to `target` with these attributes?
+/// Checks that a queue pair of this service may go from `current` to `target` with these attributes.
 ///
-/// `given` is the mask of the call; whether `STATE` is in it does not matter (without it, `target` is
-/// `current`).
+/// `given` is the attribute mask of the call. `STATE` in the mask is ignored; a call without `STATE` has
+/// `target` equal to `current`.
 ///
 /// # Errors
-/// See [`ModifyError`]; the first of its reasons that holds.
+/// The first applicable [`ModifyError`], in the order of its variants.
 pub fn modify(current: State, target: State, service: Service, given: Attributes) -> Result<(), ModifyError> {
     let Some(row) = TRANSITIONS.iter().find(|row| row.from == current && row.to == target) else {
         return Err(ModifyError::NoTransition(current, target));
@@ -250,7 +252,7 @@ pub fn modify(current: State, target: State, service: Service, given: Attributes
     if excess.is_empty() { Ok(()) } else { Err(ModifyError::Excess(excess)) }
 }
 
-/// The attributes of a transition, or `None` where there is none.
+/// Returns the attributes of a transition, or `None` if the transition is invalid.
 pub fn rule(current: State, target: State, service: Service) -> Option<Rule> {
     TRANSITIONS.iter().find(|row| row.from == current && row.to == target)?.rules[service as usize]
 }

@@ -1,41 +1,41 @@
-//! How a work request ends: the completion status of the verbs.
+//! The completion status of a work request.
 
-/// Completion status, numbered as `ibv_wc_status` (IBTA vol. 1 §10.10.3 and table 94 give the meanings).
+/// Completion status, numbered as `ibv_wc_status`. IBTA vol. 1 §10.10.3 and table 94 define the meanings.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Status {
-    /// It was done.
+    /// The request was executed.
     Success = 0,
-    /// Local length error: the message did not fit, or exceeds what the port can carry.
+    /// Local length error: the message is longer than the receive buffers or than the port allows.
     LocalLength = 1,
-    /// Local QP operation error: the WQE itself is wrong.
+    /// Local QP operation error: the WQE is invalid.
     LocalQpOperation = 2,
-    /// Local protection error: a local key, range or right is wrong.
+    /// Local protection error: a local key, range or access right is invalid.
     LocalProtection = 4,
-    /// Flushed: the queue pair was in the error state.
+    /// Work request flushed: the queue pair is in the error state.
     WrFlushed = 5,
-    /// A memory window could not be bound.
+    /// Memory window bind error.
     MwBind = 6,
-    /// The responder sent something that does not fit the request.
+    /// Bad response: the responder sent a packet that does not match the request.
     BadResponse = 7,
-    /// Local access error (responder side, WRITE with immediate data).
+    /// Local access error at the responder (WRITE with immediate data).
     LocalAccess = 8,
-    /// Remote invalid request.
+    /// Remote invalid request error.
     RemoteInvalidRequest = 9,
-    /// Remote access error: key, range or right.
+    /// Remote access error: a remote key, range or access right is invalid.
     RemoteAccess = 10,
     /// Remote operation error.
     RemoteOperation = 11,
-    /// The transport's retries ran out: nobody answers.
+    /// Transport retry counter exceeded: the peer does not answer.
     RetryExceeded = 12,
-    /// The peer stayed "receiver not ready" for too long.
+    /// RNR retry counter exceeded: the peer had no receive posted for too long.
     RnrRetryExceeded = 13,
-    /// Anything else.
+    /// General error.
     General = 21,
 }
 
 impl Status {
-    /// Every status, in numeric order.
+    /// All statuses, in numeric order.
     pub const ALL: [Status; 14] = [
         Status::Success,
         Status::LocalLength,
@@ -53,12 +53,12 @@ impl Status {
         Status::General,
     ];
 
-    /// The status of a number, as found in a completion queue entry.
+    /// Returns the status with this number, as found in a completion queue entry; `General` if unknown.
     pub fn from_number(number: u8) -> Status {
         Self::ALL.into_iter().find(|status| *status as u8 == number).unwrap_or(Status::General)
     }
 
-    /// What it means for a person, with the usual cause.
+    /// Returns a description for people, with the usual cause.
     pub fn explain(self) -> &'static str {
         match self {
             Status::Success => "success",

@@ -1,4 +1,4 @@
-//! Random numbers for this crate's tests (SplitMix64).
+//! Pseudorandom numbers for the tests of this crate (SplitMix64).
 
 pub(crate) struct Random(u64);
 
@@ -15,7 +15,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// 0 to `limit - 1`; 0 for a limit of 0.
+    /// Returns a number from 0 to `limit - 1`, or 0 for a limit of 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
     }

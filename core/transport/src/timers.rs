@@ -1,21 +1,22 @@
-//! The two timers that travel as 5-bit codes: how long to wait after "receiver not ready", and for an
-//! acknowledgement.
+//! The two timers that packets and attributes express as 5-bit codes: the RNR NAK timer and the local ACK
+//! timeout.
 
-/// A time that never passes.
+/// A duration that never ends.
 pub const NEVER_NS: u64 = u64::MAX;
 
-/// The RNR NAK timer by code, in units of 10 µs (IBTA vol. 1 §9.7.5.2.8). Code 0 is the longest.
+/// RNR NAK timers by code, in units of 10 µs (IBTA vol. 1 §9.7.5.2.8), from code 1 on. Code 0 is the
+/// longest.
 const RNR_TEN_US: [u16; 31] = [
     1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
     6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 const RNR_CODE_0_NS: u64 = 655_360_000;
 
-/// The unit of the local ACK timeout: 4.096 µs.
+/// Unit of the local ACK timeout: 4.096 µs.
 const ACK_UNIT_NS: u64 = 4_096;
 
-/// Nanoseconds that an RNR NAK with this code asks its requester to wait; only the low 5 bits count, as on
-/// the wire.
+/// Returns the nanoseconds that a requester waits after an RNR NAK with this code. Only the low 5 bits
+/// count, as on the wire.
 #[inline]
 pub const fn rnr_timer_ns(code: u8) -> u64 {
     match code & 31 {
@@ -24,8 +25,8 @@ pub const fn rnr_timer_ns(code: u8) -> u64 {
     }
 }
 
-/// The code of the shortest RNR NAK timer that is no shorter than `ns`; the longest there is (code 0) for
-/// more.
+/// Returns the code of the shortest RNR NAK timer of at least `ns` nanoseconds, or 0, the longest timer, if
+/// no other is long enough.
 pub const fn rnr_timer_code(ns: u64) -> u8 {
     let mut code = 1;
     while code <= 31 {
@@ -37,8 +38,8 @@ pub const fn rnr_timer_code(ns: u64) -> u8 {
     0
 }
 
-/// Nanoseconds that a requester waits for an acknowledgement before it sends again: 4.096 µs times 2 to the
-/// `code` (IBTA vol. 1 §9.7.6.1.3), [`NEVER_NS`] for code 0; only the low 5 bits count.
+/// Returns the local ACK timeout in nanoseconds: 4.096 µs times 2 to the power of `code` (IBTA vol. 1
+/// §9.7.6.1.3), or [`NEVER_NS`] for code 0. Only the low 5 bits count.
 #[inline]
 pub const fn ack_timeout_ns(code: u8) -> u64 {
     match code & 31 {
@@ -47,21 +48,20 @@ pub const fn ack_timeout_ns(code: u8) -> u64 {
     }
 }
 
-/// The longest time that a requester may take for a local ACK timeout, in such timeouts (IBTA vol. 1
-/// §9.7.6.1.3).
+/// Maximum duration of a local ACK timeout, in multiples of the attribute's value (IBTA vol. 1 §9.7.6.1.3).
 pub const MAX_ACK_TIMEOUTS: u64 = 4;
 
-/// The timeout after one of `current_ns` in which a peer answered, but nothing new: twice as long, and no
-/// longer than the specification allows for the attribute's `timeout_ns`. Such a peer is at work on packets
-/// that it has twice already, and each retransmission is more work.
+/// Returns the timeout after one of `current_ns` in which the peer sent only duplicate ACKs. It is twice as
+/// long, up to the maximum that the specification allows for the attribute's value `timeout_ns`. Such a peer
+/// is still processing duplicates, and each retransmission adds to its work.
 #[inline]
 pub const fn ack_timeout_backoff(current_ns: u64, timeout_ns: u64) -> u64 {
     let (twice, longest) = (current_ns.saturating_mul(2), timeout_ns.saturating_mul(MAX_ACK_TIMEOUTS));
     if twice < longest { twice } else { longest }
 }
 
-/// The code of the shortest local ACK timeout that is no shorter than `ns`; 0, which never expires, for more
-/// than code 31 (about 2.4 hours).
+/// Returns the code of the shortest local ACK timeout of at least `ns` nanoseconds, or 0, which never
+/// expires, if code 31 (about 2.4 hours) is too short.
 pub const fn ack_timeout_code(ns: u64) -> u8 {
     let mut code = 1;
     while code <= 31 {
@@ -77,7 +77,7 @@ pub const fn ack_timeout_code(ns: u64) -> u8 {
 mod tests {
     use super::*;
 
-    /// Milliseconds as the specification prints them, codes 0 to 31.
+    /// The milliseconds printed in the specification, for codes 0 to 31.
     const PRINTED_MS: &str = "655.36 0.01 0.02 0.03 0.04 0.06 0.08 0.12 0.16 0.24 0.32 0.48 0.64 0.96 1.28 1.92 \
          2.56 3.84 5.12 7.68 10.24 15.36 20.48 30.72 40.96 61.44 81.92 122.88 163.84 245.76 327.68 491.52";
 

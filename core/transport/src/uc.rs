@@ -1,64 +1,64 @@
-//! Unreliable connection: the requester and the responder of one queue pair (IBTA vol. 1 §9.8.2).
+//! Unreliable connection (UC): the requester and the responder of one queue pair (IBTA vol. 1 §9.8.2).
 //!
-//! No packet is acknowledged or sent again: a message has ended for its sender when its last packet has left.
-//! The receiver takes packets in order. When one is missing, its message is dropped without a NAK, and the
-//! next first packet begins anew. So a SEND arrives whole or not at all. (Of a WRITE, the packets before the
-//! missing one have been placed by then; only its immediate data show that it is complete.)
+//! Packets are neither acknowledged nor retransmitted; a message ends for its sender when its last packet
+//! was sent. The receiver accepts packets in order. If a packet is missing, the receiver drops the rest of
+//! the message without a NAK and resumes with the next first packet. A SEND therefore arrives completely or
+//! not at all. The packets of a WRITE before the gap have already been written to memory, and only immediate
+//! data proves that a WRITE is complete.
 
 use crate::rc::{Kind, Message, Retired, headers};
 use crate::{Action, Counters, Notice, Outcome, Status};
 use remora_wire::{Extensions, Opcode, Operation, Psn, Service, packet};
 
-/// The service's bits of an op-code, above the operation that it shares with RC.
+/// Service bits of a UC op-code. The remaining bits are those of RC.
 const SERVICE: u8 = 0x20;
 
-/// The next packet: everything but the bytes.
+/// The next packet without its payload.
 #[derive(Copy, Clone, Debug)]
 pub struct Plan {
     /// Op-code.
     pub opcode: Opcode,
     /// Packet sequence number.
     pub psn: Psn,
-    /// Solicited event.
+    /// Solicited-event bit.
     pub solicited: bool,
     /// Extension headers.
     pub ext: Extensions,
-    /// Where its payload starts in the message.
+    /// Offset of the payload in the message, in bytes.
     pub offset: u32,
-    /// Payload bytes.
+    /// Length of the payload in bytes.
     pub len: u32,
-    /// It ends the message.
+    /// True for the last packet of the message.
     last: bool,
 }
 
-/// The requester: one message at a time is on its way out.
+/// The requester, which holds at most one message.
 #[derive(Clone, Debug)]
 pub struct Requester<D> {
     psn: Psn,
     mtu: u32,
-    /// The message under way, and how much of it has left.
+    /// The current message and the number of its bytes that were sent.
     current: Option<(Message<D>, u32)>,
 }
 
 impl<D: Copy> Requester<D> {
-    /// A requester whose first packet carries `first`; `mtu` is the path's.
+    /// Returns a requester whose first packet has PSN `first`; `mtu` is the path MTU in bytes.
     pub fn new(first: Psn, mtu: u32) -> Self {
         Requester { psn: first, mtu, current: None }
     }
 
-    /// Is a message under way?
+    /// Returns true if a message is being sent.
     pub fn is_busy(&self) -> bool {
         self.current.is_some()
     }
 
-    /// Takes a message: SENDs and WRITEs, with or without immediate data. The caller has seen that none is
-    /// under way.
+    /// Submits a SEND or WRITE, with or without immediate data. The caller has checked `is_busy`.
     pub fn submit(&mut self, message: Message<D>) {
         debug_assert!(self.current.is_none() && carries(&message.kind), "the service has these four only");
         self.current = Some((message, 0));
     }
 
-    /// The packet that would leave now.
+    /// Returns the next packet, or `None` if there is no message.
     pub fn plan(&self) -> Option<Plan> {
         let (message, offset) = self.current.as_ref()?;
         let offset = *offset;
@@ -76,12 +76,12 @@ impl<D: Copy> Requester<D> {
         })
     }
 
-    /// The context of the message under way.
+    /// Returns the context of the current message.
     pub fn context(&self) -> Option<&D> {
         self.current.as_ref().map(|(message, _)| &message.context)
     }
 
-    /// The planned packet has left. The message, if that was its end.
+    /// Records that the planned packet was sent. Returns the message if the packet was its last.
     pub fn sent(&mut self, plan: &Plan) -> Option<Retired<D>> {
         self.psn = self.psn.next();
         if plan.last {
@@ -93,7 +93,7 @@ impl<D: Copy> Requester<D> {
         None
     }
 
-    /// Asserts that the message under way has bytes left to send, from a packet's start on.
+    /// Asserts that the current message has bytes left to send, starting at a packet boundary.
     pub fn check(&self) {
         if let Some((message, offset)) = &self.current {
             assert!(*offset < message.len || *offset == 0, "a message ends with its last packet");
@@ -102,22 +102,22 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// Ends the message under way with this status.
+    /// Ends the current message with this status.
     pub fn end(&mut self, status: Status) -> Option<Retired<D>> {
         let (message, _) = self.current.take()?;
         Some(message.retired(message.context, status))
     }
 }
 
-/// Does the service have this kind of message?
+/// Returns true if UC supports this kind of message.
 pub fn carries(kind: &Kind) -> bool {
     matches!(kind, Kind::Send | Kind::SendImm(_) | Kind::Write { .. } | Kind::WriteImm { .. })
 }
 
-/// The message under way at the responder.
+/// The message whose packets are arriving.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum MessageInProgress {
-    /// None: a first packet is awaited. What else comes belongs to a message that was dropped.
+    /// None: only a first packet is accepted. Other packets belong to a message that was dropped.
     Nothing,
     Send {
         offset: u32,
@@ -130,13 +130,12 @@ enum MessageInProgress {
     },
 }
 
-/// The responder.
+/// The responder of one queue pair.
 #[derive(Clone, Debug)]
 pub struct Responder {
     expected: Psn,
     in_progress: MessageInProgress,
-    /// What `in_progress` will be if the action of the last packet is done, and whether the message ends
-    /// then.
+    /// Value of `in_progress` after the last action succeeds, and true if that ends a message.
     next: (MessageInProgress, bool),
     mtu: u32,
     writes: bool,
@@ -144,7 +143,7 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// A responder that expects `first`; `writes`: the peer may RDMA WRITE.
+    /// Returns a responder whose first packet is `first`; `writes` is true if the peer may use RDMA WRITE.
     pub fn new(first: Psn, mtu: u32, writes: bool) -> Self {
         let notice = Notice { len: 0, imm: None, invalidate: None, solicited: false, write: false };
         Responder {
@@ -157,18 +156,18 @@ impl Responder {
         }
     }
 
-    /// Changes what the peer may do.
+    /// Changes the peer's right to use RDMA WRITE.
     pub fn allow_writes(&mut self, writes: bool) {
         self.writes = writes;
     }
 
-    /// What the action that ends a message tells the receive queue.
+    /// Returns the information for the completion of the message that the last action ends.
     pub fn notice(&self) -> Notice {
         self.notice
     }
 
-    /// Judges a packet (IBTA vol. 1 §9.8.2.2): a first one begins a message wherever the sequence stands, any
-    /// other must be the next of the message under way.
+    /// Validates a packet (IBTA vol. 1 §9.8.2.2). A first packet starts a message at any PSN; other packets
+    /// must continue the current message in order.
     pub fn receive(&mut self, packet: &packet::View<'_>, counters: &mut Counters) -> Action {
         let opcode = packet.bth.opcode;
         let in_order = packet.bth.psn == self.expected;
@@ -180,7 +179,7 @@ impl Responder {
             counters.rx_dropped_messages += 1;
             self.in_progress = MessageInProgress::Nothing;
         }
-        // Dropped packets advance it, too: the rest of a message without a receive is no gap.
+        // Dropped packets advance the PSN too, so the rest of a message without a receive is not a gap.
         self.expected = packet.bth.psn.next();
         if !begins && self.in_progress == MessageInProgress::Nothing {
             return Action::Nothing;
@@ -192,7 +191,7 @@ impl Responder {
         })
     }
 
-    /// Packets of a message but its last are full, and none is longer.
+    /// Returns true if the payload length is valid: a full MTU, except in the last packet.
     fn fits(&self, packet: &packet::View<'_>) -> bool {
         let (opcode, len) = (packet.bth.opcode, packet.payload.len() as u32);
         match (opcode.is_first() || opcode.is_middle(), opcode.is_last()) {
@@ -202,7 +201,7 @@ impl Responder {
         }
     }
 
-    /// What the packet asks for. None: it does not fit the message, or is not allowed.
+    /// Returns the action for the packet, or `None` if it does not match the message or is not allowed.
     fn judge(&mut self, packet: &packet::View<'_>) -> Option<Action> {
         let (opcode, len) = (packet.bth.opcode, packet.payload.len() as u32);
         debug_assert_eq!(opcode.service(), Some(Service::Uc));
@@ -268,7 +267,7 @@ impl Responder {
         }
     }
 
-    /// The NIC has executed the action of the last `receive`. The peer gets no NAK for a refusal.
+    /// Completes the action of the last `receive` with its outcome. The peer gets no NAK for a refusal.
     pub fn conclude(&mut self, outcome: Outcome, counters: &mut Counters) {
         match outcome {
             Outcome::Done | Outcome::Value(_) => {
@@ -288,7 +287,7 @@ impl Responder {
         }
     }
 
-    /// Asserts that the message under way lacks bytes, and lies within the longest message.
+    /// Asserts that bytes of the current message are missing and that it does not exceed the maximum length.
     pub fn check(&self) {
         match self.in_progress {
             MessageInProgress::Nothing => {}
@@ -316,7 +315,7 @@ mod tests {
     use super::*;
     use remora_wire::{Packet, Qpn, bth, reth};
 
-    /// What the responder makes of a packet.
+    /// Delivers a packet to the responder and returns the action.
     fn arrive(
         responder: &mut Responder,
         counters: &mut Counters,
@@ -334,8 +333,8 @@ mod tests {
 
     const FULL: [u8; 256] = [1; 256];
 
-    /// Feeds `F`irst, `M`iddle, `L`ast or `O`nly SENDs with a PSN each; gives back what was asked for:
-    /// b(egin), m(iddle), e(nd), w(hole) or - for nothing.
+    /// Delivers `F`irst, `M`iddle, `L`ast or `O`nly SENDs with a PSN each. Returns one letter per action:
+    /// b(egin), m(iddle), e(nd), w(hole), or - for nothing.
     fn sends(responder: &mut Responder, counters: &mut Counters, arrivals: &str) -> String {
         let mut seen = String::new();
         for arrival in arrivals.split(' ') {
@@ -365,12 +364,12 @@ mod tests {
     fn what_misses_a_packet_is_dropped_and_the_next_first_packet_begins_anew() {
         for (arrivals, expected, dropped) in [
             ("F0 M1 L2 O3 F4 L5", "bmewbe", 0),
-            // A middle packet, a last one, a first one, a whole message is missing.
+            // A middle packet, a last packet, a first packet and a whole message are missing.
             ("F0 L2 O3", "b-w", 1),
             ("F0 M1 F3 L4", "bmbe", 1),
             ("M1 L2 O3", "--w", 0),
             ("O0 O2 F5 L6", "wwbe", 0),
-            // One comes twice, or late, or in another's place.
+            // A packet is duplicated, late, or in the position of another.
             ("F0 M1 M1 L2 O3", "bm--w", 1),
             ("F0 L2 M1 O3", "b--w", 1),
             ("O1 O0", "ww", 0),
@@ -384,7 +383,7 @@ mod tests {
         }
     }
 
-    /// Dropped packets moved the expectation only when they began a message.
+    /// Packets of a dropped message advance the expected PSN.
     #[test]
     fn the_rest_of_a_message_that_met_no_receive_is_no_gap() {
         let (mut responder, mut counters) = (Responder::new(Psn::new(0), 256, false), Counters::default());

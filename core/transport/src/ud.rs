@@ -1,104 +1,104 @@
-//! Unreliable datagram: each message is one packet to whomever it names, and may be lost (IBTA vol. 1
-//! §9.8.3).
+//! Unreliable datagram (UD): each message is one packet to a destination of its own, and may be lost (IBTA
+//! vol. 1 §9.8.3).
 //!
-//! A receiver takes a datagram from any sender that knows its Q_Key, and keeps no sequence: a duplicate
-//! arrives twice.
+//! A receiver accepts datagrams from every sender that knows its Q_Key. PSNs are not checked, so a
+//! duplicated datagram is delivered twice.
 
 use crate::rc::{Kind, Retired};
 use crate::{Notice, Status};
 use remora_wire::prism::Verdict;
 use remora_wire::{Extensions, Opcode, Psn, Qpn, deth, immdt, packet};
 
-/// Where a datagram goes, beside its address.
+/// The destination of a datagram, without its network address.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// The queue pair there; all ones for a multicast group.
+    /// Destination queue pair number; all ones for a multicast group.
     pub qp: Qpn,
-    /// The Q_Key that it wants. With the highest bit set the sender's own is sent instead (IBTA vol. 1
-    /// §10.2.5).
+    /// Q_Key of the destination. If the highest bit is set, the Q_Key of the sender's queue pair is sent
+    /// instead (IBTA vol. 1 §10.2.5).
     pub qkey: u32,
 }
 
-/// Q_Keys with this bit are not a program's to name: its queue pair's own stands for them.
+/// Bit of controlled Q_Keys, which a program may not choose per datagram.
 const CONTROLLED: u32 = 1 << 31;
 
-/// A datagram as submitted, with a context `D` of the NIC.
+/// A submitted datagram, with a context `D` of the NIC.
 #[derive(Copy, Clone, Debug)]
 pub struct Datagram<D> {
-    /// Where it goes.
+    /// The destination.
     pub to: Destination,
     /// Immediate data.
     pub imm: Option<u32>,
-    /// Bytes: no more than the port's MTU.
+    /// Length in bytes, at most the port's MTU.
     pub len: u32,
-    /// Asks for a solicited event.
+    /// Requests a solicited event at the receiver.
     pub solicited: bool,
-    /// The NIC's context.
+    /// Context of the NIC.
     pub context: D,
 }
 
 impl<D: Copy> Datagram<D> {
-    /// What it is as a message.
+    /// Returns the corresponding kind of message.
     fn kind(&self) -> Kind {
         self.imm.map_or(Kind::Send, Kind::SendImm)
     }
 
-    /// It has ended.
+    /// Returns the finished datagram with this status.
     pub fn retired(&self, status: Status) -> Retired<D> {
         Retired { context: self.context, len: self.len, kind: self.kind(), status, verdict: Verdict::Done }
     }
 }
 
-/// The packet of a datagram: everything but the bytes.
+/// The next packet without its payload.
 #[derive(Copy, Clone, Debug)]
 pub struct Plan {
     /// Op-code.
     pub opcode: Opcode,
     /// Packet sequence number.
     pub psn: Psn,
-    /// The queue pair that it is for.
+    /// Destination queue pair number.
     pub to: Qpn,
-    /// Solicited event.
+    /// Solicited-event bit.
     pub solicited: bool,
     /// Extension headers.
     pub ext: Extensions,
-    /// Payload bytes.
+    /// Length of the payload in bytes.
     pub len: u32,
 }
 
-/// The sender: one datagram at a time is on its way out.
+/// The sender, which holds at most one datagram.
 #[derive(Clone, Debug)]
 pub struct Sender<D> {
     psn: Psn,
     own: Qpn,
-    /// The queue pair's Q_Key.
+    /// Q_Key of the queue pair.
     pub qkey: u32,
     current: Option<Datagram<D>>,
 }
 
 impl<D: Copy> Sender<D> {
-    /// A sender of queue pair `own` with this Q_Key, whose first packet carries `first`.
+    /// Returns a sender for queue pair `own` with this Q_Key, whose first packet has PSN `first`.
     pub fn new(first: Psn, own: Qpn, qkey: u32) -> Self {
         Sender { psn: first, own, qkey, current: None }
     }
 
-    /// Is a datagram under way?
+    /// Returns true if a datagram waits to be sent.
     pub fn is_busy(&self) -> bool {
         self.current.is_some()
     }
 
-    /// Takes a datagram. The caller has checked that none is under way.
+    /// Submits a datagram. The caller has checked `is_busy`.
     pub fn submit(&mut self, datagram: Datagram<D>) {
         debug_assert!(self.current.is_none());
         self.current = Some(datagram);
     }
 
-    /// The context of the datagram under way.
+    /// Returns the context of the current datagram.
     pub fn context(&self) -> Option<&D> {
         self.current.as_ref().map(|datagram| &datagram.context)
     }
 
-    /// The packet that would leave now.
+    /// Returns the next packet, or `None` if there is no datagram.
     pub fn plan(&self) -> Option<Plan> {
         let Datagram { to, imm, len, solicited, .. } = self.current.as_ref()?;
         let qkey = if to.qkey & CONTROLLED != 0 { self.qkey } else { to.qkey };
@@ -111,27 +111,27 @@ impl<D: Copy> Sender<D> {
         Some(Plan { opcode, psn: self.psn, to: to.qp, solicited: *solicited, ext, len: *len })
     }
 
-    /// The planned packet has left, and the datagram has ended with it.
+    /// Records that the planned packet was sent, which ends the datagram.
     pub fn sent(&mut self) -> Option<Retired<D>> {
         self.psn = self.psn.next();
         self.end(Status::Success)
     }
 
-    /// Asserts that the datagram under way fits one packet of `mtu` bytes.
+    /// Asserts that the current datagram fits one packet of `mtu` bytes.
     pub fn check(&self, mtu: u32) {
         if let Some(datagram) = &self.current {
             assert!(datagram.len <= mtu, "a datagram is one packet");
         }
     }
 
-    /// Ends the datagram under way with this status.
+    /// Ends the current datagram with this status.
     pub fn end(&mut self, status: Status) -> Option<Retired<D>> {
         self.current.take().map(|datagram| datagram.retired(status))
     }
 }
 
-/// The notice of a datagram for a queue pair with this Q_Key, and the queue pair that sent it. None: its
-/// Q_Key is another.
+/// Returns the completion information of a received datagram and its source queue pair. Returns `None` if
+/// the datagram's Q_Key differs from `qkey`.
 pub fn receive(packet: &packet::View<'_>, qkey: u32) -> Option<(Notice, Qpn)> {
     let deth = packet.deth().filter(|deth| deth.qkey == qkey)?;
     let notice = Notice {

@@ -1,9 +1,9 @@
-//! Counters carry the names that people know from `hw_counters` of NICs, so that their dashboards work.
+//! Tests that counters have the names that NICs use in `hw_counters`, so that existing dashboards work.
 
 use remora_transport::Counters;
 use std::collections::BTreeMap;
 
-/// Names that ConnectX NICs (mlx5) give what is counted here too.
+/// Counters that ConnectX NICs (mlx5) have under the same names.
 const MLX5: [&str; 18] = [
     "rx_write_requests",
     "rx_read_requests",
@@ -25,7 +25,7 @@ const MLX5: [&str; 18] = [
     "req_cqe_flush_error",
 ];
 
-/// Names that Soft-RoCE (rxe) gives what is counted here too.
+/// Counters that Soft-RoCE (rxe) has under the same names.
 const RXE: [&str; 6] = [
     "sent_pkts",
     "rcvd_pkts",

@@ -1,30 +1,29 @@
-//! IRN's sender and receiver, explored: every order in which few packets and their answers can be lost,
-//! doubled, overtaken and timed out. A finite flow over a link that holds a set of packets and a few answers
-//! has finitely many states; each is visited once.
+//! Exhaustive exploration of IRN's sender and receiver: every order in which a few packets and
+//! acknowledgements can be lost, duplicated, reordered and timed out. A finite flow over a link that holds a
+//! set of packets and a few acknowledgements has finitely many states, and each is visited once.
 //!
-//! Shown in each state: what the sender believes has arrived; completions come once each and in order; the
-//! cap holds. And from each state a run without further loss ends: so whatever was lost, progress follows
-//! once the link delivers.
+//! In each state the test checks that the sender considers only received packets as acknowledged, that
+//! completions occur once each and in order, and that the cap holds. From each state, a run without further
+//! loss must end, so progress resumes once the link delivers.
 
 use remora_transport::rc::Seq;
 use remora_transport::rc::irn::{Ends, Place, Receiver, Recovery, Sender, Settings, Timeout};
 use std::collections::{BTreeSet, HashSet};
 
-/// What each packet of the flow ends: a message of two packets, a WRITE, a SEND, and a SEND's first packet
-/// with its last.
+/// The `Ends` of each packet in the flow: a SEND of two packets, a WRITE, a SEND, and another SEND.
 const FLOW: [Ends; 5] = [Ends::Nothing, Ends::Completion, Ends::Message, Ends::Completion, Ends::Completion];
 
-/// Answers under way at most: one more is lost.
+/// Maximum number of acknowledgements in flight; further ones are lost.
 const ANSWERS: usize = 3;
 
-/// Cumulative acknowledgement, and the arrival that a NACK names.
+/// Cumulative acknowledgement, and the packet that a NACK names.
 type Answer = (Seq, Option<Seq>);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Pair {
     sender: Sender,
     receiver: Receiver,
-    /// Completions so far.
+    /// Number of completions so far.
     completed: u32,
     packets: BTreeSet<Seq>,
     answers: BTreeSet<Answer>,
@@ -69,7 +68,7 @@ impl Flow {
         }
     }
 
-    /// Everything that may happen next.
+    /// Returns all possible next states.
     fn next(&self, pair: &Pair) -> Vec<Pair> {
         let mut all = Vec::new();
         let mut and = |change: &dyn Fn(&mut Pair) -> bool| {
@@ -120,7 +119,8 @@ impl Flow {
         pair.sender.una() == self.packets
     }
 
-    /// From here on nothing is lost, and the timer expires only when nothing else is left to happen.
+    /// Returns true if the flow ends without further loss, when the timer expires only if nothing else can
+    /// happen.
     fn finishes(&self, mut pair: Pair) -> bool {
         for _ in 0..8 * self.packets {
             if self.is_done(&pair) {
@@ -149,7 +149,7 @@ impl Flow {
     }
 }
 
-/// Visits every state; gives their number.
+/// Visits every state and returns their number.
 fn explore(settings: &Settings, packets: u64, cap: u32) -> usize {
     let flow = Flow {
         packets,

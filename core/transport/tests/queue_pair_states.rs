@@ -1,4 +1,4 @@
-//! Every state, every transition, every service, every attribute.
+//! Tests of every queue pair state, transition, service and attribute.
 
 use remora_transport::state::{Attributes, ModifyError, Queue, Service, State, modify, rule};
 
@@ -25,7 +25,7 @@ fn a_transition_takes_its_required_attributes_and_any_of_its_optional_ones() {
             }
         }
     }
-    // 22 rows of 5 services, of which leaving SQE is for two only.
+    // 22 rows with 5 services, of which only two can leave SQE.
     assert_eq!(transitions, 22 * 5 - 3);
 }
 
@@ -60,20 +60,20 @@ fn what_is_not_in_the_table_is_no_transition() {
         };
         assert_eq!(modify(from, to, service, any), Err(expected));
     }
-    // Nothing skips a step on the way up, and nothing leaves ERR but through RESET.
+    // No step can be skipped on the way to RTS, and ERR can be left only through RESET.
     for (from, to) in [(State::Reset, State::Rtr), (State::Init, State::Rts), (State::Err, State::Rts)] {
         assert_eq!(modify(from, to, Service::Rc, any), Err(ModifyError::NoTransition(from, to)));
     }
 }
 
-/// Every walk over the table, however long: a state and what was given since RESET, each pair visited once.
+/// Visits each pair of a state and the attributes given since RESET once, over all walks of any length.
 #[test]
 fn every_walk_gives_what_a_queue_needs_before_it_works_and_can_always_begin_again() {
     for service in Service::ALL {
         let required = |from, to| rule(from, to, service).expect("a step on the way up").required;
         let receives = required(State::Reset, State::Init).and(required(State::Init, State::Rtr));
         let sends = receives.and(required(State::Rtr, State::Rts));
-        // Nobody asks for SQE: a queue pair that works falls into it.
+        // A transition to SQE is never requested: a running queue pair enters it after an error.
         let (mut seen, mut open) = (Vec::new(), vec![(State::Reset, Attributes(0)), (State::Sqe, sends)]);
         while let Some((state, given)) = open.pop() {
             if seen.contains(&(state, given)) {
@@ -99,7 +99,8 @@ fn every_walk_gives_what_a_queue_needs_before_it_works_and_can_always_begin_agai
     }
 }
 
-/// The masks that `ibv_rc_pingpong` and `ibv_ud_pingpong` pass, as numbers: programs are compiled with them.
+/// The numeric masks that `ibv_rc_pingpong` and `ibv_ud_pingpong` pass, because compiled programs contain
+/// them.
 #[test]
 fn the_masks_of_programs_in_the_field_are_accepted() {
     let rc = [(State::Init, 0x39), (State::Rtr, 0x0012_9181), (State::Rts, 0x0001_2e01)];
@@ -163,8 +164,8 @@ fn errors_say_which_attributes() {
     assert_eq!(none.to_string(), "a queue pair cannot go from RESET to RTS");
 }
 
-/// The document is the table drawn. After a change to the table: `REMORA_BLESS=1 cargo test -p
-/// remora-transport`, and look at the difference.
+/// Checks that the document shows the table. After a change to the table, run `REMORA_BLESS=1 cargo test -p
+/// remora-transport` and review the difference.
 #[test]
 fn the_document_shows_the_table() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/QP_STATES.md");

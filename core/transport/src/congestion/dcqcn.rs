@@ -1,53 +1,56 @@
-//! DCQCN (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015): the receiver of
-//! marked packets sends CNPs, and their receiver cuts its rate and wins it back in three stages.
+//! DCQCN (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015). The receiver of
+//! marked packets sends CNPs. The sender cuts its rate on each CNP and then raises it in three stages.
 //!
-//! Names are the paper's: `R_C` is the current rate, `R_T` the target, α the estimate of how congested the
-//! path is. §3.1 has the algorithm, §5 and figure 14 the values that the defaults take.
+//! Names are the paper's: `R_C` is the current rate, `R_T` the target rate, and α the estimated degree of
+//! congestion. §3.1 of the paper describes the algorithm; §5 and figure 14 give the default parameters.
 //!
-//! The ns-3 models that later papers use differ from it ([`Form::Ns3`]). They cite a NIC vendor's variant:
-//! the simulators of HPCC (Li et al., SIGCOMM 2019) and ConWeave (Song et al., SIGCOMM 2023), in
-//! `rdma-hw.cc`.
+//! The ns-3 models that later papers use follow a NIC vendor's variant instead ([`Form::Ns3`]). They are in
+//! `rdma-hw.cc` of the simulators of HPCC (Li et al., SIGCOMM 2019) and ConWeave (Song et al., SIGCOMM
+//! 2023).
 
 use crate::Instant;
 
-/// Which description of the reaction point is followed.
+/// The variant of the reaction point.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// The paper's. A notification cuts the rate and moves α at once; α decays when none has come for K.
-    /// Hyper increase grows with each step.
+    /// The paper's variant. A CNP cuts the rate and updates α at once. α decays after each interval K
+    /// without a CNP. The step of hyper increase grows each time.
     #[default]
     Paper,
-    /// That of the ns-3 models. A notification is only noted. At the end of each K since the first one, α
-    /// moves by whether one has come in it. At the end of each decrease interval the rate is cut if one has
-    /// come. Each step of hyper increase adds the same, and α is kept when the flow is back at line rate.
+    /// The variant of the ns-3 models. A CNP is only recorded. α is updated at the end of each interval K,
+    /// counted from the first CNP. The rate is cut at the end of each decrease interval in which a CNP
+    /// arrived. All steps of hyper increase are equal, and α keeps its value when the flow returns to line
+    /// rate.
     Ns3,
 }
 
-/// The parameters, by the names of the paper.
+/// The parameters, under the names of the paper.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The description that is followed.
+    /// Variant of the reaction point.
     pub form: Form,
-    /// N: nanoseconds between two CNPs of one flow, at least. 0: one for each marked packet.
+    /// N: the minimum time between two CNPs of one flow, in nanoseconds. 0 sends a CNP for each marked
+    /// packet.
     pub n_ns: u64,
-    /// 1/g: by so much smaller is the weight of one notification in α.
+    /// 1/g: the inverse of the weight that one notification has in α.
     pub g_inverse: u32,
-    /// K: nanoseconds without a CNP after which α decays; in the ns-3 form, nanoseconds between two updates.
+    /// K, in nanoseconds: α decays after this time without a CNP. In the ns-3 variant, the interval between
+    /// updates of α.
     pub k_ns: u64,
-    /// T: nanoseconds of a step of the rate timer.
+    /// T: period of the rate-increase timer, in nanoseconds.
     pub t_ns: u64,
-    /// B: bytes of a step of the byte counter. 0: there is none, and the timer alone counts.
+    /// B: bytes per step of the byte counter. 0 disables the byte counter, so that only the timer counts.
     pub b_bytes: u64,
-    /// F: steps of fast recovery.
+    /// F: number of fast-recovery steps.
     pub f: u32,
-    /// `R_AI`: bits per second of a step of additive increase.
+    /// `R_AI`: rate added by one step of additive increase, in bits per second.
     pub r_ai: u64,
-    /// `R_HAI`: bits per second by which a step of hyper increase grows.
+    /// `R_HAI`: rate increment of hyper increase, in bits per second.
     pub r_hai: u64,
-    /// Nanoseconds between two cuts of the rate, at least. 0: each notification cuts.
+    /// Minimum time between two cuts of the rate, in nanoseconds. 0: each notification cuts the rate.
     pub decrease_ns: u64,
-    /// A cut sets the target to the rate before it, as in the paper. If not, a cut that follows another
-    /// without an increase between them leaves the target as it is.
+    /// If true, each cut sets the target rate to the rate before the cut, as in the paper. If false, a
+    /// second cut without an increase since the first leaves the target rate unchanged.
     pub clamp_target: bool,
 }
 
@@ -70,13 +73,13 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The parameters of the ns-3 models, as ConWeave's configuration sets them (`config.txt` there, by these
-    /// names). HPCC's has the same but `RP_TIMER` 900 and `RATE_AI` 50Mb/s. The least rate is not among them:
-    /// [`Settings::ns3`](super::Settings::ns3) has it.
+    /// The parameters of the ns-3 models, as in ConWeave's `config.txt`, whose names the comments below
+    /// quote. HPCC's file differs in `RP_TIMER` (900) and `RATE_AI` (50Mb/s). The minimum rate is in
+    /// [`Settings::ns3`](super::Settings::ns3).
     pub fn ns3() -> Settings {
         Settings {
             form: Form::Ns3,
-            // The echo travels in every ACK there; here a CNP answers each marked packet.
+            // In the models each ACK echoes the mark; here a CNP answers each marked packet.
             n_ns: 0,
             // EWMA_GAIN 0.00390625
             g_inverse: 256,
@@ -84,7 +87,7 @@ impl Settings {
             k_ns: 1_000,
             // RP_TIMER 300
             t_ns: 300_000,
-            // There is no byte counter.
+            // The models have no byte counter.
             b_bytes: 0,
             // FAST_RECOVERY_TIMES 1
             f: 1,
@@ -100,14 +103,14 @@ impl Settings {
     }
 }
 
-/// The notification point: it decides when a CNP is due.
+/// The notification point, which runs at the receiver and decides when to send a CNP.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct NotificationPoint {
     last: Option<Instant>,
 }
 
 impl NotificationPoint {
-    /// A marked packet has come. Is a CNP due?
+    /// Processes a marked packet at `now`. Returns true if a CNP must be sent.
     pub fn marked(&mut self, now: Instant, settings: &Settings) -> bool {
         let due = self.last.is_none_or(|last| now >= last.after(settings.n_ns));
         if due {
@@ -117,13 +120,13 @@ impl NotificationPoint {
     }
 }
 
-/// Where CNPs arrive: the rate of one flow.
+/// The reaction point, which runs at the sender and computes the rate of one flow from the CNPs.
 #[derive(Clone, Debug)]
 pub struct ReactionPoint {
     settings: Settings,
     line: f64,
     least: f64,
-    /// `R_C` and `R_T`, bits per second.
+    /// `R_C` and `R_T` (`target`), in bits per second.
     current: f64,
     target: f64,
     alpha: f64,
@@ -131,22 +134,22 @@ pub struct ReactionPoint {
     timer_steps: u32,
     byte_steps: u32,
     bytes: u64,
-    /// Both never while the flow sends at line rate. In the ns-3 form `alpha_at` is never: α is brought up to
-    /// date when it is needed.
+    /// Times of the next rate increase and of the next decay of α. Both are `NEVER` while the flow sends at
+    /// line rate. The ns-3 variant leaves `alpha_at` at `NEVER` and computes α when it is needed.
     timer_at: Instant,
     alpha_at: Instant,
-    /// When a cut that was put off is due; and before when there is none, in the paper's form.
+    /// Time of a deferred cut (ns-3 variant), and the earliest time of the next cut (paper's variant).
     cut_at: Instant,
     no_cut_before: Instant,
-    /// The ns-3 form: when the first notification came, up to when α is up to date, and whether one has come
-    /// since.
+    /// ns-3 variant only: time of the first CNP, time up to which α is current, and true if a CNP has
+    /// arrived since.
     first: Option<Instant>,
     alpha_until: Instant,
     noted: bool,
 }
 
 impl ReactionPoint {
-    /// A flow begins at line rate.
+    /// Returns the state of a new flow, which sends at line rate.
     pub fn new(settings: &super::Settings) -> ReactionPoint {
         let line = settings.line_rate as f64;
         ReactionPoint {
@@ -169,7 +172,7 @@ impl ReactionPoint {
         }
     }
 
-    /// `R_C`, bits per second.
+    /// Returns `R_C` in bits per second.
     pub fn rate(&self) -> u64 {
         self.current as u64
     }
@@ -178,7 +181,7 @@ impl ReactionPoint {
         1.0 / f64::from(self.settings.g_inverse.max(1))
     }
 
-    /// A CNP has come.
+    /// Processes a CNP.
     pub fn notified(&mut self, now: Instant) {
         if self.settings.form == Form::Ns3 {
             return self.note(now);
@@ -191,7 +194,7 @@ impl ReactionPoint {
         self.alpha_at = now.after(self.settings.k_ns);
     }
 
-    /// Cuts the rate (paper, equation 1) and begins again with recovery.
+    /// Cuts the rate (equation 1 of the paper) and restarts recovery.
     fn cut(&mut self, now: Instant) {
         if self.settings.clamp_target || self.timer_steps > 0 {
             self.target = self.current;
@@ -201,8 +204,8 @@ impl ReactionPoint {
         self.timer_at = now.after(self.settings.t_ns);
     }
 
-    /// The ns-3 form: α and the rate follow when their intervals end, which are counted from the first
-    /// notification. That one has set α.
+    /// Processes a CNP in the ns-3 variant. The first CNP finds α at its initial value of 1 and starts the
+    /// intervals. Later ones take effect at the end of an interval.
     fn note(&mut self, now: Instant) {
         let Some(first) = self.first else {
             (self.first, self.alpha_until) = (Some(now), now);
@@ -218,7 +221,7 @@ impl ReactionPoint {
         }
     }
 
-    /// The ns-3 form: α at `now`, from the intervals that have ended since it was updated last.
+    /// Computes α at `now` from the intervals that ended since its last update (ns-3 variant).
     fn update_alpha(&mut self, now: Instant) {
         let k_ns = self.settings.k_ns.max(1);
         let ended = now.since(self.alpha_until) / k_ns;
@@ -227,13 +230,13 @@ impl ReactionPoint {
         }
         let g = self.g();
         let decay = i32::try_from(ended).unwrap_or(i32::MAX);
-        // A notification counts once, in the interval in which it has come.
+        // Several CNPs in one interval count once.
         let noted = if std::mem::take(&mut self.noted) { g * (1.0 - g).powi(decay - 1) } else { 0.0 };
         self.alpha = self.alpha * (1.0 - g).powi(decay) + noted;
         self.alpha_until = self.alpha_until.after(ended * k_ns);
     }
 
-    /// Bytes have left: every B of them are a step.
+    /// Records sent bytes; each B of them are one step of the byte counter.
     pub fn sent(&mut self, bytes: u32) {
         if self.timer_at == Instant::NEVER || self.settings.b_bytes == 0 {
             return;
@@ -246,7 +249,7 @@ impl ReactionPoint {
         }
     }
 
-    /// The earliest of its timers.
+    /// Returns the time of the earliest timer.
     pub fn deadline(&self) -> Instant {
         self.timer_at.min(self.alpha_at).min(self.cut_at)
     }
@@ -269,12 +272,12 @@ impl ReactionPoint {
         }
     }
 
-    /// A step of either counter (paper, figure 7): fast recovery halves the way to the target; then the
-    /// target moves on.
+    /// Takes one step of either counter (figure 7 of the paper). Every step halves the distance to the
+    /// target rate. After fast recovery, additive and hyper increase also raise the target rate.
     fn increase(&mut self) {
         let (timer, f) = (self.timer_steps, self.settings.f);
         let byte = if self.settings.b_bytes == 0 { timer } else { self.byte_steps };
-        // The ns-3 models count the steps before this one.
+        // The ns-3 models test the number of steps before this one.
         let is_ns3 = self.settings.form == Form::Ns3;
         let before = u32::from(is_ns3);
         let steps = timer.min(byte).saturating_sub(before);
@@ -291,7 +294,8 @@ impl ReactionPoint {
         }
     }
 
-    /// Back at line rate: there is nothing left to win, and the next congestion is another one.
+    /// Ends the recovery at line rate. A later CNP then starts from α = 1 (paper's variant) and restarts the
+    /// timers.
     fn recover(&mut self) {
         (self.current, self.target) = (self.line, self.line);
         if self.settings.form == Form::Paper {
@@ -328,7 +332,7 @@ mod tests {
         let mut point = point();
         point.notified(Instant(0));
         assert!(close(point.current, LINE / 2.0) && close(point.target, LINE));
-        // α stays 1 while notifications keep coming, and decays by 1/256 in each 55 µs without one.
+        // α stays 1 while CNPs keep coming, and decays by 1/256 in each 55 µs without one.
         point.expire(Instant(55_000));
         assert!((point.alpha - 255.0 / 256.0).abs() < 1e-12);
         let before = point.current;
@@ -412,11 +416,11 @@ mod tests {
         assert!(close(point.current, LINE), "not before the interval has ended");
         assert_eq!(point.deadline(), Instant(10 + 4_000));
         run(&mut point, 5_000);
-        // The first set α to 1, those in the next three intervals left it there, the fourth saw none.
+        // The first CNP set α to 1, the next three intervals had CNPs, and the fourth had none.
         let alpha = 255.0 / 256.0;
         assert!((point.alpha - alpha).abs() < 1e-12, "{}", point.alpha);
         assert!(close(point.current, LINE * (1.0 - alpha / 2.0)) && close(point.target, LINE));
-        // The next interval ends with a cut only if a notification has come in it.
+        // The next interval ends with a cut only if a CNP arrived in it.
         run(&mut point, 10_000);
         assert!(close(point.current, LINE * (1.0 - alpha / 2.0)));
         point.notified(Instant(10_000));
@@ -425,7 +429,7 @@ mod tests {
         let alpha = alpha * (255.0f64 / 256.0).powi(5);
         let alpha = (alpha * 255.0 / 256.0 + 1.0 / 256.0) * 255.0 / 256.0 * 255.0 / 256.0;
         assert!((point.alpha - alpha).abs() < 1e-12, "{} {alpha}", point.alpha);
-        // No increase has come between the two cuts: the target is what it was.
+        // No increase happened between the two cuts, so the target rate is unchanged.
         assert!(close(point.target, LINE), "{}", point.target);
     }
 

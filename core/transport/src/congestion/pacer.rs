@@ -1,49 +1,50 @@
-//! Pacing: packets leave at a rate.
+//! A pacer, which spaces the packets of a queue pair to keep them at a rate.
 
 use crate::Instant;
 
-/// Lets packets of one queue pair leave at a rate.
+/// Computes when the next packet of a queue pair may be sent.
 #[derive(Copy, Clone, Debug)]
 pub struct Pacer {
-    /// Nanoseconds a byte takes, times 2^`FRACTION`; 0: no limit.
+    /// Nanoseconds per byte, times 2^`FRACTION`; 0 means no limit.
     cost: u64,
     next: Instant,
-    /// What `next` leaves out, in 2^-`FRACTION` nanoseconds.
+    /// Fraction of a nanosecond that `next` omits, in units of 2^-`FRACTION` nanoseconds.
     rest: u64,
 }
 
-/// Bits of a nanosecond's fraction: an error of less than 3 ns a second at 100 Gb/s.
+/// Number of fraction bits of a nanosecond. At 100 Gb/s the rounding error is less than 3 ns per second.
 const FRACTION: u32 = 32;
 
-/// Credit that a silent queue pair may have saved, in nanoseconds: it bounds the burst after a pause.
+/// Unused sending time that an idle queue pair may save, in nanoseconds. It bounds the burst after a pause.
 const SAVED_NS: u64 = 10_000;
 
 impl Pacer {
-    /// No limit.
+    /// Returns a pacer without a limit.
     pub const fn unlimited() -> Self {
         Pacer { cost: 0, next: Instant(0), rest: 0 }
     }
 
-    /// At most `bits_per_second` of frame bytes from BTH to ICRC; 0 is no limit.
+    /// Returns a pacer for at most `bits_per_second`, counted over frame bytes from BTH to ICRC; 0 means no
+    /// limit.
     pub fn limited(bits_per_second: u64) -> Self {
         let mut pacer = Pacer::unlimited();
         pacer.set_rate(bits_per_second);
         pacer
     }
 
-    /// Another rate from the next packet on; 0 is no limit.
+    /// Changes the rate from the next packet on; 0 means no limit.
     pub fn set_rate(&mut self, bits_per_second: u64) {
         let cost = (8_000_000_000u128 << FRACTION).checked_div(u128::from(bits_per_second)).unwrap_or(0);
         self.cost = cost.min(u128::from(u64::MAX)) as u64;
     }
 
-    /// When the next packet may leave.
+    /// Returns the earliest time at which the next packet may be sent.
     #[inline]
     pub fn next(&self) -> Instant {
         self.next
     }
 
-    /// `bytes` have left at `now`.
+    /// Records that `bytes` bytes were sent at `now`.
     #[inline]
     pub fn sent(&mut self, now: Instant, bytes: u32) {
         if self.cost != 0 {

@@ -1,31 +1,33 @@
-//! TIMELY (Mittal et al., "TIMELY: RTT-based Congestion Control for the Datacenter", SIGCOMM 2015): the rate
-//! follows the gradient of the round trip between two thresholds.
+//! TIMELY (Mittal et al., "TIMELY: RTT-based Congestion Control for the Datacenter", SIGCOMM 2015). The rate
+//! follows the gradient of the round-trip time between two thresholds.
 //!
 //! Names are the paper's (§4.3, algorithm 1): δ, β, the weight α of the moving average, `T_low`, `T_high`,
-//! the minimum round trip, N completions before hyperactive increase. One round trip is measured at a time,
-//! so a rate changes once in each. Two flows that the plain algorithm leaves at different rates stay there,
-//! since a gradient of zero is all that it wants (Zhu et al., "ECN or Delay", CoNEXT 2016, §4); their patch,
-//! which also wants a queue of a certain length, is [`Settings::patched`] and is on unless it is turned off.
+//! the minimum round-trip time, and N, the completions before hyperactive increase. One round trip is
+//! measured at a time, so the rate changes once per round trip.
+//!
+//! With the plain algorithm, two flows with different rates can keep them, because the algorithm is stable
+//! wherever the gradient is zero (Zhu et al., "ECN or Delay", CoNEXT 2016, §4). The patch of that paper also
+//! steers towards a fixed queue length. It is [`Settings::patched`], on by default.
 
-/// The parameters, by the names of the paper.
+/// The parameters, under the names of the paper.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `T_low`: nanoseconds below which the rate grows whatever the gradient.
+    /// `T_low`, in nanoseconds: below it the rate grows regardless of the gradient.
     pub t_low_ns: u64,
-    /// `T_high`: nanoseconds above which it falls whatever the gradient.
+    /// `T_high`, in nanoseconds: above it the rate falls regardless of the gradient.
     pub t_high_ns: u64,
-    /// The round trip of an empty network, nanoseconds: what the gradient is measured by.
+    /// Round-trip time of an idle network in nanoseconds, which normalizes the gradient.
     pub min_rtt_ns: u64,
-    /// δ: bits per second of a step up.
+    /// δ: rate added by one step of increase, in bits per second.
     pub delta: u64,
-    /// β in thousandths: how much of a gradient becomes a decrease.
+    /// β in thousandths: the factor from gradient to multiplicative decrease.
     pub beta_thousandths: u32,
     /// α in thousandths: the weight of a new difference in the moving average.
     pub alpha_thousandths: u32,
-    /// N: round trips in a row without growth after which a step is five times δ.
+    /// N: consecutive round trips without growth after which a step of increase is 5 δ.
     pub n: u32,
-    /// The patch of "ECN or Delay": between the thresholds, decrease by the distance from `T_low`, weighted
-    /// by the gradient.
+    /// Enables the patch of "ECN or Delay": between the thresholds, the decrease depends on the distance
+    /// from `T_low`, weighted by the gradient.
     pub patched: bool,
 }
 
@@ -44,13 +46,13 @@ impl Default for Settings {
     }
 }
 
-/// Steps of hyperactive increase are so many times δ.
+/// Size of a step of hyperactive increase, in units of δ.
 const HYPER: f64 = 5.0;
 
-/// Gradients between which the patched decrease goes over from none to all, as its authors have it.
+/// Slope of the patched decrease's weight over the gradient, as in "ECN or Delay".
 const PATCH_SLOPE: f64 = 2.0;
 
-/// β of the patched decrease, as its authors have it.
+/// β of the patched decrease, as in "ECN or Delay".
 const PATCH_BETA: f64 = 0.008;
 
 /// The rate of one flow.
@@ -61,9 +63,9 @@ pub struct Timely {
     least: f64,
     rate: f64,
     previous: Option<f64>,
-    /// Moving average of the differences, nanoseconds.
+    /// Moving average of the differences between round trips, in nanoseconds.
     difference: f64,
-    /// Round trips in a row that did not grow.
+    /// Consecutive round trips that did not grow.
     falling: u32,
 }
 
@@ -72,7 +74,7 @@ fn thousandths(value: u32) -> f64 {
 }
 
 impl Timely {
-    /// A flow begins at line rate.
+    /// Returns the state of a new flow, which sends at line rate.
     pub fn new(settings: &super::Settings) -> Timely {
         let line = settings.line_rate as f64;
         Timely {
@@ -86,12 +88,12 @@ impl Timely {
         }
     }
 
-    /// Bits per second.
+    /// Returns the rate in bits per second.
     pub fn rate(&self) -> u64 {
         self.rate as u64
     }
 
-    /// A round trip took `ns` nanoseconds.
+    /// Processes a measured round trip of `ns` nanoseconds.
     pub fn round_trip(&mut self, ns: u64) {
         let round = ns as f64;
         let Some(previous) = self.previous.replace(round) else { return };
@@ -115,8 +117,8 @@ impl Timely {
         self.rate = rate.clamp(self.least, self.line);
     }
 
-    /// Between the thresholds: a mixture of a step up and of a step towards `T_low`'s queue ("ECN or Delay",
-    /// algorithm 2).
+    /// Returns the new rate between the thresholds: a mixture of an increase by δ and a decrease towards the
+    /// queue length of `T_low` ("ECN or Delay", algorithm 2).
     fn patched(&self, round: f64, low: f64, gradient: f64) -> f64 {
         let weight = (PATCH_SLOPE * gradient + 0.5).clamp(0.0, 1.0);
         let error = (round - low) / low.max(1.0);
@@ -147,14 +149,14 @@ mod tests {
 
     #[test]
     fn long_round_trips_cut_by_how_far_they_are_above_t_high() {
-        // Twice T_high: 1 - 0.8 (1 - 1/2).
+        // A round trip of 2 T_high: factor 1 - 0.8 (1 - 1/2).
         let rate = after(&mut timely(false), &[1_000_000, 1_000_000]);
         assert!((rate - 6e9).abs() < 1.0, "{rate}");
     }
 
     #[test]
     fn between_the_thresholds_the_gradient_decides() {
-        // +2 µs of 20 µs, weighted with 0.875: a gradient of 0.0875.
+        // A growth of 2 µs, divided by 20 µs and weighted with 0.875: a gradient of 0.0875.
         let rate = after(&mut timely(false), &[100_000, 102_000]);
         assert!((rate - 10e9 * (1.0 - 0.8 * 0.0875)).abs() < 1.0, "{rate}");
         let rate = after(&mut timely(false), &[100_000, 98_000]);
@@ -167,7 +169,7 @@ mod tests {
         let before = after(&mut timely, &[100_000, 99_000, 98_000, 97_000, 96_000]);
         assert!((before - (10e9 + 4.0 * 10e6)).abs() < 1.0);
         assert!((after(&mut timely, &[95_000]) - before - 50e6).abs() < 1.0);
-        // One that grows enough to turn the average begins the count again.
+        // A round trip that makes the average positive resets the count.
         let before = after(&mut timely, &[115_000]);
         assert!((after(&mut timely, &[90_000]) - before - 10e6).abs() < 1.0);
     }

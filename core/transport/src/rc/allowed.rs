@@ -1,6 +1,6 @@
-//! The rights of the peer.
+//! The one-sided operations that a queue pair grants its peer.
 
-/// Which one-sided operations the queue pair lets its peer do (`qp_access_flags`).
+/// One-sided operations that the peer may execute (`qp_access_flags`).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     /// RDMA WRITE.

@@ -1,5 +1,5 @@
-//! How messages end, with any loss recovery: what a NAK means on either side, how often RNR is retried, and
-//! which message fails first.
+//! How messages end, for go-back-N and IRN alike: the status behind each NAK code, the RNR retry limit, and
+//! the choice of the message that fails first.
 
 use super::Parameters;
 use super::message::{Message, Retired};
@@ -8,7 +8,7 @@ use remora_wire::NakCode;
 use remora_wire::prism::Verdict;
 
 impl<N> Message<N> {
-    /// This message, ended with `status`. `context` is the NIC's.
+    /// Returns the finished message with `status` and the NIC's own `context`.
     #[inline]
     pub(crate) fn retired<D>(&self, context: D, status: Status) -> Retired<D>
     where
@@ -18,11 +18,11 @@ impl<N> Message<N> {
     }
 }
 
-/// The earliest message that is known to fail: it ends once everything before it has ended, and nothing of it
-/// or behind it leaves.
+/// The earliest message that is known to fail. It completes in error after all earlier messages have ended.
+/// No packet of this message or of a later one is sent.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Failing {
-    /// Beyond all messages while none fails, so that one comparison bars.
+    /// Number of the failing message; `u64::MAX` while none fails, so that `bars` needs one comparison.
     number: u64,
     status: Option<Status>,
 }
@@ -34,33 +34,34 @@ impl Default for Failing {
 }
 
 impl Failing {
-    /// Message `number` fails with `status`, unless an earlier one fails.
+    /// Records that message `number` fails with `status`, unless an earlier message fails.
     pub fn add(&mut self, number: u64, status: Status) {
         if number < self.number {
             *self = Failing { number, status: Some(status) };
         }
     }
 
-    /// Does any message fail?
+    /// Returns true if any message fails.
     #[inline]
     pub fn any(&self) -> bool {
         self.status.is_some()
     }
 
-    /// Does message `number`, or one before it?
+    /// Returns true if message `number` or an earlier one fails.
     #[inline]
     pub fn bars(&self, number: u64) -> bool {
         number >= self.number
     }
 
-    /// How message `number` ends, if it is the one.
+    /// Returns the status of message `number` if that is the failing message.
     #[inline]
     pub fn status(&self, number: u64) -> Option<Status> {
         if number == self.number { self.status } else { None }
     }
 }
 
-/// The status of a request that the peer refused with `code`, other than a sequence error.
+/// Returns the status of a request that the peer refused with `code`, and counts it. Sequence errors are
+/// handled elsewhere.
 pub(super) fn refused(code: NakCode, counters: &mut Counters) -> Status {
     match code {
         NakCode::INVALID_REQUEST => {
@@ -75,12 +76,12 @@ pub(super) fn refused(code: NakCode, counters: &mut Counters) -> Status {
             counters.req_remote_op_errors += 1;
             Status::RemoteOperation
         }
-        // Invalid RD request and the reserved codes have no place here.
+        // "Invalid RD Request" and reserved codes never occur on RC.
         _ => Status::BadResponse,
     }
 }
 
-/// Counts a request of the peer that is refused with `code`.
+/// Counts a request of the peer that was refused with `code`.
 pub(super) fn count_refusal(code: NakCode, counters: &mut Counters) {
     match code {
         NakCode::REMOTE_ACCESS_ERROR => counters.resp_remote_access_errors += 1,
@@ -89,9 +90,9 @@ pub(super) fn count_refusal(code: NakCode, counters: &mut Counters) {
     }
 }
 
-/// The peer is not ready once more; `left` retries remain. False: none remained.
+/// Uses one of the `left` RNR retries. Returns false if none is left.
 pub(super) fn may_wait(left: &mut u8, parameters: &Parameters, counters: &mut Counters) -> bool {
-    // 7 is for ever (IBTA vol. 1 §9.7.5.2.8).
+    // A value of 7 retries without a limit (IBTA vol. 1 §9.7.5.2.8).
     if parameters.rnr_retry == 7 {
         return true;
     }

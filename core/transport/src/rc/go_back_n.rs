@@ -1,21 +1,22 @@
-//! Loss recovery: go-back-N (IBTA vol. 1 §9.7.5, §9.7.6). The receiver takes packets in order only and sends
-//! one NAK per gap; the sender then starts again from the missing packet. Names are TCP's (RFC 9293, BSD).
+//! Go-back-N loss recovery (IBTA vol. 1 §9.7.5, §9.7.6). The receiver accepts packets in order only and
+//! sends one NAK per gap. The sender then retransmits from the missing packet on. Names are TCP's (RFC 9293
+//! §3.3.1, BSD).
 //!
-//! Other recovery machines can take its place: the sender says which packet is next, the receiver what to do
-//! with a packet.
+//! The sender decides which packet is next; the receiver decides how to treat a packet. IRN implements the
+//! same two roles in another way ([`irn`](super::irn)).
 
 use super::{HALF, Seq};
 
-/// Sender side: where we are in the sequence.
+/// The sender's position in the sequence.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Sender {
-    /// Oldest packet that is not known to have arrived.
+    /// Oldest PSN that is not acknowledged.
     pub snd_una: Seq,
-    /// Next packet to transmit; behind `snd_max` while retransmitting.
+    /// Next PSN to send; less than `snd_max` while retransmitting.
     pub snd_nxt: Seq,
-    /// One past the highest packet ever transmitted.
+    /// One past the largest PSN ever sent.
     pub snd_max: Seq,
-    /// The `snd_una` at which a NAK last made us go back: one gap, one return.
+    /// Value of `snd_una` at the last go-back caused by a NAK, so that one gap causes one go-back.
     returned_at: Option<Seq>,
 }
 
@@ -24,7 +25,8 @@ impl Sender {
         Sender { snd_una: first, snd_nxt: first, snd_max: first, returned_at: None }
     }
 
-    /// Packets that may be on the way: everything transmitted since the last return and not acknowledged.
+    /// Returns the number of packets that may be in flight: sent since the last go-back and not
+    /// acknowledged.
     #[inline]
     pub fn in_flight(&self) -> u64 {
         self.snd_nxt.saturating_sub(self.snd_una)
@@ -35,32 +37,34 @@ impl Sender {
         self.snd_nxt < self.snd_max
     }
 
-    /// `count` sequence numbers from `snd_nxt` on have left.
+    /// Records that `count` packets from `snd_nxt` on were sent.
     #[inline]
     pub fn sent(&mut self, count: u32) {
         self.snd_nxt += u64::from(count);
         self.snd_max = self.snd_max.max(self.snd_nxt);
     }
 
-    /// Everything before `upto` arrived. True if that is news.
+    /// Acknowledges every PSN before `upto`. Returns true if `snd_una` advanced.
     #[inline]
     pub fn acknowledge(&mut self, upto: Seq) -> bool {
         if upto <= self.snd_una {
             return false;
         }
         self.snd_una = upto;
-        // An acknowledgement can overtake the retransmission of what it acknowledges.
+        // An ACK can arrive while the packets that it covers are being retransmitted: these need not be
+        // sent.
         self.snd_nxt = self.snd_nxt.max(upto);
         true
     }
 
-    /// Would a NAK for `snd_una` be news?
+    /// Returns true if a NAK for `snd_una` would cause a go-back: this gap has caused none, and a packet is
+    /// in flight.
     #[inline]
     pub fn may_go_back(&self) -> bool {
         self.returned_at != Some(self.snd_una) && self.snd_nxt != self.snd_una
     }
 
-    /// A NAK says that `snd_una` is missing: goes back, once. False if it already did.
+    /// Goes back to `snd_una` because of a NAK. Returns false if this gap already caused a go-back.
     pub fn go_back(&mut self) -> bool {
         if !self.may_go_back() {
             return false;
@@ -70,22 +74,23 @@ impl Sender {
         true
     }
 
-    /// Retransmits from `seq` on, but nothing that was acknowledged.
+    /// Retransmits from `seq` on, without the packets that are acknowledged.
     pub fn repeat_from(&mut self, seq: Seq) {
         self.snd_nxt = seq.clamp(self.snd_una, self.snd_nxt);
     }
 
-    /// Goes back after a timeout or an RNR NAK, any number of times.
+    /// Goes back to `snd_una` after a timeout or an RNR NAK, without a limit on the number of times.
     pub fn restart(&mut self) {
         self.returned_at = None;
         self.snd_nxt = self.snd_una;
     }
 
-    /// Asserts the order of its numbers.
+    /// Asserts the order of the sequence numbers.
     pub fn check(&self) {
         let Sender { snd_una, snd_nxt, snd_max, .. } = *self;
         assert!(snd_una <= snd_nxt && snd_nxt <= snd_max, "snd_una <= snd_nxt <= snd_max: {self:?}");
-        // Beyond half of the circle a PSN no longer says on which side of `snd_una` it lies.
+        // With more than half of the PSN circle in flight, the side of `snd_una` on which a PSN lies would
+        // be ambiguous.
         assert!(
             snd_max - snd_una <= u64::from(HALF),
             "less than half of the PSN circle is in flight: {self:?}"
@@ -93,23 +98,23 @@ impl Sender {
     }
 }
 
-/// Receiver side: what to do with a request that has arrived.
+/// Position of a received packet relative to `rcv_nxt`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
-    /// The one expected.
+    /// The packet is the next one in order.
     InOrder,
-    /// Seen before.
+    /// The packet was received before.
     Duplicate,
-    /// Ahead of a gap; `report`: no NAK has been sent for it yet.
+    /// The packet follows a gap. `report` is true if a NAK must be sent for this gap.
     Gap { report: bool },
 }
 
-/// Receiver side: which packet comes next.
+/// The receiver's position in the sequence.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Receiver {
-    /// The sequence number that is executed next.
+    /// PSN of the next packet in order.
     pub rcv_nxt: Seq,
-    /// A NAK for `rcv_nxt` was sent: no other one is until it arrives (IBTA C9-114 and following).
+    /// True if a NAK for `rcv_nxt` was sent. No other NAK is sent until that packet arrives (IBTA C9-114).
     nak_sent: bool,
 }
 
@@ -131,14 +136,14 @@ impl Receiver {
         }
     }
 
-    /// The expected request took `count` sequence numbers and is done.
+    /// Advances `rcv_nxt` by the `count` PSNs of a request that was executed.
     #[inline]
     pub fn advance(&mut self, count: u32) {
         self.rcv_nxt += u64::from(count);
         self.nak_sent = false;
     }
 
-    /// An RNR NAK asks for `rcv_nxt` again: packets that are still on the way get no NAK.
+    /// Suppresses NAKs for packets in flight after an RNR NAK, which already requests `rcv_nxt` again.
     pub fn refuse(&mut self) {
         self.nak_sent = true;
     }

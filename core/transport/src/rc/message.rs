@@ -1,78 +1,79 @@
-//! A message on its way: what the requester keeps until the peer has answered.
+//! The messages that a requester keeps until the peer has answered them.
 
 use super::{Seq, packets, prism};
 use crate::{Atomic, Status};
 use remora_wire::prism::Verdict;
 
-/// What a message does at the peer.
+/// The operation of a message.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// SEND.
     Send,
     /// SEND with immediate data.
     SendImm(u32),
-    /// SEND that invalidates a key there.
+    /// SEND that invalidates the given key at the peer.
     SendInv(u32),
     /// RDMA WRITE.
     Write {
-        /// First byte there.
+        /// Remote address of the first byte.
         va: u64,
-        /// Its key.
+        /// Remote key.
         rkey: u32,
     },
     /// RDMA WRITE with immediate data.
     WriteImm {
-        /// First byte there.
+        /// Remote address of the first byte.
         va: u64,
-        /// Its key.
+        /// Remote key.
         rkey: u32,
         /// Immediate data.
         imm: u32,
     },
     /// RDMA READ.
     Read {
-        /// First byte there.
+        /// Remote address of the first byte.
         va: u64,
-        /// Its key.
+        /// Remote key.
         rkey: u32,
     },
-    /// Work that sends nothing (NOP, LOCAL_INV): it only keeps its place in the order of completions.
+    /// A work request without packets (NOP, LOCAL_INV), which only keeps its place in the order of
+    /// completions.
     Local,
-    /// An atomic on 8 bytes.
+    /// An atomic operation on 8 bytes.
     Atomic {
-        /// Target there.
+        /// Remote address of the 8 bytes.
         va: u64,
-        /// Its key.
+        /// Remote key.
         rkey: u32,
-        /// Which.
+        /// The operation and its operands.
         atomic: Atomic,
     },
-    /// An operation of PRISM.
+    /// A PRISM operation.
     Prism(prism::Extended),
-    /// Parameters for a kernel of the peer's NIC: one packet.
+    /// A request with parameters for a kernel of the peer's NIC, in one packet.
     Rpc {
-        /// Which kernel.
+        /// RPC op-code under which the kernel is deployed.
         opcode: u64,
-        /// Our name for the request.
+        /// Number that the requester chose for the request.
         tag: u32,
     },
-    /// Bytes for a kernel of the peer's NIC.
+    /// A request with a byte stream for a kernel of the peer's NIC.
     RpcWrite {
-        /// Which kernel.
+        /// RPC op-code under which the kernel is deployed.
         opcode: u64,
-        /// Our name for the request.
+        /// Number that the requester chose for the request.
         tag: u32,
     },
 }
 
 impl Kind {
-    /// Is it answered by data and not by an ACK, as READs, atomics and operations of PRISM are?
+    /// Returns true if the answer carries data instead of an ACK (READs, atomics and PRISM operations).
     #[inline]
     pub fn is_fetch(&self) -> bool {
         matches!(self, Kind::Read { .. } | Kind::Atomic { .. } | Kind::Prism(_))
     }
 
-    /// Packets of its request alone.
+    /// Returns the number of request packets for `len` bytes.
     pub(super) fn requests(&self, len: u32, mtu: u32) -> u32 {
         match self {
             Kind::Prism(extended) => extended.requests(len, mtu),
@@ -80,7 +81,7 @@ impl Kind {
         }
     }
 
-    /// Sequence numbers that it takes with `len` bytes.
+    /// Returns the number of PSNs that the message uses with `len` bytes.
     #[inline]
     pub(super) fn packets(&self, len: u32, mtu: u32) -> u32 {
         match self {
@@ -91,37 +92,37 @@ impl Kind {
     }
 }
 
-/// A message as submitted, with a context `D` of the NIC (where its bytes are, which WQE it came from).
+/// A submitted message, with a context `D` of the NIC (location of the data, index of the WQE).
 #[derive(Copy, Clone, Debug)]
 pub struct Message<D> {
-    /// What it does.
+    /// The operation.
     pub kind: Kind,
     /// Length of the message's data, in bytes.
     pub len: u32,
-    /// Waits for all earlier READs and atomics.
+    /// Fence: the message waits for all earlier READs and atomics.
     pub fence: bool,
-    /// Its last packet carries the solicited-event bit.
+    /// Sets the solicited-event bit in the last packet.
     pub solicited: bool,
-    /// The NIC's context.
+    /// Context of the NIC, returned unchanged.
     pub context: D,
 }
 
-/// A message that ended.
+/// A finished message.
 #[derive(Copy, Clone, Debug)]
 pub struct Retired<D> {
-    /// Its context.
+    /// Context of the NIC.
     pub context: D,
-    /// Its length.
+    /// Length of the message's data, in bytes.
     pub len: u32,
-    /// What it was.
+    /// The operation.
     pub kind: Kind,
-    /// How it ended.
+    /// Completion status.
     pub status: Status,
-    /// How an operation of PRISM ended, on success.
+    /// Result of a PRISM operation that succeeded; `Done` for other operations.
     pub verdict: Verdict,
 }
 
-/// A message with its place in the sequence.
+/// A message and the PSNs `first..end` of its packets.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Placed<D> {
     pub first: Seq,
@@ -130,7 +131,7 @@ pub(super) struct Placed<D> {
 }
 
 impl<D> Placed<D> {
-    /// First sequence number of its answer.
+    /// Returns the first PSN that an answer to the message can carry.
     #[inline]
     pub fn answered_from(&self) -> Seq {
         match &self.message.kind {
@@ -140,7 +141,7 @@ impl<D> Placed<D> {
     }
 }
 
-/// The messages between submission and retirement, in order: a ring of fixed capacity.
+/// The messages between submission and retirement, in order, in a ring of fixed capacity.
 pub(super) struct Window<D> {
     ring: Box<[Option<Placed<D>>]>,
     head: u64,
@@ -167,7 +168,7 @@ impl<D: Copy> Window<D> {
         (self.tail - self.head) as usize
     }
 
-    /// Number of the oldest message, and the number that the next one will get.
+    /// Returns the number of the oldest message and the number that the next message will get.
     #[inline]
     pub fn bounds(&self) -> (u64, u64) {
         (self.head, self.tail)
@@ -188,7 +189,7 @@ impl<D: Copy> Window<D> {
         self.get(self.head)
     }
 
-    /// The caller has seen that the window is not full.
+    /// Appends a message. The caller has checked that the window is not full.
     #[inline]
     pub fn push(&mut self, placed: Placed<D>) {
         debug_assert!(!self.is_full());
@@ -207,18 +208,18 @@ impl<D: Copy> Window<D> {
         self.ring[slot]
     }
 
-    /// Messages that it holds at most.
+    /// Returns the maximum number of messages.
     pub fn capacity(&self) -> usize {
         self.ring.len()
     }
 
-    /// Bytes that it takes besides itself.
+    /// Returns the bytes of heap memory in use.
     pub fn heap_bytes(&self) -> usize {
         size_of_val(&*self.ring)
     }
 
-    /// Asserts that its messages fit the ring, and that the sequence numbers of the oldest, of the newest and
-    /// of `some` message adjoin those of their neighbours, up to `write_seq`.
+    /// Asserts that the messages fit the ring. Also asserts that the oldest, the newest and message `some`
+    /// use consecutive sequence numbers with the message behind each, up to `write_seq`.
     pub fn check(&self, some: u64, write_seq: Seq) {
         assert!(self.head <= self.tail && self.len() <= self.capacity(), "messages <= slots of the window");
         let newest = self.tail.wrapping_sub(1);
@@ -230,7 +231,8 @@ impl<D: Copy> Window<D> {
         }
     }
 
-    /// Number of the message that holds `seq`, looking from `hint` backwards or forwards.
+    /// Returns the number of the message that contains `seq`, searching from message `hint` in either
+    /// direction.
     pub fn find(&self, seq: Seq, hint: u64) -> Option<u64> {
         let mut number = hint.clamp(self.head, self.tail.saturating_sub(1).max(self.head));
         while number > self.head && self.get(number)?.first > seq {

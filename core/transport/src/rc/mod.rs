@@ -1,7 +1,7 @@
-//! Reliable connection: the requester and the responder of one queue pair (IBTA vol. 1 §9.7).
+//! Reliable connection (RC): the requester and the responder of one queue pair (IBTA vol. 1 §9.7).
 //!
-//! Inside the machines packet sequence numbers are 64-bit and never wrap ([`Seq`]); only at the wire they
-//! become the circular 24-bit [`Psn`].
+//! Packet sequence numbers inside the machines have 64 bits and never wrap ([`Seq`]). Packets carry the low
+//! 24 bits ([`Psn`]).
 
 mod allowed;
 mod ending;
@@ -25,88 +25,91 @@ use remora_wire::Psn;
 /// A packet sequence number that does not wrap.
 pub type Seq = u64;
 
-/// How far a requester is, for the measurement of round trips.
+/// Progress of a requester, used to measure round-trip times.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Every packet before this is acknowledged.
+    /// `snd_una`: every packet before this one is acknowledged.
     pub acknowledged: Seq,
-    /// Every packet before this has left.
+    /// `snd_max`: every packet before this one was sent at least once.
     pub sent: Seq,
-    /// Nothing is being sent again.
+    /// True if no packet is being retransmitted.
     pub clean: bool,
 }
 
-/// Half of the 24-bit circle: a PSN further ahead than this lies behind.
+/// Half of the 24-bit circle. A PSN further ahead than this counts as behind.
 const HALF: u32 = 1 << 23;
 
-/// The number near `base` whose low 24 bits are `psn`: ahead of `base` by less than half the circle, or
-/// behind it.
+/// Returns the sequence number closest to `base` whose low 24 bits are `psn`. The result is less than half
+/// the circle ahead of `base`, or at most half the circle behind it.
 #[inline]
 pub fn extend(base: Seq, psn: Psn) -> Seq {
     let ahead = psn.get().wrapping_sub(base as u32) & 0x00ff_ffff;
     if ahead < HALF { base + u64::from(ahead) } else { base.wrapping_sub(u64::from((1 << 24) - ahead)) }
 }
 
-/// The 24 bits of `seq` that travel.
+/// Returns the low 24 bits of `seq`, as a packet carries them.
 #[inline]
 pub fn psn(seq: Seq) -> Psn {
     Psn::new(seq as u32 & 0x00ff_ffff)
 }
 
-/// Sequence numbers start one circle up, so that "a little behind the first" is a number too.
+/// Returns the first sequence number of a connection. It is at least 2^24, so that numbers slightly before
+/// the first are not negative.
 pub fn start(psn: Psn) -> Seq {
     (1 << 24) + u64::from(psn.get())
 }
 
-/// Packets that `len` bytes take: at least one.
+/// Returns the number of packets for a payload of `len` bytes, at least 1.
 #[inline]
 fn packets(len: u32, mtu: u32) -> u32 {
     if len <= mtu {
         return 1;
     }
     let rounded = u64::from(len) + u64::from(mtu) - 1;
-    // The MTU is a power of two (256 to 4096): a shift, not a division. Only simulations have others.
+    // A power of two (256 to 4096) allows a shift instead of a division. Only simulations use other values.
     let count =
         if mtu.is_power_of_two() { rounded >> mtu.trailing_zeros() } else { rounded / u64::from(mtu) };
     count as u32
 }
 
-/// What a queue pair agreed on with its peer, its timeout and its retries (the attributes of
+/// Parameters of a connected queue pair: MTU, timeout, retry counts and limits (attributes of
 /// `ibv_modify_qp`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096; in simulations any from 256 to 4096.
+    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096; simulations may use any value from 256 to 4096.
     pub mtu: u32,
-    /// Local ACK timeout in nanoseconds; `u64::MAX` never expires (`timeout` = 0).
+    /// Local ACK timeout in nanoseconds; `u64::MAX` disables it (`timeout` = 0).
     pub timeout_ns: u64,
-    /// Go-back-N: the timeout grows while the peer answers nothing new ([`timers::ack_timeout_backoff`]).
+    /// Go-back-N: enables exponential backoff of the timeout while no new packet is acknowledged (see
+    /// [`timers::ack_timeout_backoff`]).
     ///
     /// [`timers::ack_timeout_backoff`]: crate::timers::ack_timeout_backoff
     pub backoff: bool,
-    /// Times that a request is sent again before the queue pair gives up: 0 to 7, or [`FOR_EVER`].
+    /// Number of retransmissions of a request before it fails: 0 to 7, or [`FOR_EVER`].
     pub retry_cnt: u8,
-    /// Times that a receiver-not-ready is waited for; 7 waits for ever.
+    /// Number of RNR NAKs that are tolerated for a request; 7 means no limit.
     pub rnr_retry: u8,
-    /// READs and atomics outstanding as requester.
+    /// Maximum number of outstanding READs and atomics as requester.
     pub max_rd_atomic: u8,
-    /// READs and atomics held as responder.
+    /// Maximum number of outstanding READs and atomics as responder.
     pub max_dest_rd_atomic: u8,
-    /// Code of the RNR NAK timer that this side asks its peer to wait (0..=31).
+    /// Code of the RNR NAK timer that this side sends to its peer (0..=31).
     pub min_rnr_timer: u8,
-    /// Packets in flight at most (requests and expected READ responses): what the port and the peer can hold.
+    /// Maximum number of packets in flight (requests and expected READ responses), limited by port and peer.
     pub window: u32,
-    /// A READ longer than this many packets is requested in pieces, which bounds the burst of its responses.
+    /// A READ of more packets than this is requested in several pieces, which bounds the burst of responses.
     pub read_piece: u32,
-    /// Go-back-N: an acknowledgement is asked for at least once in so many packets, and in a quarter of the
-    /// window. IRN's packets ask always.
+    /// Go-back-N: at least every `ack_every`th packet requests an ACK, and at least four per window. With
+    /// IRN every packet requests one.
     pub ack_every: u32,
 }
 
-/// A `retry_cnt` that no loss and no silence uses up. No attribute has it; it is a setting of the NIC.
+/// Value of `retry_cnt` for unlimited retries. The NIC's configuration uses it; no verbs attribute can
+/// express it.
 pub const FOR_EVER: u8 = u8::MAX;
 
 impl Parameters {
-    /// How long IRN bears silence, in nanoseconds.
+    /// Returns the silence in nanoseconds after which IRN gives up: `timeout_ns` times (`retry_cnt` + 1).
     pub(crate) fn patience_ns(&self) -> u64 {
         match self.retry_cnt {
             FOR_EVER => u64::MAX,
@@ -114,14 +117,14 @@ impl Parameters {
         }
     }
 
-    /// Packets after which go-back-N asks for an acknowledgement.
+    /// Returns the number of packets after which go-back-N requests an ACK.
     fn ack_req_every(&self) -> u32 {
         self.ack_every.min(self.window / 4).max(1)
     }
 }
 
 impl Default for Parameters {
-    /// The defaults, as `ibv_rc_pingpong` sets them.
+    /// The values that `ibv_rc_pingpong` sets.
     fn default() -> Self {
         Parameters {
             mtu: 1024,

@@ -1,9 +1,8 @@
-//! PRISM on a reliable connection: what a request asks the NIC to do, and what the NIC answers (PRISM paper,
-//! §3, §4.2).
+//! PRISM on a reliable connection: the requests to the NIC and its answers (PRISM paper, §3, §4.2).
 //!
-//! Each of its operations is answered once, by data: a READ by READ responses, everything else by an ATOMIC
-//! Acknowledge at the PSN of its last packet; so all of them count as READs and atomics do (`max_rd_atomic`),
-//! and are replayed as those are.
+//! Each operation is answered once, with data: a READ by READ responses, any other operation by an ATOMIC
+//! Acknowledge with the PSN of its last packet. All operations therefore count towards `max_rd_atomic`, and
+//! duplicates are answered from the responder's memory as for READs and atomics.
 
 use super::{Allowed, Seq, packets};
 use remora_wire::packet::View;
@@ -11,43 +10,44 @@ use remora_wire::prism::chain::{self, Target};
 use remora_wire::prism::{Flags, SCRATCH, Verdict, addresses, operands};
 use remora_wire::{Extensions, NakCode, Opcode, Operation, atomic_eth, reth};
 
-/// Bytes that a redirected READ, or a WRITE whose data is at the responder, moves at most. Such a copy is
-/// made at once, and each primitive runs in short, bounded time (§4.1).
+/// Maximum number of bytes copied by a redirected READ, or by a WRITE whose source is at the responder. The
+/// copy is made at once, and every primitive must run in short, bounded time (§4.1).
 pub const COPY_MAX: u32 = 64 << 10;
 
-/// The longest READ whose bytes are read at once, so that they are of one moment.
+/// Maximum length of a READ whose bytes are read at once, so that the result is atomic.
 pub const SNAPSHOT: u32 = 32;
 
-/// Bytes of answers that a chain in one packet has at most: they are kept until the peer cannot repeat it any
-/// more.
+/// Maximum total length of the answers to a chain in one packet. The answers are kept until the peer can no
+/// longer repeat the chain.
 pub const KEPT: usize = 128;
 
-/// What an operation does.
+/// The base verb of a PRISM operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// READ.
     Read,
-    /// WRITE; ALLOCATE with the flag of that name.
+    /// WRITE, or ALLOCATE if that flag is set.
     Write,
-    /// Enhanced compare-and-swap.
+    /// Enhanced compare-and-swap (masked, up to 32 bytes).
     CompareSwap,
     /// Fetch-and-add.
     FetchAdd,
 }
 
-/// An operation as its requester submits it.
+/// An operation as submitted by its requester.
 ///
-/// It consists of whole words. The compiler would use spare values of a byte as the tag of
-/// [`Kind`](super::Kind); then each move of a message would stall on the store of that byte.
+/// All fields are whole words. The compiler would otherwise use spare values of a byte as the tag of
+/// [`Kind`](super::Kind), and each copy of a message would stall on the store of that byte.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Extended {
     /// Verb, flags and key.
     head: u64,
-    /// Target, or the pointer to it; the number of the free list of an ALLOCATE.
+    /// Target address, address of a pointer to the target, or the number of the free list for an ALLOCATE.
     pub va: u64,
-    /// Of a WRITE with DATA_INDIRECT where its data stands; of an atomic the AtomicETH's swap or add.
+    /// Source address at the responder for a WRITE with DATA_INDIRECT, or the AtomicETH's swap or add
+    /// operand.
     pub operand: u64,
-    /// The AtomicETH's compare.
+    /// The AtomicETH's compare operand.
     pub compare: u64,
 }
 
@@ -55,7 +55,7 @@ const FLAGS_SHIFT: u32 = 32;
 const VERB_SHIFT: u32 = 40;
 
 impl Extended {
-    /// An operation on `va` under `rkey`.
+    /// Returns an operation on `va` under `rkey`.
     pub fn new(verb: Verb, flags: Flags, rkey: u32, va: u64, [compare, operand]: [u64; 2]) -> Extended {
         let verb = match verb {
             Verb::Read => 0,
@@ -67,9 +67,9 @@ impl Extended {
         Extended { head, va, operand, compare }
     }
 
-    /// What it does.
+    /// Returns the base verb.
     pub fn verb(&self) -> Verb {
-        // Of two bits each value is a verb: nothing is left to compare.
+        // Each value of two bits is a verb, so no comparison can fail.
         match self.head >> VERB_SHIFT & 3 {
             0 => Verb::Read,
             1 => Verb::Write,
@@ -78,17 +78,18 @@ impl Extended {
         }
     }
 
-    /// How.
+    /// Returns the flags.
     pub fn flags(&self) -> Flags {
         Flags::from_bits((self.head >> FLAGS_SHIFT) as u8)
     }
 
-    /// Key of all its addresses but scratch ones.
+    /// Returns the key of all addresses except those of scratch memory.
     pub fn rkey(&self) -> u32 {
         self.head as u32
     }
 
-    /// Packets of the sequence that it takes: those of its request, or of its response if that is longer.
+    /// Returns the number of PSNs that the operation uses: the packets of its request, or of its response if
+    /// that has more.
     pub(super) fn packets(&self, len: u32, mtu: u32) -> u32 {
         let travels = match self.verb() {
             Verb::Read => !self.flags().has(Flags::REDIRECT),
@@ -98,17 +99,17 @@ impl Extended {
         if travels { packets(len, mtu) } else { 1 }
     }
 
-    /// Packets of its request alone.
+    /// Returns the number of request packets.
     pub(super) fn requests(&self, len: u32, mtu: u32) -> u32 {
         if self.asks() { 1 } else { self.packets(len, mtu) }
     }
 
-    /// Packets of the longest answer that it may have.
+    /// Returns the number of packets of the longest possible answer.
     pub(super) fn answers(&self, len: u32, mtu: u32) -> u32 {
         if self.asks() { self.packets(len, mtu) } else { 1 }
     }
 
-    /// Op-code of its request, if that is one packet.
+    /// Returns the op-code of a request that is a single packet.
     pub fn opcode(&self) -> Opcode {
         match self.verb() {
             Verb::Read => Opcode::RC_RDMA_READ_REQUEST,
@@ -118,14 +119,15 @@ impl Extended {
         }
     }
 
-    /// Payload of its request, if that is one packet and `len` the message's length, without addresses.
+    /// Returns the payload length, without addresses, of a single-packet request with a message of `len`
+    /// bytes.
     pub fn payload(&self, len: u32) -> u32 {
         let stands_there = self.verb() == Verb::Write && self.flags().has(Flags::DATA_INDIRECT);
         if self.asks() || stands_there { 0 } else { len }
     }
 
-    /// Bytes that its answer takes at most among those of a chain in one packet; None: it can be too long for
-    /// that.
+    /// Returns the maximum length of the answer in a chain's answer packet, or `None` if it may be too long
+    /// for one.
     pub fn answer_len(&self, len: u32) -> Option<usize> {
         let redirects = self.flags().has(Flags::REDIRECT);
         match self.verb() {
@@ -138,12 +140,13 @@ impl Extended {
         }
     }
 
-    /// Does one request stand for all its sequence numbers?
+    /// Returns true if one request covers all PSNs of the operation (READs).
     pub(super) fn asks(&self) -> bool {
         self.verb() == Verb::Read
     }
 
-    /// The addresses that its first packet has. `redirect` is where its output goes, with REDIRECT.
+    /// Returns the addresses that follow the headers of the first packet. `redirect` is the output address
+    /// for REDIRECT.
     pub fn addresses(&self, redirect: u64) -> addresses::Repr {
         let source = self.verb() == Verb::Write && self.flags().has(Flags::DATA_INDIRECT);
         addresses::Repr {
@@ -153,29 +156,29 @@ impl Extended {
     }
 }
 
-/// What one packet of an operation asks the NIC to do. Addresses and operands behind the headers are read
-/// from the packet.
+/// A packet of an operation, as the NIC must execute it. Additional addresses and operands are read from the
+/// packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What.
+    /// Base verb.
     pub verb: Verb,
-    /// How.
+    /// Flags of the operation.
     pub flags: Flags,
-    /// The operation starts here: `key`, `va` and `len` are its own.
+    /// True for the first packet of the operation, which supplies `key`, `va` and `len`.
     pub first: bool,
-    /// It ends here, and is answered.
+    /// True for the last packet of the operation, which is answered.
     pub last: bool,
-    /// Key.
+    /// Remote key.
     pub key: u32,
-    /// Target, pointer or free list.
+    /// Target address, address of a pointer, or number of a free list.
     pub va: u64,
-    /// Bytes of the whole operation: asked for, or to be written.
+    /// Length of the whole operation in bytes.
     pub len: u32,
-    /// Place of this packet's payload in them.
+    /// Offset of this packet's payload in the operation, in bytes.
     pub offset: u32,
 }
 
-/// A request in whole words, as an action carries it: for the reason that [`Extended`] gives.
+/// A [`Request`] packed into whole words for an `Action`, for the reason given at [`Extended`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Packed([u64; 3]);
 
@@ -208,7 +211,7 @@ impl From<Packed> for Request {
 }
 
 impl Request {
-    /// Sequence numbers that this packet takes.
+    /// Returns the number of PSNs that this packet uses.
     pub(super) fn packets(&self, mtu: u32) -> u32 {
         if self.verb == Verb::Read && !self.flags.has(Flags::REDIRECT) { packets(self.len, mtu) } else { 1 }
     }
@@ -217,38 +220,39 @@ impl Request {
 /// The result of an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// How it ended.
+    /// Status of the operation.
     pub verdict: Verdict,
-    /// What it gives back.
+    /// Data of the answer.
     pub output: Output,
 }
 
-/// What an operation gives back.
+/// The data that an operation returns.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// A number: bytes written, an address, the old value of 8 bytes.
+    /// A number: bytes written, an address, or the old value of 8 bytes.
     Number(u64),
-    /// The old value of 16 or 32 bytes, in network order.
+    /// The old value of 16 or 32 bytes, in network byte order.
     Wide {
-        /// The bytes, of which `size` count.
+        /// The value in the first `size` bytes.
         bytes: [u8; 32],
-        /// 16 or 32.
+        /// Length in bytes, 16 or 32.
         size: u8,
     },
-    /// The bytes of a READ, all at once: so short a READ is of one moment.
+    /// The bytes of a READ of at most 32 bytes, read atomically.
     Snapshot {
-        /// The bytes, of which `len` count.
+        /// The data in the first `len` bytes.
         bytes: [u8; 32],
-        /// 0 to 32.
+        /// Length in bytes, 0 to 32.
         len: u8,
     },
-    /// The bytes of a longer READ, fetched while the responses leave; never more than were asked for.
+    /// The memory range of a longer READ, which is read while the responses are sent. Never longer than
+    /// requested.
     Memory {
-        /// Key.
+        /// Remote key.
         key: u32,
-        /// First byte: of the target, not of the pointer to it.
+        /// Address of the first byte, after the pointer was dereferenced.
         va: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
     },
 }
@@ -261,7 +265,7 @@ pub(super) struct OperationInProgress {
     pub total: u32,
 }
 
-/// Which flags each verb may have, and must have together.
+/// Returns true if the flags are valid for the verb and the peer has the required access rights.
 pub(super) fn allows(verb: Verb, flags: Flags, allowed: Allowed) -> bool {
     let [indirect, bounded] = [Flags::ADDR_INDIRECT, Flags::ADDR_BOUNDED].map(|flag| flags.has(flag));
     let fits = match verb {
@@ -284,8 +288,8 @@ pub(super) fn allows(verb: Verb, flags: Flags, allowed: Allowed) -> bool {
         && (allowed.atomic || !atomic)
 }
 
-/// Judges one packet with flags: op-code order, lengths and flags. `in_progress` is the operation whose
-/// packets are arriving.
+/// Validates a packet with PRISM flags: op-code order, lengths, flags and rights. `in_progress` is the
+/// operation whose packets are arriving.
 #[inline(always)]
 pub(super) fn judge(
     packet: &View<'_>,
@@ -337,7 +341,7 @@ pub(super) fn judge(
     }
 }
 
-/// Is the payload as long as the place of the packet in its operation says?
+/// Returns true if the payload length is valid for the packet's position in its operation.
 fn fits(request: &Request, payload: u32, mtu: u32) -> bool {
     let Request { verb, flags, first, last, len, offset, .. } = *request;
     match verb {
@@ -351,26 +355,27 @@ fn fits(request: &Request, payload: u32, mtu: u32) -> bool {
             len <= 1 << 31
                 && if last { payload == left && payload <= mtu } else { payload == mtu && payload < left }
         }
-        // Without masks there is nothing behind the AtomicETH.
+        // Without EXTENDED, no operands follow the AtomicETH.
         Verb::CompareSwap | Verb::FetchAdd => flags.has(Flags::EXTENDED) || payload == 0,
     }
 }
 
-/// What a responder checks the operations of a chain against.
+/// The access rights and the MTU against which the operations of a chain are checked.
 #[derive(Copy, Clone, Debug)]
 pub struct Rules {
     pub(super) allowed: Allowed,
     pub(super) mtu: u32,
 }
 
-/// What is behind the header of an operation.
+/// The addresses behind the headers of an operation, and the bytes after these.
 type Behind<'a> = (addresses::Repr, &'a [u8]);
 
 impl Rules {
-    /// Judges an operation of a chain in one packet; its addresses, and what is behind them.
+    /// Validates one operation of a chain that arrived as one packet. Also returns its addresses and the
+    /// bytes after them.
     ///
     /// # Errors
-    /// The NAK that it gets.
+    /// The code of the NAK to send.
     #[inline(always)]
     pub fn judge<'a>(&self, operation: &chain::Operation<'a>) -> Result<(Request, Behind<'a>), NakCode> {
         let (opcode, flags) = (operation.opcode, operation.flags);
@@ -396,7 +401,7 @@ impl Rules {
     }
 }
 
-/// Op-code and extension headers of a packet of an operation of `len` bytes.
+/// Returns op-code and extension headers of one packet of an operation of `len` bytes.
 pub(super) fn headers(extended: &Extended, first: bool, last: bool, len: u32) -> (Opcode, Extensions) {
     let Extended { va, operand, compare, .. } = *extended;
     let (verb, rkey) = (extended.verb(), extended.rkey());
@@ -421,19 +426,19 @@ pub(super) fn headers(extended: &Extended, first: bool, last: bool, len: u32) ->
     (opcode, ext)
 }
 
-/// A response to an operation, parsed.
+/// A parsed response to an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum ParsedResponse {
-    /// The operation has ended, with a number.
+    /// The operation ended with a number.
     Number { head: u64, verdict: Verdict },
-    /// Bytes for this place of a READ, which goes on.
+    /// Data of a READ at this offset; more responses follow.
     Part { offset: u32 },
-    /// Bytes for this place of a READ, which ends with them and has `len` bytes altogether.
+    /// Data of a READ at this offset. The READ ends and returned `len` bytes in total.
     End { offset: u32, len: u32, verdict: Verdict },
 }
 
-/// Parses the response `seq` to an operation whose answer starts at `first` and has `len` bytes at most.
-/// None: it does not fit the operation.
+/// Parses response `seq` to an operation whose answer starts at `first` and has at most `len` bytes. Returns
+/// `None` if the response does not match the operation.
 pub(super) fn parse_response(
     extended: &Extended,
     first: Seq,
@@ -464,14 +469,14 @@ pub(super) fn parse_response(
 /// The result of one operation of a chain.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ChainResult<'a> {
-    /// A number in network order: its most significant 8 bytes, and those behind them.
+    /// A number in network byte order: its most significant 8 bytes, and the remaining bytes.
     Number(u64, &'a [u8]),
-    /// What a READ found.
+    /// Data returned by a READ.
     Bytes(&'a [u8]),
 }
 
-/// The result of an operation of `len` bytes from its part of a chain's answer. None: it does not fit the
-/// operation.
+/// Parses the result of an operation of `len` bytes from its part of a chain's answer. Returns `None` if it
+/// does not match the operation.
 #[inline(always)]
 pub(super) fn chain_result<'a>(extended: &Extended, len: u32, bytes: &'a [u8]) -> Option<ChainResult<'a>> {
     if extended.asks() && !extended.flags().has(Flags::REDIRECT) {
@@ -481,8 +486,8 @@ pub(super) fn chain_result<'a>(extended: &Extended, len: u32, bytes: &'a [u8]) -
     Some(ChainResult::Number(u64::from_be_bytes(*head), rest))
 }
 
-/// Is the packet one of an operation of PRISM? A READ of scratch memory is, without any flag: the next
-/// operation may change what is there before an answer leaves.
+/// Returns true if the packet belongs to a PRISM operation. A READ of scratch memory counts as one even
+/// without flags, because the next operation may change the memory before the response is sent.
 #[inline]
 pub(super) fn is_asked(packet: &View<'_>) -> bool {
     packet.bth.resv7 != 0
@@ -490,7 +495,7 @@ pub(super) fn is_asked(packet: &View<'_>) -> bool {
             && packet.reth().is_some_and(|reth| is_scratch(reth.va))
 }
 
-/// Is `va` in the window of scratch memory?
+/// Returns true if `va` is in the address range of scratch memory.
 pub fn is_scratch(va: u64) -> bool {
     va >= SCRATCH
 }

@@ -1,60 +1,59 @@
-//! READs and atomics at the responder: those still being answered, and answered ones that the peer may repeat
-//! (IBTA vol. 1 §9.7.5.1.2; `max_dest_rd_atomic` of them).
+//! READs and atomics at the responder: those being answered, and answered ones that the peer may repeat
+//! (IBTA vol. 1 §9.7.5.1.2). Their number is at most `max_dest_rd_atomic`.
 
 use super::Seq;
 use super::prism::KEPT;
 
-/// Where the answer comes from.
+/// The source of an answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// Memory, fetched while the responses leave.
+    /// Memory, read while the responses are sent.
     Memory { key: u32, va: u64, len: u32 },
-    /// The old value that the atomic found.
+    /// The old value of an atomic.
     Value(u64),
-    /// The same, of 16 or 32 bytes: in the side store.
+    /// An old value of 16 or 32 bytes, stored in `Replay::kept`.
     Wide { size: u8 },
-    /// A short READ's bytes, in the side store.
+    /// The bytes of a short READ, stored in `Replay::kept`.
     Snapshot { len: u8 },
-    /// Answers to the operations of a chain, all of them in the side store.
+    /// The answers to all operations of a chain, stored in `Replay::kept`.
     Chain { len: u8 },
 }
 
-/// A request that is answered by data.
+/// A request that is answered with data.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Entry {
     pub first: Seq,
     pub end: Seq,
     pub source: Source,
-    /// Message sequence number that its responses carry.
+    /// Message sequence number (MSN) that its responses carry.
     pub msn: u32,
-    /// Credits that they carry: none kept, or how an operation of PRISM ended.
+    /// AETH credits that its responses carry: none, or the status of a PRISM operation.
     pub credits: u8,
-    /// First packet of the present answer: later than `first` when the tail of a READ is repeated.
+    /// First PSN of the current answer; larger than `first` if only the tail of a READ is repeated.
     pub from: Seq,
-    /// One past the last packet of the present answer.
+    /// One past the last PSN of the current answer.
     pub until: Seq,
-    /// Next response packet.
+    /// PSN of the next response packet.
     pub next: Seq,
 }
 
-/// The entries in order of their sequence numbers: a ring that forgets the oldest answered one when it is
-/// full.
+/// The entries in order of their PSNs, in a ring. A full ring overwrites its oldest answered entry.
 #[derive(Clone, Debug)]
 pub(super) struct Replay {
-    /// A power of two, at least `capacity`.
+    /// Slots of the ring; a power of two, at least `capacity`.
     ring: Box<[Option<Entry>]>,
     capacity: u64,
-    /// Number of the next entry to come.
+    /// Number of the next entry.
     tail: u64,
-    /// The entry whose answer leaves next; it moves back when a request is repeated.
+    /// Number of the entry whose answer is sent next; decreases when a request is repeated.
     pending: u64,
-    /// Every entry before this one has been answered completely at least once.
+    /// Every entry before this number was answered completely at least once.
     answered: u64,
-    /// Entries before this one were forgotten.
+    /// Entries before this number were dropped.
     floor: u64,
-    /// What does not fit an entry, beside the ring: for peers that agreed on PRISM.
+    /// Answers that do not fit an entry, one per slot; empty unless the peer agreed on PRISM.
     kept: Box<[[u8; KEPT]]>,
-    /// One past the last entry of PRISM's whose answer is a value, not memory.
+    /// One past the last PRISM entry whose answer is a value instead of memory.
     valued: u64,
 }
 
@@ -77,19 +76,19 @@ impl Replay {
         self.kept = vec![[0; KEPT]; self.ring.len()].into_boxed_slice();
     }
 
-    /// The buffer for the bytes of the next entry. The entry that used it before cannot be repeated any more
-    /// when the next one is pushed.
+    /// Returns the buffer of the next entry. The previous entry in that slot can no longer be repeated when
+    /// the next one is pushed.
     pub fn kept_buffer(&mut self) -> &mut [u8] {
         let slot = self.slot(self.tail);
         self.kept.get_mut(slot).map_or(&mut [], |kept| &mut kept[..])
     }
 
-    /// Entries before this number are kept no more.
+    /// Returns the number of the oldest entry that is kept.
     pub fn kept_from(&self) -> u64 {
         self.oldest()
     }
 
-    /// Drops all answers. False: one is still to leave, and all are kept.
+    /// Drops all answers. Returns false and keeps them if an answer remains to be sent.
     pub fn forget(&mut self) -> bool {
         if self.is_pending() {
             return false;
@@ -98,18 +97,18 @@ impl Replay {
         true
     }
 
-    /// Number of the next entry to come.
+    /// Returns the number of the next entry.
     pub fn upcoming(&self) -> u64 {
         self.tail
     }
 
-    /// Bytes that it takes besides itself.
+    /// Returns the bytes of heap memory in use.
     pub fn heap_bytes(&self) -> usize {
         size_of_val(&*self.ring) + size_of_val(&*self.kept)
     }
 
-    /// Asserts what holds of its counts and of the entry that is answered next. Every request before
-    /// `rcv_nxt` was executed.
+    /// Asserts the invariants of the counts and of the entry that is answered next. All requests before
+    /// `rcv_nxt` were executed.
     pub fn check(&self, rcv_nxt: Seq) {
         let Replay { capacity, tail, pending, answered, floor, valued, .. } = *self;
         assert!(tail - answered <= capacity, "requests without an answer <= max_dest_rd_atomic");
@@ -134,14 +133,14 @@ impl Replay {
         number as usize & (self.ring.len() - 1)
     }
 
-    /// Would a further entry overwrite one that was never answered? Then the peer asks for more than was
-    /// agreed.
+    /// Returns true if another entry would overwrite one that was never answered. The peer then exceeds the
+    /// agreed number of requests.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.tail - self.answered >= self.capacity
     }
 
-    /// Is anything still to be answered?
+    /// Returns true if an answer remains to be sent.
     #[inline]
     pub fn is_pending(&self) -> bool {
         self.pending < self.tail
@@ -154,15 +153,15 @@ impl Replay {
         let slot = self.slot(self.tail);
         self.ring[slot] = Some(entry);
         self.tail += 1;
-        // A peer that sends a new request has the answer to the entry that this overwrites, even if that was
-        // being repeated.
+        // A new request proves that the peer has the answer to the entry that is overwritten, even if that
+        // answer was being repeated.
         if self.pending < self.oldest() {
             self.pending = self.oldest();
             self.skip_answered();
         }
     }
 
-    /// As `push`, with the bytes of a wide value.
+    /// Appends an entry whose answer is `bytes`.
     pub fn push_wide(&mut self, entry: Entry, bytes: [u8; 32]) {
         if let Some(place) = self.kept_buffer().first_chunk_mut() {
             *place = bytes;
@@ -170,7 +169,7 @@ impl Replay {
         self.push_kept(entry);
     }
 
-    /// As `push`; the bytes are in `kept_buffer`.
+    /// Appends an entry whose answer was written to `kept_buffer`.
     pub fn push_kept(&mut self, entry: Entry) {
         self.push(entry);
         if !matches!(entry.source, Source::Memory { .. }) {
@@ -178,24 +177,24 @@ impl Replay {
         }
     }
 
-    /// What is kept for the entry whose response is next.
+    /// Returns the kept bytes of the entry that is answered next.
     pub fn front_kept(&self) -> &[u8] {
         self.kept.get(self.slot(self.pending)).map_or(&[], |kept| &kept[..])
     }
 
-    /// The entry whose response is next.
+    /// Returns the entry that is answered next.
     #[inline]
     pub fn front(&self) -> Option<&Entry> {
         if self.is_pending() { self.ring[self.slot(self.pending)].as_ref() } else { None }
     }
 
-    /// Are several entries still to be answered, and a value of PRISM's among them?
+    /// Returns true if several entries remain to be answered and a PRISM value is among them.
     #[inline]
     pub fn has_value(&self) -> bool {
         self.valued > self.pending && self.tail - self.pending > 1
     }
 
-    /// The entries that still have something to send, in order, and what is kept for them.
+    /// Returns the entries with responses to send, in order, and their kept bytes.
     pub fn waiting(&self) -> impl Iterator<Item = (&Entry, &[u8])> {
         let entries = (self.pending..self.tail).filter_map(|number| {
             let slot = self.slot(number);
@@ -204,7 +203,7 @@ impl Replay {
         entries.filter(|(entry, _)| entry.next < entry.until)
     }
 
-    /// Its next packet has left.
+    /// Records that the next packet of the front entry was sent.
     #[inline]
     pub fn sent(&mut self) {
         let slot = self.slot(self.pending);
@@ -215,7 +214,7 @@ impl Replay {
         self.answered = self.answered.max(self.pending);
     }
 
-    /// What is repeated may be followed by entries that are not.
+    /// Advances over entries that are fully answered, which may follow a repeated one.
     #[inline]
     fn skip_answered(&mut self) {
         while self.front().is_some_and(|entry| entry.next >= entry.until) {
@@ -223,13 +222,14 @@ impl Replay {
         }
     }
 
-    /// Nothing more is answered (the queue pair ends).
+    /// Cancels all answers, because the queue pair ends.
     pub fn clear(&mut self) {
         (self.pending, self.answered) = (self.tail, self.tail);
     }
 
-    /// A request was sent again: answer the packets `first..end` of its entry once more. If they are still to
-    /// leave anyway, it joins them. False if no entry holds them: too old, or not what was asked before.
+    /// Repeats the answer packets `first..end` for a duplicate request, unless these remain to be sent
+    /// anyway. Returns false if no entry contains them, because the request is too old or differs from the
+    /// original.
     pub fn again(&mut self, first: Seq, end: Seq, same: impl Fn(&Entry) -> bool) -> bool {
         for number in self.oldest()..self.tail {
             let slot = self.slot(number);
@@ -247,9 +247,9 @@ impl Replay {
         false
     }
 
-    /// An operation of PRISM was sent again: its answer leaves once more from `seq` on, unless that is still
-    /// to leave anyway. Its pointer is not followed again, so no answer mixes two targets. A chain's answer
-    /// is one packet, whichever operation is repeated.
+    /// Repeats the answer to a PRISM operation from `seq` on, unless it remains to be sent anyway. The
+    /// pointer is not dereferenced anew, so an answer never mixes two targets. The answer to a chain is one
+    /// packet, whichever of its operations is repeated.
     pub fn again_from(&mut self, seq: Seq, until: impl Fn(&Entry) -> Seq) {
         for number in self.oldest()..self.tail {
             let slot = self.slot(number);

@@ -1,7 +1,8 @@
-//! The requester of a reliable connection: segments messages, asks for acknowledgements, retries, retires.
+//! The requester of a reliable connection. It splits messages into packets, requests ACKs, retransmits lost
+//! packets, and retires acknowledged messages.
 //!
-//! Heads up: read `message.rs` and `go_back_n.rs` first. Egress is a [`Plan`] (pure, may be dropped) and then
-//! `sent`.
+//! Read `message.rs` and `go_back_n.rs` first. `plan` returns the next packet as a [`Plan`] without changing
+//! state, so a plan may be dropped. `sent` confirms the transmission.
 
 mod ack_timer;
 mod chained;
@@ -22,64 +23,64 @@ use std::collections::VecDeque;
 
 pub use chained::{Chained, Part};
 
-/// The next request packet: everything but the bytes.
+/// The next request packet without its payload.
 #[derive(Copy, Clone, Debug)]
 pub struct Plan {
     /// Op-code.
     pub opcode: Opcode,
     /// Packet sequence number.
     pub psn: Psn,
-    /// The peer shall acknowledge.
+    /// AckReq bit: requests an acknowledgement.
     pub ack_req: bool,
-    /// Solicited event.
+    /// Solicited-event bit.
     pub solicited: bool,
     /// Extension headers.
     pub ext: Extensions,
-    /// Where its payload starts in the message.
+    /// Offset of the payload in the message, in bytes.
     pub offset: u32,
-    /// Payload bytes.
+    /// Length of the payload in bytes.
     pub len: u32,
-    /// Number of the message it belongs to.
+    /// Number of the message that the packet belongs to.
     number: u64,
-    /// Sequence numbers it takes: more than one for a READ.
+    /// Number of PSNs that the packet uses; more than 1 for a READ.
     count: u32,
-    /// A READ or atomic.
+    /// True for a READ or atomic.
     fetch: bool,
-    /// The last packet of its message.
+    /// True for the last packet of the message.
     last: bool,
 }
 
-/// What a response packet asks the NIC to do with its payload.
+/// The action that the NIC must execute for a response packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Reaction<D> {
-    /// Nothing; completions may be ready.
+    /// No payload to store; completions may be ready.
     Nothing,
-    /// READ response: payload to the message's local memory at `offset`.
+    /// READ response: store the payload in the message's local memory at `offset`.
     Scatter {
-        /// Note of the READ.
+        /// Context of the READ.
         context: D,
-        /// Number of the READ, for `fail`.
+        /// Number of the READ, an argument of `fail`.
         number: u64,
-        /// Position in the message.
+        /// Offset of the payload in the message, in bytes.
         offset: u32,
     },
-    /// Atomic response: these 8 bytes to the message's local memory.
+    /// Atomic response: store this value in the message's local memory.
     Value {
-        /// Note of the atomic.
+        /// Context of the atomic.
         context: D,
-        /// Number of the atomic, for `fail`.
+        /// Number of the atomic, an argument of `fail`.
         number: u64,
         /// Old value of the target.
         value: u64,
     },
-    /// Answer to an operation of PRISM: these 8 bytes, and the payload behind them, are a number in network
+    /// Answer to a PRISM operation: store `head`, followed by the payload, as one number in network byte
     /// order.
     Number {
-        /// Its note.
+        /// Context of the operation.
         context: D,
-        /// Its number, for `fail`.
+        /// Number of the operation, an argument of `fail`.
         number: u64,
-        /// The most significant 8 bytes.
+        /// Most significant 8 bytes of the number.
         head: u64,
     },
 }
@@ -91,39 +92,41 @@ pub struct Requester<D> {
     write_seq: Seq,
     next_message: u64,
     tx_window: Sender,
-    /// READ and atomic requests on the way, oldest first: one past the last response of each.
+    /// One past the PSN of the last response, for each READ and atomic that was sent and is not fully
+    /// answered, oldest first.
     fetches: VecDeque<Seq>,
     fetch_messages: u32,
     since_ack_req: u32,
     ack_req_every: u32,
     retries: u8,
     rnr_retries: u8,
-    /// One past the last packet on the way that asks for an acknowledgement. Not beyond `snd_una`: the peer
-    /// owes none.
+    /// One past the last packet in flight that requested an ACK. At most `snd_una` if the peer owes no ACK.
     ack_req_end: Seq,
-    /// When the peer's silence is too long, if it owes an answer; else when to see why it owes none
-    /// (`ack_timer.rs`).
+    /// Expiration of the ACK timer. If the peer owes no ACK, the timer only checks why no packet has
+    /// requested one (`ack_timer.rs`).
     ack_deadline: Instant,
-    /// The local ACK timeout as it is now.
+    /// Current local ACK timeout, with backoff.
     ack_timeout_ns: u64,
-    /// The peer has answered since the last timeout, but nothing new.
+    /// True if the peer has sent only duplicate ACKs or responses since the last timeout.
     repeated: bool,
-    /// The `snd_nxt` at which the peer had no buffer for a packet.
+    /// Value of `snd_nxt` when the peer last had no buffer for a packet; `Seq::MAX` otherwise.
     blocked_at: Seq,
     rnr_until: Instant,
-    /// How often it waited for a receive of the peer.
+    /// Number of RNR NAKs received.
     rnr_waits: u32,
     failing: Failing,
-    /// Number of the last message that was submitted and is conditional.
+    /// Number of the last submitted message that is conditional (PRISM).
     last_conditional: u64,
-    /// How the operations of PRISM ended that are not retired.
+    /// Results of the PRISM operations that ended and are not retired.
     verdicts: VecDeque<Verdict>,
-    /// The packet that ends here asks for an acknowledgement, in place of a packet that could not be built.
+    /// End of the packet that must request an ACK, because a later packet that would have requested it could
+    /// not be built.
     force_ack_req_at: Seq,
 }
 
 impl<D: Copy> Requester<D> {
-    /// A requester whose first packet carries `first`; `capacity` messages may be on the way.
+    /// Returns a requester whose first packet has PSN `first`. `capacity` is the maximum number of
+    /// outstanding messages.
     pub fn new(first: Psn, capacity: u32, parameters: Parameters) -> Self {
         let first = start(first);
         Requester {
@@ -152,7 +155,7 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// Changes patience (`timeout`, `retry_cnt`, `rnr_retry`) in a running queue pair.
+    /// Changes `timeout`, `retry_cnt` and `rnr_retry` of a running queue pair.
     pub fn retune(&mut self, parameters: Parameters) {
         self.parameters = parameters;
         self.ack_timeout_ns = parameters.timeout_ns;
@@ -160,60 +163,60 @@ impl<D: Copy> Requester<D> {
         self.rnr_retries = parameters.rnr_retry;
     }
 
-    /// How often the peer had no receive for a message (RNR NAK).
+    /// Returns the number of RNR NAKs received.
     pub fn rnr_waits(&self) -> u32 {
         self.rnr_waits
     }
 
-    /// Bytes that it takes, those it has allocated too.
+    /// Returns the bytes in use, including heap memory.
     pub fn state_bytes(&self) -> usize {
         size_of::<Self>() + self.window.heap_bytes() + self.fetches.capacity() * size_of::<Seq>()
     }
 
-    /// Is there capacity for another message?
+    /// Returns true if another message can be submitted.
     #[inline]
     pub fn has_capacity(&self) -> bool {
         !self.window.is_full() && !self.failing.any()
     }
 
-    /// Messages submitted and not retired.
+    /// Returns the number of messages submitted and not retired.
     pub fn outstanding(&self) -> usize {
         self.window.len()
     }
 
-    /// Are READs or atomics submitted and not retired?
+    /// Returns true if a READ or atomic is submitted and not retired.
     pub fn fetching(&self) -> bool {
         self.fetch_messages > 0
     }
 
-    /// Number of the oldest message that is not retired, and of the next that is submitted.
+    /// Returns the number of the oldest message that is not retired, and the number of the next submission.
     pub fn numbers(&self) -> (u64, u64) {
         self.window.bounds()
     }
 
-    /// How far it is.
+    /// Returns the acknowledged and sent sequence numbers.
     #[inline]
     pub fn progress(&self) -> Progress {
         let Sender { snd_una, snd_max, .. } = self.tx_window;
         Progress { acknowledged: snd_una, sent: snd_max, clean: !self.tx_window.retransmitting() }
     }
 
-    /// Packets that were sent and not acknowledged, behind what is to be sent again.
+    /// Returns the number of packets that were sent since the last go-back and are not acknowledged.
     #[inline]
     pub fn in_flight(&self) -> u64 {
         self.tx_window.in_flight()
     }
 
-    /// Submitted packets that have not been transmitted even once.
+    /// Returns the number of submitted packets that have never been sent.
     #[inline]
     pub fn backlog(&self) -> u64 {
         self.write_seq - self.tx_window.snd_max
     }
 
-    /// Takes a message. The caller has checked `has_capacity`.
+    /// Submits a message. The caller has checked `has_capacity`.
     #[inline(always)]
     pub fn submit(&mut self, message: Message<D>) {
-        debug_assert!(self.has_capacity(), "submitted without looking");
+        debug_assert!(self.has_capacity(), "the caller checks the capacity before it submits");
         let first = self.write_seq;
         self.write_seq += u64::from(message.kind.packets(message.len, self.parameters.mtu));
         self.fetch_messages += u32::from(message.kind.is_fetch());
@@ -223,20 +226,20 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// PRISM is agreed with the peer: allocates space for the verdicts of operations.
+    /// Enables PRISM, because the peer agreed on it: allocates memory for the results of operations.
     pub fn enable_prism(&mut self) {
         self.verdicts = VecDeque::with_capacity(self.window.capacity());
     }
 
-    /// Takes a message that cannot be executed: it keeps its place and fails there. The caller has checked
-    /// `has_capacity`.
+    /// Submits a message that cannot be executed. It completes with `status` after all earlier messages. The
+    /// caller has checked `has_capacity`.
     pub fn submit_failing(&mut self, message: Message<D>, status: Status) {
         let number = self.window.bounds().1;
         self.submit(message);
         self.fail(number, status);
     }
 
-    /// Is there a packet that waits only for time, capacity or answers?
+    /// Returns true if a packet remains to be sent or a message can be retired.
     #[inline]
     pub fn has_unsent(&self) -> bool {
         self.tx_window.snd_nxt < self.write_seq
@@ -244,7 +247,8 @@ impl<D: Copy> Requester<D> {
             || self.window.front().is_some_and(|front| front.end <= self.tx_window.snd_una)
     }
 
-    /// The packet that would leave now. Inlined always: plain RC must not pay for its other caller.
+    /// Returns the next request packet, or `None` if nothing can be sent now. Always inlined, so that plain
+    /// RC pays nothing for the second caller.
     #[inline(always)]
     pub fn plan(&self, now: Instant) -> Option<Plan> {
         let placed = self.window.get(self.next_message)?;
@@ -257,7 +261,7 @@ impl<D: Copy> Requester<D> {
         let index = (self.tx_window.snd_nxt - placed.first) as u32;
         let count = match placed.message.kind {
             Kind::Read { .. } | Kind::Atomic { .. } => self.piece(placed, index),
-            // By `plan_prism`.
+            // `plan_prism` plans these packets.
             Kind::Prism(_) => return None,
             _ => 1,
         };
@@ -267,10 +271,10 @@ impl<D: Copy> Requester<D> {
         Some(self.describe(placed, index, count))
     }
 
-    /// Must the packet at `index` of a message wait for answers?
+    /// Returns true if the packet at `index` of a message must wait for acknowledgements or responses.
     #[inline(always)]
     fn waits(&self, placed: &Placed<D>, index: u32, count: u32) -> bool {
-        // Without an answer to come, waiting for one would never end.
+        // If the peer owes no ACK, waiting for one would never end.
         if self.ack_is_owed()
             && self.tx_window.in_flight() + u64::from(count) > u64::from(self.parameters.window)
         {
@@ -283,7 +287,7 @@ impl<D: Copy> Requester<D> {
         placed.message.fence && index == 0 && !self.fetches.is_empty()
     }
 
-    /// The packet of PRISM that would leave now, and its operation.
+    /// Returns the next packet and its operation if the next message is a PRISM operation.
     #[cold]
     #[inline(never)]
     pub fn plan_prism(&self, now: Instant) -> Option<(Plan, prism::Extended)> {
@@ -293,14 +297,14 @@ impl<D: Copy> Requester<D> {
             return None;
         }
         let index = (self.tx_window.snd_nxt - placed.first) as u32;
-        // A pointer is followed once for all of a READ.
+        // One request covers a whole READ, because the responder dereferences its pointer only once.
         let count = if extended.asks() { (placed.end - self.tx_window.snd_nxt) as u32 } else { 1 };
         (!self.waits(placed, index, count))
             .then(|| (self.describe_prism(placed, &extended, index, count), extended))
     }
 
-    /// Sequence numbers that one request of the READ at packet `index` covers: pieces are aligned, so that a
-    /// repeated request lies within the piece it repeats.
+    /// Returns the number of PSNs that one request of a READ covers, from packet `index` on. Pieces are
+    /// aligned, so that a retransmitted request lies within the original piece.
     #[inline]
     fn piece(&self, placed: &Placed<D>, index: u32) -> u32 {
         let left = (placed.end - placed.first) as u32 - index;
@@ -316,7 +320,7 @@ impl<D: Copy> Requester<D> {
         let last = end == placed.end;
         let fetch = message.kind.is_fetch();
         let len = if last { message.len - offset } else { count * mtu };
-        // A READ asks for this piece, a WRITE announces the whole message.
+        // The RETH of a READ has the length of this piece, that of a WRITE the length of the whole message.
         let dma_len = if fetch { len } else { message.len };
         let (opcode, ext) = headers(&message.kind, index == 0, last, offset, dma_len);
         Plan {
@@ -334,8 +338,9 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// The next packet of an operation of PRISM. A READ that was answered in part is requested again from
-    /// there, with the address of the first request: only the responder has followed its pointer.
+    /// Returns the next packet of a PRISM operation. A partially answered READ is requested from the missing
+    /// response on, with the address of the first request, because only the responder has dereferenced its
+    /// pointer.
     fn describe_prism(&self, placed: &Placed<D>, extended: &prism::Extended, index: u32, count: u32) -> Plan {
         let (message, mtu) = (&placed.message, self.parameters.mtu);
         let snd_nxt = self.tx_window.snd_nxt;
@@ -363,7 +368,7 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// Does the packet that ends at `end` ask for an acknowledgement?
+    /// Returns true if the packet that ends at `end` must request an ACK.
     #[inline]
     fn needs_ack_req(&self, end: Seq) -> bool {
         end == self.write_seq
@@ -372,14 +377,14 @@ impl<D: Copy> Requester<D> {
             || self.since_ack_req + 1 >= self.ack_req_every
     }
 
-    /// The context of the message that a planned packet belongs to: by reference, since it was written a
-    /// moment ago. Inlined always, as `plan`.
+    /// Returns the context of the message that the planned packet belongs to. Returned by reference, because
+    /// it was written recently and is in the cache. Always inlined, like `plan`.
     #[inline(always)]
     pub fn context(&self, plan: &Plan) -> Option<&D> {
         self.window.get(plan.number).map(|placed| &placed.message.context)
     }
 
-    /// The planned packet has left.
+    /// Records that the planned packet was sent.
     #[inline]
     pub fn sent(&mut self, now: Instant, plan: &Plan, counters: &mut Counters) {
         counters.retransmitted_pkts += u64::from(self.tx_window.retransmitting());
@@ -394,7 +399,7 @@ impl<D: Copy> Requester<D> {
         self.left(now, plan.ack_req);
     }
 
-    /// Local work takes no packets: the cursor never rests on it.
+    /// Advances `next_message` over local work, which has no packets.
     #[inline]
     fn step_over_local(&mut self) {
         while self.window.get(self.next_message).is_some_and(|placed| placed.end <= self.tx_window.snd_nxt) {
@@ -402,18 +407,18 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// Message `number` fails: it ends with `status` once everything before it has ended. Its local memory
-    /// cannot be used, or a response says so.
+    /// Makes message `number` fail with `status` after all earlier messages have ended, because its local
+    /// memory is not accessible or a response is invalid.
     pub fn fail(&mut self, number: u64, status: Status) {
         self.failing.add(number, status);
     }
 
-    /// The planned packet could not be built from local memory.
+    /// Makes the message of a planned packet fail, because the packet could not be built from local memory.
     pub fn refuse(&mut self, plan: &Plan, status: Status) {
         self.fail(plan.number, status);
-        // Packets before this message may have asked for no ACK, since more was to follow. Their last packet
-        // asks for one now (a READ or atomic is answered anyway). Otherwise only the timer would bring the
-        // completions before the failed one.
+        // Earlier packets may not have requested an ACK because more packets were to follow. The last of
+        // them is retransmitted and requests one, unless it is a READ or atomic, which is answered anyway.
+        // Otherwise only the ACK timer would complete the messages before the failed one.
         let Some(first) = self.window.get(plan.number).map(|placed| placed.first) else { return };
         let before = self.window.find(first - 1, plan.number).and_then(|number| self.window.get(number));
         if first > self.tx_window.snd_una && before.is_some_and(|placed| !placed.message.kind.is_fetch()) {
@@ -423,7 +428,8 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// Next message that ended, in order. After one in error the queue pair is in error too: flush the rest.
+    /// Removes and returns the next finished message, in order. After a message in error the queue pair is
+    /// in the error state, and the caller must `flush` the rest.
     #[inline]
     pub fn retire(&mut self) -> Option<Retired<D>> {
         let (head, _) = self.window.bounds();
@@ -437,12 +443,12 @@ impl<D: Copy> Requester<D> {
         self.fetch_messages -= u32::from(message.kind.is_fetch());
         self.next_message = self.next_message.max(head + 1);
         let retired = message.retired(message.context, status);
-        // Answers come in order, and so do ends.
+        // Operations end in order, so their results are in order too.
         let verdict = if let Kind::Prism(_) = retired.kind { self.verdicts.pop_front() } else { None };
         Some(Retired { verdict: verdict.unwrap_or_default(), ..retired })
     }
 
-    /// Takes the oldest message out unfinished (flush).
+    /// Removes and returns the oldest message unfinished (flush).
     pub fn flush(&mut self) -> Option<Retired<D>> {
         let Placed { message, .. } = self.window.pop()?;
         self.ack_deadline = Instant::NEVER;
@@ -450,7 +456,7 @@ impl<D: Copy> Requester<D> {
         Some(message.retired(message.context, Status::WrFlushed))
     }
 
-    /// A response packet (ACK, NAK, READ response, atomic response) has arrived.
+    /// Processes a response packet (ACK, NAK, READ response, atomic response).
     #[inline]
     pub fn receive(
         &mut self,
@@ -483,7 +489,8 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// Everything before `upto` was executed. An unanswered READ or atomic in there lost its answer.
+    /// Acknowledges every request before `upto`. Goes back if the response of a READ or atomic among these
+    /// was lost. Returns true if `snd_una` advanced.
     #[inline]
     fn arrived(&mut self, now: Instant, upto: Seq, counters: &mut Counters) -> bool {
         let unanswered = if self.fetch_messages == 0 { None } else { self.first_fetch() };
@@ -528,7 +535,7 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// The cursor moved back: requests beyond it count as never sent.
+    /// Adapts the other state to a `snd_nxt` that moved back: later requests count as not sent.
     fn rewind(&mut self) {
         self.seek();
         while self.fetches.back().is_some_and(|end| *end > self.tx_window.snd_nxt) {
@@ -544,8 +551,7 @@ impl<D: Copy> Requester<D> {
             self.window.find(self.tx_window.snd_nxt, self.next_message).unwrap_or(self.window.bounds().1);
     }
 
-    /// The oldest READ or atomic without its whole answer: its number, and the sequence number of the next
-    /// response.
+    /// Returns number and next response PSN of the oldest READ or atomic that is not fully answered.
     fn first_fetch(&self) -> Option<(u64, Seq)> {
         let (head, tail) = self.window.bounds();
         (head..tail).find_map(|number| {
@@ -565,7 +571,7 @@ impl<D: Copy> Requester<D> {
         if !may_wait(&mut self.rnr_retries, &self.parameters, counters) {
             return self.fail(self.number_of(seq), Status::RnrRetryExceeded);
         }
-        // The peer is alive: the retries start anew.
+        // The NAK proves that the peer is alive, so the retry count is reset.
         self.retries = self.parameters.retry_cnt;
         self.tx_window.restart();
         self.rewind();
@@ -586,10 +592,10 @@ impl<D: Copy> Requester<D> {
         self.fail(self.number_of(seq), status);
     }
 
-    /// The peer misses the packet `seq`.
+    /// Processes a NAK for the missing packet `seq`.
     fn missed(&mut self, now: Instant, seq: Seq, counters: &mut Counters) {
         let advanced = self.arrived(now, seq, counters);
-        // A NAK that the network repeats, or that was acted on already, costs no retry.
+        // A duplicate NAK, or a NAK for a gap that was already handled, uses no retry.
         if seq != self.tx_window.snd_una || !self.tx_window.may_go_back() {
             return;
         }
@@ -614,7 +620,8 @@ impl<D: Copy> Requester<D> {
         self.window.find(seq, self.next_message).unwrap_or(self.window.bounds().0)
     }
 
-    /// A READ or atomic response: taken only in order; one ahead of a gap means that responses were lost.
+    /// Processes a READ or atomic response, in order only. A response after a gap means that responses were
+    /// lost.
     #[inline]
     fn answered(
         &mut self,
@@ -657,8 +664,8 @@ impl<D: Copy> Requester<D> {
         reaction
     }
 
-    /// The expected answer to an operation of PRISM. The answer to a READ may end early: both sides skip the
-    /// rest of its sequence numbers.
+    /// Processes the next response to a PRISM operation. If the answer to a READ is shorter than requested,
+    /// both sides skip the remaining PSNs.
     #[cold]
     #[inline(never)]
     fn answered_prism(
@@ -702,7 +709,7 @@ impl<D: Copy> Requester<D> {
     }
 }
 
-/// Op-code and extension headers of the packet at `offset` of a message.
+/// Returns op-code and extension headers of the packet at `offset` of a message.
 #[inline]
 pub(crate) fn headers(kind: &Kind, first: bool, last: bool, offset: u32, len: u32) -> (Opcode, Extensions) {
     let mut ext = Extensions::default();

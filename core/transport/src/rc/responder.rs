@@ -1,8 +1,8 @@
-//! The responder of a reliable connection: it judges each request packet, tells the NIC what to do, and
-//! answers in order.
+//! The responder of a reliable connection. It validates each request packet, tells the NIC what to execute,
+//! and responds in order.
 //!
-//! `receive` returns an [`Action`]; the NIC executes it and calls `conclude` with the outcome. Egress is a
-//! [`Reply`] (pure) and then `sent`.
+//! `receive` returns an [`Action`]; the NIC executes it and calls `conclude` with the outcome. `plan`
+//! returns the next response as a [`Reply`] without changing state, and `sent` confirms its transmission.
 
 mod chained;
 mod check;
@@ -16,66 +16,66 @@ use remora_wire::{NakCode, Opcode, Operation, Psn, Syndrome, aeth, packet};
 
 pub use chained::ChainOutcome;
 
-/// A response packet that would leave now.
+/// The next response packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// Op-code.
     pub opcode: Opcode,
     /// Packet sequence number.
     pub psn: Psn,
-    /// AETH: syndrome and message sequence number; absent on the middle packets of a READ.
+    /// AETH: syndrome and message sequence number; `None` on the middle packets of a READ.
     pub aeth: Option<(Syndrome, u32)>,
-    /// What it carries.
+    /// Payload of the packet.
     pub kind: ReplyKind,
 }
 
-/// What a response packet carries.
+/// The payload of a response packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ReplyKind {
-    /// An acknowledgement or a NAK: nothing more.
+    /// No payload: an ACK or a NAK.
     Acknowledge {
-        /// The queue pair ends with this NAK.
+        /// True for a NAK that ends the queue pair.
         fatal: bool,
     },
-    /// Old value of an atomic's target.
+    /// Old value of the target of an atomic.
     Value(u64),
-    /// The same of so many bytes, more than 8: `kept` has them.
+    /// Old value of a PRISM operation with this many bytes, more than 8; `Responder::kept` returns them.
     Wide(u8),
-    /// So many bytes that a READ found: `kept` has them.
+    /// This many bytes of a short READ; `Responder::kept` returns them.
     Snapshot(u8),
-    /// The answers to a chain: `kept` has them.
+    /// The answers to a chain; `Responder::kept` returns them.
     Chain {
-        /// Bytes of the answers.
+        /// Length of the answers in bytes.
         len: u8,
-        /// Sequence numbers that they stand for.
+        /// Number of PSNs that the answers cover.
         count: u8,
     },
-    /// Bytes of the memory that a READ asked for.
+    /// A range of the memory that a READ requested.
     Memory {
-        /// Remote key; to be checked again for this piece.
+        /// Remote key; the NIC checks it anew for each response.
         key: u32,
-        /// First byte.
+        /// Virtual address of the first byte.
         va: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
     },
 }
 
 impl ReplyKind {
-    /// Are its bytes those that the responder keeps?
+    /// Returns true if `Responder::kept` returns the payload.
     #[inline]
     pub fn is_kept(&self) -> bool {
         matches!(self, ReplyKind::Wide(_) | ReplyKind::Snapshot(_) | ReplyKind::Chain { .. })
     }
 
-    /// Does it carry what a READ asked for?
+    /// Returns true if the payload answers a READ.
     #[inline]
     pub fn has_data(&self) -> bool {
         matches!(self, ReplyKind::Memory { .. } | ReplyKind::Snapshot(_))
     }
 }
 
-/// The message under way.
+/// The message whose packets are arriving.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum MessageInProgress {
     Nothing,
@@ -85,27 +85,27 @@ enum MessageInProgress {
     Rpc(strom::Part),
 }
 
-/// What the packet being executed means once it is done.
+/// The effects of the packet that the NIC is executing.
 #[derive(Copy, Clone, Debug)]
 struct Pending {
     opcode: Opcode,
     ack_req: bool,
     in_progress: MessageInProgress,
     ends: bool,
-    /// Sequence numbers it takes.
+    /// Number of PSNs that the packet uses.
     count: u32,
     source: Option<Source>,
     key: u32,
     va: u64,
 }
 
-/// The ACK or NAK that leaves behind all earlier answers.
+/// The ACK or NAK to send after all earlier answers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum PendingAck {
     Nothing,
-    /// Acknowledge everything before `expected`.
+    /// Acknowledges everything before `rcv_nxt`.
     Ack,
-    /// Receiver not ready.
+    /// RNR NAK: no receive work request is posted.
     NotReady,
     Nak(NakCode),
 }
@@ -121,10 +121,10 @@ pub struct Responder {
     mtu: u32,
     rnr_timer: u8,
     allowed: Allowed,
-    /// A fatal NAK is on its way or out: nothing more is executed.
+    /// True once a fatal NAK is pending or sent: nothing more is executed.
     ended: bool,
     notice: Notice,
-    /// Agreed with the peer.
+    /// True if the peer agreed on PRISM.
     prism: bool,
     strom: bool,
 }
@@ -132,7 +132,7 @@ pub struct Responder {
 const NO_NOTICE: Notice = Notice { len: 0, imm: None, invalidate: None, solicited: false, write: false };
 
 impl Responder {
-    /// A responder that expects `first`.
+    /// Returns a responder whose first packet is `first`.
     pub fn new(first: Psn, parameters: &Parameters, allowed: Allowed) -> Self {
         Responder {
             rx_window: Receiver::new(start(first)),
@@ -151,56 +151,56 @@ impl Responder {
         }
     }
 
-    /// The peer may use PRISM.
+    /// Enables PRISM, because the peer agreed on it.
     pub fn enable_prism(&mut self) {
         self.prism = true;
         self.replay.widen();
     }
 
-    /// The peer may use StRoM.
+    /// Enables StRoM, because the peer agreed on it.
     pub fn enable_strom(&mut self) {
         self.strom = true;
     }
 
-    /// Messages executed so far, 24 bits.
+    /// Returns the MSN: the number of messages executed, modulo 2^24.
     pub fn msn(&self) -> u32 {
         self.msn
     }
 
-    /// READs, atomics and operations of PRISM executed so far, and how many of them from the first on can be
-    /// repeated no more.
+    /// Returns the number of READs, atomics and PRISM operations executed, and how many of these, from the
+    /// first on, can no longer be repeated.
     pub fn fetches(&self) -> (u64, u64) {
         (self.replay.upcoming(), self.replay.kept_from())
     }
 
-    /// The peer repeats no request any more: drops all answers. False: one is still to leave, and all are
-    /// kept.
+    /// Drops all kept answers, because the peer will repeat no request. Returns false and keeps all if an
+    /// answer remains to be sent.
     pub fn forget(&mut self) -> bool {
         self.replay.forget()
     }
 
-    /// The bytes that a plan names: of a wide value in network order.
+    /// Returns the bytes that the planned reply refers to; results of operations are in network byte order.
     pub fn kept(&self) -> &[u8] {
         self.replay.front_kept()
     }
 
-    /// Changes what a running queue pair allows, and its RNR timer.
+    /// Changes access rights and RNR timer of a running queue pair.
     pub fn retune(&mut self, allowed: Allowed, rnr_timer: u8) {
         self.allowed = allowed;
         self.rnr_timer = rnr_timer;
     }
 
-    /// Bytes that it takes, those it has allocated too.
+    /// Returns the bytes in use, including heap memory.
     pub fn state_bytes(&self) -> usize {
         size_of::<Self>() + self.replay.heap_bytes()
     }
 
-    /// What the action that ends a message tells the receive queue.
+    /// Returns the information for the completion of the message that the last action ends.
     pub fn notice(&self) -> Notice {
         self.notice
     }
 
-    /// Judges a request packet.
+    /// Validates a request packet and returns the action to execute.
     #[inline]
     pub fn receive(&mut self, packet: &packet::View<'_>, counters: &mut Counters) -> Action {
         if self.ended {
@@ -228,7 +228,7 @@ impl Responder {
         }
     }
 
-    /// A packet before this one is missing. With `report` a NAK is due; otherwise it was sent.
+    /// Handles a packet after a gap. Sends a NAK if `report` is true, that is for the first such packet.
     fn missed(&mut self, report: bool, counters: &mut Counters) {
         counters.out_of_sequence += 1;
         if report {
@@ -236,7 +236,7 @@ impl Responder {
         }
     }
 
-    /// Op-code order and lengths (IBTA C9-70 and following), then what the packet asks for.
+    /// Checks op-code order and lengths (IBTA C9-70 and following), then the operation.
     #[inline]
     fn judge(&mut self, packet: &packet::View<'_>) -> Result<Action, NakCode> {
         let opcode = packet.bth.opcode;
@@ -282,7 +282,7 @@ impl Responder {
             (MessageInProgress::Send { offset }, false) => offset,
             _ => return Err(NakCode::INVALID_REQUEST),
         };
-        // Messages end at 2^31 bytes (IBTA vol. 1 §9.7.7).
+        // Maximum length of a message (IBTA vol. 1 §9.7.7).
         let total =
             offset.checked_add(len).filter(|total| *total <= 1 << 31).ok_or(NakCode::INVALID_REQUEST)?;
         if pending.ends {
@@ -313,8 +313,8 @@ impl Responder {
         if !exact || !self.allowed.write {
             return Err(NakCode::INVALID_REQUEST);
         }
-        // The first packet checks the whole message; each later one checks its own bytes, since keys may be
-        // invalidated meanwhile.
+        // The first packet checks the whole message. Later packets check their own bytes once more, because
+        // the key may have been invalidated.
         let extent = if packet.reth().is_some() { total } else { len };
         if !pending.ends {
             pending.in_progress = MessageInProgress::Write {
@@ -378,7 +378,7 @@ impl Responder {
         Ok(Action::Rpc(part))
     }
 
-    /// The packet expected, of an operation of PRISM.
+    /// Processes a PRISM packet that is in order.
     #[cold]
     #[inline(never)]
     fn receive_prism(&mut self, packet: &packet::View<'_>, counters: &mut Counters) -> Action {
@@ -391,7 +391,8 @@ impl Responder {
         }
     }
 
-    /// The pending state is written in place: a move would stall on its partial stores.
+    /// Validates a PRISM packet. Writes `pending` in place, because a copy would stall on its partial
+    /// stores.
     #[inline(always)]
     fn judge_prism(&mut self, packet: &packet::View<'_>) -> Result<prism::Request, NakCode> {
         let in_progress = match self.in_progress {
@@ -422,7 +423,7 @@ impl Responder {
         Ok(request)
     }
 
-    /// The NIC has executed an action of PRISM: the answer at the operation's last packet, or a NAK code.
+    /// Completes a PRISM action. `result` is the answer at the last packet of an operation, or a NAK code.
     pub fn conclude_prism(
         &mut self,
         result: Result<Option<prism::Answer>, NakCode>,
@@ -458,7 +459,7 @@ impl Responder {
         self.replay.push_wide(entry, bytes);
     }
 
-    /// The NIC has executed the action of the last `receive`.
+    /// Completes the action of the last `receive` with its outcome.
     #[inline]
     pub fn conclude(&mut self, outcome: Outcome, counters: &mut Counters) {
         let Some(pending) = self.pending.take() else { return };
@@ -497,8 +498,8 @@ impl Responder {
                 next: first,
             });
         } else if pending.ack_req || !matches!(self.pending_ack, PendingAck::Nothing | PendingAck::Ack) {
-            // A NAK that has not left is obsolete: the packet that it asked for has arrived. It may have
-            // replaced an acknowledgement that was asked for, so one is sent in any case.
+            // A NAK that was not sent is obsolete, because the packet that it requested has arrived. The NAK
+            // may have replaced a requested ACK, so an ACK is sent in any case.
             self.pending_ack = PendingAck::Ack;
         }
     }
@@ -509,8 +510,8 @@ impl Responder {
         self.ended = true;
     }
 
-    /// A request seen before (IBTA vol. 1 §9.7.5.1.2): data is fetched and sent again, everything else just
-    /// acknowledged.
+    /// Handles a duplicate request (IBTA vol. 1 §9.7.5.1.2): answers READs and atomics anew, and
+    /// acknowledges everything else.
     fn repeat(&mut self, seq: Seq, packet: &packet::View<'_>) {
         let mtu = u64::from(self.mtu);
         if packet.bth.resv7 != 0 && self.prism && (packet.bth.opcode.is_last() || packet.bth.opcode.is_only())
@@ -536,8 +537,8 @@ impl Responder {
         }
     }
 
-    /// Calls `each` with the answers that leave next and the bytes that are kept for them, until it returns
-    /// false. They are single packets with short values; with `mixed` also READ responses from memory.
+    /// Calls `each` with the next answers and their kept bytes, until `each` returns false. Only single
+    /// packets with short values are included; with `mixed` also READ responses from memory.
     #[inline(always)]
     pub fn answers(&self, mixed: bool, mut each: impl FnMut(&Reply, &[u8]) -> bool) {
         for (entry, kept) in self.replay.waiting() {
@@ -553,27 +554,27 @@ impl Responder {
         }
     }
 
-    /// Do several answers wait, and among them a short one of PRISM's?
+    /// Returns true if several answers are pending and a short PRISM answer is among them.
     #[inline]
     pub fn has_values(&self) -> bool {
         self.replay.has_value()
     }
 
-    /// Acknowledges everything so far, asked or not.
+    /// Schedules an ACK of everything received, even if none was requested.
     pub fn acknowledge(&mut self) {
         if self.pending_ack == PendingAck::Nothing && !self.ended {
             self.pending_ack = PendingAck::Ack;
         }
     }
 
-    /// Is there a response to send?
+    /// Returns true if a response remains to be sent.
     #[inline]
     pub fn has_reply(&self) -> bool {
         self.pending_ack != PendingAck::Nothing || self.replay.is_pending()
     }
 
-    /// The response packet that would leave now: data in order, then the acknowledgement or NAK. Inlined
-    /// always: plain RC must not pay for its other callers.
+    /// Returns the next response packet: data in order, then the ACK or NAK. Always inlined, so that plain
+    /// RC pays nothing for the other callers.
     #[inline(always)]
     pub fn plan(&self) -> Option<Reply> {
         if let Some(entry) = self.replay.front() {
@@ -630,13 +631,13 @@ impl Responder {
         }
     }
 
-    /// The planned response, of data, has left.
+    /// Records that one planned data response was sent.
     pub fn answered_one(&mut self) {
         self.replay.sent();
     }
 
-    /// The planned response has left. True: it was a fatal NAK, and the queue pair is to enter the error
-    /// state.
+    /// Records that the planned response was sent. Returns true if it was a fatal NAK, so that the queue
+    /// pair must enter the error state.
     #[inline]
     pub fn sent(&mut self, reply: &Reply, counters: &mut Counters) -> bool {
         let ReplyKind::Acknowledge { fatal } = reply.kind else {
@@ -648,8 +649,7 @@ impl Responder {
         fatal
     }
 
-    /// The memory of the READ being answered is not readable any more: a NAK takes the place of the next
-    /// response.
+    /// Replaces the next response by a NAK, because the memory of its READ is no longer readable.
     pub fn deny(&mut self, code: NakCode, counters: &mut Counters) {
         if let Some(entry) = self.replay.front() {
             self.rx_window.rcv_nxt = entry.next;
@@ -659,13 +659,13 @@ impl Responder {
     }
 }
 
-/// One past the last packet of an answer that starts at `first`.
+/// Returns one past the PSN of the last packet of an answer that starts at `first`.
 fn until(first: Seq, source: &Source, mtu: u32) -> Seq {
     let count = if let Source::Memory { len, .. } = source { packets(*len, mtu) } else { 1 };
     first + u64::from(count)
 }
 
-/// Op-code of a READ's response packet by its place among them.
+/// Returns the op-code of a READ response by its position.
 #[inline]
 pub(super) fn read_response(first: bool, last: bool) -> Opcode {
     match (first, last) {
@@ -694,7 +694,7 @@ pub(super) fn notice(packet: &packet::View<'_>, len: u32, write: bool) -> Notice
     }
 }
 
-/// A request of this op-code was executed.
+/// Counts an executed request with this op-code.
 pub fn count(opcode: Opcode, counters: &mut Counters) {
     match opcode.operation() {
         Some(Operation::Send) => counters.rx_send_requests += 1,

@@ -1,19 +1,19 @@
-//! Requests to kernels on a reliable connection (StRoM paper, §5.1). They are sent, judged and acknowledged
-//! like WRITEs, but their bytes go to a kernel and not to memory.
+//! Requests to kernels on a reliable connection (StRoM paper, §5.1). They are sent, validated and
+//! acknowledged like WRITEs, but their payload goes to a kernel instead of memory.
 
 use remora_wire::packet::View;
 use remora_wire::strom::TAG_MASK;
 use remora_wire::{NakCode, Opcode, Operation, reth};
 
-/// What one packet brings a kernel, beside its payload: in whole words, for the reason that
-/// [`Extended`](super::prism::Extended) gives.
+/// Description of one packet for a kernel, without the payload. All fields are whole words, for the reason
+/// given at [`Extended`](super::prism::Extended).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which kernel.
+    /// RPC op-code of the kernel.
     pub opcode: u64,
-    /// Bytes of the message from this packet on.
+    /// Number of bytes of the message from this packet on.
     pub left: u32,
-    /// Tag, and flags above it.
+    /// Tag in the low 24 bits, flags in the bits above.
     head: u32,
 }
 
@@ -22,42 +22,42 @@ const FIRST: u32 = 1 << 25;
 const LAST: u32 = 1 << 26;
 
 impl Part {
-    /// A packet of the request `tag` to the kernel `opcode`: of parameters, or else of the bytes of an RPC
-    /// WRITE; whether the message starts and ends with it.
+    /// Returns the description of a packet of request `tag` to kernel `opcode`. `params` selects parameters
+    /// or RPC WRITE data. `first` and `last` mark the first and last packet of the message.
     pub fn new(opcode: u64, tag: u32, left: u32, params: bool, [first, last]: [bool; 2]) -> Part {
         let flag = |there: bool, flag: u32| if there { flag } else { 0 };
         let flags = flag(params, PARAMS) | flag(first, FIRST) | flag(last, LAST);
         Part { opcode, left, head: tag & TAG_MASK | flags }
     }
 
-    /// The requester's name for the request, 24 bits.
+    /// Returns the 24-bit number that the requester chose for the request.
     pub fn tag(&self) -> u32 {
         self.head & TAG_MASK
     }
 
-    /// Parameters; else bytes of an RPC WRITE.
+    /// Returns true for parameters, false for the data of an RPC WRITE.
     pub fn params(&self) -> bool {
         self.head & PARAMS != 0
     }
 
-    /// The message starts here.
+    /// Returns true for the first packet of the message.
     pub fn first(&self) -> bool {
         self.head & FIRST != 0
     }
 
-    /// It ends here.
+    /// Returns true for the last packet of the message.
     pub fn last(&self) -> bool {
         self.head & LAST != 0
     }
 
-    /// What the packet behind one of `len` bytes brings, unless the message ends with it.
+    /// Returns the description of the next packet, after this one of `len` bytes.
     pub(super) fn after(&self, len: u32) -> Part {
         Part { left: self.left - len, head: self.head & !FIRST, ..*self }
     }
 }
 
-/// Judges a packet with `len` bytes of payload. A first packet has a `reth`; for a later one `in_progress` is
-/// what the packet before it left.
+/// Validates a packet with `len` bytes of payload. A first packet has a `reth`; for a later packet,
+/// `in_progress` describes the rest of the message.
 pub(super) fn judge(
     packet: &View<'_>,
     reth: Option<reth::Repr>,
@@ -80,7 +80,7 @@ pub(super) fn judge(
     if exact { Ok(part) } else { Err(NakCode::INVALID_REQUEST) }
 }
 
-/// Op-code of a packet of parameters, or else of an RPC WRITE, by its place in the message.
+/// Returns the op-code of a packet with parameters or RPC WRITE data, by its position in the message.
 pub(super) fn opcode(params: bool, first: bool, last: bool) -> Opcode {
     match (params, first, last) {
         (true, ..) => Opcode::STROM_RPC_PARAMS,

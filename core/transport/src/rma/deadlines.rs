@@ -1,7 +1,7 @@
-//! Deadlines of numbered operations, the earliest first.
+//! Deadlines of numbered operations, ordered by time.
 //!
-//! Nearly all have the same duration, so a list in order of time is enough: what is new goes to its end, and
-//! leaves it in constant time. Nothing is left behind for an operation that ended.
+//! Nearly all deadlines have the same duration, so a sorted list is enough: a new deadline is appended at
+//! the end in constant time. An operation that ends leaves nothing behind.
 
 use crate::Instant;
 
@@ -14,7 +14,7 @@ struct Link {
     until: Option<Instant>,
 }
 
-/// At most one deadline for each of a fixed number of operations.
+/// A sorted list with at most one deadline for each of a fixed number of operations.
 #[derive(Debug)]
 pub(crate) struct Deadlines {
     links: Vec<Link>,
@@ -23,13 +23,13 @@ pub(crate) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Without deadlines, for operations 0 to `max - 1`.
+    /// Returns a list without deadlines for the operations 0 to `max - 1`.
     pub fn new(max: usize) -> Deadlines {
         let free = Link { previous: NONE, next: NONE, until: None };
         Deadlines { links: vec![free; max], first: NONE, last: NONE }
     }
 
-    /// Gives an operation a deadline, in place of the one that it had.
+    /// Sets the deadline of an operation, replacing an earlier one.
     #[inline]
     pub fn set(&mut self, index: u16, until: Instant) {
         self.clear(index);
@@ -49,7 +49,7 @@ impl Deadlines {
         self.links[index as usize] = Link { previous, next, until: Some(until) };
     }
 
-    /// Takes an operation's deadline away.
+    /// Removes the deadline of an operation.
     #[inline]
     pub fn clear(&mut self, index: u16) {
         let Link { previous, next, until } = self.links[usize::from(index)];
@@ -67,19 +67,19 @@ impl Deadlines {
         self.links[usize::from(index)] = Link { previous: NONE, next: NONE, until: None };
     }
 
-    /// An operation's deadline.
+    /// Returns the deadline of an operation.
     #[inline]
     pub fn of(&self, index: u16) -> Option<Instant> {
         self.links[usize::from(index)].until
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline, or [`Instant::NEVER`].
     #[inline]
     pub fn first(&self) -> Instant {
         self.links.get(self.first as usize).and_then(|link| link.until).unwrap_or(Instant::NEVER)
     }
 
-    /// Takes away the earliest deadline, if it has passed at `now`; its operation.
+    /// Removes the earliest deadline if it has passed at `now`, and returns its operation.
     #[inline]
     pub fn pop(&mut self, now: Instant) -> Option<u16> {
         let index = self.first;

@@ -1,9 +1,10 @@
-//! The command executor: transfers of any length, in commands of at most 4 KB (1RMA paper, §3.1, §4.4, §6).
+//! The command executor, which splits transfers of any length into commands of at most 4 KB (1RMA paper,
+//! §3.1, §4.4, §6).
 //!
-//! It sits above the command slots, in software: the NIC knows commands only. Transfers take turns, a chunk
-//! each, so a small one waits for about one chunk of another, however long that is. How many commands are
-//! outstanding, and at which pace they are issued, follows from two congestion windows: one for the server,
-//! direction and class, one for this NIC. The smaller one counts.
+//! The executor is software above the command slots; the NIC itself knows only commands. Transfers
+//! alternate, one chunk at a time, so a small transfer waits for about one chunk of a large one. Two
+//! congestion windows determine the number of outstanding commands and their rate: one per server, direction
+//! and class, and one for this NIC. The smaller window applies.
 
 mod control;
 mod destinations;
@@ -21,66 +22,66 @@ pub use control::{
     Chosen, CongestionSettings, Control, ControlKind, Delays, Fixed, Scope, Signal, TotalDelay, Unlimited,
 };
 
-/// What becomes of a transfer when a command fails.
+/// The reaction of a transfer to a failed command.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum OnFailure {
-    /// It ends with the status of the command, at once.
+    /// The transfer ends at once with the status of the command.
     Report,
-    /// NACKs and timeouts are tried again until then. Other failures end it.
+    /// Commands that fail by NACK or timeout are retried until this time. Other failures end the transfer.
     RetryUntil(Instant),
 }
 
 /// A read or write of any length.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Comes back at its end.
+    /// Number chosen by the program, returned in [`TransferEnd`].
     pub id: u64,
-    /// Read or write; a rekey is one chunk of 16 bytes.
+    /// Read, write or rekey; a rekey is one chunk of 16 bytes.
     pub kind: Kind,
-    /// The class of its commands.
+    /// Class of service of the commands.
     pub class: Class,
-    /// The server.
+    /// Address of the server.
     pub server: Address,
-    /// Bytes.
+    /// Length in bytes.
     pub size: u64,
-    /// It begins only when all transfers submitted before it have ended.
+    /// Fence: the transfer starts only after all transfers submitted before it have ended.
     pub fence: bool,
-    /// What becomes of it when a command fails.
+    /// The reaction to a failed command.
     pub on_failure: OnFailure,
 }
 
 /// A command to issue now.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// The command slot, from 0 on.
+    /// Command slot, starting at 0.
     pub slot: u16,
-    /// The transfer's place among those in progress; its context is kept there.
+    /// Index of the transfer among those in progress; the caller keeps its context under this index.
     pub place: u32,
-    /// First byte in the transfer.
+    /// Offset in the transfer, in bytes.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub size: u32,
 }
 
 /// A transfer that ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct TransferEnd {
-    /// The name that the program gave it.
+    /// Number chosen by the program.
     pub id: u64,
-    /// Its place, which is free again.
+    /// Index of the transfer, which is free now.
     pub place: u32,
-    /// `Ok`, or the status of the command that ended it.
+    /// `Ok`, or the status of the command that ended the transfer.
     pub status: Status,
-    /// Commands that failed and were tried again.
+    /// Number of commands that failed and were retried.
     pub retries: u32,
 }
 
-/// Why a transfer is not taken.
+/// The reason why a transfer is refused.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum SubmitError {
-    /// As many are in progress as there may be: try again after one has ended.
+    /// The maximum number of transfers or windows is in use: retry after a transfer has ended.
     Full,
-    /// It has no bytes, or is a rekey of another length than a key's.
+    /// The transfer has no bytes, or is a rekey whose length is not that of a key.
     Malformed,
 }
 
@@ -88,16 +89,16 @@ pub enum SubmitError {
 struct Progress {
     transfer: Transfer,
     destination: usize,
-    /// The first byte that no command was issued for.
+    /// Offset of the first byte for which no command was issued.
     next: u64,
-    /// Commands outstanding.
+    /// Number of outstanding commands.
     outstanding: u32,
     retries: u32,
-    /// The status that ends it when its outstanding commands have ended.
+    /// Status with which the transfer ends after its outstanding commands.
     failed: Option<Status>,
-    /// Transfers submitted before it that have not ended, if it is fenced.
+    /// For a fenced transfer, the number of earlier transfers that have not ended.
     waits: u32,
-    /// Its place in the order of submission.
+    /// Sequence number of the submission.
     number: u64,
 }
 
@@ -108,16 +109,16 @@ struct Issued {
     size: u32,
 }
 
-/// Transfers in progress and the slots that they use, with windows of this control.
+/// The transfers in progress and the command slots that they use. `C` is the congestion control.
 pub struct Executor<C = Chosen> {
     transfers: Vec<Option<Progress>>,
-    /// The place that was used last is used first: it is in the caches.
+    /// Free indices, used last in first out to keep memory in the caches.
     free_places: Vec<u32>,
-    /// Transfers that wait for those before them.
+    /// Number of transfers that wait for earlier ones.
     fenced: usize,
-    /// Places with chunks to issue, in turns.
+    /// Indices of transfers with chunks to issue, served round-robin.
     line: VecDeque<u32>,
-    /// Chunks that failed and are tried again, before new ones.
+    /// Failed chunks to retry, which are issued before new ones.
     retry_queue: VecDeque<Issued>,
     slots: Vec<Option<Issued>>,
     free_slots: VecDeque<u16>,
@@ -127,14 +128,15 @@ pub struct Executor<C = Chosen> {
 }
 
 impl Executor {
-    /// An executor over so many slots, for so many transfers at once. The settings name its control.
+    /// Returns an executor over `slots` command slots for at most `transfers` transfers. The settings select
+    /// the congestion control.
     pub fn new(slots: u16, transfers: u32, settings: &CongestionSettings) -> Executor {
         Executor::with_control(slots, transfers, settings)
     }
 }
 
 impl<C: Control> Executor<C> {
-    /// The same, with the control that the type names.
+    /// Returns an executor with the congestion control `C`, whatever the settings select.
     pub fn with_control(slots: u16, transfers: u32, settings: &CongestionSettings) -> Executor<C> {
         Executor {
             transfers: vec![None; transfers as usize],
@@ -150,10 +152,10 @@ impl<C: Control> Executor<C> {
         }
     }
 
-    /// Takes a transfer; its place.
+    /// Starts a transfer and returns its index.
     ///
     /// # Errors
-    /// [`SubmitError`].
+    /// [`SubmitError`]; the transfer was not started.
     pub fn submit(&mut self, now: Instant, transfer: Transfer) -> Result<u32, SubmitError> {
         let key = remora_wire::rma::KEY_LEN as u64;
         if transfer.size == 0 || transfer.kind == Kind::Rekey && transfer.size != key {
@@ -183,12 +185,12 @@ impl<C: Control> Executor<C> {
         Ok(place)
     }
 
-    /// Transfers that have not ended.
+    /// Returns the number of transfers that have not ended.
     pub fn in_progress(&self) -> usize {
         self.transfers.len() - self.free_places.len()
     }
 
-    /// The next command to issue at `now`, if a slot is free and the windows and their pace allow one.
+    /// Returns the next command to issue at `now`, if a slot is free and windows and rate allow one.
     pub fn next(&mut self, now: Instant) -> Option<Chunk> {
         let slot = *self.free_slots.front()?;
         let issued = self.next_retry(now).or_else(|| self.next_new(now))?;
@@ -211,7 +213,7 @@ impl<C: Control> Executor<C> {
         self.retry_queue.pop_front()
     }
 
-    /// A chunk of the transfer whose turn it is. Those whose windows are full are passed over.
+    /// Returns the next chunk, round-robin over the transfers whose windows are not full.
     fn next_new(&mut self, now: Instant) -> Option<Issued> {
         for _ in 0..self.line.len() {
             let place = self.line.pop_front()?;
@@ -232,7 +234,8 @@ impl<C: Control> Executor<C> {
         None
     }
 
-    /// A command has completed. Returns the end of its transfer, if that was the last of it.
+    /// Records the completion of a command. Returns the end of its transfer if nothing else of it is
+    /// outstanding.
     pub fn completed(
         &mut self,
         now: Instant,
@@ -268,7 +271,7 @@ impl<C: Control> Executor<C> {
     fn end_if_done(&mut self, place: u32) -> Option<TransferEnd> {
         let progress = self.transfers[place as usize].as_mut()?;
         if progress.failed.is_some() {
-            // What was not issued is not issued any more.
+            // A failed transfer issues no further commands.
             progress.next = progress.transfer.size;
             self.line.retain(|waiting| *waiting != place);
             self.retry_queue.retain(|waiting| waiting.place != place);
@@ -286,7 +289,7 @@ impl<C: Control> Executor<C> {
         Some(TransferEnd { id, place, status, retries })
     }
 
-    /// A transfer has ended: fenced ones behind it have one fewer to wait for.
+    /// Updates the fenced transfers behind a transfer that ended.
     fn release_fences(&mut self, ended: u64) {
         if self.fenced == 0 {
             return;
@@ -303,18 +306,19 @@ impl<C: Control> Executor<C> {
         }
     }
 
-    /// Does it have commands to issue, now or later?
+    /// Returns true if commands remain to be issued.
     #[inline]
     pub fn has_chunks(&self) -> bool {
         !self.line.is_empty() || !self.retry_queue.is_empty()
     }
 
-    /// Has a command of this slot not completed?
+    /// Returns true if the command of this slot is outstanding.
     pub fn is_issued(&self, slot: u16) -> bool {
         self.slots.get(usize::from(slot)).is_some_and(Option::is_some)
     }
 
-    /// When the pace lets the next command be issued; `NEVER` if nothing waits for the time alone.
+    /// Returns the time at which the rate allows the next command, or `NEVER` if no command waits only for
+    /// time.
     pub fn deadline(&self) -> Instant {
         if self.free_slots.is_empty() {
             return Instant::NEVER;
@@ -327,12 +331,12 @@ impl<C: Control> Executor<C> {
         times.min().unwrap_or(Instant::NEVER)
     }
 
-    /// The window of this NIC, in commands of 4 KB.
+    /// Returns the window of this NIC, in commands of 4 KB.
     pub fn local_window(&self) -> f64 {
         self.local.size()
     }
 
-    /// The window of a server in one direction and class, if a transfer with it is in progress or was lately.
+    /// Returns the window of a server in one direction and class, or `None` if no recent transfer used it.
     pub fn remote_window(&self, server: Address, inbound: bool, class: Class) -> Option<f64> {
         self.destinations.window(WindowKey { server, inbound, class })
     }

@@ -1,4 +1,4 @@
-//! The initiator: its command slots, from issue to completion.
+//! The initiator: command slots, from issue to completion.
 
 use std::collections::VecDeque;
 
@@ -10,56 +10,56 @@ use super::round_trips::RoundTrips;
 use super::{Arrivals, Party, Settings, Solicitation, Status, Waiting, WriteDebit};
 use crate::Instant;
 
-/// What a slot is asked to do.
+/// The operation of a command slot.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     /// Read, write or rekey.
     pub kind: Kind,
-    /// Its class of service.
+    /// Class of service.
     pub class: Class,
-    /// Bytes: 1 to 4096; 16 for a rekey.
+    /// Length in bytes: 1 to 4096 for a read or write, 16 for a rekey.
     pub size: u32,
-    /// The server, whose round trip is measured.
+    /// The server; round-trip times are measured per server.
     pub server: Endpoint,
 }
 
 /// The server of a free slot.
 const NOWHERE: Endpoint = Endpoint { address: Address([0; 16]), udp_port: 0 };
 
-/// Why a slot does not take a command.
+/// The reason why a command is refused.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum IssueError {
-    /// There is no such slot.
+    /// The slot does not exist.
     NoSlot,
-    /// Its operation has not ended.
+    /// The slot's previous operation has not ended.
     Busy,
-    /// No operation has this kind or size.
+    /// The kind or size is invalid.
     Malformed,
 }
 
-/// An operation that ended. Its slot is free.
+/// An operation that ended, whose slot is free.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct OperationEnd {
-    /// Its slot.
+    /// Command slot.
     pub slot: u16,
-    /// How it ended.
+    /// Status of the operation.
     pub status: Status,
-    /// Nanoseconds from its issue until it entered service, or ended before that.
+    /// Nanoseconds from issue until the operation entered service, or until it ended before that.
     pub issue_delay: u64,
-    /// Nanoseconds from its issue to its end.
+    /// Nanoseconds from issue to end.
     pub total_delay: u64,
 }
 
-/// The next piece of a write's or rekey's bytes: hop 3.
+/// The next piece of the data of a write or rekey (hop 3).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct DataPiece {
-    /// The command's slot.
+    /// Command slot.
     pub slot: u16,
-    /// The server's slot: the piece goes there.
+    /// The server's slot, to which the piece is sent.
     pub server_slot: u16,
-    /// First byte of the piece in the operation.
+    /// Offset of the piece in the operation, in bytes.
     pub offset: u32,
-    /// Bytes of the piece.
+    /// Length of the piece in bytes.
     pub len: u32,
     /// Nonces of hops 1 and 2.
     pub chain: Chain,
@@ -68,13 +68,13 @@ pub struct DataPiece {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Phase {
     Free,
-    /// In line for the window.
+    /// Waiting for the solicitation window.
     Waiting,
-    /// The request has left. A read awaits data, a write its solicit.
+    /// The request was sent. A read waits for data, a write for its solicit.
     Sent,
-    /// Data leaves for the server, up to this byte so far.
+    /// Data is being sent; holds the number of bytes sent.
     Answering(u32),
-    /// All data has left.
+    /// All data was sent.
     Answered,
 }
 
@@ -91,7 +91,7 @@ struct Slot {
     max_payload: u32,
     /// Exclusive or of the nonces of hop 3.
     answered: Nonce,
-    /// How the operation ends when its time is over, if it cannot end before.
+    /// Status with which the operation ends at its timeout, if it does not end before.
     failed: Status,
 }
 
@@ -114,14 +114,14 @@ const FREE: Slot = Slot {
 pub struct Requester {
     slots: Vec<Slot>,
     deadlines: Deadlines,
-    /// Slots with data to send, each once.
+    /// Slots with data to send, each at most once.
     answering: VecDeque<u16>,
     trips: RoundTrips,
     settings: Settings,
 }
 
 impl Requester {
-    /// All slots free.
+    /// Returns a requester whose slots are all free.
     pub fn new(settings: &Settings) -> Requester {
         let slots = usize::from(settings.slots);
         Requester {
@@ -133,10 +133,10 @@ impl Requester {
         }
     }
 
-    /// A command stands in line from now on.
+    /// Issues a command, which waits for the solicitation window.
     ///
     /// # Errors
-    /// [`IssueError`]; nothing has changed then.
+    /// [`IssueError`]; nothing was changed.
     pub fn issue(
         &mut self,
         now: Instant,
@@ -168,7 +168,7 @@ impl Requester {
         Ok(())
     }
 
-    /// The request of a slot has left, with this nonce: its operation is in service.
+    /// Records that the request of a slot was sent with this nonce, so that its operation is in service.
     pub fn sent(&mut self, now: Instant, slot: u16, nonce: Nonce) {
         let Some(place) = self.slots.get_mut(usize::from(slot)) else { return };
         debug_assert_eq!(place.phase, Phase::Waiting, "a request leaves once");
@@ -176,8 +176,8 @@ impl Requester {
         self.deadlines.set(slot, now.after(self.trips.timeout(place.command.server)));
     }
 
-    /// The command of a slot in service, and the nonces with which an answer of this kind must be sealed.
-    /// None: no such answer is awaited.
+    /// Returns the command of a slot and the nonces that authenticate an answer of this kind, or `None` if
+    /// no such answer is expected.
     pub fn expects(&self, slot: u16, kind: Kind) -> Option<(Command, Chain)> {
         let place = self.slots.get(usize::from(slot))?;
         let read = place.command.kind == Kind::Read;
@@ -196,7 +196,7 @@ impl Requester {
         fits.then_some((place.command, chain))
     }
 
-    /// May this piece of a read be placed? It was asked for, and has not come before.
+    /// Returns true if this piece of a read was requested and has not arrived before.
     pub fn awaits(&self, slot: u16, offset: u64, len: u32) -> bool {
         self.slots.get(usize::from(slot)).is_some_and(|place| {
             let reads = place.phase == Phase::Sent && place.command.kind == Kind::Read;
@@ -204,7 +204,7 @@ impl Requester {
         })
     }
 
-    /// A piece of a read has been placed. Returns the end of the operation, if it was the last one.
+    /// Records that a piece of a read was stored. Returns the end of the operation if it was the last piece.
     pub fn placed(
         &mut self,
         now: Instant,
@@ -221,8 +221,9 @@ impl Requester {
         complete.then(|| self.end(now, slot, Status::Ok, solicitation))
     }
 
-    /// The server says how the operation ended. It took effect only if all its bytes were sent; before that,
-    /// a server can only refuse it. None: the message fits no state of the slot, and changes nothing.
+    /// Processes a completion or NACK of the server. Success is accepted only after all data was sent, a
+    /// refusal only before. Returns `None` and changes nothing if the message does not match the state of
+    /// the slot.
     pub fn completed(
         &mut self,
         now: Instant,
@@ -239,10 +240,10 @@ impl Requester {
         fits.then(|| self.end(now, slot, status, solicitation))
     }
 
-    /// An operation fails, and not because the server that has its data says so: local memory is gone, or a
-    /// copy of its request came damaged while another copy may be served. It ends at once if no data has
-    /// left. Otherwise the server may place that data until its time is over: the operation ends then, or
-    /// when its completion comes.
+    /// Makes an operation fail for a reason other than a message of the serving server: local memory is
+    /// gone, or a damaged copy of the request was refused while another copy may be served. The operation
+    /// ends at once if no data was sent. Otherwise the server may still store that data, so the operation
+    /// ends at its timeout or with its completion.
     pub fn fail(
         &mut self,
         now: Instant,
@@ -261,13 +262,14 @@ impl Requester {
         }
     }
 
-    /// No further data of a slot leaves.
+    /// Stops sending data of a slot.
     pub fn stop_answering(&mut self, slot: u16) {
         self.answering.retain(|answering| *answering != slot);
     }
 
-    /// The server asks for the bytes of a write or rekey. Only the first solicit of a command is answered.
-    /// The timer starts anew, so that it expires after the server's (1RMA paper, §5.1).
+    /// Processes a solicit, with which the server requests the data of a write or rekey. Only the first
+    /// solicit of a command is answered. The timer restarts, so that it expires after the server's timer
+    /// (1RMA paper, §5.1).
     pub fn solicited(
         &mut self,
         now: Instant,
@@ -290,7 +292,7 @@ impl Requester {
         self.answering.push_back(slot);
     }
 
-    /// The next piece that a server has asked for; it leaves in at most `max_payload` bytes.
+    /// Returns the next piece of solicited data, of at most `max_payload` bytes.
     pub fn plan(&self, max_payload: u32) -> Option<DataPiece> {
         let slot = *self.answering.front()?;
         let place = self.slots.get(usize::from(slot))?;
@@ -300,7 +302,7 @@ impl Requester {
         Some(DataPiece { slot, server_slot: place.server_slot, offset, len, chain: place.chain })
     }
 
-    /// The planned piece has left, with this nonce.
+    /// Records that the planned piece was sent with this nonce.
     pub fn answered(&mut self, answer: &DataPiece, nonce: Nonce) {
         let Some(place) = self.slots.get_mut(usize::from(answer.slot)) else { return };
         place.answered.sender ^= nonce.sender;
@@ -309,17 +311,17 @@ impl Requester {
         place.phase = if end < place.command.size { Phase::Answering(end) } else { Phase::Answered };
         self.answering.pop_front();
         if end < place.command.size {
-            // Slots take turns, a piece each.
+            // Slots alternate, one piece at a time.
             self.answering.push_back(answer.slot);
         }
     }
 
-    /// The planned piece found its peer full: those of other slots have their turns first.
+    /// Moves the front slot to the back, because its peer has no free buffer.
     pub fn defer(&mut self) {
         self.answering.rotate_left(usize::from(self.has_answers()));
     }
 
-    /// Ends the operation of a slot: the server said how, or the program's local memory is gone.
+    /// Ends the operation of a slot with `status` and returns its end.
     pub fn end(
         &mut self,
         now: Instant,
@@ -350,22 +352,22 @@ impl Requester {
         ended
     }
 
-    /// The command of a slot left its line: it waited for too long.
+    /// Ends the operation of a slot that waited too long for the window.
     pub fn not_dispatched(&mut self, now: Instant, slot: u16) -> OperationEnd {
         let place = &mut self.slots[usize::from(slot)];
-        debug_assert_eq!(place.phase, Phase::Waiting, "only who waits leaves the line");
+        debug_assert_eq!(place.phase, Phase::Waiting, "only an operation that waits can be refused");
         let waited = now.since(place.issued);
         *place = FREE;
         OperationEnd { slot, status: Status::DispatchTimeout, issue_delay: waited, total_delay: waited }
     }
 
-    /// When the first operation in service has taken too long.
+    /// Returns the earliest timeout of an operation in service.
     #[inline]
     pub fn deadline(&self) -> Instant {
         self.deadlines.first()
     }
 
-    /// Ends an operation that has taken too long at `now`.
+    /// Ends one operation that has timed out at `now`.
     pub fn expire(&mut self, now: Instant, solicitation: &mut Solicitation) -> Option<OperationEnd> {
         let slot = self.deadlines.pop(now)?;
         let place = &self.slots[usize::from(slot)];
@@ -376,18 +378,18 @@ impl Requester {
         Some(self.end(now, slot, status, solicitation))
     }
 
-    /// Has it data to send?
+    /// Returns true if data remains to be sent.
     #[inline]
     pub fn has_answers(&self) -> bool {
         !self.answering.is_empty()
     }
 
-    /// Is the slot free?
+    /// Returns true if the slot is free.
     pub fn is_free(&self, slot: u16) -> bool {
         self.slots.get(usize::from(slot)).is_some_and(|place| place.phase == Phase::Free)
     }
 
-    /// Bytes of its state: it does not depend on the number of peers.
+    /// Returns the bytes of state, which do not depend on the number of peers.
     pub fn bytes(&self) -> usize {
         let queue = self.answering.capacity() * size_of::<u16>();
         self.slots.capacity() * size_of::<Slot>() + queue + self.trips.bytes()

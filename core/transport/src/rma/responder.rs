@@ -10,66 +10,66 @@ use super::round_trips::RoundTrips;
 use super::{Arrivals, Party, Settings, Solicitation, Waiting};
 use crate::Instant;
 
-/// A request whose key, rights and bounds are right.
+/// A request whose key, rights and bounds have been checked.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Read, write or rekey.
     pub kind: Kind,
-    /// Its class of service.
+    /// Class of service.
     pub class: Class,
-    /// Bytes of the operation.
+    /// Length of the operation in bytes.
     pub size: u32,
-    /// Payload bytes that the initiator takes or sends in one message.
+    /// Maximum payload bytes per message that the initiator accepts or sends.
     pub max_payload: u32,
-    /// The request's nonce.
+    /// Nonce of the request.
     pub nonce: Nonce,
-    /// Who asks, whose round trip is measured.
+    /// The initiator; round-trip times are measured per initiator.
     pub initiator: Endpoint,
 }
 
-/// Was a request taken?
+/// The decision on a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// It is served in this slot.
+    /// The request is served in this slot.
     Slot(u16),
-    /// Too much is owed, or no slot is free: the initiator gets a NACK.
+    /// Too much data is pending, or no slot is free: the initiator gets a NACK.
     Nack,
 }
 
-/// What leaves next for an operation.
+/// The next message of an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Response {
     /// A piece of a read.
     Data {
-        /// First byte in the operation.
+        /// Offset of the piece in the operation, in bytes.
         offset: u32,
-        /// Bytes of the piece.
+        /// Length of the piece in bytes.
         len: u32,
     },
     /// The solicit of a write or rekey.
     Solicit,
     /// The completion of a write or rekey.
     Completion,
-    /// It waited too long for the window: nothing was done.
+    /// NACK: the operation waited too long for the window, and nothing was changed.
     Nack,
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Phase {
     Free,
-    /// A read, up to this byte so far.
+    /// A read; holds the number of bytes sent.
     Reading(u32),
-    /// In line for the window.
+    /// Waiting for the solicitation window.
     Waiting,
-    /// Its bytes are on their way.
+    /// Data was solicited and is arriving.
     Solicited,
-    /// They are all there.
+    /// All data has arrived.
     Completing,
-    /// A NACK is due.
+    /// A NACK must be sent.
     Refused,
 }
 
-/// An operation that is served, and what the NIC knows of it beyond its protocol.
+/// An operation that is served, with a context `C` of the NIC.
 #[derive(Copy, Clone, Debug)]
 pub struct Served<C> {
     phase: Phase,
@@ -78,24 +78,25 @@ pub struct Served<C> {
     arrivals: Arrivals,
     /// Exclusive or of the nonces of hop 3.
     received: Nonce,
-    /// When its solicit left.
+    /// Time at which the solicit was sent.
     solicited: Instant,
-    /// What the NIC keeps for it.
+    /// Context of the NIC.
     pub context: C,
 }
 
 impl<C> Served<C> {
-    /// What it was asked for.
+    /// Returns the request.
     pub fn request(&self) -> &Request {
         &self.request
     }
 
-    /// Has it taken effect, or been refused, so that only its last message is due?
+    /// Returns true if the operation was executed or refused, so that only its last message remains to be
+    /// sent.
     pub fn is_done(&self) -> bool {
         matches!(self.phase, Phase::Completing | Phase::Refused)
     }
 
-    /// The nonces with which its next message must be sealed.
+    /// Returns the nonces that authenticate the next message.
     pub fn chain(&self) -> Chain {
         match self.phase {
             Phase::Completing => self.chain.then(self.received),
@@ -109,17 +110,17 @@ impl<C> Served<C> {
 pub struct Responder<C> {
     slots: Vec<Served<C>>,
     free: VecDeque<u16>,
-    /// Operations with something to send, by class; each stands there once.
+    /// Operations with a message to send, one queue per class, each operation at most once.
     due: [VecDeque<u16>; 2],
     deadlines: Deadlines,
-    /// Bytes of reads that have not left.
+    /// Bytes of reads that were not sent yet.
     owed: u64,
     threshold: u64,
     trips: RoundTrips,
 }
 
 impl<C: Copy + Default> Responder<C> {
-    /// Nothing is served.
+    /// Returns a responder that serves nothing.
     pub fn new(settings: &Settings) -> Responder<C> {
         let slots = usize::from(settings.served);
         let request = Request {
@@ -150,7 +151,7 @@ impl<C: Copy + Default> Responder<C> {
         }
     }
 
-    /// Takes a request, or refuses it. One operation is always taken, however low the threshold.
+    /// Accepts or refuses a request. At least one read is always accepted, however low the threshold.
     pub fn accept(
         &mut self,
         now: Instant,
@@ -188,19 +189,19 @@ impl<C: Copy + Default> Responder<C> {
         Accepted::Slot(slot)
     }
 
-    /// An operation in service.
+    /// Returns the operation in a slot.
     pub fn served(&self, slot: u16) -> Option<&Served<C>> {
         self.slots.get(usize::from(slot)).filter(|served| served.phase != Phase::Free)
     }
 
-    /// What the NIC keeps for an operation in service, to be changed.
+    /// Returns the NIC's context of the operation in a slot.
     pub fn context_mut(&mut self, slot: u16) -> Option<&mut C> {
         let served = self.slots.get_mut(usize::from(slot)).filter(|served| served.phase != Phase::Free)?;
         Some(&mut served.context)
     }
 
-    /// The operation that has something to send, and what, in pieces of at most `max_payload` bytes; latency
-    /// before bulk.
+    /// Returns the next message to send and its slot, with data in pieces of at most `max_payload` bytes.
+    /// The latency class precedes the bulk class.
     pub fn plan(&self, max_payload: u32) -> Option<(u16, Response)> {
         let slot = *self.due.iter().find_map(VecDeque::front)?;
         let Served { phase, request, .. } = &self.slots[usize::from(slot)];
@@ -216,7 +217,7 @@ impl<C: Copy + Default> Responder<C> {
         Some((slot, response))
     }
 
-    /// What was planned for the operation has left, with this nonce.
+    /// Records that the planned message was sent.
     pub fn sent(&mut self, slot: u16, response: Response) {
         let Served { phase, request, .. } = &mut self.slots[usize::from(slot)];
         let line = &mut self.due[request.class as usize];
@@ -226,7 +227,7 @@ impl<C: Copy + Default> Responder<C> {
             self.owed -= u64::from(len);
             if offset + len < request.size {
                 *phase = Phase::Reading(offset + len);
-                // Operations take turns, a piece each.
+                // Operations alternate, one piece at a time.
                 line.push_back(slot);
                 return;
             }
@@ -234,13 +235,14 @@ impl<C: Copy + Default> Responder<C> {
         self.release(slot);
     }
 
-    /// The planned response found its peer full: others of its class have their turns first.
+    /// Moves the front operation of a class to the back, because its peer has no free buffer.
     pub fn defer(&mut self, slot: u16) {
         let class = self.slots[usize::from(slot)].request.class;
         self.due[class as usize].rotate_left(1);
     }
 
-    /// The solicit of an operation has left, with this nonce: its bytes may come until its timeout.
+    /// Records that the solicit of an operation was sent with this nonce. Its data may arrive until the
+    /// timeout.
     pub fn solicited(&mut self, now: Instant, slot: u16, nonce: Nonce) {
         let served = &mut self.slots[usize::from(slot)];
         debug_assert_eq!(served.phase, Phase::Waiting, "a solicit leaves once");
@@ -248,19 +250,19 @@ impl<C: Copy + Default> Responder<C> {
         self.deadlines.set(slot, now.after(self.timeout(slot)));
     }
 
-    /// How long the bytes of an operation may take from its solicit on: hop 2 says it to the initiator, in 32
-    /// bits.
+    /// Returns the time in nanoseconds that the data of an operation may take from its solicit on. The
+    /// solicit carries this value to the initiator in 32 bits.
     pub fn timeout(&self, slot: u16) -> u64 {
         self.trips.timeout(self.slots[usize::from(slot)].request.initiator).min(u64::from(u32::MAX))
     }
 
-    /// The operation to which data for this slot belongs, if it awaits data.
+    /// Returns the operation in a slot if it waits for data.
     pub fn expects(&self, slot: u16) -> Option<&Served<C>> {
         self.slots.get(usize::from(slot)).filter(|served| served.phase == Phase::Solicited)
     }
 
-    /// May this piece be placed at `now`? It was asked for, is in time, and has not come before. `now` must
-    /// have been read after the piece arrived: the initiator counts on it.
+    /// Returns true if this piece was solicited, is in time at `now` and has not arrived before. `now` must
+    /// have been read after the piece arrived, because the initiator relies on the timeout.
     pub fn awaits(&self, now: Instant, slot: u16, offset: u64, len: u32) -> bool {
         self.expects(slot).is_some_and(|served| {
             self.deadlines.of(slot).is_some_and(|until| now < until)
@@ -268,7 +270,8 @@ impl<C: Copy + Default> Responder<C> {
         })
     }
 
-    /// A piece has been placed at `now`. Returns whether it was the last one: its completion is due then.
+    /// Records that a piece was stored at `now`. Returns true if it was the last one, so that the completion
+    /// must be sent.
     pub fn placed(
         &mut self,
         now: Instant,
@@ -295,15 +298,15 @@ impl<C: Copy + Default> Responder<C> {
         true
     }
 
-    /// An operation left its line: it waited for too long. A NACK is due.
+    /// Refuses an operation that waited too long for the window. A NACK must be sent.
     pub fn not_dispatched(&mut self, slot: u16) {
         let served = &mut self.slots[usize::from(slot)];
-        debug_assert_eq!(served.phase, Phase::Waiting, "only who waits leaves the line");
+        debug_assert_eq!(served.phase, Phase::Waiting, "only an operation that waits can be refused");
         served.phase = Phase::Refused;
         self.due[served.request.class as usize].push_back(slot);
     }
 
-    /// Ends an operation without another message of its own: its region has another key or is gone.
+    /// Ends an operation without a message, because its region was rekeyed or removed.
     pub fn abort(&mut self, slot: u16, solicitation: &mut Solicitation) {
         let Served { phase, request, .. } = self.slots[usize::from(slot)];
         match phase {
@@ -326,14 +329,14 @@ impl<C: Copy + Default> Responder<C> {
         self.free.push_back(slot);
     }
 
-    /// When the first operation's bytes are too late.
+    /// Returns the earliest timeout of solicited data.
     #[inline]
     pub fn deadline(&self) -> Instant {
         self.deadlines.first()
     }
 
-    /// Ends an operation whose bytes are too late at `now`; its slot. Nothing is sent: its initiator expires
-    /// by itself.
+    /// Ends one operation whose data is late at `now`, and returns its slot. No message is sent, because the
+    /// initiator times out too.
     pub fn expire(&mut self, now: Instant, solicitation: &mut Solicitation) -> Option<u16> {
         let slot = self.deadlines.pop(now)?;
         let Served { arrivals, request, .. } = &self.slots[usize::from(slot)];
@@ -344,27 +347,27 @@ impl<C: Copy + Default> Responder<C> {
         Some(slot)
     }
 
-    /// Has it something to send?
+    /// Returns true if a message remains to be sent.
     #[inline]
     pub fn has_responses(&self) -> bool {
         self.due.iter().any(|line| !line.is_empty())
     }
 
-    /// Operations in service.
+    /// Returns the number of operations in service.
     pub fn serving(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Bytes of its state: it does not depend on the number of peers.
+    /// Returns the bytes of state, which do not depend on the number of peers.
     pub fn bytes(&self) -> usize {
         let queues = self.free.capacity() + self.due[0].capacity() + self.due[1].capacity();
         self.slots.capacity() * size_of::<Served<C>>() + queues * size_of::<u16>() + self.trips.bytes()
     }
 
-    /// What is owed is what the reads in service have not sent, and each slot is free or served.
+    /// Asserts that `owed` equals the unsent bytes of the reads in service.
     ///
     /// # Panics
-    /// In debug builds, if it is not.
+    /// In debug builds, if the numbers differ.
     pub fn check(&self) {
         let owed = |served: &Served<C>| match served.phase {
             Phase::Reading(offset) => u64::from(served.request.size - offset),

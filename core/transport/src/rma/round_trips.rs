@@ -1,32 +1,32 @@
-//! Timers that follow the measured round trips (`docs/RMA.md`).
+//! Timeouts derived from measured round-trip times (`docs/RMA.md`).
 //!
-//! TIMEOUT is five smoothed round trips, DISPATCH_TIMEOUT half of that, and a setting is the least. Each
-//! timeout without an answer doubles them, so that a peer that has become slow is measured again. The table
-//! has a fixed size: a peer that is not in it has the times of the settings, which are patient.
+//! TIMEOUT is five smoothed round trips and DISPATCH_TIMEOUT half of that, with a configured minimum. Each
+//! timeout without an answer doubles them, so that a peer that became slow can be measured anew. The table
+//! has a fixed size. Peers without an entry use the longer times of the settings.
 
 use remora_wire::frame::Endpoint;
 
 use super::{Settings, Timers};
 
-/// Peers that are remembered at most, for one side of an engine.
+/// Size of the table of peers, for one side of an engine.
 const PLACES: usize = 256;
-/// Smoothed round trips in a TIMEOUT.
+/// Number of smoothed round trips in a TIMEOUT.
 const ROUNDS: u64 = 5;
-/// Doublings at most.
+/// Maximum number of doublings.
 const DOUBLINGS: u8 = 6;
 
 #[derive(Copy, Clone, Debug, Default)]
 struct Place {
     peer: Endpoint,
-    /// Smoothed round trip in nanoseconds; 0: there is none.
+    /// Smoothed round trip in nanoseconds; 0 before the first measurement.
     smooth: u64,
     doubled: u8,
 }
 
-/// The round trips to the peers of one side of an engine, each learned from authentic messages alone.
+/// Round-trip times of the peers of one side of an engine, measured on authentic messages only.
 #[derive(Debug)]
 pub(crate) struct RoundTrips {
-    /// Empty: the timers are fixed.
+    /// The table; empty if the timers are fixed.
     places: Vec<Place>,
     timeout: u64,
     dispatch_timeout: u64,
@@ -35,7 +35,7 @@ pub(crate) struct RoundTrips {
 }
 
 impl RoundTrips {
-    /// Nothing is measured yet.
+    /// Returns a table without measurements.
     pub fn new(settings: &Settings) -> RoundTrips {
         let places = if settings.timers == Timers::Measured { PLACES } else { 0 };
         RoundTrips {
@@ -60,20 +60,20 @@ impl RoundTrips {
         (place.smooth > 0 && place.peer == peer).then_some(place)
     }
 
-    /// How long an operation with this peer may take once it is in service.
+    /// Returns the time that an operation with this peer may take once it is in service, in nanoseconds.
     #[inline]
     pub fn timeout(&self, peer: Endpoint) -> u64 {
         let Some(Place { smooth, doubled, .. }) = self.known(peer) else { return self.timeout };
         smooth.saturating_mul(ROUNDS).max(self.least).saturating_mul(1 << doubled).min(self.most)
     }
 
-    /// How long an operation with this peer may wait for the window.
+    /// Returns the time that an operation with this peer may wait for the window, in nanoseconds.
     #[inline]
     pub fn dispatch_timeout(&self, peer: Endpoint) -> u64 {
         self.known(peer).map_or(self.dispatch_timeout, |_| self.timeout(peer) / 2)
     }
 
-    /// An authentic answer of this peer took so long.
+    /// Adds a measured round trip to an authentic answer of this peer.
     #[inline]
     pub fn measured(&mut self, peer: Endpoint, round: u64) {
         let Some(index) = self.index(peer) else { return };
@@ -82,11 +82,11 @@ impl RoundTrips {
             known if known > 0 && place.peer == peer => (7 * known + round) / 8,
             _ => round,
         };
-        // 0 says that there is none.
+        // 0 marks an empty entry.
         *place = Place { peer, smooth: smooth.max(1), doubled: 0 };
     }
 
-    /// No answer of this peer came in time.
+    /// Doubles the timeouts of this peer, because no answer arrived in time.
     pub fn expired(&mut self, peer: Endpoint) {
         let Some(index) = self.index(peer) else { return };
         let place = &mut self.places[index];
@@ -95,7 +95,7 @@ impl RoundTrips {
         }
     }
 
-    /// Bytes of its table.
+    /// Returns the bytes of the table.
     pub fn bytes(&self) -> usize {
         self.places.capacity() * size_of::<Place>()
     }

@@ -1,67 +1,67 @@
-//! What an engine's 1RMA is set to.
+//! Settings of 1RMA for one engine.
 
-/// Which windows a write debits. The paper's text says the server's alone; its Figure 11a shows writes that
-/// hold a window for longer than reads (`docs/RMA.md`).
+/// The windows that a write debits. The paper's text names only the server's; its Figure 11a shows writes
+/// that hold a window longer than reads (`docs/RMA.md`).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum WriteDebit {
-    /// The server's.
+    /// The server's window only.
     ServerOnly,
-    /// The initiator's, too, from the request to the completion.
+    /// The server's window, and the initiator's from the request to the completion.
     #[default]
     Both,
 }
 
-/// Where the times of an engine's timers come from.
+/// The source of the timeouts.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Timers {
-    /// The settings, as in a fabric whose times are known.
+    /// The settings, for a fabric whose times are known.
     #[default]
     Fixed,
-    /// The round trips that are measured, of each peer. The settings count until there is one.
+    /// Measured round trips of each peer. The settings apply until the first measurement.
     Measured,
 }
 
-/// Sizes and times of one engine. Times are nanoseconds.
+/// Sizes and times of one engine. Times are in nanoseconds.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Command slots: operations of this engine's programs at once.
+    /// Number of command slots: concurrent operations of this engine's programs.
     pub slots: u16,
-    /// Operations that it serves at once.
+    /// Number of operations that the engine serves concurrently.
     pub served: u16,
-    /// The solicitation window: bytes that may be on their way to this engine.
+    /// The solicitation window: bytes that may be in flight to this engine.
     pub window: u32,
-    /// What operations of the bulk class may have of it: those of the latency class wait behind no more. At
-    /// least one bulk operation enters service.
+    /// Part of the window that the bulk class may use, which bounds the queue in front of the latency class.
+    /// At least one bulk operation is always admitted.
     pub bulk_window: u32,
-    /// For how long after an operation of the latency class has entered service the bulk class has one
-    /// operation in service and no more: what is on its way is what the next short operation waits behind.
+    /// Time after the admission of a latency operation during which the bulk class has at most one operation
+    /// in service. This keeps the data in flight short for the next latency operation.
     pub bulk_holdoff: u64,
-    /// What a write debits.
+    /// The windows that a write debits.
     pub write_debit: WriteDebit,
-    /// Round trip of the idle fabric.
+    /// Round-trip time of the idle fabric.
     pub rtt: u64,
-    /// Whether the next two times are what counts.
+    /// Source of the timeouts: `dispatch_timeout` and `timeout`, or measured round trips.
     pub timers: Timers,
-    /// How long an operation may wait for the window.
+    /// Maximum time that an operation waits for the window.
     pub dispatch_timeout: u64,
-    /// How long an operation may take once it has entered service.
+    /// Maximum time of an operation after it entered service.
     pub timeout: u64,
-    /// The least of a measured `timeout`; that of `dispatch_timeout` is half of it.
+    /// Lower bound of a measured `timeout`; half of it is the lower bound of `dispatch_timeout`.
     pub least_timeout: u64,
-    /// The timeout that a server may ask an initiator to wait, at most.
+    /// Upper bound of the timeout that a server may announce to an initiator.
     pub max_server_timeout: u64,
-    /// How much longer than its server an initiator waits: for as long, an engine may be stopped within one
-    /// copy and change nothing after the initiator's timeout.
+    /// Time that an initiator waits longer than its server. An engine may be suspended for this long within
+    /// one copy and still change nothing after the initiator's timeout.
     pub guard: u64,
-    /// Bytes a second that the engine sends, for the NACK threshold.
+    /// Transmission rate of the engine in bytes per second, used for the NACK threshold.
     pub bandwidth: u64,
-    /// Authentication failures that it answers in a second; further ones are dropped.
+    /// Maximum number of authentication failures sent per second; further ones are dropped.
     pub failures_per_second: u32,
 }
 
 impl Settings {
-    /// The paper's simulation (§6.1, §7.5): 100 Gb/s, a round trip of 5 us, timeouts of 2 and 4 round trips,
-    /// a window of 64 KB. Nobody is descheduled there, so there is no guard.
+    /// The paper's simulation (§6.1, §7.5): 100 Gb/s, a round trip of 5 µs, timeouts of 2 and 4 round trips,
+    /// and a window of 64 KB. Threads are never suspended there, so the guard is 0.
     pub const fn paper() -> Settings {
         Settings {
             slots: 256,
@@ -82,20 +82,21 @@ impl Settings {
         }
     }
 
-    /// An engine in software, whose peers may sleep: threads are descheduled for milliseconds.
+    /// A software engine, whose peers may be suspended for milliseconds.
     pub const fn software() -> Settings {
         Settings {
             slots: 256,
             served: 256,
             window: 128 << 10,
-            // A pass of an engine takes all that has arrived: what is on its way is waited for three times.
+            // One pass of an engine processes everything that has arrived, so data in flight delays a
+            // latency operation up to three times.
             bulk_window: 32 << 10,
             bulk_holdoff: 1_000_000,
             rtt: 50_000,
             timers: Timers::Measured,
             dispatch_timeout: 100_000_000,
             timeout: 250_000_000,
-            // An engine whose wake was missed answers after 50 ms at most.
+            // An engine whose wakeup was lost responds after at most 50 ms.
             least_timeout: 100_000_000,
             max_server_timeout: 1_000_000_000,
             guard: 5_000_000,
@@ -105,14 +106,14 @@ impl Settings {
         }
     }
 
-    /// The same between engines that poll all the time, each on a core of its own.
+    /// Software engines that poll all the time, each on its own core.
     pub const fn busy_polling() -> Settings {
         Settings { least_timeout: 200_000, ..Settings::software() }
     }
 
-    /// Bytes of data owed above which a request is refused: what leaves too late to arrive in time is not
-    /// worth sending (1RMA paper, §6.1: `TIMEOUT - RTT - DISPATCH_TIMEOUT` at line rate). At least one
-    /// operation is taken.
+    /// Returns the number of pending bytes above which a request is refused. Data that is sent too late to
+    /// arrive in time is useless (1RMA paper, §6.1: `TIMEOUT - RTT - DISPATCH_TIMEOUT` at line rate). At
+    /// least one operation is always accepted.
     pub fn nack_threshold(&self) -> u64 {
         let spare = self.timeout.saturating_sub(self.rtt).saturating_sub(self.dispatch_timeout);
         (u128::from(spare) * u128::from(self.bandwidth) / 1_000_000_000).min(u128::from(u64::MAX)) as u64

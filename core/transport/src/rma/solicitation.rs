@@ -1,8 +1,8 @@
-//! Solicitation: bytes come only if the window has space for them (1RMA paper, §3.1, §4.3).
+//! Solicitation: data may be sent to this engine only if its window has space (1RMA paper, §3.1, §4.3).
 //!
-//! Commands of this engine and writes that it serves wait in one of two lines, one for each class of service.
-//! Only the heads are looked at. The head enters service while 4 KB of the window are free, whatever its
-//! size, so that small operations do not keep large ones out; its real size is debited.
+//! Commands of this engine and writes that it serves wait in two queues, one per class of service. Only the
+//! heads are considered. A head enters service if 4 KB of the window are free, whatever its size, so that
+//! small operations cannot starve large ones. Its actual size is debited.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use remora_wire::rma::{Class, MAX_OPERATION};
 use super::Settings;
 use crate::Instant;
 
-/// Who waits.
+/// The operation that waits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Party {
     /// The command of this slot.
@@ -20,38 +20,38 @@ pub enum Party {
     Served(u16),
 }
 
-/// An operation in line.
+/// An operation in a queue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Which.
+    /// The operation.
     pub party: Party,
-    /// Its class.
+    /// Class of service.
     pub class: Class,
-    /// Bytes that it debits; 0 needs no free window, only its turn.
+    /// Bytes to debit; 0 needs no window but still waits its turn.
     pub debit: u32,
-    /// When it leaves the line without having entered service.
+    /// Time at which the operation leaves the queue without having entered service.
     pub until: Instant,
 }
 
-/// The window and both lines.
+/// The window and both queues.
 #[derive(Debug)]
 pub struct Solicitation {
     size: u32,
-    /// What the bulk class may have of it.
+    /// Part of the window that the bulk class may use.
     bulk_size: u32,
-    /// Does it have one operation's part, because one of the latency class entered service? Until when.
+    /// True while a recent latency operation limits the bulk class to one operation, until `held_until`.
     is_held: bool,
     held_until: Instant,
     bulk_holdoff: u64,
     free: u32,
-    /// Bytes debited by class.
+    /// Bytes debited, by class.
     outstanding: [u32; 2],
     lines: [VecDeque<Waiting>; 2],
     capacity: usize,
 }
 
 impl Solicitation {
-    /// With the whole window free.
+    /// Returns a solicitation whose window is free.
     pub fn new(settings: &Settings) -> Solicitation {
         let capacity = usize::from(settings.slots) + usize::from(settings.served);
         Solicitation {
@@ -67,19 +67,20 @@ impl Solicitation {
         }
     }
 
-    /// An operation waits behind those of its class.
+    /// Appends an operation to the queue of its class.
     ///
     /// # Panics
-    /// In debug builds, if more wait than there are slots.
+    /// In debug builds, if more operations wait than there are slots.
     pub fn join(&mut self, waiting: Waiting) {
         let line = &mut self.lines[waiting.class as usize];
         debug_assert!(line.len() < self.capacity, "each slot waits once");
-        // Only heads are looked at: nobody leaves before who is ahead.
+        // Only heads are considered, so no operation leaves before its predecessors.
         let until = line.back().map_or(waiting.until, |last| waiting.until.max(last.until));
         line.push_back(Waiting { until, ..waiting });
     }
 
-    /// The operation that may enter service now. It stays in line until it [enters](Solicitation::enter).
+    /// Returns the operation that may enter service now. It stays in its queue until
+    /// [`enter`](Solicitation::enter).
     #[inline]
     pub fn next(&self) -> Option<Waiting> {
         let class = self.turn()?;
@@ -87,13 +88,14 @@ impl Solicitation {
         (head.debit == 0 || self.free >= MAX_OPERATION).then_some(head)
     }
 
-    /// Does an operation wait because the window is full, or its class's part?
+    /// Returns true if an operation waits because the window, or the part of its class, is full.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.next().is_none() && self.waiting() > 0
     }
 
-    /// The class whose head is next: latency, unless bulk waits and has less than an eighth of the window.
+    /// Returns the class whose head is next: latency, unless a bulk operation waits and bulk has less than
+    /// an eighth of the window.
     #[inline]
     fn turn(&self) -> Option<Class> {
         let latency = !self.lines[Class::Latency as usize].is_empty();
@@ -105,7 +107,7 @@ impl Solicitation {
         }
     }
 
-    /// Is there a bulk operation, and does its class's part of the window have space for it?
+    /// Returns true if a bulk operation waits and its part of the window has space.
     #[inline]
     fn bulk_may_enter(&self) -> bool {
         let outstanding = self.outstanding[Class::Bulk as usize];
@@ -113,14 +115,14 @@ impl Solicitation {
         self.lines[Class::Bulk as usize].front().is_some_and(|head| fits || head.debit == 0)
     }
 
-    /// It is `now`: what held the bulk class back may be over. Who waits for that has an operation in
-    /// service, whose end calls for a look.
+    /// Ends the hold on the bulk class if its time has passed at `now`. While the hold lasts a bulk
+    /// operation is in service, and its end leads to another call.
     #[inline]
     pub fn advance(&mut self, now: Instant) {
         self.is_held = self.is_held && now < self.held_until;
     }
 
-    /// The operation that [`next`](Solicitation::next) returned enters service.
+    /// Moves the operation that [`next`](Solicitation::next) returned into service.
     pub fn enter(&mut self, now: Instant) -> Option<Waiting> {
         let head = self.next()?;
         self.lines[head.class as usize].pop_front();
@@ -133,10 +135,10 @@ impl Solicitation {
         Some(head)
     }
 
-    /// What an operation debited is free again.
+    /// Returns the bytes that an operation debited to the window.
     ///
     /// # Panics
-    /// In debug builds, if so much was not debited.
+    /// In debug builds, if fewer bytes were debited.
     pub fn refund(&mut self, class: Class, debit: u32) {
         debug_assert!(self.outstanding[class as usize] >= debit, "no more is refunded than was debited");
         self.free += debit;
@@ -144,39 +146,39 @@ impl Solicitation {
         self.check();
     }
 
-    /// An operation leaves the line before its turn.
+    /// Removes an operation from its queue.
     pub fn leave(&mut self, party: Party) {
         self.lines.iter_mut().for_each(|line| line.retain(|waiting| waiting.party != party));
     }
 
-    /// When the first operation has waited for too long.
+    /// Returns the earliest time at which an operation must leave its queue.
     #[inline]
     pub fn deadline(&self) -> Instant {
         let until = |line: &VecDeque<Waiting>| line.front().map_or(Instant::NEVER, |head| head.until);
         until(&self.lines[0]).min(until(&self.lines[1]))
     }
 
-    /// Takes an operation out of its line that has waited for too long at `now`. Those of one class wait for
-    /// equally long, or for as long as who is ahead, so only the heads are looked at.
+    /// Removes one operation that has waited too long at `now`. No operation expires before its
+    /// predecessors, so only the heads are checked.
     pub fn expire(&mut self, now: Instant) -> Option<Waiting> {
         let line = self.lines.iter_mut().find(|line| line.front().is_some_and(|head| head.until <= now))?;
         line.pop_front()
     }
 
-    /// Bytes of the window that are free.
+    /// Returns the free bytes of the window.
     pub fn free(&self) -> u32 {
         self.free
     }
 
-    /// Operations in both lines.
+    /// Returns the number of operations in both queues.
     pub fn waiting(&self) -> usize {
         self.lines[0].len() + self.lines[1].len()
     }
 
-    /// The window is what is free and what is debited.
+    /// Asserts that free and debited bytes add up to the window.
     ///
     /// # Panics
-    /// In debug builds, if it is not.
+    /// In debug builds, if the numbers differ.
     #[inline]
     pub fn check(&self) {
         let debited = self.outstanding[0] + self.outstanding[1];

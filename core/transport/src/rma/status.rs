@@ -1,27 +1,27 @@
-//! The statuses of operations.
+//! Completion statuses of operations.
 
-/// How an operation ended (1RMA paper, Table 3, and two that it does not name).
+/// Completion status of an operation (1RMA paper, Table 3, and two statuses that it does not name).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Status {
-    /// It was done.
+    /// The operation was executed.
     Ok = 0,
-    /// The server does not take the key for the region, or has no such region.
+    /// The server does not accept the key for the region, or has no such region.
     RemoteAuthenticationFailure = 1,
-    /// The server has too much to do.
+    /// The server is overloaded.
     Nack = 2,
-    /// No end came in time. A write may have taken effect, but takes none from now on.
+    /// The operation did not end in time. A write may have been executed, but will not be from now on.
     Timeout = 3,
-    /// It waited too long for the window, and was never sent.
+    /// The operation waited too long for the window and was never sent.
     DispatchTimeout = 4,
-    /// The key is right, but the region lacks the right or the bytes lie outside of it.
+    /// The key is correct, but the region lacks the right or the range is out of bounds.
     RemoteAccessError = 5,
-    /// The command is wrong, or names local memory that its program may not use.
+    /// The command is invalid, or its local memory is not accessible to the program.
     LocalError = 6,
 }
 
 impl Status {
-    /// Every status, in numeric order.
+    /// All statuses, in numeric order.
     pub const ALL: [Status; 7] = [
         Status::Ok,
         Status::RemoteAuthenticationFailure,
@@ -32,12 +32,12 @@ impl Status {
         Status::LocalError,
     ];
 
-    /// The status of a number, as found in a completion queue entry.
+    /// Returns the status with this number, as found in a completion queue entry; `LocalError` if unknown.
     pub fn from_number(number: u8) -> Status {
         Status::ALL.into_iter().find(|status| *status as u8 == number).unwrap_or(Status::LocalError)
     }
 
-    /// What it means for a person, with the usual cause.
+    /// Returns a description for people, with the usual cause.
     pub fn explain(self) -> &'static str {
         match self {
             Status::Ok => "success",

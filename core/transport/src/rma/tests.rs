@@ -17,7 +17,7 @@ fn nonce(counter: u64) -> Nonce {
     Nonce { sender: 1, counter }
 }
 
-/// An initiator that has sent the requests that may leave.
+/// Returns an initiator that has sent the requests that the window admits.
 fn initiator(settings: &Settings, commands: &[Command]) -> (Requester, Solicitation) {
     let (mut requester, mut solicitation) = (Requester::new(settings), Solicitation::new(settings));
     for (slot, command) in commands.iter().enumerate() {
@@ -46,7 +46,7 @@ fn an_operation_enters_service_while_4_kb_are_free_and_debits_its_size() {
     let settings = Settings { window: 8 << 10, ..settings() };
     let small = Command { size: 64, ..READ };
     let (mut requester, mut solicitation) = initiator(&settings, &[small, READ, small]);
-    // 64 and 4096 bytes are debited: 4032 are left, too few for any size.
+    // 64 and 4096 bytes are debited; the remaining 4032 are too few for an operation of any size.
     assert_eq!(solicitation.free(), (8 << 10) - 64 - 4096);
     assert_eq!((solicitation.waiting(), solicitation.is_full()), (1, true));
     assert!(requester.placed(Instant(9), 0, 0, 64, &mut solicitation).is_some());
@@ -159,7 +159,7 @@ fn who_waits_too_long_for_the_window_is_never_sent() {
     assert_eq!((ended.slot, ended.status, solicitation.free()), (0, Status::Timeout, 4096));
 }
 
-/// Hop 2 carries the server's timeout: the initiator expires after the server, whatever hop 2 took.
+/// Hop 2 carries the server's timeout, so the initiator expires after the server, however long hop 2 took.
 #[test]
 fn the_initiator_of_a_write_expires_after_its_server() {
     let settings = Settings { guard: 3, ..settings() };
@@ -238,7 +238,7 @@ fn a_write_that_fails_behind_its_data_ends_when_the_servers_time_is_over() {
     assert_eq!(requester.fail(Instant(2), 1, Status::LocalError, &mut solicitation), None);
     let nothing_left = requester.fail(Instant(2), 2, failure, &mut solicitation).unwrap();
     assert_eq!((nothing_left.slot, nothing_left.status), (2, failure));
-    // Slot 0 goes on: its data may still make it succeed.
+    // Slot 0 continues to send, because its data may still complete the operation.
     assert_eq!(requester.plan(1024).map(|answer| answer.slot), Some(0));
     let over = requester.deadline();
     assert!(over.since(Instant(1)) >= 20_000);
@@ -299,17 +299,17 @@ fn a_write_that_waits_too_long_for_the_servers_window_is_refused() {
     assert_eq!(responder.serving(), 0);
 }
 
-/// The timers of both ends follow the round trips that they measure, and hop 2 carries the server's.
+/// The timeouts of both ends follow their measured round trips, and hop 2 carries the server's timeout.
 #[test]
 fn measured_timers_follow_the_first_answer_of_each_operation() {
     let measured = Settings { timers: Timers::Measured, least_timeout: 1_000, guard: 7, ..settings() };
     let (mut requester, mut window) = initiator(&measured, &[READ, WRITE]);
     assert_eq!(requester.deadline(), Instant(20_000), "the settings, until something is measured");
-    // A piece of the read comes after 1000 ns, the solicit of the write after 1800.
+    // A piece of the read arrives after 1000 ns, the solicit of the write after 1800 ns.
     assert_eq!(requester.placed(Instant(1_000), 0, 0, 1024, &mut window), None);
     requester.solicited(Instant(1_800), 1, nonce(8), 3, 4096, 4_000);
     assert_eq!(requester.deadline(), Instant(1_800 + 4_000 + 7), "the server's, and the guard");
-    // Later pieces measure nothing.
+    // Later pieces are not measured.
     requester.placed(Instant(2_500), 0, 1024, 1024, &mut window);
     requester.issue(Instant(3_000), 2, READ, &mut window).unwrap();
     assert_eq!(window.deadline(), Instant(3_000 + 5 * 1_100 / 2));
@@ -317,7 +317,7 @@ fn measured_timers_follow_the_first_answer_of_each_operation() {
     requester.end(Instant(3_100), 0, Status::LocalError, &mut window);
     requester.end(Instant(3_100), 1, Status::LocalError, &mut window);
     assert_eq!(requester.deadline(), Instant(3_100 + 5 * 1_100));
-    // Silence doubles them.
+    // A timeout doubles the times.
     assert!(requester.expire(Instant(3_100 + 5 * 1_100), &mut window).is_some());
     requester.issue(Instant(10_000), 2, READ, &mut window).unwrap();
     enter(&mut requester, &mut window, Instant(10_000));
@@ -337,7 +337,7 @@ fn measured_timers_follow_the_first_answer_of_each_operation() {
     }
 }
 
-/// The line is a FIFO: who joins it behind leaves it no earlier, whatever was measured meanwhile.
+/// The queue is a FIFO: an operation never leaves before its predecessors, whatever was measured meanwhile.
 #[test]
 fn nobody_leaves_the_line_before_who_is_ahead() {
     let mut window = Solicitation::new(&settings());
@@ -355,7 +355,7 @@ fn nobody_leaves_the_line_before_who_is_ahead() {
 }
 
 proptest! {
-    /// Whatever is done to both sides, the window is whole again when all operations have ended.
+    /// After all operations have ended, the whole window is free, whatever happened before.
     #[test]
     fn the_window_is_whole_when_nothing_is_in_service(
         steps in proptest::collection::vec((0_u16..8, 0_u8..12, any::<bool>(), 1_u32..=4096), 0..200),

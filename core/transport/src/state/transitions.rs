@@ -1,21 +1,22 @@
-//! The table of queue pair transitions: a row for each pair of states, a column for each service.
+//! The table of queue pair transitions, with a row per pair of states and a column per service.
 
 use crate::state::{Attributes, Rule, State};
 
-/// One row of the table.
+/// A row of the table.
 pub(crate) struct Transition {
     pub(crate) from: State,
     pub(crate) to: State,
-    /// By [`Service`](crate::state::Service), in its order; `None`: not for this service.
+    /// Rules in the order of [`Service`](crate::state::Service); `None` if the service has no such
+    /// transition.
     pub(crate) rules: [Option<Rule>; 5],
 }
 
-/// A set named by its members.
+/// Returns the set of the named attributes.
 macro_rules! set {
     ($($name:ident)*) => { Attributes(0 $(| Attributes::$name.0)*) };
 }
 
-/// Both sets.
+/// Returns the union of both sets.
 const fn with(a: Attributes, b: Attributes) -> Attributes {
     a.and(b)
 }
@@ -25,48 +26,49 @@ const fn rule(required: Attributes, optional: Attributes) -> Option<Rule> {
 }
 
 const NONE: Attributes = Attributes::NONE;
-/// Where a queue pair sits.
+/// Attributes that bind a queue pair to a port and a partition.
 const PLACE: Attributes = set![PKEY_INDEX PORT];
-/// How a connection's packets reach the peer and are numbered.
+/// Attributes of a connection's path and packet sequence.
 const PATH: Attributes = set![AV PATH_MTU DEST_QPN RQ_PSN];
-/// What a reliable responder needs.
+/// Attributes of a reliable responder.
 const RESPONDER: Attributes = set![MAX_DEST_RD_ATOMIC MIN_RNR_TIMER];
-/// What a reliable requester needs.
+/// Attributes of a reliable requester.
 const REQUESTER: Attributes = set![TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC];
-/// What a running connection may change.
+/// Attributes that may change while a connection is running.
 const RUNNING: Attributes = set![CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE];
-/// And one that answers with RNR NAKs.
+/// `RUNNING` and the RNR timer, for services that send RNR NAKs.
 const RUNNING_RNR: Attributes = with(RUNNING, set![MIN_RNR_TIMER]);
-/// And one that sends requests too: each such queue pair is paced.
+/// `RUNNING_RNR` and the rate limit, for services that also send requests.
 const RUNNING_RC: Attributes = with(RUNNING_RNR, set![RATE_LIMIT]);
-/// What a running datagram queue pair may change.
+/// Attributes that may change while a datagram queue pair is running.
 const RUNNING_UD: Attributes = set![CUR_STATE QKEY];
-/// What a drained connection may change.
+/// Attributes that may change while the send queue of a connection is drained.
 const DRAINED: Attributes = set![AV ALT_PATH ACCESS_FLAGS PKEY_INDEX PATH_MIG_STATE];
-/// And a reliable one.
+/// `DRAINED` and the additional attributes of reliable services.
 const DRAINED_RC: Attributes = with(DRAINED, set![PORT TIMEOUT]);
 
-/// A transition that takes nothing, for every service.
+/// Returns a transition without attributes for every service.
 const fn plain(from: State, to: State) -> Transition {
     Transition { from, to, rules: [rule(NONE, NONE); 5] }
 }
 
-/// A transition with nothing required: the optional attributes of RC, UC, UD, XRC initiator, XRC target.
+/// Returns a transition without required attributes. `sets` has the optional attributes of RC, UC, UD, XRC
+/// initiator and XRC target.
 const fn optional(from: State, to: State, sets: [Attributes; 5]) -> Transition {
     let [rc, uc, ud, ini, tgt] = sets;
     let rules = [rule(NONE, rc), rule(NONE, uc), rule(NONE, ud), rule(NONE, ini), rule(NONE, tgt)];
     Transition { from, to, rules }
 }
 
-/// Every transition there is.
+/// All valid transitions.
 pub(crate) const TRANSITIONS: [Transition; 22] = {
     use State::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
     let access = set![ACCESS_FLAGS];
     let place_access = with(PLACE, access);
     let place_qkey = with(PLACE, set![QKEY]);
     [
-        // Back to the start, and to the end, from anywhere; a queue pair in RESET holds nothing that could be
-        // flushed.
+        // Every state may go to RESET, and every state but RESET to ERR, because a queue pair in RESET has
+        // nothing to flush.
         plain(Reset, Reset),
         plain(Init, Reset),
         plain(Rtr, Reset),
@@ -128,7 +130,7 @@ pub(crate) const TRANSITIONS: [Transition; 22] = {
                 with(DRAINED_RC, RESPONDER),
             ],
         ),
-        // A reliable service has no SQE: it goes to ERR whole.
+        // Reliable services have no SQE; their queue pairs go to ERR instead.
         Transition {
             from: Sqe,
             to: Rts,

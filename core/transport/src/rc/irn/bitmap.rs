@@ -1,38 +1,39 @@
-//! A window of flags over sequence numbers: the bitmaps of the IRN paper's §6, one bit a packet.
+//! A sliding window of flags over sequence numbers, one bit per packet (the bitmaps of the IRN paper's §6).
 //!
-//! The flag of a number stands at that number modulo the size, so nothing is shifted when the window moves.
-//! The owner of a bitmap keeps its numbers within one size of each other, and clears them as the window
-//! leaves them.
+//! The flag of a sequence number is stored at that number modulo the size, so that moving the window shifts
+//! nothing. The owner must keep all numbers within one window and clear the flags that the window leaves
+//! behind.
 
 use crate::rc::Seq;
 
-/// Flags of a power of two of consecutive sequence numbers.
+/// Flags of a window of consecutive sequence numbers; the size is a power of two.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bitmap {
     words: Box<[u64]>,
     ones: u32,
 }
 
-/// Words of a bitmap that are counted at each check.
+/// Number of words up to which each call of `check` counts the flags.
 const WORDS_CHECKED: u64 = 8;
 
 impl Bitmap {
-    /// Fewest flags, and most: of the 24-bit circle no more than a small part may be in doubt.
+    /// Smallest and largest size. The largest is a small part of the 24-bit PSN circle.
     pub const BOUNDS: (u32, u32) = (64, 1 << 16);
 
-    /// No flag of `size` numbers is set; the size is rounded up to a power of two within [`Bitmap::BOUNDS`].
+    /// Returns a bitmap without flags for `size` numbers, rounded up to a power of two within
+    /// [`Bitmap::BOUNDS`].
     pub fn new(size: u32) -> Bitmap {
         let size = size.clamp(Self::BOUNDS.0, Self::BOUNDS.1).next_power_of_two();
         Bitmap { words: vec![0; size as usize / 64].into_boxed_slice(), ones: 0 }
     }
 
-    /// Numbers that it holds flags of.
+    /// Returns the number of flags.
     #[inline]
     pub fn size(&self) -> u64 {
         self.words.len() as u64 * 64
     }
 
-    /// Flags that are set.
+    /// Returns the number of flags that are set.
     #[inline]
     pub fn ones(&self) -> u32 {
         self.ones
@@ -43,14 +44,14 @@ impl Bitmap {
         ((seq / 64) as usize & (self.words.len() - 1), 1 << (seq % 64))
     }
 
-    /// Is the flag of `seq` set?
+    /// Returns the flag of `seq`.
     #[inline]
     pub fn get(&self, seq: Seq) -> bool {
         let (word, bit) = self.place(seq);
         self.words[word] & bit != 0
     }
 
-    /// Sets the flag of `seq`; false if it was set.
+    /// Sets the flag of `seq`. Returns false if the flag was set before.
     #[inline]
     pub fn set(&mut self, seq: Seq) -> bool {
         let (word, bit) = self.place(seq);
@@ -60,7 +61,7 @@ impl Bitmap {
         new
     }
 
-    /// Clears the flag of `seq`; false if it was clear.
+    /// Clears the flag of `seq`. Returns false if the flag was clear before.
     #[inline]
     pub fn clear(&mut self, seq: Seq) -> bool {
         let (word, bit) = self.place(seq);
@@ -70,13 +71,13 @@ impl Bitmap {
         was
     }
 
-    /// Clears the flags of `from..to`.
+    /// Clears the flags of the numbers `from..to`.
     #[inline]
     pub fn clear_range(&mut self, from: Seq, to: Seq) {
         if self.ones == 0 {
             return;
         }
-        // More than a window is the whole of it.
+        // A range longer than the window would visit the same words repeatedly.
         let to = to.min(from.saturating_add(self.size()));
         let mut seq = from;
         while seq < to {
@@ -89,7 +90,7 @@ impl Bitmap {
         }
     }
 
-    /// First number of `from..to` whose flag is `value`.
+    /// Returns the first number of `from..to` whose flag equals `value`.
     #[inline]
     pub fn find(&self, value: bool, from: Seq, to: Seq) -> Option<Seq> {
         let mut seq = from;
@@ -105,8 +106,8 @@ impl Bitmap {
         None
     }
 
-    /// Asserts that the count of flags is right, and that only numbers of `from..to` have flags. A long
-    /// bitmap is counted at one value of `from` in as many as it has words.
+    /// Asserts that the count of flags is correct and that only numbers of `from..to` have flags. A bitmap
+    /// of many words is checked only for some values of `from`, to bound the average cost.
     pub fn check(&self, from: Seq, to: Seq) {
         let words = self.words.len() as u64;
         if words > WORDS_CHECKED && !from.is_multiple_of(words) {
@@ -118,7 +119,7 @@ impl Bitmap {
         assert_eq!(ones, within, "flags are of numbers within the window {from}..{to}");
     }
 
-    /// Flags of `from..to` that are set.
+    /// Returns the number of set flags in `from..to`.
     fn count_range(&self, from: Seq, to: Seq) -> u32 {
         let (mut ones, mut seq) = (0, from);
         while seq < to {
@@ -130,13 +131,13 @@ impl Bitmap {
         ones
     }
 
-    /// Bytes that the flags take.
+    /// Returns the bytes that the flags occupy.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.words)
     }
 }
 
-/// `len` ones from bit `at` on; `at + len` is 64 at most.
+/// Returns `len` one bits starting at bit `at`; `at + len` is at most 64.
 fn mask(at: u64, len: u64) -> u64 {
     if len == 64 { u64::MAX } else { ((1 << len) - 1) << at }
 }

@@ -1,26 +1,27 @@
-//! The delay of retransmissions, which the IRN paper adds for its figure 12: a NIC in hardware keeps no
-//! packets and fetches one over PCIe before it sends it again.
+//! The retransmission delay of the IRN paper's figure 12: a hardware NIC stores no packets and must fetch a
+//! lost packet over PCIe before it can retransmit.
 
 use crate::Instant;
 use crate::rc::Seq;
 
-/// The wait before a packet is sent again.
+/// The delay before a packet is retransmitted.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct RetransmitDelay {
     ns: u64,
-    /// The packet that waits, and until when.
+    /// The packet that waits, and the end of its delay.
     waiting: Option<(Seq, Instant)>,
-    /// The packet has not been looked at since.
+    /// End of the delay until `holds` or `expire` observes it, otherwise `NEVER`.
     deadline: Instant,
 }
 
 impl RetransmitDelay {
-    /// A delay of so many nanoseconds, or none.
+    /// Returns a delay of `ns` nanoseconds; 0 disables it.
     pub fn new(ns: u64) -> RetransmitDelay {
         RetransmitDelay { ns, waiting: None, deadline: Instant::NEVER }
     }
 
-    /// `seq` is to be sent again: must it wait?
+    /// Returns true if the retransmission of `seq` must still wait. Starts the delay if `seq` is a new
+    /// packet.
     pub fn holds(&mut self, now: Instant, seq: Seq) -> bool {
         if self.ns == 0 {
             return false;
@@ -34,18 +35,18 @@ impl RetransmitDelay {
         now < until
     }
 
-    /// A packet was sent again: the next one waits anew.
+    /// Ends the delay because a packet was retransmitted.
     pub fn sent(&mut self) {
         (self.waiting, self.deadline) = (None, Instant::NEVER);
     }
 
-    /// When to look again.
+    /// Returns the time at which the delay ends, or `NEVER`.
     #[inline]
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// It is `now`.
+    /// Clears the deadline if it has passed.
     pub fn expire(&mut self, now: Instant) {
         if now >= self.deadline {
             self.deadline = Instant::NEVER;

@@ -1,5 +1,6 @@
-//! The checks of a request packet by itself. Over IRN it may arrive before its message's other packets, so
-//! only its own headers are known (IRN paper, §5; lengths and rights as IBTA C9-70 and following have them).
+//! Validation of one request packet. With IRN a packet may arrive before the earlier packets of its message,
+//! so only its own headers are available (IRN paper, §5). Lengths and access rights follow IBTA C9-70 and
+//! following.
 
 use super::reads::Wanted;
 use crate::rc::Allowed;
@@ -9,25 +10,25 @@ use crate::{Atomic, Notice};
 use remora_wire::irn::Additions;
 use remora_wire::{NakCode, Opcode, Operation, packet, reth};
 
-/// Messages end at 2^31 bytes (IBTA vol. 1 §9.7.7).
+/// Maximum length of a message in bytes (IBTA vol. 1 §9.7.7).
 const LONGEST: u32 = 1 << 31;
 
-/// A well-formed request packet.
+/// A valid request packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    /// WRITE: payload to `va`; `extent` bytes, to the end of the message, must be writable.
+    /// WRITE: the payload goes to `va`; `extent` bytes, to the end of the message, must be writable.
     Place { key: u32, va: u64, extent: u32 },
-    /// The same, and the message takes receive work request `number`.
+    /// Last packet of a WRITE with immediate data, which uses receive work request `number`.
     PlaceAndNotify { key: u32, va: u64, extent: u32, number: u32, notice: Notice },
-    /// SEND: payload to receive work request `number`; with a notice, the last packet.
+    /// SEND: the payload goes to receive work request `number`. The last packet has a notice.
     Deliver { number: u32, offset: u32, notice: Option<Notice> },
-    /// READ or atomic `number`.
+    /// READ or atomic operation `number`.
     Fetch { number: u32, wanted: Wanted },
     /// A packet for a kernel.
     Rpc(strom::Part),
 }
 
-/// Judges a packet, split into its parts.
+/// Validates a packet whose IRN headers and payload have been separated.
 pub(super) fn judge(
     packet: &packet::View<'_>,
     additions: &Additions,
@@ -56,7 +57,7 @@ pub(super) fn judge(
     request.ok_or(NakCode::INVALID_REQUEST)
 }
 
-/// Is `len` a length that a packet of this position may have?
+/// Returns true if a packet with this op-code may have a payload of `len` bytes.
 #[inline]
 fn fits(opcode: Opcode, len: u32, mtu: u32) -> bool {
     match (opcode.is_first() || opcode.is_middle(), opcode.is_last()) {
@@ -66,23 +67,23 @@ fn fits(opcode: Opcode, len: u32, mtu: u32) -> bool {
     }
 }
 
-/// A packet of a plain WRITE.
+/// A packet of a WRITE without immediate data.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Write<'a> {
     /// Remote key.
     pub key: u32,
-    /// Where its payload goes.
+    /// Virtual address of the payload's first byte.
     pub va: u64,
-    /// Bytes from there to the end of the message, all of which must be writable.
+    /// Number of bytes from `va` to the end of the message, all of which must be writable.
     pub extent: u32,
-    /// Its payload.
+    /// Payload of the packet.
     pub payload: &'a [u8],
-    /// Its message ends with it.
+    /// True for the last packet of the message.
     pub(super) ends: bool,
 }
 
-/// Judges a packet that is nearly always one of a WRITE without immediate data. None: it is another one, or
-/// malformed, and [`judge`] decides.
+/// Validates a packet that is probably part of a WRITE without immediate data. Returns `None` if it is
+/// another packet or malformed; [`judge`] must then validate it.
 #[inline]
 pub(super) fn plain_write<'a>(packet: &packet::View<'a>, mtu: u32) -> Option<Write<'a>> {
     let opcode = packet.bth.opcode;
@@ -100,13 +101,14 @@ pub(super) fn plain_write<'a>(packet: &packet::View<'a>, mtu: u32) -> Option<Wri
     fine.then_some(Write { key: reth.rkey, va: reth.va, extent: reth.dma_len, payload, ends })
 }
 
-/// Does a WRITE's packet of `len` bytes go with what its RETH says is left of the message?
+/// Returns true if `len`, the payload length of a WRITE packet, is consistent with the remaining length in
+/// its RETH.
 #[inline]
 fn spans(reth: &reth::Repr, len: u32, ends: bool) -> bool {
     reth.dma_len <= LONGEST && if ends { len == reth.dma_len } else { len < reth.dma_len }
 }
 
-/// Is `offset` where a packet of this position can stand?
+/// Returns true if `offset` is a valid message offset for a packet with this op-code.
 fn stands(packet: &packet::View<'_>, offset: u32, mtu: u32) -> bool {
     let opcode = packet.bth.opcode;
     let starts = opcode.is_first() || opcode.is_only();
@@ -161,8 +163,8 @@ mod tests {
     const ALL: Allowed = Allowed { write: true, read: true, atomic: true };
     const MTU: u32 = 256;
 
-    /// Makes a packet with all the headers that its op-code and IRN give it, and looks at it, split as it is
-    /// when it arrives.
+    /// Builds a packet with all headers that its op-code and IRN require, and passes the parsed packet to a
+    /// closure.
     fn with_packet<T>(
         opcode: Opcode,
         len: u32,
@@ -197,7 +199,7 @@ mod tests {
         look(&view, &split, rest)
     }
 
-    /// What is said of such a packet.
+    /// Validates such a packet.
     fn verdict(
         opcode: Opcode,
         len: u32,
@@ -301,7 +303,7 @@ mod tests {
                 });
             }
         }
-        // First and Middle: a full packet of more. Last: 1, 255, 256. Only: 0, too.
+        // First and Middle: a full packet with more to come. Last: 1, 255, 256 bytes. Only: also 0 bytes.
         assert_eq!(plain, 1 + 1 + 3 + 4);
     }
 

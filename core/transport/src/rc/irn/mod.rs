@@ -1,18 +1,20 @@
-//! IRN, the second loss-recovery machine of a reliable connection ("Revisiting Network Support for RDMA",
-//! SIGCOMM 2018).
+//! IRN, the second loss recovery of a reliable connection (Mittal et al., "Revisiting Network Support for
+//! RDMA", SIGCOMM 2018).
 //!
-//! Packets that arrive out of order are placed, not dropped. For each of them the receiver reports its number
-//! and the number that it expects; the sender sends missing packets again. A cap bounds the packets in flight
-//! (BDP-FC). Peers agree on IRN when they connect; the bytes that it adds to packets are in
-//! `remora_wire::irn`.
+//! A receiver keeps packets that arrive after a gap. For each of them it sends a NACK with its PSN and the
+//! next PSN in order, and the sender retransmits only the missing packets. A limit on the packets in flight
+//! replaces flow control by the network (BDP-FC). Both peers must agree on IRN at connection setup. The
+//! additional packet headers are in `remora_wire::irn`.
 //!
-//! Heads up: [`Sender`] and [`Receiver`] are the paper's machines, over sequence numbers only; `remora bench
-//! irn-sender` and `irn-receiver` replay traces through them.
+//! [`Sender`] and [`Receiver`] implement the paper's algorithms on sequence numbers alone; `remora bench
+//! irn-sender` and `irn-receiver` replay traces through them. Comments use TCP's names, as for go-back-N:
+//! the methods `una`, `next` and `high` return `snd_una`, `snd_nxt` and `snd_max`, and `expected` returns
+//! `rcv_nxt`.
 //!
-//! What it means for programs: the bytes of a message may arrive in any order, so **polling the last byte of
-//! a WRITE is unsafe**; complete by WRITE with immediate data, or a SEND behind the WRITE. For the same
-//! reason two WRITEs to one place may end in either order unless the second is fenced: over IRN a fence waits
-//! for everything before it.
+//! Consequences for programs: the bytes of a message may be written in any order, so **polling the last byte
+//! of a WRITE is unsafe**. A program must complete a WRITE with immediate data or with a later SEND. For the
+//! same reason, two WRITEs to one address may take effect in either order unless the second is fenced. A
+//! fence over IRN waits for all earlier messages.
 
 mod bitmap;
 mod delay;
@@ -34,68 +36,71 @@ pub use responder::{Reply, Responder, Step};
 pub use rto::Rto;
 pub use sender::{Sender, Timeout};
 
-/// How a sender finds what is to be sent again. The others than the first are the ablations of the paper's
-/// figure 7.
+/// The rule by which a sender selects packets for retransmission. All variants but the first are ablations
+/// of the paper's figure 7.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Recovery {
-    /// By the bitmap of selective acknowledgements.
+    /// Retransmits the packets that the bitmap of selective acknowledgements shows as missing.
     #[default]
     Selective,
-    /// Only the oldest packet, since no selective acknowledgement is remembered: one lost packet a round
-    /// trip.
+    /// Retransmits only the oldest packet, because selective acknowledgements are not recorded. Recovers one
+    /// lost packet per round trip.
     HeadOnly,
-    /// Everything from the oldest packet on; the receiver drops what arrives out of order.
+    /// Retransmits everything from the oldest packet on; the receiver drops packets after a gap.
     GoBackN,
 }
 
-/// Where the times of a sender's timers come from.
+/// The source of the retransmission timeouts.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Timers {
-    /// The settings, in a simulated fabric, whose times are known; round trips, over a real port.
+    /// `Fixed` in a simulated fabric, whose round-trip times are known; `Measured` over a real port.
     #[default]
     ByPort,
-    /// The settings.
+    /// The values of the settings.
     Fixed,
-    /// The round trips that are measured; the settings are their least.
+    /// Measured round-trip times, with the values of the settings as lower bounds.
     Measured,
 }
 
-/// How IRN works, for all queue pairs of an engine; both ends of a connection should have the same
+/// Settings of IRN for all queue pairs of an engine. Both ends of a connection should use the same
 /// `recovery`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// BDP-FC: packets in flight at most, the bandwidth-delay product of the longest path over the MTU.
+    /// BDP-FC: maximum number of packets in flight, the bandwidth-delay product of the longest path divided
+    /// by the MTU.
     pub cap: u32,
-    /// Packets ahead of the order that a receiver remembers, rounded up to a power of two; no peer may have
-    /// more in flight.
+    /// Number of packets after a gap that a receiver can record, rounded up to a power of two. Peers may not
+    /// have more packets in flight.
     pub bitmap: u32,
-    /// False: no BDP-FC, only the peer's bitmap bounds what is in flight (ablation).
+    /// False disables BDP-FC, so that only the peer's bitmap limits the packets in flight (ablation).
     pub bdp_fc: bool,
-    /// Packets selectively acknowledged do not count as in flight.
+    /// Excludes selectively acknowledged packets from the packets in flight.
     pub sacked_leave: bool,
-    /// Within a recovery each step of the cumulative acknowledgement sends the next packet again, though
-    /// nothing behind it has arrived, as the authors' own code does. One NACK lost is enough to make such a
-    /// recovery go on for ever: each needless packet moves its end, and every second packet is needless then.
+    /// Retransmits the next packet on each partial acknowledgement during a recovery, even if nothing after
+    /// it has arrived, as the authors' code does. After one lost NACK such a recovery may never end: each
+    /// needless retransmission moves its end, and every second packet is then retransmitted needlessly.
     pub eager: bool,
-    /// Loss recovery.
+    /// The loss recovery.
     pub recovery: Recovery,
-    /// RTO_low, nanoseconds: the timer when few packets are in flight. [`NEVER_NS`](crate::timers::NEVER_NS)
-    /// here and below: no timer, as in a network that loses nothing.
+    /// RTO_low in nanoseconds, the timeout while few packets are in flight.
+    /// [`NEVER_NS`](crate::timers::NEVER_NS) here or in `rto_high_ns` disables the timeout, as for a
+    /// lossless network.
     pub rto_low_ns: u64,
-    /// RTO_high, nanoseconds: the timer otherwise.
+    /// RTO_high in nanoseconds, the timeout otherwise.
     pub rto_high_ns: u64,
-    /// N: as many packets in flight are few.
+    /// N: the largest number of packets in flight for which RTO_low applies.
     pub few: u32,
-    /// Whether these two times are what counts.
+    /// Source of the timeouts: these two values, or measured round trips.
     pub timers: Timers,
-    /// Nanoseconds that a request packet waits, and its queue pair's requests with it, before it is sent
-    /// again: 0, or 2000 for the paper's figure 12, where the NIC fetches it over PCIe. READ responses do not
-    /// wait.
+    /// Delay before each retransmission in nanoseconds, during which the queue pair sends no other request.
+    /// 0, or 2000 for the paper's figure 12, in which the NIC fetches the packet over PCIe. READ responses
+    /// are not delayed.
     pub retransmit_delay_ns: u64,
 }
 
 impl Default for Settings {
-    /// The paper's 40 Gb/s fabric: 6 hops of 2 µs, 120 KB in 1 KB packets, and a bitmap of 128 packets.
+    /// The paper's 40 Gb/s fabric: 6 hops of 2 µs, 120 KB in flight as packets of 1 KB, and a bitmap of 128
+    /// packets.
     fn default() -> Settings {
         Settings {
             cap: 110,
@@ -114,13 +119,13 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Packets ahead of the order that a receiver with these settings can record: the peer learns this number
-    /// at set-up.
+    /// Returns the number of packets after a gap that a receiver with these settings can record. The peer
+    /// learns this number at connection setup.
     pub fn reach(&self) -> u32 {
         self.bitmap.clamp(Bitmap::BOUNDS.0, Bitmap::BOUNDS.1).next_power_of_two()
     }
 
-    /// Packets in flight at most towards a peer that can record `peer` packets ahead.
+    /// Returns the maximum number of packets in flight to a peer that can record `peer` packets.
     pub fn in_flight(&self, peer: u32) -> u32 {
         let own = if self.bdp_fc { self.cap } else { self.reach() };
         own.min(peer).min(Bitmap::BOUNDS.1).max(1)

@@ -1,22 +1,22 @@
-//! The acknowledgements that a receiver owes its peer: a plain one, and a NACK for each packet that arrived
-//! out of order.
+//! The acknowledgements that a receiver must still send: a cumulative one, and a NACK for each packet that
+//! arrived after a gap.
 //!
-//! Several packets may arrive before an answer can leave. A bitmap records which of them are to be reported,
-//! so that none is forgotten and the size is fixed.
+//! Several packets may arrive before an acknowledgement can be sent. A bitmap records the packets to report,
+//! so that none is lost and the size is fixed.
 
 use super::bitmap::Bitmap;
 use crate::rc::Seq;
 
-/// The next acknowledgement to send.
+/// An acknowledgement to send.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct OwedAck {
-    /// The packet that is expected: everything before it has arrived.
+    /// `rcv_nxt`: every packet before this one has arrived.
     pub expected: Seq,
-    /// A NACK: this packet has arrived ahead of it.
+    /// For a NACK, the packet that arrived after a gap; `None` for a cumulative acknowledgement.
     pub sack: Option<Seq>,
 }
 
-/// The acknowledgements that are owed.
+/// The acknowledgements that a receiver must still send.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwedAcks {
     plain: bool,
@@ -24,25 +24,24 @@ pub struct OwedAcks {
 }
 
 impl OwedAcks {
-    /// None is owed yet, by a receiver that can record `size` packets ahead.
+    /// Returns an empty set for a receiver that can record `size` packets after a gap.
     pub fn new(size: u32) -> OwedAcks {
         OwedAcks { plain: false, ahead: Bitmap::new(size) }
     }
 
-    /// A plain acknowledgement is owed.
+    /// Schedules a cumulative acknowledgement.
     #[inline]
     pub fn acknowledge(&mut self) {
         self.plain = true;
     }
 
-    /// The arrival of `seq`, ahead of the order, is to be reported.
+    /// Schedules a NACK that reports the arrival of `seq` after a gap.
     #[inline]
     pub fn report(&mut self, seq: Seq) {
         self.ahead.set(seq);
     }
 
-    /// The order has advanced from `from` to `expected`: the plain acknowledgement covers everything before
-    /// that.
+    /// Drops the NACKs for the packets `from..expected`, which the cumulative acknowledgement now covers.
     #[inline]
     pub fn passed(&mut self, from: Seq, expected: Seq) {
         if self.ahead.ones() > 0 {
@@ -50,14 +49,14 @@ impl OwedAcks {
         }
     }
 
-    /// Is anything owed?
+    /// Returns true if an acknowledgement must be sent.
     #[inline]
     pub fn is_owed(&self) -> bool {
         self.plain || self.ahead.ones() > 0
     }
 
-    /// The next answer: first the plain acknowledgement, so that a NACK behind it says nothing new about the
-    /// order.
+    /// Returns the next acknowledgement. The cumulative one comes first, so that a NACK after it does not
+    /// move the window.
     #[inline]
     pub fn next(&self, expected: Seq) -> Option<OwedAck> {
         if self.plain {
@@ -70,7 +69,7 @@ impl OwedAcks {
         Some(OwedAck { expected, sack: Some(sack) })
     }
 
-    /// That answer has left.
+    /// Records that `owed_ack` was sent.
     #[inline]
     pub fn sent(&mut self, owed_ack: &OwedAck) {
         match owed_ack.sack {
@@ -81,7 +80,7 @@ impl OwedAcks {
         }
     }
 
-    /// Asserts that it reports no packet as arrived that is not there.
+    /// Asserts that only packets that arrived are reported.
     pub fn check(&self, expected: Seq, there: impl Fn(Seq) -> bool) {
         let end = expected + self.ahead.size();
         self.ahead.check(expected, end);
@@ -91,7 +90,7 @@ impl OwedAcks {
         }
     }
 
-    /// Bytes of its bitmap.
+    /// Returns the bytes that the bitmap occupies.
     pub fn bitmap_bytes(&self) -> usize {
         self.ahead.bytes()
     }

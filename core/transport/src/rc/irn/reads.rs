@@ -1,98 +1,99 @@
-//! READs and atomics at the responder over IRN: the paper's READ WQE buffer (§5). A request that arrives
-//! early waits in its place until its turn; one that was executed stays until its responses have all been
-//! acknowledged.
+//! READs and atomics at an IRN responder: the READ WQE buffer of the paper's §5. A request that arrives
+//! early is kept until all earlier packets have arrived. An executed request is kept until the peer has
+//! acknowledged all its responses.
 //!
-//! Responses are numbered here one behind the other. On the wire a READ of PRISM whose answer ended early has
-//! numbers that nothing was sent with: each place knows how many of them there were before its own.
+//! Responses have consecutive sequence numbers here. On the wire, a PRISM READ with a shortened answer
+//! leaves some of its reserved PSNs unused. Each entry records how many PSNs were skipped before its first
+//! response.
 
 use crate::Atomic;
 use crate::rc::Seq;
 
-/// What a READ or atomic asks for.
+/// The data that answers a READ or atomic.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Bytes of memory.
+    /// A range of memory (READ).
     Memory {
         /// Remote key.
         key: u32,
-        /// First byte.
+        /// Virtual address of the first byte.
         va: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
     },
-    /// An atomic on 8 bytes.
+    /// An atomic operation on 8 bytes that is not executed yet.
     Atomic {
         /// Remote key.
         key: u32,
-        /// Target.
+        /// Virtual address of the 8 bytes.
         va: u64,
-        /// Which.
+        /// The operation and its operands.
         atomic: Atomic,
     },
-    /// The old value of an atomic that was executed.
+    /// The old value of an executed atomic operation.
     Value(u64),
-    /// The result of an operation of PRISM, and the credits that say how it ended.
+    /// The 8-byte result of a PRISM operation. The AETH credits encode how the operation ended.
     Number {
-        /// 8 bytes.
+        /// The result.
         value: u64,
-        /// Credits.
+        /// AETH credit code.
         credits: u8,
     },
-    /// The same, of 16 or 32 bytes: in the side store.
+    /// A result of 16 or 32 bytes of a PRISM operation, kept in `Reads::wide`.
     Wide {
-        /// Bytes.
+        /// Length in bytes.
         size: u8,
-        /// Credits.
+        /// AETH credit code.
         credits: u8,
     },
-    /// What a short READ of PRISM found: in the side store.
+    /// The bytes that a short PRISM READ returned, kept in `Reads::wide`.
     Snapshot {
-        /// Bytes.
+        /// Length in bytes.
         len: u8,
-        /// Credits.
+        /// AETH credit code.
         credits: u8,
     },
 }
 
-/// One READ or atomic.
+/// A READ or atomic request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// The request's sequence number.
+    /// PSN of the request.
     pub request: Seq,
-    /// What it asks for.
+    /// The data that answers it.
     pub wanted: Wanted,
-    /// Its responses, once it was executed; empty before.
+    /// Sequence number of the first response; equal to `end` until the request is executed.
     pub first: Seq,
-    /// One past the last of them.
+    /// One past the sequence number of the last response; 0 until the request is executed.
     pub end: Seq,
-    /// Message sequence number that its responses carry.
+    /// Message sequence number (MSN) that the responses carry.
     pub msn: u32,
-    /// Numbers skipped before its first response, modulo 2^32.
+    /// Number of PSNs skipped before the first response, modulo 2^32.
     pub skipped: u32,
 }
 
-/// Why a READ or atomic finds no place.
+/// The reason why a READ or atomic cannot be kept.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum NoPlace {
-    /// Its number is not one that the requester may use now.
+    /// A correct requester cannot use the request's number now.
     Invalid,
 }
 
-/// The places, by number.
+/// The READs and atomics in a ring, indexed by their number.
 #[derive(Clone, Debug)]
 pub struct Reads {
     ring: Box<[Option<Read>]>,
     capacity: u64,
-    /// Oldest one whose responses are not all acknowledged.
+    /// Number of the oldest request whose responses are not all acknowledged.
     oldest: u64,
-    /// The one that is executed next.
+    /// Number of the request that is executed next.
     next: u64,
-    /// Bytes beside the ring, for peers that agreed on PRISM.
+    /// Results of up to 32 bytes, one per slot of the ring; empty unless the peer agreed on PRISM.
     wide: Box<[[u8; 32]]>,
 }
 
 impl Reads {
-    /// Places for `capacity` of them (`max_dest_rd_atomic`).
+    /// Returns a buffer for `capacity` requests (`max_dest_rd_atomic`).
     pub fn new(capacity: u8) -> Reads {
         Reads {
             ring: vec![None; usize::from(capacity).next_power_of_two()].into_boxed_slice(),
@@ -103,12 +104,12 @@ impl Reads {
         }
     }
 
-    /// Allocates the buffers for wide values.
+    /// Allocates the buffers for PRISM results.
     pub fn widen(&mut self) {
         self.wide = vec![[0; 32]; self.ring.len()].into_boxed_slice();
     }
 
-    /// Number of the one that is executed next, and of the oldest one that is kept.
+    /// Returns the number of the request that is executed next, and of the oldest request that is kept.
     pub fn bounds(&self) -> (u64, u64) {
         (self.next, self.oldest)
     }
@@ -118,7 +119,7 @@ impl Reads {
         number as usize & (self.ring.len() - 1)
     }
 
-    /// The full number whose low 24 bits are `number`.
+    /// Returns the full number whose low 24 bits are `number`.
     #[inline]
     fn extend(&self, number: u32) -> u64 {
         let ahead = number.wrapping_sub(self.next as u32) & 0x00ff_ffff;
@@ -129,12 +130,13 @@ impl Reads {
         }
     }
 
-    /// Keeps request `request`, the READ or atomic `number`, until its turn. A requester that sends it has
-    /// the answers to all requests that are a whole capacity older. Returns up to which response, of those
-    /// below `sent`, that acknowledges.
+    /// Keeps READ or atomic `number`, whose request has PSN `request`, until it is executed. The request
+    /// proves that the requester has received the responses of all requests at least `capacity` older. If
+    /// that acknowledges responses, returns one past the last of them. Only responses before `sent` have
+    /// been sent.
     ///
     /// # Errors
-    /// [`NoPlace`]: nobody who keeps to what was agreed asks for it now.
+    /// [`NoPlace::Invalid`] if a correct requester could not have sent this request now.
     pub fn keep(
         &mut self,
         request: Seq,
@@ -148,29 +150,29 @@ impl Reads {
         }
         let (mut oldest, mut acknowledged) = (self.oldest, None);
         while oldest + self.capacity <= number {
-            // Not executed yet, or not all of it sent: then its answers cannot be there.
+            // Responses that were not all sent cannot have arrived.
             let executed = self.ring[self.slot(oldest)].filter(|_| oldest < self.next);
             let end = executed.map(|read| read.end).filter(|end| *end <= sent).ok_or(NoPlace::Invalid)?;
             acknowledged = Some(end);
             oldest += 1;
         }
-        // Only now: a request that is refused acknowledges nothing, and earlier answers may still have to
-        // leave.
+        // A refused request must not acknowledge anything, because earlier responses may still have to be
+        // sent.
         self.oldest = oldest;
         let slot = self.slot(number);
         self.ring[slot] = Some(Read { request, wanted, first: 0, end: 0, msn: 0, skipped: 0 });
         Ok(acknowledged)
     }
 
-    /// The one that is executed next, if `request` is it.
+    /// Returns the request that is executed next if its PSN is `request` and it has arrived.
     #[inline]
     pub fn due(&self, request: Seq) -> Option<&Read> {
         let read = self.ring[self.slot(self.next)].as_ref()?;
         (self.next < self.oldest + self.capacity && read.request == request && read.end == 0).then_some(read)
     }
 
-    /// The one that was due is executed; its responses are `first..end`. What it found, if its memory is not
-    /// to be asked.
+    /// Records that the next request was executed and is answered by the responses `first..end`. `found` is
+    /// the result if it is not read from memory when the responses are sent.
     pub fn executed(&mut self, found: Option<Wanted>, first: Seq, end: Seq, msn: u32, skipped: u32) {
         let slot = self.slot(self.next);
         if let Some(read) = &mut self.ring[slot] {
@@ -180,7 +182,7 @@ impl Reads {
         self.next += 1;
     }
 
-    /// Keeps the bytes that the one executed next has found.
+    /// Stores the result bytes of the request that is executed next. Without PRISM, does nothing.
     pub fn store(&mut self, bytes: [u8; 32]) {
         let slot = self.slot(self.next);
         if let Some(place) = self.wide.get_mut(slot) {
@@ -188,18 +190,18 @@ impl Reads {
         }
     }
 
-    /// The bytes kept for the one that response `seq` belongs to.
+    /// Returns the stored bytes of the request that response `seq` belongs to.
     pub fn stored(&self, seq: Seq) -> [u8; 32] {
         let number = self.executed_ones().find(|(_, read)| seq < read.end).map(|(number, _)| number);
         number.and_then(|number| self.wide.get(self.slot(number))).copied().unwrap_or_default()
     }
 
-    /// Those that were executed and are kept, oldest first, with their numbers.
+    /// Returns the executed requests that are kept, with their numbers, oldest first.
     pub fn executed_ones(&self) -> impl Iterator<Item = (u64, &Read)> {
         (self.oldest..self.next).filter_map(|number| Some((number, self.ring[self.slot(number)].as_ref()?)))
     }
 
-    /// Responses before `una` are acknowledged.
+    /// Drops the requests whose responses are all before `una`, because the peer acknowledged them.
     pub fn acknowledged(&mut self, una: Seq) {
         while self.oldest < self.next && self.ring[self.slot(self.oldest)].is_none_or(|read| read.end <= una)
         {
@@ -207,13 +209,13 @@ impl Reads {
         }
     }
 
-    /// The executed one that response `seq` belongs to.
+    /// Returns the executed request that response `seq` belongs to.
     pub fn of(&self, seq: Seq) -> Option<&Read> {
         let found = self.executed_ones().map(|(_, read)| read).find(|read| seq < read.end);
         found.filter(|read| read.first <= seq)
     }
 
-    /// Asserts its counts, and that the oldest one that is kept has responses that are not acknowledged.
+    /// Asserts the order of the numbers and that the oldest kept request has unacknowledged responses.
     pub fn check(&self, una: Seq) {
         assert!(self.oldest <= self.next, "a READ is executed before it is forgotten: {self:?}");
         assert!(
@@ -229,7 +231,7 @@ impl Reads {
         }
     }
 
-    /// Bytes that it takes besides itself.
+    /// Returns the bytes of heap memory in use.
     pub fn heap_bytes(&self) -> usize {
         size_of_val(&*self.ring) + size_of_val(&*self.wide)
     }
@@ -248,7 +250,7 @@ mod tests {
             reads.keep(10 + number, number as u32, WANTED, 100).unwrap();
             reads.executed(None, 100 + number, 101 + number, 1, 0);
         }
-        // It would have the answers to both, and that of the second has not left.
+        // Request 3 would acknowledge both earlier ones, but the response of the second was not sent.
         assert_eq!(reads.keep(13, 3, WANTED, 101), Err(NoPlace::Invalid));
         assert_eq!(reads.bounds(), (2, 0));
         assert_eq!(reads.of(100).map(|read| read.request), Some(10));

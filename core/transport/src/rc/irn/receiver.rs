@@ -1,27 +1,28 @@
-//! The receiver's side of request packets: what has arrived, in order and ahead of it (IRN paper, §3.1, §5,
-//! §6.1).
+//! The receiving half of a sequence: the packets that arrived in order, and those that arrived after a gap
+//! (IRN paper, §3.1, §5, §6.1).
 //!
-//! Two bitmaps say of each packet ahead whether it is there and what it ends: `10` within a message, `01` the
-//! last packet of a message, `11` the last packet of a message that brings a completion, `00` missing. So the
-//! message sequence number and the completions follow the order of the packets, however these arrive.
+//! Two bitmaps hold the state of each packet after `rcv_nxt`: `10` for a packet within a message, `01` for
+//! the last packet of a message, `11` for the last packet of a message with a completion, `00` for a missing
+//! packet. MSN and completions therefore advance in the order of the packets, in whatever order these
+//! arrive.
 
 use super::bitmap::Bitmap;
 use crate::rc::Seq;
 use remora_wire::{Opcode, Operation, Service};
 
-/// What a request packet ends.
+/// The effect of a request packet on the message count.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Ends {
-    /// Nothing: it is the first or a middle packet.
+    /// The packet is the first or a middle packet of its message.
     Nothing,
-    /// A message that the consumer of the receive queue learns nothing of: WRITE, READ, atomic.
+    /// Last packet of a message without a completion at the responder (WRITE, READ, atomic).
     Message,
-    /// A message that ends with a completion there: SEND, WRITE with immediate data.
+    /// Last packet of a message with a completion at the responder (SEND, WRITE with immediate data).
     Completion,
 }
 
 impl Ends {
-    /// By the op-code of a request.
+    /// Returns the effect of a request packet with this op-code.
     #[inline]
     pub fn of(opcode: Opcode) -> Ends {
         let ends = opcode.service() == Some(Service::Rc)
@@ -36,22 +37,23 @@ impl Ends {
     }
 }
 
-/// Where a packet stands to what has arrived.
+/// Position of a received packet relative to `rcv_nxt` and to the packets that arrived.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The one expected.
+    /// In order: the packet is `rcv_nxt`.
     Next,
-    /// Ahead of a gap.
+    /// After a gap, for the first time.
     Ahead,
-    /// Ahead of a gap, and there already.
+    /// Duplicate of a packet that arrived after a gap.
     Again,
-    /// Before the one expected.
+    /// Duplicate of a packet before `rcv_nxt`.
     Behind,
-    /// Further ahead than the bitmaps reach.
+    /// After a gap, beyond the reach of the bitmaps; the packet must be dropped.
     Beyond,
 }
 
-/// Where `seq` stands to `expected` when `size` packets can be remembered and `there` says which are.
+/// Returns the position of `seq` if `expected` is `rcv_nxt`, the bitmap has `size` flags, and `there`
+/// returns the flag of a packet.
 #[inline]
 pub(super) fn place(seq: Seq, expected: Seq, size: u64, there: impl FnOnce(Seq) -> bool) -> Place {
     if seq == expected {
@@ -67,22 +69,22 @@ pub(super) fn place(seq: Seq, expected: Seq, size: u64, there: impl FnOnce(Seq) 
     }
 }
 
-/// What the receiver answers to one arrival.
+/// The acknowledgement of one packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// A NACK: the packet arrived out of order.
+    /// True for a NACK, because the packet arrived after a gap.
     pub nack: bool,
-    /// The packet expected next: the cumulative acknowledgement.
+    /// `rcv_nxt`, the cumulative acknowledgement.
     pub expected: Seq,
     /// The packet that arrived.
     pub sack: Seq,
-    /// Message sequence number.
+    /// Message sequence number (MSN).
     pub msn: u32,
-    /// Completions that this arrival released.
+    /// Number of completions that this packet released.
     pub completions: u32,
 }
 
-/// The receiving half of a request sequence.
+/// The receiving half of a sequence of requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Receiver {
     expected: Seq,
@@ -92,42 +94,42 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver that expects `first` and remembers `size` packets ahead.
+    /// Returns a receiver whose first packet is `first` and that can record `size` packets.
     pub fn new(first: Seq, size: u32) -> Receiver {
         Receiver { expected: first, msn: 0, one: Bitmap::new(size), two: Bitmap::new(size) }
     }
 
-    /// The packet that comes next in order.
+    /// Returns `rcv_nxt`, the next packet in order.
     #[inline]
     pub fn expected(&self) -> Seq {
         self.expected
     }
 
-    /// Packets that it remembers, the expected one included.
+    /// Returns the number of packets that the bitmaps can record, `rcv_nxt` included.
     #[inline]
     pub fn reach(&self) -> u32 {
         self.one.size() as u32
     }
 
-    /// Message sequence number: messages that have ended in order, 24 bits.
+    /// Returns the MSN: the number of messages that have ended in order, modulo 2^24.
     #[inline]
     pub fn msn(&self) -> u32 {
         self.msn
     }
 
-    /// Are there packets ahead of a gap?
+    /// Returns true if packets after a gap are recorded.
     #[inline]
     pub fn has_ahead(&self) -> bool {
         self.one.ones() + self.two.ones() > 0
     }
 
-    /// Where a packet stands.
+    /// Returns the position of a packet.
     #[inline]
     pub fn place(&self, seq: Seq) -> Place {
         place(seq, self.expected, self.one.size(), |seq| self.one.get(seq) || self.two.get(seq))
     }
 
-    /// Remembers a packet that is [`Place::Next`] or [`Place::Ahead`].
+    /// Records a packet at [`Place::Next`] or [`Place::Ahead`].
     #[inline]
     pub fn mark(&mut self, seq: Seq, ends: Ends) {
         debug_assert!(
@@ -143,7 +145,7 @@ impl Receiver {
         }
     }
 
-    /// The packet expected next, if it is there.
+    /// Returns the effect of packet `rcv_nxt` if it has arrived.
     #[inline]
     pub fn front(&self) -> Option<Ends> {
         match (self.one.get(self.expected), self.two.get(self.expected)) {
@@ -154,7 +156,7 @@ impl Receiver {
         }
     }
 
-    /// The packet expected next has been dealt with in its turn.
+    /// Advances `rcv_nxt` over a recorded packet, after the packet was processed.
     #[inline]
     pub fn step(&mut self) {
         self.one.clear(self.expected);
@@ -163,8 +165,8 @@ impl Receiver {
         self.expected += 1;
     }
 
-    /// The packet expected next has arrived and been dealt with, and there is none ahead:
-    /// [`mark`](Receiver::mark) and [`step`](Receiver::step) in one, without the bitmaps.
+    /// Advances `rcv_nxt` over a packet that arrived in order while no packet after it is recorded.
+    /// Equivalent to [`mark`](Receiver::mark) and [`step`](Receiver::step), but does not access the bitmaps.
     #[inline]
     pub fn pass(&mut self, ends: bool) {
         debug_assert!(!self.has_ahead(), "packets ahead have their turn after this one");
@@ -172,7 +174,7 @@ impl Receiver {
         self.expected += 1;
     }
 
-    /// Takes an arrival whose packet has nothing to execute: for traces of arrivals.
+    /// Processes the arrival of a packet that executes nothing. Used to replay traces.
     pub fn arrive(&mut self, seq: Seq, ends: Ends) -> Answer {
         let place = self.place(seq);
         if matches!(place, Place::Next | Place::Ahead) {
@@ -187,8 +189,8 @@ impl Receiver {
         Answer { nack, expected: self.expected, sack: seq, msn: self.msn, completions }
     }
 
-    /// Asserts that its bitmaps hold packets of its window, and agree with their counts. Between two events
-    /// the packet expected next is missing, unless the order `waits`.
+    /// Asserts that the bitmaps hold only packets of the window. Between two events packet `rcv_nxt` is
+    /// missing, unless `waits` is true because the responder waits for a kernel or has ended.
     pub fn check(&self, waits: bool) {
         let end = self.expected + self.one.size();
         self.one.check(self.expected, end);
@@ -197,13 +199,13 @@ impl Receiver {
         assert!(waits || self.front().is_none(), "the window advances over a packet that is there: {self:?}");
     }
 
-    /// Bytes of its bitmaps.
+    /// Returns the bytes that both bitmaps occupy.
     pub fn bitmap_bytes(&self) -> usize {
         self.one.bytes() + self.two.bytes()
     }
 }
 
-/// The receiving half of a response sequence: one bitmap, since nothing ends there but packets.
+/// The receiving half of a sequence of responses. One bitmap is enough, because responses end no messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tracker {
     expected: Seq,
@@ -211,24 +213,25 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// A tracker that expects `first` and remembers `size` packets ahead.
+    /// Returns a tracker whose first packet is `first` and that can record `size` packets.
     pub fn new(first: Seq, size: u32) -> Tracker {
         Tracker { expected: first, there: Bitmap::new(size) }
     }
 
-    /// The packet that comes next in order.
+    /// Returns `rcv_nxt`, the next packet in order.
     #[inline]
     pub fn expected(&self) -> Seq {
         self.expected
     }
 
-    /// Where a packet stands.
+    /// Returns the position of a packet.
     #[inline]
     pub fn place(&self, seq: Seq) -> Place {
         place(seq, self.expected, self.there.size(), |seq| self.there.get(seq))
     }
 
-    /// Takes a packet that is [`Place::Next`] or [`Place::Ahead`], and whatever is in order then.
+    /// Records a packet at [`Place::Next`] or [`Place::Ahead`], and advances over all packets that are in
+    /// order then.
     #[inline]
     pub fn take(&mut self, seq: Seq) {
         debug_assert!(
@@ -246,7 +249,7 @@ impl Tracker {
         }
     }
 
-    /// The packets from the one expected to `to` will never come, because they are not needed.
+    /// Advances to `to` without the packets before it, which will never be sent.
     pub fn skip(&mut self, to: Seq) {
         self.there.clear_range(self.expected, to);
         self.expected = to;
@@ -255,7 +258,7 @@ impl Tracker {
         }
     }
 
-    /// Asserts that its bitmap holds packets ahead of the expected one only.
+    /// Asserts that the bitmap holds only packets after a gap.
     pub fn check(&self) {
         assert!(
             !self.there.get(self.expected),
@@ -265,7 +268,7 @@ impl Tracker {
         self.there.check(self.expected + 1, self.expected + self.there.size());
     }
 
-    /// Bytes of its bitmap.
+    /// Returns the bytes that the bitmap occupies.
     pub fn bitmap_bytes(&self) -> usize {
         self.there.bytes()
     }

@@ -1,8 +1,8 @@
-//! The requester over IRN: numbers requests and expected responses in two sequences, sends again what is
-//! missing, takes responses in any order, and retires messages in the order in which they were submitted.
+//! The IRN requester. It numbers requests and expected responses in two sequences, retransmits lost
+//! requests, accepts responses in any order, and retires messages in the order of their submission.
 //!
-//! Heads up: read `sender.rs` first. A READ or atomic takes one number among the requests; its responses have
-//! their own.
+//! Read `sender.rs` first. A READ or atomic uses one PSN in the sequence of requests. Its responses have
+//! PSNs of their own in the sequence of responses.
 
 mod check;
 mod prism;
@@ -23,58 +23,60 @@ use remora_wire::prism::Verdict;
 use remora_wire::{Extensions, NakCode, Opcode, Psn, packet, reth};
 use std::collections::VecDeque;
 
-/// The next request packet: everything but the bytes.
+/// The next request packet without its payload.
 #[derive(Copy, Clone, Debug)]
 pub struct Plan {
     /// Op-code.
     pub opcode: Opcode,
     /// Packet sequence number.
     pub psn: Psn,
-    /// The peer shall acknowledge at once.
+    /// AckReq bit: requests an immediate acknowledgement.
     pub ack_req: bool,
-    /// Solicited event.
+    /// Solicited-event bit.
     pub solicited: bool,
     /// Extension headers.
     pub ext: Extensions,
-    /// IRN's additions.
+    /// IRN's additional headers.
     pub additions: Additions,
-    /// Where its payload starts in the message.
+    /// Offset of the payload in the message, in bytes.
     pub offset: u32,
-    /// Payload bytes.
+    /// Length of the payload in bytes.
     pub len: u32,
     number: u64,
     seq: Seq,
-    /// The last packet of its message.
+    /// True for the last packet of the message.
     last: bool,
 }
 
-/// The numbers of a (N)ACK of responses.
+/// The PSNs in an ACK or NACK of responses.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Numbers {
-    /// For the BTH: the last one before the first that is missing, or in a NACK that one itself.
+    /// PSN in the BTH: in an ACK the last PSN received in order, in a NACK the first missing PSN
+    /// (`rcv_nxt`).
     pub cumulative: Psn,
-    /// The packet ahead that a NACK names.
+    /// PSN of the packet that arrived after a gap; `None` in an ACK.
     pub sack: Option<Psn>,
 }
 
-/// The NIC's context, with the message's numbers in IRN's other sequences.
+/// The NIC's context, and the message's numbers in IRN's other sequences.
 #[derive(Copy, Clone, Debug)]
 struct Numbered<D> {
     context: D,
-    /// First response of a READ or atomic.
+    /// Sequence number of the first response of a READ or atomic. For other messages, one past the last
+    /// response of all earlier messages.
     responses: Seq,
-    /// Receive work request that it takes, or its place among READs and atomics.
+    /// Number of the receive work request that the message uses, or number among the READs and atomics.
     number: u32,
-    /// How an operation of PRISM ended, by number.
+    /// Result of a PRISM operation, as the number of its `Verdict`.
     verdict: u8,
 }
 
-/// A READ or atomic on the way.
+/// A READ or atomic that was sent and is not fully answered.
 #[derive(Copy, Clone, Debug)]
 struct Fetch {
     first: Seq,
     end: Seq,
-    /// The responses from here to `end` will not come: its answer is shorter than what it asked for.
+    /// End of the responses that will arrive; before `end` if the answer is shorter than requested.
     until: Seq,
     message: u64,
 }
@@ -85,25 +87,25 @@ pub struct Requester<D> {
     window: Window<Numbered<D>>,
     sender: Sender,
     rto: Rto,
-    /// Number of the next request packet that is submitted.
+    /// One past the PSN of the last submitted request packet.
     write_seq: Seq,
-    /// Message of the sender's next new packet.
+    /// Number of the message that contains the sender's next packet.
     next_message: u64,
     tracker: Tracker,
     owed: OwedAcks,
-    /// Number of the first response of the next READ or atomic that is submitted.
+    /// Sequence number of the first response of the next READ or atomic.
     next_response: Seq,
     next_receive: u32,
     next_fetch: u32,
-    /// READs and atomics on the way, oldest first.
+    /// READs and atomics that were sent and are not fully answered, oldest first.
     fetches: VecDeque<Fetch>,
     fetch_messages: u32,
     rnr_retries: u8,
     rnr_until: Instant,
-    /// How often it waited for a receive of the peer.
+    /// Number of RNR NAKs received.
     rnr_waits: u32,
     failing: Failing,
-    /// What arrives out of order is kept.
+    /// True if responses that arrive after a gap are kept.
     keeps: bool,
     delay: RetransmitDelay,
 }
@@ -111,8 +113,8 @@ pub struct Requester<D> {
 const NUMBER: u32 = 0x00ff_ffff;
 
 impl<D: Copy> Requester<D> {
-    /// A requester whose first packet carries `first`; `capacity` messages may be on the way, and `peer`
-    /// packets ahead is what the peer remembers.
+    /// Returns a requester whose first packet has PSN `first`. `capacity` is the maximum number of
+    /// outstanding messages, and `peer` the number of packets that the peer can record after a gap.
     pub fn new(first: Psn, capacity: u32, parameters: Parameters, settings: &Settings, peer: u32) -> Self {
         let first = start(first);
         Requester {
@@ -138,60 +140,60 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// Changes patience (`timeout`, `retry_cnt`, `rnr_retry`) in a running queue pair.
+    /// Changes `timeout`, `retry_cnt` and `rnr_retry` of a running queue pair.
     pub fn retune(&mut self, parameters: Parameters) {
         self.parameters = parameters;
         self.rnr_retries = parameters.rnr_retry;
     }
 
-    /// How often the peer had no receive for a message (RNR NAK).
+    /// Returns the number of RNR NAKs received.
     pub fn rnr_waits(&self) -> u32 {
         self.rnr_waits
     }
 
-    /// Is there capacity for another message?
+    /// Returns true if another message can be submitted.
     #[inline]
     pub fn has_capacity(&self) -> bool {
         !self.window.is_full() && !self.failing.any()
     }
 
-    /// Messages submitted and not retired.
+    /// Returns the number of messages submitted and not retired.
     #[inline]
     pub fn outstanding(&self) -> usize {
         self.window.len()
     }
 
-    /// Number of the oldest message that is not retired, and of the next that is submitted.
+    /// Returns the number of the oldest message that is not retired, and the number of the next submission.
     pub fn numbers(&self) -> (u64, u64) {
         self.window.bounds()
     }
 
-    /// How far it is.
+    /// Returns the acknowledged and sent sequence numbers.
     pub fn progress(&self) -> Progress {
         let sender = &self.sender;
         Progress { acknowledged: sender.una(), sent: sender.high(), clean: !sender.in_recovery() }
     }
 
-    /// Submitted packets that have not been transmitted even once.
+    /// Returns the number of submitted packets that have never been sent.
     #[inline]
     pub fn backlog(&self) -> u64 {
         self.write_seq - self.sender.high()
     }
 
-    /// The sending half, for tools.
+    /// Returns the sending half, for diagnostic tools.
     pub fn sender(&self) -> &Sender {
         &self.sender
     }
 
-    /// The timer, for tools.
+    /// Returns the retransmission timer, for diagnostic tools.
     pub fn rto(&self) -> &Rto {
         &self.rto
     }
 
-    /// Takes a message. The caller has checked `has_capacity`.
+    /// Submits a message. The caller has checked `has_capacity`.
     #[inline]
     pub fn submit(&mut self, message: Message<D>) {
-        debug_assert!(self.has_capacity(), "submitted without looking");
+        debug_assert!(self.has_capacity(), "the caller checks the capacity before it submits");
         let first = self.write_seq;
         let (mut responses, mut number) = (self.next_response, 0);
         match message.kind {
@@ -213,8 +215,7 @@ impl<D: Copy> Requester<D> {
             }
         }
         if !message.kind.is_fetch() {
-            // Earlier ones must have all their responses before a fenced message: it remembers where they
-            // end.
+            // A fenced message waits for all earlier responses, so it records where they end.
             responses = self.next_response;
         }
         let Message { kind, len, fence, solicited, context } = message;
@@ -240,15 +241,16 @@ impl<D: Copy> Requester<D> {
         })
     }
 
-    /// Takes a message that cannot be executed: it keeps its place and fails there. The caller has checked
-    /// `has_capacity`.
+    /// Submits a message that cannot be executed. It completes with `status` after all earlier messages. The
+    /// caller has checked `has_capacity`.
     pub fn submit_failing(&mut self, message: Message<D>, status: Status) {
         let number = self.window.bounds().1;
         self.submit(message);
         self.fail(number, status);
     }
 
-    /// Is there a packet that waits only for time, capacity or answers, or an acknowledgement of responses?
+    /// Returns true if a request or an acknowledgement of responses remains to be sent, or a message can be
+    /// retired.
     #[inline]
     pub fn has_unsent(&self) -> bool {
         self.sender.next() < self.write_seq
@@ -259,7 +261,8 @@ impl<D: Copy> Requester<D> {
             || self.window.front().is_some_and(|front| self.is_complete(front))
     }
 
-    /// The request packet that would leave now. Inlined always, as `sent`: a plan has 200 bytes.
+    /// Returns the next request packet, or `None` if nothing can be sent now. Always inlined, like `sent`,
+    /// because a plan has 200 bytes.
     #[inline(always)]
     pub fn plan(&mut self, now: Instant) -> Option<Plan> {
         if now < self.rnr_until {
@@ -276,19 +279,19 @@ impl<D: Copy> Requester<D> {
             (self.window.get(number)?, number, seq)
         };
         if let Kind::Prism(_) = placed.message.kind {
-            // By `plan_prism`.
+            // `plan_prism` plans these packets.
             return None;
         }
         Some(self.describe(placed, number, seq))
     }
 
-    /// The message and the packet that would leave now, when there is more to choose from than the next one.
+    /// Returns message and PSN of the next packet when it is not simply the next new one.
     #[cold]
     #[inline(never)]
     fn choose(&mut self, now: Instant) -> Option<(u64, Seq)> {
         let chosen = self.chosen();
         if chosen.is_none() {
-            // No rate limit, scheduler or full port holds the packet back: the timer must run.
+            // Nothing waits for a rate limit, a scheduler or a full port, so the timer must run.
             self.rto.blocked(now, self.sender.in_flight());
         }
         chosen.filter(|(_, seq)| *seq >= self.sender.high() || !self.delay.holds(now, *seq))
@@ -314,8 +317,8 @@ impl<D: Copy> Requester<D> {
         Some((number, seq))
     }
 
-    /// Packets below this may be sent: after a rewind, old ground; else the next new packet if its message
-    /// may go on.
+    /// Returns the PSN before which packets may be sent: `snd_max` after a rewind, otherwise the end of the
+    /// next new packet's message if that may be sent.
     #[inline]
     fn limit(&self) -> Seq {
         let upcoming = self.sender.upcoming();
@@ -325,7 +328,7 @@ impl<D: Copy> Requester<D> {
         if self.begins(upcoming).is_some() { self.write_seq } else { upcoming }
     }
 
-    /// The message of the next new packet, if that may leave.
+    /// Returns the message of the next new packet if that packet may be sent.
     #[inline(always)]
     fn begins(&self, upcoming: Seq) -> Option<&Placed<Numbered<D>>> {
         let placed = self.window.get(self.next_message)?;
@@ -336,7 +339,8 @@ impl<D: Copy> Requester<D> {
         if message.kind.is_fetch() && self.fetches.len() >= usize::from(self.parameters.max_rd_atomic) {
             return None;
         }
-        // Placement is out of order: a fence waits for everything, not only for READs and atomics.
+        // Packets are processed out of order, so a fence waits for all earlier messages, not only for READs
+        // and atomics.
         let fenced = message.fence && upcoming == placed.first;
         let waits = fenced
             && (self.sender.una() != placed.first || self.tracker.expected() < message.context.responses);
@@ -367,13 +371,13 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// OwedAcks of the message that a planned packet belongs to.
+    /// Returns the context of the message that the planned packet belongs to.
     #[inline]
     pub fn context(&self, plan: &Plan) -> Option<&D> {
         self.window.get(plan.number).map(|placed| &placed.message.context.context)
     }
 
-    /// The planned packet has left. Inlined always: so the plan need not be written to memory.
+    /// Records that the planned packet was sent. Always inlined, so that the plan stays in registers.
     #[inline(always)]
     pub fn sent(&mut self, now: Instant, plan: &Plan, counters: &mut Counters) {
         let new = plan.seq >= self.sender.high();
@@ -403,7 +407,7 @@ impl<D: Copy> Requester<D> {
         self.seek();
     }
 
-    /// READ or atomic `number` is on the way.
+    /// Records that READ or atomic `number` was sent.
     #[inline]
     fn fetching(&mut self, number: u64) {
         let Some(placed) = self.window.get(number) else { return };
@@ -412,7 +416,7 @@ impl<D: Copy> Requester<D> {
         self.fetches.push_back(Fetch { first, end, until: end, message: number });
     }
 
-    /// `at` is the message of the packet that leaves next when none is sent out of turn.
+    /// Sets `next_message` to the message of the packet that is next in sequence.
     fn seek(&mut self) {
         let upcoming = self.sender.upcoming();
         let head = self.window.bounds().0;
@@ -424,7 +428,7 @@ impl<D: Copy> Requester<D> {
         self.step_over_local();
     }
 
-    /// Local work takes no packets: the cursor never rests on it.
+    /// Advances `next_message` over local work, which has no packets.
     #[inline(always)]
     fn step_over_local(&mut self) {
         let upcoming = self.sender.upcoming();
@@ -433,13 +437,13 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// Message `number` fails: it ends with `status` once everything before it has ended. Its local memory
-    /// cannot be used, or a response says so.
+    /// Makes message `number` fail with `status` after all earlier messages have ended, because its local
+    /// memory is not accessible or a response is invalid.
     pub fn fail(&mut self, number: u64, status: Status) {
         self.failing.add(number, status);
     }
 
-    /// The planned packet could not be built from local memory.
+    /// Makes the message of a planned packet fail, because the packet could not be built from local memory.
     pub fn refuse(&mut self, plan: &Plan, status: Status) {
         self.fail(plan.number, status);
     }
@@ -452,7 +456,8 @@ impl<D: Copy> Requester<D> {
                 || message.context.responses + self.responses_of(message) <= self.tracker.expected())
     }
 
-    /// Next message that ended, in order. After one in error the queue pair is in error too: flush the rest.
+    /// Removes and returns the next finished message, in order. After a message in error the queue pair is
+    /// in the error state, and the caller must `flush` the rest.
     #[inline]
     pub fn retire(&mut self) -> Option<Retired<D>> {
         let (head, _) = self.window.bounds();
@@ -471,7 +476,7 @@ impl<D: Copy> Requester<D> {
         Some(Retired { verdict, ..retired })
     }
 
-    /// Takes the oldest message out unfinished (flush).
+    /// Removes and returns the oldest message unfinished (flush).
     pub fn flush(&mut self) -> Option<Retired<D>> {
         let Placed { message, .. } = self.window.pop()?;
         self.rto.stop();
@@ -480,8 +485,8 @@ impl<D: Copy> Requester<D> {
         Some(message.retired(message.context.context, Status::WrFlushed))
     }
 
-    /// When nothing but responses is waited for, the responder's timers bring them; this is when we stop
-    /// believing in it.
+    /// Returns the time at which the peer counts as dead if only responses are outstanding. The responder's
+    /// timers retransmit these, so this requester runs no retransmission timer.
     #[inline]
     fn silence_ends(&self) -> Instant {
         let nothing_else = self.rto.deadline() == Instant::NEVER && !self.rto.is_resting();
@@ -492,19 +497,20 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// When `expire` is due.
+    /// Returns the time of the next timer, or [`Instant::NEVER`].
     #[inline]
     pub fn deadline(&self) -> Instant {
         let deadline = self.rto.deadline().min(self.silence_ends()).min(self.delay.deadline());
         if self.rnr_until > Instant(0) { deadline.min(self.rnr_until) } else { deadline }
     }
 
-    /// Runs the timers that are due at `now`. Packets that arrived until `rx_drained_at` have been received.
+    /// Runs the timers that are due at `now`. All packets that arrived until `rx_drained_at` have been
+    /// processed.
     pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, counters: &mut Counters) {
         if self.rnr_until > Instant(0) && now >= self.rnr_until {
             self.rnr_until = Instant(0);
-            // Usually what is sent again sets the timer. But a peer may have said that all of it has arrived,
-            // except what it has acknowledged before: then only the timer goes on.
+            // Usually the next retransmission starts the timer. But if the peer has acknowledged everything
+            // after the oldest packet selectively, nothing is retransmitted, so the timer is set here.
             self.follow(now);
         }
         self.delay.expire(now);
@@ -532,7 +538,7 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// The peer has no buffer for the packet that would leave now.
+    /// Records that the peer has no buffer for the next packet.
     #[cold]
     pub fn blocked(&mut self, now: Instant) {
         if now >= self.rnr_until {
@@ -547,7 +553,7 @@ impl<D: Copy> Requester<D> {
         self.fail(self.window.bounds().0, Status::RetryExceeded);
     }
 
-    /// An acknowledgement or a response has arrived.
+    /// Processes an acknowledgement or a response.
     #[inline]
     pub fn receive(
         &mut self,
@@ -573,7 +579,7 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// A NAK, an RNR NAK or a selective acknowledgement has arrived.
+    /// Processes a NAK, an RNR NAK or a selective acknowledgement.
     #[cold]
     #[inline(never)]
     fn nak_arrived(
@@ -596,7 +602,7 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// Everything before `upto` was executed, and `sack` has arrived.
+    /// Acknowledges all requests before `upto`, and `sack` selectively.
     #[inline]
     fn arrived(&mut self, now: Instant, upto: Seq, sack: Option<Seq>) {
         let moves = sack.is_some() || !self.sender.is_undisturbed();
@@ -613,7 +619,7 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// The timer rests while the oldest packet waits to be sent again, or for the peer to be ready.
+    /// Rests the timer while the oldest packet waits for its retransmission or for the peer to become ready.
     fn follow(&mut self, now: Instant) {
         let waits = self.sender.head_waits().map(|waits| waits || now < self.rnr_until);
         self.rto.follow(now, waits, self.sender.in_flight());
@@ -630,7 +636,7 @@ impl<D: Copy> Requester<D> {
         if !may_wait(&mut self.rnr_retries, &self.parameters, counters) {
             return self.fail(self.number_of(seq), Status::RnrRetryExceeded);
         }
-        // Messages behind it found no receive work request either, and were dropped without a word.
+        // Later messages found no receive work request either, and the peer dropped them without a NAK.
         self.sender.rewind();
         self.seek();
         self.rto.heard(now);
@@ -642,13 +648,13 @@ impl<D: Copy> Requester<D> {
     fn refused(&mut self, now: Instant, seq: Seq, code: NakCode, counters: &mut Counters) {
         let front = self.window.front().map_or(self.write_seq, |front| front.first);
         if seq < front || seq >= self.sender.high() {
-            // All responses of this READ have arrived. The responder does not know it, and finds its memory
-            // gone.
+            // All responses of this READ have arrived. The responder does not know that yet and tried to
+            // retransmit from memory that is no longer accessible.
             self.owed.acknowledge();
             return;
         }
-        // A sequence error without its addition has no place here, and is a bad response like other codes of
-        // that kind.
+        // A sequence error without the SACK header is invalid with IRN and maps to a bad response, like
+        // reserved codes.
         let status = refused(code, counters);
         let number = self.number_of(seq);
         if self.window.get(number).is_some_and(|placed| self.is_complete(placed)) {
@@ -663,7 +669,7 @@ impl<D: Copy> Requester<D> {
         self.window.find(seq, self.window.bounds().0).unwrap_or(self.window.bounds().0)
     }
 
-    /// A READ or atomic response: taken wherever it stands in the order.
+    /// Processes a READ or atomic response, in any order.
     fn answered(&mut self, now: Instant, packet: &packet::View<'_>, counters: &mut Counters) -> Reaction<D> {
         let seq = extend(self.tracker.expected(), packet.bth.psn);
         let place = self.tracker.place(seq);
@@ -713,7 +719,7 @@ impl<D: Copy> Requester<D> {
             self.owed.passed(seq, self.tracker.expected());
         }
         self.rto.heard(now);
-        // It was executed in its turn, so everything before it was too.
+        // The request was executed in order, so all earlier requests were executed too.
         self.arrived(now, placed.end, None);
         reaction
     }
@@ -723,36 +729,36 @@ impl<D: Copy> Requester<D> {
         payload as u32 == (len - offset).min(self.parameters.mtu)
     }
 
-    /// Is a (N)ACK of responses owed?
+    /// Returns true if an ACK or NACK of responses must be sent.
     #[inline]
     pub fn owes_ack(&self) -> bool {
         self.owed.is_owed()
     }
 
-    /// The (N)ACK of responses that would leave now, and its numbers as they travel.
+    /// Returns the next ACK or NACK of responses, and its PSNs as transmitted.
     pub fn owed_ack(&self) -> Option<(OwedAck, Numbers)> {
         let owed_ack = self.owed.next(self.tracker.expected())?;
         let cumulative = if owed_ack.sack.is_some() { owed_ack.expected } else { owed_ack.expected - 1 };
         Some((owed_ack, Numbers { cumulative: psn(cumulative), sack: owed_ack.sack.map(psn) }))
     }
 
-    /// That (N)ACK has left.
+    /// Records that the ACK or NACK was sent.
     pub fn owed_ack_sent(&mut self, owed_ack: &OwedAck) {
         self.owed.sent(owed_ack);
     }
 
-    /// Bytes of bitmaps: the sender's, the tracker's and that of what is owed.
+    /// Returns the bytes of the bitmaps of `sender`, `tracker` and `owed`.
     pub fn bitmap_bytes(&self) -> [usize; 3] {
         [self.sender.bitmap_bytes(), self.tracker.bitmap_bytes(), self.owed.bitmap_bytes()]
     }
 
-    /// Bytes that the numbers of IRN's sequences take in the window of messages.
+    /// Returns the additional bytes that IRN's numbers occupy in the window of messages.
     pub fn numbering_bytes(&self) -> usize {
         let plain = size_of::<Option<Placed<D>>>();
         self.window.capacity() * (size_of::<Option<Placed<Numbered<D>>>>() - plain)
     }
 
-    /// Bytes that it takes, those it has allocated too.
+    /// Returns the bytes in use, including heap memory.
     pub fn state_bytes(&self) -> usize {
         size_of::<Self>()
             + self.window.heap_bytes()
@@ -766,7 +772,7 @@ fn takes_receive(kind: &Kind) -> bool {
     matches!(kind, Kind::Send | Kind::SendImm(_) | Kind::SendInv(_) | Kind::WriteImm { .. })
 }
 
-/// What IRN adds to the packet at `offset` of a message.
+/// Returns the headers that IRN adds to the packet at `offset` of a message.
 #[inline]
 fn additions<D>(message: &Message<Numbered<D>>, offset: u32, last: bool) -> Additions {
     let number = message.context.number;
@@ -783,7 +789,7 @@ fn additions<D>(message: &Message<Numbered<D>>, offset: u32, last: bool) -> Addi
             Additions { reth: rest(va, rkey), message: in_message.filter(|_| last), ..none }
         }
         Kind::RpcWrite { opcode, tag } => {
-            // Not where the packet's bytes go, but to whom.
+            // For a kernel, the RETH holds the op-code and the tag instead of address and key.
             let dma_len = message.len - offset;
             Additions { reth: (offset > 0).then_some(reth::Repr { va: opcode, rkey: tag, dma_len }), ..none }
         }

@@ -1,9 +1,9 @@
-//! The responder over IRN: takes request packets in any order and lets the NIC place them at once; ends
-//! messages, executes READs and atomics and reports errors only in order; sends responses with a sender of
-//! its own.
+//! The IRN responder. It accepts request packets in any order, and the NIC writes their payload at once.
+//! Messages end, READs and atomics are executed, and errors are reported in order only. A sender of its own
+//! transmits the responses.
 //!
-//! `receive` returns a [`Step`]; the NIC executes it and calls `conclude` with the outcome. Then `due`
-//! returns further steps, until there is none left.
+//! `receive` returns a [`Step`]; the NIC executes it and calls `conclude` with the outcome. Then the NIC
+//! calls `due` for further steps until `due` returns [`Step::Nothing`].
 
 mod check;
 mod prism;
@@ -25,82 +25,83 @@ use remora_wire::irn::{Additions, sack};
 use remora_wire::{NakCode, Opcode, Psn, Syndrome, WireError, aeth, packet};
 use strom::Kept;
 
-/// What the NIC is to do with a packet that has arrived, or for one whose turn has come.
+/// An operation that the NIC must execute for a packet that arrived, or that has become next in order.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing (more).
+    /// Nothing (more) to execute.
     Nothing,
-    /// Something that does not concern the receive queue.
+    /// An action that does not involve the receive queue.
     Execute(Action),
-    /// SEND: payload into receive work request `wqe`, counted from the connection's first, at `offset`. With
-    /// a notice it is the message's last packet; the notice is kept until the work request's turn comes.
+    /// SEND: copies the payload into receive work request `wqe`, counted from the first of the connection,
+    /// at `offset`. A notice marks the last packet of the message; the NIC keeps the notice until
+    /// [`Step::Complete`].
     Deliver {
-        /// Which receive work request; those before it are bound too.
+        /// Number of the receive work request. The NIC takes it and all earlier ones from the receive queue.
         wqe: u64,
-        /// Position in the message.
+        /// Offset of the payload in the message, in bytes.
         offset: u32,
-        /// It is not ahead of a gap: what is wrong is wrong now.
+        /// True if no gap precedes the packet, so that an error is final.
         in_order: bool,
-        /// What the message brings, if it ends here.
+        /// Information for the completion; `None` unless the message ends with this packet.
         notice: Option<Notice>,
     },
-    /// Last packet of a WRITE with immediate data: bind the receive work request, place the payload, keep the
-    /// notice.
+    /// Last packet of a WRITE with immediate data: takes the receive work request, writes the payload and
+    /// keeps the notice.
     PlaceAndNotify {
-        /// Which receive work request; those before it are bound too.
+        /// Number of the receive work request. The NIC takes it and all earlier ones from the receive queue.
         wqe: u64,
         /// Remote key.
         key: u32,
-        /// First byte.
+        /// Virtual address of the first byte.
         va: u64,
-        /// Bytes to check.
+        /// Number of bytes to check.
         extent: u32,
-        /// It is not ahead of a gap.
+        /// True if no gap precedes the packet.
         in_order: bool,
-        /// What the message brings.
+        /// Information for the completion.
         notice: Notice,
     },
-    /// A packet for a kernel that came before its turn: keep it and its payload, under this number below the
-    /// reach of the bitmaps.
+    /// A packet for a kernel arrived after a gap: keeps its payload in `slot`, which is less than the size
+    /// of the bitmaps.
     Keep {
-        /// Which.
+        /// Index of the slot.
         slot: u32,
-        /// What it is.
+        /// Description of the packet.
         part: Part,
     },
-    /// The turn of the packet kept under this number has come: hand it to its kernel.
+    /// The packet kept in `slot` is next in order: passes it to its kernel.
     Kept {
-        /// Which.
+        /// Index of the slot.
         slot: u32,
     },
-    /// The oldest receive work request that is bound has its message: write its completion.
+    /// The oldest receive work request that was taken has its whole message: writes its completion.
     Complete,
 }
 
-/// A packet of the responder's that would leave now.
+/// The next packet that the responder sends.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// Op-code.
     pub opcode: Opcode,
     /// Packet sequence number.
     pub psn: Psn,
-    /// AETH: syndrome and message sequence number; absent on the middle packets of a READ.
+    /// AETH: syndrome and message sequence number; `None` on the middle packets of a READ.
     pub aeth: Option<(Syndrome, u32)>,
-    /// IRN's additions.
+    /// IRN's additional headers.
     pub additions: Additions,
-    /// What it carries.
+    /// Payload of the packet.
     pub kind: ReplyKind,
     cause: ReplyCause,
 }
 
-/// Which of its debts a reply pays.
+/// The reason for which a reply is sent.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum ReplyCause {
     NotReady,
-    /// Packets were dropped that came before their turn.
+    /// A packet was dropped because it may be executed in order only.
     Dropped,
     Owed(super::owed::OwedAck),
-    /// A response, sent again or not.
+    /// A READ or atomic response; `again` marks a retransmission.
     Response {
         seq: Seq,
         again: bool,
@@ -108,7 +109,7 @@ enum ReplyCause {
     Fatal,
 }
 
-/// What the NIC is doing for us.
+/// The operation that the NIC is executing.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Pending {
     Arrival {
@@ -120,9 +121,10 @@ enum Pending {
         request: Seq,
     },
     Completion,
-    /// A packet for a kernel that was kept until its turn.
+    /// Passing a kept packet to its kernel.
     Kept,
-    /// A packet of PRISM, which reserves so many responses; `in_progress` is what it leaves under way.
+    /// A PRISM packet that reserves `reserved` responses; `in_progress` is the operation that continues
+    /// after it.
     Prism {
         seq: Seq,
         opcode: Opcode,
@@ -136,41 +138,41 @@ pub struct Responder {
     receiver: Receiver,
     owed: OwedAcks,
     reads: Reads,
-    /// Sends the responses.
+    /// Sender of the responses.
     sender: Sender,
     rto: Rto,
-    /// One past the last response that there is.
+    /// One past the sequence number of the last response.
     responses: Seq,
     pending: Option<Pending>,
-    /// Low end of the receive work requests: those that messages took and ended.
+    /// Number of receive work requests that messages have used and completed.
     completed: u64,
     not_ready: bool,
     fatal: Option<(Seq, NakCode)>,
-    /// Nothing more is executed.
+    /// True after a fatal error: nothing more is executed.
     ended: bool,
     mtu: u32,
     rnr_timer: u8,
     allowed: Allowed,
     patience_ns: u64,
-    /// The timeout has passed: responses wait until a packet of the requester arrives.
+    /// True after the timeout expired: responses wait until a packet of the requester arrives.
     quiet: bool,
     keeps: bool,
-    /// PRISM is agreed with the peer.
+    /// True if the peer agreed on PRISM.
     prism: bool,
-    /// The operation of PRISM whose packets are arriving.
+    /// The PRISM operation whose packets are arriving.
     in_progress: Option<OperationInProgress>,
-    /// A packet was dropped because it may be executed only in its turn.
+    /// True if a NACK must be sent for packets that were dropped because they may be executed in order only.
     dropped: bool,
-    /// Numbers of responses that were reserved and will not come.
+    /// Number of response PSNs that were reserved and will not be sent.
     skipped: Seq,
-    /// Responses further ahead than this the peer cannot remember.
+    /// Number of responses that the peer can record after a gap.
     reach: Seq,
-    /// With a peer that agreed on StRoM: which of the packets ahead are kept for a kernel.
+    /// Packets that are kept for a kernel; `None` unless the peer agreed on StRoM.
     kept: Option<Box<Kept>>,
 }
 
 impl Responder {
-    /// A responder that expects `first`; `peer` packets ahead is what the peer remembers.
+    /// Returns a responder whose first packet is `first`. The peer can record `peer` packets after a gap.
     pub fn new(
         first: Psn,
         parameters: &Parameters,
@@ -206,26 +208,26 @@ impl Responder {
         }
     }
 
-    /// Changes what a running queue pair allows, its RNR timer and its patience.
+    /// Changes access rights, RNR timer and timeout of a running queue pair.
     pub fn retune(&mut self, allowed: Allowed, parameters: &Parameters) {
         self.allowed = allowed;
         self.rnr_timer = parameters.min_rnr_timer;
         self.patience_ns = parameters.patience_ns();
     }
 
-    /// The receiving half, for tools.
+    /// Returns the receiving half, for diagnostic tools.
     pub fn receiver(&self) -> &Receiver {
         &self.receiver
     }
 
-    /// The sending half, for tools.
+    /// Returns the sending half, for diagnostic tools.
     pub fn sender(&self) -> &Sender {
         &self.sender
     }
 
-    /// The usual case by itself: a packet of a plain WRITE, the next in order, with nothing there behind it.
-    /// If the NIC can place it, `passed` ends it without a look at the bitmaps; in every other case `receive`
-    /// judges the packet.
+    /// Fast path: returns the packet if it is part of a WRITE without immediate data, is next in order, and
+    /// no packet after it is recorded. The NIC writes its payload and calls `passed`, which does not access
+    /// the bitmaps. On `None` the NIC must call `receive` instead.
     #[inline]
     pub fn next_write<'a>(&self, packet: &packet::View<'a>) -> Option<Write<'a>> {
         let usual = packet.bth.psn == psn(self.receiver.expected())
@@ -237,7 +239,7 @@ impl Responder {
         if usual { plain_write(packet, self.mtu) } else { None }
     }
 
-    /// The packet of `next_write` is placed.
+    /// Records that the packet returned by `next_write` was executed.
     #[inline]
     pub fn passed(&mut self, write: &Write<'_>, counters: &mut Counters) {
         counters.rx_write_requests += u64::from(write.ends);
@@ -246,7 +248,7 @@ impl Responder {
         self.stepped(at);
     }
 
-    /// Judges a request packet: what to do, and with which bytes.
+    /// Validates a request packet. Returns the step to execute and its payload.
     pub fn receive<'a>(
         &mut self,
         now: Instant,
@@ -293,8 +295,8 @@ impl Responder {
                 (step, payload)
             }
             Err(code) => {
-                // An error ahead of the order is none yet: the packet counts as lost, comes again, and is
-                // judged then.
+                // An error after a gap is not reported. The packet counts as lost, and its retransmission is
+                // validated in order.
                 if in_order {
                     self.refuse(seq, code, counters);
                 }
@@ -341,18 +343,18 @@ impl Responder {
                 if let Some(upto) = kept.map_err(|_| NakCode::INVALID_REQUEST)? {
                     self.answered(now, upto, None);
                 }
-                // Executed in its turn.
+                // Executed when the request is next in order.
                 (Step::Execute(Action::Nothing), &[])
             }
         })
     }
 
-    /// The NIC has done the last step.
+    /// Completes the last step with its outcome.
     pub fn conclude(&mut self, outcome: Outcome, counters: &mut Counters) {
         let Some(pending) = self.pending.take() else { return };
         match (pending, outcome) {
             (Pending::Arrival { seq, ends, opcode }, Outcome::Done) => {
-                // What is kept for a kernel counts when the kernel has it.
+                // A packet kept for a kernel is counted when the kernel takes it.
                 if ends != Ends::Nothing && !self.is_kept(seq) {
                     count(opcode, counters);
                 }
@@ -379,16 +381,16 @@ impl Responder {
                 counters.out_of_buffer += 1;
                 self.not_ready = true;
             }
-            // An old value for a request that is no atomic: no NIC answers so.
+            // A value for a request that is not an atomic; the NIC never returns this.
             (Pending::Arrival { .. } | Pending::Completion | Pending::Kept, Outcome::Value(_)) => {}
-            // By `conclude_prism`.
+            // `conclude_prism` concludes these packets.
             (Pending::Prism { .. }, _) => {}
         }
     }
 
     fn executed(&mut self, request: Seq, value: Option<Wanted>) {
         let Some(read) = self.reads.due(request) else { return };
-        // A new request shows that the requester is alive.
+        // A new request proves that the requester is alive.
         self.quiet = false;
         let count = if let Wanted::Memory { len, .. } = read.wanted { packets(len, self.mtu) } else { 1 };
         let first = self.responses;
@@ -397,7 +399,7 @@ impl Responder {
         self.reads.executed(value, first, self.responses, self.receiver.msn(), self.skipped as u32);
     }
 
-    /// The packet expected next has been dealt with.
+    /// Advances the order over packet `rcv_nxt`, which was processed.
     #[inline]
     fn take_step(&mut self) {
         let at = self.receiver.expected();
@@ -405,17 +407,17 @@ impl Responder {
         self.stepped(at);
     }
 
-    /// The order has gone on from packet `at` to the next.
+    /// Updates the acknowledgements after the order advanced over packet `at`.
     #[inline]
     fn stepped(&mut self, at: Seq) {
         debug_assert_eq!(self.receiver.expected(), at + 1, "the window advances by one packet");
-        // What it asked to be sent again is here.
+        // The packet that the RNR NAK requested has arrived.
         self.not_ready = false;
         self.owed.passed(at, at + 1);
         self.owed.acknowledge();
     }
 
-    /// What is due now that something was concluded.
+    /// Returns the next step after a step was concluded, or [`Step::Nothing`].
     pub fn due(&mut self) -> Step {
         if self.ended {
             return Step::Nothing;
@@ -454,7 +456,7 @@ impl Responder {
         self.ended = true;
     }
 
-    /// A READ Acknowledge has arrived: about our responses.
+    /// Processes an acknowledgement of responses (READ ACK or NACK).
     pub fn acknowledged(&mut self, now: Instant, packet: &packet::View<'_>) {
         let (Some(aeth), Ok((additions, _))) = (packet.aeth(), Additions::split(packet)) else { return };
         let una = self.sent_as(self.sender.una());
@@ -467,7 +469,7 @@ impl Responder {
         self.answered(now, self.heard_as(upto), sack.map(|sack| self.heard_as(sack)));
     }
 
-    /// Responses before `upto` have arrived, and `sack`.
+    /// Acknowledges all responses before `upto`, and `sack` selectively.
     fn answered(&mut self, now: Instant, upto: Seq, sack: Option<Seq>) {
         self.resume();
         let advanced = self.sender.acknowledge(upto, sack);
@@ -480,7 +482,7 @@ impl Responder {
         self.rto.follow(now, self.sender.head_waits(), self.sender.in_flight());
     }
 
-    /// Is there anything to send?
+    /// Returns true if a packet remains to be sent.
     #[inline]
     pub fn has_reply(&self) -> bool {
         self.not_ready
@@ -490,8 +492,8 @@ impl Responder {
             || !self.quiet && (self.sender.next() < self.responses || !self.sender.in_turn())
     }
 
-    /// The packet that would leave now: acknowledgements, then responses; a NAK that ends the queue pair only
-    /// when every response has been acknowledged, since nothing leaves after it.
+    /// Returns the next packet: acknowledgements first, then responses. A fatal NAK is sent after all
+    /// responses have been acknowledged, because nothing may follow it.
     pub fn plan(&mut self) -> Option<Reply> {
         let expected = self.receiver.expected();
         if self.not_ready {
@@ -562,7 +564,7 @@ impl Responder {
         };
         let (key, va, len) = match read.wanted {
             Wanted::Value(old) => return Reply { kind: ReplyKind::Value(old), ..blank },
-            // Never executed without an old value.
+            // An atomic that is not executed has no responses.
             Wanted::Atomic { .. } => return blank,
             Wanted::Memory { key, va, len } => (key, va, len),
             Wanted::Number { .. } | Wanted::Wide { .. } | Wanted::Snapshot { .. } => {
@@ -577,7 +579,8 @@ impl Responder {
         Reply { opcode, aeth: aeth.filter(|_| first || last), kind, ..blank }
     }
 
-    /// The planned packet has left. True: it was a fatal NAK, and the queue pair is to enter the error state.
+    /// Records that the planned packet was sent. Returns true if it was a fatal NAK, so that the queue pair
+    /// must enter the error state.
     pub fn sent(&mut self, now: Instant, reply: &Reply, counters: &mut Counters) -> bool {
         match reply.cause {
             ReplyCause::NotReady => {
@@ -599,10 +602,10 @@ impl Responder {
         false
     }
 
-    /// The memory of the planned response may not be read any more. At the first transmission that ends the
-    /// queue pair, as it does without IRN. At a retransmission the peer may have all of it, and its
-    /// acknowledgement may be lost: it gets a NAK, and its queue pair ends only if it still needs the bytes.
-    /// Returns what leaves in place of the response.
+    /// Refuses the planned response, because its memory is no longer readable. On its first transmission
+    /// this ends the queue pair, as without IRN. On a retransmission the peer may already have all responses
+    /// and only its acknowledgement was lost. The peer then gets a NAK, and its queue pair ends only if it
+    /// still needs the data. Returns the packet to send in place of the response.
     pub fn deny(&mut self, reply: &Reply, code: NakCode, counters: &mut Counters) -> Option<Reply> {
         let ReplyCause::Response { seq, again } = reply.cause else { return None };
         let request = self.reads.of(seq)?.request;
@@ -610,19 +613,20 @@ impl Responder {
             let nak = self.answer(request, Syndrome::nak(code), reply.cause);
             return Some(nak);
         }
-        // What was promised before it goes its way; nothing of it or after it.
+        // Earlier responses are still sent, but none of this request or later ones.
         self.responses = seq;
         self.refuse(request, code, counters);
         None
     }
 
-    /// When `expire` is due.
+    /// Returns the time of the next timer, or [`Instant::NEVER`].
     #[inline]
     pub fn deadline(&self) -> Instant {
         self.rto.deadline()
     }
 
-    /// Runs the timers that are due at `now`. Packets that arrived until `rx_drained_at` have been received.
+    /// Runs the timers that are due at `now`. All packets that arrived until `rx_drained_at` have been
+    /// processed.
     pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, counters: &mut Counters) {
         if rx_drained_at < self.rto.deadline() {
             return;
@@ -641,37 +645,38 @@ impl Responder {
         }
     }
 
-    /// The requester has no buffer for the response that would leave now.
+    /// Records that the requester has no buffer for the next response.
     #[cold]
     pub fn blocked(&mut self, now: Instant) {
         self.rto.blocked(now, self.sender.in_flight());
     }
 
-    /// Is a response on the way that may have to be sent again?
+    /// Returns true if a response is outstanding that may have to be retransmitted.
     pub fn repeats(&self) -> bool {
         self.rto.is_resting() || self.rto.deadline() < Instant::NEVER
     }
 
-    /// The requester is alive after all.
+    /// Resumes sending responses, because a packet proves that the requester is alive.
     fn resume(&mut self) {
         self.quiet = false;
     }
 
-    /// Bytes of bitmaps: the receiver's two, the sender's, and that of what is owed.
+    /// Returns the bytes of the bitmaps of `receiver` (two), `sender` and `owed`.
     pub fn bitmap_bytes(&self) -> [usize; 3] {
         [self.receiver.bitmap_bytes(), self.sender.bitmap_bytes(), self.owed.bitmap_bytes()]
     }
 
-    /// Bytes that it takes, those it has allocated too.
+    /// Returns the bytes in use, including heap memory.
     pub fn state_bytes(&self) -> usize {
         size_of::<Self>() + self.reads.heap_bytes() + self.bitmap_bytes().iter().sum::<usize>()
     }
 }
 
-/// Receive work requests are counted from 0; the extension to 64 bits needs numbers below that.
+/// Added to the numbers of receive work requests, which start at 0, because the extension from 24 bits may
+/// go below its base.
 const BASE: u64 = 1 << 24;
 
 const ACK: Syndrome = Syndrome::ack(aeth::NO_CREDITS);
 
-/// Numbers on the wire have 24 bits.
+/// Mask of the numbers that packets carry, which have 24 bits.
 const NUMBERS: Seq = 0x00ff_ffff;

@@ -1,62 +1,62 @@
-//! The retransmission timer: RTO_low while few packets are in flight, RTO_high otherwise (IRN paper, §3.1),
-//! and how long a sender retries at all.
+//! The retransmission timer of IRN: RTO_low while few packets are in flight, RTO_high otherwise (IRN paper,
+//! §3.1), and the time after which a sender gives up.
 //!
-//! The paper fixes both times by the fabric. Over a port with unknown round trips they follow the measured
-//! ones (smoothed round trip and four deviations, as in TCP), in the paper's ratio, and the settings are
-//! their least. Each timeout without progress doubles the next, up to eight times, so that a dead peer costs
-//! little.
+//! The paper sets both values for its fabric. Over a port with unknown round-trip times they follow
+//! measurements (smoothed round trip plus four deviations, as in TCP) in the paper's ratio, with the
+//! settings as lower bounds. Each timeout without progress doubles the next one, up to a factor of eight,
+//! which limits the load on a dead peer.
 //!
-//! The timer measures the silence of the other side. While the oldest packet waits to be sent again, for a
-//! rate, its turn or a free frame, the timer rests; that wait is no silence if the other side has asked for
-//! the packet. The verbs, not the paper, limit the silence: `retry_cnt` + 1 times the local ACK timeout, and
-//! not before a packet was sent again `retry_cnt` times, or three times if the timer has doubled as often as
-//! it may.
+//! The timer measures the silence of the peer. It rests while the oldest packet waits for its
+//! retransmission, for example for the rate limit or a free frame. That wait does not count as silence if
+//! the peer requested the packet. The verbs limit the silence to (`retry_cnt` + 1) times the local ACK
+//! timeout. A sender also gives up only after `retry_cnt` retransmissions, or three if the timer has reached
+//! its maximum.
 
 use super::{Settings, Timers};
 use crate::Instant;
 use crate::rc::Seq;
 use crate::timers::NEVER_NS;
 
-/// Doublings of the timer at most.
+/// Maximum number of doublings.
 const DOUBLINGS: u8 = 3;
 
-/// RTO_high over RTO_low, in tenths: 320 µs over 100 µs.
+/// RTO_high divided by RTO_low, in tenths: 320 µs to 100 µs.
 const RATIO_TENTHS: u64 = 32;
 
-/// The timer of one sending half.
+/// The retransmission timer of one sending half.
 #[derive(Copy, Clone, Debug)]
 pub struct Rto {
     low_ns: u64,
     high_ns: u64,
-    /// RTO_low and RTO_high as the round trips have them, without doubling.
+    /// RTO_low and RTO_high in nanoseconds, without doubling.
     times: (u64, u64),
     few: u64,
     measured: bool,
-    /// Smoothed round trip and deviation in nanoseconds; 0: none measured yet.
+    /// Smoothed round trip and its `deviation` in nanoseconds; 0 before the first measurement.
     smooth: u64,
     deviation: u64,
-    /// A packet that was sent once, and when.
+    /// The packet whose round trip is being measured, and the time at which it was sent.
     probe: Option<(Seq, Instant)>,
     doubled: u8,
-    /// The timer that runs is RTO_low.
+    /// True if the running timer is RTO_low.
     short: bool,
     started: Instant,
     deadline: Instant,
-    /// When a packet last arrived, or transmission began after silence; later by the time for which the timer
-    /// rested since.
+    /// Time at which a packet last arrived or transmission started after an idle period. Excludes the time
+    /// for which the timer rested.
     progress: Instant,
-    /// Since when the oldest packet waits to be sent again; `NEVER`: it does not.
+    /// Time since which the oldest packet waits for its retransmission; `NEVER` if it does not wait.
     resting: Instant,
-    /// It waits because the other side has asked for it.
+    /// True if the peer requested the retransmission.
     wanted: bool,
-    /// Nanoseconds that the timer had left when it came to rest; 0: it had expired, or did not run.
+    /// Remaining nanoseconds of the timer when it started to rest; 0 if it had expired or was not running.
     left_ns: u64,
-    /// Times that it has expired since.
+    /// Number of expirations since `progress`.
     expiries: u8,
 }
 
 impl Rto {
-    /// A timer that does not run.
+    /// Returns a timer that is not running.
     pub fn new(settings: &Settings) -> Rto {
         let low_ns = settings.rto_low_ns.max(1);
         let mut made = Rto {
@@ -82,7 +82,7 @@ impl Rto {
         made
     }
 
-    /// RTO_low and RTO_high as they are now, without doubling.
+    /// Returns the current RTO_low and RTO_high in nanoseconds, without doubling.
     #[inline]
     pub fn times(&self) -> (u64, u64) {
         self.times
@@ -92,7 +92,8 @@ impl Rto {
         if !self.measured {
             return (self.low_ns, self.high_ns);
         }
-        // Nothing measured: patient, since what is sent twice on a slow path only delays it further.
+        // Before the first measurement the timeout is long, because needless retransmissions would delay a
+        // slow path further.
         let round =
             if self.smooth == 0 { self.high_ns.saturating_mul(8) } else { self.smooth + 4 * self.deviation };
         let low = self.low_ns.max(round);
@@ -112,37 +113,38 @@ impl Rto {
         self.deadline = now.after(self.span(self.short));
     }
 
-    /// When it expires.
+    /// Returns the time at which the timer expires, or `NEVER`.
     #[inline]
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Does it expire at all? Not if RTO_low is [`NEVER_NS`].
+    /// Returns false if RTO_low is [`NEVER_NS`], which disables the timer.
     pub fn expires(&self) -> bool {
         self.low_ns < NEVER_NS
     }
 
-    /// Is RTO_low running?
+    /// Returns true if the running timer is RTO_low.
     pub fn is_short(&self) -> bool {
         self.short
     }
 
-    /// A packet has left; `new`: for the first time.
+    /// Records that a packet was sent; `new` is true for its first transmission.
     #[inline]
     pub fn sent(&mut self, now: Instant, seq: Seq, new: bool, in_flight: u64) {
         if self.deadline == Instant::NEVER {
             self.begin(now, in_flight);
         }
         match self.probe {
-            // The answer may be to either copy, so it measures nothing.
+            // The acknowledgement could be for either transmission, so it measures nothing (Karn's
+            // algorithm, RFC 6298 §3).
             Some((probe, _)) if probe == seq && !new => self.probe = None,
             None if new && self.measured => self.probe = Some((seq, now)),
             _ => {}
         }
     }
 
-    /// Something is on the way where nothing was: silence begins, or goes on where it was interrupted.
+    /// Starts the timer because packets are in flight, or continues the silence that a rest interrupted.
     fn begin(&mut self, now: Instant, in_flight: u64) {
         if !self.is_resting() {
             (self.progress, self.expiries) = (now, 0);
@@ -154,14 +156,15 @@ impl Rto {
         if rested == Instant::NEVER || left_ns == 0 {
             return self.arm(now, in_flight);
         }
-        // What left at once goes on with the time that was left; what waited for long has RTO_low for its
-        // answer.
+        // A packet that was sent without delay keeps the remaining time. A packet that waited longer gets at
+        // least that time, up to RTO_low, for its answer.
         let waited = now.since(rested);
         self.started = self.started.after(waited);
         self.deadline = now.after(left_ns.max(waited.min(self.span(true))));
     }
 
-    /// The oldest packet waits to be sent again; `wanted`: the other side has said so.
+    /// Stops the timer while the oldest packet waits for its retransmission; `wanted` is true if the peer
+    /// requested it.
     pub fn rest(&mut self, now: Instant, wanted: bool) {
         if !self.is_resting() || wanted && !self.wanted {
             (self.resting, self.wanted) = (now, wanted);
@@ -172,7 +175,8 @@ impl Rto {
         self.deadline = Instant::NEVER;
     }
 
-    /// The oldest of the packets on the way waits to be sent again, or does not; `None`: there are none.
+    /// Adapts the timer to whether the oldest packet in flight waits for its retransmission; `None` if no
+    /// packet is in flight.
     pub fn follow(&mut self, now: Instant, waits: Option<bool>, in_flight: u64) {
         match waits {
             Some(true) => self.rest(now, true),
@@ -181,14 +185,13 @@ impl Rto {
         }
     }
 
-    /// Does the oldest packet wait to be sent again?
+    /// Returns true if the oldest packet waits for its retransmission.
     #[inline]
     pub fn is_resting(&self) -> bool {
         self.resting < Instant::NEVER
     }
 
-    /// The other side has no buffer for the packet that waits to be sent again: it is as silent as if it did
-    /// not answer.
+    /// Ends the rest because the peer has no buffer for the waiting packet. The peer then counts as silent.
     #[cold]
     pub fn blocked(&mut self, now: Instant, in_flight: u64) {
         if self.is_resting() {
@@ -196,7 +199,7 @@ impl Rto {
         }
     }
 
-    /// Everything before `una` is acknowledged, and that is news.
+    /// Restarts the timer because the acknowledgement advanced to `una`.
     #[inline]
     pub fn advanced(&mut self, now: Instant, una: Seq, outstanding: bool, in_flight: u64) {
         if let Some((seq, at)) = self.probe
@@ -209,7 +212,7 @@ impl Rto {
         if outstanding { self.arm(now, in_flight) } else { self.deadline = Instant::NEVER }
     }
 
-    /// A round trip took so long (RFC 6298's estimator, in nanoseconds).
+    /// Adds a measured round trip in nanoseconds to the estimate (RFC 6298).
     fn measure(&mut self, round: u64) {
         let round = round.max(1);
         if self.smooth == 0 {
@@ -221,13 +224,13 @@ impl Rto {
         self.times = self.derive();
     }
 
-    /// It was RTO_low, but too many packets are in flight: it runs on to RTO_high.
+    /// Extends a running RTO_low to RTO_high, because too many packets are in flight.
     pub fn extend(&mut self) {
         self.short = false;
         self.deadline = self.started.after(self.span(false)).max(Instant(self.deadline.0.saturating_add(1)));
     }
 
-    /// It has expired: it rests until the oldest packet has left again.
+    /// Doubles the timeout and rests until the oldest packet has been retransmitted.
     pub fn expired(&mut self, now: Instant) {
         self.doubled = (self.doubled + 1).min(DOUBLINGS);
         self.expiries = self.expiries.saturating_add(1);
@@ -235,7 +238,7 @@ impl Rto {
         self.rest(now, false);
     }
 
-    /// Nothing is waited for.
+    /// Stops the timer because nothing is in flight.
     pub fn stop(&mut self) {
         self.deadline = Instant::NEVER;
         self.resting = Instant::NEVER;
@@ -243,13 +246,13 @@ impl Rto {
         self.probe = None;
     }
 
-    /// A packet has arrived that shows that the peer is alive.
+    /// Records the arrival of a packet, which proves that the peer is alive.
     pub fn heard(&mut self, now: Instant) {
         (self.progress, self.expiries) = (now, 0);
     }
 
-    /// When silence has lasted `patience_ns`; never before something was sent again in it, `retries` times or
-    /// until the timer grows no more.
+    /// Returns the time at which the silence reaches `patience_ns`, or `NEVER` while the timer has expired
+    /// fewer than `retries` times and can still be doubled.
     pub fn patience(&self, patience_ns: u64, retries: u8) -> Instant {
         if self.expiries < retries.min(DOUBLINGS) { Instant::NEVER } else { self.progress.after(patience_ns) }
     }
@@ -354,23 +357,24 @@ mod tests {
         rto.sent(Instant(0), 0, true, 1);
         rto.follow(Instant(50 * US), Some(true), 1);
         assert_eq!((rto.deadline(), rto.is_resting()), (Instant::NEVER, true));
-        // It leaves a second later: the timer begins then, and the second is no part of the silence.
+        // The packet leaves one second later. The timer starts then, and the second does not count as
+        // silence.
         rto.sent(Instant(1_000_050 * US), 0, false, 1);
         assert_eq!(rto.deadline(), Instant(1_000_150 * US));
         assert_eq!(rto.patience(500 * US, 0), Instant(1_000_500 * US));
-        // After silence it is the peer that has not answered the first time; but the timer, doubled, still
-        // begins when it leaves.
+        // After a timeout the silence of the peer continues from before; but the doubled timer starts when
+        // the packet leaves.
         rto.expired(Instant(1_000_150 * US));
         rto.sent(Instant(1_001_000 * US), 0, false, 1);
         assert_eq!(rto.deadline(), Instant(1_001_200 * US));
         assert_eq!(rto.patience(500 * US, 0), Instant(1_000_500 * US));
-        // A peer without a buffer is silent, whether the packet has left or not.
+        // A peer without a buffer counts as silent, even if the packet could not be sent.
         rto.expired(Instant(1_001_200 * US));
         rto.blocked(Instant(1_001_210 * US), 1);
         assert_eq!(rto.deadline(), Instant(1_001_610 * US));
         rto.blocked(Instant(1_001_300 * US), 1);
         assert_eq!(rto.deadline(), Instant(1_001_610 * US), "once");
-        // It has arrived all the same, others have not: the timer goes on with what was left.
+        // The packet had arrived but others are missing: the timer continues with the remaining time.
         rto.follow(Instant(1_001_400 * US), Some(true), 1);
         rto.follow(Instant(1_001_500 * US), Some(false), 1);
         assert_eq!((rto.deadline(), rto.is_resting()), (Instant(1_001_710 * US), false));
@@ -384,7 +388,7 @@ mod tests {
         rto.follow(Instant(300 * US), Some(true), 9);
         rto.sent(Instant(300 * US), 0, false, 9);
         assert_eq!(rto.deadline(), deadline);
-        // One that waits for a few microseconds puts it off by as much.
+        // A wait of a few microseconds delays the timer by the same time.
         rto.follow(Instant(310 * US), Some(true), 9);
         rto.sent(Instant(315 * US), 0, false, 9);
         assert_eq!(rto.deadline(), deadline.after(5 * US));

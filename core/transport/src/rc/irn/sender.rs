@@ -1,62 +1,64 @@
-//! The sender's loss recovery (IRN paper, §3.1) and its cap on packets in flight, BDP-FC (§3.2).
+//! The sending half of a sequence: loss recovery (IRN paper, §3.1) and the limit on packets in flight,
+//! BDP-FC (§3.2).
 //!
-//! The state is the paper's (§6.1): besides the two ends of the window, which packet is to be sent again, up
-//! to where the recovery goes, three flags, and the bitmap of packets selectively acknowledged. Three events
-//! change it: a chance to transmit, an acknowledgement, a timeout.
+//! The state is the paper's (§6.1): the ends of the window, the packet to retransmit, the end of the
+//! recovery, three flags, and a bitmap of selectively acknowledged packets. Three events change it: an
+//! opportunity to transmit, an acknowledgement, and a timeout.
 //!
-//! A recovery begins with the first NACK, or a timeout, and ends when the cumulative acknowledgement passes
-//! what had been sent when the last retransmission left. Within it a packet counts as lost if a later one was
-//! selectively acknowledged; the oldest packet counts as lost in any case.
+//! A recovery starts with the first NACK or a timeout. It ends when the cumulative acknowledgement passes
+//! the last packet that had been sent when the latest retransmission left. During a recovery, a packet
+//! counts as lost if a later packet was selectively acknowledged. The oldest packet always counts as lost.
+//!
+//! The names follow TCP: `una` is `snd_una`, `next` is `snd_nxt` and `high` is `snd_max`.
 
 use super::bitmap::Bitmap;
 use super::{Recovery, Settings};
 use crate::rc::Seq;
 
-/// What an expired timer led to.
+/// The effect of an expired timer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Timeout {
-    /// Nothing is in flight.
+    /// No packet is in flight.
     Idle,
-    /// The timer was the short one, but more than a few packets are in flight: it is to run on to the long
-    /// one.
+    /// RTO_low expired while more than N packets are in flight: the timer continues to RTO_high.
     Extended,
-    /// The oldest packet is to be sent again.
+    /// The oldest packet must be retransmitted.
     Resend,
 }
 
-/// One side's sending half of one sequence space.
+/// The sending half of one sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sender {
-    /// Oldest packet not acknowledged cumulatively.
+    /// `snd_una`: oldest packet that is not cumulatively acknowledged.
     una: Seq,
-    /// Next packet to be sent for the first time; behind `high` after a rewind.
+    /// `snd_nxt`: next packet in sequence; less than `high` after a rewind.
     next: Seq,
-    /// One past the highest packet ever sent.
+    /// `snd_max`: one past the largest packet ever sent.
     high: Seq,
-    /// Packet to be sent again, or the last one that was.
+    /// The packet to retransmit if `do_retransmit` is set, otherwise the last one that was retransmitted.
     retransmit: Seq,
-    /// The recovery ends when the cumulative acknowledgement passes this.
+    /// Recovery ends when the cumulative acknowledgement exceeds this packet.
     recover: Seq,
     do_retransmit: bool,
     in_recovery: bool,
     find_hole: bool,
     sacked: Bitmap,
-    /// One past the highest packet that was ever selectively acknowledged.
+    /// One past the largest packet that was ever selectively acknowledged.
     top: Seq,
-    /// The `una` at which a NAK last made us go back: with go-back-N, or when the receiver has dropped
-    /// packets.
+    /// Value of `una` at the last rewind caused by a NAK, which happens with go-back-N or when the receiver
+    /// dropped packets.
     returned_at: Option<Seq>,
     cap: u32,
     few: u32,
     recovery: Recovery,
     sacked_leave: bool,
     eager: bool,
-    /// What had been sent when the timer last expired was below this.
+    /// Value of `high` at the last timeout.
     silent: Seq,
 }
 
 impl Sender {
-    /// A sender whose first packet is `first` and that may have `cap` packets in flight.
+    /// Returns a sender whose first packet is `first` and that may have `cap` packets in flight.
     pub fn new(first: Seq, settings: &Settings, cap: u32) -> Sender {
         let sacked = Bitmap::new(cap);
         Sender {
@@ -80,74 +82,76 @@ impl Sender {
         }
     }
 
-    /// Oldest packet not acknowledged cumulatively.
+    /// Returns `snd_una`, the oldest packet that is not cumulatively acknowledged.
     #[inline]
     pub fn una(&self) -> Seq {
         self.una
     }
 
-    /// Next packet to be sent for the first time.
+    /// Returns `snd_nxt`, the next packet in sequence.
     #[inline]
     pub fn next(&self) -> Seq {
         self.next
     }
 
-    /// One past the highest packet ever sent.
+    /// Returns `snd_max`, one past the largest packet ever sent.
     #[inline]
     pub fn high(&self) -> Seq {
         self.high
     }
 
-    /// Packet to be sent again, or the last one that was.
+    /// Returns the packet to retransmit, or the last one that was retransmitted.
     pub fn retransmit(&self) -> Seq {
         self.retransmit
     }
 
-    /// Last packet that had been sent when the last retransmission left.
+    /// Returns the last packet that had been sent when the latest retransmission left.
     pub fn recover(&self) -> Seq {
         self.recover
     }
 
-    /// Is `retransmit` to be sent again, is a recovery under way, is the next hole to be looked for?
+    /// Returns three flags: `retransmit` must be sent, a recovery is in progress, the next hole must be
+    /// searched.
     pub fn flags(&self) -> [bool; 3] {
         [self.do_retransmit, self.in_recovery, self.find_hole]
     }
 
-    /// Is a recovery under way?
+    /// Returns true during a recovery.
     #[inline]
     pub fn in_recovery(&self) -> bool {
         self.in_recovery
     }
 
-    /// Was this packet selectively acknowledged?
+    /// Returns true if `seq` was selectively acknowledged.
     pub fn is_sacked(&self, seq: Seq) -> bool {
         self.una <= seq && seq < self.top && self.sacked.get(seq)
     }
 
-    /// Packets in flight, as the cap counts them.
+    /// Returns the number of packets in flight as BDP-FC counts them.
     #[inline]
     pub fn in_flight(&self) -> u64 {
         let sent = self.next.saturating_sub(self.una);
         if self.sacked_leave { sent.saturating_sub(u64::from(self.sacked.ones())) } else { sent }
     }
 
-    /// Is the next packet in turn a new one: nothing to be sent again, no hole to be looked for, no old
-    /// ground to go over?
+    /// Returns true if the next packet is a new one: nothing is to be retransmitted, searched or repeated
+    /// after a rewind.
     #[inline]
     pub fn in_turn(&self) -> bool {
         self.next == self.high && !self.do_retransmit && !self.find_hole
     }
 
-    /// In turn: does the cap let one more packet go?
+    /// Returns true if BDP-FC allows one more new packet. Valid only if `in_turn` returns true.
     #[inline]
     pub fn has_window(&self) -> bool {
         let sent = self.next - self.una;
-        // The cap is no more than the bitmap reaches.
+        // The cap never exceeds the size of the bitmap.
         sent < u64::from(self.cap)
             || self.sacked_leave && self.in_flight() < u64::from(self.cap) && sent < self.sacked.size()
     }
 
-    /// Is the oldest packet on the way to be sent again, and has not left yet? `None`: none is on the way.
+    /// Returns true if the oldest packet in flight waits for its retransmission, or `None` if no packet is
+    /// in flight.
     #[inline]
     pub fn head_waits(&self) -> Option<bool> {
         let again = self.do_retransmit && self.retransmit == self.una;
@@ -155,8 +159,8 @@ impl Sender {
         (self.una < self.high).then_some(again || rewound)
     }
 
-    /// The packet that a chance to transmit would send: one to be sent again first, which no cap holds back;
-    /// else the next one below `limit`.
+    /// Returns the packet to send at an opportunity to transmit. A retransmission comes first and is not
+    /// subject to BDP-FC. Otherwise the result is the next packet before `limit`.
     #[inline]
     pub fn choose(&self, limit: Seq) -> Option<Seq> {
         if self.do_retransmit && self.retransmit >= self.una {
@@ -167,8 +171,8 @@ impl Sender {
             .then_some(next)
     }
 
-    /// The packet that leaves next when none is sent out of turn: after a rewind, what has arrived all the
-    /// same is passed over.
+    /// Returns the next packet in sequence, without retransmissions. After a rewind, skips packets that were
+    /// selectively acknowledged.
     #[inline]
     pub fn upcoming(&self) -> Seq {
         let mut next = self.next;
@@ -178,13 +182,15 @@ impl Sender {
         next
     }
 
-    /// Does nothing but a chance to transmit that sends nothing find out what is to be sent again?
+    /// Returns true if the next hole is found only at an unused opportunity to transmit
+    /// (`transmitted(None)`).
     #[inline]
     pub fn must_look(&self) -> bool {
         self.find_hole
     }
 
-    /// A chance to transmit was used for `chosen`, which is what `choose` said, or for nothing.
+    /// Records the use of an opportunity to transmit: `chosen` is the result of `choose`, or `None` if
+    /// nothing was sent.
     #[inline]
     pub fn transmitted(&mut self, chosen: Option<Seq>) {
         if chosen == Some(self.next) && self.in_turn() {
@@ -215,7 +221,8 @@ impl Sender {
         }
     }
 
-    /// The next packet after the last one sent again that is missing while a later one has arrived.
+    /// Selects the first missing packet after the last retransmission that precedes a selectively
+    /// acknowledged one.
     fn look(&mut self) {
         self.find_hole = false;
         let from = if self.retransmit >= self.una { self.retransmit + 1 } else { self.una };
@@ -225,8 +232,8 @@ impl Sender {
         }
     }
 
-    /// An acknowledgement of everything before `cumulative` has arrived, and if it is a NACK, of `sack`. True
-    /// if the cumulative acknowledgement is news. What was never sent is not believed.
+    /// Processes an acknowledgement of every packet before `cumulative` and, for a NACK, of `sack`. Returns
+    /// true if `una` advanced. Ignores acknowledgements of packets that were never sent.
     #[inline]
     pub fn acknowledge(&mut self, cumulative: Seq, sack: Option<Seq>) -> bool {
         if sack.is_some() || !self.is_undisturbed() {
@@ -239,8 +246,7 @@ impl Sender {
         advanced
     }
 
-    /// Nothing is missing, as far as is known: a cumulative acknowledgement moves the window and does nothing
-    /// else.
+    /// Returns true if no loss is known, so that a cumulative acknowledgement only moves the window.
     #[inline]
     pub fn is_undisturbed(&self) -> bool {
         self.in_turn() && !self.in_recovery && self.sacked.ones() == 0
@@ -256,7 +262,7 @@ impl Sender {
             self.sacked.clear_range(self.una, cumulative);
             self.una = cumulative;
         }
-        // A NACK that names the missing packet itself: what arrived behind it was dropped, all or some of it.
+        // A NACK whose `sack` is the missing packet itself: the receiver dropped packets after the gap.
         let dropped = sack == Some(cumulative);
         if self.recovery == Recovery::GoBackN || dropped {
             let news = !dropped || cumulative == self.una;
@@ -275,8 +281,8 @@ impl Sender {
         let head_sent_again =
             self.retransmit > self.una || (self.retransmit == self.una && !self.do_retransmit);
         let starts = !advanced && !self.in_recovery && sack.is_some() && self.una < self.next;
-        // The next packet is missing, or only not there yet: what arrived behind it tells, or silence since
-        // it was sent.
+        // The next packet may be lost or only late. It counts as lost if a later packet arrived or a timeout
+        // followed its transmission.
         let resend = self.eager || self.recovery == Recovery::HeadOnly;
         let missing = resend || self.top > self.una || self.una < self.silent;
         if starts || (advanced && self.in_recovery && !head_sent_again && missing) {
@@ -300,7 +306,7 @@ impl Sender {
         if self.do_retransmit && self.retransmit == sack {
             (self.find_hole, self.do_retransmit) = (true, false);
         } else if !self.do_retransmit && highest {
-            // What lies below it may be missing.
+            // Packets below the new maximum may be missing.
             self.find_hole = true;
         }
     }
@@ -311,7 +317,7 @@ impl Sender {
         self.find_hole = false;
     }
 
-    /// The timer has expired; `short`: it was RTO_low.
+    /// Processes an expired timer; `short` is true if the timer ran for RTO_low.
     pub fn timeout(&mut self, short: bool) -> Timeout {
         if self.una == self.high {
             return Timeout::Idle;
@@ -320,7 +326,7 @@ impl Sender {
             return Timeout::Extended;
         }
         self.silent = self.high;
-        // What was dropped behind the oldest packet will be missing when that is there.
+        // The receiver dropped packets after the gap, so the oldest packet alone would not fill it.
         if self.recovery == Recovery::GoBackN || self.returned_at == Some(self.una) {
             self.rewind();
         } else {
@@ -329,22 +335,22 @@ impl Sender {
         Timeout::Resend
     }
 
-    /// Everything that is not acknowledged is sent once more, in order: the receiver has said that it dropped
-    /// it (RNR).
+    /// Restarts from `una` and retransmits all unacknowledged packets in order, because the receiver dropped
+    /// them (RNR).
     pub fn rewind(&mut self) {
         self.next = self.una;
         self.returned_at = None;
         (self.do_retransmit, self.in_recovery, self.find_hole) = (false, false, false);
     }
 
-    /// Packets before `upto` are not needed any more: they count as sent and arrived.
+    /// Treats all packets before `upto` as sent and acknowledged, because they are no longer needed.
     pub fn abandon(&mut self, upto: Seq) {
         self.sacked.clear_range(self.una, upto);
         (self.una, self.high) = (upto, upto);
         self.rewind();
     }
 
-    /// Asserts that an acknowledgement has moved the window, unless it is of packets that were never sent.
+    /// Asserts that `una` advanced, unless the acknowledgement covers packets that were never sent.
     #[inline(always)]
     pub(super) fn check_advance(&self, cumulative: Seq, sack: Option<Seq>) {
         debug_assert!(
@@ -353,7 +359,8 @@ impl Sender {
         );
     }
 
-    /// Asserts the order of its numbers, its cap, and that its bitmap holds packets on the way only.
+    /// Asserts the order of the numbers, the limit on packets in flight, and that the bitmap holds only
+    /// packets in flight.
     pub fn check(&self) {
         let Sender { una, next, high, top, cap, retransmit, do_retransmit, ref sacked, .. } = *self;
         assert!(una <= next && next <= high, "una <= next <= high: {una}, {next}, {high}");
@@ -369,7 +376,7 @@ impl Sender {
         sacked.check(una, high);
     }
 
-    /// Bytes of its bitmap.
+    /// Returns the bytes that the bitmap occupies.
     pub fn bitmap_bytes(&self) -> usize {
         self.sacked.bytes()
     }

@@ -1,34 +1,35 @@
-//! The local ACK timer: it measures the peer's silence, not the time for which packets wait on this side.
+//! The local ACK timer, which measures the silence of the peer and not the time for which packets wait
+//! locally.
 //!
-//! The peer owes an answer as soon as a packet leaves that asks for one. The timer starts then, and anew with
-//! each answer, as TCP's does (RFC 6298 §5). A packet that waits for a rate, its turn or a free frame is not
-//! on the way: a retransmission that has not left starts no timer. Packets that did not ask are owed no
-//! answer: the timer then only finds out why no other packet follows. If more may leave, they are held back
-//! on this side, and the next packet asks: so a slow sender finds a dead peer, too. If none may, the last
-//! packet leaves again and asks.
+//! The peer owes an ACK once a packet that requests one was sent. The timer starts then and restarts with
+//! each new ACK or response, as in TCP (RFC 6298 §5). A packet that waits for the rate limit, the scheduler
+//! or a free frame is not in flight, so a retransmission that was not sent starts no timer. If no packet in
+//! flight requested an ACK, the expired timer only looks for the reason. If more packets may be sent, these
+//! wait locally, and the next packet requests an ACK; a slow sender thus detects a dead peer too. Otherwise
+//! the last packet is retransmitted and requests an ACK.
 //!
-//! A peer that answers, but nothing new, is behind: it works off what it has twice. The next timeouts are
-//! longer, so that it catches up before the retries run out.
+//! A peer that sends only duplicate ACKs is still processing packets that it received twice. The timeout
+//! then grows, so that the peer can catch up before the retries are used up.
 //!
-//! On a port where each peer has its own buffers, a peer that frees none is as silent as one that does not
-//! answer.
+//! On a port with separate buffers per peer, a peer that frees no buffer counts as silent.
 
 use super::Requester;
 use crate::rc::Seq;
 use crate::timers::ack_timeout_backoff;
 use crate::{Counters, Instant, Status};
 
-/// A count of packets without `ack_req` so high that the next packet asks.
+/// Value of `since_ack_req` that makes the next packet request an ACK.
 const ACK_REQ_NOW: u32 = u32::MAX >> 1;
 
 impl<D: Copy> Requester<D> {
-    /// Does the peer owe an answer?
+    /// Returns true if the peer owes an ACK.
     #[inline(always)]
     pub(super) fn ack_is_owed(&self) -> bool {
         self.ack_req_end > self.tx_window.snd_una
     }
 
-    /// The packets up to `snd_nxt` have left; `asks`: the last of them asks for an acknowledgement.
+    /// Updates the timer after packets before `snd_nxt` were sent; `asks` is true if the last one requested
+    /// an ACK.
     #[inline(always)]
     pub(super) fn left(&mut self, now: Instant, asks: bool) {
         if asks {
@@ -45,15 +46,14 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// A packet of the peer arrived, or the packets on the way have changed: silence begins now, if any are
-    /// on the way.
+    /// Restarts the timer if packets are in flight, otherwise stops it.
     #[inline(always)]
     pub(super) fn restart_ack_timer(&mut self, now: Instant) {
         self.ack_deadline =
             if self.tx_window.in_flight() > 0 { now.after(self.ack_timeout_ns) } else { Instant::NEVER };
     }
 
-    /// The peer has no buffer for the packet that would leave now.
+    /// Records that the peer has no buffer for the next packet.
     #[cold]
     pub fn blocked(&mut self, now: Instant) {
         let known = self.blocked_at == self.tx_window.snd_nxt && self.ack_deadline < Instant::NEVER;
@@ -66,13 +66,14 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// When `expire` is due.
+    /// Returns the time of the next timer, or [`Instant::NEVER`].
     #[inline]
     pub fn deadline(&self) -> Instant {
         if self.rnr_until > Instant(0) { self.ack_deadline.min(self.rnr_until) } else { self.ack_deadline }
     }
 
-    /// Runs the timers that are due at `now`. Packets that arrived until `rx_drained_at` have been received.
+    /// Runs the timers that are due at `now`. All packets that arrived until `rx_drained_at` have been
+    /// processed.
     pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, counters: &mut Counters) {
         if self.rnr_until > Instant(0) && now >= self.rnr_until {
             self.rnr_until = Instant(0);
@@ -101,11 +102,11 @@ impl<D: Copy> Requester<D> {
         self.rewind();
     }
 
-    /// The packets on the way do not ask for an ACK, and none that does has followed for long.
+    /// Handles an expired timer when no packet in flight requested an ACK.
     #[cold]
     fn expire_without_ack_req(&mut self, now: Instant) {
         if self.tx_window.in_flight() == 0 {
-            // The next packet sets the timer.
+            // The next packet starts the timer.
             return;
         }
         if self.may_send() {
@@ -116,7 +117,7 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// Could a packet leave in its turn?
+    /// Returns true if a further packet could be sent.
     fn may_send(&self) -> bool {
         let placed = self.window.get(self.next_message).filter(|_| !self.failing.bars(self.next_message));
         placed.is_some_and(|placed| {
@@ -125,7 +126,7 @@ impl<D: Copy> Requester<D> {
         })
     }
 
-    /// The last packet leaves once more, and asks.
+    /// Retransmits the last packet with a request for an ACK.
     fn repeat_last_packet(&mut self) {
         let last: Seq = self.tx_window.snd_nxt;
         self.force_ack_req_at = last;
@@ -166,14 +167,14 @@ mod tests {
             self.post(Kind::Write { va: 0, rkey: 0 }, packets);
         }
 
-        /// One packet leaves; what it was.
+        /// Sends one packet and returns its plan.
         fn leave(&mut self) -> Option<Plan> {
             let plan = self.requester.plan(Instant(self.now))?;
             self.requester.sent(Instant(self.now), &plan, &mut self.counters);
             Some(plan)
         }
 
-        /// An acknowledgement of everything up to the packet `last`.
+        /// Delivers an ACK of every packet up to `last`.
         fn acknowledge(&mut self, last: Seq) {
             self.arrive(Opcode::RC_ACKNOWLEDGE, last, &[]);
         }
@@ -205,7 +206,7 @@ mod tests {
         let mut machine = Machine::new(0, 1024);
         machine.write(20);
         assert!(!machine.leave().unwrap().ack_req);
-        // Held back for a hundred timeouts.
+        // Packets are held back for a hundred timeouts.
         for _ in 0..100 {
             machine.now += TIMEOUT;
             machine.expire();
@@ -236,8 +237,8 @@ mod tests {
         assert_eq!((machine.timeouts(), machine.counters.retry_exceeded_err), (2, 1));
     }
 
-    /// Times between the repetitions of a packet that the peer does not acknowledge. It acknowledges the one
-    /// before it again if `answers`.
+    /// Returns the intervals between retransmissions of a packet that the peer does not acknowledge. If
+    /// `answers` is true, the peer sends duplicate ACKs of the packet before it.
     fn timeouts(backoff: bool, answers: bool) -> Vec<u64> {
         let mut machine = Machine::new(7, 1024);
         machine.requester.parameters.backoff = backoff;
@@ -341,7 +342,7 @@ mod tests {
                 let fetch =
                     machine.requester.first_fetch().filter(|(_, next)| *next < machine.requester.ack_req_end);
                 if !machine.requester.ack_is_owed() {
-                    // It says nothing without being asked.
+                    // The peer sends nothing unless an ACK is requested.
                 } else if random.chance(1, 2) {
                     let ack_req_end = machine.requester.ack_req_end;
                     let before = fetch.map_or(ack_req_end, |(_, next)| next);
@@ -350,7 +351,7 @@ mod tests {
                         machine.arrive(Opcode::RC_RDMA_READ_RESPONSE_ONLY, before, &[0; 256]);
                     }
                 } else if random.chance(1, 8) {
-                    // Silence, which ends in time: the retries begin anew.
+                    // The silence ends in time, so the retries are reset.
                     machine.now += TIMEOUT;
                     machine.expire();
                     machine.requester.retries = 7;

@@ -1,6 +1,7 @@
-//! Requests that travel together: those of a chain of PRISM, found before the first of them leaves.
+//! PRISM requests that leave as one packet: a chain whose members are all known before the first of them is
+//! sent.
 //!
-//! They need no [`Plan`](super::Plan): each has only a message, a sequence number and `ack_req`.
+//! These requests need no [`Plan`](super::Plan), because message, PSN and `ack_req` describe each of them.
 
 use super::{Kind, Message, Placed, Requester, extend, prism, psn};
 use crate::rc::Parameters;
@@ -9,34 +10,34 @@ use prism::ChainResult;
 use remora_wire::prism::{Flags, Verdict, chain};
 use remora_wire::{Psn, packet};
 
-/// Which requests could travel with one.
+/// The requests that can be sent in one packet with the next request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Chained {
-    /// It leaves by its plan: a plain verb alone, several packets, or one that must wait.
+    /// None; the request is sent by its plan, because it is a plain verb, has several packets, or must wait.
     No,
-    /// So many further requests, perhaps none.
+    /// The number of further requests, possibly 0.
     With(usize),
-    /// More, as soon as there are answers.
+    /// More requests will fit once outstanding ones are answered, so the caller should wait.
     Waits,
 }
 
-/// A request that travels with others: the one packet that its message is.
+/// A request that shares a packet with others. Its message is a single packet.
 #[derive(Debug)]
 pub struct Part<'a, D> {
-    /// Its packet sequence number.
+    /// PSN of the request.
     pub psn: Psn,
-    /// The peer shall acknowledge.
+    /// AckReq bit: requests an acknowledgement.
     pub ack_req: bool,
     /// The message.
     pub message: &'a Message<D>,
 }
 
 impl<D: Copy> Requester<D> {
-    /// How many requests could travel with the WRITE or operation of PRISM that would leave now, `most` of
-    /// them at most. All are single packets, and `fits` holds for each; it is asked of the first one only if
-    /// others follow. They are those that depend on the success of the one before. With `mixed` other
-    /// operations of PRISM travel along while such a chain is on its way, since its frame has another length
-    /// than theirs.
+    /// Returns how many requests, at most `most`, can be sent in one packet with the next WRITE or PRISM
+    /// operation. Each is a single packet for which `fits` returns true. `fits` is called for the first
+    /// request only if others follow it. The further requests are those that depend on the success of their
+    /// predecessor. With `mixed`, while a chain is among the submitted messages, independent PRISM
+    /// operations are included too, so that frames of different length are avoided.
     pub fn chained(
         &self,
         now: Instant,
@@ -54,14 +55,14 @@ impl<D: Copy> Requester<D> {
             && let Some((placed, extended)) = self.follower(count as u64 + 1, mixed)
             && extended.requests(placed.message.len, mtu) == 1
             && !self.failing.bars(self.next_message + count as u64 + 1)
-            // The first one is asked about only if others follow.
+            // The first request is checked only if others follow it.
             && (count > 0 || fits(&first.message))
             && fits(&placed.message)
         {
             fetches += 1;
             let (most_fetches, window) = (usize::from(max_rd_atomic), u64::from(window));
             if self.fetches.len() + fetches > most_fetches || placed.end - self.tx_window.snd_una > window {
-                // A chain stays together, unless nothing is under way: then the limits will never be wider.
+                // A chain is not split, unless it exceeds the limits even when nothing is outstanding.
                 let ever = fetches <= most_fetches && placed.end - first.first <= window;
                 if ever && self.ack_is_owed() && extended.flags().has(Flags::CONDITIONAL) {
                     return Chained::Waits;
@@ -74,7 +75,7 @@ impl<D: Copy> Requester<D> {
         if plain && count == 0 { Chained::No } else { Chained::With(count) }
     }
 
-    /// The message whose only packet would leave now, if others could travel with it.
+    /// Returns the next message if it is a single packet that can be combined with others and be sent now.
     fn starts_together(&self, now: Instant) -> Option<&Placed<D>> {
         let placed =
             self.window.get(self.next_message).filter(|placed| placed.first == self.tx_window.snd_nxt)?;
@@ -85,7 +86,7 @@ impl<D: Copy> Requester<D> {
         (whole && !self.waits(placed, 0, (placed.end - placed.first) as u32)).then_some(placed)
     }
 
-    /// Takes an operation of PRISM, and records whether it belongs to a chain.
+    /// Submits a PRISM operation, and records its number if it is conditional.
     #[inline(always)]
     pub fn submit_prism(&mut self, message: Message<D>) {
         if let Kind::Prism(extended) = message.kind
@@ -96,7 +97,7 @@ impl<D: Copy> Requester<D> {
         self.submit(message);
     }
 
-    /// The `ahead`-th message behind the one that leaves now, if it is conditional, or in `mixed` company.
+    /// Returns the `ahead`-th message after the next one if it may join its packet.
     fn follower(&self, ahead: u64, mixed: bool) -> Option<(&Placed<D>, &prism::Extended)> {
         let placed = self.window.get(self.next_message + ahead)?;
         match &placed.message.kind {
@@ -109,13 +110,13 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// The `ahead`-th of the requests that travel together.
+    /// Returns the `ahead`-th of the requests that leave in one packet.
     pub fn part(&self, ahead: usize) -> Option<Part<'_, D>> {
         let Placed { first, end, message } = self.window.get(self.next_message + ahead as u64)?;
         Some(Part { psn: psn(*first), ack_req: message.kind.is_fetch() || self.needs_ack_req(*end), message })
     }
 
-    /// `count` requests have left together.
+    /// Records that `count` requests were sent in one packet.
     pub fn sent_together(&mut self, now: Instant, count: usize, counters: &mut Counters) {
         for _ in 0..count {
             let Some(Placed { first, end, message }) = self.window.get(self.next_message) else { return };
@@ -132,8 +133,8 @@ impl<D: Copy> Requester<D> {
         self.step_over_local();
     }
 
-    /// Takes the answer to a chain that left as one packet. `each` writes a result to the memory of its
-    /// message; its error is the status of that message. Answers are taken in order, behind all earlier ones.
+    /// Processes the answer to a chain that was sent as one packet, in order only. `each` stores a result in
+    /// the memory of its message; an error becomes the status of that message.
     #[inline(always)]
     pub fn receive_chain_answer(
         &mut self,
@@ -169,13 +170,14 @@ impl<D: Copy> Requester<D> {
         let upto = self.window.get(number).map_or(self.write_seq, |placed| placed.first);
         self.advance(now, upto.min(last + 1));
         if upto <= last || !answers.is_empty() {
-            // Too few answers: the operation without one; too many: the last.
+            // If answers are missing, the first operation without an answer fails; if there are too many,
+            // the last one.
             self.fail(number - u64::from(upto > last), Status::BadResponse);
         }
     }
 }
 
-/// The verdict and the result for a message from the next answer of the chain.
+/// Takes the next answer of the chain and returns the result for a message.
 #[inline(always)]
 fn next_chain_result<'a, D>(
     placed: &Placed<D>,

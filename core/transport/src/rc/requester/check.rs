@@ -1,10 +1,10 @@
-//! The invariants of a requester over go-back-N, between two events.
+//! The invariants of a go-back-N requester between two events.
 
 use super::Requester;
 use crate::Instant;
 
 impl<D: Copy> Requester<D> {
-    /// Asserts them. Debug builds call it after every event.
+    /// Asserts the invariants. Debug builds call this method after every event.
     pub fn check(&self) {
         let sender = &self.tx_window;
         sender.check();
@@ -20,7 +20,7 @@ impl<D: Copy> Requester<D> {
         self.check_timer();
     }
 
-    /// The next packet belongs to the next message.
+    /// Asserts that the next packet belongs to the next message.
     fn check_next(&self) {
         let (snd_nxt, next) = (self.tx_window.snd_nxt, self.window.get(self.next_message));
         match next {
@@ -49,7 +49,7 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// A peer that owes an answer is not waited for without end.
+    /// Asserts that a timer runs while the peer owes an ACK.
     fn check_timer(&self) {
         assert!(self.ack_req_end <= self.tx_window.snd_nxt, "packets that ask for an ACK have left");
         let endless = self.parameters.timeout_ns == u64::MAX;

@@ -1,13 +1,13 @@
-//! Requests whose ACKs may be delayed.
+//! The choice of requests whose ACKs may be delayed.
 
 use super::{Plan, Requester};
 
-/// One of so many packets whose ACKs may be delayed asks for one at once.
+/// Maximum number of packets between two packets that request an immediate ACK.
 const ACK_REQ_EVERY: u32 = 128;
 
 impl<D: Copy> Requester<D> {
-    /// May the ACK of the planned packet be delayed? Not if it is a retransmission, if many packets before it
-    /// did not ask, or if more than half of the window is in use.
+    /// Returns true if the peer may delay the ACK of the planned packet. Returns false for retransmissions,
+    /// if many packets before it requested no ACK, or if more than half of the window is in use.
     #[inline]
     pub fn may_delay_ack(&self, plan: &Plan) -> bool {
         let first_time = self.tx_window.snd_nxt == self.tx_window.snd_max

@@ -1,4 +1,4 @@
-//! Chains of PRISM that arrive as one packet: a sequence number for each operation, one answer for all.
+//! PRISM chains that arrive as one packet. Each operation uses one PSN, and one packet answers all of them.
 
 use super::super::replay::{Entry, Source};
 use super::{Arrival, MessageInProgress, PendingAck, Reply, ReplyKind, Responder, until};
@@ -8,20 +8,20 @@ use crate::rc::{Seq, extend, psn};
 use remora_wire::prism::chain::MOST;
 use remora_wire::{NakCode, Opcode, packet};
 
-/// How much of a chain was executed.
+/// The outcome of executing a chain.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChainOutcome {
-    /// Operations.
+    /// Number of operations executed.
     pub done: u32,
-    /// Bytes of their answers.
+    /// Total length of their answers in bytes.
     pub len: usize,
-    /// Why the next one was not.
+    /// Error of the first operation that was not executed.
     pub fault: Option<NakCode>,
 }
 
 impl Responder {
-    /// Judges a chain. Returns how many of its first operations were executed before; the NIC executes the
-    /// others. None: it executes none.
+    /// Validates a chain. Returns the number of its first operations that were executed before; the NIC must
+    /// execute the others. Returns `None` if nothing is to be executed.
     pub fn receive_chain(&mut self, packet: &packet::View<'_>, counters: &mut Counters) -> Option<usize> {
         if self.ended {
             return None;
@@ -53,8 +53,8 @@ impl Responder {
         Some(passed as usize)
     }
 
-    /// The peer repeats operations that were executed before. It need not repeat the same chain: each
-    /// operation finds the answer that holds its result.
+    /// Answers operations that were executed before. The peer may have combined them into another chain, so
+    /// each operation is looked up separately.
     #[cold]
     fn repeat_chain(&mut self, from: Seq, to: Seq) {
         (from..to)
@@ -64,17 +64,17 @@ impl Responder {
         }
     }
 
-    /// What the operations of a chain are checked against.
+    /// Returns the rules against which the NIC checks the operations of a chain.
     pub fn rules(&self) -> Rules {
         Rules { allowed: self.allowed, mtu: self.mtu }
     }
 
-    /// The buffer for the answers to the chain.
+    /// Returns the buffer for the answers to the chain.
     pub fn chain_answer_buffer(&mut self) -> &mut [u8] {
         self.replay.kept_buffer()
     }
 
-    /// The NIC has executed a chain, or its first operations.
+    /// Completes the execution of a chain or of its first operations.
     pub fn conclude_chain(&mut self, outcome: ChainOutcome, counters: &mut Counters) {
         let first = self.rx_window.rcv_nxt;
         if outcome.done > 0 {
@@ -101,7 +101,7 @@ impl Responder {
     }
 }
 
-/// The answer to a chain.
+/// Returns the response packet with the answers to a chain.
 #[inline(always)]
 pub(super) fn reply(entry: &Entry, len: u8) -> Reply {
     let kind = ReplyKind::Chain { len, count: (entry.end - entry.first) as u8 };

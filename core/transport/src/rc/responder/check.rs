@@ -1,12 +1,12 @@
-//! The invariants of a responder over go-back-N, between two events.
+//! The invariants of a go-back-N responder between two events.
 
 use super::{MessageInProgress, Responder};
 
-/// Messages end at 2^31 bytes (IBTA vol. 1 §9.7.7).
+/// Maximum length of a message in bytes (IBTA vol. 1 §9.7.7).
 const LONGEST: u32 = 1 << 31;
 
 impl Responder {
-    /// Asserts them. Debug builds call it after every event.
+    /// Asserts the invariants. Debug builds call this method after every event.
     pub fn check(&self) {
         assert!(self.pending.is_none(), "each action has its outcome");
         assert!(self.msn <= 0x00ff_ffff, "a message sequence number has 24 bits");

@@ -1,58 +1,60 @@
-//! Congestion windows of commands (1RMA paper, §6): the trait of whoever decides about one, and the four that
-//! ship.
+//! Congestion windows of commands (1RMA paper, §6): the trait of a congestion control, and four
+//! implementations.
 
 use crate::Instant;
 use crate::rma::Status;
 
-/// How windows react.
+/// The congestion control of an executor.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ControlKind {
-    /// Algorithm 1: the local window by the issue delay, the remote one by the rest.
+    /// Algorithm 1: the local window follows the issue delay, the remote window the remaining delay.
     Delays,
-    /// The same, told the total delay only: the remote window reacts to it, and there is no local one (1RMA
-    /// paper, Figure 15c).
+    /// Algorithm 1 without the issue delay: the remote window follows the total delay, and there is no local
+    /// window (1RMA paper, Figure 15c).
     TotalDelay,
-    /// The initial window, for ever.
+    /// Windows that keep their initial size.
     Fixed,
-    /// No window and no pace.
+    /// No windows and no rate limit.
     None,
 }
 
-/// The constants of Algorithm 1, and what the paper does not give. Times are nanoseconds, windows commands of
-/// 4 KB.
+/// The constants of Algorithm 1, and parameters that the paper does not publish. Times are in nanoseconds,
+/// windows in commands of 4 KB.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct CongestionSettings {
-    /// How windows react.
+    /// The congestion control.
     pub kind: ControlKind,
-    /// Additive increase a round trip (paper: 0.25).
+    /// Additive increase per round trip (paper: 0.25).
     pub increase: f64,
-    /// The least factor of one decrease (paper: 0.5).
+    /// Smallest factor of one decrease (paper: 0.5).
     pub max_decrease: f64,
-    /// Weight of the excess over the target (paper: 0.8).
+    /// Weight of the excess over the target delay (paper: 0.8).
     pub beta: f64,
-    /// The factor of a decrease by a NACK or timeout (paper: 0.1).
+    /// Factor of a decrease after a NACK or timeout (paper: 0.1).
     pub failure_decrease: f64,
-    /// Round trip of the idle fabric: one decrease in each, and the base of the pace.
+    /// Round-trip time of the idle fabric. Each window decreases at most once in it, and the rate is the
+    /// window per round trip.
     pub rtt: u64,
-    /// How far ahead of the pace commands may be issued, so that several leave together (not published; Linux
-    /// does so by `sk_pacing_shift`).
+    /// Time by which commands may be issued ahead of the rate, so that several leave together (not
+    /// published; Linux uses `sk_pacing_shift` for this).
     pub burst: u64,
-    /// Issue delay that is aimed at (not published).
+    /// Target issue delay (not published).
     pub local_target: u64,
-    /// Remote delay that is aimed at (not published).
+    /// Target remote delay (not published).
     pub remote_target: u64,
-    /// First window (not published).
+    /// Initial window (not published).
     pub initial: f64,
-    /// Least window (not published). Below 1, a command is issued only so often.
+    /// Minimum window (not published). A window below 1 spaces commands by more than a round trip.
     pub min: f64,
-    /// Greatest window (not published).
+    /// Maximum window (not published).
     pub max: f64,
-    /// Servers, by direction, whose windows are remembered at once.
+    /// Maximum number of windows of servers, per direction and class, that are kept.
     pub destinations: usize,
 }
 
 impl CongestionSettings {
-    /// For the paper's fabric: 100 Gb/s and 5 us. What it does not give is chosen here (`docs/RMA.md`).
+    /// The paper's fabric: 100 Gb/s and 5 µs. `docs/RMA.md` explains the values that the paper does not
+    /// give.
     pub const fn paper() -> CongestionSettings {
         CongestionSettings {
             kind: ControlKind::Delays,
@@ -66,13 +68,13 @@ impl CongestionSettings {
             remote_target: 8_000,
             initial: 13.0,
             min: 0.01,
-            // As many as the paper's solicitation window holds: more are never in service.
+            // The number of commands that fit the paper's solicitation window, so more are never in service.
             max: 16.0,
             destinations: 1024,
         }
     }
 
-    /// For engines in software: round trips of tens of microseconds, and threads that may sleep.
+    /// Software engines, with round trips of tens of microseconds and threads that may sleep.
     pub const fn software() -> CongestionSettings {
         CongestionSettings {
             rtt: 50_000,
@@ -86,54 +88,54 @@ impl CongestionSettings {
     }
 }
 
-/// What a completion tells the windows.
+/// The information that a completion gives to the windows.
 #[derive(Copy, Clone, Debug)]
 pub struct Signal {
-    /// How the command ended.
+    /// Status of the command.
     pub status: Status,
-    /// Nanoseconds until it entered service.
+    /// Nanoseconds until the command entered service.
     pub issue_delay: u64,
-    /// Nanoseconds until it ended.
+    /// Nanoseconds until the command ended.
     pub total_delay: u64,
 }
 
 impl Signal {
-    /// Nanoseconds in the network and at the server.
+    /// Returns the nanoseconds spent in the network and at the server.
     pub fn remote_delay(&self) -> u64 {
         self.total_delay.saturating_sub(self.issue_delay)
     }
 }
 
-/// Whose window it is.
+/// The scope of a window.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// This NIC's: one for all transfers.
+    /// This NIC: one window for all transfers.
     Local,
-    /// A server's, in one direction.
+    /// A server, direction and class.
     Remote,
 }
 
-/// Who decides about one congestion window. [`Executor::with_control`](super::Executor::with_control) takes
-/// any; the paper wants policies to be replaced (§6).
+/// The congestion control of one window. [`Executor::with_control`](super::Executor::with_control) accepts
+/// any implementation, because the paper expects policies to be replaced (§6).
 pub trait Control {
-    /// A window as it begins.
+    /// Returns a window in its initial state.
     fn new(settings: &CongestionSettings, scope: Scope) -> Self;
 
-    /// Its size, in commands of 4 KB. It bounds what is outstanding and gives the pace.
+    /// Returns the window in commands of 4 KB. It bounds the outstanding commands and determines their rate.
     fn size(&self) -> f64;
 
-    /// A command that it counted has ended.
+    /// Processes the completion of a command that used this window.
     fn completed(&mut self, now: Instant, signal: &Signal);
 }
 
-/// Additive increase below a target delay, multiplicative decrease above it: what both windows of Algorithm 1
-/// do.
+/// Additive increase below a target delay and multiplicative decrease above it, as for both windows of
+/// Algorithm 1.
 #[derive(Copy, Clone, Debug)]
 struct Aimd {
     settings: CongestionSettings,
     target: u64,
     cwnd: f64,
-    /// The last decrease; none in the round trip behind it.
+    /// Time of the last decrease; the window does not decrease within one round trip after it.
     decreased: Option<Instant>,
 }
 
@@ -171,7 +173,7 @@ impl Aimd {
     }
 }
 
-/// Algorithm 1: the local window by the issue delay, a server's by the rest.
+/// Algorithm 1: the local window follows the issue delay, the remote window the remaining delay.
 #[derive(Copy, Clone, Debug)]
 pub struct Delays {
     scope: Scope,
@@ -203,8 +205,8 @@ impl Control for Delays {
     }
 }
 
-/// The same control without the local signal: a server's window aims at the sum of both targets, and takes
-/// every failure for its own. The local window never binds.
+/// Algorithm 1 without the local signal: the remote window targets the sum of both target delays and reacts
+/// to every failure. The local window is unlimited.
 #[derive(Copy, Clone, Debug)]
 pub struct TotalDelay(Option<Aimd>);
 
@@ -228,7 +230,7 @@ impl Control for TotalDelay {
     }
 }
 
-/// The initial window, for ever.
+/// A window that keeps its initial size.
 #[derive(Copy, Clone, Debug)]
 pub struct Fixed(f64);
 
@@ -244,7 +246,7 @@ impl Control for Fixed {
     fn completed(&mut self, _: Instant, _: &Signal) {}
 }
 
-/// No window and no pace.
+/// No window and no rate limit.
 #[derive(Copy, Clone, Debug)]
 pub struct Unlimited;
 
@@ -260,7 +262,7 @@ impl Control for Unlimited {
     fn completed(&mut self, _: Instant, _: &Signal) {}
 }
 
-/// The one of these that [`CongestionSettings::kind`] names.
+/// The congestion control that [`CongestionSettings::kind`] selects.
 #[derive(Copy, Clone, Debug)]
 pub enum Chosen {
     /// [`ControlKind::Delays`].

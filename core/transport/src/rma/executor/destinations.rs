@@ -1,5 +1,5 @@
-//! The windows of servers, one for each direction and class, in software: the NIC has none of this. What is
-//! outstanding of the bulk class keeps no operation of the latency class from leaving.
+//! The congestion windows of servers, one per direction and class. They are software state that the NIC does
+//! not have. Outstanding bulk commands do not delay the latency class.
 
 use remora_wire::frame::Address;
 use remora_wire::rma::{Class, MAX_OPERATION};
@@ -7,7 +7,7 @@ use remora_wire::rma::{Class, MAX_OPERATION};
 use super::control::{CongestionSettings, Control, Scope, Signal};
 use crate::Instant;
 
-/// What one window is for.
+/// The server, direction and class of a window.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub(super) struct WindowKey {
     pub server: Address,
@@ -18,16 +18,16 @@ pub(super) struct WindowKey {
 struct Destination<C> {
     key: WindowKey,
     window: C,
-    /// Bytes of commands outstanding.
+    /// Bytes of outstanding commands.
     outstanding: u64,
-    /// Transfers in progress; with none, its place may go to another server.
+    /// Number of transfers in progress; an entry without transfers may be reused for another server.
     users: u32,
-    /// When the pace lets the next command be issued.
+    /// Time from which the rate allows the next command.
     next: Instant,
     used: Instant,
 }
 
-/// As many windows as the settings allow. The window that was not used for longest makes place for a new one.
+/// A bounded table of windows. A new window replaces the least recently used one without transfers.
 pub(super) struct Destinations<C> {
     all: Vec<Destination<C>>,
     settings: CongestionSettings,
@@ -38,7 +38,7 @@ impl<C: Control> Destinations<C> {
         Destinations { all: Vec::with_capacity(settings.destinations), settings: *settings }
     }
 
-    /// The place of a window, for one more transfer. None: all places are in use.
+    /// Returns the index of a window for one more transfer, or `None` if all entries are in use.
     pub fn of(&mut self, now: Instant, key: WindowKey) -> Option<usize> {
         let known = self.all.iter().position(|known| known.key == key);
         let place = match known {
@@ -70,13 +70,13 @@ impl<C: Control> Destinations<C> {
         Some(place)
     }
 
-    /// A transfer has ended.
+    /// Records the end of a transfer.
     pub fn leave(&mut self, place: usize) {
         self.all[place].users -= 1;
     }
 
-    /// May one more command be issued at `now`? What is outstanding stays within the smaller window; of a
-    /// window below one command, one is.
+    /// Returns true if one more command may be issued at `now`. Outstanding commands must fit the smaller
+    /// window; a window below one command still allows one.
     pub fn allows(&self, now: Instant, place: usize, local: &C) -> bool {
         let destination = &self.all[place];
         self.fits(destination, local) && destination.next <= now.after(self.settings.burst)
@@ -89,25 +89,26 @@ impl<C: Control> Destinations<C> {
                 <= window * f64::from(MAX_OPERATION)
     }
 
-    /// A command of `size` bytes is issued.
+    /// Records that a command of `size` bytes was issued.
     pub fn issued(&mut self, now: Instant, place: usize, size: u32, local: &C) {
         let destination = &mut self.all[place];
         destination.outstanding += u64::from(size);
-        // The pace of the smaller window: `size x CWND / RTT`.
+        // The rate of the smaller window: `size x CWND / RTT`.
         let window = destination.window.size().min(local.size());
         let trips = f64::from(size) / f64::from(MAX_OPERATION) / window;
-        // A pause is not saved up: what follows it leaves at the pace, too.
+        // Idle time is not credited, so commands after a pause are paced too.
         destination.next = destination.next.max(now).after((trips * self.settings.rtt as f64) as u64);
     }
 
-    /// A command has ended.
+    /// Records the completion of a command.
     pub fn completed(&mut self, now: Instant, place: usize, size: u32, signal: &Signal) {
         let destination = &mut self.all[place];
         destination.outstanding -= u64::from(size);
         destination.window.completed(now, signal);
     }
 
-    /// When the pace allows the next command; None: the window is full, and a completion must come first.
+    /// Returns the time at which the rate allows the next command, or `None` if the window is full and a
+    /// completion must come first.
     pub fn due(&self, place: usize, local: &C) -> Option<Instant> {
         let destination = &self.all[place];
         let due = Instant(destination.next.0.saturating_sub(self.settings.burst));

@@ -29,7 +29,7 @@ fn ok(executor: &mut Executor, now: Instant, slot: u16) -> Option<TransferEnd> {
     executor.completed(now, slot, Status::Ok, 0, 2_500)
 }
 
-/// Issues all that may be issued at `now`.
+/// Issues all commands that are allowed at `now`.
 fn issue(executor: &mut Executor, now: Instant) -> Vec<Chunk> {
     std::iter::from_fn(|| executor.next(now)).collect()
 }
@@ -41,7 +41,7 @@ fn a_transfer_is_cut_into_commands_and_ends_once() {
     let chunks = issue(&mut executor, Instant(0));
     let cut: Vec<_> = chunks.iter().map(|chunk| (chunk.offset, chunk.size)).collect();
     assert_eq!(cut, [(0, 4096), (4096, 4096), (8192, 1808)]);
-    // In any order.
+    // Completions may come in any order.
     assert_eq!(ok(&mut executor, Instant(1), chunks[2].slot), None);
     assert_eq!(ok(&mut executor, Instant(1), chunks[0].slot), None);
     let end = ok(&mut executor, Instant(1), chunks[1].slot).unwrap();
@@ -125,12 +125,12 @@ fn full_tables_and_transfers_without_bytes_are_refused() {
     executor.submit(Instant(2), elsewhere).unwrap();
 }
 
-/// A completion after these delays.
+/// Returns a completion with these delays.
 fn signal(status: Status, issue_delay: u64, total_delay: u64) -> Signal {
     Signal { status, issue_delay, total_delay }
 }
 
-/// Algorithm 1, by hand: AI 0.25, MD 0.5, beta 0.8, one decrease a round trip.
+/// Algorithm 1 by hand: additive increase 0.25, maximum decrease 0.5, β 0.8, one decrease per round trip.
 #[test]
 fn windows_follow_algorithm_1() {
     let settings = CongestionSettings { initial: 4.0, ..settings() };
@@ -167,7 +167,7 @@ fn windows_follow_algorithm_1() {
     assert!(remote.size() < 0.5);
 }
 
-/// With the total delay alone, a server's window pays for what waits in this NIC.
+/// With the total delay alone, delays inside this NIC shrink the server's window.
 #[test]
 fn without_the_local_signal_the_servers_window_reacts_to_all_delay() {
     let settings = CongestionSettings { initial: 4.0, ..settings() };
@@ -198,7 +198,7 @@ fn a_fixed_window_stays_and_without_one_nothing_binds() {
     }
 }
 
-/// A control of a program's own: as many commands as have succeeded, and one more.
+/// A custom congestion control: one more command than have succeeded.
 #[test]
 fn a_program_brings_a_control_of_its_own() {
     struct Slow(f64);
@@ -252,7 +252,7 @@ fn what_is_outstanding_stays_within_the_smaller_window_and_leaves_at_its_pace() 
         times.extend(issue(&mut executor, now).iter().map(|_| now.0));
         now = if executor.deadline() == Instant::NEVER { break } else { executor.deadline() };
     }
-    // 4 commands a round trip of 5 us.
+    // 4 commands per round trip of 5 µs.
     assert_eq!(times, [0, 1_250, 2_500, 3_750]);
     assert_eq!(executor.next(Instant(1_000_000)), None, "the window is full");
     assert_eq!(executor.deadline(), Instant::NEVER, "a completion must come first");
@@ -265,7 +265,7 @@ fn what_is_outstanding_stays_within_the_smaller_window_and_leaves_at_its_pace() 
     assert_eq!(slow.next(Instant(49_999)), None, "a tenth of a command a round trip");
     assert_eq!(slow.deadline(), Instant(50_000));
     assert!(slow.next(Instant(50_000)).is_some());
-    // What is ahead of the pace by less than a burst leaves at once, and the pace stays.
+    // Commands less than a burst ahead of the rate leave at once, and the rate is unchanged.
     let mut together = Executor::new(64, 4, &CongestionSettings { burst: 2_500, ..settings });
     together.submit(Instant(0), read(1, 1 << 20)).unwrap();
     assert_eq!(issue(&mut together, Instant(0)).len(), 3);

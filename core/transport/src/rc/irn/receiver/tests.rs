@@ -2,7 +2,7 @@ use super::*;
 use crate::testing::Random;
 use std::collections::BTreeMap;
 
-/// `syndrome expected sack MSN completions` of arrivals given as (op-code, sequence number).
+/// Returns `NACK expected SACK MSN completions` for each arrival, given as (op-code, sequence number).
 fn answers(arrivals: &[(u8, Seq)]) -> Vec<String> {
     let mut receiver = Receiver::new(0, 128);
     let line = |&(opcode, seq): &(u8, Seq)| {

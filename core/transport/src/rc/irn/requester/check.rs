@@ -1,11 +1,11 @@
-//! The invariants of a requester over IRN, between two events.
+//! The invariants of an IRN requester between two events.
 
 use super::Requester;
 use crate::rc::irn::Place;
 use crate::{Instant, rc::Seq};
 
 impl<D: Copy> Requester<D> {
-    /// Asserts them. Debug builds call it after every event.
+    /// Asserts the invariants. Debug builds call this method after every event.
     pub fn check(&self) {
         let sender = &self.sender;
         sender.check();
@@ -20,7 +20,8 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// Responses are of READs and atomics that are on the way, and are reported once they are there.
+    /// Asserts that responses belong to outstanding READs and atomics, and that only received ones are
+    /// acknowledged.
     fn check_responses(&self) {
         let expected = self.tracker.expected();
         self.tracker.check();
@@ -38,7 +39,7 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// While nothing has failed: what is on the way is waited for, but not without end.
+    /// Asserts, while no message fails, that every outstanding packet has a timer.
     fn check_running(&self) {
         let expected = self.tracker.expected();
         assert!(self.fetches.len() <= self.fetch_messages as usize, "READs on the way are messages");

@@ -1,6 +1,6 @@
-//! Operations of PRISM over IRN, at the requester: their packets are those of go-back-N, without IRN's
-//! additions, since the peer executes them only in order; their answers are numbered as those of READs are,
-//! and taken in any order.
+//! PRISM operations at an IRN requester. Their request packets are those of go-back-N, without IRN's
+//! additional headers, because the peer executes them in order only. Their answers have PSNs like READ
+//! responses and are accepted in any order.
 
 use super::super::receiver::Tracker;
 use super::{Fetch, Plan, Requester};
@@ -13,7 +13,7 @@ use remora_wire::prism::Flags;
 use std::collections::VecDeque;
 
 impl<D: Copy> Requester<D> {
-    /// The packet of PRISM that would leave now, and its operation.
+    /// Returns the next packet and its operation if the next message is a PRISM operation.
     #[cold]
     #[inline(never)]
     pub fn plan_prism(&mut self, now: Instant) -> Option<(Plan, Extended)> {
@@ -59,18 +59,19 @@ impl<D: Copy> Requester<D> {
         Some((plan, extended))
     }
 
-    /// The packet of `plan_prism` has left.
+    /// Records that the packet of `plan_prism` was sent.
     #[cold]
     #[inline(never)]
     pub fn sent_prism(&mut self, now: Instant, plan: &Plan, counters: &mut Counters) {
-        // Answered is the last packet; the others want no place among the answers.
+        // Only the last packet is answered, so only this one reserves PSNs of responses.
         if plan.last && plan.seq >= self.sender.high() {
             self.fetching(plan.number);
         }
         self.sent(now, plan, counters);
     }
 
-    /// Takes the response `seq` to an operation of PRISM. None: it does not fit the operation.
+    /// Processes response `seq` to a PRISM operation. Returns `None` if the response does not match the
+    /// operation.
     #[cold]
     #[inline(never)]
     pub(super) fn answered_prism(
@@ -98,7 +99,7 @@ impl<D: Copy> Requester<D> {
                 }
             };
         message.context.verdict = verdict as u8;
-        // Nothing comes behind it: the rest of the numbers is skipped.
+        // No response follows this one, so the remaining reserved PSNs are skipped.
         if let Some(fetch) = self.fetches.iter_mut().find(|other| other.message == number) {
             fetch.until = fetch.until.min(seq + 1);
         }
@@ -106,8 +107,8 @@ impl<D: Copy> Requester<D> {
     }
 }
 
-/// Forgets the oldest READs and atomics whose answers are all there, and steps over the numbers that they
-/// reserved in vain.
+/// Removes the oldest READs and atomics that are fully answered, and skips the PSNs that they reserved but
+/// did not use.
 #[inline]
 pub(super) fn forget_answered(fetches: &mut VecDeque<Fetch>, tracker: &mut Tracker) {
     while let Some(fetch) = fetches.front().filter(|fetch| fetch.until <= tracker.expected()) {

@@ -1,10 +1,10 @@
-//! The invariants of a responder over IRN, between two events.
+//! The invariants of an IRN responder between two events.
 
 use super::Responder;
 use crate::rc::irn::Place;
 
 impl Responder {
-    /// Asserts them. Debug builds call it after every event.
+    /// Asserts the invariants. Debug builds call this method after every event.
     pub fn check(&self) {
         assert!(self.pending.is_none(), "each step has its outcome");
         self.receiver.check(self.ended || self.is_stalled());
@@ -17,12 +17,12 @@ impl Responder {
         assert!(self.in_progress.is_none() || self.prism, "PRISM is agreed with the peer");
     }
 
-    /// Has it refused a request, after which it executes nothing?
+    /// Returns true if a request was refused, after which nothing is executed.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Messages that took a receive work request and have completed it.
+    /// Returns the number of messages that used a receive work request and completed it.
     pub fn completed(&self) -> u64 {
         self.completed
     }

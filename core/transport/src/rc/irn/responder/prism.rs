@@ -1,10 +1,10 @@
-//! Operations of PRISM over IRN, at the responder. Their packets are taken only in order, since what an
-//! operation does can depend on all that came before it; one that comes early is dropped, and asked for
-//! again. So is whatever touches the connection's scratch memory, which is where the operations of a chain
-//! hand things to each other. Everything else on the queue pair is placed when it arrives, as ever.
+//! PRISM operations at an IRN responder. Their packets are executed in order only, because an operation may
+//! depend on all earlier ones. A packet that arrives after a gap is dropped and requested again. The same
+//! applies to access to the connection's scratch memory, through which the operations of a chain pass
+//! values. All other packets on the queue pair are executed on arrival.
 //!
-//! Their answers are sent by the sender of responses. That of a READ may be shorter than what was asked for;
-//! then the numbers of the rest are skipped: nothing is sent with them, and neither side waits for them.
+//! The sender of responses transmits the answers. The answer to a READ may be shorter than requested. The
+//! unused PSNs are then skipped: no packet carries them and neither side waits for them.
 
 use super::{NUMBERS, Pending, Reply, Responder, Step};
 use crate::rc::irn::reads::{Read, Wanted};
@@ -16,30 +16,30 @@ use crate::{Action, Counters, Instant};
 use remora_wire::prism::Flags;
 use remora_wire::{NakCode, Opcode, Syndrome, packet};
 
-/// Responses that one READ may reserve: half of the circle of their numbers must be enough for one that is
-/// skipped and those behind it.
+/// Maximum number of responses that one READ may reserve. Half of the PSN circle must exceed the PSNs that
+/// one READ skips and those of later requests.
 const MOST: u32 = 1 << 22;
 
 impl Responder {
-    /// The peer may use PRISM.
+    /// Enables PRISM, because the peer agreed on it.
     pub fn enable_prism(&mut self) {
         self.prism = true;
         self.reads.widen();
     }
 
-    /// Messages executed so far, 24 bits.
+    /// Returns the MSN: the number of messages executed, modulo 2^24.
     pub fn msn(&self) -> u32 {
         self.receiver.msn()
     }
 
-    /// READs, atomics and operations of PRISM executed so far, and how many of the first of them have been
-    /// answered for good.
+    /// Returns the number of READs, atomics and PRISM operations executed, and how many of these, from the
+    /// first on, are fully acknowledged.
     pub fn fetches(&self) -> (u64, u64) {
         self.reads.bounds()
     }
 
-    /// Forgets all answers, unless the peer may still need one; then false. One who has not been heard of for
-    /// as long as we go on sending needs none.
+    /// Drops all answers and returns true, or returns false if the peer may still need one. A peer that was
+    /// silent until the timeout expired needs none.
     pub fn forget(&mut self) -> bool {
         if self.sender.una() < self.responses {
             if !self.quiet {
@@ -52,13 +52,14 @@ impl Responder {
         true
     }
 
-    /// The bytes that a plan names: of a wide value in network order.
+    /// Returns the bytes that a planned reply refers to; results of operations are in network byte order.
     pub fn kept(&self, reply: &Reply) -> [u8; 32] {
         let super::ReplyCause::Response { seq, .. } = reply.cause else { return [0; 32] };
         self.reads.stored(seq)
     }
 
-    /// Must a packet for the byte at `va` wait for its turn? Then it is dropped, and asked for again.
+    /// Returns true if a packet that accesses `va` must be dropped because it arrived after a gap, and
+    /// schedules a NACK.
     #[inline]
     pub(super) fn waits(&mut self, va: u64, in_order: bool) -> bool {
         let waits = !in_order && self.prism && is_scratch(va);
@@ -66,7 +67,7 @@ impl Responder {
         waits
     }
 
-    /// A packet of PRISM, or one that comes where the next packet of an operation should.
+    /// Processes a PRISM packet, or a packet that arrives where the next packet of an operation is expected.
     #[cold]
     #[inline(never)]
     pub(super) fn receive_prism<'a>(
@@ -91,8 +92,8 @@ impl Responder {
         (Step::Nothing, &[])
     }
 
-    /// A READ of scratch memory is executed at once, as one of PRISM: what is behind it may change what
-    /// stands there.
+    /// Executes a READ of scratch memory at once, like a PRISM operation, because later operations may
+    /// change the memory before the response is sent.
     #[cold]
     #[inline(never)]
     pub(super) fn read_scratch(
@@ -113,12 +114,12 @@ impl Responder {
         self.begin(now, opcode, seq, &request)
     }
 
-    /// As it travels, the number of the READ or atomic that is executed next.
+    /// Returns the 24-bit number of the READ or atomic that is executed next.
     fn upcoming(&self) -> u32 {
         (self.reads.bounds().0 & NUMBERS) as u32
     }
 
-    /// What the NIC is to do for a packet in its turn.
+    /// Returns the step for a packet that is next in order.
     fn begin(&mut self, now: Instant, opcode: Opcode, seq: Seq, request: &Request) -> Result<Step, NakCode> {
         let reserved = if request.last { request.packets(self.mtu) } else { 0 };
         if reserved > MOST {
@@ -137,7 +138,7 @@ impl Responder {
         Ok(Step::Execute(Action::Prism((*request).into())))
     }
 
-    /// The NIC has executed an action of PRISM: the answer at the operation's last packet, or a NAK code.
+    /// Completes a PRISM action. `result` is the answer at the last packet of an operation, or a NAK code.
     pub fn conclude_prism(&mut self, result: Result<Option<Answer>, NakCode>, counters: &mut Counters) {
         let Some(Pending::Prism { seq, opcode, reserved, in_progress }) = self.pending.take() else { return };
         let answer = match result {
@@ -167,7 +168,7 @@ impl Responder {
         self.skipped += Seq::from(reserved.saturating_sub(sent));
     }
 
-    /// The response with the result of an operation.
+    /// Returns the response that carries the result of an operation.
     pub(super) fn result(&self, read: &Read, blank: Reply) -> Reply {
         let (credits, kind) = match read.wanted {
             Wanted::Number { value, credits } => (credits, ReplyKind::Value(value)),
@@ -180,7 +181,7 @@ impl Responder {
         Reply { opcode, aeth: Some((Syndrome::ack(credits), read.msn)), kind, ..blank }
     }
 
-    /// The number on the wire of response `seq`, unwrapped.
+    /// Returns the PSN that response `seq` has on the wire, unwrapped.
     #[inline]
     pub(super) fn sent_as(&self, seq: Seq) -> Seq {
         if self.skipped == 0 {
@@ -193,7 +194,7 @@ impl Responder {
         self.skipped - Seq::from((self.skipped as u32).wrapping_sub(read.skipped))
     }
 
-    /// The first response that is not before the number `number` on the wire.
+    /// Returns the first response whose PSN on the wire is at least `number`.
     #[inline]
     pub(super) fn heard_as(&self, number: Seq) -> Seq {
         if self.skipped == 0 { number } else { self.heard_after_skips(number) }
@@ -212,7 +213,7 @@ impl Responder {
         heard
     }
 
-    /// Can the peer remember response `seq`?
+    /// Returns true if the peer can record response `seq`.
     #[inline]
     pub(super) fn reaches(&self, seq: Seq) -> bool {
         self.skipped == 0 || self.sent_as(seq) - self.sent_as(self.sender.una()) < self.reach

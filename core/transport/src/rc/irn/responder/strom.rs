@@ -1,9 +1,9 @@
-//! Packets for kernels over IRN, at the responder. A kernel takes its bytes in order: what comes before its
-//! turn is kept, one payload for each bit of the bitmaps, which bounds what is kept as BDP-FC bounds what is
-//! on its way.
+//! Packets for kernels at an IRN responder. A kernel processes its bytes in order, so packets that arrive
+//! after a gap are kept. There is one buffer per bit of the bitmaps, so BDP-FC also bounds the memory for
+//! kept packets.
 //!
-//! What has been kept was acknowledged selectively and will not be sent again. So if its kernel has no
-//! capacity when its turn comes, the order waits for the kernel.
+//! Kept packets were selectively acknowledged and are not retransmitted. If a kernel has no capacity for a
+//! kept packet, all later packets wait for that kernel.
 
 use super::{Pending, Responder, Step};
 use crate::rc::Seq;
@@ -12,22 +12,23 @@ use crate::rc::strom::Part;
 use crate::{Action, Counters};
 use remora_wire::NakCode;
 
-/// Which of the packets ahead are kept for a kernel.
+/// The packets after a gap that are kept for a kernel.
 pub(super) struct Kept {
     bits: Bitmap,
-    /// The kernel of the first one had no capacity.
+    /// True if the kernel of the first packet had no capacity.
     stalled: bool,
 }
 
 impl Responder {
-    /// StRoM is agreed with the peer. Returns how many payloads may have to be kept.
+    /// Enables StRoM, because the peer agreed on it. Returns the number of payload buffers that the caller
+    /// must provide.
     pub fn enable_strom(&mut self) -> u32 {
         let size = self.receiver.reach();
         self.kept = Some(Box::new(Kept { bits: Bitmap::new(size), stalled: false }));
         size
     }
 
-    /// A packet for a kernel: handed over in its turn, kept until then.
+    /// Returns the step for a packet to a kernel: execute it if it is in order, otherwise keep it.
     pub(super) fn rpc<'a>(
         &mut self,
         part: Part,
@@ -48,13 +49,13 @@ impl Responder {
         (seq % Seq::from(self.receiver.reach())) as u32
     }
 
-    /// Is the packet there, for a kernel?
+    /// Returns true if packet `seq` is kept for a kernel.
     #[inline]
     pub(super) fn is_kept(&self, seq: Seq) -> bool {
         self.kept.as_ref().is_some_and(|kept| kept.bits.ones() > 0 && kept.bits.get(seq))
     }
 
-    /// What is due for the packet expected next, if that was kept for a kernel.
+    /// Returns the step for packet `rcv_nxt` if it is kept for a kernel.
     #[inline]
     pub(super) fn kept_due(&mut self) -> Option<Step> {
         let seq = self.receiver.expected();
@@ -68,7 +69,7 @@ impl Responder {
         Some(Step::Kept { slot: self.slot(seq) })
     }
 
-    /// The kernel has what was kept for it.
+    /// Records that the kernel took the kept packet.
     pub(super) fn handed_over(&mut self, counters: &mut Counters) {
         counters.rx_rpc_requests += u64::from(self.receiver.front() != Some(super::Ends::Nothing));
         if let Some(kept) = &mut self.kept {
@@ -77,19 +78,19 @@ impl Responder {
         self.take_step();
     }
 
-    /// The kernel has no capacity.
+    /// Records that the kernel has no capacity.
     pub(super) fn stall(&mut self) {
         if let Some(kept) = &mut self.kept {
             kept.stalled = true;
         }
     }
 
-    /// Does the order wait for a kernel?
+    /// Returns true if the order waits for a kernel.
     pub fn is_stalled(&self) -> bool {
         self.kept.as_ref().is_some_and(|kept| kept.stalled)
     }
 
-    /// The kernel has capacity again: what is due now.
+    /// Continues after the kernel has capacity, and returns the next step.
     pub fn go_on(&mut self) -> Step {
         if let Some(kept) = &mut self.kept {
             kept.stalled = false;

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 const MANY: Seq = 1 << 40;
 
-/// One that keeps to the authors' own code.
+/// Returns a sender with the `eager` rule of the authors' own code.
 fn sender(cap: u32) -> Sender {
     Sender::new(0, &Settings { eager: true, ..Settings::default() }, cap)
 }
 
-/// One chance to transmit.
+/// Uses one opportunity to transmit, and returns the packet that was sent.
 fn chance(sender: &mut Sender) -> Option<Seq> {
     let chosen = sender.choose(MANY);
     sender.transmitted(chosen);
@@ -32,7 +32,7 @@ fn the_cap_holds_new_packets_back_and_an_acknowledgement_lets_them_go() {
 fn a_nack_begins_a_recovery_that_sends_the_holes_below_the_highest_arrival_once() {
     let mut sender = sender(16);
     assert_eq!(chances(&mut sender, 10).len(), 10);
-    // 0, 2 and 5 are lost; 9 is not yet there, so nobody knows of it.
+    // 0, 2 and 5 are lost; 9 is delayed.
     for sack in [1, 3, 4, 6, 7, 8] {
         assert!(!sender.acknowledge(0, Some(sack)));
     }
@@ -40,10 +40,10 @@ fn a_nack_begins_a_recovery_that_sends_the_holes_below_the_highest_arrival_once(
     assert_eq!(chances(&mut sender, 4), [0, 2, 5, 10]);
     assert!(sender.in_recovery());
     assert_eq!(sender.recover(), 9);
-    // Partial: 2 was sent again already.
+    // A partial acknowledgement: 2 was retransmitted already.
     assert!(sender.acknowledge(2, None));
     assert_eq!(chance(&mut sender), Some(11));
-    // It arrives, 5 too: everything up to 9.
+    // 2 and 5 arrive, so everything before 9 is acknowledged.
     assert!(sender.acknowledge(9, None));
     assert!(sender.in_recovery(), "9 is not passed yet");
     assert_eq!(chance(&mut sender), Some(9), "the oldest packet counts as lost");
@@ -51,8 +51,8 @@ fn a_nack_begins_a_recovery_that_sends_the_holes_below_the_highest_arrival_once(
     assert!(!sender.in_recovery());
 }
 
-/// Packets sent again in 50 round trips of one packet after a lost packet, and a lost NACK that makes another
-/// look lost.
+/// Returns the number of retransmissions in 50 round trips of one packet, after one lost packet and one lost
+/// NACK that makes another packet appear lost.
 fn needless(eager: bool) -> usize {
     let mut sender = Sender::new(0, &Settings { eager, ..Settings::default() }, 110);
     assert_eq!(chances(&mut sender, 10).len(), 10);
@@ -105,7 +105,7 @@ fn a_packet_that_arrives_before_it_is_sent_again_is_not() {
     assert_eq!((sender.retransmit(), sender.flags()), (1, [true, true, false]));
     sender.acknowledge(0, Some(1));
     assert_eq!(sender.flags(), [false, true, true]);
-    // As on the paper's NIC the same chance that looks for the next hole sends a new packet.
+    // As on the paper's NIC, the opportunity that searches for the next hole sends a new packet.
     assert_eq!(chances(&mut sender, 3), [8, 2, 3]);
 }
 
@@ -168,7 +168,7 @@ fn with_go_back_n_everything_is_sent_again_once_for_each_gap() {
     assert_eq!(chance(&mut sender), Some(7), "the same gap twice");
     assert_eq!(sender.timeout(false), Timeout::Resend);
     assert_eq!(chance(&mut sender), Some(1));
-    // An acknowledgement of old ground overtakes the second walk over it.
+    // An acknowledgement arrives while the packets that it covers are being retransmitted.
     assert!(sender.acknowledge(6, None));
     assert_eq!(chance(&mut sender), Some(6));
 }
@@ -206,8 +206,8 @@ fn a_stale_nack_names_packets_before_the_window_and_changes_no_flag() {
     assert_eq!(sender, before);
 }
 
-/// Sender and receiver over a line that loses, duplicates and reorders: everything arrives, and the rules
-/// hold throughout.
+/// Connects sender and receiver by a link that loses, duplicates and reorders packets, and checks that
+/// everything arrives and the invariants hold.
 #[test]
 fn random_losses_end_and_the_rules_hold() {
     for (seed, recovery) in (0..300).zip([Recovery::Selective, Recovery::HeadOnly].into_iter().cycle()) {
@@ -273,13 +273,13 @@ fn random_losses_end_and_the_rules_hold() {
 fn a_nack_that_names_the_missing_packet_itself_sends_everything_behind_it_again_once() {
     let mut sender = Sender::new(0, &Settings::default(), 110);
     assert_eq!(chances(&mut sender, 6).len(), 6);
-    // 1 is lost, 3 has arrived, the others were dropped.
+    // 1 is lost, 3 arrived, and the receiver dropped the other packets.
     sender.acknowledge(1, Some(3));
     sender.acknowledge(1, Some(1));
     assert_eq!(chances(&mut sender, 5), [1, 2, 4, 5, 6]);
     sender.acknowledge(1, Some(1));
     assert_eq!(chances(&mut sender, 1), [7], "the second NACK is about the same packets");
-    // It was lost again.
+    // 1 is lost once more.
     assert_eq!(sender.timeout(false), Timeout::Resend);
     assert_eq!(chances(&mut sender, 7), [1, 2, 4, 5, 6, 7, 8]);
     assert!(sender.acknowledge(4, None));
