@@ -1,4 +1,4 @@
-//! What one packet costs to read, write, seal and check. `cargo bench --package remora-wire`.
+//! Benchmarks of parsing, writing, sealing and checking one packet: `cargo bench --package remora-wire`.
 //!
 //! The frame of "64" is a WRITE Only of 64 bytes: BTH, RETH and payload are 92 bytes.
 
@@ -25,7 +25,7 @@ fn flow() -> Flow {
     Flow::new(endpoint(1, 0xc001), endpoint(2, ROCE_PORT))
 }
 
-/// The transport bytes of a WRITE, its ICRC sealed with this identification.
+/// Returns the transport bytes of a WRITE with the ICRC for this identification.
 fn write(payload: usize, ip_id: u16) -> Vec<u8> {
     let payload = vec![0x5a; payload];
     let reth = reth::Repr { va: 0x1000, rkey: 7, dma_len: payload.len() as u32 };
@@ -53,7 +53,7 @@ fn new_flow() -> Flow {
     Flow::new(black_box(endpoint(1, 0xc001)), black_box(endpoint(2, ROCE_PORT)))
 }
 
-/// The floor of `seal`: the CRC over the same bytes, and nothing else.
+/// Lower bound of `seal`: the CRC over the same bytes alone.
 #[divan::bench(args = PAYLOADS)]
 fn crc_alone(bencher: Bencher, payload: usize) {
     let bytes = write(payload, 0);
@@ -80,7 +80,7 @@ fn unknown_id_of_a_length_not_seen(bencher: Bencher) {
         .bench_local_refs(|spans| black_box(&flow).accepts_unknown_id(spans, black_box(covered), received));
 }
 
-/// Read as a responder reads it: where does it go, is it in order, what does it carry.
+/// Parses a packet like a responder: destination, PSN and payload.
 #[divan::bench]
 fn parse_64(bencher: Bencher) {
     let bytes = write(64, 0);
@@ -91,7 +91,7 @@ fn parse_64(bencher: Bencher) {
     });
 }
 
-/// Every field taken and stored, as a value that outlives the call.
+/// Parses and stores every field as a value.
 #[divan::bench]
 fn parse_64_and_keep(bencher: Bencher) {
     let bytes = write(64, 0);
@@ -106,7 +106,7 @@ fn emit_64(bencher: Bencher) {
     bencher.bench_local(|| black_box(&packet).emit(black_box(&mut out)));
 }
 
-/// BTH and RETH, emitted in place; the owner of the payload copies it.
+/// Writes BTH and RETH in place, without the payload.
 #[divan::bench]
 fn emit_headers_of_a_write(bencher: Bencher) {
     let mut out = [0; 128];
@@ -119,7 +119,7 @@ fn emit_headers_of_a_write(bencher: Bencher) {
     });
 }
 
-/// IPv4 and UDP before the BTH, from nothing.
+/// Writes IPv4 and UDP headers before the BTH.
 #[divan::bench]
 fn emit_route_from_ip(bencher: Bencher) {
     let route = frame::Route::new(endpoint(1, 0xc001), endpoint(2, ROCE_PORT));

@@ -1,5 +1,5 @@
-//! ACK extended transport header: acknowledgement, credits, or a NAK with its reason (IBTA volume 1, chapters
-//! 9.3 and 9.7.5).
+//! ACK extended transport header (AETH): an ACK with credits, or a NAK with its reason (IBTA volume 1,
+//! chapters 9.3 and 9.7.5).
 //!
 //! ```text
 //!  +-+---+---------+-----------------------------------------------+
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The first byte is the *syndrome*: a zero bit, two bits of kind (00 ACK, 01 RNR NAK, 10 reserved, 11 NAK)
-//! and five bits of value (credit count, RNR timer, NAK code). The MSN counts requests that the responder
-//! completed.
+//! and five bits of value (credit count, RNR timer, NAK code). The message sequence number (MSN) counts the
+//! requests that the responder has completed.
 
 use core::fmt;
 
@@ -18,10 +18,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 4;
 
-/// The credit count that means "no end-to-end flow control".
+/// Credit count that disables end-to-end flow control.
 pub const NO_CREDITS: u8 = 0x1f;
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -31,28 +31,29 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// The message sequence number's bits, below the syndrome's.
+/// Bits of the message sequence number, below the syndrome.
 const MSN_MASK: u32 = 0x00ff_ffff;
 const SYNDROME_SHIFT: u32 = 24;
 
-/// A header whose length has been checked.
+/// A borrowed header whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The header at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the header at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// Acknowledged, and if not, why.
+    /// Syndrome: ACK, RNR NAK or NAK with its reason.
     #[inline]
     pub fn syndrome(&self) -> Syndrome {
         Syndrome((self.0.syndrome_msn.get() >> SYNDROME_SHIFT) as u8)
     }
 
-    /// Message sequence number: 24 bits, circular.
+    /// Message sequence number, modulo 2^24.
     #[inline]
     pub fn msn(&self) -> u32 {
         self.0.syndrome_msn.get() & MSN_MASK
@@ -62,20 +63,20 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// Acknowledged, and if not, why.
+    /// Syndrome: ACK, RNR NAK or NAK with its reason.
     pub syndrome: Syndrome,
-    /// Message sequence number: 24 bits, circular; `emit` keeps 24 bits.
+    /// Message sequence number, modulo 2^24; `emit` keeps 24 bits.
     pub msn: u32,
 }
 
 impl Repr {
-    /// The value of a checked header.
+    /// Converts a checked header into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr { syndrome: view.syndrome(), msn: view.msn() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let word = u32::from(self.syndrome.0) << SYNDROME_SHIFT | self.msn & MSN_MASK;
@@ -90,27 +91,27 @@ impl fmt::Display for Repr {
     }
 }
 
-/// The syndrome byte; every value is representable, [`Syndrome::kind`] decodes it.
+/// The syndrome byte. Any byte is allowed; [`Syndrome::kind`] decodes it.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub struct Syndrome(pub u8);
 
-/// What a [`Syndrome`] means.
+/// The decoded meaning of a [`Syndrome`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The packet, and all before it, are acknowledged.
+    /// ACK: this packet and all earlier ones are acknowledged.
     Ack {
-        /// Encoded end-to-end credits, 5 bits (IBTA's credit table, not a plain count); [`NO_CREDITS`]: none
-        /// kept.
+        /// Encoded end-to-end credits, 5 bits (an index into IBTA's credit table); [`NO_CREDITS`] if flow
+        /// control is off.
         credits: u8,
     },
-    /// The receiver has no receive posted: wait and try again.
+    /// RNR NAK: the responder has no receive posted, so the requester must wait and retry.
     Rnr {
-        /// Code of the least time to wait, 5 bits (IBTA's RNR timer table).
+        /// Code of the minimum time to wait, 5 bits (IBTA's RNR timer table).
         timer: u8,
     },
-    /// The request is refused; the code has the reason.
+    /// NAK: the request is refused, for the reason in the code.
     Nak(NakCode),
-    /// A syndrome that the specification leaves undefined.
+    /// A reserved syndrome.
     Reserved,
 }
 
@@ -118,25 +119,25 @@ impl Syndrome {
     const RNR: u8 = 0x20;
     const NAK: u8 = 0x60;
 
-    /// An acknowledgement with encoded `credits` (low 5 bits).
+    /// Returns an ACK with encoded `credits` (low 5 bits).
     #[inline]
     pub const fn ack(credits: u8) -> Syndrome {
         Syndrome(credits & 0x1f)
     }
 
-    /// "Receiver not ready", with the RNR `timer` code (low 5 bits).
+    /// Returns an RNR NAK with the `timer` code (low 5 bits).
     #[inline]
     pub const fn rnr(timer: u8) -> Syndrome {
         Syndrome(Syndrome::RNR | timer & 0x1f)
     }
 
-    /// A negative acknowledgement.
+    /// Returns a NAK.
     #[inline]
     pub const fn nak(code: NakCode) -> Syndrome {
         Syndrome(Syndrome::NAK | code.0 & 0x1f)
     }
 
-    /// What this syndrome means.
+    /// Decodes the syndrome.
     #[inline]
     pub const fn kind(self) -> Kind {
         let value = self.0 & 0x1f;
@@ -167,18 +168,18 @@ impl fmt::Display for Syndrome {
     }
 }
 
-/// Why a request was refused (IBTA volume 1, chapter 9.7.5.2).
+/// Reason for which a request was refused (IBTA volume 1, chapter 9.7.5.2).
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub struct NakCode(pub u8);
 
 impl NakCode {
-    /// A packet is missing: resend from the PSN of the NAK.
+    /// A packet is missing; the requester must retransmit from the PSN of the NAK.
     pub const PSN_SEQUENCE_ERROR: NakCode = NakCode(0);
-    /// An op-code, length or order that the responder cannot accept.
+    /// Invalid op-code, length or order of packets.
     pub const INVALID_REQUEST: NakCode = NakCode(1);
-    /// Wrong key, or bytes outside what the key allows.
+    /// Invalid key, or an access outside the range or rights of the key.
     pub const REMOTE_ACCESS_ERROR: NakCode = NakCode(2);
-    /// The responder could not finish for reasons of its own.
+    /// The responder failed for an internal reason.
     pub const REMOTE_OPERATIONAL_ERROR: NakCode = NakCode(3);
     /// Reliable datagram only; never sent by Remora.
     pub const INVALID_RD_REQUEST: NakCode = NakCode(4);
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(Syndrome::nak(NakCode::REMOTE_ACCESS_ERROR), Syndrome(0x62));
     }
 
-    /// All 256 syndromes: exactly those that a constructor makes have a meaning.
+    /// Checks that of all 256 syndromes exactly those that a constructor returns are not reserved.
     #[test]
     fn every_syndrome_has_one_kind() {
         let mut reserved = 0;

@@ -1,4 +1,5 @@
-//! Atomic acknowledge extended transport header: what an atomic found (IBTA volume 1, chapter 9.3).
+//! Atomic acknowledge extended transport header (AtomicAckETH): the old value of an atomic's target (IBTA
+//! volume 1, chapter 9.3).
 //!
 //! ```text
 //!  +---------------------------------------------------------------+
@@ -15,7 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 8;
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -25,18 +26,19 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A header whose length has been checked.
+/// A borrowed header whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The header at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the header at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// The value before the operation.
+    /// Value of the target before the operation.
     #[inline]
     pub fn original(&self) -> u64 {
         self.0.original.get()
@@ -46,18 +48,18 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// The value before the operation.
+    /// Value of the target before the operation.
     pub original: u64,
 }
 
 impl Repr {
-    /// The value of a checked header.
+    /// Converts a checked header into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr { original: view.original() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for an AtomicAckETH");

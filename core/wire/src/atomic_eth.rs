@@ -1,4 +1,4 @@
-//! Atomic extended transport header: the operands of compare-and-swap and fetch-and-add
+//! Atomic extended transport header (AtomicETH): target and operands of compare-and-swap and fetch-and-add
 //! (IBTA volume 1, chapter 9.3).
 //!
 //! ```text
@@ -26,7 +26,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 28;
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -39,63 +39,64 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A header whose length has been checked.
+/// A borrowed header whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The header at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the header at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// The eight bytes operated on; a valid request's are aligned to eight.
+    /// Address of the 8-byte target, which must be aligned to 8 bytes.
     #[inline]
     pub fn va(&self) -> u64 {
         self.0.va.get()
     }
 
-    /// The key that the responder handed out.
+    /// Remote key (R_Key) of the responder's memory.
     #[inline]
     pub fn rkey(&self) -> u32 {
         self.0.rkey.get()
     }
 
-    /// The new value of a compare-and-swap, the addend of a fetch-and-add.
+    /// New value of a compare-and-swap, or addend of a fetch-and-add.
     #[inline]
     pub fn swap_add(&self) -> u64 {
         self.0.swap_add.get()
     }
 
-    /// What a compare-and-swap expects to find; a fetch-and-add does not look at it.
+    /// Expected value of a compare-and-swap; ignored by a fetch-and-add.
     #[inline]
     pub fn compare(&self) -> u64 {
         self.0.compare.get()
     }
 }
 
-/// The header as a value. Numbers, not bytes: the responder applies them in its own byte order.
+/// The header as a value. Operands are numbers; the responder applies them in its own byte order.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// The eight bytes operated on; a valid request's are aligned to eight.
+    /// Address of the 8-byte target, which must be aligned to 8 bytes.
     pub va: u64,
-    /// The key that the responder handed out.
+    /// Remote key (R_Key) of the responder's memory.
     pub rkey: u32,
-    /// The new value of a compare-and-swap, the addend of a fetch-and-add.
+    /// New value of a compare-and-swap, or addend of a fetch-and-add.
     pub swap_add: u64,
-    /// What a compare-and-swap expects to find; a fetch-and-add does not look at it.
+    /// Expected value of a compare-and-swap; ignored by a fetch-and-add.
     pub compare: u64,
 }
 
 impl Repr {
-    /// The value of a checked header.
+    /// Converts a checked header into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr { va: view.va(), rkey: view.rkey(), swap_add: view.swap_add(), compare: view.compare() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for an AtomicETH");

@@ -1,4 +1,4 @@
-//! Base transport header: first in every packet (IBTA volume 1, chapter 9.2).
+//! Base transport header (BTH), the first header of every packet (IBTA volume 1, chapter 9.2).
 //!
 //! ```text
 //!        0               1               2               3
@@ -21,10 +21,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Opcode, Psn, Qpn, WireError};
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = crate::opcode::BTH_LEN;
 
-/// The partition key of the default partition, full membership; what Linux Soft-RoCE sends.
+/// Partition key of the default partition with full membership, as Linux Soft-RoCE sends it.
 pub const DEFAULT_PKEY: u16 = 0xffff;
 
 // Bits of the first word.
@@ -45,7 +45,7 @@ const ACK_REQ: u32 = 1 << 31;
 const RESV7_SHIFT: u32 = 24;
 const RESV7_MASK: u8 = 0x7f;
 
-/// Three words rather than nine fields: a header is then read and written with three moves.
+/// The header as three words, so that it is read and written by three moves.
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Raw {
@@ -55,60 +55,61 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A header whose length has been checked.
+/// A borrowed header whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The header at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the header at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// Which operation this packet is a part of, and so which extension headers follow.
+    /// Op-code: the operation of the packet, which determines its extension headers.
     #[inline]
     pub fn opcode(&self) -> Opcode {
         Opcode((self.0.kind.get() >> OPCODE_SHIFT) as u8)
     }
 
-    /// Does the sender ask that the completion raise a solicited event?
+    /// True if the completion must raise a solicited event.
     #[inline]
     pub fn solicited(&self) -> bool {
         self.0.kind.get() & SOLICITED != 0
     }
 
-    /// Automatic path migration: set means "migrated".
+    /// Migration state of automatic path migration (MigReq); true means "migrated".
     #[inline]
     pub fn mig_req(&self) -> bool {
         self.0.kind.get() & MIG_REQ != 0
     }
 
-    /// Bytes of zeros between payload and ICRC, 0 to 3.
+    /// Number of pad bytes between payload and ICRC, 0 to 3.
     #[inline]
     pub fn pad(&self) -> u8 {
         (self.0.kind.get() >> PAD_SHIFT) as u8 & PAD_MASK
     }
 
-    /// Transport header version, 4 bits; 0 is the only one there is.
+    /// Transport header version, 4 bits; always 0.
     #[inline]
     pub fn tver(&self) -> u8 {
         (self.0.kind.get() >> TVER_SHIFT) as u8 & TVER_MASK
     }
 
-    /// Partition key; its top bit is full membership.
+    /// Partition key; the highest bit means full membership.
     #[inline]
     pub fn pkey(&self) -> u16 {
         self.0.kind.get() as u16
     }
 
-    /// Forward congestion notification.
+    /// Forward explicit congestion notification (FECN).
     #[inline]
     pub fn fecn(&self) -> bool {
         self.0.destination.get() & FECN != 0
     }
 
-    /// Backward congestion notification.
+    /// Backward explicit congestion notification (BECN).
     #[inline]
     pub fn becn(&self) -> bool {
         self.0.destination.get() & BECN != 0
@@ -120,13 +121,13 @@ impl<'a> View<'a> {
         (self.0.destination.get() >> RESV6_SHIFT) as u8 & RESV6_MASK
     }
 
-    /// The queue pair this packet is for.
+    /// Destination queue pair number.
     #[inline]
     pub fn dest_qp(&self) -> Qpn {
         Qpn::new(self.0.destination.get())
     }
 
-    /// Does the requester want an acknowledgement of this packet?
+    /// AckReq: true if the requester requests an acknowledgement of this packet.
     #[inline]
     pub fn ack_req(&self) -> bool {
         self.0.sequence.get() & ACK_REQ != 0
@@ -145,31 +146,31 @@ impl<'a> View<'a> {
     }
 }
 
-/// The header as a value. It holds every bit of the wire, reserved ones too, so that
-/// `Repr::parse` then `emit` is the identity on any twelve bytes.
+/// The header as a value. It keeps all bits of the wire format, including reserved ones, so that
+/// `Repr::parse` followed by `emit` reproduces any twelve bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// Which operation this packet is a part of, and so which extension headers follow.
+    /// Op-code: the operation of the packet, which determines its extension headers.
     pub opcode: Opcode,
-    /// Does the sender ask that the completion raise a solicited event?
+    /// True if the completion must raise a solicited event.
     pub solicited: bool,
-    /// Automatic path migration: set means "migrated".
+    /// Migration state of automatic path migration (MigReq); true means "migrated".
     pub mig_req: bool,
-    /// Bytes of zeros between payload and ICRC, 0 to 3; `emit` keeps 2 bits.
+    /// Number of pad bytes between payload and ICRC, 0 to 3; `emit` keeps 2 bits.
     pub pad: u8,
-    /// Transport header version, 4 bits; 0 is the only one there is; `emit` keeps 4 bits.
+    /// Transport header version, 4 bits; always 0; `emit` keeps 4 bits.
     pub tver: u8,
-    /// Partition key; its top bit is full membership.
+    /// Partition key; the highest bit means full membership.
     pub pkey: u16,
-    /// Forward congestion notification.
+    /// Forward explicit congestion notification (FECN).
     pub fecn: bool,
-    /// Backward congestion notification.
+    /// Backward explicit congestion notification (BECN).
     pub becn: bool,
     /// The six reserved bits beside FECN and BECN; `emit` keeps 6 bits.
     pub resv6: u8,
-    /// The queue pair this packet is for.
+    /// Destination queue pair number.
     pub dest_qp: Qpn,
-    /// Does the requester want an acknowledgement of this packet?
+    /// AckReq: true if the requester requests an acknowledgement of this packet.
     pub ack_req: bool,
     /// The seven reserved bits beside AckReq; `emit` keeps 7 bits.
     pub resv7: u8,
@@ -178,7 +179,8 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// A packet of the default partition with no flag set, no pad, and MigReq as ConnectX and Remora send it.
+    /// Returns a header for the default partition without flags and pad, and with MigReq set as ConnectX
+    /// does.
     #[inline]
     pub const fn new(opcode: Opcode, dest_qp: Qpn, psn: Psn) -> Repr {
         Repr {
@@ -198,7 +200,7 @@ impl Repr {
         }
     }
 
-    /// The value of a checked header.
+    /// Converts a checked header into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
@@ -218,7 +220,7 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) {
         let bit = |set: bool, mask: u32| if set { mask } else { 0 };
@@ -255,7 +257,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Every field differs from its neighbours and from zero.
+    /// Each field differs from its neighbours and from zero.
     const BYTES: [u8; LEN] = [0x0a, 0xe3, 0x80, 0x01, 0x95, 0x12, 0x34, 0x56, 0xa2, 0xfe, 0xdc, 0xba];
 
     const VALUE: Repr = Repr {

@@ -1,5 +1,5 @@
-//! Datagram extended transport header: who sends an unconnected datagram, and its key
-//! (IBTA volume 1, chapter 9.3).
+//! Datagram extended transport header (DETH): source queue pair and Q_Key of a datagram (IBTA volume 1,
+//! chapter 9.3).
 //!
 //! ```text
 //!  +---------------------------------------------------------------+
@@ -9,7 +9,7 @@
 //!  +---------------+-----------------------------------------------+
 //! ```
 //!
-//! The reserved byte is sent as zero and not looked at.
+//! The reserved byte is sent as zero and ignored on receipt.
 
 use core::fmt;
 
@@ -18,36 +18,37 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Qpn, WireError};
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 8;
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Raw {
     qkey: U32,
-    /// The reserved byte above 24 bits.
+    /// Reserved byte, then 24 bits of queue number.
     src_qp: U32,
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A header whose length has been checked.
+/// A borrowed header whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The header at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the header at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// The key that the destination queue pair compares with its own.
+    /// Q_Key, which must equal that of the destination queue pair.
     #[inline]
     pub fn qkey(&self) -> u32 {
         self.0.qkey.get()
     }
 
-    /// The queue pair that sends.
+    /// Source queue pair number.
     #[inline]
     pub fn src_qp(&self) -> Qpn {
         Qpn::new(self.0.src_qp.get())
@@ -57,20 +58,20 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// The key that the destination queue pair compares with its own.
+    /// Q_Key, which must equal that of the destination queue pair.
     pub qkey: u32,
-    /// The queue pair that sends.
+    /// Source queue pair number.
     pub src_qp: Qpn,
 }
 
 impl Repr {
-    /// The value of a checked header.
+    /// Converts a checked header into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr { qkey: view.qkey(), src_qp: view.src_qp() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for a DETH");

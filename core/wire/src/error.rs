@@ -1,36 +1,34 @@
-//! Why bytes were refused. A value, not a log line: the receiver counts it and drops the frame.
+//! The reason why received bytes were refused. The receiver counts the error and drops the frame.
 
 use core::fmt;
 
-/// Why bytes from the wire are not what they should be.
+/// The reason why bytes from the wire are invalid.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum WireError {
-    /// The bytes end before the header or the length that it announces.
+    /// The bytes end inside a header, or before the length that a header announces.
     Truncated,
-    /// A length field contradicts the header it stands in or the frame around it. Or the transport bytes are
-    /// not a multiple of four, to which the pad count fills them up (IBTA volume 1, chapter 9.2).
+    /// A length field contradicts its header or the frame around it, or the transport bytes are not a
+    /// multiple of four (IBTA volume 1, chapter 9.2).
     Length,
-    /// The pad count is larger than what follows the headers.
+    /// The pad count exceeds the number of bytes after the headers.
     Pad,
-    /// An op-code of no service that this crate knows: its extension headers are unknown.
+    /// Unknown op-code, whose extension headers are therefore unknown.
     UnknownOpcode(u8),
-    /// A message of 1RMA whose kind, version, class or status this crate does not know; the byte it stands
-    /// in.
+    /// A 1RMA message with an unknown kind, version, class or status. Holds the byte that contains it.
     UnknownMessage(u8),
-    /// A MAD of a version that this crate does not know, or such a header of the IP CM service; the byte that
-    /// says so.
+    /// A MAD or an IP CM header of an unknown version. Holds the version byte.
     MadVersion(u8),
-    /// A MAD of a class, method or attribute that this crate does not know; its attribute.
+    /// A MAD of an unknown class, method or attribute. Holds the attribute.
     UnsupportedMad(u16),
-    /// Neither IPv4 nor IPv6, or the version nibble contradicts the EtherType.
+    /// The packet is neither IPv4 nor IPv6, or its version contradicts the EtherType.
     NotIp,
-    /// An IPv4 header with options, or an IPv6 extension header: RoCE v2 has neither.
+    /// An IPv4 header with options, or an IPv6 extension header. RoCE v2 uses neither.
     IpOptions,
-    /// A fragment; RoCE v2 packets are never fragmented (annex A17).
+    /// An IP fragment. RoCE v2 packets are never fragmented (annex A17).
     Fragment,
     /// The IPv4 header checksum is wrong.
     IpChecksum,
-    /// IP, but not UDP.
+    /// An IP packet that is not UDP.
     NotUdp,
 }
 

@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 14;
 
 /// EtherType of IPv4.
@@ -36,24 +36,25 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A header whose length has been checked.
+/// A borrowed header whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The header at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the header at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// MAC address of the receiver.
+    /// Destination MAC address.
     #[inline]
     pub fn destination(&self) -> [u8; 6] {
         self.0.destination
     }
 
-    /// MAC address of the sender.
+    /// Source MAC address.
     #[inline]
     pub fn source(&self) -> [u8; 6] {
         self.0.source
@@ -69,22 +70,22 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// MAC address of the receiver.
+    /// Destination MAC address.
     pub destination: [u8; 6],
-    /// MAC address of the sender.
+    /// Source MAC address.
     pub source: [u8; 6],
     /// The protocol of the payload (EtherType).
     pub ethertype: u16,
 }
 
 impl Repr {
-    /// The value of a checked header.
+    /// Converts a checked header into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr { destination: view.destination(), source: view.source(), ethertype: view.ethertype() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for an Ethernet header");

@@ -1,7 +1,7 @@
-//! Frames: where their bytes begin, their two endpoints, and the seam between NIC and port.
+//! Frames, and the interface between NIC and port.
 //!
-//! A port moves frames and does not know what they mean; the NIC knows what they mean and not how they move.
-//! This module has what both must agree on.
+//! A port transfers frames without interpreting them, and the NIC interprets frames without knowing how they
+//! are transferred. This module contains the types that both share.
 
 mod address;
 mod dissect;
@@ -15,19 +15,19 @@ pub use route::Route;
 
 use crate::{Qpn, ethernet, ipv4, ipv6, udp};
 
-/// Where the bytes of a frame begin on a port.
+/// The header with which the frames of a port start.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// At the Ethernet header: packet sockets, AF_XDP.
+    /// The Ethernet header (packet sockets, AF_XDP).
     Ethernet,
-    /// At the IPv4 or IPv6 header: shared memory.
+    /// The IPv4 or IPv6 header (shared memory).
     Ip,
-    /// At the BTH: UDP sockets, where the kernel writes the rest.
+    /// The BTH (UDP sockets, for which the kernel writes the headers below).
     Bth,
 }
 
 impl Start {
-    /// Bytes of a frame before its BTH.
+    /// Returns the number of bytes before the BTH.
     #[inline]
     pub const fn overhead(self, is_ipv4: bool) -> usize {
         let ip = if is_ipv4 { ipv4::LEN } else { ipv6::LEN };
@@ -39,27 +39,26 @@ impl Start {
     }
 }
 
-/// A peer of a port: index into the port's peer table.
+/// A peer of a port, as an index into the port's peer table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Peer(pub u32);
 
-/// The traffic class of a frame, 0 to 7: the priority of IEEE 802.1Q, which priority-based flow control
-/// pauses by itself. RoCE's service levels (`ibv_ah_attr.sl`) are these. Only ports with a buffer for each
-/// class ask.
+/// Traffic class of a frame, 0 to 7: the priority of IEEE 802.1Q, which priority flow control pauses
+/// separately, and RoCE's service level (`ibv_ah_attr.sl`). Only ports with a buffer per class use it.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class(u8);
 
 impl Class {
-    /// How many there are.
+    /// Number of traffic classes.
     pub const COUNT: usize = 8;
 
-    /// The class of this number, of which the low three bits count: the field of 802.1Q has no more.
+    /// Returns the class with this number. Only the low three bits count, as in the 802.1Q field.
     #[inline]
     pub const fn new(number: u8) -> Class {
         Class(number & 7)
     }
 
-    /// Its number.
+    /// Returns the number of the class.
     #[inline]
     pub const fn number(self) -> u8 {
         self.0
@@ -69,104 +68,106 @@ impl Class {
 /// A buffer for one frame, lent by a port.
 #[derive(Debug)]
 pub struct Lease<'a> {
-    /// The frame's bytes, exactly as many as were asked for; what stands in them is undefined.
+    /// The bytes of the frame, exactly as many as requested. Their initial content is undefined.
     pub bytes: &'a mut [u8],
-    /// The IPv4 identification that this frame will carry: k for the k-th frame of a train, else 0. The ICRC
-    /// covers it.
+    /// IPv4 identification of the frame, which the ICRC covers: k for the k-th frame of a train, otherwise
+    /// 0.
     pub ip_id: u16,
 }
 
-/// One received frame and what the port knows of it beyond its bytes.
+/// A received frame with the port's information about it.
 #[derive(Copy, Clone, Debug)]
 pub struct Ingress<'a> {
-    /// The frame, from `start` to the end of the ICRC.
+    /// Bytes of the frame, from `start` to the end of the ICRC.
     pub bytes: &'a [u8],
-    /// Where it begins.
+    /// First header of the frame.
     pub start: Start,
-    /// Does an ICRC end it? Frames that cross no wire have four zero bytes there.
+    /// True if the frame ends with an ICRC. Frames that cross no wire end with four zero bytes instead.
     pub sealed: bool,
-    /// The sender. Only meaningful when `start` is [`Start::Bth`]; otherwise the headers contain it.
+    /// Source endpoint. Valid only if `start` is [`Start::Bth`]; otherwise the headers contain it.
     pub source: Endpoint,
-    /// The address and UDP port that it was sent to, if they are not the port's own: a multicast group, or a
-    /// further address of the port; likewise.
+    /// Destination endpoint if it is not the port's own, for example a multicast group or an additional
+    /// address. Valid only if `start` is [`Start::Bth`].
     pub destination: Option<Endpoint>,
-    /// How it came, on ports that know more than its source address. An answer to a stranger goes back so.
+    /// Link or MAC address from which the frame arrived, if the port knows it. Replies to unknown peers use
+    /// it.
     pub origin: Option<Origin>,
 }
 
-/// How a frame came to a port, below the addresses that its sender chose.
+/// The path on which a frame arrived, independent of the addresses in its headers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// By the link of this peer.
+    /// The link of this peer.
     Link(Peer),
-    /// From this MAC address.
+    /// This source MAC address.
     Mac([u8; 6]),
 }
 
-/// What the NIC's egress needs of a port. Dispatch is static.
+/// The part of a port that the NIC uses to send frames. Dispatch is static.
 pub trait Egress {
-    /// Where frames to this peer begin. It never changes while the peer has this number.
+    /// Returns the first header of frames to this peer. Constant as long as the peer keeps its number.
     fn start(&self, peer: Peer) -> Start;
 
-    /// Must frames to this peer carry a sealed ICRC? If not, the four bytes are left zero.
+    /// Returns true if frames to this peer must carry an ICRC. Otherwise its four bytes are zero.
     fn seals(&self, peer: Peer) -> bool;
 
-    /// The peer by which a datagram to queue pair `to` leaves, whose address handle names `peer`. Programs
-    /// that share an address have one name there, and a port may have a shorter way to some of them.
+    /// Returns the peer through which to send a datagram for queue pair `to` whose address handle names
+    /// `peer`. Programs on one address share a peer, and a port may have a shorter path to some of them.
     #[inline]
     fn nearest(&mut self, peer: Peer, to: Qpn) -> Peer {
         let _ = to;
         peer
     }
 
-    /// Lends a buffer for a frame of exactly `len` bytes to `peer`, counted from [`Egress::start`] to the end
-    /// of the ICRC, which leaves in `class`. `None`: no buffer is free now, try after the next receive;
-    /// nothing is lost.
+    /// Lends a buffer for a frame of exactly `len` bytes to `peer` in `class`, counted from
+    /// [`Egress::start`] to the end of the ICRC. Returns `None` if no buffer is free; the caller should
+    /// retry after the next receive.
     fn lend(&mut self, peer: Peer, class: Class, len: usize) -> Option<Lease<'_>>;
 
-    /// The peer that stands for an endpoint, which need not be known to the control path: to be used with the
-    /// next [`lend`](Egress::lend), since a port remembers only so many strangers. `origin` is how a frame of
-    /// that endpoint came, if one did. `None`: the port has no way there.
+    /// Returns the peer for an endpoint, which may be unknown to the control path. Use the result for the
+    /// next [`lend`](Egress::lend) only, because a port remembers a bounded number of unknown peers.
+    /// `origin` is the path on which a frame of that endpoint arrived. Returns `None` if the port has no
+    /// route to the endpoint.
     fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
         let _ = (to, origin);
         None
     }
 
-    /// Has each peer buffers of its own, so that [`Egress::lend`] may have one for one peer while it has none
-    /// for another?
+    /// Returns true if each peer has its own buffers, so that [`Egress::lend`] may succeed for one peer and
+    /// fail for another.
     fn has_space_per_peer(&self) -> bool {
         false
     }
 
-    /// Has it transmit queues, each with buffers of its own, so that [`Egress::lend`] may have one for frames
-    /// of one queue while it has none for another? Such a port has a queue for each class and uplink.
+    /// Returns true if each transmit queue has its own buffers, so that [`Egress::lend`] may succeed for one
+    /// queue and fail for another. Such a port has a queue per class and uplink.
     #[inline(always)]
     fn has_space_per_queue(&self) -> bool {
         false
     }
 
-    /// The transmit queue, 0 to 63, by which frames of `class` leave for `peer`.
+    /// Returns the transmit queue, 0 to 63, for frames of `class` to `peer`.
     fn queue(&self, peer: Peer, class: Class) -> u8 {
         let _ = (peer, class);
         0
     }
 
-    /// The transmit queues that take no frame now, since they are full or paused: bit n for queue n. The NIC
-    /// asks when [`Egress::lend`] has no buffer. If it is the frame's queue that is stopped, frames of other
-    /// queues go on, and this one waits until the bit is clear.
+    /// Returns the transmit queues that are full or paused, bit n for queue n. The NIC calls this when
+    /// [`Egress::lend`] has no buffer. If the frame's queue is stopped, frames of other queues are sent, and
+    /// this one waits until the bit is clear.
     fn stopped(&self) -> u64 {
         0
     }
 
-    /// The frame of the last lease is complete and may leave; a port may hold it for a train until
-    /// [`Egress::flush`].
+    /// Commits the frame of the last lease for transmission. A port may hold it until [`Egress::flush`] to
+    /// build a train.
     fn commit(&mut self);
 
-    /// Everything committed leaves now.
+    /// Sends all committed frames now.
     fn flush(&mut self);
 }
 
-/// Where it is not worth a copy of the code for each port.
+/// Dynamic dispatch, for code that is not worth a copy per port.
 impl Egress for &mut dyn Egress {
     fn start(&self, peer: Peer) -> Start {
         (**self).start(peer)

@@ -1,4 +1,4 @@
-//! IPv4 header without options, as RoCE v2 uses it: never a fragment (RFC 791; IBTA volume 1, annex A17).
+//! IPv4 header without options and never fragmented, as RoCE v2 uses it (RFC 791; IBTA volume 1, annex A17).
 //!
 //! ```text
 //!   +-------+-------+-----------+---+-------------------------------+
@@ -14,7 +14,7 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! The ICRC covers all but DSCP, ECN, TTL and checksum: in particular it covers the identification.
+//! The ICRC covers all fields, including the identification, except DSCP, ECN, TTL and checksum.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -24,10 +24,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 20;
 
-/// Protocol number of UDP, the same in IPv6.
+/// Protocol number of UDP, in IPv4 and IPv6.
 pub const PROTOCOL_UDP: u8 = 17;
 
 const VERSION_IHL: u32 = 0x45 << 24;
@@ -44,15 +44,16 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A header whose version, lengths and fragment field have been checked; its checksum has not.
+/// A borrowed header whose version, lengths and fragment field have been checked, but not its checksum.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The header at the start of `bytes`, which must hold the whole packet that it announces.
+    /// Returns a view of the header at the start of `bytes`, which must contain the whole packet.
     ///
-    /// Errors: [`WireError::Truncated`], [`WireError::NotIp`] for another version, [`WireError::IpOptions`],
-    /// [`WireError::Length`] for a total length below the header's, [`WireError::Fragment`].
+    /// Fails with [`WireError::Truncated`], [`WireError::NotIp`] for another version,
+    /// [`WireError::IpOptions`], [`WireError::Length`] for a total length less than that of the header, or
+    /// [`WireError::Fragment`].
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| WireError::Truncated)?;
@@ -79,88 +80,88 @@ impl<'a> View<'a> {
         (self.0.version_tos_len.get() >> 18) as u8 & 0x3f
     }
 
-    /// Explicit congestion notification, 2 bits: 0 not capable, 1 and 2 capable, 3 congestion met.
+    /// Explicit congestion notification, 2 bits: 0 not ECN-capable, 1 and 2 capable, 3 congestion
+    /// experienced.
     #[inline]
     pub fn ecn(&self) -> u8 {
         (self.0.version_tos_len.get() >> 16) as u8 & 3
     }
 
-    /// Bytes after the header, at most 65515.
+    /// Length of the payload after the header in bytes, at most 65515.
     #[inline]
     pub fn payload_len(&self) -> u16 {
         self.0.version_tos_len.get() as u16 - LEN as u16
     }
 
-    /// Identification: the number of the packet, which the ICRC covers.
+    /// Identification number of the packet; covered by the ICRC.
     #[inline]
     pub fn ident(&self) -> u16 {
         (self.0.ident_fragment.get() >> 16) as u16
     }
 
-    /// Is the packet forbidden to be fragmented?
+    /// Don't-fragment flag.
     #[inline]
     pub fn dont_fragment(&self) -> bool {
         self.0.ident_fragment.get() & DONT_FRAGMENT != 0
     }
 
-    /// Time to live: hops left.
+    /// Time to live: remaining hops.
     #[inline]
     pub fn ttl(&self) -> u8 {
         (self.0.ttl_protocol_checksum.get() >> 24) as u8
     }
 
-    /// Protocol of the payload.
+    /// Protocol number of the payload.
     #[inline]
     pub fn protocol(&self) -> u8 {
         (self.0.ttl_protocol_checksum.get() >> 16) as u8
     }
 
-    /// Is the header checksum right?
+    /// Returns true if the header checksum is correct.
     #[inline]
     pub fn checksum_ok(&self) -> bool {
         ones_complement_sum(self.0) == 0xffff
     }
 
-    /// Address of the sender.
+    /// Source address.
     #[inline]
     pub fn source(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.0.source.get())
     }
 
-    /// Address of the receiver.
+    /// Destination address.
     #[inline]
     pub fn destination(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.0.destination.get())
     }
 }
 
-/// The header as a value. Version, header length and checksum are not fields: `emit` writes the only right
-/// ones.
+/// The header as a value. `emit` computes version, header length and checksum, so these are not fields.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
     /// Differentiated services code point, 6 bits; `emit` keeps 6 bits.
     pub dscp: u8,
-    /// Explicit congestion notification, 2 bits: 0 not capable, 1 and 2 capable, 3 congestion met; `emit`
-    /// keeps 2 bits.
+    /// Explicit congestion notification, 2 bits: 0 not ECN-capable, 1 and 2 capable, 3 congestion
+    /// experienced; `emit` keeps 2 bits.
     pub ecn: u8,
-    /// Bytes after the header, at most 65515; `emit` panics above 65515.
+    /// Length of the payload after the header in bytes, at most 65515; `emit` panics above 65515.
     pub payload_len: u16,
-    /// Identification: the number of the packet, which the ICRC covers.
+    /// Identification number of the packet; covered by the ICRC.
     pub ident: u16,
-    /// Is the packet forbidden to be fragmented?
+    /// Don't-fragment flag.
     pub dont_fragment: bool,
-    /// Time to live: hops left.
+    /// Time to live: remaining hops.
     pub ttl: u8,
-    /// Protocol of the payload.
+    /// Protocol number of the payload.
     pub protocol: u8,
-    /// Address of the sender.
+    /// Source address.
     pub source: Ipv4Addr,
-    /// Address of the receiver.
+    /// Destination address.
     pub destination: Ipv4Addr,
 }
 
 impl Repr {
-    /// The value of a checked header.
+    /// Converts a checked header into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
@@ -176,7 +177,7 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes, checksum included, at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes, including the checksum, at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let total_len =
@@ -198,13 +199,15 @@ impl Repr {
     }
 }
 
-/// The sum of RFC 1071 over a header; over all of it, 0xffff means that its checksum is right.
+/// Returns the ones' complement sum of a header (RFC 1071). For a header with a correct checksum it is
+/// 0xffff.
 #[inline]
 fn ones_complement_sum(raw: &Raw) -> u16 {
     let words =
         [raw.version_tos_len, raw.ident_fragment, raw.ttl_protocol_checksum, raw.source, raw.destination];
-    // Pairs of 16-bit words may be added as 32-bit words: their carries are folded back in the end. Five
-    // words make 35 bits; folded once 33, then 18, then 17, and the last carry is added once more.
+    // Pairs of 16-bit words can be added as 32-bit words if the carries are folded back at the end. The sum
+    // of five words has 35 bits; folding it reduces it to 33, 18 and 17 bits, and the last carry is added
+    // once more.
     let sum: u64 = words.iter().map(|word| u64::from(word.get())).sum();
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
     let sum = (sum & 0xffff) + (sum >> 16);
@@ -224,7 +227,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A header plus four bytes of payload.
+    /// A header and four bytes of payload.
     const BYTES: [u8; LEN + 4] = [
         0x45, 0x6a, 0x00, 0x18, // version, TOS, total length 24
         0x12, 0x34, 0x40, 0x00, // id, DF

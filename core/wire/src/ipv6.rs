@@ -12,7 +12,7 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! The ICRC covers all but traffic class, flow label and hop limit.
+//! The ICRC covers all fields except traffic class, flow label and hop limit.
 
 use core::fmt;
 use core::net::Ipv6Addr;
@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 40;
 
 const VERSION: u32 = 6 << 28;
@@ -40,14 +40,14 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A header whose version and lengths have been checked.
+/// A borrowed header whose version and lengths have been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The header at the start of `bytes`, which must hold the whole packet that it announces.
+    /// Returns a view of the header at the start of `bytes`, which must contain the whole packet.
     ///
-    /// Errors: [`WireError::Truncated`], [`WireError::NotIp`] for another version.
+    /// Fails with [`WireError::Truncated`], or with [`WireError::NotIp`] for another version.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         let (raw, rest) = Raw::ref_from_prefix(bytes).map_err(|_| WireError::Truncated)?;
@@ -72,58 +72,58 @@ impl<'a> View<'a> {
         self.0.version_class_flow.get() & FLOW_MASK
     }
 
-    /// Bytes after the header.
+    /// Length of the payload after the header in bytes.
     #[inline]
     pub fn payload_len(&self) -> u16 {
         self.0.payload_len.get()
     }
 
-    /// Protocol of the payload.
+    /// Protocol number of the payload.
     #[inline]
     pub fn next_header(&self) -> u8 {
         self.0.next_header
     }
 
-    /// Hop limit: hops left.
+    /// Remaining hops.
     #[inline]
     pub fn hop_limit(&self) -> u8 {
         self.0.hop_limit
     }
 
-    /// Address of the sender.
+    /// Source address.
     #[inline]
     pub fn source(&self) -> Ipv6Addr {
         Ipv6Addr::from_octets(self.0.source)
     }
 
-    /// Address of the receiver.
+    /// Destination address.
     #[inline]
     pub fn destination(&self) -> Ipv6Addr {
         Ipv6Addr::from_octets(self.0.destination)
     }
 }
 
-/// The header as a value; the version is not a field.
+/// The header as a value, without the version.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
     /// Traffic class: DSCP and ECN.
     pub traffic_class: u8,
     /// Flow label, 20 bits; `emit` keeps 20 bits.
     pub flow_label: u32,
-    /// Bytes after the header.
+    /// Length of the payload after the header in bytes.
     pub payload_len: u16,
-    /// Protocol of the payload.
+    /// Protocol number of the payload.
     pub next_header: u8,
-    /// Hop limit: hops left.
+    /// Remaining hops.
     pub hop_limit: u8,
-    /// Address of the sender.
+    /// Source address.
     pub source: Ipv6Addr,
-    /// Address of the receiver.
+    /// Destination address.
     pub destination: Ipv6Addr,
 }
 
 impl Repr {
-    /// The value of a checked header.
+    /// Converts a checked header into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
@@ -137,7 +137,7 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let class = u32::from(self.traffic_class) << 20;
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A header plus four bytes of payload.
+    /// A header and four bytes of payload.
     const BYTES: [u8; LEN + 4] = [
         0x6a, 0xb1, 0x23, 0x45, 0x00, 0x04, 0x11, 0x40, // version, class 0xab, label, length, UDP, hops
         0xfd, 0x00, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x01, // fd00::1

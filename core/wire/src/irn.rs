@@ -1,9 +1,9 @@
-//! The additions of IRN to RoCE packets, by which each can be placed by itself (IRN paper, §5; `docs/WIRE.md`
-//! draws all of it).
+//! The headers that IRN adds to RoCE packets, so that each packet can be processed by itself (IRN paper,
+//! §5). `docs/WIRE.md` shows their layout.
 //!
-//! The additions stand between the op-code's own extension headers and the payload, so the packet is still
-//! the one that its op-code describes. A peer that has not agreed on IRN would take them for payload. The
-//! op-code decides which there are; for acknowledgements the syndrome does:
+//! The additions are between the extension headers of the op-code and the payload. A peer that did not agree
+//! on IRN would treat them as payload. The op-code determines the additions of a packet; for
+//! acknowledgements, the syndrome does:
 //! | packet | additions |
 //! | ------ | --------- |
 //! | SEND, all op-codes | [`message`] |
@@ -22,19 +22,19 @@ pub mod sack;
 use crate::aeth::Kind;
 use crate::{NakCode, Opcode, Service, Syndrome, WireError, packet, reth};
 
-/// Bytes of additions at most: a RETH and a message header.
+/// Maximum length of the additions in bytes: a RETH and a message header.
 pub const MAX_LEN: usize = reth::LEN + message::LEN;
 
 /// The additions of one packet, in wire order.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Additions {
-    /// Where this packet's payload goes, and how many bytes the message has from here to its end.
+    /// Address of this packet's payload, and length of the message from this packet on.
     pub reth: Option<reth::Repr>,
-    /// Which receive work request the message takes, and the payload's place in it.
+    /// Receive work request of the message, and offset of the payload.
     pub message: Option<message::Repr>,
-    /// Place of a READ or atomic among the READs and atomics.
+    /// Number of a READ or atomic among the READs and atomics.
     pub fetch: Option<fetch::Repr>,
-    /// The packet that arrived out of order.
+    /// Packet that arrived out of order.
     pub sack: Option<sack::Repr>,
 }
 
@@ -43,7 +43,7 @@ const MESSAGE: u8 = 1 << 1;
 const FETCH: u8 = 1 << 2;
 const SACK: u8 = 1 << 3;
 
-/// Which additions a packet of this op-code has.
+/// Returns the additions of a packet with this op-code, as a bit set.
 #[inline]
 fn shape(opcode: Opcode, syndrome: Option<Syndrome>) -> u8 {
     if opcode.service() != Some(Service::Rc) {
@@ -61,10 +61,11 @@ fn shape(opcode: Opcode, syndrome: Option<Syndrome>) -> u8 {
 }
 
 impl Additions {
-    /// The additions of a packet between peers that agreed on IRN, and its payload without them.
+    /// Splits the payload of a packet between peers that agreed on IRN into its additions and the actual
+    /// payload.
     ///
-    /// Errors: [`WireError::Truncated`] if the packet ends before its additions do. Inlined always: where the
-    /// op-code is known, so are the additions.
+    /// Fails with [`WireError::Truncated`] if the packet ends inside its additions. Always inlined, because
+    /// a known op-code fixes the additions at compile time.
     #[inline(always)]
     pub fn split<'a>(packet: &packet::View<'a>) -> Result<(Additions, &'a [u8]), WireError> {
         let shape = shape(packet.bth.opcode, packet.aeth().map(|aeth| aeth.syndrome));
@@ -84,7 +85,7 @@ impl Additions {
         Ok((found, rest))
     }
 
-    /// Bytes that they take.
+    /// Returns the total length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         let bytes = |there: bool, len: usize| if there { len } else { 0 };
@@ -94,13 +95,13 @@ impl Additions {
             + bytes(self.sack.is_some(), sack::LEN)
     }
 
-    /// Are there none?
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Writes them at the start of `out` and returns their bytes; panics if `out` is shorter. Inlined always:
-    /// the caller's additions are known to the compiler.
+    /// Writes the additions at the start of `out` and returns their length. Panics if `out` is shorter.
+    /// Always inlined, because the compiler knows the caller's additions.
     #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let mut at = 0;
@@ -119,7 +120,8 @@ impl Additions {
         at
     }
 
-    /// Are these the additions that a packet of this op-code, and this syndrome if it has one, must have?
+    /// Returns true if these are the additions of a packet with this op-code and, if it has one, this
+    /// syndrome.
     pub fn fit(&self, opcode: Opcode, syndrome: Option<Syndrome>) -> bool {
         let bit = |there: bool, bit: u8| if there { bit } else { 0 };
         let mine = bit(self.reth.is_some(), RETH)

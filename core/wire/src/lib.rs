@@ -1,22 +1,23 @@
-//! The bytes of RoCE v2: one file per header, all with the same grammar, and the check that closes a frame.
+//! Parses and writes the packets of RoCE v2: one module per header, all with the same structure, and the
+//! invariant CRC.
 //!
-//! A frame is Ethernet, IPv4 or IPv6, UDP, then the *transport bytes*. These are the base transport header
-//! ([`bth`]), the extension headers that its op-code asks for, the payload, 0 to 3 pad bytes, and the 4 bytes
-//! of the invariant CRC ([`icrc`]). [`Packet`] is everything from the BTH to before the pad; [`frame`] is the
-//! seam over which frames reach and leave a port. `docs/WIRE.md` draws all of it.
+//! A frame consists of Ethernet, IPv4 or IPv6, and UDP headers and the *transport bytes*. These are the base
+//! transport header ([`bth`]), the extension headers of its op-code, the payload, 0 to 3 pad bytes, and the
+//! 4 bytes of the invariant CRC ([`icrc`]). A [`Packet`] is everything from the BTH up to the pad. [`frame`]
+//! defines the interface through which frames reach and leave a port. `docs/WIRE.md` shows all layouts.
 //!
-//! # One grammar
+//! # Structure of the header modules
 //!
-//! Each header file reads in the same order: the picture of its bytes; `LEN`; `View`, a borrowed header whose
-//! length has been checked, with accessors in wire order; `Repr`, a plain `Copy` value with `parse` and
-//! `emit`.
+//! Each header module has the same parts in the same order: a diagram of the bytes; `LEN`; `View`, a
+//! borrowed header whose length has been checked, with accessors in wire order; `Repr`, a plain `Copy` value
+//! with `parse` and `emit`.
 //!
 //! # Panics
 //!
-//! No reader panics. Every `View::new`, [`Packet::parse`] and [`frame::dissect`] answers any bytes with a
-//! value or a [`WireError`], and every accessor of a `View` returns a value. The writers (`emit`, `seal`)
-//! panic if the caller's own buffer is shorter than the length they publish: that is a bug of the caller's,
-//! never the peer's doing.
+//! Parsing never panics. Every `View::new`, [`Packet::parse`] and [`frame::dissect`] returns a value or a
+//! [`WireError`] for any bytes, and every accessor of a `View` returns a value. The writers (`emit`, `seal`)
+//! panic if the caller's buffer is too short, which is an error of the caller and cannot be caused by a
+//! peer.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

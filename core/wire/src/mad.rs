@@ -1,23 +1,23 @@
-//! Management datagrams of the communication manager: how two programs bring their queue pairs together
-//! (IBTA volume 1, chapters 12 and 13.4; annex A11 for what stands in a REQ's private data).
+//! Management datagrams (MADs) of the communication manager, with which two programs connect their queue
+//! pairs (IBTA volume 1, chapters 12 and 13.4; annex A11 for the start of a REQ's private data).
 //!
-//! A MAD is the payload of a datagram to QP 1 with Q_Key 0x80010000, always 256 bytes: a [`header`], then
-//! a *body* that its attribute names. Each body is one file. All of them end with private data of the
-//! programs, which has no length: what a program did not fill is zero.
+//! A MAD is the payload of a datagram to QP 1 with Q_Key 0x80010000. It has 256 bytes: a [`header`] and a
+//! *body* whose type is the attribute in the header. Each body is one module. All bodies end with private
+//! data of the programs, which has a fixed length and is zero where unused.
 //!
 //! | attribute | body | from | answers |
 //! | --------- | ---- | ---- | ------- |
 //! | 0010 | [`req`] | active side | |
 //! | 0011 | [`mra`] | either | REQ or REP: wait longer |
-//! | 0012 | [`rej`] | either | REQ or REP: no |
+//! | 0012 | [`rej`] | either | REQ or REP: refused |
 //! | 0013 | [`rep`] | passive side | REQ |
 //! | 0014 | [`rtu`] | active side | REP |
 //! | 0015 | [`dreq`] | either | |
 //! | 0016 | [`drep`] | either | DREQ |
-//! | 0017 | [`sidr_req`] | who looks for a datagram service | |
-//! | 0018 | [`sidr_rep`] | who has it | SIDR_REQ |
+//! | 0017 | [`sidr_req`] | client of a datagram service | |
+//! | 0018 | [`sidr_rep`] | its server | SIDR_REQ |
 //!
-//! LAP and APR (0019, 001a), which load an alternate path, are recognised and not supported.
+//! LAP and APR (0019, 001a), which load an alternate path, are recognised but not supported.
 
 pub mod class_port_info;
 pub mod drep;
@@ -42,19 +42,19 @@ pub use reject_reason::RejectReason;
 pub use service_id::{PortSpace, ServiceId};
 pub use sidr_rep::SidrStatus;
 
-/// Bytes of a MAD.
+/// Length of a MAD in bytes.
 pub const LEN: usize = 256;
 
-/// Bytes of a MAD behind its header.
+/// Length of a MAD without its header, in bytes.
 pub const BODY_LEN: usize = LEN - header::LEN;
 
-/// Bytes of additional information in a REJ and in a SIDR_REP.
+/// Length of the additional information in a REJ and a SIDR_REP, in bytes.
 pub const INFO_LEN: usize = 72;
 
 /// The Q_Key of QP 1, which each MAD carries (IBTA volume 1, chapter 3.5.3).
 pub const QKEY: u32 = 0x8001_0000;
 
-/// Which message a MRA or REJ answers.
+/// The message that an MRA or REJ answers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Answered {
@@ -69,7 +69,7 @@ pub enum Answered {
 }
 
 impl Answered {
-    /// The value of the upper two bits of `byte`.
+    /// Decodes the upper two bits of `byte`.
     #[inline]
     pub(crate) const fn of(byte: u8) -> Answered {
         match byte >> 6 {
@@ -81,8 +81,8 @@ impl Answered {
     }
 }
 
-/// Nanoseconds of a 5-bit time: 4.096 µs times 2 to the `code`; only the low 5 bits count. Unlike a queue
-/// pair's ACK timeout, code 0 is a time, too.
+/// Returns the nanoseconds of a 5-bit time code: 4.096 µs times 2 to the power of `code`. Only the low 5
+/// bits count. Unlike a queue pair's ACK timeout, code 0 is a finite time.
 #[inline]
 pub const fn time_ns(code: u8) -> u64 {
     4_096 << (code & 31)

@@ -1,9 +1,9 @@
-//! Op-codes: the kind of a packet, and which extension headers follow its BTH (IBTA volume 1, chapter 9.2 and
-//! annexes A14 and A17; the table is drawn in `docs/WIRE.md`).
+//! Op-codes: the kind of a packet and its extension headers (IBTA volume 1, chapter 9.2 and annexes A14 and
+//! A17). `docs/WIRE.md` shows the table.
 //!
 //! The upper three bits are the service, the lower five the operation. Reliable datagram is not supported.
-//! Op-codes that the specification leaves free are unknown here, and so are the profiles of papers and later
-//! annexes in them. A NIC that agreed on one with a peer asks about it first.
+//! Some op-codes of papers and later annexes use values that the base specification leaves free; a NIC
+//! accepts them only from a peer that agreed on them.
 
 use core::fmt;
 
@@ -59,8 +59,8 @@ impl Opcode {
     pub const RC_SEND_LAST_INV: Opcode = Opcode(0x16);
     /// RC SEND Only with Invalidate.
     pub const RC_SEND_ONLY_INV: Opcode = Opcode(0x17);
-    /// RPC Params: the whole of an RPC (StRoM paper, Table 1). Only between peers that agreed on StRoM, as
-    /// the four below.
+    /// RPC Params: a whole RPC request (StRoM paper, Table 1). This and the next four op-codes are used only
+    /// between peers that agreed on StRoM.
     pub const STROM_RPC_PARAMS: Opcode = Opcode(0x18);
     /// RPC WRITE First.
     pub const STROM_RPC_WRITE_FIRST: Opcode = Opcode(0x19);
@@ -70,8 +70,7 @@ impl Opcode {
     pub const STROM_RPC_WRITE_LAST: Opcode = Opcode(0x1b);
     /// RPC WRITE Only.
     pub const STROM_RPC_WRITE_ONLY: Opcode = Opcode(0x1c);
-    /// The requester's (N)ACK of READ and atomic responses (IRN paper, §5): only between peers that agreed on
-    /// IRN.
+    /// ACK or NACK of READ and atomic responses (IRN paper, §5), used only between peers that agreed on IRN.
     pub const IRN_READ_ACKNOWLEDGE: Opcode = Opcode(0x1f);
 
     /// UC SEND First.
@@ -107,11 +106,13 @@ impl Opcode {
     /// Congestion notification packet (annex A17): a BTH and 16 reserved bytes.
     pub const CNP: Opcode = Opcode(0x81);
 
-    /// Several packets of PRISM in one frame: from the range that the specification leaves to manufacturers.
+    /// Several PRISM packets in one frame. The op-code is from the range reserved for manufacturers.
     pub const BUNDLE: Opcode = Opcode(0xc0);
-    /// The short operations of a chain of PRISM, as one packet: from that range, too.
+    /// The short operations of a PRISM chain in one packet. The op-code is from the range reserved for
+    /// manufacturers.
     pub const CHAIN: Opcode = Opcode(0xc1);
-    /// The answers to those, as one.
+    /// The answers to the operations of a chain in one packet. The op-code is from the range reserved for
+    /// manufacturers.
     pub const CHAIN_ANSWER: Opcode = Opcode(0xc2);
     /// XRC SEND First.
     pub const XRC_SEND_FIRST: Opcode = Opcode(0xa0);
@@ -170,7 +171,7 @@ pub enum Service {
     Uc,
     /// Unreliable datagram (UD).
     Ud,
-    /// Congestion notification, which belongs to no queue pair's service.
+    /// Congestion notification, which is independent of the service of the queue pair.
     Cnp,
     /// Extended reliable connection.
     Xrc,
@@ -178,22 +179,22 @@ pub enum Service {
     Prism,
 }
 
-/// What a packet does, whichever part of the message it carries.
+/// The operation of a packet, independent of its position in the message.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A message for a posted receive.
+    /// SEND: a message for a posted receive.
     Send,
-    /// Bytes for the responder's memory.
+    /// WRITE: data for the responder's memory.
     Write,
-    /// A request for bytes of the responder's memory.
+    /// READ request: a request for data of the responder's memory.
     ReadRequest,
-    /// The bytes that a READ asked for.
+    /// READ response: data of the responder's memory.
     ReadResponse,
     /// ACK, RNR NAK or NAK.
     Acknowledge,
-    /// ACK or NAK of READ and atomic responses, as IRN has it.
+    /// ACK or NACK of READ and atomic responses (IRN).
     ReadAcknowledge,
-    /// The answer to an atomic.
+    /// Response to an atomic operation.
     AtomicAcknowledge,
     /// Compare and swap.
     CompareSwap,
@@ -201,19 +202,20 @@ pub enum Operation {
     FetchAdd,
     /// Parameters for a kernel of the responder's NIC.
     Rpc,
-    /// Bytes for a kernel of the responder's NIC.
+    /// Data for a kernel of the responder's NIC.
     RpcWrite,
     /// Congestion notification packet (CNP).
     Congestion,
-    /// What each packet in it does.
+    /// PRISM bundle: several packets, each with its own operation.
     Bundle,
-    /// What each operation in it does.
+    /// PRISM chain: several operations.
     Chain,
     /// The answers to the operations of a chain.
     ChainAnswer,
 }
 
-// One word an op-code: a bit per extension header, per position, and the header length in the top byte.
+// Bits of a word per op-code: its extension headers, its position in the message, and the header length in
+// the top byte.
 pub(crate) const XRCETH: u32 = 1;
 pub(crate) const DETH: u32 = 1 << 1;
 pub(crate) const RETH: u32 = 1 << 2;
@@ -235,7 +237,7 @@ const HEADER_SHIFT: u32 = 24;
 
 static SHAPE: [u32; 256] = shapes();
 
-/// The lower five bits, as the reliable services use them.
+/// Returns the properties of an operation (the lower five bits) of the reliable services.
 const fn reliable(operation: u8) -> u32 {
     match operation {
         0x00 => REQUEST | FIRST | PAYLOAD,
@@ -266,9 +268,9 @@ const fn reliable(operation: u8) -> u32 {
 
 const fn shape(opcode: u8) -> u32 {
     let bits = match opcode {
-        // IRN's, on top of RC: neither a request nor an answer to one.
+        // IRN's READ Acknowledge is neither a request nor a response to one.
         0x1f => ONLY | AETH,
-        // StRoM's, likewise: shaped as the WRITEs.
+        // StRoM's op-codes have the headers of WRITEs.
         0x18 | 0x1c => REQUEST | ONLY | PAYLOAD | RETH,
         0x19 => REQUEST | FIRST | PAYLOAD | RETH,
         0x1a => REQUEST | MIDDLE | PAYLOAD,
@@ -278,12 +280,12 @@ const fn shape(opcode: u8) -> u32 {
         0x20..=0x2b => reliable(opcode & 0x1f),
         0x64 | 0x65 => reliable(opcode & 0x1f) | DETH,
         0x81 => RESPONSE | ONLY | PAYLOAD,
-        // Of requests or of answers: neither itself.
+        // A bundle contains requests or responses and is neither itself.
         0xc0 => ONLY | PAYLOAD,
         0xc1 => REQUEST | ONLY | PAYLOAD,
         0xc2 => RESPONSE | ONLY | PAYLOAD,
         0xa0..=0xbf => match reliable(opcode & 0x1f) {
-            // Only requests are for a shared receive queue; a response is for the initiator's queue pair.
+            // Only requests name a shared receive queue; responses name the initiator's queue pair.
             bits if bits & REQUEST != 0 => bits | XRCETH,
             bits => bits,
         },
@@ -292,7 +294,7 @@ const fn shape(opcode: u8) -> u32 {
     if bits == 0 { 0 } else { bits | KNOWN | header_len(bits) << HEADER_SHIFT }
 }
 
-/// The extension headers in wire order, and their bytes.
+/// The extension headers in wire order, with their lengths in bytes.
 pub(crate) const EXTENSION_LENS: [(u32, usize); 8] = [
     (XRCETH, crate::xrceth::LEN),
     (DETH, crate::deth::LEN),
@@ -304,7 +306,7 @@ pub(crate) const EXTENSION_LENS: [(u32, usize); 8] = [
     (IETH, crate::ieth::LEN),
 ];
 
-/// Bytes of the BTH, in front of all extension headers. Its module names op-codes.
+/// Length of the BTH in bytes. Defined here because the module `bth` depends on this one.
 pub(crate) const BTH_LEN: usize = 12;
 
 const fn header_len(bits: u32) -> u32 {
@@ -330,7 +332,7 @@ const fn shapes() -> [u32; 256] {
 }
 
 impl Opcode {
-    /// The word of the table.
+    /// Returns the properties of the op-code as bits.
     #[inline]
     pub(crate) const fn shape(self) -> u32 {
         SHAPE[self.0 as usize]
@@ -341,13 +343,13 @@ impl Opcode {
         self.shape() & bits != 0
     }
 
-    /// Is this an op-code of RC, UC, UD or XRC, a CNP, or one of PRISM's own?
+    /// Returns true for op-codes of RC, UC, UD and XRC, CNPs, and PRISM's own op-codes.
     #[inline]
     pub fn is_known(self) -> bool {
         self.has(KNOWN)
     }
 
-    /// The service, if the op-code is known.
+    /// Returns the service, or `None` if the op-code is unknown.
     #[inline]
     pub const fn service(self) -> Option<Service> {
         if self.shape() == 0 {
@@ -364,7 +366,7 @@ impl Opcode {
         }
     }
 
-    /// What the packet does, if the op-code is known.
+    /// Returns the operation, or `None` if the op-code is unknown.
     #[inline]
     pub const fn operation(self) -> Option<Operation> {
         if self.shape() == 0 {
@@ -389,14 +391,14 @@ impl Opcode {
         })
     }
 
-    /// The same operation in another service, if that one has it.
+    /// Returns the op-code of this operation in another service, or `None` if that service does not have it.
     pub const fn in_service(self, service: Service) -> Option<Opcode> {
         let upper = match service {
             Service::Rc => 0x00,
             Service::Uc => 0x20,
             Service::Ud => 0x60,
             Service::Xrc => 0xa0,
-            // Their op-codes share lower bits with other operations.
+            // The lower bits of these op-codes do not encode an operation.
             Service::Cnp | Service::Prism => return None,
         };
         let other = upper | self.0 & 0x1f;
@@ -404,99 +406,100 @@ impl Opcode {
         if shape(self.0) == 0 || alone || shape(other) == 0 { None } else { Some(Opcode(other)) }
     }
 
-    /// Does it travel from requester to responder? A CNP is neither request nor part of an operation, and
-    /// counts as a response.
+    /// Returns true for packets from requester to responder. A CNP belongs to no operation and counts as a
+    /// response.
     #[inline]
     pub fn is_request(self) -> bool {
         self.has(REQUEST)
     }
 
-    /// Does it travel from responder to requester?
+    /// Returns true for packets from responder to requester.
     #[inline]
     pub fn is_response(self) -> bool {
         self.has(RESPONSE)
     }
 
-    /// The first of several packets of a message.
+    /// Returns true for the first of several packets of a message.
     #[inline]
     pub fn is_first(self) -> bool {
         self.has(FIRST)
     }
 
-    /// Neither the first nor the last packet of its message: carries exactly one path MTU.
+    /// Returns true for packets between the first and the last of a message; their payload is exactly one
+    /// path MTU.
     #[inline]
     pub fn is_middle(self) -> bool {
         self.has(MIDDLE)
     }
 
-    /// The last of several packets of a message.
+    /// Returns true for the last of several packets of a message.
     #[inline]
     pub fn is_last(self) -> bool {
         self.has(LAST)
     }
 
-    /// The whole message in one packet: the Only op-codes, and READ requests, ACKs and atomics, which have no
-    /// other form.
+    /// Returns true for a whole message in one packet: the Only op-codes, READ requests, ACKs and atomics.
     #[inline]
     pub fn is_only(self) -> bool {
         self.has(ONLY)
     }
 
-    /// May a packet of this op-code carry payload?
+    /// Returns true if a packet with this op-code may carry a payload.
     #[inline]
     pub fn has_payload(self) -> bool {
         self.has(PAYLOAD)
     }
 
-    /// Does an XRCETH follow?
+    /// Returns true if the packet has an XRCETH.
     #[inline]
     pub fn has_xrceth(self) -> bool {
         self.has(XRCETH)
     }
 
-    /// Does a DETH follow?
+    /// Returns true if the packet has a DETH.
     #[inline]
     pub fn has_deth(self) -> bool {
         self.has(DETH)
     }
 
-    /// Does a RETH follow?
+    /// Returns true if the packet has a RETH.
     #[inline]
     pub fn has_reth(self) -> bool {
         self.has(RETH)
     }
 
-    /// Does an AtomicETH follow?
+    /// Returns true if the packet has an AtomicETH.
     #[inline]
     pub fn has_atomic_eth(self) -> bool {
         self.has(ATOMIC_ETH)
     }
 
-    /// Does an AETH follow?
+    /// Returns true if the packet has an AETH.
     #[inline]
     pub fn has_aeth(self) -> bool {
         self.has(AETH)
     }
 
-    /// Does an AtomicAckETH follow?
+    /// Returns true if the packet has an AtomicAckETH.
     #[inline]
     pub fn has_atomic_ack(self) -> bool {
         self.has(ATOMIC_ACK)
     }
 
-    /// Does an ImmDt follow?
+    /// Returns true if the packet has immediate data (ImmDt).
     #[inline]
     pub fn has_imm(self) -> bool {
         self.has(IMM)
     }
 
-    /// Does an IETH follow?
+    /// Returns true if the packet has an IETH.
     #[inline]
     pub fn has_ieth(self) -> bool {
         self.has(IETH)
     }
 
-    /// Bytes of the BTH and its extension headers; 0 if the op-code is unknown.
+    /// Returns the total length of the BTH and its extension headers in bytes, or 0 if the op-code is
+    /// unknown.
     #[inline]
     pub fn header_len(self) -> usize {
         (self.shape() >> HEADER_SHIFT) as usize

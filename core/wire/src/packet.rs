@@ -1,4 +1,4 @@
-//! One transport packet: the base header, the extension headers of its op-code, the payload.
+//! A transport packet: the BTH, the extension headers of its op-code, and the payload.
 //!
 //! ```text
 //! BTH | XRCETH? | DETH? | RETH? | AtomicETH? | AETH? | AtomicAckETH? | ImmDt? | IETH? | payload | pad | ICRC
@@ -9,20 +9,22 @@ use core::fmt;
 use crate::opcode;
 use crate::{WireError, aeth, atomic_ack, atomic_eth, bth, deth, icrc, ieth, immdt, reth, xrceth};
 
-/// The pad count of a packet with `payload_len` bytes: what is missing to a multiple of four.
+/// Returns the pad count of a packet with `payload_len` bytes, which fills the payload up to a multiple of
+/// four.
 #[inline]
 pub const fn pad_for(payload_len: usize) -> u8 {
     (payload_len.wrapping_neg() & 3) as u8
 }
 
-/// Bytes from the BTH to the end of the ICRC. The packet has `header_len` bytes of BTH and extension headers
-/// (see [`crate::Opcode::header_len`]) and `payload_len` bytes of payload.
+/// Returns the length of a packet in bytes, from the BTH to the end of the ICRC. The packet has `header_len`
+/// bytes of BTH and extension headers (see [`crate::Opcode::header_len`]) and `payload_len` bytes of
+/// payload.
 #[inline]
 pub const fn transport_len(header_len: usize, payload_len: usize) -> usize {
     header_len + payload_len + pad_for(payload_len) as usize + icrc::LEN
 }
 
-/// The extension headers of a packet, in wire order. Which of them there are follows from the op-code.
+/// The extension headers of a packet, in wire order. The op-code determines the headers that are present.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Extensions {
     /// Shared receive queue of an XRC request.
@@ -56,8 +58,8 @@ impl Extensions {
         ieth: None,
     };
 
-    /// Writes the headers that are there in wire order at the start of `out` and returns their bytes; panics
-    /// if `out` is shorter. Inlined always: the caller's headers are known to the compiler.
+    /// Writes the present headers in wire order at the start of `out` and returns their length. Panics if
+    /// `out` is shorter. Always inlined, because the compiler knows the caller's headers.
     #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let mut at = 0;
@@ -80,7 +82,7 @@ impl Extensions {
         at
     }
 
-    /// The bits of the op-code table for the headers that are there.
+    /// Returns the bits of the op-code table for the present headers.
     fn shape(&self) -> u32 {
         let bit = |there: bool, bit: u32| if there { bit } else { 0 };
         bit(self.xrceth.is_some(), opcode::XRCETH)
@@ -94,9 +96,9 @@ impl Extensions {
     }
 }
 
-/// Writes BTH and extension headers at the start of `out` and returns their bytes. The caller adds the
-/// payload, the pad of `bth.pad` zeros and the ICRC: so it can copy a payload straight into the frame. Panics
-/// if `out` is shorter; in debug builds also if the extensions are not those of the op-code.
+/// Writes BTH and extension headers at the start of `out` and returns their length. The caller adds the
+/// payload, `bth.pad` zeros and the ICRC, and can thus copy the payload directly into the frame. Panics if
+/// `out` is shorter; in debug builds also if the extension headers do not match the op-code.
 #[inline(always)]
 pub fn emit_headers(bth: &bth::Repr, ext: &Extensions, out: &mut [u8]) -> usize {
     debug_assert_eq!(
@@ -109,8 +111,8 @@ pub fn emit_headers(bth: &bth::Repr, ext: &Extensions, out: &mut [u8]) -> usize 
     bth::LEN + ext.emit(&mut out[bth::LEN..])
 }
 
-/// A packet whose lengths have been checked. Its extension headers are parsed one by one on demand. A queue
-/// pair looks at one or two of them, and copying all costs as much as the rest of the parsing.
+/// A packet whose lengths have been checked. Extension headers are parsed on demand, because a queue pair
+/// needs one or two of them and parsing all would double the cost.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a> {
     /// Base transport header.
@@ -122,26 +124,25 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Parses the bytes from the BTH to the end of the ICRC. The last four bytes are taken to be the ICRC and
-    /// are not checked (see [`icrc`]). Nor are the pad's, which should be zeros. The transport judges whether
-    /// the op-code may carry a payload.
+    /// Parses the bytes from the BTH to the end of the ICRC. The ICRC (see [`icrc`]) and the pad bytes are
+    /// not checked. The transport decides whether the op-code may carry a payload.
     ///
-    /// Errors: [`WireError::Truncated`], [`WireError::UnknownOpcode`], [`WireError::Length`] if the bytes are
-    /// not a multiple of four, [`WireError::Pad`].
+    /// Fails with [`WireError::Truncated`], [`WireError::UnknownOpcode`], [`WireError::Length`] if the
+    /// length is not a multiple of four, or [`WireError::Pad`].
     #[inline(always)]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         View::before(bytes, icrc::LEN)
     }
 
-    /// As [`View::new`], for bytes that end with the pad.
+    /// Parses bytes from the BTH to the end of the pad, without an ICRC.
     ///
-    /// Errors: the same.
+    /// Fails like [`View::new`].
     #[inline(always)]
     pub fn unsealed(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         View::before(bytes, 0)
     }
 
-    /// The last `trailer` bytes are not the packet's.
+    /// Parses a packet without the last `trailer` bytes.
     #[inline(always)]
     fn before(bytes: &'a [u8], trailer: usize) -> Result<View<'a>, WireError> {
         let bth = bth::Repr::parse(&bth::View::new(bytes)?);
@@ -163,7 +164,7 @@ impl<'a> View<'a> {
         Ok(View { bth, shape: bth.opcode.shape(), extensions, payload })
     }
 
-    /// The bytes from extension header `bit` on, if the op-code has it.
+    /// Returns the bytes from extension header `bit` on, or `None` if the packet does not have it.
     #[inline(always)]
     fn from(&self, bit: u32) -> Option<&'a [u8]> {
         if self.shape & bit == 0 {
@@ -225,7 +226,7 @@ impl View<'_> {
         ieth, IETH, ieth
     );
 
-    /// All of them.
+    /// Returns all extension headers.
     pub fn ext(&self) -> Extensions {
         Extensions {
             xrceth: self.xrceth(),
@@ -240,39 +241,39 @@ impl View<'_> {
     }
 }
 
-/// Everything from the BTH to before the pad; the payload stays where it is.
+/// A parsed packet, from the BTH up to the pad; the payload is borrowed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// Base transport header.
     pub bth: bth::Repr,
-    /// The extension headers of its op-code.
+    /// Extension headers of the op-code.
     pub ext: Extensions,
     /// Payload without the pad.
     pub payload: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// A packet of these parts, its pad count set to fit the payload.
+    /// Returns a packet of these parts, with the pad count that fits the payload.
     #[inline]
     pub fn new(bth: bth::Repr, ext: Extensions, payload: &'a [u8]) -> Packet<'a> {
         Packet { bth: bth::Repr { pad: pad_for(payload.len()), ..bth }, ext, payload }
     }
 
-    /// The packet in the bytes from the BTH to the end of the ICRC, all its headers read; see [`View::new`].
+    /// Parses a packet with all its headers; see [`View::new`].
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, WireError> {
         let view = View::new(bytes)?;
         Ok(Packet { bth: view.bth, ext: view.ext(), payload: view.payload })
     }
 
-    /// Bytes that the packet takes on the wire, pad and ICRC included.
+    /// Returns the length of the packet in bytes, including pad and ICRC.
     #[inline]
     pub fn buffer_len(&self) -> usize {
         self.bth.opcode.header_len() + self.payload.len() + usize::from(self.bth.pad) + icrc::LEN
     }
 
-    /// Writes headers, payload and pad at the start of `out`. Returns their bytes: there the four bytes of
-    /// the ICRC belong. Panics if `out` is shorter; see also [`emit_headers`].
+    /// Writes headers, payload and pad at the start of `out`. Returns their length, which is the offset of
+    /// the ICRC. Panics if `out` is shorter; see also [`emit_headers`].
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let payload_at = emit_headers(&self.bth, &self.ext, out);

@@ -1,11 +1,11 @@
-//! The additions of PRISM to RoCE packets (PRISM paper, §3 and §4.2; `docs/WIRE.md` draws all of it).
+//! The fields that PRISM adds to RoCE packets (PRISM paper, §3 and §4.2). `docs/WIRE.md` shows their layout.
 //!
-//! It takes no op-codes but those of a [`bundle`], a [`chain`] and its answer. The seven bits beside AckReq,
-//! reserved elsewhere, are [`Flags`]; a packet with none of them set is the plain verb. Addresses beyond
-//! those of the standard headers stand in [`addresses`], behind the op-code's own extension headers. Behind
-//! those, [`operands`] has the masks and wide operands of an extended atomic. IRN adds nothing to a packet
-//! with a flag. The outcome of an operation is a [`Verdict`], in the credits of its response's AETH: NAKs are
-//! for faults.
+//! PRISM uses the op-codes of the plain verbs, and own ones only for a [`bundle`], a [`chain`] and its
+//! answer. The seven bits beside AckReq, reserved elsewhere, are [`Flags`]; a packet without flags is the
+//! plain verb. [`addresses`] beyond those of the standard headers follow the extension headers of the
+//! op-code. The masks and wide [`operands`] of an extended atomic follow the addresses. IRN adds nothing to
+//! a packet with flags. The result of an operation is a [`Verdict`], encoded in the AETH credits of its
+//! response; NAKs report faults only.
 
 pub mod addresses;
 pub mod bundle;
@@ -15,94 +15,94 @@ pub mod operands;
 use crate::Syndrome;
 use crate::aeth::{Kind, NO_CREDITS};
 
-/// First byte of the window by which a connection names its own scratch memory on the peer's NIC. These
-/// addresses are the last of the address space. They mean scratch under every key, and need none.
+/// First address of the range that denotes the connection's own scratch memory on the peer's NIC. The range
+/// is the end of the address space. It denotes scratch memory under any key.
 pub const SCRATCH: u64 = u64::MAX - (SCRATCH_LEN as u64 - 1);
-/// Bytes of a connection's scratch memory (§4.2: 32 bytes suffice).
+/// Length of a connection's scratch memory in bytes (§4.2: 32 bytes suffice).
 pub const SCRATCH_LEN: usize = 32;
 
-/// The bits beside AckReq.
+/// The PRISM flags, in the seven BTH bits beside AckReq.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(u8);
 
 impl Flags {
-    /// A plain verb.
+    /// No flag: a plain verb.
     pub const NONE: Flags = Flags(0);
-    /// The target address is that of a pointer to the target.
+    /// The target address is the address of a pointer to the target.
     pub const ADDR_INDIRECT: Flags = Flags(0x40);
-    /// Behind that pointer stands a bound, which limits the length.
+    /// The pointer is followed by a bound, which limits the length.
     pub const ADDR_BOUNDED: Flags = Flags(0x20);
-    /// The data, or the operand, stands at the responder.
+    /// The data or the operand is in the responder's memory.
     pub const DATA_INDIRECT: Flags = Flags(0x10);
-    /// Executed only if the operation before was successful.
+    /// The operation is executed only if the previous one succeeded.
     pub const CONDITIONAL: Flags = Flags(0x08);
-    /// The output goes to an address at the responder, not to the requester.
+    /// The output is written to an address at the responder instead of being returned.
     pub const REDIRECT: Flags = Flags(0x04);
-    /// A WRITE whose target is a buffer taken from a free list.
+    /// ALLOCATE: a WRITE into a buffer taken from a free list.
     pub const ALLOCATE: Flags = Flags(0x02);
-    /// An atomic with masks, and of up to 32 bytes.
+    /// An atomic with masks and operands of up to 32 bytes.
     pub const EXTENDED: Flags = Flags(0x01);
 
-    /// The flags in the low seven bits.
+    /// Returns the flags in the low seven bits of `bits`.
     #[inline]
     pub const fn from_bits(bits: u8) -> Flags {
         Flags(bits & 0x7f)
     }
 
-    /// As on the wire.
+    /// Returns the flags as on the wire.
     #[inline]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// Is each of `others` set?
+    /// Returns true if all of `others` are set.
     #[inline]
     pub const fn has(self, others: Flags) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// Is any of `others` set?
+    /// Returns true if any of `others` is set.
     #[inline]
     pub const fn any(self, others: Flags) -> bool {
         self.0 & others.0 != 0
     }
 
-    /// These and `others`.
+    /// Returns the union of both sets.
     #[inline]
     pub const fn and(self, others: Flags) -> Flags {
         Flags(self.0 | others.0)
     }
 }
 
-/// How an operation of PRISM ended. Not a fault: the queue pair lives on.
+/// Result of a PRISM operation. None of the results ends the queue pair.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Verdict {
-    /// As asked. What is conditional on it is executed.
+    /// The operation succeeded; a conditional operation after it is executed.
     #[default]
     Done = 0,
-    /// A compare-and-swap whose comparison failed.
+    /// The comparison of a compare-and-swap failed.
     NotSwapped = 1,
-    /// Conditional on an operation that did not succeed: nothing was done.
+    /// The operation was conditional and the previous one did not succeed, so nothing was done.
     Skipped = 2,
-    /// The free list had no buffer.
+    /// The free list was empty.
     NoBuffer = 3,
-    /// Longer than the free list's buffers: none was taken.
+    /// The data was longer than the buffers of the free list, so none was taken.
     TooLong = 4,
 }
 
 impl Verdict {
-    /// All of them, by number.
+    /// All values, in numeric order.
     pub const ALL: [Verdict; 5] =
         [Verdict::Done, Verdict::NotSwapped, Verdict::Skipped, Verdict::NoBuffer, Verdict::TooLong];
 
-    /// By its number, if that is one.
+    /// Returns the value with this number, or `None`.
     pub fn from_number(number: u32) -> Option<Verdict> {
         Verdict::ALL.get(number as usize).copied()
     }
 
-    /// The credits that a response carries. Success is "none kept", as in a plain responder's answer; all
-    /// others are the number.
+    /// Returns the AETH credits that encode this result. Success is [`NO_CREDITS`], as in a plain
+    /// responder's answer; other results use their number.
     #[inline]
     pub const fn credits(self) -> u8 {
         match self {
@@ -111,7 +111,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict in the syndrome of a response; None: it is no such response.
+    /// Decodes the syndrome of a response, or returns `None` if it encodes no result.
     #[inline]
     pub fn of(syndrome: Syndrome) -> Option<Verdict> {
         match syndrome.kind() {

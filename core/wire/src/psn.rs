@@ -1,4 +1,4 @@
-//! Packet sequence numbers: a circle of 2^24, which has distances but no order.
+//! Packet sequence numbers (PSNs), which are circular: they have distances but no order.
 
 use core::fmt;
 
@@ -7,8 +7,8 @@ const MASK: u32 = 0x00ff_ffff;
 
 /// A packet sequence number: 24 bits, circular (IBTA volume 1, chapter 9.7.1).
 ///
-/// There is deliberately no `Ord` and no `-`: on a circle `a < b` is not transitive. Ask for the distance
-/// from a number known to be earlier, or which of two is before the other within half the circle.
+/// The type has no `Ord` and no `-`, because `a < b` is not transitive on a circle. Use the distance from a
+/// number that is known to be earlier, or `is_before` for numbers within half the circle.
 ///
 /// ```compile_fail,E0369
 /// # use remora_wire::Psn;
@@ -18,49 +18,49 @@ const MASK: u32 = 0x00ff_ffff;
 pub struct Psn(u32);
 
 impl Psn {
-    /// How many sequence numbers there are: 2^24.
+    /// Number of sequence numbers, 2^24.
     pub const COUNT: u32 = 1 << 24;
-    /// Half the circle, 2^23: the window within which "before" has a meaning.
+    /// Half the circle, 2^23: the largest distance for which "before" is meaningful.
     pub const HALF: u32 = 1 << 23;
 
-    /// The low 24 bits of `value`.
+    /// Returns the number in the low 24 bits of `value`.
     #[inline]
     pub const fn new(value: u32) -> Psn {
         Psn(value & MASK)
     }
 
-    /// The number, 0 to 2^24 - 1.
+    /// Returns the number, 0 to 2^24 - 1.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The number `n` steps later, round the circle.
+    /// Returns the number `n` steps later on the circle.
     #[inline]
     pub const fn add(self, n: u32) -> Psn {
         Psn(self.0.wrapping_add(n) & MASK)
     }
 
-    /// The number `n` steps earlier, round the circle.
+    /// Returns the number `n` steps earlier on the circle.
     #[inline]
     pub const fn back(self, n: u32) -> Psn {
         Psn(self.0.wrapping_sub(n) & MASK)
     }
 
-    /// The next number.
+    /// Returns the next number.
     #[inline]
     pub const fn next(self) -> Psn {
         self.add(1)
     }
 
-    /// Steps forward from `earlier` to `self`: 0 to 2^24 - 1.
+    /// Returns the steps forward from `earlier` to `self`, 0 to 2^24 - 1.
     #[inline]
     pub const fn distance_from(self, earlier: Psn) -> u32 {
         self.0.wrapping_sub(earlier.0) & MASK
     }
 
-    /// Is `self` before `other`, that is at most half the circle behind it? No number is before itself; of
-    /// two numbers exactly opposite each other, each is before the other.
+    /// Returns true if `self` is before `other`, that is at most half the circle behind it. No number is
+    /// before itself; of two opposite numbers each is before the other.
     #[inline]
     pub const fn is_before(self, other: Psn) -> bool {
         let ahead = other.distance_from(self);

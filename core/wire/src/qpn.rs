@@ -5,32 +5,33 @@ use core::fmt;
 /// The 24 bits of a queue pair's number.
 const MASK: u32 = 0x00ff_ffff;
 
-/// A queue pair number: 24 bits (IBTA volume 1, chapter 9.2). Also names a shared receive queue in XRCETH.
+/// A queue pair number of 24 bits (IBTA volume 1, chapter 9.2), or the number of a shared receive queue in
+/// an XRCETH.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Qpn(u32);
 
 impl Qpn {
-    /// The subnet management QP.
+    /// Queue pair of subnet management.
     pub const SMI: Qpn = Qpn(0);
-    /// The general services QP, where connection managers talk.
+    /// Queue pair of general services, used by connection managers.
     pub const GSI: Qpn = Qpn(1);
 
-    /// Bits below the upper seven, which name the QPN range of a program that shares its address.
+    /// Shift of the upper seven bits, which are the QPN range of a program that shares its address.
     pub const RANGE_SHIFT: u32 = 17;
 
-    /// The low 24 bits of `value`.
+    /// Returns the number in the low 24 bits of `value`.
     #[inline]
     pub const fn new(value: u32) -> Qpn {
         Qpn(value & MASK)
     }
 
-    /// The number, 0 to 2^24 - 1.
+    /// Returns the number, 0 to 2^24 - 1.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The QPN range, 0 to 127: whose it is where programs share an address.
+    /// Returns the QPN range, 0 to 127, which identifies the program if several share an address.
     #[inline]
     pub const fn range(self) -> u8 {
         (self.0 >> Qpn::RANGE_SHIFT) as u8

@@ -1,4 +1,5 @@
-//! RDMA extended transport header: where a WRITE or READ goes (IBTA volume 1, chapter 9.3).
+//! RDMA extended transport header (RETH): address, key and length of a WRITE or READ (IBTA volume 1, chapter
+//! 9.3).
 //!
 //! ```text
 //!   +---------------------------------------------------------------+
@@ -19,7 +20,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 16;
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -31,30 +32,31 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A header whose length has been checked.
+/// A borrowed header whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The header at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the header at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// First byte of the message in the responder's memory, in the region's own addresses.
+    /// Virtual address of the first byte of the message in the responder's memory.
     #[inline]
     pub fn va(&self) -> u64 {
         self.0.va.get()
     }
 
-    /// The key that the responder handed out.
+    /// Remote key (R_Key) of the responder's memory.
     #[inline]
     pub fn rkey(&self) -> u32 {
         self.0.rkey.get()
     }
 
-    /// Bytes of the whole message, not of this packet; at most 2^31 for a valid one.
+    /// Length of the whole message (not of the packet) in bytes; valid up to 2^31.
     #[inline]
     pub fn dma_len(&self) -> u32 {
         self.0.dma_len.get()
@@ -64,22 +66,22 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// First byte of the message in the responder's memory, in the region's own addresses.
+    /// Virtual address of the first byte of the message in the responder's memory.
     pub va: u64,
-    /// The key that the responder handed out.
+    /// Remote key (R_Key) of the responder's memory.
     pub rkey: u32,
-    /// Bytes of the whole message, not of this packet; at most 2^31 for a valid one.
+    /// Length of the whole message (not of the packet) in bytes; valid up to 2^31.
     pub dma_len: u32,
 }
 
 impl Repr {
-    /// The value of a checked header.
+    /// Converts a checked header into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr { va: view.va(), rkey: view.rkey(), dma_len: view.dma_len() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for a RETH");

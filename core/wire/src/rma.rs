@@ -1,8 +1,8 @@
-//! The messages of 1RMA: encrypted one-sided operations without connections (1RMA paper, §3 to §5; the bytes
-//! are Remora's own, `docs/WIRE.md` draws all of them).
+//! The messages of 1RMA: encrypted one-sided operations without connections (1RMA paper, §3 to §5). The wire
+//! format is Remora's own; `docs/WIRE.md` shows it.
 //!
-//! A message stands where a BTH would: behind UDP, on the port of RoCE. Its first byte tells the two apart.
-//! There is no ICRC; a 16-byte tag of AES-GCM ends each message.
+//! A message follows the UDP header in place of a BTH, on the port of RoCE. Its first byte distinguishes it
+//! from a BTH. There is no ICRC; a 16-byte tag of AES-GCM ends each message.
 //!
 //! ```text
 //! header 32 | what the kind adds 0-12 | ciphertext of the payload | tag 16
@@ -19,8 +19,8 @@
 //!
 //! # What the tag covers
 //!
-//! The associated data is everything before the ciphertext, then the nonces of the operation's earlier hops,
-//! in order ([`Chain`]). So a message fits one operation and one place in it.
+//! The associated data is everything before the ciphertext, followed by the nonces of the operation's
+//! earlier hops in order ([`Chain`]). A message is therefore valid for one operation and one position in it.
 
 mod chain;
 pub mod completion;
@@ -34,30 +34,30 @@ pub use completion::Status;
 pub use header::{Class, Kind, Nonce};
 pub use message::{Body, Message};
 
-/// Bytes of the tag that ends each message.
+/// Length of the tag that ends each message, in bytes.
 pub const TAG_LEN: usize = 16;
 
-/// Bytes of an operation at most (1RMA paper, §3.1).
+/// Maximum length of an operation in bytes (1RMA paper, §3.1).
 pub const MAX_OPERATION: u32 = 4096;
 
-/// Bytes of a region's key, which a rekey writes.
+/// Length of a region's key in bytes, which a rekey writes.
 pub const KEY_LEN: usize = 16;
 
-/// A payload is tracked by units of so many bytes: pieces begin at a multiple of it, and all but the last one
-/// have a multiple of it.
+/// Unit of payload tracking in bytes. Pieces start at a multiple of it, and all but the last have a multiple
+/// as length.
 pub const UNIT: u32 = 64;
 
-/// Bytes of a message beside its payload: a data message's header and tag.
+/// Length of a data message without its payload, in bytes: header and tag.
 pub const DATA_OVERHEAD: usize = header::LEN + TAG_LEN;
 
-/// Bytes of the longest message without payload: a request.
+/// Length of a request in bytes, the longest message without payload.
 pub const REQUEST_LEN: usize = header::LEN + request::LEN + TAG_LEN;
 
-/// The DSCP of 1RMA's traffic class, where a port writes IP headers (1RMA paper, §6: a class of its own).
-/// CS2 is no class that RoCE set-ups use by default.
+/// DSCP of 1RMA's traffic class on ports that write IP headers (1RMA paper, §6: a class of its own). RoCE
+/// setups do not use CS2 by default.
 pub const DSCP: u8 = 16;
 
-/// Does a message of 1RMA begin with this byte, rather than a BTH?
+/// Returns true if a packet with this first byte is a 1RMA message instead of a BTH.
 #[inline]
 pub const fn begins(byte: u8) -> bool {
     byte & 0xf8 == 0xe0

@@ -1,59 +1,59 @@
-//! The additions of StRoM to RoCE packets (StRoM paper, §5.1 and Table 1; `docs/WIRE.md` draws all of it).
+//! The op-codes that StRoM adds to RoCE (StRoM paper, §5.1 and Table 1). `docs/WIRE.md` shows their layout.
 //!
-//! Five op-codes, shaped as the RDMA WRITE's: RPC Params, and RPC WRITE First, Middle, Last and Only. Their
-//! RETH reads otherwise. The address is the RPC op-code, which names a kernel of the responder's NIC; the key
-//! is the requester's [`Tag`] of the request; the length is that of the message. Parameters begin with a RETH
-//! of their own: where answers go, with which key, and how many bytes there are for them.
+//! The five op-codes have the headers of RDMA WRITEs: RPC Params, and RPC WRITE First, Middle, Last and
+//! Only. Their RETH has another meaning: the address is the RPC op-code, which selects a kernel of the
+//! responder's NIC; the key is the requester's [`Tag`] of the request; the length is that of the message.
+//! Parameters start with a RETH of their own: address, key and maximum length of the answers.
 //!
-//! An answer is an RDMA WRITE with immediate data of the responder's, and its immediate data are an
-//! [`Ending`]. An answer without bytes needs no address: so an error can always be reported.
+//! An answer is an RDMA WRITE with immediate data from the responder; the immediate data is an [`Ending`].
+//! An answer without data needs no address, so errors can always be reported.
 
 use core::fmt;
 
 use crate::{WireError, reth};
 
-/// The requester's name for a request: 24 bits, which come back with the answer.
+/// Number that the requester chose for a request, 24 bits; returned with the answer.
 pub type Tag = u32;
 
 /// The bits of a [`Tag`].
 pub const TAG_MASK: Tag = 0x00ff_ffff;
 
-/// Bytes before a kernel's own parameters: where its answers go.
+/// Length of the RETH before the kernel's own parameters, in bytes.
 pub const HEAD_LEN: usize = reth::LEN;
 
-/// Takes the parameters of an RPC apart: where answers go, and what is the kernel's own.
+/// Splits the parameters of an RPC into the RETH for its answers and the kernel's own parameters.
 ///
 /// # Errors
-/// [`WireError::Truncated`] below [`HEAD_LEN`] bytes.
+/// [`WireError::Truncated`] if `params` is shorter than [`HEAD_LEN`].
 pub fn split(params: &[u8]) -> Result<(reth::Repr, &[u8]), WireError> {
     let head = reth::Repr::parse(&reth::View::new(params)?);
     Ok((head, &params[HEAD_LEN..]))
 }
 
-/// How a request to a kernel ended. From 64 on the numbers are the kernel's own.
+/// Result of a request to a kernel. Values from 64 on are defined by the kernel.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Status(pub u8);
 
 impl Status {
-    /// The kernel did what was asked.
+    /// Success.
     pub const DONE: Status = Status(0);
-    /// There is no such thing: a key that is not there.
+    /// The object, such as a key, does not exist.
     pub const MISS: Status = Status(1);
-    /// No kernel has this op-code, and nobody else takes it.
+    /// No kernel has this op-code, and no program accepts it either.
     pub const NO_KERNEL: Status = Status(2);
-    /// The parameters make no sense to the kernel.
+    /// Invalid parameters.
     pub const BAD_PARAMS: Status = Status(3);
-    /// An address led the kernel to memory that it has no right to.
+    /// The kernel accessed memory without permission.
     pub const ACCESS: Status = Status(4);
-    /// The kernel took more steps than a request may.
+    /// The kernel exceeded the maximum number of steps.
     pub const TOO_LONG: Status = Status(5);
-    /// The answer is longer than the buffer for it.
+    /// The answer is longer than its buffer.
     pub const NO_ROOM: Status = Status(6);
-    /// The object kept changing: its check value was wrong in every attempt of a bounded number.
+    /// The object kept changing: its check value was wrong in every attempt.
     pub const INCONSISTENT: Status = Status(7);
-    /// The kernel was removed before it had ended.
+    /// The kernel was removed before the request ended.
     pub const REMOVED: Status = Status(8);
-    /// The kernel failed.
+    /// The kernel crashed.
     pub const FAILED: Status = Status(9);
 }
 
@@ -78,20 +78,20 @@ impl fmt::Display for Status {
 /// The immediate data of an answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// How the request ended.
+    /// Result of the request.
     pub status: Status,
-    /// Which request: 24 bits.
+    /// Number of the request, 24 bits.
     pub tag: Tag,
 }
 
 impl Ending {
-    /// From immediate data.
+    /// Decodes immediate data.
     #[inline]
     pub const fn parse(imm: u32) -> Ending {
         Ending { status: Status((imm >> 24) as u8), tag: imm & TAG_MASK }
     }
 
-    /// As immediate data.
+    /// Encodes immediate data.
     #[inline]
     pub const fn emit(&self) -> u32 {
         (self.status.0 as u32) << 24 | self.tag & TAG_MASK

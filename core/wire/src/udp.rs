@@ -1,4 +1,4 @@
-//! UDP header (RFC 768). RoCE v2's destination port is 4791; the source port distinguishes flows.
+//! UDP header (RFC 768). The destination port of RoCE v2 is 4791; the source port distinguishes flows.
 //!
 //! ```text
 //!  +-------------------------------+-------------------------------+
@@ -8,7 +8,7 @@
 //!  +-------------------------------+-------------------------------+
 //! ```
 //!
-//! The ICRC covers all but the checksum, which RoCE v2 sends as zero (annex A17), over IPv6 too.
+//! The ICRC covers all fields except the checksum, which RoCE v2 sends as zero even over IPv6 (annex A17).
 
 use core::fmt;
 
@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 8;
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -28,14 +28,15 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A header whose length field has been checked; its checksum has not.
+/// A borrowed header whose length field has been checked, but not its checksum.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The header at the start of `bytes`, which must hold the whole datagram that it announces.
+    /// Returns a view of the header at the start of `bytes`, which must contain the whole datagram.
     ///
-    /// Errors: [`WireError::Truncated`], [`WireError::Length`] for a length below the header's.
+    /// Fails with [`WireError::Truncated`], or with [`WireError::Length`] for a length less than that of the
+    /// header.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| WireError::Truncated)?;
@@ -49,25 +50,25 @@ impl<'a> View<'a> {
         Ok(View(raw))
     }
 
-    /// Port of the sender.
+    /// Source port.
     #[inline]
     pub fn source_port(&self) -> u16 {
         (self.0.ports.get() >> 16) as u16
     }
 
-    /// Port of the receiver.
+    /// Destination port.
     #[inline]
     pub fn destination_port(&self) -> u16 {
         self.0.ports.get() as u16
     }
 
-    /// Bytes after the header, at most 65527.
+    /// Length of the payload after the header in bytes, at most 65527.
     #[inline]
     pub fn payload_len(&self) -> u16 {
         (self.0.len_checksum.get() >> 16) as u16 - LEN as u16
     }
 
-    /// Checksum as it stands; 0: none.
+    /// Checksum field, not validated; 0 means none.
     #[inline]
     pub fn checksum(&self) -> u16 {
         self.0.len_checksum.get() as u16
@@ -77,18 +78,18 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// Port of the sender.
+    /// Source port.
     pub source_port: u16,
-    /// Port of the receiver.
+    /// Destination port.
     pub destination_port: u16,
-    /// Bytes after the header, at most 65527; `emit` panics above 65527.
+    /// Length of the payload after the header in bytes, at most 65527; `emit` panics above 65527.
     pub payload_len: u16,
-    /// Checksum as it stands; 0: none.
+    /// Checksum field, not validated; 0 means none.
     pub checksum: u16,
 }
 
 impl Repr {
-    /// The value of a checked header.
+    /// Converts a checked header into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
@@ -99,7 +100,7 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let len = self.payload_len.checked_add(LEN as u16).expect("a UDP payload is at most 65527 bytes");
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A header plus four bytes of payload.
+    /// A header and four bytes of payload.
     const BYTES: [u8; LEN + 4] = [0xc0, 0x01, 0x12, 0xb7, 0x00, 0x0c, 0xab, 0xcd, 1, 2, 3, 4];
     const VALUE: Repr =
         Repr { source_port: 0xc001, destination_port: crate::ROCE_PORT, payload_len: 4, checksum: 0xabcd };

@@ -1,5 +1,5 @@
-//! XRC extended transport header: which shared receive queue an XRC request is for
-//! (IBTA volume 1, annex A14).
+//! XRC extended transport header (XRCETH): the shared receive queue of an XRC request (IBTA volume 1, annex
+//! A14).
 //!
 //! ```text
 //!  +---------------+-----------------------------------------------+
@@ -7,7 +7,7 @@
 //!  +---------------+-----------------------------------------------+
 //! ```
 //!
-//! The reserved byte is sent as zero and not looked at.
+//! The reserved byte is sent as zero and ignored on receipt.
 
 use core::fmt;
 
@@ -16,29 +16,30 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Qpn, WireError};
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 4;
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Raw {
-    /// The reserved byte above 24 bits.
+    /// Reserved byte, then 24 bits of queue number.
     srq: U32,
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A header whose length has been checked.
+/// A borrowed header whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The header at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the header at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// The shared receive queue at the target.
+    /// Number of the responder's shared receive queue.
     #[inline]
     pub fn srq(&self) -> Qpn {
         Qpn::new(self.0.srq.get())
@@ -48,18 +49,18 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// The shared receive queue at the target.
+    /// Number of the responder's shared receive queue.
     pub srq: Qpn,
 }
 
 impl Repr {
-    /// The value of a checked header.
+    /// Converts a checked header into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr { srq: view.srq() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for an XRCETH");

@@ -1,5 +1,5 @@
-//! Every packet that Linux Soft-RoCE sent in our recordings parses, carries the ICRC that we compute, and
-//! comes back byte for byte from values alone.
+//! Tests that every recorded packet of Linux Soft-RoCE parses, has the ICRC that this crate computes, and is
+//! reproduced byte for byte from its parsed values.
 #![cfg(not(miri))]
 
 mod pcap;
@@ -16,7 +16,7 @@ fn frames(name: &str) -> Vec<Vec<u8>> {
     pcap::read(&std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
 }
 
-/// A frame as values that own their payload: nothing of the input is left in it, and no ICRC.
+/// A parsed frame that owns its payload and has no ICRC, so that nothing of the input remains in it.
 struct Owned {
     ethernet: ethernet::Repr,
     network: Network,
@@ -34,7 +34,7 @@ impl Owned {
         Owned { ethernet, network, udp, bth, ext, payload: payload.to_vec() }
     }
 
-    /// The frame again; the ICRC is computed from what was emitted.
+    /// Writes the frame, with an ICRC computed from the written bytes.
     fn emit(&self) -> Vec<u8> {
         let packet = Packet { bth: self.bth, ext: self.ext, payload: &self.payload };
         let frame = Dissected {
@@ -53,15 +53,14 @@ impl Owned {
     }
 }
 
-/// How often each op-code was seen, and how many frames were not RoCE.
+/// Number of frames per op-code, and number of frames that were not RoCE.
 #[derive(Default)]
 struct Seen {
     opcodes: BTreeMap<u8, u32>,
     skipped: u32,
 }
 
-/// Is it UDP to RoCE's port, and not ARP, neighbour discovery or TCP? Decided from the raw bytes, not by our
-/// parser.
+/// Returns true for UDP packets to RoCE's port, decided from the raw bytes without the parser under test.
 fn is_roce(frame: &[u8]) -> bool {
     let port = |at: usize| frame.get(at..at + 2) == Some(&ROCE_PORT.to_be_bytes());
     match (frame[12], frame[13]) {
@@ -91,7 +90,8 @@ fn check(name: &str) -> Seen {
         assert_eq!(icrc::compute(ip, udp_bytes, covered), frame.icrc, "{name} {number}: by definition");
         let flow = Flow::of(&network, &udp);
         assert!(flow.accepts(network.ip_id(), covered, frame.icrc), "{name} {number}: by flow");
-        // Linux numbers its IPv4 packets; only those with small numbers pass for a Remora NIC's.
+        // Linux numbers its IPv4 packets, so only packets with small numbers are accepted like those of a
+        // Remora NIC.
         let unknown = flow.accepts_unknown_id(&mut spans, covered, frame.icrc);
         let recovered = flow.syndrome(covered, frame.icrc).any_id(&mut spans);
         assert_eq!(recovered, Some(network.ip_id()), "{name} {number}: id recovered");
@@ -107,7 +107,7 @@ fn check(name: &str) -> Seen {
 }
 
 impl Seen {
-    /// Panics unless exactly these op-codes were seen, each as often.
+    /// Panics unless exactly these op-codes occurred, with these counts.
     fn expect(&self, name: &str, expected: &[(Opcode, u32)], skipped: u32) {
         let expected: BTreeMap<u8, u32> = expected.iter().map(|(opcode, count)| (opcode.0, *count)).collect();
         assert_eq!((&self.opcodes, self.skipped), (&expected, skipped), "{name}");

@@ -1,8 +1,9 @@
-//! Decoders that are not ours agree. tshark reads each field of our frames as we meant it. scapy's RoCE layer
-//! reads the BTH and computes the same ICRC.
+//! Tests against independent decoders. tshark must decode each field of this crate's frames to its value.
+//! scapy's RoCE layer must decode the BTH and compute the same ICRC.
 //!
-//! Every op-code, four sets of field values each, over IPv4 and IPv6. `independent/expected.rs` lists the
-//! headers that tshark does not take apart. Both tools must be there: `make setup` installs them.
+//! The tests cover every op-code with four sets of field values, over IPv4 and IPv6.
+//! `independent/expected.rs` lists the headers that tshark does not decode. Both tools are required; `make
+//! setup` installs them.
 #![cfg(not(miri))]
 
 #[path = "independent/cases.rs"]
@@ -17,7 +18,7 @@ use std::process::Command;
 use cases::{Case, cases};
 use remora_wire::{Opcode, icrc};
 
-/// Writes the frames of all cases where the tools can read them.
+/// Writes the frames of all cases to a capture file for the tools.
 fn capture(name: &str, cases: &[Case]) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let frames: Vec<_> = cases.iter().map(|case| case.frame.clone()).collect();
@@ -25,7 +26,7 @@ fn capture(name: &str, cases: &[Case]) -> PathBuf {
     path
 }
 
-/// What a tool prints; panics with one clear line if it is not there.
+/// Returns the output of a tool. Panics with a clear message if the tool is missing.
 fn output(tool: &str, command: &mut Command) -> String {
     let output = match command.output() {
         Ok(output) => output,
@@ -42,7 +43,7 @@ fn tshark_reads_every_field_as_we_meant_it() {
     let cases = cases();
     let path = capture("tshark.pcap", &cases);
     let mut command = Command::new("tshark");
-    // The payloads are random: nobody shall guess at them.
+    // The payloads are random, so heuristic dissectors must be disabled.
     command.arg("-r").arg(path).args(["--disable-protocol", "rpcordma", "-o", "ip.check_checksum:TRUE"]);
     command.args(["-T", "fields", "-E", "separator=/t", "-E", "occurrence=a", "-E", "aggregator=,"]);
     for field in expected::FIELDS {
@@ -57,11 +58,11 @@ fn tshark_reads_every_field_as_we_meant_it() {
         let shown = |name: &str| row[expected::FIELDS.iter().position(|field| *field == name).unwrap()];
         extension_fields += expected::compare(case, &shown);
     }
-    // Of 61 op-codes tshark 4.0 takes 37 apart; their extension headers have 65 fields, in eight cases each.
+    // tshark 4.0 decodes 37 of 61 op-codes; their extension headers have 65 fields, in eight cases each.
     assert!(extension_fields >= 8 * 65, "only {extension_fields} fields of extension headers were compared");
 }
 
-/// The interpreter that `make setup` prepares, unless the environment names another.
+/// Returns the Python interpreter: that of the environment, or the one that `make setup` prepares.
 fn python() -> PathBuf {
     let prepared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/python/bin/python3");
     std::env::var_os("REMORA_PYTHON").map_or(prepared, PathBuf::from)
@@ -99,7 +100,8 @@ fn scapy_reads_the_bth_and_computes_the_same_icrc() {
     }
 }
 
-/// The comparison can fail: scapy does not just hand the frame back.
+/// Checks that the comparison can fail, because scapy computes the ICRC instead of returning the received
+/// one.
 #[test]
 fn scapy_sees_a_wrong_icrc() {
     let mut cases = cases();

@@ -1,4 +1,5 @@
-//! tshark takes the messages of connection managers apart as we meant them. (It knows neither MRA nor SIDR.)
+//! Tests that tshark decodes the messages of connection managers to the values that were written. tshark
+//! knows neither MRA nor SIDR.
 #![cfg(not(miri))]
 
 #[allow(dead_code, reason = "the other tests also read")]
@@ -16,7 +17,7 @@ use remora_wire::mad::{
 };
 use remora_wire::{Address, Extensions, Opcode, Packet, Psn, Qpn, ROCE_PORT, bth, deth};
 
-/// A message, and what tshark must show of it: each field and its number.
+/// A message, and the fields and numbers that tshark must show for it.
 struct Case {
     message: CmMessage,
     shown: Vec<(&'static str, u64)>,
@@ -25,7 +26,7 @@ struct Case {
 const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
-/// The message in a datagram from queue pair 1 to queue pair 1.
+/// Returns a datagram with the message from queue pair 1 to queue pair 1.
 fn frame(message: &CmMessage) -> Vec<u8> {
     let mut payload = [0; mad::LEN];
     message.emit(0x0102_0304_0506_0708, &mut payload);
@@ -42,7 +43,7 @@ fn frame(message: &CmMessage) -> Vec<u8> {
     frame
 }
 
-/// What tshark shows of each message: the fields of its case.
+/// Returns the fields of each case as tshark decodes them.
 fn tshark(cases: &[Case]) -> Vec<Vec<String>> {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mads.pcap");
     let frames: Vec<_> = cases.iter().map(|case| frame(&case.message)).collect();
@@ -59,7 +60,7 @@ fn tshark(cases: &[Case]) -> Vec<Vec<String>> {
     text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
 }
 
-/// tshark's numbers are decimal or hexadecimal, and its addresses are numbers, too.
+/// Parses a decimal or hexadecimal number or an address printed by tshark.
 fn number(shown: &str) -> Option<u64> {
     if let Some(digits) = shown.strip_prefix("0x") {
         return u64::from_str_radix(digits, 16).ok();
@@ -249,7 +250,7 @@ fn others() -> [Case; 4] {
     ]
 }
 
-/// But for flow labels: of their 20 bits tshark 4.0 shows twelve.
+/// Flow labels are excluded, because tshark 4.0 shows only twelve of their 20 bits.
 #[test]
 fn tshark_reads_every_field_as_we_meant_it() {
     let cases: Vec<Case> = [req(), rep()].into_iter().chain(others()).collect();

@@ -1,20 +1,21 @@
-//! Addresses as RoCE writes them: every IP address is a GID.
+//! IP addresses as RoCE GIDs.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An IP address in the form of a RoCE GID: IPv4 is `::ffff:a.b.c.d` (IBTA volume 1, annex A17).
+/// An IP address as a RoCE GID; an IPv4 address has the form `::ffff:a.b.c.d` (IBTA volume 1, annex A17).
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Address(pub [u8; 16]);
 
 impl Address {
-    /// The address as IPv4, if it is one.
+    /// Returns the IPv4 address, or `None` for IPv6.
     #[inline]
     pub fn as_ipv4(&self) -> Option<Ipv4Addr> {
         Ipv6Addr::from_octets(self.0).to_ipv4_mapped()
     }
 
-    /// Is it the same? By halves, as it was written a moment ago.
+    /// Returns true if both addresses are equal. Compares 8-byte halves, which can be forwarded from recent
+    /// stores.
     #[inline]
     pub fn is(&self, other: &Address) -> bool {
         let halves = |address: &Address| {
@@ -25,13 +26,13 @@ impl Address {
         (a ^ c) | (b ^ d) == 0
     }
 
-    /// Is it an IPv4 address?
+    /// Returns true for an IPv4 address.
     #[inline]
     pub fn is_ipv4(&self) -> bool {
         self.as_ipv4().is_some()
     }
 
-    /// Is it a multicast group's?
+    /// Returns true for a multicast address.
     #[inline]
     pub fn is_multicast(&self) -> bool {
         match self.as_ipv4() {
@@ -40,8 +41,8 @@ impl Address {
         }
     }
 
-    /// Can one host have it? Nobody has the unspecified address, a multicast group's or the broadcast address
-    /// of all networks.
+    /// Returns true if a host can have this address: not the unspecified, a multicast or the limited
+    /// broadcast address.
     pub fn is_host(&self) -> bool {
         match self.as_ipv4() {
             Some(address) => !(address.is_unspecified() || address.is_multicast() || address.is_broadcast()),
@@ -49,7 +50,7 @@ impl Address {
         }
     }
 
-    /// The address as IPv6, IPv4 in its mapped form.
+    /// Returns the IPv6 address; an IPv4 address is returned in its mapped form.
     #[inline]
     pub fn as_ipv6(&self) -> Ipv6Addr {
         Ipv6Addr::from_octets(self.0)
@@ -59,8 +60,8 @@ impl Address {
 impl From<Ipv4Addr> for Address {
     #[inline]
     fn from(address: Ipv4Addr) -> Address {
-        // Two words: made of its parts, it could not be read whole before all of them have left the store
-        // buffer.
+        // Written as two words, because a store of smaller parts could not be forwarded to a load of the
+        // whole address.
         let mapped = 0xffff << 32 | u128::from(address.to_bits());
         Address(mapped.to_be_bytes())
     }
@@ -99,12 +100,12 @@ impl fmt::Debug for Address {
     }
 }
 
-/// One end of a flow: an address and a UDP port.
+/// An address and a UDP port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Endpoint {
-    /// IP address, also the GID.
+    /// IP address, which is also the GID.
     pub address: Address,
-    /// UDP port of the NIC; RoCE v2's own is 4791.
+    /// UDP port of the NIC; the standard port of RoCE v2 is 4791.
     pub udp_port: u16,
 }
 

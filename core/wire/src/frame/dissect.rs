@@ -1,26 +1,24 @@
-//! Whole frames as values.
+//! Parsed frames.
 
 use super::{Network, Start};
 use crate::{Packet, WireError, ethernet, icrc, ipv4, udp};
 
-/// A whole frame as values; only the payload is borrowed. Its `emit` gives back the bytes it was dissected
-/// from.
+/// A parsed frame; only the payload is borrowed. `emit` reproduces the bytes of the original frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Dissected<'a> {
-    /// Ethernet header, of frames that begin there.
+    /// Ethernet header; `None` if the frame starts at a later header.
     pub ethernet: Option<ethernet::Repr>,
-    /// IP and UDP header, of frames that do not begin at the BTH.
+    /// IP and UDP header; `None` if the frame starts at the BTH.
     pub network: Option<(Network, udp::Repr)>,
-    /// BTH to payload.
+    /// Transport headers and payload.
     pub packet: Packet<'a>,
-    /// The ICRC as it stands in the frame; whether it is right is not checked here.
+    /// ICRC of the frame, not validated.
     pub icrc: u32,
 }
 
-/// Takes a frame apart. Bytes behind the IP packet in an Ethernet frame (its padding) are dropped. UDP ports
-/// are not looked at.
+/// Parses a frame. Ethernet padding after the IP packet is dropped. UDP ports are not checked.
 ///
-/// Errors: any [`WireError`].
+/// Fails with any [`WireError`] if the frame is invalid.
 pub fn dissect(start: Start, bytes: &[u8]) -> Result<Dissected<'_>, WireError> {
     let mut rest = bytes;
     let mut found = None;
@@ -56,13 +54,13 @@ pub fn dissect(start: Start, bytes: &[u8]) -> Result<Dissected<'_>, WireError> {
 }
 
 impl Dissected<'_> {
-    /// Bytes of the frame.
+    /// Returns the length of the frame in bytes.
     pub fn buffer_len(&self) -> usize {
         let below = self.network.map_or(0, |(network, _)| network.header_len() + udp::LEN);
         self.ethernet.map_or(0, |_| ethernet::LEN) + below + self.packet.buffer_len()
     }
 
-    /// Writes the frame at the start of `out` and returns its bytes; panics if `out` is shorter.
+    /// Writes the frame at the start of `out` and returns its length. Panics if `out` is shorter.
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let mut at = 0;
         if let Some(ethernet) = &self.ethernet {

@@ -1,4 +1,4 @@
-//! The network header of a frame, of either version.
+//! The network header of a frame, IPv4 or IPv6.
 
 use super::Address;
 use crate::{WireError, ethernet, ipv4, ipv6};
@@ -13,9 +13,9 @@ pub enum Network {
 }
 
 impl Network {
-    /// The header and the bytes of its payload. The first nibble is the version.
+    /// Returns the header and its payload. The first nibble selects the IP version.
     ///
-    /// Errors: those of [`ipv4::View::new`] and [`ipv6::View::new`], [`WireError::IpChecksum`].
+    /// Fails like [`ipv4::View::new`] and [`ipv6::View::new`], and with [`WireError::IpChecksum`].
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Network, &[u8]), WireError> {
         let (network, at, len) = match bytes.first().map(|byte| byte >> 4) {
@@ -36,7 +36,7 @@ impl Network {
         Ok((network, &bytes[at..at + usize::from(len)]))
     }
 
-    /// Bytes of the header.
+    /// Length of the header in bytes.
     #[inline]
     pub const fn header_len(&self) -> usize {
         match self {
@@ -45,7 +45,7 @@ impl Network {
         }
     }
 
-    /// The EtherType that announces it.
+    /// Returns the EtherType of the header.
     #[inline]
     pub const fn ethertype(&self) -> u16 {
         match self {
@@ -54,7 +54,7 @@ impl Network {
         }
     }
 
-    /// Protocol of the payload.
+    /// Protocol number of the payload.
     #[inline]
     pub const fn protocol(&self) -> u8 {
         match self {
@@ -63,7 +63,7 @@ impl Network {
         }
     }
 
-    /// The IPv4 identification; 0 for IPv6, which has none.
+    /// Returns the IPv4 identification, or 0 for IPv6.
     #[inline]
     pub const fn ip_id(&self) -> u16 {
         match self {
@@ -72,7 +72,7 @@ impl Network {
         }
     }
 
-    /// Sender and receiver.
+    /// Returns source and destination address.
     #[inline]
     pub fn addresses(&self) -> (Address, Address) {
         match self {
@@ -81,7 +81,7 @@ impl Network {
         }
     }
 
-    /// Writes the header at the start of `out` and returns its bytes; panics if `out` is shorter.
+    /// Writes the header at the start of `out` and returns its length. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         match self {

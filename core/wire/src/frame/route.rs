@@ -1,28 +1,28 @@
-//! The headers below the transport.
+//! The headers below the transport: Ethernet, IP and UDP.
 
 use super::{Endpoint, Network, Start};
 use crate::{ethernet, ipv4, ipv6, udp};
 
-/// The headers below the transport for one direction between two endpoints. The NIC writes them before the
-/// BTH on ports whose frames do not begin there.
+/// The headers below the transport for one direction between two endpoints. The NIC writes them on ports
+/// whose frames do not start at the BTH.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Address and UDP port of the sender.
+    /// Source address and UDP port.
     pub source: Endpoint,
-    /// Address and UDP port of the receiver.
+    /// Destination address and UDP port.
     pub destination: Endpoint,
-    /// The sender's MAC address.
+    /// Source MAC address.
     pub source_mac: [u8; 6],
-    /// The next hop's MAC address.
+    /// MAC address of the next hop.
     pub destination_mac: [u8; 6],
-    /// TOS byte of IPv4, traffic class of IPv6: DSCP and ECN.
+    /// IPv4 TOS or IPv6 traffic class: DSCP and ECN.
     pub traffic_class: u8,
-    /// TTL or hop limit.
+    /// IPv4 TTL or IPv6 hop limit.
     pub hop_limit: u8,
 }
 
 impl Route {
-    /// A route with zero MAC addresses, best effort, 64 hops.
+    /// Returns a route with zero MAC addresses, traffic class 0 and 64 hops.
     #[inline]
     pub const fn new(source: Endpoint, destination: Endpoint) -> Route {
         Route {
@@ -35,8 +35,8 @@ impl Route {
         }
     }
 
-    /// The headers of a frame with `transport_len` bytes from BTH to the end of the ICRC. IPv4 if both
-    /// addresses are; don't-fragment is set.
+    /// Returns the headers of a frame with `transport_len` bytes from BTH to the end of the ICRC. The
+    /// network header is IPv4 if both addresses are. The don't-fragment flag is set.
     #[inline]
     pub fn headers(&self, ip_id: u16, transport_len: u16) -> (ethernet::Repr, Network, udp::Repr) {
         let udp = udp::Repr {
@@ -77,8 +77,8 @@ impl Route {
         (ethernet, network, udp)
     }
 
-    /// Writes the headers before the BTH in a frame that begins at `start`. Returns their bytes, which is the
-    /// BTH's offset ([`Start::overhead`]). Panics if `out` is shorter.
+    /// Writes the headers before the BTH of a frame that starts at `start`. Returns their length, which is
+    /// the offset of the BTH ([`Start::overhead`]). Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, start: Start, ip_id: u16, transport_len: u16, out: &mut [u8]) -> usize {
         if start == Start::Bth {

@@ -27,7 +27,7 @@ fn route_v6() -> Route {
     }
 }
 
-/// A whole frame around a WRITE of `payload`, as an egress would write it.
+/// Returns the frame of a WRITE of `payload`, as the NIC writes it.
 fn frame(route: &Route, start: Start, ip_id: u16, payload: &[u8]) -> Vec<u8> {
     let reth = reth::Repr { va: 0x1000, rkey: 0x77, dma_len: payload.len() as u32 };
     let packet = Packet::new(
@@ -114,7 +114,7 @@ fn every_truncation_is_an_error_or_a_wrong_icrc() {
             let bytes = frame(&route, start, 0, b"payload");
             for len in 0..bytes.len() {
                 if let Ok(found) = dissect(start, &bytes[..len]) {
-                    // No header before the BTH has the length of the packet.
+                    // No header before the BTH contains the length of the packet.
                     assert_eq!((start, len % 4), (Start::Bth, 0), "{len}");
                     assert!(!flow.accepts(0, &bytes[..len - icrc::LEN], found.icrc), "{len}");
                 }
@@ -169,7 +169,7 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..if cfg!(miri) { 48 } else { 160 }),
         start in prop::sample::select(vec![Start::Ethernet, Start::Ip, Start::Bth]),
     ) {
-        // The answer hardly matters; that there is one does. What parses must come back.
+        // Parsing must not panic, and a parsed frame must be reproduced.
         if let Ok(found) = dissect(start, &bytes) {
             let mut again = vec![0; found.buffer_len()];
             found.emit(&mut again);
@@ -177,7 +177,7 @@ proptest! {
         }
     }
 
-    /// A right frame with some bytes overwritten: far more of it is reached than by random bytes.
+    /// Overwrites some bytes of a valid frame, which reaches more code than random bytes.
     #[test]
     fn a_damaged_frame_is_an_answer(
         six: bool,

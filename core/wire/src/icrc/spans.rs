@@ -1,43 +1,44 @@
-//! Which IPv4 identification explains a syndrome: linear algebra over GF(2), cached by frame length.
+//! Computes the IPv4 identification that explains an ICRC difference, by linear algebra over GF(2). Results
+//! are cached by frame length.
 
 use super::tables;
 
-/// The largest identification of a Remora NIC's frames. Frames of a train are numbered from 0, and no train
-/// is longer than 128.
+/// Largest identification that a Remora NIC uses. Frames of a train are numbered from 0, and no train is
+/// longer than 128.
 pub const MAX_UNKNOWN_ID: u16 = 127;
 
-/// Bits of an identification up to [`MAX_UNKNOWN_ID`].
+/// Number of bits of an identification up to [`MAX_UNKNOWN_ID`].
 const SMALL: usize = 7;
-/// Bits of any identification.
+/// Number of bits of any identification.
 const ANY: usize = 16;
 
-/// Lengths remembered. A train has one length, and an application few.
+/// Number of cached lengths. A train has one length, and an application uses few.
 const ENTRIES: usize = 64;
-/// Lengths remembered of frames with any identification: only strangers send them.
+/// Number of cached lengths for arbitrary identifications, which only other implementations use.
 const ANY_ENTRIES: usize = 16;
 
-/// The syndromes of one length, as a basis in which each vector has a bit that no other one has. It has as
-/// many dimensions as the identification has bits that may be set.
+/// The space of differences for one frame length, as a basis in which each vector has a bit that no other
+/// vector has. Its dimension is the number of identification bits.
 #[derive(Copy, Clone, Debug)]
 struct Span<const BITS: usize> {
-    /// Bytes from BTH to before the ICRC; `u32::MAX`: none.
+    /// Bytes from the BTH up to the ICRC; `u32::MAX` marks an unused entry.
     transport_len: u32,
-    /// The basis of the space of syndromes.
+    /// Basis of the space.
     vector: [u32; BITS],
-    /// The bit of `vector[i]` that no other vector has.
+    /// Index of the bit of `vector[i]` that no other vector has.
     pivot: [u8; BITS],
-    /// The identification whose syndrome `vector[i]` is.
+    /// Identification whose difference is `vector[i]`.
     id: [u16; BITS],
 }
 
 impl<const BITS: usize> Span<BITS> {
     const EMPTY: Self = Span { transport_len: u32::MAX, vector: [0; BITS], pivot: [0; BITS], id: [0; BITS] };
 
-    /// The reduced basis for a length.
+    /// Returns the reduced basis for a length.
     fn new(transport_len: usize) -> Self {
         let mut span = Span { transport_len: transport_len as u32, ..Self::EMPTY };
-        // The bits of a byte are read lowest first, and the upper byte before the lower one. So each bit is
-        // worth x times the one that is read behind it.
+        // The CRC reads the bits of a byte lowest first, and the upper byte before the lower one. Each bit
+        // therefore contributes x times the contribution of the bit that is read after it.
         let last = if BITS > 8 { 7 } else { BITS - 1 };
         let mut vector = tables::advance(tables::ip_id(1 << last), transport_len);
         for bit in (0..=last).rev().chain((8..BITS).rev()) {
@@ -46,7 +47,7 @@ impl<const BITS: usize> Span<BITS> {
             vector = tables::times_x(vector);
         }
         for i in 0..BITS {
-            // Neighbouring powers of x, fewer than 32, are independent: so no vector ever becomes zero.
+            // Up to 32 consecutive powers of x are linearly independent, so no vector becomes zero.
             let pivot = span.vector[i].trailing_zeros();
             span.pivot[i] = pivot as u8;
             for other in 0..BITS {
@@ -59,7 +60,7 @@ impl<const BITS: usize> Span<BITS> {
         span
     }
 
-    /// The identification with this syndrome, if the span holds it.
+    /// Returns the identification with this difference, or `None` if the space does not contain it.
     #[inline]
     fn id_of(&self, syndrome: u32) -> Option<u16> {
         let mut explained = 0;
@@ -73,15 +74,15 @@ impl<const BITS: usize> Span<BITS> {
     }
 }
 
-/// A cache of the ICRC differences of identifications, by frame length; 5 KiB, never grows. A length that is
-/// not in it costs a microsecond once, or some of them where any identification is looked for.
+/// A cache of the ICRC differences of identifications by frame length, of fixed size (5 KiB). A miss costs
+/// one microsecond, or several for arbitrary identifications.
 #[derive(Clone, Debug)]
 pub struct IdSpans {
     small: [Span<SMALL>; ENTRIES],
     any: [Span<ANY>; ANY_ENTRIES],
 }
 
-/// The entry of a length. Transport lengths are multiples of four.
+/// Returns the entry of a length. Transport lengths are multiples of four.
 #[inline]
 fn entry<const BITS: usize>(entries: &mut [Span<BITS>], transport_len: usize) -> &Span<BITS> {
     let place = transport_len / 4 % entries.len();
@@ -93,19 +94,20 @@ fn entry<const BITS: usize>(entries: &mut [Span<BITS>], transport_len: usize) ->
 }
 
 impl IdSpans {
-    /// An empty cache.
+    /// Returns an empty cache.
     pub const fn new() -> IdSpans {
         IdSpans { small: [Span::EMPTY; ENTRIES], any: [Span::EMPTY; ANY_ENTRIES] }
     }
 
-    /// The identification up to [`MAX_UNKNOWN_ID`] that explains `syndrome` in a frame of `transport_len`
-    /// bytes.
+    /// Returns the identification, at most [`MAX_UNKNOWN_ID`], that explains the difference `syndrome` in a
+    /// frame of `transport_len` bytes.
     #[inline]
     pub(super) fn small_id(&mut self, syndrome: u32, transport_len: usize) -> Option<u16> {
         entry(&mut self.small, transport_len).id_of(syndrome)
     }
 
-    /// The same for any identification.
+    /// Returns the identification, of any value, that explains the difference `syndrome` in a frame of
+    /// `transport_len` bytes.
     pub(super) fn any_id(&mut self, syndrome: u32, transport_len: usize) -> Option<u16> {
         entry(&mut self.any, transport_len).id_of(syndrome)
     }

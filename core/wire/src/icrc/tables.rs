@@ -1,23 +1,23 @@
-//! CRC arithmetic: the difference that a single field makes to the CRC state before the BTH.
+//! CRC arithmetic: the contribution of a single field to the CRC state before the BTH.
 //!
-//! A state is a polynomial over GF(2) of degree below 32, its coefficient of x^0 in the top bit (the
-//! reflected form of CRC-32). Reading a byte multiplies the state by x^8 modulo the generator, after XOR with
-//! the byte.
+//! A state is a polynomial over GF(2) of degree less than 32, with the coefficient of x^0 in the highest bit
+//! (the reflected form of CRC-32). Reading a byte XORs it into the state and multiplies the state by x^8
+//! modulo the generator.
 
-/// The generator of CRC-32, reflected, without its x^32.
+/// Generator polynomial of CRC-32, reflected, without the x^32 term.
 const GENERATOR: u32 = 0xedb8_8320;
 
-/// The state times x.
+/// Returns the state multiplied by x.
 pub(super) const fn times_x(state: u32) -> u32 {
     state >> 1 ^ if state & 1 == 0 { 0 } else { GENERATOR }
 }
 
-/// The state divided by x, which always can be done: the generator has a constant term.
+/// Returns the state divided by x. The division always exists, because the generator has a constant term.
 const fn divided_by_x(state: u32) -> u32 {
     if state >> 31 == 0 { state << 1 } else { (state ^ GENERATOR) << 1 | 1 }
 }
 
-/// The product of two polynomials modulo the generator.
+/// Returns the product of two polynomials modulo the generator.
 const fn product(a: u32, mut b: u32) -> u32 {
     let mut sum = 0;
     let mut bit = 1 << 31;
@@ -44,7 +44,7 @@ const BYTE_POWERS: [u32; 32] = {
     powers
 };
 
-/// What a difference in the state has become after `bytes` more bytes.
+/// Returns the effect of a difference in the state after `bytes` more bytes.
 pub(super) fn advance(mut state: u32, bytes: usize) -> u32 {
     for (i, power) in BYTE_POWERS.iter().enumerate() {
         if bytes >> i & 1 != 0 {
@@ -56,7 +56,7 @@ pub(super) fn advance(mut state: u32, bytes: usize) -> u32 {
 
 type Table = [u32; 256];
 
-/// For each byte value, what it adds to the state `after` bytes behind it.
+/// Returns the contribution of each byte value to the state `after` bytes later.
 const fn contributions(after: usize) -> Table {
     let mut table = [0; 256];
     let mut bit = 0;
@@ -73,7 +73,7 @@ const fn contributions(after: usize) -> Table {
     table
 }
 
-/// Adds `state` to each entry whose index has `bit`.
+/// Adds `state` to each entry whose index has this bit set.
 const fn add_bit(table: &mut Table, bit: u32, state: u32) {
     let mut value = 0;
     while value < 256 {
@@ -84,8 +84,8 @@ const fn add_bit(table: &mut Table, bit: u32, state: u32) {
     }
 }
 
-/// For each value of BTH byte 4, the difference of the state *before* the BTH with which the byte counts as
-/// ones: its difference from ones, four bytes back in time.
+/// Returns, for each value of BTH byte 4, the change of the state *before* the BTH that makes the byte count
+/// as ones: the difference of the byte from ones, moved back by four bytes.
 const fn masked() -> Table {
     let mut differences = [0; 256];
     let mut bit = 0;
@@ -108,13 +108,13 @@ const fn masked() -> Table {
     table
 }
 
-// Bytes between a field's byte and the BTH. IPv4: length at 2 and 3, identification at 4 and 5, of 20 + 8
-// bytes.
+// The argument is the number of bytes between the byte and the BTH. IPv4: length at offsets 2 and 3,
+// identification at 4 and 5, of 20 + 8 bytes.
 static TOTAL_LEN_V4: [Table; 2] = [contributions(25), contributions(24)];
 static IP_ID: [Table; 2] = [contributions(23), contributions(22)];
-// IPv6: length at 4 and 5 of 40 + 8 bytes.
+// IPv6: length at offsets 4 and 5 of 40 + 8 bytes.
 static PAYLOAD_LEN_V6: [Table; 2] = [contributions(43), contributions(42)];
-// UDP: length at 4 and 5 of 8 bytes.
+// UDP: length at offsets 4 and 5 of 8 bytes.
 static UDP_LEN: [Table; 2] = [contributions(3), contributions(2)];
 static MASKED: Table = masked();
 
@@ -124,31 +124,31 @@ fn word(tables: &[Table; 2], value: u16) -> u32 {
     tables[0][usize::from(high)] ^ tables[1][usize::from(low)]
 }
 
-/// What the total length of IPv4 adds.
+/// Returns the contribution of the IPv4 total length.
 #[inline]
 pub(super) fn total_len_v4(value: u16) -> u32 {
     word(&TOTAL_LEN_V4, value)
 }
 
-/// What the identification of IPv4 adds.
+/// Returns the contribution of the IPv4 identification.
 #[inline]
 pub(super) fn ip_id(value: u16) -> u32 {
     word(&IP_ID, value)
 }
 
-/// What the payload length of IPv6 adds.
+/// Returns the contribution of the IPv6 payload length.
 #[inline]
 pub(super) fn payload_len_v6(value: u16) -> u32 {
     word(&PAYLOAD_LEN_V6, value)
 }
 
-/// What the length of UDP adds.
+/// Returns the contribution of the UDP length.
 #[inline]
 pub(super) fn udp_len(value: u16) -> u32 {
     word(&UDP_LEN, value)
 }
 
-/// What makes BTH byte 4 count as ones.
+/// Returns the change of the state that makes BTH byte 4 count as ones.
 #[inline]
 pub(super) fn masked_bth_byte(value: u8) -> u32 {
     MASKED[usize::from(value)]
@@ -167,8 +167,8 @@ mod tests {
         }
     }
 
-    /// The CRC of a message and of the same message with zero bytes behind it, by an implementation that is
-    /// not ours. Advancing the difference of two messages gives the difference of their longer forms.
+    /// Compares with another implementation: advancing the difference of two messages must give the
+    /// difference of the messages extended by zero bytes.
     #[test]
     fn advance_is_zero_bytes_behind() {
         for zeros in [0, 1, 2, 3, 7, 8, 63, 64, 1000, 4096] {

@@ -5,14 +5,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::frame::{Network, Route};
 
-/// An ACK that Linux Soft-RoCE sent, from the IPv4 header on.
+/// An ACK sent by Linux Soft-RoCE, from the IPv4 header on.
 const LINUX_ACK: [u8; 48] = [
     0x45, 0x00, 0x00, 0x30, 0xac, 0xfe, 0x40, 0x00, 0x40, 0x11, 0x79, 0x20, 0x0a, 0x4d, 0x00, 0x03, 0x0a,
     0x4d, 0x00, 0x02, 0xc2, 0xac, 0x12, 0xb7, 0x00, 0x1c, 0x00, 0x00, 0x11, 0x00, 0xff, 0xff, 0x00, 0x00,
     0x00, 0x26, 0x00, 0x55, 0xb4, 0x3e, 0x1f, 0x00, 0x00, 0x01, 0x90, 0x34, 0x52, 0x4b,
 ];
 
-/// Bytes of the longest frame sealed; Miri is slow.
+/// Maximum frame length in bytes; shorter under Miri, which is slow.
 const LONGEST: usize = if cfg!(miri) { 400 } else { 9000 };
 
 fn endpoint(address: impl Into<IpAddr>, udp_port: u16) -> Endpoint {
@@ -28,7 +28,7 @@ fn any_route() -> impl Strategy<Value = Route> {
     })
 }
 
-/// The definition, applied to the headers of `route`.
+/// Computes the ICRC by definition for the headers of `route`.
 fn by_definition(route: &Route, ip_id: u16, transport: &[u8]) -> u32 {
     let (_, network, udp) = route.headers(ip_id, (transport.len() + LEN) as u16);
     let mut ip_bytes = [0; 40];
@@ -63,8 +63,7 @@ fn write_and_read_are_little_endian() {
     assert_eq!(read(&bytes[..3]), None);
 }
 
-/// A CRC of its own, a bit at a time: `compute` must not be right only because it shares a library with
-/// `seal`.
+/// Compares `compute` with an independent bitwise CRC, because `compute` and `seal` share a library.
 #[test]
 fn the_polynomial_is_that_of_ethernet() {
     let (ip, rest) = LINUX_ACK.split_at(20);
@@ -84,7 +83,8 @@ fn the_polynomial_is_that_of_ethernet() {
     assert_eq!(!state, 0x4b52_3490);
 }
 
-/// Which bits of a frame the ICRC covers, found by flipping each: exactly those the definition does not mask.
+/// Flips each bit of a frame and checks that the ICRC covers exactly the bits that the definition does not
+/// mask.
 #[test]
 fn exactly_the_masked_bits_are_free() {
     for (source, destination, masked) in [
@@ -104,7 +104,7 @@ fn exactly_the_masked_bits_are_free() {
         let bth = route.emit(crate::Start::Ip, 5, 24, &mut bytes);
         let icrc = |bytes: &[u8]| compute(&bytes[..bth - 8], &bytes[bth - 8..bth], &bytes[bth..bth + 20]);
         let right = icrc(&bytes);
-        // Miri is slow: a thirteenth of the bits, spread over all positions in a byte.
+        // Miri is slow, so only every thirteenth bit is flipped, over all positions in a byte.
         for bit in (0..(bth + 20) * 8).step_by(if cfg!(miri) { 13 } else { 1 }) {
             let (at, mask) = (bit / 8, 1u8 << (bit % 8));
             let mut other = bytes;
@@ -121,7 +121,7 @@ fn an_unknown_id_is_found_up_to_127_and_no_further() {
     let route = Route::new(endpoint([10, 0, 0, 1], 5), endpoint([10, 0, 0, 2], 4791));
     let flow = Flow::new(route.source, route.destination);
     let mut spans = IdSpans::new();
-    // Miri is slow: two short lengths there, and a few of the identifications.
+    // Miri is slow, so it tests two short lengths and a few identifications.
     let (lengths, near, far) =
         if cfg!(miri) { (&[12, 28][..], 7, 8191) } else { (&[12, 16, 28, 92, 1040, 4112][..], 1, 1) };
     for &len in lengths {
@@ -140,7 +140,7 @@ fn an_unknown_id_is_found_up_to_127_and_no_further() {
     }
 }
 
-/// What is left of the check when the identification is unknown: of the 2^32 possible ICRCs, 128 pass.
+/// Checks that with an unknown identification 128 of the 2^32 possible ICRCs are accepted.
 #[test]
 fn an_unknown_id_leaves_25_bits_of_check() {
     let flow = Flow::new(endpoint([10, 0, 0, 1], 5), endpoint([10, 0, 0, 2], 4791));
@@ -168,7 +168,7 @@ fn any_id_of_16_bits_is_found() {
     let route = Route::new(endpoint([10, 0, 0, 1], 5), endpoint([10, 0, 0, 2], 4791));
     let flow = Flow::new(route.source, route.destination);
     let mut spans = IdSpans::new();
-    // Miri is slow: one short length there, and a few of the identifications.
+    // Miri is slow, so it tests one short length and a few identifications.
     let (lengths, step) = if cfg!(miri) { (&[12][..], 8191) } else { (&[12, 16, 28, 92, 1040, 4112][..], 1) };
     for &len in lengths {
         let transport: Vec<u8> = (0..len).map(|i| (i * 7) as u8).collect();
@@ -180,7 +180,7 @@ fn any_id_of_16_bits_is_found() {
     }
 }
 
-/// What is left of the check: of the 2^32 possible ICRCs, 65 536 pass.
+/// Checks that with an arbitrary identification 65 536 of the 2^32 possible ICRCs are accepted.
 #[test]
 fn any_id_leaves_16_bits_of_check() {
     let flow = Flow::new(endpoint([10, 0, 0, 1], 5), endpoint([10, 0, 0, 2], 4791));
@@ -203,7 +203,7 @@ fn any_id_leaves_16_bits_of_check() {
     assert!(passed <= most, "{passed} of {tried}");
 }
 
-/// More lengths than the cache holds, in an order that makes them collide: the answers stay right.
+/// Uses more lengths than the cache holds, in an order that makes them collide, and checks the results.
 #[test]
 fn the_span_cache_at_its_bound() {
     let flow = Flow::new(endpoint([10, 0, 0, 1], 5), endpoint([10, 0, 0, 2], 4791));
@@ -272,7 +272,7 @@ proptest! {
     }
 }
 
-/// A frame that may be fragmented is another flow: the ICRC covers the flag.
+/// A frame without the don't-fragment flag belongs to another flow, because the ICRC covers the flag.
 #[test]
 fn the_fragment_flag_is_covered() {
     let route = Route::new(endpoint([10, 0, 0, 1], 5), endpoint([10, 0, 0, 2], 4791));

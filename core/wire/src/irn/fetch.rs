@@ -1,5 +1,6 @@
-//! IRN fetch header: the number of a READ or atomic request among the READs and atomics of its connection. By
-//! it the responder can keep one that arrives early until its turn (IRN paper, §5: `read_WQE_SN`).
+//! IRN fetch header: the number of a READ or atomic among the READs and atomics of its connection. The
+//! responder uses it to keep an early request until all earlier packets have arrived (IRN paper, §5:
+//! `read_WQE_SN`).
 //!
 //! ```text
 //!  +---------------+-----------------------------------------------+
@@ -14,7 +15,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 4;
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -26,18 +27,19 @@ const _: () = assert!(size_of::<Raw>() == LEN);
 
 const NUMBER: u32 = 0x00ff_ffff;
 
-/// A header whose length has been checked.
+/// A borrowed header whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The header at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the header at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// Number of the READ or atomic, counted from the connection's first: 24 bits, circular.
+    /// Number of the READ or atomic, counted from the first of the connection, modulo 2^24.
     #[inline]
     pub fn number(&self) -> u32 {
         self.0.number.get() & NUMBER
@@ -47,19 +49,19 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// Number of the READ or atomic, counted from the connection's first: 24 bits, circular; `emit` keeps 24
+    /// Number of the READ or atomic, counted from the first of the connection, modulo 2^24; `emit` keeps 24
     /// bits.
     pub number: u32,
 }
 
 impl Repr {
-    /// The value of a checked header.
+    /// Converts a checked header into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr { number: view.number() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for an IRN fetch header");

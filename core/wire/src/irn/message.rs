@@ -1,5 +1,5 @@
-//! IRN message header: the receive work request that a SEND, or a WRITE with immediate data, takes at the
-//! responder. It also has the offset of this packet's payload in the message (IRN paper, §5).
+//! IRN message header: the receive work request that a SEND or a WRITE with immediate data uses at the
+//! responder, and the offset of the packet's payload in the message (IRN paper, §5).
 //!
 //! ```text
 //!  +---------------+-----------------------------------------------+
@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 8;
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -29,24 +29,25 @@ const _: () = assert!(size_of::<Raw>() == LEN);
 
 const NUMBER: u32 = 0x00ff_ffff;
 
-/// A header whose length has been checked.
+/// A borrowed header whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The header at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the header at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// Number of the receive work request, counted from the connection's first: 24 bits, circular.
+    /// Number of the receive work request, counted from the first of the connection, modulo 2^24.
     #[inline]
     pub fn number(&self) -> u32 {
         self.0.number.get() & NUMBER
     }
 
-    /// Bytes of the message before this packet's payload.
+    /// Offset of the payload in the message, in bytes.
     #[inline]
     pub fn offset(&self) -> u32 {
         self.0.offset.get()
@@ -56,21 +57,21 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// Number of the receive work request, counted from the connection's first: 24 bits, circular; `emit`
+    /// Number of the receive work request, counted from the first of the connection, modulo 2^24; `emit`
     /// keeps 24 bits.
     pub number: u32,
-    /// Bytes of the message before this packet's payload.
+    /// Offset of the payload in the message, in bytes.
     pub offset: u32,
 }
 
 impl Repr {
-    /// The value of a checked header.
+    /// Converts a checked header into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr { number: view.number(), offset: view.offset() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for an IRN message header");

@@ -22,7 +22,7 @@ fn extensions(opcode: Opcode, syndrome: Syndrome) -> Extensions {
     }
 }
 
-/// Op-code, syndrome, and the additions as drawn in `docs/WIRE.md`.
+/// Returns op-code, syndrome and additions as shown in `docs/WIRE.md`.
 fn cases() -> Vec<(u8, Syndrome, Additions)> {
     let (ack, missing) = (Syndrome::ack(0x1f), Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR));
     let none = Additions::default();
@@ -41,7 +41,7 @@ fn cases() -> Vec<(u8, Syndrome, Additions)> {
     cases
 }
 
-/// The bytes of a packet with these additions, as a NIC makes them: first the additions, then the payload.
+/// Returns the bytes of a packet with these additions, followed by the payload.
 fn frame(opcode: Opcode, syndrome: Syndrome, additions: &Additions, payload: &[u8]) -> Vec<u8> {
     let mut behind = vec![0; additions.len()];
     assert_eq!(additions.emit(&mut behind), behind.len());

@@ -1,4 +1,4 @@
-//! ClassPortInfo: what the communication manager of a port can do (IBTA volume 1, chapters 12.7 and
+//! ClassPortInfo: the capabilities of a port's communication manager (IBTA volume 1, chapters 12.7 and
 //! 13.4.8.1).
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //!  +---------------------------------------------------------------+
 //! ```
 //!
-//! Remora redirects nobody and sends no traps: those bytes are sent as zero and not looked at.
+//! Remora neither redirects requests nor sends traps: those bytes are sent as zero and ignored on receipt.
 
 use core::fmt;
 
@@ -20,7 +20,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
 
-/// Bytes of the attribute.
+/// Length of the attribute in bytes.
 pub const LEN: usize = 72;
 
 /// Capability: reliable connections.
@@ -44,42 +44,43 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// An attribute whose length has been checked.
+/// A borrowed attribute whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The attribute at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the attribute at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is
+    /// too short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// The version of MADs.
+    /// MAD version.
     #[inline]
     pub fn base_version(&self) -> u8 {
         self.0.base_version
     }
 
-    /// The version of the management class.
+    /// Version of the management class.
     #[inline]
     pub fn class_version(&self) -> u8 {
         self.0.class_version
     }
 
-    /// What the class can do, such as [`SIDR`].
+    /// Capabilities of the class, such as [`SIDR`].
     #[inline]
     pub fn capabilities(&self) -> u16 {
         self.0.capabilities.get()
     }
 
-    /// More of the same; 27 bits.
+    /// Further capabilities, 27 bits.
     #[inline]
     pub fn capabilities2(&self) -> u32 {
         self.0.capabilities2_time.get() >> MASK2_SHIFT
     }
 
-    /// The code of the time within which requests are answered; 5 bits.
+    /// Code of the time within which requests are answered, 5 bits.
     #[inline]
     pub fn response_time(&self) -> u8 {
         self.0.capabilities2_time.get() as u8 & TIME
@@ -89,20 +90,20 @@ impl<'a> View<'a> {
 /// The attribute as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// The version of MADs.
+    /// MAD version.
     pub base_version: u8,
-    /// The version of the management class.
+    /// Version of the management class.
     pub class_version: u8,
-    /// What the class can do, such as [`SIDR`].
+    /// Capabilities of the class, such as [`SIDR`].
     pub capabilities: u16,
-    /// More of the same; `emit` keeps 27 bits.
+    /// Further capabilities; `emit` keeps 27 bits.
     pub capabilities2: u32,
-    /// The code of the time within which requests are answered; `emit` keeps 5 bits.
+    /// Code of the time within which requests are answered; `emit` keeps 5 bits.
     pub response_time: u8,
 }
 
 impl Repr {
-    /// The value of a checked attribute.
+    /// Converts a checked attribute into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
@@ -114,7 +115,7 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for a ClassPortInfo");

@@ -1,4 +1,4 @@
-//! DREP: the sender, too, sees the connection as ended (IBTA volume 1, chapter 12.6.11).
+//! DREP: confirms the end of a connection (IBTA volume 1, chapter 12.6.11).
 //!
 //! ```text
 //!   +---------------------------------------------------------------+
@@ -10,7 +10,7 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! The body is that of a RTU.
+//! The body has the layout of an RTU.
 
 pub use super::rtu::{LEN, PRIVATE_LEN, Repr, View};
 
@@ -21,7 +21,7 @@ mod tests {
     use crate::mad::tests::{any_body, body};
     use proptest::prelude::*;
 
-    /// Of the first DREP in Soft-RoCE's capture.
+    /// Bytes of the first DREP in the Soft-RoCE capture.
     fn bytes() -> [u8; LEN] {
         body("67571cca 88a881c1")
     }

@@ -1,4 +1,4 @@
-//! DREQ: the sender ends a connection (IBTA volume 1, chapter 12.6.10).
+//! DREQ: a request to end a connection (IBTA volume 1, chapter 12.6.10).
 //!
 //! ```text
 //!   +---------------------------------------------------------------+
@@ -12,7 +12,7 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! The reserved byte is sent as zero and not looked at.
+//! The reserved byte is sent as zero and ignored on receipt.
 
 use core::fmt;
 
@@ -22,10 +22,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::BODY_LEN;
 use crate::{Qpn, WireError};
 
-/// Bytes of the body.
+/// Length of the body in bytes.
 pub const LEN: usize = BODY_LEN;
 
-/// Bytes of private data.
+/// Length of the private data in bytes.
 pub const PRIVATE_LEN: usize = 220;
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -38,36 +38,37 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A body whose length has been checked.
+/// A borrowed body whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The body at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the body at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// The sender's communication id.
+    /// Communication id of the sender.
     #[inline]
     pub fn local_comm_id(&self) -> u32 {
         self.0.local_comm_id.get()
     }
 
-    /// The receiver's communication id.
+    /// Communication id of the receiver.
     #[inline]
     pub fn remote_comm_id(&self) -> u32 {
         self.0.remote_comm_id.get()
     }
 
-    /// The receiver's queue pair, which the receiver compares.
+    /// Queue pair number of the receiver, which the receiver validates.
     #[inline]
     pub fn remote_qpn(&self) -> Qpn {
         Qpn::new(self.0.remote_qpn.get() >> 8)
     }
 
-    /// What the sender's program says to the receiver's.
+    /// Private data, passed from the sender's program to the receiver's.
     #[inline]
     pub fn private_data(&self) -> &'a [u8; PRIVATE_LEN] {
         &self.0.private_data
@@ -77,18 +78,18 @@ impl<'a> View<'a> {
 /// The body as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// The sender's communication id.
+    /// Communication id of the sender.
     pub local_comm_id: u32,
-    /// The receiver's communication id.
+    /// Communication id of the receiver.
     pub remote_comm_id: u32,
-    /// The receiver's queue pair, which the receiver compares.
+    /// Queue pair number of the receiver, which the receiver validates.
     pub remote_qpn: Qpn,
-    /// What the sender's program says to the receiver's.
+    /// Private data, passed from the sender's program to the receiver's.
     pub private_data: [u8; PRIVATE_LEN],
 }
 
 impl Repr {
-    /// The value of a checked body.
+    /// Converts a checked body into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
@@ -99,7 +100,7 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for a DREQ");
@@ -128,7 +129,7 @@ mod tests {
     use crate::mad::tests::{any_body, body};
     use proptest::prelude::*;
 
-    /// Of the first DREQ in Soft-RoCE's capture.
+    /// Bytes of the first DREQ in the Soft-RoCE capture.
     fn bytes() -> [u8; LEN] {
         body("88a881c1 67571cca 00001c00")
     }

@@ -15,7 +15,7 @@
 //!  +---------------------------------------------------------------+
 //! ```
 //!
-//! The reserved bytes are sent as zero and not looked at.
+//! The reserved bytes are sent as zero and ignored on receipt.
 
 use core::fmt;
 
@@ -24,41 +24,41 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 24;
 
-/// The version of all MADs.
+/// Version of all MADs.
 pub const BASE_VERSION: u8 = 1;
 
-/// The management class of the communication manager.
+/// Management class of the communication manager.
 pub const CM_CLASS: u8 = 7;
 
-/// The version of that class.
+/// Version of the communication manager's class.
 pub const CM_CLASS_VERSION: u8 = 2;
 
-/// What a MAD does with its attribute.
+/// The operation of a MAD on its attribute.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Method(pub u8);
 
 impl Method {
-    /// Asks for an attribute.
+    /// Requests an attribute.
     pub const GET: Method = Method(0x01);
-    /// A message of the communication manager: its answer is another message, not a response.
+    /// Sends a message of the communication manager, which is answered by another message.
     pub const SEND: Method = Method(0x03);
     /// Answers [`Method::GET`].
     pub const GET_RESP: Method = Method(0x81);
 }
 
-/// What a MAD's body is.
+/// The type of a MAD's body.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attribute(pub u16);
 
 impl Attribute {
-    /// What a management class can do.
+    /// Capabilities of a management class.
     pub const CLASS_PORT_INFO: Attribute = Attribute(0x0001);
-    /// Request for a connection.
+    /// Connection request.
     pub const REQ: Attribute = Attribute(0x0010);
-    /// A message was received, its answer takes time.
+    /// A message was received and its answer takes longer.
     pub const MRA: Attribute = Attribute(0x0011);
     /// A message is refused.
     pub const REJ: Attribute = Attribute(0x0012);
@@ -70,7 +70,7 @@ impl Attribute {
     pub const DREQ: Attribute = Attribute(0x0015);
     /// Answer to a request to disconnect.
     pub const DREP: Attribute = Attribute(0x0016);
-    /// Asks for the queue pair of a datagram service.
+    /// Requests the queue pair of a datagram service.
     pub const SIDR_REQ: Attribute = Attribute(0x0017);
     /// The queue pair of a datagram service.
     pub const SIDR_REP: Attribute = Attribute(0x0018);
@@ -79,7 +79,7 @@ impl Attribute {
     /// Answers [`Attribute::LAP`].
     pub const APR: Attribute = Attribute(0x001a);
 
-    /// IBTA's name, if it is an attribute of the communication manager.
+    /// Returns IBTA's name of an attribute of the communication manager, or `None` for other attributes.
     pub const fn name(self) -> Option<&'static str> {
         Some(match self {
             Attribute::CLASS_PORT_INFO => "ClassPortInfo",
@@ -124,66 +124,67 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A header whose length has been checked.
+/// A borrowed header whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The header at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the header at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// The version of MADs, [`BASE_VERSION`].
+    /// MAD version, [`BASE_VERSION`].
     #[inline]
     pub fn base_version(&self) -> u8 {
         self.0.base_version
     }
 
-    /// The management class.
+    /// Management class.
     #[inline]
     pub fn class(&self) -> u8 {
         self.0.class
     }
 
-    /// The version of the management class.
+    /// Version of the management class.
     #[inline]
     pub fn class_version(&self) -> u8 {
         self.0.class_version
     }
 
-    /// What is done with the attribute.
+    /// Method: the operation on the attribute.
     #[inline]
     pub fn method(&self) -> Method {
         Method(self.0.method)
     }
 
-    /// How a request ended; 0 in all else.
+    /// Status of a response; 0 in other MADs.
     #[inline]
     pub fn status(&self) -> u16 {
         self.0.status.get()
     }
 
-    /// For the class to use; the communication manager does not.
+    /// Reserved for the management class; unused by the communication manager.
     #[inline]
     pub fn class_specific(&self) -> u16 {
         self.0.class_specific.get()
     }
 
-    /// The same in a message, its repetitions and their answers.
+    /// Transaction id, equal in a message, its retransmissions and its answers.
     #[inline]
     pub fn transaction_id(&self) -> u64 {
         self.0.transaction_id.get()
     }
 
-    /// What the body is.
+    /// Attribute: the type of the body.
     #[inline]
     pub fn attribute(&self) -> Attribute {
         Attribute(self.0.attribute.get())
     }
 
-    /// Which of several attributes; the communication manager has one of each.
+    /// Attribute modifier; unused by the communication manager.
     #[inline]
     pub fn modifier(&self) -> u32 {
         self.0.modifier.get()
@@ -193,28 +194,28 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// The version of MADs, [`BASE_VERSION`].
+    /// MAD version, [`BASE_VERSION`].
     pub base_version: u8,
-    /// The management class.
+    /// Management class.
     pub class: u8,
-    /// The version of the management class.
+    /// Version of the management class.
     pub class_version: u8,
-    /// What is done with the attribute.
+    /// Method: the operation on the attribute.
     pub method: Method,
-    /// How a request ended; 0 in all else.
+    /// Status of a response; 0 in other MADs.
     pub status: u16,
-    /// For the class to use; the communication manager does not.
+    /// Reserved for the management class; unused by the communication manager.
     pub class_specific: u16,
-    /// The same in a message, its repetitions and their answers.
+    /// Transaction id, equal in a message, its retransmissions and its answers.
     pub transaction_id: u64,
-    /// What the body is.
+    /// Attribute: the type of the body.
     pub attribute: Attribute,
-    /// Which of several attributes; the communication manager has one of each.
+    /// Attribute modifier; unused by the communication manager.
     pub modifier: u32,
 }
 
 impl Repr {
-    /// The header of a message of the communication manager.
+    /// Returns the header of a message of the communication manager.
     pub const fn cm(method: Method, transaction_id: u64, attribute: Attribute) -> Repr {
         Repr {
             base_version: BASE_VERSION,
@@ -229,7 +230,7 @@ impl Repr {
         }
     }
 
-    /// The value of a checked header.
+    /// Converts a checked header into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
@@ -245,7 +246,7 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for the header of a MAD");
@@ -281,7 +282,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Of the first REQ in Soft-RoCE's capture.
+    /// Bytes of the first REQ in the Soft-RoCE capture.
     const BYTES: [u8; LEN] =
         [1, 7, 2, 3, 0, 0, 0, 0, 0, 0, 0, 2, 0xc1, 0x81, 0xa8, 0x88, 0, 0x10, 0, 0, 0, 0, 0, 0];
     const VALUE: Repr = Repr::cm(Method::SEND, 0x2_c181_a888, Attribute::REQ);

@@ -1,5 +1,5 @@
-//! What the RDMA IP CM service puts first into the private data of a REQ or SIDR_REQ: which IP addresses and
-//! which port the connection has (IBTA volume 1, annex A11).
+//! Header of the RDMA IP CM service at the start of the private data of a REQ or SIDR_REQ: the IP addresses
+//! and the source port of the connection (IBTA volume 1, annex A11).
 //!
 //! ```text
 //!  +-------+-------+-------+-------+-------------------------------+
@@ -11,9 +11,9 @@
 //!  +---------------------------------------------------------------+
 //! ```
 //!
-//! Major and minor version are 0. An IPv4 address stands in the last four bytes of its field; the twelve
-//! before it and the reserved bits are sent as zero and not looked at. The destination port stands in the
-//! service id.
+//! Major and minor version are 0. An IPv4 address occupies the last four bytes of its field; the twelve
+//! bytes before it and the reserved bits are sent as zero and ignored on receipt. The destination port is in
+//! the service id.
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Address, WireError};
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 36;
 
 const IPV4: u8 = 4;
@@ -41,27 +41,27 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// Both addresses of a connection, of one version of IP.
+/// Both IP addresses of a connection, of the same version.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Addresses {
-    /// Of IPv4.
+    /// IPv4 addresses.
     V4 {
-        /// The active side's.
+        /// Address of the active side.
         source: Ipv4Addr,
-        /// The passive side's.
+        /// Address of the passive side.
         destination: Ipv4Addr,
     },
-    /// Of IPv6.
+    /// IPv6 addresses.
     V6 {
-        /// The active side's.
+        /// Address of the active side.
         source: Ipv6Addr,
-        /// The passive side's.
+        /// Address of the passive side.
         destination: Ipv6Addr,
     },
 }
 
 impl Addresses {
-    /// Those of two GIDs: IPv4 if both are mapped IPv4 addresses.
+    /// Returns the addresses of two GIDs: IPv4 if both are mapped IPv4 addresses, otherwise IPv6.
     pub fn of(source: Address, destination: Address) -> Addresses {
         match (source.as_ipv4(), destination.as_ipv4()) {
             (Some(source), Some(destination)) => Addresses::V4 { source, destination },
@@ -69,7 +69,7 @@ impl Addresses {
         }
     }
 
-    /// The active side's, as a GID.
+    /// Returns the address of the active side as a GID.
     pub fn source(&self) -> Address {
         match *self {
             Addresses::V4 { source, .. } => source.into(),
@@ -77,7 +77,7 @@ impl Addresses {
         }
     }
 
-    /// The passive side's, as a GID.
+    /// Returns the address of the passive side as a GID.
     pub fn destination(&self) -> Address {
         match *self {
             Addresses::V4 { destination, .. } => destination.into(),
@@ -86,26 +86,26 @@ impl Addresses {
     }
 }
 
-/// The last four bytes of an address field.
+/// Returns the IPv4 address in the last four bytes of an address field.
 fn ipv4(bytes: &[u8; 16]) -> Ipv4Addr {
     let [.., a, b, c, d] = *bytes;
     Ipv4Addr::new(a, b, c, d)
 }
 
-/// An address field with an IPv4 address.
+/// Returns an address field with an IPv4 address.
 fn field(address: Ipv4Addr) -> [u8; 16] {
     u128::from(address.to_bits()).to_be_bytes()
 }
 
-/// A header whose length and versions have been checked.
+/// A borrowed header whose length and versions have been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The header at the start of private data.
+    /// Returns a view of the header at the start of private data.
     ///
-    /// Errors: [`WireError::Truncated`] below [`LEN`] bytes; [`WireError::MadVersion`] if the version is not
-    /// 0.0; [`WireError::NotIp`] if the IP version is neither 4 nor 6.
+    /// Fails with [`WireError::Truncated`] if `bytes` is too short, [`WireError::MadVersion`] if the version
+    /// is not 0.0, or [`WireError::NotIp`] if the IP version is neither 4 nor 6.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| WireError::Truncated)?;
@@ -116,13 +116,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The active side's port.
+    /// Port of the active side.
     #[inline]
     pub fn port(&self) -> u16 {
         self.0.port.get()
     }
 
-    /// Both addresses.
+    /// IP addresses of both sides.
     #[inline]
     pub fn addresses(&self) -> Addresses {
         let Raw { source, destination, .. } = self.0;
@@ -137,20 +137,20 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// The active side's port.
+    /// Port of the active side.
     pub port: u16,
-    /// Both addresses.
+    /// IP addresses of both sides.
     pub addresses: Addresses,
 }
 
 impl Repr {
-    /// The value of a checked header.
+    /// Converts a checked header into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr { port: view.port(), addresses: view.addresses() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for the header of the IP CM service");
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Of the first REQ in Soft-RoCE's capture.
+    /// Bytes of the first REQ in the Soft-RoCE capture.
     const BYTES: [u8; LEN] = [
         0x00, 0x40, 0xb4, 0x5f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 77, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0,
         0, 0, 0, 10, 77, 0, 3,

@@ -1,4 +1,4 @@
-//! Whole MADs of the communication manager.
+//! Parsed MADs of the communication manager.
 
 use super::{
     Attribute, BODY_LEN, LEN, Method, class_port_info, drep, dreq, header, mra, rej, rep, req, rtu, sidr_rep,
@@ -6,12 +6,12 @@ use super::{
 };
 use crate::WireError;
 
-/// A message of the communication manager: what stands behind the header.
+/// A message of the communication manager, without the MAD header.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum CmMessage {
-    /// Request for a connection.
+    /// Connection request.
     Req(req::Repr),
-    /// An answer takes longer.
+    /// The answer to a message takes longer.
     Mra(mra::Repr),
     /// Refusal.
     Rej(rej::Repr),
@@ -21,24 +21,24 @@ pub enum CmMessage {
     Rtu(rtu::Repr),
     /// End of a connection.
     Dreq(dreq::Repr),
-    /// Answer to it.
+    /// Answer to the previous kind of message.
     Drep(drep::Repr),
-    /// Question for a datagram service.
+    /// Lookup of a datagram service.
     SidrReq(sidr_req::Repr),
-    /// Answer to it.
+    /// Answer to the previous kind of message.
     SidrRep(sidr_rep::Repr),
-    /// What can the communication manager do?
+    /// Request for the capabilities of the communication manager.
     GetClassPortInfo,
-    /// What it can do.
+    /// Capabilities of the communication manager.
     ClassPortInfo(class_port_info::Repr),
 }
 
 impl CmMessage {
-    /// The message behind a header.
+    /// Parses the body of a message after its header.
     ///
-    /// Errors: [`WireError::MadVersion`] for another version of MADs or of the class;
-    /// [`WireError::UnsupportedMad`] for another class, method or attribute, LAP and APR among them;
-    /// [`WireError::Truncated`] and [`WireError::Length`] as the body says.
+    /// Fails with [`WireError::MadVersion`] for another version of MADs or of the class; with
+    /// [`WireError::UnsupportedMad`] for another class, method or attribute, including LAP and APR; and like
+    /// the parser of the body.
     pub fn parse(header: &header::Repr, body: &[u8]) -> Result<CmMessage, WireError> {
         if header.base_version != header::BASE_VERSION {
             return Err(WireError::MadVersion(header.base_version));
@@ -72,7 +72,7 @@ impl CmMessage {
         })
     }
 
-    /// What a header says of it.
+    /// Returns the attribute of the message.
     pub const fn attribute(&self) -> Attribute {
         match self {
             CmMessage::Req(_) => Attribute::REQ,
@@ -88,7 +88,7 @@ impl CmMessage {
         }
     }
 
-    /// Writes a whole MAD, its header first.
+    /// Writes the whole MAD with its header.
     pub fn emit(&self, transaction_id: u64, out: &mut [u8; LEN]) {
         let method = match self {
             CmMessage::GetClassPortInfo => Method::GET,

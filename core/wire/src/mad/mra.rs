@@ -1,4 +1,4 @@
-//! MRA: a REQ or REP was received, and its answer takes longer (IBTA volume 1, chapter 12.6.6).
+//! MRA: confirms the receipt of a REQ or REP whose answer takes longer (IBTA volume 1, chapter 12.6.6).
 //!
 //! ```text
 //!   +---------------------------------------------------------------+
@@ -10,7 +10,7 @@
 //!   +---+-----------+---------+-----+-------------------------------+
 //! ```
 //!
-//! A: which message it answers. The reserved bits are sent as zero and not looked at.
+//! A: the answered message. The reserved bits are sent as zero and ignored on receipt.
 
 use core::fmt;
 
@@ -20,10 +20,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::{Answered, BODY_LEN};
 use crate::WireError;
 
-/// Bytes of the body.
+/// Length of the body in bytes.
 pub const LEN: usize = BODY_LEN;
 
-/// Bytes of private data.
+/// Length of the private data in bytes.
 pub const PRIVATE_LEN: usize = 222;
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -37,42 +37,43 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A body whose length has been checked.
+/// A borrowed body whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The body at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the body at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// The sender's communication id.
+    /// Communication id of the sender.
     #[inline]
     pub fn local_comm_id(&self) -> u32 {
         self.0.local_comm_id.get()
     }
 
-    /// The receiver's communication id.
+    /// Communication id of the receiver.
     #[inline]
     pub fn remote_comm_id(&self) -> u32 {
         self.0.remote_comm_id.get()
     }
 
-    /// The message that was received.
+    /// Message that this MRA answers.
     #[inline]
     pub fn answered(&self) -> Answered {
         Answered::of(self.0.answered)
     }
 
-    /// The code of the time that the answer may take; 5 bits.
+    /// Code of the time that the answer may take, 5 bits.
     #[inline]
     pub fn service_timeout(&self) -> u8 {
         self.0.service_timeout >> 3
     }
 
-    /// What the sender's program says to the receiver's.
+    /// Private data, passed from the sender's program to the receiver's.
     #[inline]
     pub fn private_data(&self) -> &'a [u8; PRIVATE_LEN] {
         &self.0.private_data
@@ -82,20 +83,20 @@ impl<'a> View<'a> {
 /// The body as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// The sender's communication id.
+    /// Communication id of the sender.
     pub local_comm_id: u32,
-    /// The receiver's communication id.
+    /// Communication id of the receiver.
     pub remote_comm_id: u32,
-    /// The message that was received.
+    /// Message that this MRA answers.
     pub answered: Answered,
-    /// The code of the time that the answer may take; `emit` keeps 5 bits.
+    /// Code of the time that the answer may take; `emit` keeps 5 bits.
     pub service_timeout: u8,
-    /// What the sender's program says to the receiver's.
+    /// Private data, passed from the sender's program to the receiver's.
     pub private_data: [u8; PRIVATE_LEN],
 }
 
 impl Repr {
-    /// The value of a checked body.
+    /// Converts a checked body into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
@@ -107,7 +108,7 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for a MRA");

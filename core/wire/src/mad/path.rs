@@ -1,5 +1,4 @@
-//! One path of a REQ: the primary or the alternate one, as its sender sees it (IBTA volume 1, chapter
-//! 12.6.5).
+//! The primary or alternate path in a REQ, from the sender's point of view (IBTA volume 1, chapter 12.6.5).
 //!
 //! ```text
 //!  +-------------------------------+-------------------------------+
@@ -15,8 +14,8 @@
 //!  +---------------+---------------+-------+-+-----+---------+-----+
 //! ```
 //!
-//! S: both ends are in one subnet. On RoCE a LID is ffff, and of the SL the sender's priority is left. The
-//! reserved bits are sent as zero and not looked at.
+//! S: both ends are in one subnet. On RoCE the LIDs are ffff, and the SL is the sender's priority. The
+//! reserved bits are sent as zero and ignored on receipt.
 
 use core::fmt;
 
@@ -25,10 +24,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Address, WireError};
 
-/// Bytes of a path.
+/// Length of a path in bytes.
 pub const LEN: usize = 44;
 
-/// The LID of ports without one.
+/// LID of ports that have none (permissive LID).
 pub const PERMISSIVE_LID: u16 = 0xffff;
 
 const FLOW_LABEL: u32 = 0x000f_ffff;
@@ -55,66 +54,67 @@ pub(crate) struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A path whose length has been checked.
+/// A borrowed path whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The path at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the path at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// A path within a REQ.
+    /// Returns a view of a path within a REQ.
     #[inline]
     pub(crate) fn of(raw: &'a Raw) -> View<'a> {
         View(raw)
     }
 
-    /// The LID of the sender's port.
+    /// LID of the sender's port.
     #[inline]
     pub fn local_lid(&self) -> u16 {
         self.0.local_lid.get()
     }
 
-    /// The LID of the receiver's port.
+    /// LID of the receiver's port.
     #[inline]
     pub fn remote_lid(&self) -> u16 {
         self.0.remote_lid.get()
     }
 
-    /// The GID of the sender's queue pair.
+    /// GID of the sender's queue pair.
     #[inline]
     pub fn local_gid(&self) -> Address {
         Address(self.0.local_gid)
     }
 
-    /// The GID of the receiver's queue pair.
+    /// GID of the receiver's queue pair.
     #[inline]
     pub fn remote_gid(&self) -> Address {
         Address(self.0.remote_gid)
     }
 
-    /// The flow label of both queue pairs' packets, 20 bits.
+    /// Flow label of the connection's packets, 20 bits.
     #[inline]
     pub fn flow_label(&self) -> u32 {
         self.0.flow_rate.get() >> FLOW_SHIFT
     }
 
-    /// The code of the path's static rate, 6 bits.
+    /// Code of the static rate of the path, 6 bits.
     #[inline]
     pub fn rate(&self) -> u8 {
         self.0.flow_rate.get() as u8 & RATE
     }
 
-    /// The traffic class (of IPv4: the type of service).
+    /// Traffic class; for IPv4 the type of service.
     #[inline]
     pub fn traffic_class(&self) -> u8 {
         self.0.traffic_class
     }
 
-    /// Routers that a packet may pass.
+    /// Maximum number of routers on the path.
     #[inline]
     pub fn hop_limit(&self) -> u8 {
         self.0.hop_limit
@@ -126,13 +126,13 @@ impl<'a> View<'a> {
         self.0.sl_local >> SL_SHIFT
     }
 
-    /// Are both ends in one subnet?
+    /// True if both ends are in one subnet.
     #[inline]
     pub fn subnet_local(&self) -> bool {
         self.0.sl_local & SUBNET_LOCAL != 0
     }
 
-    /// The code of the local ACK timeout that the receiver's queue pair should use, 5 bits.
+    /// Code of the local ACK timeout that the receiver's queue pair should use, 5 bits.
     #[inline]
     pub fn ack_timeout(&self) -> u8 {
         self.0.ack_timeout >> TIMEOUT_SHIFT
@@ -142,32 +142,32 @@ impl<'a> View<'a> {
 /// A path as a value.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repr {
-    /// The LID of the sender's port; [`PERMISSIVE_LID`] on RoCE.
+    /// LID of the sender's port; [`PERMISSIVE_LID`] on RoCE.
     pub local_lid: u16,
-    /// The LID of the receiver's port; [`PERMISSIVE_LID`] on RoCE.
+    /// LID of the receiver's port; [`PERMISSIVE_LID`] on RoCE.
     pub remote_lid: u16,
-    /// The GID of the sender's queue pair.
+    /// GID of the sender's queue pair.
     pub local_gid: Address,
-    /// The GID of the receiver's queue pair.
+    /// GID of the receiver's queue pair.
     pub remote_gid: Address,
-    /// The flow label of both queue pairs' packets; `emit` keeps 20 bits.
+    /// Flow label of the connection's packets; `emit` keeps 20 bits.
     pub flow_label: u32,
-    /// The code of the path's static rate; `emit` keeps 6 bits.
+    /// Code of the static rate of the path; `emit` keeps 6 bits.
     pub rate: u8,
-    /// The traffic class (of IPv4: the type of service).
+    /// Traffic class; for IPv4 the type of service.
     pub traffic_class: u8,
-    /// Routers that a packet may pass.
+    /// Maximum number of routers on the path.
     pub hop_limit: u8,
     /// Service level; `emit` keeps 4 bits.
     pub sl: u8,
-    /// Are both ends in one subnet?
+    /// True if both ends are in one subnet.
     pub subnet_local: bool,
-    /// The code of the local ACK timeout that the receiver's queue pair should use; `emit` keeps 5 bits.
+    /// Code of the local ACK timeout that the receiver's queue pair should use; `emit` keeps 5 bits.
     pub ack_timeout: u8,
 }
 
 impl Repr {
-    /// The value of a checked path.
+    /// Converts a checked path into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
@@ -185,12 +185,12 @@ impl Repr {
         }
     }
 
-    /// Does a REQ have this path? One without is zero.
+    /// Returns true if the REQ has this path. An absent path is all zero.
     pub fn is_present(&self) -> bool {
         self.local_lid != 0 || self.local_gid != Address::default()
     }
 
-    /// The bytes.
+    /// Converts the path into its wire format.
     #[inline]
     pub(crate) fn raw(&self) -> Raw {
         let subnet_local = if self.subnet_local { SUBNET_LOCAL } else { 0 };
@@ -207,7 +207,7 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for a path");
@@ -232,7 +232,7 @@ mod tests {
     use core::net::Ipv4Addr;
     use proptest::prelude::*;
 
-    /// Of the first REQ in Soft-RoCE's capture: the primary path.
+    /// Primary path of the first REQ in the Soft-RoCE capture.
     const BYTES: [u8; LEN] = [
         0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0x0a, 0x4d, 0x00, 0x02, 0, 0, 0, 0,
         0, 0, 0, 0, 0, 0, 0xff, 0xff, 0x0a, 0x4d, 0x00, 0x03, 0x5f, 0x38, 0x70, 0x00, 0x00, 0x40, 0x00, 0x98,

@@ -1,5 +1,5 @@
-//! REJ: a REQ or REP is refused, or a connection is given up before it stands (IBTA volume 1,
-//! chapter 12.6.7).
+//! REJ: refuses a REQ or REP, or abandons a connection before it is established (IBTA volume 1, chapter
+//! 12.6.7).
 //!
 //! ```text
 //!   +---------------------------------------------------------------+
@@ -15,8 +15,8 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! A: which message it answers. A sender that has no id for the connection leaves its own 0. The reserved
-//! bits are sent as zero and not looked at.
+//! A: the refused message. A sender without an id for the connection sends 0 as its own id. The reserved
+//! bits are sent as zero and ignored on receipt.
 
 use core::fmt;
 
@@ -26,10 +26,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::{Answered, BODY_LEN, INFO_LEN, RejectReason};
 use crate::WireError;
 
-/// Bytes of the body.
+/// Length of the body in bytes.
 pub const LEN: usize = BODY_LEN;
 
-/// Bytes of private data.
+/// Length of the private data in bytes.
 pub const PRIVATE_LEN: usize = 148;
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -50,8 +50,8 @@ const _: () = assert!(size_of::<Raw>() == LEN);
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The body at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes,
-    /// [`WireError::Length`] if the additional information is longer than its field.
+    /// Returns a view of the body at the start of `bytes`. Fails with [`WireError::Truncated`] if `bytes` is
+    /// too short, and with [`WireError::Length`] if the additional information is longer than its field.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| WireError::Truncated)?;
@@ -59,19 +59,19 @@ impl<'a> View<'a> {
         if usize::from(view.info_len()) <= INFO_LEN { Ok(view) } else { Err(WireError::Length) }
     }
 
-    /// The sender's communication id.
+    /// Communication id of the sender.
     #[inline]
     pub fn local_comm_id(&self) -> u32 {
         self.0.local_comm_id.get()
     }
 
-    /// The receiver's communication id.
+    /// Communication id of the receiver.
     #[inline]
     pub fn remote_comm_id(&self) -> u32 {
         self.0.remote_comm_id.get()
     }
 
-    /// The message that is refused.
+    /// Message that is refused.
     #[inline]
     pub fn answered(&self) -> Answered {
         Answered::of(self.0.answered)
@@ -83,19 +83,19 @@ impl<'a> View<'a> {
         self.0.info_len >> 1
     }
 
-    /// Why.
+    /// Reason of the refusal.
     #[inline]
     pub fn reason(&self) -> RejectReason {
         RejectReason(self.0.reason.get())
     }
 
-    /// What the sender would accept, or which adapter it is, as the reason says.
+    /// Additional information: the value that the sender would accept, or a GUID, depending on the reason.
     #[inline]
     pub fn info(&self) -> &'a [u8; INFO_LEN] {
         &self.0.info
     }
 
-    /// What the sender's program says to the receiver's.
+    /// Private data, passed from the sender's program to the receiver's.
     #[inline]
     pub fn private_data(&self) -> &'a [u8; PRIVATE_LEN] {
         &self.0.private_data
@@ -105,24 +105,24 @@ impl<'a> View<'a> {
 /// The body as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// The sender's communication id.
+    /// Communication id of the sender.
     pub local_comm_id: u32,
-    /// The receiver's communication id.
+    /// Communication id of the receiver.
     pub remote_comm_id: u32,
-    /// The message that is refused.
+    /// Message that is refused.
     pub answered: Answered,
     /// Bytes of the additional information that count, 0 to 72; `emit` keeps 7 bits.
     pub info_len: u8,
-    /// Why.
+    /// Reason of the refusal.
     pub reason: RejectReason,
-    /// What the sender would accept, or which adapter it is, as the reason says.
+    /// Additional information: the value that the sender would accept, or a GUID, depending on the reason.
     pub info: [u8; INFO_LEN],
-    /// What the sender's program says to the receiver's.
+    /// Private data, passed from the sender's program to the receiver's.
     pub private_data: [u8; PRIVATE_LEN],
 }
 
 impl Repr {
-    /// A refusal. Of `info` and `private_data`, what is longer than the field is left out.
+    /// Returns a refusal. Truncates `info` and `private_data` to the length of their fields.
     pub fn new(
         local_comm_id: u32,
         remote_comm_id: u32,
@@ -147,12 +147,12 @@ impl Repr {
         repr
     }
 
-    /// The additional information that counts.
+    /// Returns the valid bytes of the additional information.
     pub fn info(&self) -> &[u8] {
         &self.info[..usize::from(self.info_len).min(INFO_LEN)]
     }
 
-    /// The value of a checked body.
+    /// Converts a checked body into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
@@ -166,7 +166,7 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for a REJ");

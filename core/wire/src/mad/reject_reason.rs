@@ -1,8 +1,8 @@
-//! Why a REJ refuses (IBTA volume 1, chapter 12.6.7.2).
+//! The reasons of a REJ (IBTA volume 1, chapter 12.6.7.2).
 
 use core::fmt;
 
-/// The reason of a REJ: IBTA's number.
+/// Reason of a REJ, as IBTA's number.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct RejectReason(pub u16);
 
@@ -12,7 +12,7 @@ macro_rules! reasons {
             $(#[doc = concat!("IBTA's reason ", $number, ": ", $words, ".")]
             pub const $name: RejectReason = RejectReason($number);)*
 
-            /// All reasons that IBTA names, with what each says.
+            /// All reasons that IBTA names, with descriptions.
             pub const NAMED: &[(RejectReason, &str)] = &[$((RejectReason::$name, $words)),*];
         }
     };

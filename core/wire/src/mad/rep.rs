@@ -1,4 +1,4 @@
-//! REP: the passive side accepts (IBTA volume 1, chapter 12.6.8).
+//! REP: the passive side accepts a connection (IBTA volume 1, chapter 12.6.8).
 //!
 //! ```text
 //!   +---------------------------------------------------------------+
@@ -23,7 +23,7 @@
 //! ```
 //!
 //! O: fail-over accepted, F: end-to-end flow control, S: shared receive queue. The reserved bits are sent as
-//! zero and not looked at.
+//! zero and ignored on receipt.
 
 use core::fmt;
 
@@ -33,10 +33,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::BODY_LEN;
 use crate::{Psn, Qpn, WireError};
 
-/// Bytes of the body.
+/// Length of the body in bytes.
 pub const LEN: usize = BODY_LEN;
 
-/// Bytes of private data.
+/// Length of the private data in bytes.
 pub const PRIVATE_LEN: usize = 196;
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -57,102 +57,103 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A body whose length has been checked.
+/// A borrowed body whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The body at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the body at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// The sender's communication id.
+    /// Communication id of the sender.
     #[inline]
     pub fn local_comm_id(&self) -> u32 {
         self.0.local_comm_id.get()
     }
 
-    /// The receiver's communication id.
+    /// Communication id of the receiver.
     #[inline]
     pub fn remote_comm_id(&self) -> u32 {
         self.0.remote_comm_id.get()
     }
 
-    /// Of a reliable datagram service; otherwise 0.
+    /// Used by reliable datagram services only; otherwise 0.
     #[inline]
     pub fn local_qkey(&self) -> u32 {
         self.0.local_qkey.get()
     }
 
-    /// The sender's queue pair; of an XRC target it stands in `local_eecn`.
+    /// Queue pair number of the sender; that of an XRC target is in `local_eecn` instead.
     #[inline]
     pub fn local_qpn(&self) -> Qpn {
         Qpn::new(self.0.local_qpn.get() >> 8)
     }
 
-    /// An XRC target's queue pair; otherwise 0.
+    /// Queue pair number of an XRC target; otherwise 0.
     #[inline]
     pub fn local_eecn(&self) -> u32 {
         self.0.local_eecn.get() >> 8
     }
 
-    /// The PSN of the first packet that the receiver's queue pair sends.
+    /// PSN of the first packet that the receiver's queue pair must send.
     #[inline]
     pub fn starting_psn(&self) -> Psn {
         Psn::new(self.0.starting_psn.get() >> 8)
     }
 
-    /// READs and atomics from the receiver that the sender's queue pair can hold.
+    /// Maximum number of outstanding READs and atomics that the sender's queue pair accepts as responder.
     #[inline]
     pub fn responder_resources(&self) -> u8 {
         self.0.responder_resources
     }
 
-    /// READs and atomics that the sender's queue pair has outstanding at most.
+    /// Maximum number of READs and atomics that the sender's queue pair has outstanding as requester.
     #[inline]
     pub fn initiator_depth(&self) -> u8 {
         self.0.initiator_depth
     }
 
-    /// The code of the time that the sender takes to acknowledge; 5 bits.
+    /// Code of the sender's maximum delay before it sends an ACK, 5 bits.
     #[inline]
     pub fn target_ack_delay(&self) -> u8 {
         self.0.delay_flow >> 3
     }
 
-    /// Of the alternate path: 0 accepted, 1 not supported, 2 refused; 2 bits.
+    /// Response to the alternate path, 2 bits: 0 accepted, 1 not supported, 2 refused.
     #[inline]
     pub fn failover(&self) -> u8 {
         self.0.delay_flow >> 1 & 0x3
     }
 
-    /// Does the sender's queue pair do end-to-end flow control?
+    /// True if the sender's queue pair uses end-to-end flow control.
     #[inline]
     pub fn flow_control(&self) -> bool {
         self.0.delay_flow & 1 != 0
     }
 
-    /// Times that the receiver's queue pair should send again after "receiver not ready"; 3 bits.
+    /// RNR retry count that the receiver's queue pair should use, 3 bits.
     #[inline]
     pub fn rnr_retry_count(&self) -> u8 {
         self.0.rnr_srq >> 5
     }
 
-    /// Has the sender's queue pair a shared receive queue?
+    /// True if the sender's queue pair uses a shared receive queue.
     #[inline]
     pub fn srq(&self) -> bool {
         self.0.rnr_srq & 0x10 != 0
     }
 
-    /// The sender's channel adapter.
+    /// GUID of the sender's channel adapter.
     #[inline]
     pub fn local_ca_guid(&self) -> u64 {
         self.0.local_ca_guid.get()
     }
 
-    /// What the sender's program says to the receiver's.
+    /// Private data, passed from the sender's program to the receiver's.
     #[inline]
     pub fn private_data(&self) -> &'a [u8; PRIVATE_LEN] {
         &self.0.private_data
@@ -162,41 +163,40 @@ impl<'a> View<'a> {
 /// The body as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// The sender's communication id.
+    /// Communication id of the sender.
     pub local_comm_id: u32,
-    /// The receiver's communication id.
+    /// Communication id of the receiver.
     pub remote_comm_id: u32,
-    /// Of a reliable datagram service; otherwise 0.
+    /// Used by reliable datagram services only; otherwise 0.
     pub local_qkey: u32,
-    /// The sender's queue pair; of an XRC target it stands in `local_eecn`.
+    /// Queue pair number of the sender; that of an XRC target is in `local_eecn` instead.
     pub local_qpn: Qpn,
-    /// An XRC target's queue pair; otherwise 0; `emit` keeps 24 bits.
+    /// Queue pair number of an XRC target; otherwise 0; `emit` keeps 24 bits.
     pub local_eecn: u32,
-    /// The PSN of the first packet that the receiver's queue pair sends.
+    /// PSN of the first packet that the receiver's queue pair must send.
     pub starting_psn: Psn,
-    /// READs and atomics from the receiver that the sender's queue pair can hold.
+    /// Maximum number of outstanding READs and atomics that the sender's queue pair accepts as responder.
     pub responder_resources: u8,
-    /// READs and atomics that the sender's queue pair has outstanding at most.
+    /// Maximum number of READs and atomics that the sender's queue pair has outstanding as requester.
     pub initiator_depth: u8,
-    /// The code of the time that the sender takes to acknowledge; `emit` keeps 5 bits.
+    /// Code of the sender's maximum delay before it sends an ACK; `emit` keeps 5 bits.
     pub target_ack_delay: u8,
-    /// Of the alternate path: 0 accepted, 1 not supported, 2 refused; `emit` keeps 2 bits.
+    /// Response to the alternate path: 0 accepted, 1 not supported, 2 refused; `emit` keeps 2 bits.
     pub failover: u8,
-    /// Does the sender's queue pair do end-to-end flow control?
+    /// True if the sender's queue pair uses end-to-end flow control.
     pub flow_control: bool,
-    /// Times that the receiver's queue pair should send again after "receiver not ready"; `emit` keeps 3
-    /// bits.
+    /// RNR retry count that the receiver's queue pair should use; `emit` keeps 3 bits.
     pub rnr_retry_count: u8,
-    /// Has the sender's queue pair a shared receive queue?
+    /// True if the sender's queue pair uses a shared receive queue.
     pub srq: bool,
-    /// The sender's channel adapter.
+    /// GUID of the sender's channel adapter.
     pub local_ca_guid: u64,
-    /// What the sender's program says to the receiver's.
+    /// Private data, passed from the sender's program to the receiver's.
     pub private_data: [u8; PRIVATE_LEN],
 }
 
 impl Repr {
-    /// The value of a checked body.
+    /// Converts a checked body into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
@@ -218,7 +218,7 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for a REP");
@@ -258,7 +258,7 @@ mod tests {
     use crate::mad::tests::{any_body, body};
     use proptest::prelude::*;
 
-    /// Of the first REP in Soft-RoCE's capture.
+    /// Bytes of the first REP in the Soft-RoCE capture.
     fn bytes() -> [u8; LEN] {
         body("67571cca 88a881c1 00000000 00001c00 00000000 1fc3c400 01 01 78 e0 505400fffe4d0003")
     }

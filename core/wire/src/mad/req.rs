@@ -1,4 +1,4 @@
-//! REQ: the active side asks for a connection (IBTA volume 1, chapter 12.6.5).
+//! REQ: the connection request of the active side (IBTA volume 1, chapter 12.6.5).
 //!
 //! ```text
 //!   +---------------------------------------------------------------+
@@ -32,9 +32,9 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! T: transport service, F: end-to-end flow control, R: an RDC exists, S: shared receive queue, X:
-//! extended transport. Bytes 4 to 7 hold the vendor id of ECE in later versions; all reserved bytes are
-//! sent as zero and not looked at.
+//! T: transport service, F: end-to-end flow control, R: an RDC exists, S: shared receive queue, X: extended
+//! transport. Bytes 4 to 7 hold the vendor id of ECE in later versions. All reserved bytes are sent as zero
+//! and ignored on receipt.
 
 use core::fmt;
 
@@ -44,10 +44,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::{BODY_LEN, ServiceId, path};
 use crate::{Psn, Qpn, WireError};
 
-/// Bytes of the body.
+/// Length of the body in bytes.
 pub const LEN: usize = BODY_LEN;
 
-/// Bytes of private data.
+/// Length of the private data in bytes.
 pub const PRIVATE_LEN: usize = 92;
 
 /// The transport service of a connection.
@@ -57,14 +57,14 @@ pub enum ConnectedService {
     Rc,
     /// Unreliable connection.
     Uc,
-    /// Reliable datagram, which nobody has built.
+    /// Reliable datagram, which has no known implementation.
     Rd,
     /// Extended reliable connection.
     Xrc,
 }
 
 impl ConnectedService {
-    /// What a REQ says of it: `transport` and `extended_transport`.
+    /// Returns the fields `transport` and `extended_transport` of a REQ.
     pub const fn codes(self) -> [u8; 2] {
         match self {
             ConnectedService::Rc => [0, 0],
@@ -97,162 +97,163 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A body whose length has been checked.
+/// A borrowed body whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The body at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the body at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// The sender's communication id.
+    /// Communication id of the sender.
     #[inline]
     pub fn local_comm_id(&self) -> u32 {
         self.0.local_comm_id.get()
     }
 
-    /// The service that is asked for.
+    /// Requested service.
     #[inline]
     pub fn service_id(&self) -> ServiceId {
         ServiceId(self.0.service_id.get())
     }
 
-    /// The sender's channel adapter.
+    /// GUID of the sender's channel adapter.
     #[inline]
     pub fn local_ca_guid(&self) -> u64 {
         self.0.local_ca_guid.get()
     }
 
-    /// Of a reliable datagram service; otherwise 0.
+    /// Used by reliable datagram services only; otherwise 0.
     #[inline]
     pub fn local_qkey(&self) -> u32 {
         self.0.local_qkey.get()
     }
 
-    /// The sender's queue pair.
+    /// Queue pair number of the sender.
     #[inline]
     pub fn local_qpn(&self) -> Qpn {
         Qpn::new(self.0.qpn_resources.get() >> 8)
     }
 
-    /// READs and atomics from the receiver that the sender's queue pair can hold.
+    /// Maximum number of outstanding READs and atomics that the sender's queue pair accepts as responder.
     #[inline]
     pub fn responder_resources(&self) -> u8 {
         self.0.qpn_resources.get() as u8
     }
 
-    /// Of a reliable datagram service; otherwise 0.
+    /// Used by reliable datagram services only; otherwise 0.
     #[inline]
     pub fn local_eecn(&self) -> u32 {
         self.0.eecn_depth.get() >> 8
     }
 
-    /// READs and atomics that the sender's queue pair would have outstanding.
+    /// Number of READs and atomics that the sender's queue pair would like to have outstanding as requester.
     #[inline]
     pub fn initiator_depth(&self) -> u8 {
         self.0.eecn_depth.get() as u8
     }
 
-    /// Of a reliable datagram service; otherwise 0.
+    /// Used by reliable datagram services only; otherwise 0.
     #[inline]
     pub fn remote_eecn(&self) -> u32 {
         self.0.remote_eecn_timeout.get() >> 8
     }
 
-    /// The code of the time within which the receiver should answer; 5 bits.
+    /// Code of the time within which the receiver should answer, 5 bits.
     #[inline]
     pub fn remote_response_timeout(&self) -> u8 {
         (self.0.remote_eecn_timeout.get() >> 3) as u8 & 0x1f
     }
 
-    /// The transport service: 0 RC, 1 UC, 2 RD, 3 as `extended_transport` says; 2 bits.
+    /// Transport service, 2 bits: 0 RC, 1 UC, 2 RD, 3 given by `extended_transport`.
     #[inline]
     pub fn transport(&self) -> u8 {
         (self.0.remote_eecn_timeout.get() >> 1) as u8 & 0x3
     }
 
-    /// Does the sender's queue pair do end-to-end flow control?
+    /// True if the sender's queue pair uses end-to-end flow control.
     #[inline]
     pub fn flow_control(&self) -> bool {
         self.0.remote_eecn_timeout.get() & 1 != 0
     }
 
-    /// The PSN of the first packet that the receiver's queue pair sends.
+    /// PSN of the first packet that the receiver's queue pair must send.
     #[inline]
     pub fn starting_psn(&self) -> Psn {
         Psn::new(self.0.psn_timeout.get() >> 8)
     }
 
-    /// The code of the time within which the sender answers; 5 bits.
+    /// Code of the time within which the sender answers, 5 bits.
     #[inline]
     pub fn local_response_timeout(&self) -> u8 {
         (self.0.psn_timeout.get() >> 3) as u8 & 0x1f
     }
 
-    /// Times that the receiver's queue pair should send again without an answer; 3 bits.
+    /// Retry count that the receiver's queue pair should use, 3 bits.
     #[inline]
     pub fn retry_count(&self) -> u8 {
         self.0.psn_timeout.get() as u8 & 0x7
     }
 
-    /// The partition of the connection.
+    /// Partition key of the connection.
     #[inline]
     pub fn pkey(&self) -> u16 {
         self.0.pkey.get()
     }
 
-    /// The code of the path MTU: 1 for 256 bytes to 5 for 4096; 4 bits.
+    /// Code of the path MTU, 4 bits: 1 for 256 bytes to 5 for 4096 bytes.
     #[inline]
     pub fn path_mtu(&self) -> u8 {
         self.0.mtu_rnr >> 4
     }
 
-    /// Of a reliable datagram service; otherwise not set.
+    /// Used by reliable datagram services only; otherwise false.
     #[inline]
     pub fn rdc_exists(&self) -> bool {
         self.0.mtu_rnr & 0x8 != 0
     }
 
-    /// Times that the receiver's queue pair should send again after "receiver not ready"; 3 bits.
+    /// RNR retry count that the receiver's queue pair should use, 3 bits.
     #[inline]
     pub fn rnr_retry_count(&self) -> u8 {
         self.0.mtu_rnr & 0x7
     }
 
-    /// Times that either side repeats a message without an answer; 4 bits.
+    /// Number of retransmissions of a CM message before either side gives up, 4 bits.
     #[inline]
     pub fn max_cm_retries(&self) -> u8 {
         self.0.retries_srq >> 4
     }
 
-    /// Has the sender's queue pair a shared receive queue?
+    /// True if the sender's queue pair uses a shared receive queue.
     #[inline]
     pub fn srq(&self) -> bool {
         self.0.retries_srq & 0x8 != 0
     }
 
-    /// With `transport` 3: 1 XRC; 3 bits.
+    /// Extended transport service if `transport` is 3, 3 bits: 1 XRC.
     #[inline]
     pub fn extended_transport(&self) -> u8 {
         self.0.retries_srq & 0x7
     }
 
-    /// The path of the connection.
+    /// Primary path of the connection.
     #[inline]
     pub fn primary(&self) -> path::View<'a> {
         path::View::of(&self.0.primary)
     }
 
-    /// A path to fail over to; zeros if there is none.
+    /// Alternate path for path migration; all zero if absent.
     #[inline]
     pub fn alternate(&self) -> path::View<'a> {
         path::View::of(&self.0.alternate)
     }
 
-    /// What the sender's program says to the receiver's.
+    /// Private data, passed from the sender's program to the receiver's.
     #[inline]
     pub fn private_data(&self) -> &'a [u8; PRIVATE_LEN] {
         &self.0.private_data
@@ -262,61 +263,60 @@ impl<'a> View<'a> {
 /// The body as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// The sender's communication id.
+    /// Communication id of the sender.
     pub local_comm_id: u32,
-    /// The service that is asked for.
+    /// Requested service.
     pub service_id: ServiceId,
-    /// The sender's channel adapter.
+    /// GUID of the sender's channel adapter.
     pub local_ca_guid: u64,
-    /// Of a reliable datagram service; otherwise 0.
+    /// Used by reliable datagram services only; otherwise 0.
     pub local_qkey: u32,
-    /// The sender's queue pair.
+    /// Queue pair number of the sender.
     pub local_qpn: Qpn,
-    /// READs and atomics from the receiver that the sender's queue pair can hold.
+    /// Maximum number of outstanding READs and atomics that the sender's queue pair accepts as responder.
     pub responder_resources: u8,
-    /// Of a reliable datagram service; otherwise 0; `emit` keeps 24 bits.
+    /// Used by reliable datagram services only; otherwise 0; `emit` keeps 24 bits.
     pub local_eecn: u32,
-    /// READs and atomics that the sender's queue pair would have outstanding.
+    /// Number of READs and atomics that the sender's queue pair would like to have outstanding as requester.
     pub initiator_depth: u8,
-    /// Of a reliable datagram service; otherwise 0; `emit` keeps 24 bits.
+    /// Used by reliable datagram services only; otherwise 0; `emit` keeps 24 bits.
     pub remote_eecn: u32,
-    /// The code of the time within which the receiver should answer; `emit` keeps 5 bits.
+    /// Code of the time within which the receiver should answer; `emit` keeps 5 bits.
     pub remote_response_timeout: u8,
-    /// The transport service: 0 RC, 1 UC, 2 RD, 3 as `extended_transport` says; `emit` keeps 2 bits.
+    /// Transport service: 0 RC, 1 UC, 2 RD, 3 given by `extended_transport`; `emit` keeps 2 bits.
     pub transport: u8,
-    /// Does the sender's queue pair do end-to-end flow control?
+    /// True if the sender's queue pair uses end-to-end flow control.
     pub flow_control: bool,
-    /// The PSN of the first packet that the receiver's queue pair sends.
+    /// PSN of the first packet that the receiver's queue pair must send.
     pub starting_psn: Psn,
-    /// The code of the time within which the sender answers; `emit` keeps 5 bits.
+    /// Code of the time within which the sender answers; `emit` keeps 5 bits.
     pub local_response_timeout: u8,
-    /// Times that the receiver's queue pair should send again without an answer; `emit` keeps 3 bits.
+    /// Retry count that the receiver's queue pair should use; `emit` keeps 3 bits.
     pub retry_count: u8,
-    /// The partition of the connection.
+    /// Partition key of the connection.
     pub pkey: u16,
-    /// The code of the path MTU: 1 for 256 bytes to 5 for 4096; `emit` keeps 4 bits.
+    /// Code of the path MTU: 1 for 256 bytes to 5 for 4096 bytes; `emit` keeps 4 bits.
     pub path_mtu: u8,
-    /// Of a reliable datagram service; otherwise not set.
+    /// Used by reliable datagram services only; otherwise false.
     pub rdc_exists: bool,
-    /// Times that the receiver's queue pair should send again after "receiver not ready"; `emit` keeps 3
-    /// bits.
+    /// RNR retry count that the receiver's queue pair should use; `emit` keeps 3 bits.
     pub rnr_retry_count: u8,
-    /// Times that either side repeats a message without an answer; `emit` keeps 4 bits.
+    /// Number of retransmissions of a CM message before either side gives up; `emit` keeps 4 bits.
     pub max_cm_retries: u8,
-    /// Has the sender's queue pair a shared receive queue?
+    /// True if the sender's queue pair uses a shared receive queue.
     pub srq: bool,
-    /// With `transport` 3: 1 XRC; `emit` keeps 3 bits.
+    /// Extended transport service if `transport` is 3: 1 XRC; `emit` keeps 3 bits.
     pub extended_transport: u8,
-    /// The path of the connection.
+    /// Primary path of the connection.
     pub primary: path::Repr,
-    /// A path to fail over to; zeros if there is none.
+    /// Alternate path for path migration; all zero if absent.
     pub alternate: path::Repr,
-    /// What the sender's program says to the receiver's.
+    /// Private data, passed from the sender's program to the receiver's.
     pub private_data: [u8; PRIVATE_LEN],
 }
 
 impl Repr {
-    /// The transport service of the connection; `None` for one that IBTA reserves.
+    /// Returns the transport service of the connection, or `None` for a reserved value.
     pub const fn service(&self) -> Option<ConnectedService> {
         match (self.transport, self.extended_transport) {
             (0, _) => Some(ConnectedService::Rc),
@@ -327,7 +327,7 @@ impl Repr {
         }
     }
 
-    /// The value of a checked body.
+    /// Converts a checked body into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
@@ -359,7 +359,7 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for a REQ");
@@ -416,7 +416,7 @@ mod tests {
     use core::net::Ipv4Addr;
     use proptest::prelude::*;
 
-    /// Of the first REQ in Soft-RoCE's capture.
+    /// Bytes of the first REQ in the Soft-RoCE capture.
     fn bytes() -> [u8; LEN] {
         body(
             "88a881c1 00000000 0000000001061c06 505400fffe4d0002 00000000 00000000 00003001 00000001 \

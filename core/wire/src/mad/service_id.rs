@@ -1,5 +1,5 @@
-//! Service ids: what a REQ or SIDR_REQ asks for. Those of the RDMA IP CM service hold a port space and a port
-//! (IBTA volume 1, annex A11), as Linux' `rdma_cm` uses them.
+//! Service ids, which a REQ or SIDR_REQ requests. Those of the RDMA IP CM service contain a port space and a
+//! port (IBTA volume 1, annex A11), as in Linux' `rdma_cm`.
 //!
 //! ```text
 //! 0000 0000 01 ss pppp    ss: protocol of the port space, pppp: port
@@ -8,12 +8,12 @@
 
 use core::fmt;
 
-/// The upper five bytes of the service ids of the RDMA IP CM service.
+/// Upper five bytes of the service ids of the RDMA IP CM service.
 const RDMA_IP: u64 = 0x01 << 24;
 const RDMA_IP_MASK: u64 = !0x00ff_ffff;
 const SPACE_SHIFT: u32 = 16;
 
-/// One of the number ranges that ports are of, by the number in a service id.
+/// Port space, by the number in a service id.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum PortSpace {
@@ -23,12 +23,12 @@ pub enum PortSpace {
     Tcp = 0x06,
     /// Datagrams (`RDMA_PS_UDP`): protocol 17.
     Udp = 0x11,
-    /// Connections and datagrams of programs that name IB's service ids (`RDMA_PS_IB`).
+    /// Connections and datagrams of programs that use InfiniBand service ids (`RDMA_PS_IB`).
     Ib = 0x3f,
 }
 
 impl PortSpace {
-    /// The port space of this number.
+    /// Returns the port space with this number, or `None`.
     const fn of(number: u8) -> Option<PortSpace> {
         Some(match number {
             0x02 => PortSpace::Ipoib,
@@ -39,38 +39,39 @@ impl PortSpace {
         })
     }
 
-    /// Are its services reached by connections?
+    /// Returns true if services of this port space use connections.
     pub const fn has_connections(self) -> bool {
         matches!(self, PortSpace::Tcp | PortSpace::Ib)
     }
 
-    /// Are its services reached by datagrams, and so looked for by SIDR?
+    /// Returns true if services of this port space use datagrams, so that SIDR finds their queue pairs.
     pub const fn has_datagrams(self) -> bool {
         !matches!(self, PortSpace::Tcp)
     }
 }
 
-/// What a REQ or SIDR_REQ asks for: any 64 bits.
+/// Service that a REQ or SIDR_REQ requests, any 64 bits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ServiceId(pub u64);
 
 impl ServiceId {
-    /// The service id of a port.
+    /// Returns the service id of a port.
     pub const fn rdma_ip(space: PortSpace, port: u16) -> ServiceId {
         ServiceId(RDMA_IP | (space as u64) << SPACE_SHIFT | port as u64)
     }
 
-    /// Is it one of the RDMA IP CM service? Then private data begins with [`ip_cm`](super::ip_cm).
+    /// Returns true for service ids of the RDMA IP CM service, whose private data starts with
+    /// [`ip_cm`](super::ip_cm).
     pub const fn is_rdma_ip(self) -> bool {
         self.0 & RDMA_IP_MASK == RDMA_IP
     }
 
-    /// The port space, if it is one that `rdma_cm` has.
+    /// Returns the port space, or `None` if `rdma_cm` does not define it.
     pub const fn port_space(self) -> Option<PortSpace> {
         if self.is_rdma_ip() { PortSpace::of((self.0 >> SPACE_SHIFT) as u8) } else { None }
     }
 
-    /// The port; of the RDMA IP CM service's ids only.
+    /// Returns the port. Valid only for service ids of the RDMA IP CM service.
     pub const fn port(self) -> u16 {
         self.0 as u16
     }

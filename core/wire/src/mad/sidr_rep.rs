@@ -1,4 +1,5 @@
-//! SIDR_REP: the queue pair of a datagram service, or why there is none (IBTA volume 1, chapter 12.11.2).
+//! SIDR_REP: the queue pair of a datagram service, or the reason why there is none (IBTA volume 1, chapter
+//! 12.11.2).
 //!
 //! ```text
 //!   +---------------------------------------------------------------+
@@ -18,7 +19,7 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! The reserved bytes are sent as zero and not looked at.
+//! The reserved bytes are sent as zero and ignored on receipt.
 
 use core::fmt;
 
@@ -28,28 +29,28 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::{BODY_LEN, INFO_LEN, ServiceId};
 use crate::{Qpn, WireError};
 
-/// Bytes of the body.
+/// Length of the body in bytes.
 pub const LEN: usize = BODY_LEN;
 
-/// Bytes of private data.
+/// Length of the private data in bytes.
 pub const PRIVATE_LEN: usize = 136;
 
-/// Is there such a datagram service (IBTA volume 1, chapter 12.11.2)?
+/// Result of the lookup of a datagram service (IBTA volume 1, chapter 12.11.2).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SidrStatus(pub u8);
 
 impl SidrStatus {
-    /// Queue pair and Q_Key are those of the service.
+    /// The service exists; the message has its queue pair and Q_Key.
     pub const VALID: SidrStatus = SidrStatus(0);
-    /// Nobody has this service.
+    /// The service does not exist.
     pub const UNSUPPORTED: SidrStatus = SidrStatus(1);
-    /// The program that has it does not want to.
+    /// The program that offers the service refused.
     pub const REJECTED: SidrStatus = SidrStatus(2);
-    /// There is no queue pair for it.
+    /// No queue pair is available for the service.
     pub const NO_QP: SidrStatus = SidrStatus(3);
-    /// Another port has the service.
+    /// Another port offers the service.
     pub const REDIRECT: SidrStatus = SidrStatus(4);
-    /// The request has a version that is not known.
+    /// The version of the request is not supported.
     pub const UNSUPPORTED_VERSION: SidrStatus = SidrStatus(5);
 }
 
@@ -73,8 +74,8 @@ const _: () = assert!(size_of::<Raw>() == LEN);
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The body at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes,
-    /// [`WireError::Length`] if the additional information is longer than its field.
+    /// Returns a view of the body at the start of `bytes`. Fails with [`WireError::Truncated`] if `bytes` is
+    /// too short, and with [`WireError::Length`] if the additional information is longer than its field.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| WireError::Truncated)?;
@@ -82,13 +83,13 @@ impl<'a> View<'a> {
         if usize::from(view.info_len()) <= INFO_LEN { Ok(view) } else { Err(WireError::Length) }
     }
 
-    /// The request that it answers.
+    /// Id of the request that this message answers.
     #[inline]
     pub fn request_id(&self) -> u32 {
         self.0.request_id.get()
     }
 
-    /// Is there such a service?
+    /// Result of the lookup.
     #[inline]
     pub fn status(&self) -> SidrStatus {
         SidrStatus(self.0.status)
@@ -100,31 +101,31 @@ impl<'a> View<'a> {
         self.0.info_len
     }
 
-    /// The queue pair to which datagrams go.
+    /// Queue pair number for the datagrams.
     #[inline]
     pub fn qpn(&self) -> Qpn {
         Qpn::new(self.0.qpn.get() >> 8)
     }
 
-    /// The service that was looked for.
+    /// Service that was requested.
     #[inline]
     pub fn service_id(&self) -> ServiceId {
         ServiceId(self.0.service_id.get())
     }
 
-    /// The key that datagrams must carry.
+    /// Q_Key that datagrams must carry.
     #[inline]
     pub fn qkey(&self) -> u32 {
         self.0.qkey.get()
     }
 
-    /// What the sender would accept, as the status says.
+    /// Additional information, depending on the status.
     #[inline]
     pub fn info(&self) -> &'a [u8; INFO_LEN] {
         &self.0.info
     }
 
-    /// What the sender's program says to the receiver's.
+    /// Private data, passed from the sender's program to the receiver's.
     #[inline]
     pub fn private_data(&self) -> &'a [u8; PRIVATE_LEN] {
         &self.0.private_data
@@ -134,26 +135,26 @@ impl<'a> View<'a> {
 /// The body as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// The request that it answers.
+    /// Id of the request that this message answers.
     pub request_id: u32,
-    /// Is there such a service?
+    /// Result of the lookup.
     pub status: SidrStatus,
     /// Bytes of the additional information that count, 0 to 72.
     pub info_len: u8,
-    /// The queue pair to which datagrams go.
+    /// Queue pair number for the datagrams.
     pub qpn: Qpn,
-    /// The service that was looked for.
+    /// Service that was requested.
     pub service_id: ServiceId,
-    /// The key that datagrams must carry.
+    /// Q_Key that datagrams must carry.
     pub qkey: u32,
-    /// What the sender would accept, as the status says.
+    /// Additional information, depending on the status.
     pub info: [u8; INFO_LEN],
-    /// What the sender's program says to the receiver's.
+    /// Private data, passed from the sender's program to the receiver's.
     pub private_data: [u8; PRIVATE_LEN],
 }
 
 impl Repr {
-    /// The value of a checked body.
+    /// Converts a checked body into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
@@ -168,7 +169,7 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for a SIDR_REP");

@@ -1,4 +1,4 @@
-//! SIDR_REQ: which queue pair has this datagram service? (IBTA volume 1, chapter 12.11.1)
+//! SIDR_REQ: a request for the queue pair of a datagram service (IBTA volume 1, chapter 12.11.1).
 //!
 //! ```text
 //!   +---------------------------------------------------------------+
@@ -12,7 +12,7 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! The reserved bytes are sent as zero and not looked at.
+//! The reserved bytes are sent as zero and ignored on receipt.
 
 use core::fmt;
 
@@ -22,10 +22,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::{BODY_LEN, ServiceId};
 use crate::WireError;
 
-/// Bytes of the body.
+/// Length of the body in bytes.
 pub const LEN: usize = BODY_LEN;
 
-/// Bytes of private data.
+/// Length of the private data in bytes.
 pub const PRIVATE_LEN: usize = 216;
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -39,36 +39,37 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A body whose length has been checked.
+/// A borrowed body whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The body at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the body at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// The same in a request, its repetitions and their answer.
+    /// Request id, equal in a request, its retransmissions and its answer.
     #[inline]
     pub fn request_id(&self) -> u32 {
         self.0.request_id.get()
     }
 
-    /// The partition of the datagrams.
+    /// Partition key of the datagrams.
     #[inline]
     pub fn pkey(&self) -> u16 {
         self.0.pkey.get()
     }
 
-    /// The service that is looked for.
+    /// Requested service.
     #[inline]
     pub fn service_id(&self) -> ServiceId {
         ServiceId(self.0.service_id.get())
     }
 
-    /// What the sender's program says to the receiver's.
+    /// Private data, passed from the sender's program to the receiver's.
     #[inline]
     pub fn private_data(&self) -> &'a [u8; PRIVATE_LEN] {
         &self.0.private_data
@@ -78,18 +79,18 @@ impl<'a> View<'a> {
 /// The body as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// The same in a request, its repetitions and their answer.
+    /// Request id, equal in a request, its retransmissions and its answer.
     pub request_id: u32,
-    /// The partition of the datagrams.
+    /// Partition key of the datagrams.
     pub pkey: u16,
-    /// The service that is looked for.
+    /// Requested service.
     pub service_id: ServiceId,
-    /// What the sender's program says to the receiver's.
+    /// Private data, passed from the sender's program to the receiver's.
     pub private_data: [u8; PRIVATE_LEN],
 }
 
 impl Repr {
-    /// The value of a checked body.
+    /// Converts a checked body into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
@@ -100,7 +101,7 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for a SIDR_REQ");

@@ -1,10 +1,10 @@
-//! Whole MADs, and what the tests of all bodies use.
+//! Tests of whole MADs, and helpers of the tests of all bodies.
 
 use super::*;
 use crate::WireError;
 use proptest::prelude::*;
 
-/// A body that begins with these digits, spaces between them; the rest is zero.
+/// Returns a body that starts with these hexadecimal bytes and is zero otherwise.
 pub(crate) fn body(hex: &str) -> [u8; BODY_LEN] {
     let digits: Vec<u8> = hex.bytes().filter(|digit| !digit.is_ascii_whitespace()).collect();
     let mut body = [0; BODY_LEN];
@@ -14,7 +14,7 @@ pub(crate) fn body(hex: &str) -> [u8; BODY_LEN] {
     body
 }
 
-/// Any bytes of a body.
+/// Generates a body of arbitrary bytes.
 pub(crate) fn any_body() -> impl Strategy<Value = [u8; BODY_LEN]> {
     proptest::collection::vec(any::<u8>(), BODY_LEN).prop_map(|bytes| bytes.try_into().unwrap())
 }

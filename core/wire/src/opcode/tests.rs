@@ -1,7 +1,7 @@
 use super::*;
 
-/// Written down from the specification's tables, not from the code: op-code, name, extension headers,
-/// payload.
+/// Op-code, name, extension headers and payload, copied from the tables of the specification and not from
+/// the code.
 const TABLE: &[(u8, &str, &str, bool)] = &[
     (0x00, "RC SEND First", "", true),
     (0x01, "RC SEND Middle", "", true),
@@ -75,7 +75,7 @@ const TABLE: &[(u8, &str, &str, bool)] = &[
     (0xc2, "PRISM Chain Answer", "", true),
 ];
 
-/// The extension headers that the predicates admit to, in wire order.
+/// Returns the extension headers that the predicates report, in wire order.
 fn extensions(opcode: Opcode) -> String {
     let all = [
         (opcode.has_xrceth(), "xrceth"),
@@ -125,8 +125,8 @@ fn positions_and_directions_follow_the_names() {
         let expected = [name.contains("First"), name.contains("Middle"), name.contains("Last"), single];
         assert_eq!(positions, expected, "{name}");
         if opcode == Opcode::IRN_READ_ACKNOWLEDGE || opcode == Opcode::BUNDLE {
-            // From requester to responder, and yet no request: a queue pair without IRN ignores it. A bundle
-            // is what is in it.
+            // A READ Acknowledge is sent by the requester but is no request, and a queue pair without IRN
+            // ignores it. A bundle has the direction of its packets.
             assert!(!opcode.is_request() && !opcode.is_response());
             continue;
         }

@@ -4,12 +4,12 @@ use super::*;
 use crate::aeth::{NO_CREDITS, Syndrome};
 use crate::{Opcode, Psn, Qpn};
 
-/// Every op-code that is spoken.
+/// Returns all known op-codes.
 fn known() -> Vec<Opcode> {
     (0..=255).map(Opcode).filter(|opcode| opcode.is_known()).collect()
 }
 
-/// A packet of this op-code whose extension headers hold these numbers.
+/// Returns a packet with this op-code whose extension headers contain `number`.
 fn packet(opcode: Opcode, number: u64, payload: &[u8]) -> Packet<'_> {
     let low = number as u32;
     let ext = Extensions {
@@ -74,7 +74,7 @@ fn literal_bytes() {
     );
 }
 
-/// The order of extension headers where there are two, in bytes.
+/// Checks the order of two extension headers on the wire.
 #[test]
 fn extension_headers_are_in_wire_order() {
     let headers = |opcode| emitted(&packet(opcode, 0x0102_0304_a5b6_c7d8, &[]))[bth::LEN..].to_vec();
@@ -137,7 +137,7 @@ fn unknown_op_codes_are_named() {
     }
 }
 
-/// The fields that ACKs of Linux carry, in one line, as a log shows them.
+/// Checks the one-line description of an ACK as Linux sends it.
 #[test]
 fn an_ack_in_words() {
     let ext = Extensions {
@@ -170,8 +170,8 @@ proptest! {
         prop_assert_eq!(packet.buffer_len(), transport_len(opcode.header_len(), payload.len()));
     }
 
-    /// Any bytes: no panic, and a packet that parses is emitted as it came, except for pad and reserved
-    /// bytes.
+    /// Checks that arbitrary bytes cause no panic, and that a parsed packet is reproduced except for pad and
+    /// reserved bytes.
     #[test]
     fn any_bytes_are_an_answer(which: prop::sample::Index, mut bytes in prop::collection::vec(any::<u8>(), 0..96)) {
         if let Some(first) = bytes.first_mut() && *first < 0xf0 {

@@ -1,5 +1,4 @@
-//! PRISM addresses at the responder: where the output of an operation goes, and where the data of a WRITE
-//! stands.
+//! PRISM addresses at the responder: the target of an operation's output, and the source of a WRITE's data.
 //!
 //! ```text
 //!   +---------------------------------------------------------------+
@@ -13,8 +12,8 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! On the first packet of a request only. Both are covered by the key of the operation, or lie in scratch
-//! memory.
+//! Only the first packet of a request carries them. Both addresses are under the key of the operation or in
+//! scratch memory.
 
 use zerocopy::network_endian::U64;
 use zerocopy::{FromBytes, IntoBytes};
@@ -22,21 +21,21 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::Flags;
 use crate::{Opcode, Operation, WireError};
 
-/// Bytes of one address.
+/// Length of one address in bytes.
 const EACH: usize = 8;
-/// Bytes of both.
+/// Maximum length in bytes, for both addresses.
 pub const MAX_LEN: usize = 2 * EACH;
 
 /// The addresses of one packet.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repr {
-    /// Where the output goes.
+    /// Address to which the output is written.
     pub redirect: Option<u64>,
-    /// Where the data of a WRITE stands.
+    /// Address of the data of a WRITE.
     pub source: Option<u64>,
 }
 
-/// Which addresses a packet has: redirect, source.
+/// Returns which of the addresses redirect and source a packet has.
 #[inline]
 fn shape(opcode: Opcode, flags: Flags) -> (bool, bool) {
     let starts = opcode.is_request() && (opcode.is_first() || opcode.is_only());
@@ -45,8 +44,8 @@ fn shape(opcode: Opcode, flags: Flags) -> (bool, bool) {
 }
 
 impl Repr {
-    /// The addresses of a request with these flags, and the bytes behind them; [`WireError::Truncated`] if
-    /// the packet ends before.
+    /// Returns the addresses of a request with these flags and the bytes after them, or
+    /// [`WireError::Truncated`].
     #[inline]
     pub fn split(opcode: Opcode, flags: Flags, bytes: &[u8]) -> Result<(Repr, &[u8]), WireError> {
         let (redirect, source) = shape(opcode, flags);
@@ -63,18 +62,18 @@ impl Repr {
         Ok((found, rest))
     }
 
-    /// Bytes that they take.
+    /// Returns the total length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         EACH * (usize::from(self.redirect.is_some()) + usize::from(self.source.is_some()))
     }
 
-    /// Are there none?
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Writes them at the start of `out` and returns their bytes; panics if `out` is shorter.
+    /// Writes the addresses at the start of `out` and returns their length. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let mut at = 0;

@@ -1,5 +1,4 @@
-//! Bundles: packets of one direction and one queue pair that travel in one frame, between peers that agreed
-//! on PRISM.
+//! PRISM bundles: several packets of one queue pair in one frame, used between peers that agreed on PRISM.
 //!
 //! ```text
 //!        0               1               2               3
@@ -11,8 +10,8 @@
 //! 4 + n: the next one
 //! ```
 //!
-//! That is the payload of a packet whose op-code is [`Opcode::BUNDLE`], with the PSN of the first packet in
-//! it. They are taken one after the other, as if each had come alone; a bundle in a bundle is none.
+//! This is the payload of a packet with op-code [`Opcode::BUNDLE`] and the PSN of its first packet. The
+//! packets are processed in order, as if each had arrived alone. A bundle may not contain a bundle.
 
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, IntoBytes};
@@ -20,21 +19,21 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::packet::View;
 use crate::{Opcode, WireError};
 
-/// Bytes before each packet.
+/// Length of the header before each packet, in bytes.
 pub const HEAD: usize = 4;
 
-/// Writes the header before a packet of `len` bytes. Panics if `out` is shorter.
+/// Writes the header of a packet of `len` bytes at the start of `out`. Panics if `out` is shorter.
 #[inline]
 pub fn emit_head(len: usize, out: &mut [u8]) {
     let head = [U16::new(len as u16), U16::new(0)];
     out[..HEAD].copy_from_slice(head.as_bytes());
 }
 
-/// The packets in the payload of a bundle.
+/// Iterator over the packets in the payload of a bundle.
 #[derive(Copy, Clone, Debug)]
 pub struct Parts<'a>(&'a [u8]);
 
-/// Looks at the payload of a bundle.
+/// Returns the packets in the payload of a bundle.
 pub fn parts(payload: &[u8]) -> Parts<'_> {
     Parts(payload)
 }
@@ -56,7 +55,7 @@ impl<'a> Parts<'a> {
 impl<'a> Iterator for Parts<'a> {
     type Item = Result<View<'a>, WireError>;
 
-    /// Nothing follows a packet that makes no sense.
+    /// Ends after the first invalid packet.
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {

@@ -1,28 +1,27 @@
-//! Chains: the short operations of one chain as one packet, and their answers as another.
+//! PRISM chains: the short operations of a chain in one packet, and their answers in another.
 //!
 //! ```text
 //!        0               1               2               3
 //!  +---------------+---------------+-------------------------------+
 //! 0|    op-code    |     flags     |  bytes behind the header (n)  |
 //!  +---------------+---------------+-------------------------------+
-//! 4|  RETH or AtomicETH, as the op-code has it (h bytes)           |
+//! 4|  RETH or AtomicETH, by the op-code (h bytes)                  |
 //!  +---------------------------------------------------------------+
 //! 4 + h: n bytes as in a packet of that op-code and these flags, then zeros to a multiple of four; the next
 //! ```
-//! That is the payload of a packet whose op-code is [`Opcode::CHAIN`]. The BTH has the PSN of the first
-//! operation. The seven bits beside AckReq have the number of operations; each takes one PSN. The answer,
-//! [`Opcode::CHAIN_ANSWER`], has the PSN of the last operation that was done. Its seven bits have the number
-//! of sequence numbers that it answers. Its payload has for each operation but plain WRITEs done, and there
-//! for how many sequence numbers it stands. Its payload has for each operation but plain WRITEs
+//! This is the payload of a packet with op-code [`Opcode::CHAIN`]. The BTH has the PSN of the first
+//! operation, and the number of operations in the seven bits beside AckReq; each operation uses one PSN. The
+//! answer, [`Opcode::CHAIN_ANSWER`], has the PSN of the last operation that was executed, and the number of
+//! PSNs that it answers in the seven bits. Its payload has an entry for each operation except plain WRITEs:
 //!
 //! ```text
 //!  +---------------+---------------+-------------------------------+
 //! 0|    verdict    |   bytes (n)   |               0               |
 //!  +---------------+---------------+-------------------------------+
-//! 4: n bytes: a number in network order, or what a READ found; then zeros to a multiple of four
+//! 4: n bytes: a number in network order, or the data of a READ; then zeros to a multiple of four
 //! ```
 //!
-//! The verdict is encoded as the credits in the AETH of a single answer.
+//! The verdict is encoded like the AETH credits of a single answer.
 
 use zerocopy::IntoBytes;
 use zerocopy::network_endian::U16;
@@ -30,22 +29,22 @@ use zerocopy::network_endian::U16;
 use super::{Flags, Verdict};
 use crate::{Extensions, Opcode, Syndrome, WireError, atomic_eth, reth};
 
-/// Bytes before the extension header of an operation, and before the bytes of an answer.
+/// Length of the header of an operation or an answer, in bytes.
 pub const HEAD: usize = 4;
-/// Operations in one packet at most.
+/// Maximum number of operations in one packet.
 pub const MOST: usize = 16;
 
-/// What follows the op-code of an operation.
+/// The extension header of an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Of a READ, a WRITE, an ALLOCATE.
+    /// RETH of a READ, WRITE or ALLOCATE.
     Range(reth::Repr),
-    /// Of an atomic.
+    /// AtomicETH of an atomic.
     Atomic(atomic_eth::Repr),
 }
 
 impl Target {
-    /// The extension headers of a packet that carries this operation alone.
+    /// Returns the extension headers of a packet that carries this operation alone.
     pub fn extensions(&self) -> Extensions {
         match *self {
             Target::Range(reth) => Extensions { reth: Some(reth), ..Extensions::NONE },
@@ -53,7 +52,7 @@ impl Target {
         }
     }
 
-    /// Writes it at the start of `out` and returns its bytes; panics if `out` is shorter.
+    /// Writes the header at the start of `out` and returns its length. Panics if `out` is shorter.
     #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         match self {
@@ -90,33 +89,33 @@ impl Target {
     }
 }
 
-/// One operation of a chain.
+/// An operation of a chain.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Operation<'a> {
-    /// The op-code of RC that it is: READ request, WRITE Only, CmpSwap or FetchAdd.
+    /// RC op-code: READ Request, WRITE Only, CmpSwap or FetchAdd.
     pub opcode: Opcode,
     /// The PRISM flags of the operation.
     pub flags: Flags,
-    /// Its extension header.
+    /// Extension header.
     pub target: Target,
-    /// Addresses, operands, payload.
+    /// Addresses, operands and payload.
     pub bytes: &'a [u8],
 }
 
-/// Bytes with the zeros behind them.
+/// Returns `len` rounded up to a multiple of four.
 #[inline(always)]
 const fn padded(len: usize) -> usize {
     len.next_multiple_of(4)
 }
 
-/// Bytes that an operation takes, with so many behind its header.
+/// Returns the length of an operation in the packet, with `bytes` bytes after its header.
 #[inline]
 pub fn len_of(opcode: Opcode, bytes: usize) -> usize {
     HEAD + opcode.header_len() - crate::bth::LEN + padded(bytes)
 }
 
-/// Writes an operation at the start of `out`, without its `len` bytes. Returns where those bytes belong, and
-/// the bytes of the whole operation. None: `out` is shorter.
+/// Writes an operation at the start of `out`, without its `len` bytes. Returns the place for those bytes and
+/// the total length, or `None` if `out` is shorter.
 #[inline(always)]
 pub fn emit<'o>(
     opcode: Opcode,
@@ -138,11 +137,11 @@ pub fn emit<'o>(
     Some((&mut out[at..at + len], total))
 }
 
-/// The operations in the payload of a chain.
+/// Iterator over the operations in the payload of a chain.
 #[derive(Copy, Clone, Debug)]
 pub struct Operations<'a>(&'a [u8]);
 
-/// Looks at the payload of a chain.
+/// Returns the operations in the payload of a chain.
 #[inline]
 pub fn operations(payload: &[u8]) -> Operations<'_> {
     Operations(payload)
@@ -164,7 +163,7 @@ impl<'a> Operations<'a> {
 impl<'a> Iterator for Operations<'a> {
     type Item = Result<Operation<'a>, WireError>;
 
-    /// Nothing follows an operation that makes no sense.
+    /// Ends after the first invalid operation.
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {
@@ -178,13 +177,13 @@ impl<'a> Iterator for Operations<'a> {
     }
 }
 
-/// Bytes that an answer takes, with so many of its own.
+/// Returns the length of an answer with `bytes` bytes of data.
 #[inline]
 pub const fn answer_len(bytes: usize) -> usize {
     HEAD + padded(bytes)
 }
 
-/// Writes the answer to one operation at the start of `out`; returns the bytes that it took. None: `out` is
+/// Writes the answer to one operation at the start of `out`. Returns its length, or `None` if `out` is
 /// shorter.
 #[inline(always)]
 pub fn emit_answer(verdict: Verdict, bytes: &[u8], out: &mut [u8]) -> Option<usize> {
@@ -199,18 +198,18 @@ pub fn emit_answer(verdict: Verdict, bytes: &[u8], out: &mut [u8]) -> Option<usi
     Some(total)
 }
 
-/// The answers in the payload of a chain's answer.
+/// Iterator over the answers in the payload of a chain's answer.
 #[derive(Copy, Clone, Debug)]
 pub struct Answers<'a>(&'a [u8]);
 
-/// Looks at the payload of a chain's answer.
+/// Returns the answers in the payload of a chain's answer.
 #[inline]
 pub fn answers(payload: &[u8]) -> Answers<'_> {
     Answers(payload)
 }
 
 impl Answers<'_> {
-    /// Have all answers been read?
+    /// Returns true if all answers were read.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -219,7 +218,8 @@ impl Answers<'_> {
 impl<'a> Iterator for Answers<'a> {
     type Item = (Verdict, &'a [u8]);
 
-    /// None as well for what makes no sense, and then it stays.
+    /// Returns `None` at the end and at an invalid answer. At an invalid answer the iterator does not
+    /// advance, so `is_empty` stays false.
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         let (&[verdict, len, ..], rest) = self.0.split_first_chunk::<HEAD>()?;
@@ -237,7 +237,7 @@ mod tests {
 
     const RETH: reth::Repr = reth::Repr { va: 0x1122_3344_5566_7788, rkey: 0x0102_0304, dma_len: 5 };
 
-    /// A conditional WRITE of five bytes, then a CmpSwap without any.
+    /// Returns a conditional WRITE of five bytes, followed by a CmpSwap without payload.
     fn two() -> Vec<u8> {
         let mut bytes = vec![0x5a; 64];
         let flags = Flags::CONDITIONAL;

@@ -1,4 +1,4 @@
-//! Operands of an extended atomic: its mode, size and masks, and the operands that do not fit into the
+//! Operands of an extended atomic (PRISM): mode, size, masks, and the operands that do not fit the
 //! AtomicETH.
 //!
 //! ```text
@@ -15,50 +15,50 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! Size is 8, 16 or 32. Bit 0 of *where* (C): the compare operand stands at the responder; bit 1 (S): the
-//! swap or add operand does. The AtomicETH's fields hold the address of such an operand, or an operand of 8
-//! bytes, or zero. Numbers of every width are in network order.
+//! Size is 8, 16 or 32. Bit 0 of *where* (C) is set if the compare operand is in the responder's memory, bit
+//! 1 (S) if the swap or add operand is. The fields of the AtomicETH hold the address of such an operand, an
+//! operand of 8 bytes, or zero. Numbers of every width are in network byte order.
 
 use super::Flags;
 use crate::{WireError, atomic_eth};
 
-/// Bytes at most: the head and four values of 32 bytes.
+/// Maximum length in bytes: the head and four values of 32 bytes.
 pub const MAX_LEN: usize = HEAD + 4 * 32;
 const HEAD: usize = 4;
 
-/// A number of up to 32 bytes: four limbs, the least significant first, those beyond its size zero.
+/// A number of up to 32 bytes as four limbs, least significant first. Unused limbs are zero.
 pub type Number = [u64; 4];
 
-/// When a compare-and-swap swaps: what the operand must be, compared with the target (both masked).
+/// The condition of a compare-and-swap: the relation of the masked operand to the masked target.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mode {
     /// Equal to the target.
     #[default]
     Equal = 0,
-    /// Not equal to it.
+    /// Not equal to the target.
     NotEqual = 1,
-    /// Less than it.
+    /// Less than the target.
     Less = 2,
-    /// Less than it, or equal.
+    /// Less than or equal to the target.
     LessEqual = 3,
-    /// Greater than it (§7.3, §8.2).
+    /// Greater than the target (§7.3, §8.2).
     Greater = 4,
-    /// Greater than it, or equal.
+    /// Greater than or equal to the target.
     GreaterEqual = 5,
 }
 
 impl Mode {
-    /// All of them, by number.
+    /// All values, in numeric order.
     pub const ALL: [Mode; 6] =
         [Mode::Equal, Mode::NotEqual, Mode::Less, Mode::LessEqual, Mode::Greater, Mode::GreaterEqual];
 
-    /// By its number, if that is one.
+    /// Returns the value with this number, or `None`.
     pub fn from_number(number: u8) -> Option<Mode> {
         Mode::ALL.get(usize::from(number)).copied()
     }
 
-    /// Does `operand` stand to `target` as the mode asks?
+    /// Returns true if `operand` and `target` satisfy the condition.
     #[inline]
     pub fn holds(self, operand: &Number, target: &Number) -> bool {
         let order = operand.iter().rev().cmp(target.iter().rev());
@@ -73,7 +73,7 @@ impl Mode {
     }
 }
 
-/// An operand, or where the responder finds it.
+/// An operand, or its address in the responder's memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
     /// The number itself.
@@ -91,17 +91,18 @@ impl Default for Operand {
 /// The operands of an extended atomic.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// When a compare-and-swap swaps; a fetch-and-add has [`Mode::Equal`].
+    /// Condition of a compare-and-swap; [`Mode::Equal`] for a fetch-and-add.
     pub mode: Mode,
-    /// Bytes of the target: 8, 16 or 32.
+    /// Length of the target in bytes: 8, 16 or 32.
     pub size: u8,
-    /// Bits compared; of a fetch-and-add the highest bit of each field, out of which nothing is carried.
+    /// Bits that are compared. For a fetch-and-add, the highest bit of each field, beyond which nothing is
+    /// carried.
     pub compare_mask: Number,
-    /// Bits swapped; none for a fetch-and-add.
+    /// Bits that are swapped; zero for a fetch-and-add.
     pub swap_mask: Number,
-    /// What is compared; nothing for a fetch-and-add.
+    /// Operand that is compared; unused by a fetch-and-add.
     pub compare: Operand,
-    /// What is swapped in, or added.
+    /// New value, or addend.
     pub swap_add: Operand,
 }
 
@@ -109,12 +110,11 @@ const COMPARE_AT: u8 = 1;
 const SWAP_AT: u8 = 2;
 
 impl Repr {
-    /// The operands of a CmpSwap (`swaps`) or FetchAdd. `eth` is the packet's AtomicETH, `bytes` the rest
-    /// behind its addresses.
+    /// Parses the operands of a CmpSwap (if `swaps`) or FetchAdd. `eth` is the AtomicETH of the packet,
+    /// `bytes` the bytes after its addresses.
     ///
     /// # Errors
-    /// [`WireError::Truncated`]; [`WireError::Length`] for too many bytes and for values that are not drawn
-    /// above.
+    /// [`WireError::Truncated`], or [`WireError::Length`] for excess bytes and for invalid values.
     pub fn parse(swaps: bool, flags: Flags, eth: &atomic_eth::Repr, bytes: &[u8]) -> Result<Repr, WireError> {
         let Some((&[mode, size, at, zero], rest)) = bytes.split_first_chunk() else {
             return Err(WireError::Truncated);
@@ -136,11 +136,11 @@ impl Repr {
         Err(WireError::Length)
     }
 
-    /// Writes the operands at the start of `out`, where they follow the addresses. Returns their bytes and
-    /// the AtomicETH's compare and swap fields. Panics if `out` is shorter ([`MAX_LEN`] is enough) or the
-    /// size is none.
+    /// Writes the operands at the start of `out`, which must follow the addresses. Returns their length and
+    /// the compare and swap fields of the AtomicETH. Panics if `out` is shorter ([`MAX_LEN`] is enough) or
+    /// the size is invalid.
     pub fn emit(&self, swaps: bool, out: &mut [u8]) -> (usize, u64, u64) {
-        // Of a size that is known, a number is so many moves.
+        // With a constant size, a number is written by a fixed number of moves.
         match self.size {
             8 => self.emit_sized::<8>(swaps, out),
             16 => self.emit_sized::<16>(swaps, out),
@@ -165,7 +165,7 @@ impl Repr {
         (writer.at, compare, swap_add)
     }
 
-    /// Bytes that [`emit`](Repr::emit) writes.
+    /// Returns the number of bytes that [`emit`](Repr::emit) writes.
     #[inline]
     pub fn len(&self, swaps: bool) -> usize {
         let wide = |operand: &Operand| self.size > 8 && matches!(operand, Operand::Immediate(_));
@@ -176,14 +176,14 @@ impl Repr {
         HEAD + numbers * usize::from(self.size)
     }
 
-    /// Does an operand stand at the responder?
+    /// Returns true if an operand is in the responder's memory.
     pub fn is_indirect(&self) -> bool {
         matches!((self.compare, self.swap_add), (Operand::At(_), _) | (_, Operand::At(_)))
     }
 }
 
-/// The greatest width of the number that an atomic with so many bytes behind its addresses works on: 8, 16 or
-/// 32. Two immediate operands of 16 take as many bytes as two of 32 that stand at the responder.
+/// Returns the largest possible width of an atomic with `len` bytes after its addresses: 8, 16 or 32. The
+/// width is not unique, because two immediate operands of 16 bytes are as long as two masks of 32 bytes.
 #[inline]
 pub const fn size_at_most(swaps: bool, len: usize) -> usize {
     let masks = if swaps { 2 } else { 1 };
@@ -194,10 +194,10 @@ pub const fn size_at_most(swaps: bool, len: usize) -> usize {
     }
 }
 
-/// The number in network order in `bytes`, at most 32.
+/// Reads a number of at most 32 bytes in network byte order.
 #[inline]
 pub fn number(bytes: &[u8]) -> Number {
-    // The sizes of all operands, without a loop.
+    // The usual sizes need no loop.
     match bytes.as_chunks() {
         (&[low], []) => [u64::from_be_bytes(low), 0, 0, 0],
         (&[second, low], []) => [u64::from_be_bytes(low), u64::from_be_bytes(second), 0, 0],
@@ -217,7 +217,7 @@ fn odd_number(bytes: &[u8]) -> Number {
     limbs
 }
 
-/// Writes a number in network order over all of `out`, at most 32 bytes.
+/// Writes a number in network byte order over all of `out`, at most 32 bytes.
 #[inline]
 pub fn put(number: &Number, out: &mut [u8]) {
     let limbs = number.map(u64::to_be_bytes);
@@ -264,7 +264,7 @@ impl Reader<'_> {
     }
 }
 
-/// Of numbers of so many bytes.
+/// Writer of numbers of `SIZE` bytes.
 struct Writer<'a, const SIZE: usize> {
     out: &'a mut [u8],
     at: usize,
@@ -277,7 +277,7 @@ impl<const SIZE: usize> Writer<'_, SIZE> {
         self.at += SIZE;
     }
 
-    /// What the AtomicETH's field holds.
+    /// Writes an operand if it does not fit the AtomicETH, and returns the value of the AtomicETH's field.
     #[inline(always)]
     fn operand(&mut self, operand: &Operand) -> u64 {
         match operand {

@@ -1,4 +1,5 @@
-//! What a completion adds to the [header](super::header): how the operation ended at the server.
+//! The field that a 1RMA completion adds to the [header](super::header): the status of the operation at the
+//! server.
 //!
 //! ```text
 //!  +---------------+-----------------------------------------------+
@@ -12,16 +13,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
 
-/// Bytes that it adds.
+/// Length of the fields in bytes.
 pub const LEN: usize = 4;
 
-/// How an operation ended at the server.
+/// Status of an operation at the server.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// A write or rekey took effect.
+    /// The write or rekey was executed.
     Ok = 0,
-    /// The region does not grant the right, or the bytes lie outside of it.
+    /// The region does not grant the right, or the range is out of bounds.
     AccessError = 1,
 }
 
@@ -33,13 +34,13 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// Bytes whose length and status have been checked.
+/// The borrowed fields, whose length and status have been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The bytes behind the header; [`WireError::Truncated`] below [`LEN`] bytes, [`WireError::Length`] if
-    /// the status is none.
+    /// Returns a view of the fields at the start of `bytes`. Fails with [`WireError::Truncated`] if `bytes`
+    /// is too short, and with [`WireError::UnknownMessage`] if the status is unknown.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| WireError::Truncated)?;
@@ -49,28 +50,28 @@ impl<'a> View<'a> {
         Ok(View(raw))
     }
 
-    /// How the operation ended.
+    /// Status of the operation at the server.
     #[inline]
     pub fn status(&self) -> Status {
         if self.0.status == 0 { Status::Ok } else { Status::AccessError }
     }
 }
 
-/// What a completion adds, as a value.
+/// The fields as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// How the operation ended.
+    /// Status of the operation at the server.
     pub status: Status,
 }
 
 impl Repr {
-    /// The value of checked bytes.
+    /// Converts the checked fields into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr { status: view.status() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for what a completion adds");

@@ -1,4 +1,4 @@
-//! The header of every message of 1RMA.
+//! The header of every 1RMA message.
 //!
 //! ```text
 //!  +---------------+-------+-------+-------------------------------+
@@ -25,36 +25,36 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 32;
 
-/// The version that this crate writes and reads.
+/// Version of the format that this crate writes and accepts.
 pub const VERSION: u8 = 0;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// The initiator reads from a region.
+    /// Request to read from a region.
     Read = 0xe0,
-    /// The initiator has bytes for a region.
+    /// Request to write to a region.
     Write = 0xe1,
-    /// The initiator has a new key for a region.
+    /// Request to change the key of a region.
     Rekey = 0xe2,
-    /// The server asks for the bytes of a write or rekey.
+    /// Solicit: the server requests the data of a write or rekey.
     Solicit = 0xe3,
-    /// Bytes of an operation.
+    /// Data of an operation.
     Data = 0xe4,
-    /// The end of a write or rekey, or the refusal of an operation that was authentic.
+    /// Completion of a write or rekey, or refusal of an authentic request.
     Completion = 0xe5,
-    /// The server has too much to do, and did nothing.
+    /// NACK: the server is overloaded and executed nothing.
     Nack = 0xe6,
-    /// The tag of a request was wrong.
+    /// The tag of a request was invalid.
     AuthenticationFailure = 0xe7,
 }
 
 impl Kind {
-    /// All kinds, in the order of their first bytes.
+    /// All kinds, in the order of their values.
     pub const ALL: [Kind; 8] = [
         Kind::Read,
         Kind::Write,
@@ -66,44 +66,44 @@ impl Kind {
         Kind::AuthenticationFailure,
     ];
 
-    /// The kind of a first byte.
+    /// Returns the kind with this first byte, or `None`.
     #[inline]
     pub const fn of(byte: u8) -> Option<Kind> {
         if super::begins(byte) { Some(Kind::ALL[(byte & 7) as usize]) } else { None }
     }
 
-    /// Does it begin an operation?
+    /// Returns true for requests, which start an operation.
     #[inline]
     pub const fn is_request(self) -> bool {
         matches!(self, Kind::Read | Kind::Write | Kind::Rekey)
     }
 }
 
-/// The internal class of service of an operation (1RMA paper, §4.3).
+/// Class of service of an operation (1RMA paper, §4.3).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Class {
-    /// Served first.
+    /// Latency class, served first.
     #[default]
     Latency = 0,
-    /// Served when the other class has nothing, and as its share of the window demands.
+    /// Bulk class, served when the latency class is idle and up to its share of the window.
     Bulk = 1,
 }
 
-/// What makes each sealed message of a key unique: who sealed it, and its count.
+/// The nonce of a message, unique per key: the sender and a counter.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nonce {
-    /// The sender's word: six bits of its engine, 26 random ones of its start.
+    /// Sender: 6 bits for the engine, 26 random bits chosen at its start.
     pub sender: u32,
-    /// Messages that the sender has sealed, from a start that never comes again.
+    /// Number of messages that the sender has sealed; never repeats.
     pub counter: u64,
 }
 
 impl Nonce {
-    /// Bytes of a nonce.
+    /// Length of a nonce in bytes.
     pub const LEN: usize = 12;
 
-    /// Its bytes, as they stand on the wire and enter the cipher.
+    /// Returns the bytes of the nonce as on the wire and as the input of the cipher.
     #[inline]
     pub fn bytes(&self) -> [u8; Nonce::LEN] {
         let mut bytes = [0; Nonce::LEN];
@@ -127,15 +127,15 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A header whose length, kind, version and class have been checked.
+/// A borrowed header whose length, kind, version and class have been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The header at the start of `bytes`.
+    /// Returns a view of the header at the start of `bytes`.
     ///
-    /// Errors: [`WireError::Truncated`] below [`LEN`] bytes; [`WireError::UnknownMessage`] if the kind, the
-    /// version or the class is none of this crate's.
+    /// Fails with [`WireError::Truncated`] if `bytes` is too short, and with [`WireError::UnknownMessage`]
+    /// if the kind, version or class is unknown.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| WireError::Truncated)?;
@@ -145,43 +145,43 @@ impl<'a> View<'a> {
         Ok(View(raw))
     }
 
-    /// What the message is.
+    /// Kind of the message.
     #[inline]
     pub fn kind(&self) -> Kind {
         Kind::ALL[usize::from(self.0.kind & 7)]
     }
 
-    /// Class of its operation.
+    /// Class of service of the operation.
     #[inline]
     pub fn class(&self) -> Class {
         if self.0.version_class & 1 == 0 { Class::Latency } else { Class::Bulk }
     }
 
-    /// Command slot of the initiator; in data for a server, the server's own.
+    /// Command slot of the initiator; in data for a server, the server's slot.
     #[inline]
     pub fn slot(&self) -> u16 {
         self.0.slot.get()
     }
 
-    /// The server's region.
+    /// Number of the server's region.
     #[inline]
     pub fn region(&self) -> u32 {
         self.0.region.get()
     }
 
-    /// First byte in the region; in data, the first byte in the operation.
+    /// Offset in the region, in bytes; in data, the offset in the operation.
     #[inline]
     pub fn offset(&self) -> u64 {
         self.0.offset.get()
     }
 
-    /// Bytes of the operation; in data, of the payload.
+    /// Length of the operation in bytes; in data, the length of the payload.
     #[inline]
     pub fn length(&self) -> u32 {
         self.0.length.get()
     }
 
-    /// The message's nonce.
+    /// Nonce of the message.
     #[inline]
     pub fn nonce(&self) -> Nonce {
         Nonce { sender: self.0.sender.get(), counter: self.0.counter.get() }
@@ -191,24 +191,24 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// What the message is.
+    /// Kind of the message.
     pub kind: Kind,
-    /// Class of its operation.
+    /// Class of service of the operation.
     pub class: Class,
-    /// Command slot of the initiator; in data for a server, the server's own.
+    /// Command slot of the initiator; in data for a server, the server's slot.
     pub slot: u16,
-    /// The server's region.
+    /// Number of the server's region.
     pub region: u32,
-    /// First byte in the region; in data, the first byte in the operation.
+    /// Offset in the region, in bytes; in data, the offset in the operation.
     pub offset: u64,
-    /// Bytes of the operation; in data, of the payload.
+    /// Length of the operation in bytes; in data, the length of the payload.
     pub length: u32,
-    /// The message's nonce.
+    /// Nonce of the message.
     pub nonce: Nonce,
 }
 
 impl Repr {
-    /// The value of a checked header.
+    /// Converts a checked header into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
@@ -222,7 +222,7 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for a header of 1RMA");

@@ -1,23 +1,23 @@
-//! Whole messages.
+//! Parsed 1RMA messages.
 
 use super::{Kind, MAX_OPERATION, TAG_LEN, completion, header, request, solicit};
 use crate::WireError;
 
-/// What the kind of a message adds to its header.
+/// The fields that a kind of message adds to the header.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// Of a read, write or rekey request.
+    /// Fields of a read, write or rekey request.
     Request(request::Repr),
-    /// Of a solicit.
+    /// Fields of a solicit.
     Solicit(solicit::Repr),
-    /// Of a completion.
+    /// Fields of a completion.
     Completion(completion::Repr),
-    /// Nothing: data, NACK, authentication failure.
+    /// No fields (data, NACK, authentication failure).
     None,
 }
 
 impl Body {
-    /// Bytes that it takes.
+    /// Returns the length in bytes.
     #[inline]
     pub const fn len(&self) -> usize {
         match self {
@@ -28,12 +28,12 @@ impl Body {
         }
     }
 
-    /// Does it add nothing?
+    /// Returns true if there are no fields.
     pub const fn is_empty(&self) -> bool {
         matches!(self, Body::None)
     }
 
-    /// Does a message of this kind add this?
+    /// Returns true if a message of this kind has these fields.
     pub const fn fits(&self, kind: Kind) -> bool {
         match self {
             Body::Request(_) => kind.is_request(),
@@ -44,27 +44,27 @@ impl Body {
     }
 }
 
-/// A message, taken apart. It is not authenticated yet.
+/// A parsed message, which is not authenticated yet.
 #[derive(Copy, Clone, Debug)]
 pub struct Message<'a> {
-    /// Its header.
+    /// The header.
     pub header: header::Repr,
-    /// What its kind adds.
+    /// The fields that the kind adds.
     pub body: Body,
-    /// All bytes before the ciphertext: what the tag covers first.
+    /// All bytes before the ciphertext, with which the associated data starts.
     pub clear: &'a [u8],
-    /// The ciphertext of the payload; empty in all kinds but data.
+    /// Ciphertext of the payload; empty except in data messages.
     pub sealed: &'a [u8],
-    /// The tag.
+    /// The authentication tag.
     pub tag: &'a [u8; TAG_LEN],
 }
 
 impl<'a> Message<'a> {
-    /// Takes a message apart.
+    /// Parses a message.
     ///
-    /// Errors: [`WireError::Truncated`]; [`WireError::UnknownMessage`]; [`WireError::Length`] if what follows
-    /// the clear part is not as long as the header says, or a data message says 0 or more than an operation
-    /// has.
+    /// Fails with [`WireError::Truncated`], [`WireError::UnknownMessage`], or [`WireError::Length`] if the
+    /// ciphertext does not have the length in the header, or if a data message has no data or more than an
+    /// operation allows.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Message<'a>, WireError> {
         let header = header::Repr::parse(&header::View::new(bytes)?);
@@ -92,14 +92,14 @@ impl<'a> Message<'a> {
         Ok(Message { header, body, clear, sealed, tag })
     }
 
-    /// Bytes of a message of this header and body.
+    /// Returns the length of a message with this header and body, in bytes.
     #[inline]
     pub const fn len(header: &header::Repr, body: &Body) -> usize {
         let payload = if matches!(header.kind, Kind::Data) { header.length as usize } else { 0 };
         header::LEN + body.len() + payload + TAG_LEN
     }
 
-    /// Writes the clear part at the start of `out` and returns its bytes; panics if `out` is shorter.
+    /// Writes the clear part at the start of `out` and returns its length. Panics if `out` is shorter.
     #[inline]
     pub fn emit_clear(header: &header::Repr, body: &Body, out: &mut [u8]) -> usize {
         header.emit(out);

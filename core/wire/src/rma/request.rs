@@ -1,4 +1,5 @@
-//! What a request of 1RMA adds to the [header](super::header): who asks, and how it takes bytes.
+//! The fields that a 1RMA request adds to the [header](super::header): identity of the initiator and maximum
+//! payload.
 //!
 //! ```text
 //!  +---------------------------------------------------------------+
@@ -10,8 +11,8 @@
 //!  +-------------------------------+-------------------------------+
 //! ```
 //!
-//! The initiator's address stands in the IP header. Together they are the identity that its key is derived
-//! from.
+//! The IP header has the initiator's address. Address, PID and incarnation are the identity from which the
+//! initiator's key is derived.
 
 use core::fmt;
 
@@ -20,7 +21,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
 
-/// Bytes that it adds.
+/// Length of the fields in bytes.
 pub const LEN: usize = 12;
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -33,55 +34,56 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// Bytes whose length has been checked.
+/// The borrowed fields, whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The bytes behind the header; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the fields at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// The process that asks, as its NIC knows it.
+    /// Process id of the initiator, as its NIC knows it.
     #[inline]
     pub fn pid(&self) -> u32 {
         self.0.pid.get()
     }
 
-    /// A random number of the NIC's start, or of the program's attachment to it.
+    /// Random number chosen when the NIC started or the program attached to it.
     #[inline]
     pub fn incarnation(&self) -> u32 {
         self.0.incarnation.get()
     }
 
-    /// Payload bytes that the initiator takes or sends in one message.
+    /// Maximum payload per message that the initiator accepts or sends, in bytes.
     #[inline]
     pub fn max_payload(&self) -> u16 {
         self.0.max_payload.get()
     }
 }
 
-/// What a request adds, as a value.
+/// The fields as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// The process that asks, as its NIC knows it.
+    /// Process id of the initiator, as its NIC knows it.
     pub pid: u32,
-    /// A random number of the NIC's start, or of the program's attachment to it.
+    /// Random number chosen when the NIC started or the program attached to it.
     pub incarnation: u32,
-    /// Payload bytes that the initiator takes or sends in one message.
+    /// Maximum payload per message that the initiator accepts or sends, in bytes.
     pub max_payload: u16,
 }
 
 impl Repr {
-    /// The value of checked bytes.
+    /// Converts the checked fields into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr { pid: view.pid(), incarnation: view.incarnation(), max_payload: view.max_payload() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for what a request of 1RMA adds");

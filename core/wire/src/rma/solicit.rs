@@ -1,5 +1,5 @@
-//! What a solicit adds to the [header](super::header): where the bytes go, and how long the server waits for
-//! them (1RMA paper, Figure 7).
+//! The fields that a 1RMA solicit adds to the [header](super::header): the slot for the data, and the time
+//! for which the server waits (1RMA paper, Figure 7).
 //!
 //! ```text
 //!  +-------------------------------+-------------------------------+
@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
 
-/// Bytes that it adds.
+/// Length of the fields in bytes.
 pub const LEN: usize = 8;
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -28,55 +28,56 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// Bytes whose length has been checked.
+/// The borrowed fields, whose length has been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The bytes behind the header; [`WireError::Truncated`] below [`LEN`] bytes.
+    /// Returns a view of the fields at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
+    /// short.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// The server's slot for the operation: the data goes there.
+    /// The server's slot for the operation, to which the data must be sent.
     #[inline]
     pub fn server_slot(&self) -> u16 {
         self.0.server_slot.get()
     }
 
-    /// Payload bytes that the server takes in one message.
+    /// Maximum payload per message that the server accepts, in bytes.
     #[inline]
     pub fn max_payload(&self) -> u16 {
         self.0.max_payload.get()
     }
 
-    /// Nanoseconds for which the server waits for the data.
+    /// Time for which the server waits for the data, in nanoseconds.
     #[inline]
     pub fn timeout(&self) -> u32 {
         self.0.timeout.get()
     }
 }
 
-/// What a solicit adds, as a value.
+/// The fields as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// The server's slot for the operation: the data goes there.
+    /// The server's slot for the operation, to which the data must be sent.
     pub server_slot: u16,
-    /// Payload bytes that the server takes in one message.
+    /// Maximum payload per message that the server accepts, in bytes.
     pub max_payload: u16,
-    /// Nanoseconds for which the server waits for the data.
+    /// Time for which the server waits for the data, in nanoseconds.
     pub timeout: u32,
 }
 
 impl Repr {
-    /// The value of checked bytes.
+    /// Converts the checked fields into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
         Repr { server_slot: view.server_slot(), max_payload: view.max_payload(), timeout: view.timeout() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("space for what a solicit adds");

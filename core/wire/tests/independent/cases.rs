@@ -1,4 +1,4 @@
-//! The frames that are shown to other people's decoders.
+//! The frames that independent decoders must decode.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -10,7 +10,7 @@ use remora_wire::{
     immdt, reth, xrceth,
 };
 
-/// One frame, from Ethernet to ICRC.
+/// A frame, from the Ethernet header to the ICRC.
 pub struct Case {
     /// The bytes of the frame.
     pub frame: Vec<u8>,
@@ -34,7 +34,7 @@ impl Case {
     }
 }
 
-/// Numbers that look random and are the same in each run (SplitMix64).
+/// Pseudorandom numbers, equal in each run (SplitMix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -50,13 +50,13 @@ impl Numbers {
         self.next() & 1 == 1
     }
 
-    /// Not 0 or 1, which are the management queue pairs: decoders look for management datagrams there.
+    /// Returns a queue pair number other than 0 and 1, whose packets decoders treat as management datagrams.
     fn qpn(&mut self) -> Qpn {
         Qpn::new(self.next() as u32 | 0x1000)
     }
 }
 
-/// A syndrome of each kind in turn: ACK, RNR NAK, and two NAKs.
+/// Returns an ACK, an RNR NAK or one of two NAKs, by variant.
 fn syndrome(variant: u64, value: u8) -> Syndrome {
     match variant {
         0 => Syndrome::ack(value),
@@ -70,7 +70,7 @@ fn headers(opcode: Opcode, variant: u64, numbers: &mut Numbers) -> (bth::Repr, E
     let bth = bth::Repr {
         solicited: numbers.bit(),
         mig_req: numbers.bit(),
-        // Other versions do not exist, but the field does.
+        // Only version 0 exists, but the decoders must show any value of the field.
         tver: if variant == 3 { 5 } else { 0 },
         pkey: numbers.next() as u16,
         fecn: numbers.bit(),
@@ -128,7 +128,7 @@ fn route(is_ipv4: bool, numbers: &mut Numbers) -> Route {
 fn case(opcode: Opcode, is_ipv4: bool, variant: u64) -> Case {
     let mut numbers = Numbers(u64::from(opcode.0) << 8 | u64::from(is_ipv4) << 4 | variant);
     let (bth, ext) = headers(opcode, variant, &mut numbers);
-    // One length for each pad count; a CNP has 16 reserved bytes.
+    // Each pad count has one length; a CNP has 16 reserved bytes.
     let payload = match opcode {
         Opcode::CNP => vec![0; 16],
         _ if !opcode.has_payload() => vec![],
@@ -146,7 +146,7 @@ fn case(opcode: Opcode, is_ipv4: bool, variant: u64) -> Case {
     Case { frame }
 }
 
-/// Four cases of every op-code over IPv4 and over IPv6.
+/// Returns four cases of every op-code over IPv4 and IPv6 each.
 pub fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for opcode in (0..=255).map(Opcode).filter(|opcode| opcode.is_known()) {

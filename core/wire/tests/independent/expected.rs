@@ -1,15 +1,15 @@
 //! The fields that tshark must show for a frame.
 //!
-//! tshark 4.0 does not take apart XRC's extension headers, nor the CNP of RoCE v2 (0x81; it knows
-//! InfiniBand's, 0x80), nor IRN's 0x1f. It shows their BTH, and the rest as bytes of unknown meaning. Those
-//! bytes are compared instead.
+//! tshark 4.0 decodes neither XRC's extension headers nor the CNP of RoCE v2 (0x81; it knows InfiniBand's,
+//! 0x80) nor IRN's op-code 0x1f. It decodes their BTH and shows the rest as bytes, which are compared
+//! instead.
 
 use remora_wire::frame::Network;
 use remora_wire::{Opcode, Service, aeth, bth};
 
 use super::cases::Case;
 
-/// The fields asked for, in the order of the columns.
+/// The requested fields, in the order of the columns.
 pub const FIELDS: &[&str] = &[
     "eth.dst",
     "eth.src",
@@ -72,7 +72,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The number that tshark prints in decimal or after 0x.
+/// Parses a number that tshark prints in decimal or with the prefix 0x.
 fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
@@ -80,7 +80,7 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// Where the fields of one frame are looked up and compared.
+/// The decoded fields of one frame, for comparison with expected values.
 struct Row<'a> {
     case: &'a Case,
     shown: &'a dyn Fn(&str) -> &'a str,
@@ -101,7 +101,8 @@ impl Row<'_> {
         }
     }
 
-    /// The field if the header is there, its absence if not; how many were there.
+    /// Compares the fields of a header, or checks that they are absent. Returns the number of present
+    /// fields.
     fn numbers(&self, fields: &[(&str, Option<u64>)]) -> usize {
         for (field, expected) in fields {
             match expected {
@@ -113,7 +114,7 @@ impl Row<'_> {
     }
 }
 
-/// Compares all columns of a frame; returns how many fields of extension headers it had.
+/// Compares all columns of a frame. Returns the number of its extension header fields.
 pub fn compare<'a>(case: &'a Case, shown: &'a dyn Fn(&str) -> &'a str) -> usize {
     let row = Row { case, shown };
     below(&row);
@@ -133,14 +134,14 @@ pub fn compare<'a>(case: &'a Case, shown: &'a dyn Fn(&str) -> &'a str) -> usize 
     row.text("infiniband.vendor", "");
     let icrc_at = transport.len() - 4;
     row.text("infiniband.invariant.crc", format!("0x{}", hex(&transport[icrc_at..])));
-    // tshark 4.0 leaves the pad with the payload.
+    // tshark 4.0 includes the pad in the payload.
     let payload = [shown("infiniband.payload"), shown("data.data")].concat();
     let padded = hex(&transport[packet.bth.opcode.header_len()..icrc_at]);
     assert!(payload == hex(packet.payload) || payload == padded, "payload {payload} of {}", case.name());
     extensions(&row)
 }
 
-/// Ethernet, IP and UDP.
+/// Compares Ethernet, IP and UDP headers.
 fn below(row: &Row<'_>) {
     let frame = row.case.dissected();
     row.text("eth.dst", "02:00:00:cc:dd:02");
@@ -185,7 +186,7 @@ fn base(row: &Row<'_>, bth: &bth::Repr) {
     row.number("infiniband.bth.padcnt", bth.pad);
     row.number("infiniband.bth.tver", bth.tver);
     row.number("infiniband.bth.p_key", bth.pkey);
-    // FECN and BECN are a reserved byte to tshark; other headers' reserved bytes follow it.
+    // tshark shows FECN and BECN as a reserved byte, followed by the reserved bytes of other headers.
     let congestion = u8::from(bth.fecn) << 7 | u8::from(bth.becn) << 6 | bth.resv6;
     let reserved = (row.shown)("infiniband.reserved").split(',').next();
     assert_eq!(reserved, Some(hex(&[congestion]).as_str()), "BTH byte 4 of {}", row.case.name());
@@ -202,7 +203,7 @@ fn extensions(row: &Row<'_>) -> usize {
         kind.and_then(|kind| if let aeth::Kind::Ack { credits } = kind { Some(credits) } else { None });
     let timer = kind.and_then(|kind| if let aeth::Kind::Rnr { timer } = kind { Some(timer) } else { None });
     let code = kind.and_then(|kind| if let aeth::Kind::Nak(code) = kind { Some(code.0) } else { None });
-    // tshark gives the address and key of an AtomicETH the names of the RETH's.
+    // tshark uses the RETH's field names for address and key of an AtomicETH.
     let va = ext.reth.map(|reth| reth.va).or(ext.atomic.map(|atomic| atomic.va));
     let rkey = ext.reth.map(|reth| reth.rkey).or(ext.atomic.map(|atomic| atomic.rkey));
     let mut count = row.numbers(&[

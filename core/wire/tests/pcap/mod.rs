@@ -1,5 +1,5 @@
-//! Captures of Ethernet frames: reads what tcpdump (pcap) and dumpcap (pcapng) write on a little-endian
-//! machine, writes pcap. Panics on anything else: a test's own file is at fault then.
+//! Captures of Ethernet frames. Reads files of tcpdump (pcap) and dumpcap (pcapng) from little-endian
+//! machines, and writes pcap. Panics on any other input, because the tests supply the files.
 
 const PCAP: u32 = 0xa1b2_c3d4;
 const PCAPNG: u32 = 0x0a0d_0d0a;
@@ -12,14 +12,14 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-/// The frame whose captured and original lengths stand at `at`, and whose bytes follow them.
+/// Returns the frame whose captured and original lengths are at offset `at`, followed by its bytes.
 fn whole_frame(record: &[u8], at: usize) -> Vec<u8> {
     let (captured, original) = (word(record, at), word(record, at + 4));
     assert_eq!(captured, original, "no frame was cut when it was recorded");
     record[at + 8..at + 8 + captured as usize].to_vec()
 }
 
-/// The frames of a capture.
+/// Returns the frames of a capture.
 #[allow(dead_code, reason = "of the two tests that have this module, one only writes")]
 pub fn read(file: &[u8]) -> Vec<Vec<u8>> {
     match word(file, 0) {
@@ -29,7 +29,7 @@ pub fn read(file: &[u8]) -> Vec<Vec<u8>> {
     }
 }
 
-/// A 24-byte header, then records of 16 bytes and a frame.
+/// Parses a header of 24 bytes and records of 16 bytes, each followed by a frame.
 fn read_pcap(file: &[u8]) -> Vec<Vec<u8>> {
     assert_eq!(word(file, 20), ETHERNET, "frames begin at Ethernet");
     let mut frames = Vec::new();
@@ -42,7 +42,7 @@ fn read_pcap(file: &[u8]) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Blocks: type, length, body, length again.
+/// Parses blocks of type, length, body and repeated length.
 fn read_pcapng(file: &[u8]) -> Vec<Vec<u8>> {
     assert_eq!(word(file, 8), BYTE_ORDER, "written by a little-endian machine");
     let mut frames = Vec::new();
@@ -59,7 +59,7 @@ fn read_pcapng(file: &[u8]) -> Vec<Vec<u8>> {
     frames
 }
 
-/// A pcap of these frames, a microsecond apart.
+/// Returns a pcap file of these frames at intervals of one microsecond.
 #[allow(dead_code, reason = "of the two tests that have this module, one only reads")]
 pub fn write(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Vec::new();

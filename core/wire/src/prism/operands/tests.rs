@@ -15,7 +15,7 @@ fn flags(repr: &Repr) -> Flags {
 
 #[test]
 fn literal_bytes() {
-    // Swap in another pointer where the 16 bytes are greater than the operand's upper half.
+    // Swaps in another pointer if the masked part of the 16 bytes is greater than the operand's.
     let repr = Repr {
         mode: Mode::Less,
         size: 16,
@@ -86,16 +86,16 @@ fn what_is_not_drawn_is_refused() {
         bytes[at] = value;
         bytes
     };
-    // Mode, size, places of operands, the zero byte; a byte too many.
+    // Invalid mode, size, operand places and zero byte, and an excess byte.
     for wrong in [spoiled(0, 6), spoiled(1, 24), spoiled(1, 0), spoiled(2, 4), spoiled(2, 1), spoiled(3, 1)] {
         assert_eq!(parse(Flags::EXTENDED, &eth, &wrong), Err(WireError::Length));
     }
     assert_eq!(parse(Flags::EXTENDED, &eth, &[&bytes[..], &[0]].concat()), Err(WireError::Length));
-    // An operand that stands in both places, and an indirect one that is none.
+    // An operand in both places, and an indirect operand without the flag.
     let both = atomic_eth::Repr { swap_add: 1, ..eth };
     assert_eq!(parse(Flags::EXTENDED, &both, &bytes), Err(WireError::Length));
     assert_eq!(parse(Flags::EXTENDED.and(Flags::DATA_INDIRECT), &eth, &bytes), Err(WireError::Length));
-    // A FetchAdd compares nothing.
+    // A FetchAdd has no compare operand.
     let compared = atomic_eth::Repr { compare: 1, swap_add: 7, ..ETH };
     let add = [0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     assert_eq!(Repr::parse(false, Flags::EXTENDED, &compared, &add), Err(WireError::Length));
