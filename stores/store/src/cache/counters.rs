@@ -11,6 +11,7 @@ pub struct Counters {
     pub rejected_connections: u64,
     pub rejected_binary: u64,
     pub rejected_http: u64,
+    pub rejected_tls: u64,
     pub idle_kicks: u64,
     pub cmd_get: u64,
     pub cmd_set: u64,

@@ -73,6 +73,16 @@ fn numbers(words: &[&[u8]], range: core::ops::Range<usize>) -> bool {
     words.get(range).is_some_and(|words| words.iter().all(|word| signed(word).is_some()))
 }
 
+/// Does the input begin with the whole request line of a browser, `METHOD /TARGET HTTP/VERSION`? A page may name
+/// any method, such as `gets`.
+pub fn is_http_request(input: &[u8]) -> bool {
+    let line = input.split(|byte| *byte == b'\n').next().filter(|line| line.len() < input.len());
+    let line = line.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let mut words = line.unwrap_or_default().split(|byte| *byte == b' ').skip(1);
+    let [target, version] = [words.next(), words.next()].map(Option::unwrap_or_default);
+    target.starts_with(b"/") && version.starts_with(b"HTTP/") && words.next().is_none()
+}
+
 /// Is it a request of a browser's? It ends in the version of its protocol.
 pub fn is_http(words: &[&[u8]]) -> bool {
     words.last().is_some_and(|word| word.starts_with(b"HTTP/"))

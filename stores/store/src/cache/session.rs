@@ -9,7 +9,7 @@ use super::arrivals::Arrival;
 use super::command::{self, Command};
 use super::dump::Dump;
 use super::meta::{Reply, Verb as Meta};
-use super::refused::{Trailer, behind, is_http};
+use super::refused::{Trailer, behind, is_http, is_http_request};
 use super::stats::Listing;
 use super::store::Store;
 use super::{Cache, MAX_KEY, MAX_LINE, OUTPUT};
@@ -22,6 +22,8 @@ use std::io::Write as _;
 const ANSWER: usize = 5 << 10;
 /// First byte of each request of memcached's binary protocol.
 const BINARY: u8 = 0x80;
+/// First byte of a TLS handshake. Whoever chose its session ticket may have put lines of commands there.
+const TLS: u8 = 0x16;
 /// Nanoseconds that a client has for the value behind a line whose length cannot be read. A client that waits
 /// for the answer sends nothing in that time.
 const PATIENCE: u64 = 100_000_000;
@@ -189,18 +191,29 @@ impl Session {
         }
     }
 
-    /// Does it speak the binary protocol? Then there is nothing that it would understand.
+    /// Closes the session of a peer that speaks the binary protocol or TLS, which has no commands for it.
     fn first(&mut self, cache: &mut Cache, input: &[u8]) -> Option<usize> {
-        let binary = *input.first()? == BINARY;
-        cache.counters.rejected_binary += u64::from(binary);
-        self.state = if binary { State::Closed } else { State::Line };
-        Some(if binary { input.len() } else { 0 })
+        let counter = match *input.first()? {
+            BINARY => &mut cache.counters.rejected_binary,
+            TLS => &mut cache.counters.rejected_tls,
+            _ => {
+                self.state = State::Line;
+                return Some(0);
+            }
+        };
+        *counter += 1;
+        self.state = State::Closed;
+        Some(input.len())
     }
 
     /// The beginning of a command: all of its line, or the verb of a retrieval.
     fn line(&mut self, cache: &mut Cache, now: Instant, input: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         let seen = &input[..input.len().min(MAX_LINE + 2)];
         if let Some((verb_end, retrieval)) = retrieval(input) {
+            if is_http_request(seen) {
+                self.reject_http(cache);
+                return Some(input.len());
+            }
             return self.begin_retrieval(retrieval, verb_end, seen, out);
         }
         let line = match seen.iter().position(|byte| *byte == b'\n') {

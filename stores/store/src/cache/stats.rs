@@ -105,6 +105,7 @@ impl Cache {
         stat(out, "rejected_connections", counters.rejected_connections);
         stat(out, "rejected_binary", counters.rejected_binary);
         stat(out, "rejected_http", counters.rejected_http);
+        stat(out, "rejected_tls", counters.rejected_tls);
         stat(out, "idle_kicks", counters.idle_kicks);
         stat(out, "cmd_get", counters.cmd_get);
         stat(out, "cmd_set", counters.cmd_set);

@@ -212,6 +212,13 @@ fn the_rest_of_the_commands() {
     let mut talk = TestClient::new();
     talk.tell("quit now\r\n");
     assert!(talk.session.is_closed());
+    // A browser's TLS hello, with a session ticket that another server chose.
+    let mut talk = TestClient::new();
+    let hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\nset evil 0 0 5\r\nowned\r\n";
+    assert_eq!(talk.say(hello), b"");
+    assert!(talk.session.is_closed());
+    talk.reconnect();
+    assert_eq!((talk.stat("rejected_tls"), talk.tell("get evil\r\n")), (1, "END\r\n".to_owned()));
     let mut talk = TestClient::new();
     assert_eq!(talk.say(b"\x80\x07"), b"");
     assert!(talk.session.is_closed());

@@ -169,6 +169,9 @@ fn a_browser_writes_nothing() {
         "ms / HTTP/1.1",
         "incr / HTTP/1.1",
         "mg / HTTP/1.1",
+        "get / HTTP/1.1",
+        "gets /index.html HTTP/1.1",
+        "gat / HTTP/1.1",
         "stats / HTTP/1.1",
     ] {
         let mut talk = precious();
@@ -179,7 +182,8 @@ fn a_browser_writes_nothing() {
         assert_there(&mut talk, line);
         assert_eq!(talk.stat("rejected_http"), 1);
     }
-    // A valid command is not taken for a browser's request.
+    // Valid commands are not taken for a browser's request.
+    assert_eq!(precious().tell("get a HTTP/1.1\r\nget /a /b HTTP/1.1\r\n"), "END\r\nEND\r\n");
     assert_eq!(precious().tell("get HTTP/1.1\r\ndelete HTTP/1.1\r\n"), "END\r\nNOT_FOUND\r\n");
 }
 
