@@ -203,8 +203,9 @@ impl Receiver {
         // SAFETY: `peek` checked that the frame lies within the ring. It was published (acquire) and is not
         // given back before the borrow of `self` ends, so a peer that keeps the protocol does not write it.
         // One that does not can change bytes under a reader. Frames of other users are therefore never read
-        // in place (`Link::receive`), and a process of our own user could write our memory by other means
-        // anyway.
+        // in place (`Link::receive`). A peer of this process's own user is trusted to keep the protocol, also
+        // where the system keeps its hands off our memory otherwise (Yama, PR_SET_DUMPABLE, another container
+        // of a pod): this is what a link of one user grants.
         unsafe { std::slice::from_raw_parts(self.half.frame(found.slot), found.len as usize) }
     }
 }

@@ -10,6 +10,7 @@ use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::EventfdFlags;
@@ -27,6 +28,8 @@ use crate::user::{self, PeerCredentials};
 
 /// First bytes of the offer.
 const MAGIC: [u8; 8] = *b"RemoraSh";
+/// First bytes of the packet with which a peer refuses to make a link.
+const REFUSAL: [u8; 8] = *b"RemoraNo";
 /// Version of the shared bytes: it changes whenever their meaning does.
 const VERSION: u32 = 2;
 /// Magic, version, slots, largest frame, side of whoever takes it; integers little-endian.
@@ -47,6 +50,10 @@ pub enum SetupError {
     Version(u32),
     /// The peer's offer is no link: wrong magic, geometry out of bounds, memory unsealed or too short.
     BadOffer,
+    /// The peer could not make the link: its system's errno.
+    Refused(Errno),
+    /// The peer hung up before it offered a link.
+    NoOffer,
     /// The peer did not answer in time.
     Timeout,
     /// The port has as many links as its limit allows.
@@ -66,7 +73,19 @@ impl fmt::Display for SetupError {
                     "shm link: the peer speaks version {peer}, this side {VERSION}; update the older one"
                 )
             }
-            SetupError::BadOffer => write!(f, "shm link: the peer's offer is not a link"),
+            SetupError::BadOffer => write!(
+                f,
+                "shm link: the peer's offer is not a link: its memory is not sealed, or its rings are of another shape; run one \
+                 version on both sides"
+            ),
+            SetupError::Refused(errno) => write!(
+                f,
+                "shm link: the peer's system refuses memory or descriptors for it (memfd_create, eventfd2): {errno}; run `remora \
+                 doctor` where the peer runs"
+            ),
+            SetupError::NoOffer => {
+                write!(f, "shm link: the peer hung up before it offered a link; its log may say why")
+            }
             SetupError::Timeout => write!(f, "shm link: the peer did not answer in time"),
             SetupError::TooManyLinks => write!(f, "shm link: the port is full; raise its limit of links"),
         }
@@ -134,9 +153,8 @@ impl Listener {
         };
         let stranger = check_peer(&socket, self.admit)?;
         let process = peer_process(&socket);
-        let (map, memory) = Map::create(self.geometry)?;
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let (wake_self, wake_peer) = (rustix::event::eventfd(0, flags)?, rustix::event::eventfd(0, flags)?);
+        let parts = self.parts().inspect_err(|errno| send_refusal(&socket, *errno));
+        let (map, memory, [wake_self, wake_peer]) = parts?;
         send_offer(
             &socket,
             self.geometry,
@@ -149,6 +167,15 @@ impl Listener {
             Some(Wires { socket, process, wake_peer, wake_self }),
             stranger,
         )))
+    }
+}
+
+impl Listener {
+    /// The memory of a new link, and an eventfd for each side.
+    fn parts(&self) -> Result<(Arc<Map>, OwnedFd, [OwnedFd; 2]), Errno> {
+        let (map, memory) = Map::create(self.geometry)?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok((map, memory, [rustix::event::eventfd(0, flags)?, rustix::event::eventfd(0, flags)?]))
     }
 }
 
@@ -238,6 +265,17 @@ fn send_offer(
     Ok(())
 }
 
+/// Tells the peer that no link can be made. It is a packet with another first word, which peers of an earlier
+/// version take for an offer that is not a link.
+fn send_refusal(socket: &OwnedFd, errno: Errno) {
+    let mut refusal = [0u8; OFFER];
+    refusal[..8].copy_from_slice(&REFUSAL);
+    refusal[8..12].copy_from_slice(&errno.raw_os_error().to_le_bytes());
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    // A peer that takes no packet learns that the socket was closed.
+    let _ = net::send(socket, &refusal, flags);
+}
+
 /// An offer that was received.
 struct Offer {
     geometry: Geometry,
@@ -283,10 +321,19 @@ fn receive_offer(socket: &OwnedFd) -> Result<Offer, SetupError> {
 }
 
 fn parse_offer(offer: &[u8]) -> Result<(Geometry, Side), SetupError> {
+    if offer.is_empty() {
+        return Err(SetupError::NoOffer);
+    }
     let Ok(offer) = <&[u8; OFFER]>::try_from(offer) else {
         return Err(SetupError::BadOffer);
     };
     let number = |at: usize| u32::from_le_bytes([offer[at], offer[at + 1], offer[at + 2], offer[at + 3]]);
+    if offer[..8] == REFUSAL {
+        let errno = i32::try_from(number(8)).ok().filter(|errno| (1..4096).contains(errno));
+        return Err(
+            errno.map_or(SetupError::BadOffer, |errno| SetupError::Refused(Errno::from_raw_os_error(errno)))
+        );
+    }
     if offer[..8] != MAGIC {
         return Err(SetupError::BadOffer);
     }
@@ -314,6 +361,26 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_that_cannot_make_a_link_tells_its_errno() {
+        let flags = SocketFlags::CLOEXEC;
+        let (maker, taker) =
+            net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        send_refusal(&maker, Errno::PERM);
+        let error = receive_offer(&taker).err();
+        assert_eq!(error, Some(SetupError::Refused(Errno::PERM)));
+        let words = error.unwrap().to_string();
+        assert!(words.contains("memfd_create") && words.contains("os error 1"), "{words}");
+        drop(maker);
+        assert_eq!(receive_offer(&taker).err(), Some(SetupError::NoOffer));
+        let mut impossible = [0; OFFER];
+        impossible[..8].copy_from_slice(&REFUSAL);
+        for errno in [0, 4096, u32::MAX] {
+            impossible[8..12].copy_from_slice(&errno.to_le_bytes());
+            assert_eq!(parse_offer(&impossible), Err(SetupError::BadOffer));
+        }
+    }
+
+    #[test]
     fn an_offer_is_taken_only_if_every_word_is_sane() {
         assert_eq!(
             parse_offer(&offer(&MAGIC, VERSION, 256, 4000)),
@@ -328,7 +395,7 @@ mod tests {
         assert_eq!(parse_offer(&offer(&MAGIC, VERSION, 1 << 31, 4000)), Err(SetupError::BadOffer));
         assert_eq!(parse_offer(&offer(&MAGIC, VERSION, 256, u32::MAX)), Err(SetupError::BadOffer));
         assert_eq!(parse_offer(&offer(&MAGIC, VERSION, 256, 0)), Err(SetupError::BadOffer));
-        assert_eq!(parse_offer(&[]), Err(SetupError::BadOffer));
+        assert_eq!(parse_offer(&[]), Err(SetupError::NoOffer));
         assert_eq!(parse_offer(&offer(&MAGIC, VERSION, 256, 4000)[..23]), Err(SetupError::BadOffer));
     }
 }
