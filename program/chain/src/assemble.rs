@@ -1,4 +1,4 @@
-//! From text to a program. `docs/CHAIN.md` has the language.
+//! The assembler, which converts text to a program. `docs/CHAIN.md` defines the language.
 
 mod names;
 mod read;
@@ -9,23 +9,23 @@ pub(crate) use read::VERBS;
 
 use crate::program::Program;
 
-/// A mistake in a text, and its position.
+/// An error in a text, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Its line, from 1 on.
+    /// Line number, starting at 1.
     pub line: u32,
-    /// Its column, from 1 on.
+    /// Column in characters, starting at 1.
     pub column: u32,
-    /// The mistake, and what would be correct.
+    /// Description of the error and of a correct text.
     pub what: String,
 }
 
 impl Mistake {
-    /// The line with a mark under the place, as compilers show it.
+    /// Returns the message with the source line and a mark under the position, in the style of compilers.
     pub fn show(&self, file: &str, text: &str) -> String {
         let line = text.lines().nth(self.line as usize - 1).unwrap_or_default();
         let before: String = line.chars().take(self.column as usize - 1).collect();
-        // Tabs stay tabs, so that the mark is below the mistake.
+        // Tabs are kept, so that the mark is aligned with the error.
         let blank: String = before.chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
         format!("{file}:{}:{}: {}\n  | {line}\n  | {blank}^", self.line, self.column, self.what)
     }
@@ -39,10 +39,10 @@ impl std::fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-/// Reads a program.
+/// Assembles a program.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first error in the text.
 pub fn assemble(text: &str) -> Result<Program, Mistake> {
     let draft = read::read(text)?;
     names::resolve(draft)

@@ -1,8 +1,9 @@
-//! Straight code in one queue that enables itself, piece by piece: the base of RedN's conditionals and loads.
+//! Code generation for straight-line code, conditionals and loads (RedN), in a queue that enables itself
+//! group by group.
 //!
-//! A *group* of work requests is fetched when the ENABLE before it has ended, so that it sees all earlier
-//! changes. A variable is a word with two bytes of zero in front. One copy of the eight bytes that begin
-//! there is a NOP's header with the variable as its id.
+//! The NIC fetches a *group* of work requests after the ENABLE before it has ended, so the group sees all
+//! earlier changes of its slots. A variable is a word preceded by two zero bytes. A copy of the eight bytes
+//! that start there is a NOP's header with the variable as id.
 
 mod loops;
 
@@ -13,27 +14,27 @@ use remora_nic::{Calculation, Fetching};
 
 use crate::program::{Location, Program, Queue, Value, Work, header};
 
-/// Offsets of the words of a work request that are rewritten.
+/// Offsets of the fields of a work request that code rewrites.
 const ID: u64 = 2;
 const LOCAL: u64 = 8;
 const REMOTE: u64 = 32;
 const COMPARE: u64 = 40;
 const OPERAND: u64 = 48;
-/// From an ENABLE's queue to its count.
+/// Length of the words from the queue to the count of an ENABLE, in bytes.
 pub(crate) const RECORD: u64 = 24;
-/// Bytes of an id: as much as one comparison sees.
+/// Length of an id in bytes, which is the width of a comparison.
 const ID_BYTES: u64 = ID_BITS as u64 / 8;
 
-/// The operand that a variable is compared with, or that is added to it.
+/// An operand of a comparison or an arithmetic operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
     /// A constant of 64 bits.
     Number(u64),
-    /// The variable at a place.
+    /// The variable at a location.
     Var(Location),
 }
 
-/// A comparison of numbers of 48 bits, without sign.
+/// A comparison of unsigned 48-bit numbers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Test {
@@ -46,11 +47,11 @@ pub enum Test {
 }
 
 impl Test {
-    /// All of them.
+    /// All comparisons.
     pub const ALL: [Test; 6] =
         [Test::Equal, Test::NotEqual, Test::Less, Test::LessOrEqual, Test::Greater, Test::GreaterOrEqual];
 
-    /// The test that holds exactly when this one does not.
+    /// Returns the negated comparison.
     #[must_use]
     pub fn opposite(self) -> Test {
         match self {
@@ -63,7 +64,7 @@ impl Test {
         }
     }
 
-    /// Does it hold for these two numbers?
+    /// Returns true if the comparison holds for `x` and `y`.
     pub fn holds(self, x: u64, y: u64) -> bool {
         match self {
             Test::Equal => x == y,
@@ -75,7 +76,7 @@ impl Test {
         }
     }
 
-    /// An order becomes an equality: the greater of both is y, or the lesser is.
+    /// Returns the calculation that reduces an order to an equality: `max(x, y) = y` or `min(x, y) = y`.
     fn calculation(self) -> Option<Calculation> {
         match self {
             Test::Equal | Test::NotEqual => None,
@@ -84,25 +85,26 @@ impl Test {
         }
     }
 
-    /// Does the equality hold when it does?
+    /// Returns true if the comparison holds when the equality holds.
     fn wakes(self) -> bool {
         matches!(self, Test::Equal | Test::LessOrEqual | Test::GreaterOrEqual)
     }
 }
 
-/// Copies, atomics and calculations, WAITs and ENABLEs: the columns of `RedN`'s Table 2.
+/// The cost of work requests in the categories of `RedN`'s Table 2: copies, atomics and calculations, WAITs
+/// and ENABLEs.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// READs, WRITEs and SENDs, those that sleep among them.
+    /// READs, WRITEs and SENDs, including dormant ones.
     pub copies: usize,
-    /// Compare-and-swaps, fetch-and-adds, calculations.
+    /// Compare-and-swaps, fetch-and-adds and calculations.
     pub atomics: usize,
     /// WAITs and ENABLEs.
     pub controls: usize,
 }
 
 impl Cost {
-    /// What work requests cost.
+    /// Returns the cost of work requests.
     pub fn of(works: &[Work]) -> Cost {
         let mut cost = Cost::default();
         for work in works {
@@ -117,27 +119,27 @@ impl Cost {
     }
 }
 
-/// Code that is being written into a queue that holds nothing else.
+/// Code that is being generated into a queue of its own.
 pub struct Code<'p> {
     program: &'p mut Program,
     queue: usize,
-    /// The ENABLE that opens the group being written; None: the first group is.
+    /// Index of the ENABLE that opens the current group; `None` for the first group.
     open: Option<usize>,
-    /// Slots of its own WAITs and ENABLEs, whose counts grow in every round.
+    /// Indices of the code's own WAITs and ENABLEs, whose counts grow in every round.
     counts: Vec<usize>,
-    /// The first so many of its work requests have headers that are compared: they stay as they are.
+    /// Number of leading work requests whose headers may be compared and must not be modified any more.
     compared: usize,
-    /// Completions of work requests that are not written as signaled.
+    /// Number of completions of work requests that become signaled only when they are rewritten.
     unsaid: u64,
 }
 
 impl Code<'_> {
-    /// Code that runs once.
+    /// Starts code that runs once.
     pub fn once<'p>(program: &'p mut Program, name: &str) -> Code<'p> {
         Code::of(program, name, Fetching::Enabled)
     }
 
-    /// Code that runs repeatedly, each time when its first group is enabled.
+    /// Starts code that runs repeatedly, once for each time that its first group is enabled.
     pub fn repeated<'p>(program: &'p mut Program, name: &str) -> Code<'p> {
         Code::of(program, name, Fetching::Recycled)
     }
@@ -148,17 +150,17 @@ impl Code<'_> {
         Code { program, queue, open: None, counts: Vec::new(), compared: 0, unsaid: 0 }
     }
 
-    /// The program that it is part of.
+    /// Returns the program that contains the code.
     pub fn program(&mut self) -> &mut Program {
         self.program
     }
 
-    /// The number of its queue.
+    /// Returns the index of the queue.
     pub fn number(&self) -> usize {
         self.queue
     }
 
-    /// Its work requests so far.
+    /// Returns the work requests generated so far.
     pub fn works(&self) -> &[Work] {
         &self.program.queues[self.queue].works
     }
@@ -167,12 +169,12 @@ impl Code<'_> {
         self.program.queues[self.queue].fetching == Fetching::Recycled
     }
 
-    /// A new variable.
+    /// Adds a variable to the program and returns its location.
     pub fn var(&mut self, name: &str, value: u64) -> Location {
         self.program.var(name, value)
     }
 
-    /// One work request more; its first byte.
+    /// Appends a work request and returns its location.
     pub fn push(&mut self, work: Work) -> Location {
         self.program.push(self.queue, work)
     }
@@ -181,7 +183,7 @@ impl Code<'_> {
         &mut self.program.queues[self.queue].works
     }
 
-    /// A WAIT: all earlier work requests complete before the next one begins.
+    /// Appends a WAIT, so that all earlier work requests complete before the next one starts.
     pub fn order(&mut self) {
         let compared = self.compared;
         match self.works_mut().split_at_mut(compared).1.last_mut() {
@@ -193,12 +195,13 @@ impl Code<'_> {
         self.push(Work::wait(self.queue, count));
     }
 
-    /// Completions of what has been written so far.
+    /// Returns the number of completions of the work requests so far.
     fn completions(&self) -> u64 {
         self.program.queues[self.queue].signaled(self.works().len()) + self.unsaid
     }
 
-    /// A WAIT and an ENABLE: the next work requests are fetched only after all earlier ones have completed.
+    /// Appends a WAIT and an ENABLE, so that the next work requests are fetched only after all earlier ones
+    /// have completed.
     pub fn barrier(&mut self) {
         self.order();
         let at = self.works().len();
@@ -208,7 +211,7 @@ impl Code<'_> {
         self.open = Some(at);
     }
 
-    /// The group that is being written ends here.
+    /// Ends the current group.
     fn close(&mut self) {
         let end = self.program.queues[self.queue].posted();
         match self.open {
@@ -217,19 +220,21 @@ impl Code<'_> {
         }
     }
 
-    /// Ends code that runs once. Nothing starts it but its queue's count at the start.
+    /// Ends code that runs once and returns its queue. The initially enabled slots of the queue start the
+    /// code.
     pub fn end(mut self) -> usize {
         self.close();
         self.queue
     }
 
-    /// Ends code that runs repeatedly: the counts of its WAITs and ENABLEs grow by one round.
+    /// Ends code that runs repeatedly and returns its queue. Each round increases the counts of the code's
+    /// WAITs and ENABLEs.
     ///
-    /// At last it performs the ENABLE that the three words at `next` describe: the number of a queue, 0, and
-    /// a count. None: the program ends here.
+    /// The last work request is the ENABLE that the three words at `next` describe: the number of a queue,
+    /// 0, and a count. With `None` the program ends after the round.
     pub fn end_of_round(mut self, next: Option<Location>) -> usize {
-        // In front of the last ENABLE: a WAIT, an ENABLE, and an add for each count. Those of this WAIT and
-        // ENABLE are among them.
+        // The last ENABLE follows a WAIT, an ENABLE, and an add for each count, including the counts of this
+        // WAIT and ENABLE.
         let adds = self.counts.len() as u64 + 2;
         let last = self.ahead(3 + adds);
         if let Some(next) = next {
@@ -259,7 +264,7 @@ impl Code<'_> {
         }
     }
 
-    /// The place of the next work request, `further` slots on.
+    /// Returns the location `further` slots after the next work request.
     fn ahead(&self, further: u64) -> Location {
         let posted = self.program.queues[self.queue].posted();
         Location {
@@ -268,13 +273,14 @@ impl Code<'_> {
         }
     }
 
-    /// Executes `then` if a comparison holds; it takes one slot. With a number: 1C + 1A + 3E, and 1C + 1A
-    /// more for an order.
+    /// Executes `then`, a work request of one slot, if a comparison holds. Costs 1C + 1A + 3E (copies,
+    /// atomics, ENABLEs and WAITs) with a number, and 1C + 1A more for an order.
     pub fn when(&mut self, x: Location, test: Test, y: Operand, then: Work) {
         self.choose((x, test, y), then.clone().dormant(), then);
     }
 
-    /// One of two work requests, which differ in op-code and flags: the second if a comparison holds.
+    /// Executes the second of two work requests if a comparison holds, otherwise the first. The two may
+    /// differ in op-code and flags only.
     fn choose(&mut self, (mut x, test, y): Condition<Operand>, without: Work, then: Work) {
         let old = Program::scrap();
         let patched = matches!(y, Operand::Var(_));
@@ -290,8 +296,8 @@ impl Code<'_> {
             self.push(Work::calculate(calculation, copy, number(y), old));
             x = copy;
         }
-        // Behind this: the copies, a WAIT (and an ENABLE, if the comparand is copied in), the swap, a WAIT,
-        // an ENABLE.
+        // The following slots are the copies, a WAIT (and an ENABLE if the comparand is copied), the swap, a
+        // WAIT and an ENABLE.
         let copies = 1 + u64::from(patched) + u64::from(reset);
         let swap = self.ahead(copies + 1 + u64::from(patched));
         let woken = self.ahead(copies + 4 + u64::from(patched));
@@ -322,8 +328,8 @@ impl Code<'_> {
         self.compared = self.works().len();
     }
 
-    /// Executes `then` if the bytes at `x` are `bytes`: a comparison for each six of them, 1C + 1A + 3E each.
-    /// For code that runs once.
+    /// Executes `then` if the bytes at `x` equal `bytes`. Each six bytes need a comparison of 1C + 1A + 3E.
+    /// Only for code that runs once.
     pub fn when_bytes(&mut self, x: Location, bytes: &[u8], then: Work) {
         let pieces: Vec<&[u8]> = bytes.chunks(ID_BYTES as usize).collect();
         let id = |piece: &[u8]| {
@@ -337,7 +343,8 @@ impl Code<'_> {
             self.order();
             let woken = self.ahead(3);
             let step = match pieces.get(number + 1) {
-                // If it is awake, it copies the next piece to its comparison. If not, the bytes there differ.
+                // If this work request is awake, it copies the next piece into the next comparison.
+                // Otherwise the next comparison sees other bytes and fails.
                 Some(next) => {
                     let (at, len) = (x + (number as u64 + 1) * ID_BYTES, next.len() as u64);
                     Work::write(at, self.ahead(4 + 5) + ID, len)
@@ -355,17 +362,17 @@ impl Code<'_> {
         }
     }
 
-    /// `to = number`: an inline WRITE.
+    /// Generates `to = number`, an inline WRITE.
     pub fn set(&mut self, to: Location, number: u64) {
         self.push(Work::put(&number.to_le_bytes(), to));
     }
 
-    /// `to = from`.
+    /// Generates `to = from`.
     pub fn copy(&mut self, to: Location, from: Location) {
         self.push(Work::write(from, to, 8));
     }
 
-    /// `x += y`, or another atomic.
+    /// Generates `x += y` or another atomic.
     pub fn change(&mut self, x: Location, opcode: WqeOpcode, y: Operand) {
         if let Operand::Var(y) = y {
             let operand = self.ahead(3) + OPERAND;
@@ -375,7 +382,7 @@ impl Code<'_> {
         self.push(Work::atomic(opcode, x, number(y), Program::scrap()));
     }
 
-    /// `x -= y`: the two's complement is added.
+    /// Generates `x -= y`, by adding the two's complement.
     pub fn subtract(&mut self, x: Location, y: Operand) {
         match y {
             Operand::Number(y) => self.change(x, WqeOpcode::FETCH_ADD, Operand::Number(y.wrapping_neg())),
@@ -389,8 +396,8 @@ impl Code<'_> {
         }
     }
 
-    /// `to = [pointer + offset]`: the address becomes the source of a copy (`mov`'s indirect and indexed
-    /// modes).
+    /// Generates `to = [pointer + offset]`: the address is written into the source of a copy (the indirect
+    /// and indexed modes of `mov`).
     pub fn load(&mut self, to: Location, pointer: Location, offset: Operand) {
         let copy = self.ahead_of_copy(offset);
         self.push(Work::read(pointer, copy + LOCAL, 8));
@@ -398,7 +405,7 @@ impl Code<'_> {
         self.push(Work::write(Program::scrap(), to, 8));
     }
 
-    /// `[pointer + offset] = from`.
+    /// Generates `[pointer + offset] = from`.
     pub fn store(&mut self, pointer: Location, offset: Operand, from: Location) {
         let copy = self.ahead_of_copy(offset);
         self.push(Work::read(pointer, copy + REMOTE, 8));
@@ -406,7 +413,7 @@ impl Code<'_> {
         self.push(Work::write(from, Program::scrap(), 8));
     }
 
-    /// The place at which the copy of a load or store will be.
+    /// Returns the location of the copy of a load or store.
     fn ahead_of_copy(&self, offset: Operand) -> Location {
         self.ahead(match offset {
             Operand::Number(0) => 3,

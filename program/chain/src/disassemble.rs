@@ -1,4 +1,4 @@
-//! The disassembler: a slot's bytes as a line of program text.
+//! The disassembler, which converts the bytes of a slot to a line of program text.
 
 use remora_nic::wqe::{SLOT, Wqe, WqeOpcode, flag, sges};
 
@@ -6,19 +6,19 @@ use crate::assemble::VERBS;
 use crate::link::Numbers;
 use crate::program::{FIELDS, Location, Program, Segment};
 
-/// Names of the addresses and numbers of a program.
+/// The names for the addresses and numbers of a loaded program.
 pub struct Names<'a> {
     program: &'a Program,
     numbers: &'a Numbers,
 }
 
 impl<'a> Names<'a> {
-    /// The names of a program with the addresses that it was loaded at.
+    /// Returns the names for a program that was loaded with these addresses and numbers.
     pub fn new(program: &'a Program, numbers: &'a Numbers) -> Names<'a> {
         Names { program, numbers }
     }
 
-    /// The place at an address.
+    /// Returns the location of an address, or `None` if it is not in the program's memory.
     pub fn place(&self, address: u64) -> Option<Location> {
         let find = |segment, base: u64, len: u64| {
             (base..base + len).contains(&address).then(|| Location { segment, offset: address - base })
@@ -34,7 +34,7 @@ impl<'a> Names<'a> {
         sections.find_map(|found| found).or_else(|| queues.find_map(|found| found))
     }
 
-    /// What a place is called: a label, a field, and how far behind it.
+    /// Returns the name of a location: a label, a field, and the distance from it.
     pub fn called(&self, place: Location) -> String {
         match place.segment {
             Segment::Section(at) => {
@@ -47,7 +47,7 @@ impl<'a> Names<'a> {
             }
             Segment::Queue(at) => {
                 let (slot, byte) = (place.offset / SLOT as u64, place.offset % SLOT as u64);
-                // The last of equals is taken: the first name of a word is the one that is shown.
+                // `max_by_key` returns the last of equal fields; `rev` makes that the first name of a word.
                 let fields = FIELDS.iter().rev().filter(|field| field.offset <= byte);
                 let field = fields.max_by_key(|field| field.offset);
                 let field = field.map_or(String::new(), |field| further(field.name, byte - field.offset));
@@ -56,7 +56,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// What a work request is called.
+    /// Returns the name of a work request: its label, or queue and slot.
     pub fn work(&self, queue: usize, slot: u64) -> String {
         let queue = &self.program.queues[queue];
         let found = queue.works.iter().find(|work| work.slot == slot).and_then(|work| work.label.clone());
@@ -70,7 +70,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// An operand: an address only if it can be no number.
+    /// Returns the text of an operand, as a name if the value is an address of the program.
     fn operand(&self, value: u64) -> String {
         match self.place(value) {
             Some(place) => format!("&{}", self.called(place)),
@@ -100,7 +100,7 @@ fn further(name: &str, by: u64) -> String {
     if by == 0 { name.to_owned() } else { format!("{name}+{by}") }
 }
 
-/// A header word: `[write signaled 7]`.
+/// Returns the text of a header word, such as `[write signaled 7]`.
 pub fn header(word: u64) -> String {
     let wqe = Wqe { header: word, ..Wqe::default() };
     let id = if wqe.id() == 0 { String::new() } else { format!(" {}", wqe.id()) };
@@ -117,10 +117,9 @@ fn flags(bits: u8) -> String {
     named.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name).collect()
 }
 
-/// The text of a work request; `more` are the slots behind it.
+/// Returns the text of a work request; `more` are the slots after the first.
 ///
-/// A NOP with something in its other words is a dormant one. Its text shows the copy that most of them would
-/// do.
+/// A NOP with other non-zero words is a dormant work request. Its text shows a copy, the most frequent kind.
 pub fn disassemble(slot: &[u8; SLOT], more: &[[u8; SLOT]], names: &Names<'_>) -> String {
     let wqe = Wqe::parse(slot);
     let opcode = wqe.opcode();
@@ -147,7 +146,7 @@ pub fn disassemble(slot: &[u8; SLOT], more: &[[u8; SLOT]], names: &Names<'_>) ->
     format!("{text}{}{id}", flags(wqe.flags()))
 }
 
-/// A WRITE, perhaps one that notifies its receiver.
+/// Returns the text of a WRITE, with or without immediate data.
 fn write(wqe: &Wqe, more: &[[u8; SLOT]], names: &Names<'_>) -> String {
     let (verb, to) = (verb(wqe.opcode()), names.address(wqe.remote));
     if wqe.flags() & flag::INLINE != 0 {
@@ -161,7 +160,7 @@ fn write(wqe: &Wqe, more: &[[u8; SLOT]], names: &Names<'_>) -> String {
     }
 }
 
-/// The pieces of its list, each with its length.
+/// Returns the text of a list of pieces with their lengths.
 fn list(wqe: &Wqe, more: &[[u8; SLOT]], names: &Names<'_>) -> String {
     let first = format!("{} {}", names.address(wqe.local), wqe.length());
     let rest = more.iter().flat_map(sges).take(wqe.elements().saturating_sub(1));
@@ -179,12 +178,12 @@ fn dormant(wqe: &Wqe, names: &Names<'_>) -> String {
     format!("dormant write {} -> {} {}", names.address(wqe.local), names.address(wqe.remote), wqe.length())
 }
 
-/// Is this place the count of a work request, such as an ENABLE?
+/// Returns true if this location is the count of a work request such as an ENABLE.
 fn is_count(place: Location) -> bool {
     matches!(place.segment, Segment::Queue(_)) && place.offset % SLOT as u64 == 40
 }
 
-/// An operand of a compare-and-swap, most often a header.
+/// Returns the text of an operand of a compare-and-swap, usually a header.
 fn side(value: u64, names: &Names<'_>) -> String {
     if names.place(value).is_some() { names.operand(value) } else { header(value) }
 }

@@ -1,5 +1,5 @@
-//! A small structured language, compiled to chains: variables and arrays of words, `if`, `while`, `break`.
-//! `docs/CHAIN.md` defines it.
+//! A compiler from a small structured language to chains, with variables, arrays of words, `if`, `while` and
+//! `break`. `docs/CHAIN.md` defines the language.
 
 mod compile;
 mod parse;
@@ -9,7 +9,7 @@ pub use parse::{Amount, Condition, Statement, Target, Tree, parse};
 use crate::assemble::Mistake;
 use crate::program::Program;
 
-/// Compiles a program: chains that run from the first enabling to the end without the CPU.
+/// Compiles a program to chains that run without the CPU from the first ENABLE to the end.
 ///
 /// ```
 /// use remora_chain::{Machine, compile};
@@ -23,7 +23,7 @@ use crate::program::Program;
 /// ```
 ///
 /// # Errors
-/// The first mistake in the text.
+/// The first error in the text.
 pub fn compile(text: &str) -> Result<Program, Mistake> {
     Ok(compile::compile(&parse(text)?))
 }

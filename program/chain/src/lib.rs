@@ -1,8 +1,9 @@
-//! Programs for the NIC's chains (RedN): their text, their bytes, and a NIC alone to run them on.
+//! Assembles, compiles, verifies and debugs programs for the NIC's chains of work requests (RedN).
 //!
-//! A [`Program`] is queues of work requests and sections of data, whose locations have names and no addresses
-//! yet. [`assemble`] reads one from text. [`link`] makes the bytes of its slots. [`Machine`] runs it, whole
-//! or step by step. [`disassemble`] turns bytes back into text. `docs/CHAIN.md` defines the language.
+//! A [`Program`] consists of queues of work requests and sections of data. It uses symbolic locations
+//! instead of addresses. [`assemble`] reads a program from text, and [`link()`] converts it to the bytes of
+//! its slots. [`Machine`] runs a program on a NIC of its own, completely or step by step. [`disassemble()`]
+//! converts bytes back to text. `docs/CHAIN.md` defines the language.
 //!
 //! ```
 //! use remora_chain::{Machine, assemble};
@@ -42,11 +43,11 @@ pub use program::{FIELDS, Field, Label, Location, Piece, Program, Queue, Section
 pub use step::{Change, Step};
 pub use verify::{Finding, Severity, verify};
 
-/// Reads a program in either language: a text that begins with `data`, `region` or `queue` is assembled, any
-/// other is compiled.
+/// Reads a program in either language. A text that starts with `data`, `region`, `queue` or `repeat` is
+/// assembled; any other text is compiled.
 ///
 /// # Errors
-/// The first mistake in the text.
+/// The first error in the text.
 pub fn read(text: &str) -> Result<Program, Mistake> {
     let lines = text.lines().map(|line| line.split(';').next().unwrap_or_default());
     let first = lines.flat_map(str::split_whitespace).next();

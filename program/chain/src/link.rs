@@ -1,4 +1,4 @@
-//! From a program to bytes: names become addresses, keys and numbers.
+//! The linker, which converts a program to bytes by replacing locations with addresses, keys and numbers.
 
 use remora_memory::Key;
 use remora_nic::Sge;
@@ -6,40 +6,40 @@ use remora_nic::wqe::{SLOT, Wqe, sge_slot};
 
 use crate::program::{Location, Piece, Program, Queue, Segment, Value, Work};
 
-/// Distance of the sections and code regions of a program that is alone. An address beyond the end of one is
-/// in no other.
+/// Distance between the sections and code regions of a program on its own NIC. It is large enough that an
+/// address beyond one of them is not inside another.
 const APART: u64 = 1 << 16;
-/// The first of their addresses: no program counts to it, and it fits an id.
+/// Lowest address. It is larger than any count of a program, and fits an id.
 const FIRST: u64 = 1 << 44;
 
 /// The numbers of a queue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct QueueNumbers {
-    /// Its queue pair.
+    /// Number of the queue pair.
     pub qp: u32,
-    /// The completion queue of its work requests.
+    /// Number of the completion queue for work requests.
     pub send_cq: u32,
-    /// The completion queue of its receives.
+    /// Number of the completion queue for receives.
     pub receive_cq: u32,
-    /// Address of its first slot.
+    /// Address of the first slot.
     pub code: u64,
 }
 
 /// The addresses, keys and numbers of a loaded program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Numbers {
-    /// The key of all memory that it owns.
+    /// Key of all memory that the program owns.
     pub key: u32,
-    /// Addresses of its sections.
+    /// Addresses of the sections.
     pub sections: Vec<u64>,
-    /// Keys of those sections that are regions.
+    /// Keys of the sections that are regions; `None` for other sections.
     pub regions: Vec<Option<u32>>,
-    /// Numbers of its queues.
+    /// Numbers of the queues.
     pub queues: Vec<QueueNumbers>,
 }
 
 impl Numbers {
-    /// The address of a place.
+    /// Returns the address of a location.
     pub fn address(&self, place: Location) -> u64 {
         let base = match place.segment {
             Segment::Section(at) => self.sections[at],
@@ -53,7 +53,7 @@ impl Numbers {
         Sge { addr: self.address(piece.at), len: piece.len, lkey }
     }
 
-    /// The key of the memory that a value is an address of.
+    /// Returns the key of the memory to which a value points.
     pub fn key_of(&self, value: Value) -> u32 {
         match value {
             Value::At(Location { segment: Segment::Section(at), .. }) => self.regions[at].unwrap_or(self.key),
@@ -61,7 +61,7 @@ impl Numbers {
         }
     }
 
-    /// The word that encodes a value.
+    /// Returns the 64-bit word for a value.
     pub fn word(&self, value: Value) -> u64 {
         match value {
             Value::Number(number) => number,
@@ -73,8 +73,8 @@ impl Numbers {
     }
 }
 
-/// The numbers of a program that has addresses of its own: its sections first, then its code. Numbers of
-/// queues and the key are those of a NIC that runs nothing else.
+/// Assigns addresses to a program on a NIC of its own: first the sections, then the code. The key and the
+/// numbers of the queues are those of a NIC that runs nothing else.
 pub fn layout(program: &Program) -> Numbers {
     let mut next = FIRST;
     let mut place = |len: u64| {
@@ -96,15 +96,15 @@ pub fn layout(program: &Program) -> Numbers {
 /// The bytes of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// Of its sections.
+    /// Bytes of the sections.
     pub sections: Vec<Vec<u8>>,
-    /// Of its queues, slot by slot.
+    /// Slots of the queues.
     pub queues: Vec<Vec<[u8; SLOT]>>,
-    /// The elements of its receives.
+    /// List elements of the receives, per queue.
     pub receives: Vec<Vec<Vec<Sge>>>,
 }
 
-/// Makes the bytes of a program.
+/// Converts a program to bytes.
 pub fn link(program: &Program, numbers: &Numbers) -> Image {
     let section = |section: &crate::program::Section| {
         let mut bytes = section.bytes.clone();

@@ -1,4 +1,4 @@
-//! A NIC that runs one program and nothing else.
+//! A NIC that runs a single program, for tests and debugging.
 
 mod client;
 
@@ -20,26 +20,26 @@ use client::Client;
 
 pub use client::Reply;
 
-/// Receives with so many pieces at most: what RedN's NIC scatters.
+/// Maximum number of pieces of a receive, as on RedN's NIC.
 const PIECES: usize = 16;
-/// Completions that a queue remembers.
+/// Number of entries of a completion queue.
 const COMPLETIONS: u32 = 256;
-/// Everything a chain does to its own memory.
+/// Access rights of a chain to its own memory: all.
 const RIGHTS: Access = Access::from_bits(0xf).expect("four rights");
 
-/// Why a program cannot be loaded.
+/// The reason why a program cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError {
-    /// More than the NIC has: queues, or memory.
+    /// The program needs more queues or memory than the NIC has.
     TooBig,
-    /// A receive with more pieces than a NIC scatters.
+    /// A receive has more pieces than a NIC supports.
     TooManyPieces {
-        /// Of this queue.
+        /// Name of the queue.
         queue: String,
     },
-    /// Receives that go round with their queue, and do not fill a ring.
+    /// The number of receives of a recycled queue is not a power of two.
     NoPowerOfTwo {
-        /// Of this queue.
+        /// Name of the queue.
         queue: String,
     },
 }
@@ -54,7 +54,7 @@ impl std::fmt::Display for LoadError {
             LoadError::NoPowerOfTwo { queue } => {
                 write!(
                     f,
-                    "the receives of {queue} go round with it: make them 1, 2, 4 or another power of two"
+                    "the receives of {queue} repeat with the recycled queue: their number must be a power of two"
                 )
             }
         }
@@ -63,23 +63,23 @@ impl std::fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// How a run came to its end.
+/// The reason why a run ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum RunEnd {
-    /// Nothing is left to do: all queues are empty or wait.
+    /// All queues are empty or waiting.
     Rest,
-    /// The budget is used up before the program has ended.
+    /// The budget was used up before the program ended.
     Budget,
 }
 
-/// A work request that ended its queue.
+/// A work request that put its queue into the error state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// In which queue.
+    /// Index of the queue.
     pub queue: usize,
-    /// Where in it: the slot, of those that were posted.
+    /// Slot of the work request in the queue.
     pub slot: u64,
-    /// How it ended.
+    /// Completion status.
     pub status: Status,
 }
 
@@ -92,7 +92,7 @@ struct Loaded {
     client: Option<Client>,
 }
 
-/// A program on a NIC that runs nothing else.
+/// A program loaded on a NIC of its own.
 pub struct Machine {
     program: Program,
     numbers: Numbers,
@@ -104,10 +104,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Loads a program; nothing runs yet.
+    /// Loads a program without starting it.
     ///
     /// # Errors
-    /// See [`LoadError`].
+    /// [`LoadError`] if the program does not fit the NIC.
     pub fn load(program: Program) -> Result<Machine, LoadError> {
         let too_big = |_| LoadError::TooBig;
         let count = program.queues.len() as u32;
@@ -139,7 +139,8 @@ impl Machine {
             program.sections.iter().map(|section| Bytes::heap(section.bytes.len().max(8))).collect();
         let sections = sections.map_err(too_big)?;
         let data = sections.iter().zip(&numbers.sections).map(|(bytes, address)| Range::at(bytes, *address));
-        // The slots alone: a chain that reached the indices in front of them would post by itself.
+        // The code region excludes the indices before the slots, because a chain that could write these
+        // could post work requests.
         let code = queues.iter().zip(&numbers.queues).map(|(queue, numbers)| Range {
             bytes: queue.send.bytes().clone(),
             offset: SLOT,
@@ -170,12 +171,12 @@ impl Machine {
         }
     }
 
-    /// Rings the doorbells once: posted queues run, and of the others what the program enables at the start.
+    /// Rings all doorbells once. Posted queues run; of the other queues, the initially enabled slots run.
     pub fn start(&mut self) {
         (0..self.queues.len()).for_each(|queue| self.ring(queue));
     }
 
-    /// The doorbell of one queue.
+    /// Rings the doorbell of one queue.
     pub fn ring(&mut self, queue: usize) {
         let (loaded, mut engine) = (&self.queues[queue], self.engine.enter());
         loaded.send.set_word(Word::Produced, loaded.posted);
@@ -186,8 +187,8 @@ impl Machine {
         }
     }
 
-    /// Sends a client's message to a queue: it takes the next receive. Returns false if the queue has none,
-    /// or takes no more at once.
+    /// Sends a client's message to a queue, which uses the next receive. Returns false if the queue has no
+    /// client, or too many messages are pending.
     pub fn send(&mut self, queue: usize, message: &[u8]) -> bool {
         let Some(client) = &mut self.queues[queue].client else { return false };
         let sent = client.push(message);
@@ -197,12 +198,12 @@ impl Machine {
         sent
     }
 
-    /// The next message that a queue has sent to its client; the newest few are kept.
+    /// Returns the next message that a queue has sent to its client. Only the newest few are kept.
     pub fn answer(&mut self, queue: usize) -> Option<Reply> {
         self.queues[queue].client.as_mut()?.answer()
     }
 
-    /// Runs until nothing is left to do or about `budget` work requests have been executed.
+    /// Runs until all queues are idle or about `budget` work requests have been executed.
     pub fn run(&mut self, budget: u64) -> RunEnd {
         self.shadow = None;
         let mut engine = self.engine.enter();
@@ -223,7 +224,7 @@ impl Machine {
         }
     }
 
-    /// Executes one work request. None: nothing is left to do.
+    /// Executes one work request and returns its effects, or `None` if all queues are idle.
     pub fn step(&mut self) -> Option<Step> {
         let before = self.shadow.take().unwrap_or_else(|| self.memory());
         let (Executed { queue, index, .. }, message, slot, failed) = self.step_quietly()?;
@@ -241,16 +242,16 @@ impl Machine {
         Some(Step { number: self.steps - 1, queue, message, index, slot, changes, failed })
     }
 
-    /// Runs as [`run`](Machine::run) does. Returns every work request that was executed, as input of a model
-    /// of hardware.
+    /// Runs like [`run`](Machine::run), and returns every executed work request as input for a hardware
+    /// model.
     pub fn watch(&mut self, budget: usize) -> Vec<Executed> {
         self.shadow = None;
         let steps = std::iter::from_fn(|| self.step_quietly());
         steps.filter(|(_, message, ..)| !message).map(|(executed, ..)| executed).take(budget).collect()
     }
 
-    /// Executes one work request. Returns it, the copy of its slot that was executed, and whether it failed.
-    /// A client's message has no slot.
+    /// Executes one work request. Returns the work request, true if it is a client's message, the executed
+    /// copy of its slot, and true if it failed.
     fn step_quietly(&mut self) -> Option<(Executed, bool, [u8; SLOT], bool)> {
         let mut engine = self.engine.enter();
         let (nic, mem) = engine.parts();
@@ -277,7 +278,7 @@ impl Machine {
         }
     }
 
-    /// All bytes of the sections, then all slots of the queues.
+    /// Returns the bytes of all sections, followed by the slots of all queues.
     fn memory(&self) -> Vec<Vec<u8>> {
         let copy = |bytes: &Bytes, from: usize| {
             let mut all = vec![0; bytes.len() - from];
@@ -288,22 +289,22 @@ impl Machine {
         data.chain(self.queues.iter().map(|queue| copy(queue.send.bytes(), SLOT))).collect()
     }
 
-    /// What runs here.
+    /// Returns the loaded program.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// What its places are called here.
+    /// Returns the addresses and numbers of the loaded program.
     pub fn numbers(&self) -> &Numbers {
         &self.numbers
     }
 
-    /// Work requests executed so far, by the NIC's own counter.
+    /// Returns the number of work requests executed so far, as counted by the NIC.
     pub fn executed(&self) -> u64 {
         self.engine.enter().counters().wqes_executed
     }
 
-    /// Bytes from a place on; None beyond the end.
+    /// Reads bytes from a location, or returns `None` beyond the end.
     pub fn read(&self, at: Location, len: usize) -> Option<Vec<u8>> {
         let (bytes, base) = self.bytes(at)?;
         let mut out = vec![0; len];
@@ -311,7 +312,7 @@ impl Machine {
         Some(out)
     }
 
-    /// Changes bytes, as a program on the CPU would. False: they are not all there.
+    /// Writes bytes like a program on the CPU. Returns false if the range is out of bounds.
     pub fn write(&mut self, at: Location, content: &[u8]) -> bool {
         self.shadow = None;
         self.bytes(at).is_some_and(|(bytes, base)| bytes.write(base + at.offset as usize, content).is_ok())
@@ -324,19 +325,19 @@ impl Machine {
         }
     }
 
-    /// The word of this name.
+    /// Returns the word with this name, or `None`.
     pub fn word(&self, name: &str) -> Option<u64> {
         let (at, _) = self.program.find(name)?;
         self.read(at, 8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
     }
 
-    /// Changes the word of this name. False: there is none.
+    /// Changes the word with this name. Returns false if there is none.
     pub fn set_word(&mut self, name: &str, value: u64) -> bool {
         let at = self.program.find(name);
         at.is_some_and(|(at, _)| self.write(at, &value.to_le_bytes()))
     }
 
-    /// The queues that ended in an error, each with the work request that ended it.
+    /// Returns the queues in the error state, each with the work request that caused the error.
     pub fn failures(&self) -> Vec<Failure> {
         let engine = self.engine.enter();
         let all = self.queues.iter().enumerate();
@@ -351,21 +352,22 @@ impl Machine {
         .collect()
     }
 
-    /// For each queue: slots executed, fetched, and up to where it may be fetched; and whether it waits.
+    /// Returns for each queue the number of slots executed, fetched and enabled, and whether the queue
+    /// waits.
     pub fn progress(&self) -> Vec<remora_nic::chain::SendQueueFacts> {
         let engine = self.engine.enter();
         self.queues.iter().filter_map(|queue| engine.send_queue_facts(queue.qp)).collect()
     }
 }
 
-/// One turn of one queue pair, if there is one to be had.
+/// Runs one turn of one queue pair that has work.
 fn go(nic: &mut Nic, mem: Mem<'_>) {
     nic.transmit(Instant(0), mem, &mut NullPort, 1);
 }
 
 fn failure(at: usize, queue: &Loaded) -> Option<Failure> {
     let entry = client::first_fault(&queue.completions)?;
-    // The entry says how many slots were consumed with it.
+    // `wqe_index` is the number of consumed slots, including this one.
     let slot = (entry.wqe_index.wrapping_sub(1)) & (queue.send.slots() - 1);
     Some(Failure { queue: at, slot, status: entry.completion.status })
 }
@@ -416,7 +418,7 @@ fn create(
     Ok((Loaded { qp, send, receives, completions, posted: 0, client }, numbers))
 }
 
-/// A port from which nothing leaves: loopback queue pairs send no packets.
+/// A port that sends nothing, because loopback queue pairs send no packets.
 struct NullPort;
 
 impl Egress for NullPort {

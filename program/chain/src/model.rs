@@ -1,5 +1,6 @@
-//! `RedN`'s experiments in model time, beside the numbers in the paper. Real chains are run by the NIC's code
-//! on a [`Machine`], and laid out on the time of a ConnectX-5 (`remora_nic::cost::timeline`).
+//! Models of `RedN`'s experiments, compared with the numbers in the paper. The NIC's code executes real
+//! chains on a [`Machine`], and a model of a ConnectX-5 assigns times to their work requests
+//! (`remora_nic::cost::timeline`).
 //!
 //! | file | holds |
 //! |---|---|
@@ -11,8 +12,8 @@
 //! | `paper.rs` | the paper's numbers |
 //! | `missed.rs` | why a prediction is missed, where it is |
 //!
-//! A client is a part of the program here. Its queues represent those of its own NIC. Each queue has a mark
-//! that it crosses the network, or that it does not.
+//! A client is a part of the program, and its queues represent those of the client's NIC. Each queue is
+//! marked if it crosses the network.
 
 mod constructs;
 mod lists;
@@ -32,19 +33,19 @@ use crate::program::{Location, Program, Queue, Section, Segment, Work};
 
 pub use missed::reason;
 
-/// The key that clients ask for.
+/// Key that clients look up.
 const KEY: u64 = 0x0123_4567_89ab;
-/// More work requests than any experiment has.
+/// Upper bound of the number of work requests of an experiment.
 const MOST: usize = 100_000;
 
-/// All numbers, by figure.
+/// Returns all numbers, by figure.
 pub fn numbers(model: &ConnectX5) -> Vec<Number> {
     let parts =
         [orders::numbers(model), lookups::numbers(model), lists::numbers(model), constructs::numbers(model)];
     parts.into_iter().flatten().collect()
 }
 
-/// Where a queue of an experiment is.
+/// The NIC and port of a queue, and the time of its doorbell.
 #[derive(Copy, Clone, Debug)]
 struct Site {
     doorbell: Doorbell,
@@ -56,17 +57,18 @@ const SERVER: usize = 0;
 const CLIENT: usize = 1;
 
 impl Site {
-    /// A queue of the server on its own memory, posted long before the measurement.
+    /// Returns the site of a server's queue that accesses its own memory and was posted before the
+    /// measurement.
     fn server() -> Site {
         Site { doorbell: Doorbell::Before, at: Port { host: SERVER, port: 0 }, crosses: false }
     }
 
-    /// Of the client's NIC alone; rung at the beginning.
+    /// Returns the site of a client's queue that stays on its NIC, with a doorbell at the start.
     fn client() -> Site {
         Site { doorbell: Doorbell::Now, at: Port { host: CLIENT, port: 0 }, crosses: false }
     }
 
-    /// On the peer's memory.
+    /// Returns the site with access to the peer's memory.
     fn over_the_network(self) -> Site {
         Site { crosses: true, ..self }
     }
@@ -80,7 +82,7 @@ impl Site {
     }
 }
 
-/// A program, and where its queues are.
+/// A program and the sites of its queues.
 struct Experiment {
     program: Program,
     sites: Vec<Site>,
@@ -97,14 +99,14 @@ impl Experiment {
         Experiment { program: Program::new(), sites: Vec::new() }
     }
 
-    /// A queue more.
+    /// Adds a queue and returns its index.
     fn queue(&mut self, name: &str, fetching: Fetching, site: Site) -> usize {
         self.program.queues.push(Queue::new(name, fetching));
         self.sites.push(site);
         self.program.queues.len() - 1
     }
 
-    /// A section of so many bytes.
+    /// Adds a section with these bytes and returns its location.
     fn section(&mut self, name: &str, bytes: &[u8]) -> Location {
         let mut section = Section { name: name.into(), ..Section::default() };
         section.put(name, bytes);
@@ -112,7 +114,8 @@ impl Experiment {
         Location { segment: Segment::Section(self.program.sections.len() - 1), offset: 0 }
     }
 
-    /// The client's queues: where it rings, and what then goes to the server.
+    /// Adds the queue whose doorbell the client rings, and the queue to the server that it enables. Returns
+    /// the latter.
     fn client(&mut self, port: usize, count: u64) -> usize {
         let ring = self.queue("client", Fetching::Posted, Site::client().on_port(port));
         let queue = self.queue("port", Fetching::Enabled, Site::client().over_the_network().on_port(port));
@@ -128,7 +131,7 @@ impl Experiment {
             (0..self.sites.len()).partition(|at| by_program(&self.sites[*at]));
         first.into_iter().for_each(|queue| machine.ring(queue));
         executed.extend(machine.watch(MOST));
-        // Programs have seen the completions that they poll for: everything before has ended.
+        // A program that has polled a completion continues, so everything before has ended.
         for queue in later {
             machine.ring(queue);
             executed.extend(machine.watch(MOST));
@@ -139,7 +142,7 @@ impl Experiment {
     }
 }
 
-/// The queues of a machine, where they are.
+/// Returns the queues of a machine with their sites, for the timeline.
 fn placed(machine: &Machine, sites: &[Site]) -> Vec<timeline::Queue> {
     let all = machine.program().queues.iter().zip(&machine.numbers().queues).zip(sites);
     all.map(|((queue, numbers), site)| timeline::Queue {
@@ -156,18 +159,18 @@ fn placed(machine: &Machine, sites: &[Site]) -> Vec<timeline::Queue> {
 }
 
 impl Run {
-    /// What a queue executed, and when.
+    /// Returns the work requests that a queue executed, with their times.
     fn of(&self, queue: usize) -> impl Iterator<Item = (&Executed, &Times)> {
         self.executed.iter().zip(&self.times).filter(move |(work, _)| work.queue == queue)
     }
 
-    /// When the last work request of a queue has completed.
+    /// Returns the time at which the last work request of a queue completed.
     fn done(&self, queue: usize) -> u64 {
         self.of(queue).map(|(_, times)| times.done).max().unwrap_or(0)
     }
 }
 
-/// The rate per second of an event at these times. The first half is left out.
+/// Returns the rate per second of an event with these times in nanoseconds. The first half is skipped.
 fn rate(times: &[u64]) -> f64 {
     let (first, last) = (times.len() / 2, times.len() - 1);
     (last - first) as f64 * 1e9 / (times[last] - times[first]) as f64

@@ -1,5 +1,5 @@
-//! A program: queues of work requests and sections of data. A location is a section or queue and an offset,
-//! not an address.
+//! The representation of a program: queues of work requests and sections of data. A location is a section or
+//! queue and an offset, not an address.
 
 use remora_nic::wqe::{ID_BITS, MAX_SGE, SLOT, WqeOpcode, flag};
 use remora_nic::{Calculation, Fetching};
@@ -7,23 +7,23 @@ use remora_nic::{Calculation, Fetching};
 /// The section or queue of a location.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Segment {
-    /// In the section of this number.
+    /// The section with this index.
     Section(usize),
-    /// In the slots of the queue of this number.
+    /// The slots of the queue with this index.
     Queue(usize),
 }
 
 /// A byte of a program's memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
-    /// The section or queue that holds the byte.
+    /// Section or queue that contains the byte.
     pub segment: Segment,
-    /// How far from its first byte.
+    /// Offset from the first byte of the section or queue.
     pub offset: u64,
 }
 
 impl Location {
-    /// So many bytes before it.
+    /// Returns the location `by` bytes before this one.
     #[must_use]
     pub fn back(self, by: u64) -> Location {
         Location { offset: self.offset.wrapping_sub(by), ..self }
@@ -38,18 +38,18 @@ impl std::ops::Add<u64> for Location {
     }
 }
 
-/// A word that is known when the program is loaded, if not before.
+/// A word that is known when the program is loaded, or earlier.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A constant of 64 bits.
     Number(u64),
-    /// The address of a place.
+    /// The address of a location.
     At(Location),
-    /// The number of a queue's queue pair.
+    /// The number of a queue's queue pair; holds the index of the queue.
     Qp(usize),
-    /// The number of its completion queue.
+    /// The number of a queue's completion queue for work requests.
     SendCq(usize),
-    /// The number of the completion queue of its receives.
+    /// The number of a queue's completion queue for receives.
     ReceiveCq(usize),
 }
 
@@ -59,11 +59,11 @@ impl Default for Value {
     }
 }
 
-/// A field of a work request: its offset in the slot, and its length.
+/// A field of a work request.
 pub struct Field {
-    /// The name of the field in texts and messages.
+    /// Name of the field in program texts and messages.
     pub name: &'static str,
-    /// Its first byte.
+    /// Offset of the first byte.
     pub offset: u64,
     /// Length in bytes.
     pub len: u64,
@@ -73,8 +73,8 @@ const fn field(name: &'static str, offset: u64, len: u64) -> Field {
     Field { name, offset, len }
 }
 
-/// All fields; some words have a name for each operation that uses them. The first name of a word is the one
-/// that is shown.
+/// All fields. Some words have a name for each operation that uses them; the disassembler shows the first
+/// name.
 pub const FIELDS: [Field; 17] = [
     field("header", 0, 8),
     field("opcode", 0, 1),
@@ -95,34 +95,34 @@ pub const FIELDS: [Field; 17] = [
     field("immediate", 56, 8),
 ];
 
-/// A name for some bytes of a section.
+/// A name for a range of bytes in a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// The label's name.
+    /// Name of the label.
     pub name: String,
-    /// Its first byte.
+    /// Offset of the first byte.
     pub offset: u64,
     /// Length in bytes.
     pub len: u64,
 }
 
-/// Bytes that work requests read and write.
+/// Data that work requests read and write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Section {
-    /// The section's name.
+    /// Name of the section.
     pub name: String,
-    /// The initial bytes.
+    /// Initial bytes.
     pub bytes: Vec<u8>,
-    /// Names of places in the region, in the order of their offsets.
+    /// Labels of the section, in the order of their offsets.
     pub labels: Vec<Label>,
-    /// Words that are known when it is loaded.
+    /// Words that are known only when the program is loaded: offset and value.
     pub values: Vec<(u64, Value)>,
-    /// It is a *region*: memory that exists where the program is loaded, with a key of its own.
+    /// True for a *region*: memory that already exists where the program is loaded, with a key of its own.
     pub given: bool,
 }
 
 impl Section {
-    /// Puts bytes at its end, on a word's boundary, under a name; where they are.
+    /// Appends bytes under a name, padded to a multiple of 8, and returns their offset.
     pub fn put(&mut self, name: &str, bytes: &[u8]) -> u64 {
         let offset = self.bytes.len() as u64;
         self.labels.push(Label { name: name.into(), offset, len: bytes.len() as u64 });
@@ -132,10 +132,10 @@ impl Section {
     }
 }
 
-/// A part of a list that a message is scattered to.
+/// An element of a scatter or gather list.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its first byte.
+    /// Location of the first byte.
     pub at: Location,
     /// Length in bytes.
     pub len: u32,
@@ -144,25 +144,25 @@ pub struct Piece {
 /// A loopback queue pair and the work requests in its queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// The queue's name.
+    /// Name of the queue.
     pub name: String,
-    /// How far it is fetched.
+    /// Fetching mode: posted, managed (`Enabled`) or recycled.
     pub fetching: Fetching,
-    /// Slots of its ring at least.
+    /// Minimum number of slots of the ring.
     pub slots: u32,
-    /// Its work requests, in order.
+    /// Work requests, in order.
     pub works: Vec<Work>,
-    /// Its receives, in order, each with its pieces.
+    /// Receives, in order, each with its pieces.
     pub receives: Vec<Vec<Piece>>,
-    /// Slots that are enabled when it is loaded.
+    /// Number of slots that are enabled when the program is loaded.
     pub enabled: u64,
-    /// It is a connection: its receives take a client's messages, and it sends to the client. Otherwise it
-    /// sends to itself.
+    /// True for a queue with a client: its receives take the client's messages, and its SENDs go to the
+    /// client. Otherwise the queue sends to itself.
     pub client: bool,
 }
 
 impl Queue {
-    /// An empty one.
+    /// Returns an empty queue.
     pub fn new(name: &str, fetching: Fetching) -> Queue {
         Queue {
             name: name.into(),
@@ -175,30 +175,30 @@ impl Queue {
         }
     }
 
-    /// Slots that its work requests take.
+    /// Returns the number of slots of the work requests.
     pub fn posted(&self) -> u64 {
         self.works.last().map_or(0, |work| work.slot + work.slots())
     }
 
-    /// Slots of its ring.
+    /// Returns the number of slots of the ring.
     pub fn ring_slots(&self) -> u32 {
         (self.posted() as u32).max(self.slots).max(1).next_power_of_two()
     }
 
-    /// Pieces of each of its receives. A recycled queue repeats its receives, and each takes a power of two
-    /// of slots.
+    /// Returns the maximum number of pieces per receive. In a recycled queue, which repeats its receives,
+    /// each receive occupies a power of two of slots.
     pub fn receive_pieces(&self) -> u32 {
         let most = self.receives.iter().map(Vec::len).max().unwrap_or(0).max(1) as u32;
         let round = 2 * remora_nic::stride(most).next_power_of_two() as u32 - 1;
         if self.fetching == Fetching::Recycled { round.min(MAX_SGE as u32) } else { most }
     }
 
-    /// Does it repeat its receives? Then their number must be a power of two.
+    /// Returns true if the queue repeats its receives; their number must then be a power of two.
     pub fn recycles_receives(&self) -> bool {
         self.fetching == Fetching::Recycled && !self.receives.is_empty()
     }
 
-    /// Work requests that are signaled among the first `count`.
+    /// Returns the number of signaled work requests among the first `count`.
     pub fn signaled(&self, count: usize) -> u64 {
         self.works[..count].iter().filter(|work| work.flags & flag::SIGNALED != 0).count() as u64
     }
@@ -207,33 +207,33 @@ impl Queue {
 /// A work request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Name of the work request in the text.
+    /// Label of the work request in the text.
     pub label: Option<String>,
-    /// The op-code, as the NIC reads it.
+    /// Op-code, as in a WQE.
     pub opcode: u8,
     /// Flags of the work request, as in a WQE.
     pub flags: u8,
-    /// The program's 48 bits.
+    /// Id of 48 bits, chosen by the program.
     pub id: u64,
-    /// The slot is a NOP until a work request changes its op-code.
+    /// True for a dormant work request: its slot is a NOP until another work request changes its op-code.
     pub dormant: bool,
     /// Local address, or the operand of a calculation.
     pub local: Value,
     /// Length in bytes.
     pub len: u64,
-    /// Remote address, or the queue that it is about.
+    /// Remote address, or the queue that a WAIT or ENABLE names.
     pub remote: Value,
-    /// The expected value, if the work request compares.
+    /// Expected value of a compare-and-swap; otherwise the number of list elements.
     pub compare: Value,
-    /// The value that is swapped in, is added, or is counted to.
+    /// Value to swap in or add, or the count of a WAIT or ENABLE.
     pub swap_add: Value,
     /// Immediate data of a SEND or WRITE.
     pub imm: u64,
-    /// Bytes that it brings along, instead of local ones.
+    /// Inline bytes in place of local memory.
     pub inline: Vec<u8>,
-    /// Further pieces of its list, behind `local`.
+    /// Further pieces of the list, after `local`.
     pub more: Vec<Piece>,
-    /// Its line in the text that it comes from; 0: none.
+    /// Line of the program text, or 0 if there is no text.
     pub line: u32,
     /// The index of the first slot in its queue.
     pub slot: u64,
@@ -244,46 +244,46 @@ impl Work {
         Work { opcode: opcode.0, ..Work::default() }
     }
 
-    /// A NOP: it does nothing.
+    /// Returns a NOP.
     pub fn nop() -> Work {
         Work::of(WqeOpcode::NOP)
     }
 
-    /// A WRITE: bytes from one place to another.
+    /// Returns a WRITE of `len` bytes.
     pub fn write(from: Location, to: Location, len: u64) -> Work {
         let (local, remote) = (Value::At(from), Value::At(to));
         Work { local, remote, len, compare: Value::Number(1), ..Work::of(WqeOpcode::WRITE) }
     }
 
-    /// A READ: the same with the ends exchanged.
+    /// Returns a READ of `len` bytes.
     pub fn read(from: Location, to: Location, len: u64) -> Work {
         let (local, remote) = (Value::At(to), Value::At(from));
         Work { local, remote, len, compare: Value::Number(1), ..Work::of(WqeOpcode::READ) }
     }
 
-    /// An inline WRITE: an immediate.
+    /// Returns an inline WRITE of constant bytes.
     pub fn put(bytes: &[u8], to: Location) -> Work {
         let inline = bytes.to_vec();
         let (remote, len) = (Value::At(to), bytes.len() as u64);
         Work { remote, len, flags: flag::INLINE, inline, ..Work::of(WqeOpcode::WRITE) }
     }
 
-    /// A SEND of `len` bytes.
+    /// Returns a SEND of `len` bytes.
     pub fn send(from: Location, len: u64) -> Work {
         Work { local: Value::At(from), len, compare: Value::Number(1), ..Work::of(WqeOpcode::SEND) }
     }
 
-    /// A compare-and-swap; the old value goes to `old`.
+    /// Returns a compare-and-swap that stores the old value at `old`.
     pub fn compare_swap(at: Location, compare: Value, swap: Value, old: Location) -> Work {
         Work { compare, ..Work::atomic(WqeOpcode::COMPARE_SWAP, at, swap, old) }
     }
 
-    /// A fetch-and-add; the old value goes to `old`.
+    /// Returns a fetch-and-add that stores the old value at `old`.
     pub fn add(at: Location, add: Value, old: Location) -> Work {
         Work::atomic(WqeOpcode::FETCH_ADD, at, add, old)
     }
 
-    /// A calculation of `calculation` on the word at `at`.
+    /// Returns a calculation on the word at `at` that stores the old value at `old`.
     pub fn calculate(calculation: Calculation, at: Location, operand: Value, old: Location) -> Work {
         Work::atomic(calculation.opcode(), at, operand, old)
     }
@@ -293,17 +293,17 @@ impl Work {
         Work { local, remote, len: 8, swap_add: operand, ..Work::of(opcode) }
     }
 
-    /// Waits until so many of a queue's work requests have completed.
+    /// Returns a WAIT for `count` completions of a queue's work requests.
     pub fn wait(queue: usize, count: u64) -> Work {
         Work::control(WqeOpcode::WAIT, Value::SendCq(queue), count)
     }
 
-    /// Waits until so many messages have arrived at a queue.
+    /// Returns a WAIT for `count` messages to a queue.
     pub fn wait_received(queue: usize, count: u64) -> Work {
         Work::control(WqeOpcode::WAIT, Value::ReceiveCq(queue), count)
     }
 
-    /// Lets a queue be fetched so far.
+    /// Returns an ENABLE of the first `count` slots of a queue.
     pub fn enable(queue: usize, count: u64) -> Work {
         Work::control(WqeOpcode::ENABLE, Value::Qp(queue), count)
     }
@@ -312,25 +312,25 @@ impl Work {
         Work { remote, swap_add: Value::Number(count), ..Work::of(opcode) }
     }
 
-    /// The same, with a completion.
+    /// Returns the work request with a completion.
     #[must_use]
     pub fn signaled(self) -> Work {
         Work { flags: self.flags | flag::SIGNALED, ..self }
     }
 
-    /// The same, with a NOP in its slot until its op-code is changed.
+    /// Returns the work request as a dormant one: its slot is a NOP until its op-code is changed.
     #[must_use]
     pub fn dormant(self) -> Work {
         Work { dormant: true, ..self }
     }
 
-    /// The same, under a name.
+    /// Returns the work request with a label.
     #[must_use]
     pub fn named(self, label: &str) -> Work {
         Work { label: Some(label.into()), ..self }
     }
 
-    /// The same with its list going on.
+    /// Returns the work request with another piece in its list.
     #[must_use]
     pub fn and(mut self, at: Location, len: u32) -> Work {
         self.more.push(Piece { at, len });
@@ -338,18 +338,19 @@ impl Work {
         self
     }
 
-    /// Slots that the work request takes: two further list elements, or 64 inline bytes, fit into each.
+    /// Returns the number of slots of the work request. Each slot after the first has two list elements or
+    /// 64 inline bytes.
     pub fn slots(&self) -> u64 {
         1 + (self.inline.len().div_ceil(SLOT) + self.more.len().div_ceil(2)) as u64
     }
 
-    /// The initial header word.
+    /// Returns the initial header word.
     pub fn header(&self) -> u64 {
         header(if self.dormant { 0 } else { self.opcode }, self.flags, self.id)
     }
 }
 
-/// The header word of a work request.
+/// Returns the header word of a work request.
 pub fn header(opcode: u8, flags: u8, id: u64) -> u64 {
     u64::from(opcode) | u64::from(flags) << 8 | (id & ((1 << ID_BITS) - 1)) << 16
 }
@@ -363,26 +364,26 @@ impl Default for Program {
 /// Sections of data and queues of work requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Its data. The first section is a word that takes old values that are not used.
+    /// Sections of data. The first section is a scrap word for unused old values.
     pub sections: Vec<Section>,
-    /// Its queues of work requests.
+    /// Queues of work requests.
     pub queues: Vec<Queue>,
 }
 
 impl Program {
-    /// An empty one.
+    /// Returns an empty program with the scrap word.
     pub fn new() -> Program {
         let mut scrap = Section { name: "scrap".into(), ..Section::default() };
         scrap.put("scrap", &[0; 8]);
         Program { sections: vec![scrap], queues: Vec::new() }
     }
 
-    /// The location that takes old values that are not used.
+    /// Returns the location of the scrap word, which receives unused old values.
     pub fn scrap() -> Location {
         Location { segment: Segment::Section(0), offset: 0 }
     }
 
-    /// The section that code puts its own data into.
+    /// Returns the section for data of generated code, adding it if necessary.
     fn own(&mut self) -> usize {
         if let Some(at) = self.sections.iter().position(|section| section.name == "own") {
             return at;
@@ -391,7 +392,8 @@ impl Program {
         self.sections.len() - 1
     }
 
-    /// A new variable: a word with a word of zeros in front. It has a label if its name is not empty.
+    /// Adds a variable, a word preceded by a zero word, and returns its location. It has a label if `name`
+    /// is not empty.
     pub fn var(&mut self, name: &str, value: u64) -> Location {
         let at = self.own();
         let section = &mut self.sections[at];
@@ -404,19 +406,19 @@ impl Program {
         Location { segment: Segment::Section(at), offset }
     }
 
-    /// A word of the data is known only when the program is loaded.
+    /// Sets a word of the data to a value that is known only when the program is loaded.
     pub(crate) fn let_be(&mut self, at: Location, value: Value) {
         if let Segment::Section(section) = at.segment {
             self.sections[section].values.push((at.offset, value));
         }
     }
 
-    /// A word that nothing changes.
+    /// Adds a constant word and returns its location.
     pub fn constant(&mut self, value: u64) -> Location {
         self.var("", value)
     }
 
-    /// Puts a work request at the end of a queue; its first byte.
+    /// Appends a work request to a queue and returns its location.
     pub fn push(&mut self, queue: usize, work: Work) -> Location {
         let place =
             Location { segment: Segment::Queue(queue), offset: self.queues[queue].posted() * SLOT as u64 };
@@ -425,7 +427,7 @@ impl Program {
         place
     }
 
-    /// The place of this name and its bytes: a label of the data, or of a work request.
+    /// Returns location and length of a label of the data or of a work request, or `None`.
     pub fn find(&self, name: &str) -> Option<(Location, u64)> {
         for (at, section) in self.sections.iter().enumerate() {
             if let Some(label) = section.labels.iter().find(|label| label.name == name) {
@@ -439,7 +441,7 @@ impl Program {
         })
     }
 
-    /// The queue of this name.
+    /// Returns the index of the queue with this name, or `None`.
     pub fn queue(&self, name: &str) -> Option<usize> {
         self.queues.iter().position(|queue| queue.name == name)
     }

@@ -1,41 +1,41 @@
-//! One step of a machine: which work request was executed, and which bytes it changed.
+//! A step of a machine: the executed work request and the bytes that it changed.
 
 use remora_nic::wqe::SLOT;
 
 use crate::program::{Location, Segment};
 
-/// Bytes that a step changed, all in one section or queue.
+/// A range of bytes that a step changed, in one section or queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The first of them.
+    /// Location of the first byte.
     pub at: Location,
-    /// The bytes before the step.
+    /// Bytes before the step.
     pub before: Vec<u8>,
-    /// The bytes after the step.
+    /// Bytes after the step.
     pub after: Vec<u8>,
 }
 
 /// A work request that was executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Which step, from 0 on.
+    /// Number of the step, starting at 0.
     pub number: u64,
-    /// In which queue.
+    /// Index of the queue.
     pub queue: usize,
-    /// It is no work request of that queue's, but a client's message that arrives there.
+    /// True if the step is the arrival of a client's message instead of a work request of the queue.
     pub message: bool,
-    /// Where in it: slots since the queue's creation.
+    /// Number of slots since the creation of the queue.
     pub index: u64,
-    /// The copy of its first slot that was executed.
+    /// Copy of the first slot that was executed.
     pub slot: [u8; SLOT],
-    /// The changes that the step made.
+    /// Changes of memory.
     pub changes: Vec<Change>,
-    /// It ended in an error, and its queue with it.
+    /// True if the work request failed, which puts its queue into the error state.
     pub failed: bool,
 }
 
-/// The words in which two images of one section or queue differ. Neighbouring words of data are one change.
-/// Each field of a work request is its own change.
+/// Returns the words in which two images of a section or queue differ. Adjacent words of data are one
+/// change; each field of a work request is a change of its own.
 pub(crate) fn differences(base: Location, before: &[u8], after: &[u8]) -> Vec<Change> {
     let joins = matches!(base.segment, Segment::Section(_));
     let mut changes: Vec<Change> = Vec::new();

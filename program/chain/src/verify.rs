@@ -1,5 +1,5 @@
-//! Mistakes in a program, found before it runs: accesses outside its memory, counts that never come, and
-//! changes without a barrier. Also reports what a client may write, and where.
+//! Static verification of a program: accesses outside its memory, counts that are never reached, and changes
+//! of work requests without a barrier. Also reports the fields that a client's message can change.
 
 mod barriers;
 mod clients;
@@ -9,31 +9,31 @@ use remora_nic::wqe::{SLOT, WqeOpcode};
 
 use crate::program::{FIELDS, Location, Program, Segment, Value, Work};
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It cannot be right.
+    /// An error in the program.
     Fault,
-    /// It works, but the author should know.
+    /// A correct program, but a fact that the author should know.
     Notice,
 }
 
-/// Something that was found.
+/// A result of the verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// Severity of a finding.
     pub severity: Severity,
-    /// In which queue.
+    /// Index of the queue.
     pub queue: usize,
-    /// Which of its work requests; None: it is about the queue.
+    /// Index of the work request; `None` for a finding about the queue.
     pub work: Option<usize>,
-    /// The line of the text, 0 if it comes from none.
+    /// Line of the program text, or 0 if there is no text.
     pub line: u32,
-    /// A sentence that describes the finding.
+    /// Description in one sentence.
     pub what: String,
 }
 
-/// Checks a program, and returns the findings, faults first.
+/// Verifies a program and returns the findings, faults first.
 pub fn verify(program: &Program) -> Vec<Finding> {
     let mut verifier = Verifier { program, writes: writes(program), found: Vec::new() };
     for queue in 0..program.queues.len() {
@@ -48,7 +48,7 @@ pub fn verify(program: &Program) -> Vec<Finding> {
     verifier.found
 }
 
-/// A stretch of a program's memory that something changes.
+/// A range of a program's memory that a work request or a message changes.
 struct Written {
     at: Location,
     len: u64,
@@ -60,7 +60,7 @@ struct Verifier<'p> {
     found: Vec<Finding>,
 }
 
-/// Writes to places that are known before the program runs.
+/// Returns the writes whose target is known before the program runs.
 fn writes(program: &Program) -> Vec<Written> {
     let mut all = Vec::new();
     for queue in &program.queues {
@@ -78,7 +78,7 @@ fn writes(program: &Program) -> Vec<Written> {
     all
 }
 
-/// What a work request changes when it is executed, or woken and executed.
+/// Returns the ranges that a work request changes, when executed or when woken and executed.
 fn targets(work: &Work) -> Vec<(Value, u64)> {
     match WqeOpcode(work.opcode) {
         WqeOpcode::WRITE | WqeOpcode::WRITE_IMM => vec![(work.remote, work.len + more(work))],
@@ -88,18 +88,18 @@ fn targets(work: &Work) -> Vec<(Value, u64)> {
     }
 }
 
-/// Bytes of its list behind the first piece.
+/// Returns the total length of the list after the first piece.
 fn more(work: &Work) -> u64 {
     work.more.iter().map(|piece| u64::from(piece.len)).sum()
 }
 
-/// Its local pieces.
+/// Returns the local pieces of a work request.
 fn list(work: &Work) -> Vec<(Value, u64)> {
     let rest = work.more.iter().map(|piece| (Value::At(piece.at), u64::from(piece.len)));
     std::iter::once((work.local, work.len)).chain(rest).collect()
 }
 
-/// The bytes that it reads, beside its own list.
+/// Returns the ranges that a work request reads.
 fn sources(work: &Work) -> Vec<(Value, u64)> {
     match WqeOpcode(work.opcode) {
         WqeOpcode::WRITE | WqeOpcode::WRITE_IMM | WqeOpcode::SEND if work.inline.is_empty() => list(work),
@@ -130,12 +130,12 @@ impl Verifier<'_> {
         &self.program.queues[queue].works[work]
     }
 
-    /// Its first byte.
+    /// Returns the location of a work request.
     fn place(&self, queue: usize, work: usize) -> Location {
         Location { segment: Segment::Queue(queue), offset: self.work(queue, work).slot * SLOT as u64 }
     }
 
-    /// Does anything change this field of it while the program runs?
+    /// Returns true if a field of a work request may change while the program runs.
     fn is_rewritten(&self, queue: usize, work: usize, field: &str) -> bool {
         let Some(field) = FIELDS.iter().find(|known| known.name == field) else { return false };
         let at = self.place(queue, work) + field.offset;
@@ -164,7 +164,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Its bytes are its program's.
+    /// Checks that the ranges of a work request are inside the memory of the program.
     fn memory(&mut self, queue: usize, at: usize, work: &Work) {
         let (remote, local) = ("remote", "local");
         let mut ends = vec![(remote, work.remote, work.len + more(work))];
@@ -183,7 +183,7 @@ impl Verifier<'_> {
                 self.fault(
                     queue,
                     at,
-                    format!("its {field} address is no place of the program, and nothing changes it"),
+                    format!("its {field} address is not in the memory of the program, and no work request changes it"),
                 );
                 continue;
             };
@@ -228,7 +228,7 @@ impl Verifier<'_> {
                 }
             }
             _ if self.is_rewritten(queue, at, "remote") => {}
-            _ => self.fault(queue, at, "it waits for no completion queue of the program".into()),
+            _ => self.fault(queue, at, "it does not wait for a completion queue of the program".into()),
         }
     }
 
@@ -237,7 +237,7 @@ impl Verifier<'_> {
             return;
         }
         let Value::Qp(other) = work.remote else {
-            return self.fault(queue, at, "it enables no queue of the program".into());
+            return self.fault(queue, at, "it does not enable a queue of the program".into());
         };
         let about = &self.program.queues[other];
         if about.fetching == Fetching::Posted {
@@ -253,7 +253,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Every work request in a managed queue is enabled by another one.
+    /// Checks that every work request in a managed queue can be enabled.
     fn enabled(&mut self, queue: usize) {
         let about = &self.program.queues[queue];
         if about.fetching == Fetching::Posted || about.works.is_empty() {

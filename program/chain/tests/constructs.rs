@@ -1,4 +1,4 @@
-//! RedN's constructs against plain arithmetic, and their costs against its Table 2.
+//! Tests of RedN's constructs against plain arithmetic, and of their costs against RedN's Table 2.
 
 use remora_chain::{
     Code, Cost, Location, Machine, Operand, Program, Rings, RunEnd, Section, Segment, Test, Work,
@@ -7,7 +7,7 @@ use remora_nic::wqe::WqeOpcode;
 
 const MOST: u64 = (1 << 48) - 1;
 
-/// Numbers that differ in few ways: neighbours, ends, single bits.
+/// Numbers that are hard to distinguish: neighbours, extremes, single bits.
 struct Numbers(u64);
 
 impl Numbers {
@@ -48,7 +48,7 @@ fn word(machine: &Machine, at: Location) -> u64 {
     u64::from_le_bytes(machine.read(at, 8).unwrap().try_into().unwrap())
 }
 
-/// `if x TEST y { answer = 1 }`: the answer and the cost of the condition.
+/// Runs `if x TEST y { answer = 1 }`. Returns the answer and the cost of the condition.
 fn decide(x: u64, test: Test, y: u64, by_var: bool) -> (u64, Cost) {
     let mut program = Program::new();
     let mut code = Code::once(&mut program, "main");
@@ -57,7 +57,7 @@ fn decide(x: u64, test: Test, y: u64, by_var: bool) -> (u64, Cost) {
     code.when(x, test, y, Work::write(one, answer, 8));
     let works = code.works().len() - 1;
     let cost = Cost::of(&code.works()[..works]);
-    // The work requests behind it must not change the header that was compared.
+    // The work requests after it must not change the compared header.
     code.barrier();
     code.end();
     (word(&run(program), answer), cost)
@@ -96,12 +96,12 @@ fn comparisons_cost_what_table_2_says() {
     }
 }
 
-/// Rounds that a loop is written out for at most.
+/// Maximum number of rounds of an unrolled loop.
 const ROUNDS: u64 = 12;
-/// The value under test, its increment, and a counter of rounds.
+/// Locations of the tested value, its increment, and a counter of rounds.
 type Vars = [u64; 3];
 
-/// `while x TEST y { rounds += 1; x += step }`, in plain numbers, up to so many rounds.
+/// Computes `while x TEST y { rounds += 1; x += step }` in Rust, up to a number of rounds.
 fn plain(test: Test, y: u64, [mut x, step, mut rounds]: Vars, most: u64) -> Vars {
     while rounds < most && test.holds(x, y) {
         (rounds, x) = (rounds + 1, x.wrapping_add(step));
@@ -118,7 +118,7 @@ fn body(code: &mut Code<'_>, [x, _, rounds]: [Location; 3], step: u64) {
     code.change(x, WqeOpcode::FETCH_ADD, Operand::Number(step));
 }
 
-/// The same written out, with breaks.
+/// Runs the loop unrolled, with breaks.
 fn written_out(test: Test, y: u64, start: Vars, by_var: bool) -> Vars {
     let mut program = Program::new();
     let places = vars(&mut program, start);
@@ -130,7 +130,7 @@ fn written_out(test: Test, y: u64, start: Vars, by_var: bool) -> Vars {
     places.map(|place| word(&machine, place))
 }
 
-/// The same as two rings; how it ended, too, after so many work requests at most.
+/// Runs the loop as two rings for at most `budget` work requests. Also returns the reason why it ended.
 fn recycled(test: Test, y: u64, start: Vars, budget: u64) -> (Vars, RunEnd) {
     let mut program = Program::new();
     let places = vars(&mut program, start);
@@ -154,7 +154,7 @@ fn loops_end_where_those_of_plain_numbers_do() {
                 let expected = plain(test, y, start, ROUNDS);
                 assert_eq!(written_out(test, y, start, by_var), expected, "{x} {test:?} {y}, seed {seed}");
             }
-            // 40 rounds later what has not ended never does.
+            // A loop that has not ended after 40 rounds never ends.
             let expected = plain(test, y, start, 50);
             let (now, end) = recycled(test, y, start, 16 * 100);
             if expected[2] < 50 {
@@ -162,7 +162,7 @@ fn loops_end_where_those_of_plain_numbers_do() {
                 ended += 1;
             } else {
                 assert_eq!(end, RunEnd::Budget, "{x} {test:?} {y}, seed {seed}");
-                // It is between two of its steps.
+                // The loop was stopped between two of its steps.
                 let rounds = now[2];
                 assert!(
                     rounds > 50
@@ -200,7 +200,7 @@ fn loops_cost_no_more_than_table_2_says() {
             assert!(order > 0 || cost.iter().zip([3, 2, 4]).all(|(ours, table)| *ours <= table), "Table 2");
         }
     }
-    // The loops that ship: the cost of a round of each, beside the body's own add, a queue after the other.
+    // Cost of a round of each shipped loop without the add of its body, queue by queue.
     let shipped = |text: &str| {
         let program = remora_chain::assemble(text).unwrap();
         let all: Vec<Work> = program.queues.iter().flat_map(|queue| queue.works.clone()).collect();
@@ -237,7 +237,7 @@ fn longer_operands_take_a_comparison_for_each_six_bytes() {
     }
 }
 
-/// What a step does, in words of the plain model.
+/// An operation of the plain model.
 type Model = [u64; 4];
 
 fn one_step(code: &mut Code<'_>, vars: [Location; 4], numbers: &mut Numbers, model: &mut Model) {
@@ -302,7 +302,7 @@ fn the_modes_of_mov_reach_what_they_name() {
         let mut section = Section { name: "data".into(), ..Section::default() };
         let table: Vec<u64> = (0..16).map(|_| numbers.any()).collect();
         section.put("table", &table.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
-        // The pointer's value is known when the program is loaded.
+        // The value of the pointer is known only when the program is loaded.
         section.bytes.extend([0; 16]);
         let at = |offset| Location { segment: Segment::Section(1), offset };
         section.values.push((128, remora_chain::Value::At(at(0))));

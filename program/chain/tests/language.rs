@@ -1,4 +1,4 @@
-//! The language against an ordinary interpreter of the same trees.
+//! Tests of the language against an ordinary interpreter of the same syntax trees.
 
 use remora_chain::language::{Amount, Condition, Statement, Target, Tree, parse};
 use remora_chain::{Machine, RunEnd, compile};
@@ -40,7 +40,7 @@ impl Plain {
         condition.test.holds(self.amount(&condition.left), self.amount(&condition.right))
     }
 
-    /// True: a `break` is on its way.
+    /// Executes statements. Returns true while a `break` is leaving its loop.
     fn all(&mut self, statements: &[Statement]) -> bool {
         statements.iter().any(|statement| self.one(statement))
     }
@@ -89,7 +89,7 @@ fn chain(text: &str) -> Machine {
     machine
 }
 
-/// Both ways come to the same variables and arrays.
+/// Checks that chain and interpreter compute the same variables and arrays.
 fn same(text: &str) -> Plain {
     let (machine, plain) = (chain(text), Plain::run(&parse(text).unwrap()));
     for (name, value) in &plain.vars {
@@ -145,7 +145,7 @@ fn loops_branches_and_arrays_do_what_they_say() {
     assert_eq!(same(find).vars["found"], 3);
 }
 
-/// Statements out of a seed, nested, each loop with a bound.
+/// Generates random nested statements from a seed; each loop has a bound.
 fn any(seed: &mut u64, depth: u32, loops: &mut u32) -> String {
     let mut draw = |below: u64| {
         *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,5 +1,4 @@
-//! The offloads that ship answer as a plain table and a plain list would, request by request, without the
-//! CPU.
+//! Tests that the shipped offloads answer each request like a plain table or list, without the CPU.
 
 use remora_chain::offload::{BUCKET, LIST, OFFLOADS, ask, ask_list, ask_two, bucket, node, places};
 use remora_chain::{Location, Machine, assemble};
@@ -17,7 +16,7 @@ fn machine(name: &str) -> Machine {
     machine
 }
 
-/// A region's first byte, and its address.
+/// Returns the location and the address of a region.
 fn region(machine: &Machine, name: &str) -> (Location, u64) {
     let place = machine.program().find(name).expect("a region").0;
     (place, machine.numbers().address(place))
@@ -31,7 +30,7 @@ fn value(key: u64, len: u64) -> Vec<u8> {
     (0..len).map(|at| byte(key, at)).collect()
 }
 
-/// Sends a request and runs. Returns the answer, and the number of work requests that ran.
+/// Sends a request and runs the chain. Returns the answer and the number of executed work requests.
 fn call(machine: &mut Machine, message: &[u8]) -> (Option<Vec<u8>>, u64) {
     let port = machine.program().queue("port").unwrap();
     let before = machine.executed();
@@ -45,7 +44,7 @@ fn call(machine: &mut Machine, message: &[u8]) -> (Option<Vec<u8>>, u64) {
     (Some(value).filter(|value| !value.is_empty()), machine.executed() - before)
 }
 
-/// A table with keys 1 to `keys`, each in one of its buckets if one is free.
+/// Fills a table with keys 1 to `keys`, each in one of its two buckets if one is free.
 fn fill(machine: &mut Machine, keys: u64, ways: usize) -> Vec<Option<u64>> {
     let (table, address) = region(machine, "table");
     let mut taken = [false; BUCKETS as usize];
@@ -104,7 +103,7 @@ fn two_buckets_are_looked_at_side_by_side_and_one_behind_the_other() {
     }
 }
 
-/// A list of eight, and the empty node at its end; its first byte and address.
+/// Fills a list of eight nodes and an empty node at the end. Returns its location and address.
 fn list(machine: &mut Machine) -> (Location, u64) {
     let (list, address) = region(machine, "list");
     for at in 0..LIST as u64 {
@@ -118,7 +117,7 @@ fn list(machine: &mut Machine) -> (Location, u64) {
     (list, address)
 }
 
-/// Keys that are there and others. Each has the node at which the search begins, and the expected result.
+/// Existing and missing keys, each with the node at which the search starts and the expected result.
 fn searches() -> impl Iterator<Item = (u64, u64, Option<Vec<u8>>)> {
     (95..115).chain(100..108).map(|key| {
         let from = key % 3;
@@ -145,16 +144,16 @@ fn a_list_with_a_break_is_searched_no_further_than_the_key() {
         let (got, works) = call(&mut machine, &ask(address + from * BUCKET, key));
         let nodes = 1 + if expected.is_some() { key - 100 } else { LIST as u64 } - from;
         assert_eq!(got, expected, "key {key} from node {from}");
-        // Six of each node, and the one that continues; the message, the answer, its completion, and the
+        // Six work requests per node and one to continue; the message, the answer, its completion, and the
         // reset.
         assert_eq!(works, 7 * nodes + 18, "key {key} from node {from}");
     }
-    // Key 0 is that of the empty node, and not valid.
+    // Key 0 is the key of the empty node and is not valid.
     assert_eq!(call(&mut machine, &ask(address, 0)).0, None);
 }
 
-/// The cache's program on its own: it selects one of two buckets, and answers with it. The server's tests
-/// check what the buckets contain.
+/// Tests the cache's program alone: it selects one of two buckets and answers with it. The server's tests
+/// check the content of the buckets.
 #[test]
 fn the_caches_chain_answers_from_either_bucket_and_tells_what_is_to_be_checked() {
     let mut machine = machine("cache");

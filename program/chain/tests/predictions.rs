@@ -1,5 +1,5 @@
-//! RedN's figures in model time: the constants fit their source, the error of predictions is bounded, and
-//! only primitives cost time.
+//! Tests of the model of RedN's figures: the constants match their source, the error of predictions is
+//! bounded, and only primitives cost time.
 
 use remora_chain::model::numbers;
 use remora_nic::cost::connectx5::{CONNECTX5, ConnectX5};
@@ -19,13 +19,13 @@ fn constants_give_back_what_they_were_read_from() {
     let sources = of(Part::Source);
     assert_eq!(sources.len(), 7 + 3 * 6 + 5 + 4);
     for number in sources {
-        // One NOP takes 1.05 us in Figure 7 and 1.21 us in Figure 8; the constants have the first.
+        // One NOP takes 1.05 µs in Figure 7 and 1.21 µs in Figure 8; the constants use the first value.
         let most = match number.figure {
             "Figure 8" if number.at == "1" => 160,
             "Figure 8" if number.at == "10" => 60,
             "Figure 8" => 40,
-            // Messages of one packet have no constant of their own: they take their bytes' time on PCIe and
-            // the line.
+            // Messages of one packet have no separate constant; they take the time of their bytes on PCIe
+            // and the link.
             "Figure 10" if number.at == "1024" => 600,
             "Figure 10" if number.at == "4096" => 120,
             "Figure 10" => 5,
@@ -36,8 +36,8 @@ fn constants_give_back_what_they_were_read_from() {
     }
 }
 
-/// Of `RedN`'s own numbers those that are missed, and by how many thousandths:
-/// `docs/notes/2026-11-redn-chains.md` says why.
+/// The numbers of the RedN paper that the model misses, and by how many thousandths.
+/// `docs/notes/2026-11-redn-chains.md` gives the reasons.
 const MISSED: [(&str, i64); 1] = [("Figure 11, RedN-Seq, 64", -219)];
 
 #[test]
@@ -50,7 +50,7 @@ fn redns_own_numbers_are_predicted_within_a_fifth_but_for_those_that_are_named()
     assert_eq!(measured.count() - MISSED.len(), 36, "so many are met");
 }
 
-/// A primitive, to be changed.
+/// A function that returns a primitive of the model to modify.
 type Primitive = fn(&mut ConnectX5) -> &mut Constant;
 
 const PRIMITIVES: [(&str, Primitive); 16] = [
@@ -72,7 +72,7 @@ const PRIMITIVES: [(&str, Primitive); 16] = [
     ("atomic", |model| &mut model.atomic),
 ];
 
-/// How much a GET of 64 bytes takes longer when a primitive does, by a microsecond.
+/// Returns the increase of a 64-byte GET's latency when a primitive takes one microsecond longer.
 fn dearer(primitive: Primitive) -> f64 {
     let mut model = CONNECTX5;
     primitive(&mut model).ns += 1000;
@@ -83,23 +83,23 @@ fn dearer(primitive: Primitive) -> f64 {
 #[test]
 fn a_get_is_charged_each_primitive_as_often_as_its_chain_needs_it() {
     let times = |name: &str| match name {
-        // The client's ring and SEND, and its receive; at the server the chain that the message starts, and
-        // the answer; the answer's receive.
+        // Fetches: the client's ring and SEND and its receive; the server's chain and the answer; the
+        // receive of the answer.
         "fetch" => 6.0,
-        // SEND, READ, compare-and-swap, answer.
+        // Used by SEND, READ, compare-and-swap and answer.
         "access" => 4.0,
-        // SEND, READ, compare-and-swap, answer.
+        // Used by SEND, READ, compare-and-swap and answer.
         "issue" => 4.0,
-        // For the message; fences do the rest.
+        // One WAIT for the message; fences replace the others.
         "wait" => 1.0,
-        // The client's, and two of the server's.
+        // One ENABLE of the client and two of the server.
         "enable" => 3.0,
-        // There and back; a doorbell, and an answer that is seen.
+        // Both directions; a doorbell and a polled answer.
         "host" | "network" | "read" | "compare-swap" => 1.0,
         _ => 0.0,
     };
     for (name, primitive) in PRIMITIVES {
-        // A unit that is longer busy with a verb than its queue holds up the next one.
+        // A unit that is busy with a verb for longer than its queue delays the next verb.
         if !name.starts_with("unit") {
             assert_eq!(dearer(primitive), times(name) * 1000.0, "{name}");
         }
@@ -126,7 +126,7 @@ fn every_primitive_is_charged_somewhere_and_nothing_is_charged_beside_them() {
     }
 }
 
-/// The number of this path, by a model.
+/// Returns the number of this path in a model.
 fn at(model: &ConnectX5, name: &str) -> f64 {
     let found = numbers(model).into_iter().find(|number| path(number) == name);
     found.unwrap_or_else(|| panic!("no {name}")).modelled
@@ -158,7 +158,7 @@ fn queues_on_the_nic_save_their_fetches() {
     assert!((1.2..1.3).contains(&gain), "{gain}");
 }
 
-/// The list is that of the paper's Figure 13.
+/// The list of the paper's Figure 13.
 #[test]
 fn the_break_that_ships_is_quicker_than_the_papers_at_every_range() {
     for range in [1, 2, 4, 8] {

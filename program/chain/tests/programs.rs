@@ -1,4 +1,4 @@
-//! The programs in `program/chain/programs` do what their first lines describe.
+//! Tests that the programs in `program/chain/programs` do what their first lines describe.
 
 use remora_chain::{Machine, RunEnd, assemble};
 
@@ -25,7 +25,7 @@ fn count_ends_by_its_break_and_never_without_one() {
     first.start();
     assert_eq!(first.run(10_000), RunEnd::Rest);
     assert_eq!(first.word("i"), Some(10));
-    // If its test never succeeds, the program never ends.
+    // The program never ends if its test never succeeds.
     let mut endless = machine(&text.replace("[nop signaled 10]", "[nop signaled 0]"));
     endless.start();
     assert_eq!(endless.run(100_000), RunEnd::Budget);
@@ -45,7 +45,7 @@ fn while_goes_round_nine_work_requests_at_a_time_until_its_number_is_there() {
         assert_eq!((machine.word("i").unwrap() - before) >> 16, limit);
         assert_eq!((machine.executed(), machine.failures()), (9 * limit, vec![]));
     }
-    // A WAIT for a completion that never comes never ends.
+    // A WAIT for a completion that never occurs never ends.
     let mut endless = machine(&text.replace("[enable 1000]", "[enable 0]"));
     endless.start();
     assert_eq!(endless.run(90_000), RunEnd::Budget);
@@ -63,7 +63,7 @@ fn ask_answers_a_client_that_holds_no_key() {
     assert_eq!((machine.word("greater"), machine.word("done")), (Some(900), Some(1)));
 }
 
-/// Step by step it does the same as in one run, and each step reports its changes.
+/// Checks that a program does the same step by step as in one run, and that each step reports its changes.
 #[test]
 fn steps_are_the_run() {
     let text = include_str!("../programs/count.chain");

@@ -1,6 +1,6 @@
-//! Universal machines, entirely as chains: after the first enabling nothing is posted and no doorbell rings.
-//! The NIC's own counter shows the executed work requests. Each machine is compared, step by step, with an
-//! ordinary program.
+//! Tests of universal machines that run entirely as chains: after the first ENABLE nothing is posted and no
+//! doorbell rings. The NIC's own counter counts the executed work requests. Each machine is compared step by
+//! step with an ordinary program.
 
 use remora_chain::{Location, Machine, Program, RunEnd, Segment, compile};
 
@@ -31,7 +31,7 @@ impl Universal {
     }
 }
 
-/// Fills an array of a program before it is loaded.
+/// Fills an array of a program before loading.
 fn fill(program: &mut Program, name: &str, values: &[u64]) {
     let (Location { segment, offset }, len) = program.find(name).unwrap();
     let Segment::Section(section) = segment else { panic!("{name} is no data") };
@@ -40,7 +40,7 @@ fn fill(program: &mut Program, name: &str, values: &[u64]) {
     program.sections[section].bytes[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
 }
 
-/// The rule by its number's bits.
+/// Applies the rule that the bits of its number define.
 fn rule_110(row: &[u64]) -> Vec<u64> {
     let mut next = vec![0; row.len()];
     for at in 1..row.len() - 1 {
@@ -70,8 +70,8 @@ fn rule_110_goes_its_way_generation_by_generation() {
 #[test]
 fn a_busy_beaver_works_as_long_as_it_is_known_to() {
     let mut chain = Universal::new(compile(include_str!("../programs/beaver.chain")).unwrap());
-    // The champion as it is published: for each state and symbol the symbol to write, the move of the head,
-    // and the next state.
+    // The published busy-beaver champion: for each state and symbol, the symbol to write, the move of the
+    // head, and the next state.
     let table =
         [[(1, 1, 2), (1, -1, 2)], [(1, -1, 1), (0, -1, 3)], [(1, 1, 0), (1, -1, 4)], [(1, 1, 4), (0, 1, 1)]];
     let (mut tape, mut head, mut state) = (vec![0_u64; 64], 32_i64, 1_usize);
@@ -92,7 +92,7 @@ fn a_busy_beaver_works_as_long_as_it_is_known_to() {
     assert_eq!(chain.machine.failures(), []);
 }
 
-/// An ordinary interpreter of Brainfuck: its output, its tape, where it was in each step.
+/// An ordinary interpreter of Brainfuck. Returns the output, the tape, and the position in each step.
 fn brainfuck(code: &str, input: &[u64]) -> (Vec<u64>, Vec<u64>, Vec<u64>) {
     let code: Vec<u8> = code.bytes().filter(|byte| b"+-<>[].,".contains(byte)).collect();
     let (mut tape, mut head, mut pc, mut trail) = (vec![0_u64; 128], 0, 0, Vec::new());
@@ -146,7 +146,7 @@ fn interpreted(code: &str, input: &[u64]) -> Universal {
     chain
 }
 
-/// The greeting by which the language is known.
+/// The "Hello World" program of the language.
 const HELLO: &str = "++++++++[>++++[>++>+++>+++>+<<<<-]>+>+>->>+[<]<-]>>.>---.+++++++..+++.>>.<-.<.+++.------.--------.>>+.>++.";
 
 #[test]
@@ -155,7 +155,7 @@ fn published_programs_of_a_tiny_language_run_on_the_nic() {
     let said: Vec<u8> =
         chain.array("output").iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
     assert_eq!(said, b"Hello World!\n");
-    // Each byte of the input once more, in reverse; a product; a test for zero.
+    // Programs: the input in reverse, a product, and a test for zero.
     interpreted(">,[>,]<[.<]", &[3, 1, 4, 1, 5, 0]);
     let product = interpreted(",>,<[>[>+>+<<-]>>[<<+>>-]<<<-]>>.", &[12, 11]);
     assert_eq!(product.array("output")[0], 132);

@@ -6,7 +6,7 @@ use super::Mistake;
 use super::read::{AS_ITS_ENDS, Draft, Name, Use};
 use crate::program::{FIELDS, Location, Program, Queue, Value, Work};
 
-/// Replaces each use of a name by its meaning.
+/// Replaces each use of a name by its location, queue or count.
 pub(super) fn resolve(draft: Draft) -> Result<Program, Mistake> {
     let Draft { mut program, names, .. } = draft;
     for name in &names {
@@ -27,14 +27,14 @@ fn resolve_one(program: &mut Program, name: &Name) -> Result<(), Mistake> {
                 (WqeOpcode::ENABLE, false) => Value::Qp(number),
                 (WqeOpcode::WAIT, false) => Value::SendCq(number),
                 (WqeOpcode::WAIT, true) => Value::ReceiveCq(number),
-                _ => return fault(name, "what is received is waited for, not enabled"),
+                _ => return fault(name, "an ENABLE names a queue: remove `.received`"),
             };
         }
         Use::Count(queue, work) => {
             let count = match program.queues[queue].works[work].remote {
                 Value::Qp(other) => slots_up_to(&program.queues[other], name)?,
                 Value::SendCq(other) => completions_up_to(&program.queues[other], name)?,
-                _ => return fault(name, "how many are to be received? a number"),
+                _ => return fault(name, "the count of received messages must be a number"),
             };
             program.queues[queue].works[work].swap_add = Value::Number(count);
         }
@@ -50,7 +50,7 @@ fn fault<T>(name: &Name, what: impl Into<String>) -> Result<T, Mistake> {
     Err(Mistake { line: name.line, column: name.column, what: what.into() })
 }
 
-/// The queue that a WAIT or ENABLE names.
+/// Returns the queue that a WAIT or ENABLE names.
 fn about(program: &Program, name: &Name) -> Result<usize, Mistake> {
     let queue = name.text.strip_suffix(".received").unwrap_or(&name.text);
     match program.queue(queue) {
@@ -59,7 +59,7 @@ fn about(program: &Program, name: &Name) -> Result<usize, Mistake> {
     }
 }
 
-/// Where a label's work request is in a queue; `all`: the last one.
+/// Returns the index of a label's work request in a queue; `all` denotes the last one.
 fn position(queue: &Queue, name: &Name) -> Result<usize, Mistake> {
     let last = queue.works.len().checked_sub(1).filter(|_| name.text == "all");
     let labelled = || queue.works.iter().position(|work| work.label.as_deref() == Some(&name.text));
@@ -82,7 +82,7 @@ fn completions_up_to(queue: &Queue, name: &Name) -> Result<u64, Mistake> {
     Ok(queue.signaled(at + 1) + name.further)
 }
 
-/// The place that a name means, and the bytes of the field or label.
+/// Returns the location of a name, and the length of its field or label in bytes.
 fn place(program: &Program, name: &Name) -> Result<(Location, u64), Mistake> {
     let (label, field) = match name.text.split_once('.') {
         Some((label, field)) => (label, Some(field)),
@@ -112,7 +112,7 @@ fn place_it(program: &mut Program, name: &Name) -> Result<(), Mistake> {
     let work = |queue: usize, work: usize, program: &mut Program, put: &dyn Fn(&mut Work)| {
         put(&mut program.queues[queue].works[work]);
     };
-    // A field or a word is copied whole; a longer source needs an explicit length.
+    // A copy from a field or word has its length by default; a longer source needs an explicit length.
     let short = |work: &mut Work| {
         if work.len == AS_ITS_ENDS && len < 8 && len > 0 {
             work.len = len;

@@ -1,4 +1,4 @@
-//! The parser of a program, line by line. Names are not resolved yet.
+//! Parses a program line by line, without resolving names.
 
 use remora_nic::wqe::{WqeOpcode, flag};
 use remora_nic::{Calculation, Fetching};
@@ -8,35 +8,35 @@ use super::repeat;
 use super::tokens::{Token, tokens};
 use crate::program::{Label, Piece, Program, Queue, Section, Segment, Value, Work, header};
 
-/// The length of a copy that gives none: the length of the field at one of its ends.
+/// Marks a copy without an explicit length, which takes the length of the field at one of its ends.
 pub(super) const AS_ITS_ENDS: u64 = u64::MAX;
 
-/// Where a name is used.
+/// The use of a name.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Use {
-    /// A word of a section has the address of a place.
+    /// A word of a section that contains an address: section and offset.
     Word(usize, u64),
-    /// A part of a receive.
+    /// A piece of a receive: queue, receive and piece.
     Piece(usize, usize, usize),
-    /// The local address of a work request.
+    /// The local address of a work request: queue and work request.
     Local(usize, usize),
-    /// Its remote address.
+    /// The remote address of a work request.
     Remote(usize, usize),
-    /// Its compare operand.
+    /// The compare operand of a work request.
     Compare(usize, usize),
-    /// Its swap or add operand.
+    /// The swap or add operand of a work request.
     Swap(usize, usize),
     /// The queue of a WAIT or ENABLE.
     Queue(usize, usize),
-    /// The count of a WAIT or ENABLE, in the queue that it is about.
+    /// The count of a WAIT or ENABLE, as a label of the queue that it names.
     Count(usize, usize),
-    /// How far a queue is enabled at the start.
+    /// The number of slots of a queue that are enabled at the start.
     Enabled(usize),
-    /// A further piece of a work request's list.
+    /// A further piece of the list of a work request.
     More(usize, usize, usize),
 }
 
-/// A name that is used.
+/// A use of a name, with its position in the text.
 #[derive(Clone, Debug)]
 pub(super) struct Name {
     pub text: String,
@@ -46,17 +46,17 @@ pub(super) struct Name {
     pub used: Use,
 }
 
-/// A program with names.
+/// A program with unresolved names.
 pub(super) struct Draft {
     pub program: Program,
     pub names: Vec<Name>,
-    /// Labels with their positions, to find duplicates.
+    /// Labels with line and column, to detect duplicates.
     pub labels: Vec<(String, u32, u32)>,
-    /// Sections that are regions, and their bytes.
+    /// Sections that are regions, with their lengths in bytes.
     regions: Vec<(usize, usize)>,
 }
 
-/// Reads all lines.
+/// Parses all lines.
 pub(super) fn read(text: &str) -> Result<Draft, Mistake> {
     let mut draft =
         Draft { program: Program::new(), names: Vec::new(), labels: Vec::new(), regions: Vec::new() };
@@ -89,7 +89,7 @@ impl Line<'_> {
         Err(Mistake { line: self.number, column, what: what.into() })
     }
 
-    /// The same, about the token before.
+    /// Returns an error at the previous token.
     fn fault_before<T>(&mut self, what: impl Into<String>) -> Result<T, Mistake> {
         self.at -= 1;
         self.fault(what)
@@ -135,7 +135,7 @@ impl Line<'_> {
         let further = if self.is("+") {
             match self.number() {
                 Some(number) => number,
-                None => return self.fault("how far? a number is missing behind `+`"),
+                None => return self.fault("a number is missing after `+`"),
             }
         } else {
             0
@@ -144,7 +144,7 @@ impl Line<'_> {
         Ok(())
     }
 
-    /// One line; in which section or queue the next one is.
+    /// Parses one line. Returns the section or queue to which the next line belongs.
     fn read(&mut self, inside: Option<Segment>) -> Result<Segment, Mistake> {
         let labelled = matches!(self.tokens.get(1), Some((_, Token::Mark(":"))));
         let label = if labelled { self.label()? } else { None };
@@ -175,7 +175,7 @@ impl Line<'_> {
             }
         };
         if self.at < self.tokens.len() {
-            return self.fault("this is too much: a line is one statement");
+            return self.fault("unexpected text: a line has one statement");
         }
         Ok(now)
     }
@@ -201,7 +201,7 @@ impl Line<'_> {
         Ok(Segment::Section(self.draft.program.sections.len() - 1))
     }
 
-    /// Memory that is there already where the program is loaded.
+    /// Parses a region: memory that already exists where the program is loaded.
     fn region(&mut self) -> Result<Segment, Mistake> {
         let Some(name) = self.word() else { return self.fault("a region has a name: `region NAME BYTES`") };
         if self.draft.labels.iter().any(|(other, ..)| *other == name) {
@@ -260,8 +260,8 @@ impl Line<'_> {
                     break;
                 }
             },
-            // Two bytes of zero in front make one copy of eight bytes a NOP's header with the variable as its
-            // id.
+            // A zero word precedes the variable, so that a copy of the eight bytes starting two bytes before
+            // the variable is a NOP's header with the variable as id.
             Some("var") => {
                 self.draft.program.sections[section].bytes.extend([0; 8]);
                 bytes.extend(self.item_word(section, start + 8)?.to_le_bytes());
@@ -275,7 +275,7 @@ impl Line<'_> {
                     self.at += 1;
                     bytes = text;
                 }
-                _ => return self.fault("a text stands between quotation marks"),
+                _ => return self.fault("a text must be in quotation marks"),
             },
             _ => {
                 return self.fault_before("data is `word 1 2 3`, `var 7`, `space 64` or `text \"…\"`");
@@ -304,7 +304,7 @@ impl Line<'_> {
         }
     }
 
-    /// `[OP FLAGS ID]`.
+    /// Parses a header, `[OP FLAGS ID]`.
     fn header(&mut self) -> Result<u64, Mistake> {
         self.expect("[")?;
         let Some(verb) = self.word() else { return self.fault("a header begins with a verb: `[nop 5]`") };
@@ -332,7 +332,7 @@ impl Line<'_> {
             self.name(Use::Piece(queue, number, pieces.len()))?;
             let len = match self.number() {
                 Some(len) if len <= 1 << 30 => len as u32,
-                Some(_) => return self.fault_before("too long"),
+                Some(_) => return self.fault_before("a piece of a receive has at most 2^30 bytes"),
                 None => u32::MAX,
             };
             pieces.push(Piece { at: Program::scrap(), len });
@@ -364,7 +364,7 @@ impl Line<'_> {
         };
         if dormant && work.slots() > 1 {
             return self.fault(
-                "what brings its bytes along, or a list, cannot be dormant: it takes more slots than a NOP",
+                "a work request with inline bytes or a list cannot be dormant: it takes more slots than a NOP",
             );
         }
         (work.label, work.dormant, work.line) = (label, dormant, self.number);
@@ -386,7 +386,7 @@ impl Line<'_> {
         }
         let mut work = match brought {
             Some(_) if opcode == WqeOpcode::READ => {
-                return self.fault("a READ reads a place; `write` brings numbers along");
+                return self.fault("a READ needs a source in memory; `write` accepts numbers");
             }
             Some(bytes) => {
                 self.at += 1;
@@ -420,13 +420,13 @@ impl Line<'_> {
         Ok(work)
     }
 
-    /// The length of the part that was just named, and further parts: `8, B 16`.
+    /// Parses the length of the first piece and further pieces: `8, B 16`.
     fn local_list(&mut self, work: &mut Work, queue: usize, at: usize) -> Result<(), Mistake> {
         work.len = self.number().unwrap_or(work.len);
         self.pieces(work, queue, at)
     }
 
-    /// `, B 8, C 16`.
+    /// Parses further pieces: `, B 8, C 16`.
     fn pieces(&mut self, work: &mut Work, queue: usize, at: usize) -> Result<(), Mistake> {
         while self.is(",") {
             if work.len == AS_ITS_ENDS {
@@ -518,7 +518,7 @@ fn unknown_verb(verb: &str) -> String {
     format!("`{verb}` is no verb; these are: {}", all.join(" "))
 }
 
-/// The verbs and their op-codes.
+/// Verbs and their op-codes.
 pub(crate) const VERBS: [(&str, WqeOpcode); 17] = [
     ("nop", WqeOpcode::NOP),
     ("send", WqeOpcode::SEND),

@@ -1,21 +1,21 @@
-//! `repeat N` … `end`: N copies of the lines between, with the round's number for `@` and the next one's for
-//! `@@`.
+//! Expansion of `repeat N` … `end` into N copies of the enclosed lines. `@` is replaced by the number of the
+//! copy, starting at 1, and `@@` by the next number.
 
 use std::borrow::Cow;
 
 use super::Mistake;
 
-/// Rounds at most.
+/// Maximum number of copies.
 const ROUNDS: usize = 1 << 12;
 
-/// Lines of a `repeat` that has not ended yet.
+/// A `repeat` without its `end` so far.
 struct Open<'a> {
     line: u32,
     rounds: usize,
     lines: Vec<(u32, &'a str)>,
 }
 
-/// All lines with their numbers in the text, in the order in which they are read.
+/// Returns all lines in the order of assembly, with their line numbers in the text.
 pub(super) fn unrolled(text: &str) -> Result<Vec<(u32, Cow<'_, str>)>, Mistake> {
     let mut all = Vec::new();
     let mut open: Option<Open<'_>> = None;

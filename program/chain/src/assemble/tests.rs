@@ -1,7 +1,7 @@
 use super::*;
 use crate::{Machine, Names, Numbers, disassemble, layout, link};
 
-/// Every verb, every kind of data, names before and behind their use.
+/// A program with every verb, every kind of data, and names used before and after their definition.
 const ALL: &str = r#"
 ; everything once
 data box
@@ -184,7 +184,7 @@ fn a_mistake_is_shown_with_its_line() {
     assert_eq!(lines[1..], ["  | \tnopp 1", "  | \t^"]);
 }
 
-/// Any text is a program or a mistake in it, never a panic: pieces of a sound one in any order.
+/// Checks that pieces of a valid program in any order cause an error but never a panic.
 #[test]
 fn no_text_is_too_bad_to_be_refused() {
     let words: Vec<&str> = ALL.split_inclusive([' ', '\n']).collect();

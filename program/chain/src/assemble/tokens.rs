@@ -1,21 +1,21 @@
-//! Words, numbers and marks of a line.
+//! The tokenizer of the assembler.
 
 use super::Mistake;
 
 /// A token of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    /// A name, with dots in it perhaps.
+    /// A name, which may contain dots.
     Word(String),
     Number(u64),
     Text(Vec<u8>),
-    /// One of `: , -> => & + [ ]`.
+    /// A mark, such as `:` or `->`.
     Mark(&'static str),
 }
 
 const MARKS: [&str; 8] = ["->", "=>", ":", ",", "&", "+", "[", "]"];
 
-/// The tokens of a line, each with its column.
+/// Returns the tokens of a line, each with its column.
 pub(super) fn tokens(line: u32, text: &str) -> Result<Vec<(u32, Token)>, Mistake> {
     let mut all = Vec::new();
     let mut rest = text;
@@ -31,9 +31,9 @@ pub(super) fn tokens(line: u32, text: &str) -> Result<Vec<(u32, Token)>, Mistake
         } else if first.is_ascii_digit() || first == '-' {
             let len =
                 rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-').unwrap_or(rest.len());
-            // `1->x` would take the mark's first half.
+            // In `1->x` the `-` belongs to the arrow.
             let word = rest[..len].trim_end_matches('-');
-            let number = number(word).ok_or_else(|| fault(format!("`{word}` is no number of 64 bits")))?;
+            let number = number(word).ok_or_else(|| fault(format!("`{word}` is not a 64-bit number")))?;
             (Token::Number(number), word.len())
         } else if first.is_alphabetic() || first == '_' {
             let word = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
@@ -47,7 +47,7 @@ pub(super) fn tokens(line: u32, text: &str) -> Result<Vec<(u32, Token)>, Mistake
     }
 }
 
-/// Decimal, hexadecimal or binary, negative perhaps: 64 bits.
+/// Parses a decimal, hexadecimal or binary number of 64 bits, which may be negative.
 fn number(word: &str) -> Option<u64> {
     let (negative, digits) = match word.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -62,7 +62,7 @@ fn number(word: &str) -> Option<u64> {
     value.ok().map(|value| if negative { value.wrapping_neg() } else { value })
 }
 
-/// A text in quotation marks, and how long it is with them.
+/// Parses a quoted text. Also returns its length including the quotation marks.
 fn text_of(rest: &str) -> Option<(Token, usize)> {
     let mut bytes = Vec::new();
     let mut chars = rest.char_indices().skip(1);

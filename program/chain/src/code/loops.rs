@@ -1,25 +1,26 @@
-//! Loops (RedN, section 3.4): written out, with a break, and recycled.
+//! Loops (RedN, section 3.4): unrolled, with a break, and recycled.
 
 use remora_nic::wqe::{SLOT, WqeOpcode, flag};
 
 use super::{Code, ID, ID_BYTES, OPERAND, Operand, Test};
 use crate::program::{Location, Program, Segment, Value, Work, header};
 
-/// `x TEST y`.
+/// A condition `x TEST y`.
 pub type Condition<Y> = (Location, Test, Y);
 
 impl Code<'_> {
-    /// Stops this queue if a comparison holds: the completion that the WAIT behind it needs does not come
-    /// (Figure 6). With a number: 1C + 1A + 4E. For code that runs once.
+    /// Stops this queue if a comparison holds, by suppressing the completion that the next WAIT needs
+    /// (Figure 6). Costs 1C + 1A + 4E with a number. Only for code that runs once.
     pub fn break_when(&mut self, (x, test, y): Condition<Operand>) {
         self.choose((x, test, y), Work::nop().signaled(), Work::nop());
-        // If it is written as the work request that breaks, it is not written as signaled.
+        // If the comparison is negated, the work request is generated unsignaled, and its completion is added here.
         self.unsaid += u64::from(!test.wakes());
         let count = self.completions();
         self.push(Work::wait(self.queue, count));
     }
 
-    /// `while x TEST y { body }`, written out so many times: a [break](Code::break_when) in front of each.
+    /// Generates `while x TEST y { body }`, unrolled `times` times, with a [break](Code::break_when) before
+    /// each copy.
     pub fn unrolled(
         &mut self,
         times: usize,
@@ -33,26 +34,27 @@ impl Code<'_> {
     }
 }
 
-/// A recycled loop: two rings of the same size that take turns, a round each. The first slot of each is the
-/// ENABLE for the rest of it. The other ring has decided whether it is one.
+/// A recycled loop: two rings of the same size that alternate, one round each. The first slot of each ring
+/// is the ENABLE for the rest of the ring. The other ring rewrites it into an ENABLE or a NOP, depending on
+/// the condition.
 ///
-/// Both grow by the same, so a count of the one becomes a count of the other. Of two counts a round, one is
-/// added to, and one is copied.
+/// The counts of both rings grow equally, so one count of a ring can be copied from the other. Each round
+/// adds to one of its two counts and copies the other one.
 #[derive(Clone, Debug)]
 pub struct Rings {
-    /// The queue that tests the condition for the first time, when the program starts.
+    /// Queue that tests the condition for the first time when the program starts.
     pub start: usize,
-    /// The two rings.
+    /// Queues of the two rings.
     pub rings: [usize; 2],
-    /// Slots of each.
+    /// Number of slots of each ring.
     slots: u64,
-    /// The slot that lets the other ring begin.
+    /// Slot with the ENABLE that starts the other ring.
     last: u64,
 }
 
 impl Rings {
-    /// `while x TEST y { body }` without the CPU: 2C + 2A + 2E a round, and 1C + 1A more for an order. The
-    /// body is written twice, and has neither WAITs nor ENABLEs of its own.
+    /// Generates `while x TEST y { body }`, which runs without the CPU. Costs 2C + 2A + 2E per round, and 1C
+    /// + 1A more for an order. The body is generated twice and must not contain WAITs or ENABLEs.
     pub fn new(
         program: &mut Program,
         name: &str,
@@ -80,19 +82,19 @@ impl Rings {
         loops
     }
 
-    /// The places of the counts in a ring's first and last ENABLE.
+    /// Returns the locations of the counts in a ring's first and last ENABLE.
     fn counts(&self, turn: usize) -> [Location; 2] {
         let segment = Segment::Queue(self.rings[turn]);
         [0, self.last].map(|slot| Location { segment, offset: slot * SLOT as u64 + OPERAND })
     }
 
-    /// The other ring's counts, for its next turn.
+    /// Generates the update of the other ring's counts for its next round.
     fn count(&self, program: &mut Program, turn: usize) {
         let ([first, last], other) = (self.counts(turn), self.counts(1 - turn));
         program.queues[self.rings[turn]].works[0].swap_add = Value::Number(self.slots);
         let add = |at| Work::add(at, Value::Number(self.slots), Program::scrap());
-        // The even ring begins each pair of rounds. The odd one ends where the even one will end in the next
-        // round.
+        // The even ring starts each pair of rounds. The odd ring ends at the count at which the even ring
+        // ends in the next round.
         let (copied, added) = match turn {
             0 => (Work::read(first, other[0], 8), add(other[1])),
             _ => (Work::read(last, other[1], 8), add(other[0])),
@@ -101,7 +103,7 @@ impl Rings {
         program.push(self.rings[turn], added);
     }
 
-    /// Tests whether the other ring continues.
+    /// Generates the test of the condition, which rewrites the first slot of the other ring.
     fn look(&self, program: &mut Program, turn: usize, (mut x, test, y): Condition<u64>) {
         let (ring, there) = (self.rings[turn], self.counts(1 - turn)[0].back(OPERAND));
         let scrap = Program::scrap();

@@ -1,6 +1,6 @@
-//! From a tree to chains: each stretch without a branch is a *block*, a recycled queue of its own. A block
-//! ends with an ENABLE of the next one. The number and the count of the next block are in a record that is
-//! copied into the ENABLE.
+//! Code generation from a syntax tree. Each sequence of statements without a branch is a *block*, a recycled
+//! queue of its own. A block ends with an ENABLE of the next block. A record with the number and the count
+//! of the next block is copied into that ENABLE.
 
 use remora_nic::wqe::WqeOpcode;
 use std::collections::BTreeMap;
@@ -9,14 +9,14 @@ use super::parse::{Amount, Condition, Statement, Target, Tree};
 use crate::code::{Code, Operand, RECORD};
 use crate::program::{Location, Program, Section, Segment, Value, Work};
 
-/// Where the count is among them.
+/// Offset of the count in a record.
 const COUNT: u64 = 16;
 
-/// The block that follows a block.
+/// The block to execute after a block.
 enum Successor<'t> {
     Nowhere,
     To(usize),
-    /// If it holds to the first, else to the second.
+    /// The first block if the condition holds, otherwise the second.
     Either(&'t Condition, usize, usize),
 }
 
@@ -25,7 +25,7 @@ struct Block<'t> {
     successor: Successor<'t>,
 }
 
-/// Compiles a tree.
+/// Compiles a syntax tree.
 pub(super) fn compile(tree: &Tree) -> Program {
     let mut blocks = Blocks { all: Vec::new(), exits: Vec::new() };
     let first = blocks.open();
@@ -73,7 +73,7 @@ pub(super) fn compile(tree: &Tree) -> Program {
 
 struct Blocks<'t> {
     all: Vec<Block<'t>>,
-    /// Where a `break` goes, for each loop around.
+    /// Target block of a `break`, for each enclosing loop.
     exits: Vec<usize>,
 }
 
@@ -83,8 +83,8 @@ impl<'t> Blocks<'t> {
         self.all.len() - 1
     }
 
-    /// Puts statements at the end of a block. Returns the block in which it continues behind them, if it
-    /// does.
+    /// Appends statements to a block. Returns the block in which execution continues after them, or `None`
+    /// after a `break`.
     fn lower(&mut self, mut at: usize, statements: &'t [Statement]) -> Option<usize> {
         for statement in statements {
             match statement {
@@ -113,7 +113,7 @@ impl<'t> Blocks<'t> {
                     at = behind;
                 }
                 Statement::Break => {
-                    // The parser has seen to it that there is a loop.
+                    // The parser checks that a `break` is inside a loop.
                     self.all[at].successor =
                         self.exits.last().map_or(Successor::Nowhere, |exit| Successor::To(*exit));
                     return None;
@@ -125,10 +125,10 @@ impl<'t> Blocks<'t> {
     }
 }
 
-/// Where variables and arrays are.
+/// Locations of variables and arrays.
 struct Names {
     vars: BTreeMap<String, Location>,
-    /// Each array's first element, and the variable that has its address.
+    /// First element of each array, and the variable that contains its address.
     arrays: BTreeMap<String, (Location, Location)>,
 }
 
@@ -167,7 +167,7 @@ impl Names {
                     code.subtract(x, by);
                 });
             }
-            // These end blocks.
+            // These statements end blocks and are handled by `lower`.
             Statement::If(..) | Statement::While(..) | Statement::Break => {}
         }
     }
@@ -187,7 +187,7 @@ impl Names {
         }
     }
 
-    /// `to = amount`.
+    /// Generates `to = amount`.
     fn bring(&self, code: &mut Code<'_>, to: Location, amount: &Amount) {
         match amount {
             Amount::Number(number) => code.set(to, *number),
@@ -211,7 +211,7 @@ impl Names {
         code.store(pointer, offset, from);
     }
 
-    /// Bytes from the first element to this one: three doublings, for there is no shift.
+    /// Computes the offset of an element in bytes by three doublings, because there is no shift operation.
     fn offset(&self, code: &mut Code<'_>, index: &Amount) -> Operand {
         let offset = code.var("", 0);
         self.bring(code, offset, index);
@@ -228,7 +228,7 @@ impl Names {
         }
     }
 
-    /// A variable that has the amount.
+    /// Returns a variable that contains the amount.
     fn var(&self, code: &mut Code<'_>, amount: &Amount) -> Location {
         match amount {
             Amount::Number(number) => code.program().constant(*number),

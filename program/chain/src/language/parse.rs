@@ -1,4 +1,4 @@
-//! From text to a tree.
+//! Parses the language into a syntax tree.
 
 use remora_nic::wqe::WqeOpcode;
 use std::collections::BTreeMap;
@@ -11,16 +11,16 @@ use crate::code::Test;
 pub enum Amount {
     /// A constant of 64 bits.
     Number(u64),
-    /// A variable's name.
+    /// Name of a variable.
     Var(String),
-    /// An array's name and which element, by a number or a variable.
+    /// Name of an array, and the index of the element as a number or variable.
     Element(String, Box<Amount>),
 }
 
-/// What a statement changes.
+/// The target of an assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A variable's name.
+    /// Name of a variable.
     Var(String),
     /// An element of an array.
     Element(String, Amount),
@@ -29,32 +29,32 @@ pub enum Target {
 /// The condition of an `if` or `while`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// Operand on the left.
+    /// Left operand.
     pub left: Amount,
-    /// What must hold.
+    /// Comparison.
     pub test: Test,
-    /// Operand on the right.
+    /// Right operand.
     pub right: Amount,
 }
 
 /// A statement of the language.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
-    /// `a = b`.
+    /// Assignment `a = b`.
     Set(Target, Amount),
-    /// `a += b` and its like: an atomic.
+    /// Atomic update such as `a += b`.
     Change(Target, WqeOpcode, Amount),
-    /// `a -= b`.
+    /// Subtraction `a -= b`.
     Subtract(Target, Amount),
-    /// `if a < b { … } else { … }`.
+    /// Conditional `if a < b { … } else { … }`.
     If(Condition, Vec<Statement>, Vec<Statement>),
-    /// `while a < b { … }`; None: `loop { … }`.
+    /// Loop `while a < b { … }`, or `loop { … }` without a condition.
     While(Option<Condition>, Vec<Statement>),
-    /// `break`: leaves the innermost loop.
+    /// `break`, which leaves the innermost loop.
     Break,
 }
 
-/// The tree of a program.
+/// The syntax tree of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     /// Variables and their initial values.
@@ -79,10 +79,10 @@ const MARKS: [&str; 20] = [
     ")",
 ];
 
-/// Reads a program.
+/// Parses a program.
 ///
 /// # Errors
-/// The first mistake in the text.
+/// The first error in the text.
 pub fn parse(text: &str) -> Result<Tree, Mistake> {
     let mut parser = Parser { tokens: tokens(text)?, at: 0, tree: Tree::default(), loops: 0 };
     parser.tree.body = parser.block(false)?;
@@ -178,7 +178,7 @@ impl Parser {
         }
     }
 
-    /// Statements up to `}`, or to the end of the text.
+    /// Parses statements up to `}` or the end of the text.
     fn block(&mut self, inner: bool) -> Result<Vec<Statement>, Mistake> {
         let mut all = Vec::new();
         loop {
@@ -228,7 +228,7 @@ impl Parser {
     }
 
     fn declaration(&mut self, array: bool) -> Result<(), Mistake> {
-        let Some(name) = self.name() else { return self.fault("what is it called?") };
+        let Some(name) = self.name() else { return self.fault("a name is missing here") };
         if self.tree.vars.contains_key(&name) || self.tree.arrays.contains_key(&name) {
             return self.fault_before(format!("`{name}` is there already"));
         }
@@ -285,7 +285,7 @@ impl Parser {
         Ok(Statement::Change(target, opcode, self.amount()?))
     }
 
-    /// A variable, or an element if `[` follows; it must be there.
+    /// Parses a variable, or an element if `[` follows. The name must be declared.
     fn place(&mut self, name: String) -> Result<Amount, Mistake> {
         if self.tree.vars.contains_key(&name) {
             return Ok(Amount::Var(name));

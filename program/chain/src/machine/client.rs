@@ -1,5 +1,5 @@
-//! A client of a queue, without a network. Its messages take the queue's receives, and it gets the queue's
-//! answers.
+//! A client of a queue, without a network. Its messages use the queue's receives, and it receives the
+//! queue's answers.
 
 use remora_memory::{Access, Bytes, Pd, Range, Table};
 use remora_nic::chain::LoopbackInit;
@@ -10,25 +10,25 @@ use remora_wire::Qpn;
 
 use super::{COMPLETIONS, LoadError, ring};
 
-/// Slots for messages under way.
+/// Number of slots for pending messages.
 const SLOTS: u32 = 64;
-/// Answers that are kept, and bytes of each.
+/// Number of answers that are kept, and maximum length of each in bytes.
 const ANSWERS: u64 = 16;
 const ANSWER: u64 = 4096;
 
-/// An answer, as the completion of a receive.
+/// An answer of a queue to its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Bytes that have come.
+    /// Length of the answer in bytes.
     pub len: u32,
-    /// The bytes of a SEND; a WRITE's bytes are at its remote address.
+    /// Bytes of a SEND; `None` for a WRITE, whose bytes are at its remote address.
     pub message: Option<Vec<u8>>,
 }
 
-/// Elements of a receive of the inbox.
+/// Number of list elements of a receive in the inbox.
 pub(super) const INBOX_SGE: u32 = 1;
 
-/// A loopback queue pair whose receives are those of the queue that it serves as client.
+/// A loopback queue pair that acts as client of a queue and uses that queue's receives.
 pub(super) struct Client {
     pub qp: Qpn,
     pub inbox_cq: u32,
@@ -87,12 +87,12 @@ impl Client {
         })
     }
 
-    /// Where the queue's messages go.
+    /// Returns the receive ring for the queue's messages.
     pub fn inbox(&self) -> Ring {
         self.inbox_receives.clone()
     }
 
-    /// Puts a message into its send queue. Returns false if the queue is full.
+    /// Appends a message to the send queue. Returns false if the message does not fit.
     pub fn push(&mut self, message: &[u8]) -> bool {
         let header = u64::from(WqeOpcode::SEND.0) | u64::from(flag::INLINE) << 8;
         let first = Wqe { header, len: message.len() as u64, ..Wqe::default() };
@@ -112,7 +112,7 @@ impl Client {
         true
     }
 
-    /// The next message that came.
+    /// Returns the next message that arrived.
     pub fn answer(&mut self) -> Option<Reply> {
         let (sequence, entry) = entry(&self.inbox_completions, self.taken);
         if sequence != self.taken + 1 || entry.completion.status != Status::Success {
@@ -128,13 +128,13 @@ impl Client {
         Some(answer)
     }
 
-    /// Why the queue did not take a message, if it refused one.
+    /// Returns the status with which the queue refused a message, or `None`.
     pub fn refused(&self) -> Option<Status> {
         first_fault(&self.received).map(|entry| entry.completion.status)
     }
 }
 
-/// Posts receives into a ring in which each has `stride` slots.
+/// Posts receives into a ring with `stride` slots per receive.
 pub(super) fn post(ring: &Ring, stride: u64, receives: &[Vec<Sge>]) {
     for (index, sges) in receives.iter().enumerate() {
         let first = index as u64 * stride;
@@ -143,7 +143,7 @@ pub(super) fn post(ring: &Ring, stride: u64, receives: &[Vec<Sge>]) {
     ring.set_word(Word::Produced, receives.len() as u64 * stride);
 }
 
-/// An entry of a completion queue, and its sequence number.
+/// Returns the sequence number and the entry at an index of a completion queue.
 fn entry(completions: &Ring, index: u64) -> (u64, Cqe) {
     let mut slot = [0; SLOT];
     completions.load(index, &mut slot);
@@ -153,7 +153,7 @@ fn entry(completions: &Ring, index: u64) -> (u64, Cqe) {
     (words[7], Cqe::parse(&words))
 }
 
-/// The first entry that reports an error.
+/// Returns the first completion that reports an error other than a flush.
 pub(super) fn first_fault(completions: &Ring) -> Option<Cqe> {
     let entries = (0..completions.slots()).map(|index| entry(completions, index));
     let faults = entries.filter(|(sequence, entry)| {

@@ -1,4 +1,4 @@
-//! `RedN`'s constructs, one after the other without end: how many a second.
+//! Models of the throughput of `RedN`'s constructs (Table 3).
 
 use remora_nic::cost::connectx5::ConnectX5;
 use remora_nic::cost::number::{Number, Part, Unit};
@@ -11,7 +11,7 @@ use crate::assemble;
 use crate::code::{Code, Operand, Test};
 use crate::program::Work;
 
-/// So many, one behind the other.
+/// Number of constructs in sequence.
 const COUNT: usize = 64;
 
 pub fn numbers(model: &ConnectX5) -> Vec<Number> {
@@ -32,7 +32,7 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
     ]
 }
 
-/// The loop that ships, with its break after [`COUNT`] rounds for 10.
+/// Returns the rate of rounds of the shipped loop, with its break after [`COUNT`] rounds instead of 10.
 fn rounds(model: &ConnectX5) -> f64 {
     let text =
         include_str!("../../programs/count.chain").replace("signaled 10]", &format!("signaled {COUNT}]"));
@@ -40,13 +40,13 @@ fn rounds(model: &ConnectX5) -> f64 {
     let sites = program.queues.iter().map(|_| Site::server()).collect();
     let main = program.queue("loop").expect("its loop");
     let run = Experiment { program, sites }.run(model);
-    // Its first work request counts the rounds.
+    // The first work request of each round counts the rounds.
     let first =
         run.of(main).filter(|(work, _)| work.wqe.opcode() == WqeOpcode::FETCH_ADD && work.index % 16 == 0);
     super::rate(&first.map(|(_, times)| times.done).collect::<Vec<_>>())
 }
 
-/// `if value == 5 { answer = 1 }`, repeated: the same value, or those of an array, one after the other.
+/// Returns the rate of a repeated `if value == 5 { answer = 1 }`; `value` returns the value for each index.
 fn whens(model: &ConnectX5, value: impl Fn(usize) -> u64) -> f64 {
     let mut experiment = Experiment::new();
     let mut code = Code::once(&mut experiment.program, "main");

@@ -1,11 +1,12 @@
-//! A list of eight over the network (`RedN`, Figure 13).
+//! Models of the search of a list with eight nodes over the network (`RedN`, Figure 13).
 //!
-//! It is searched to its end by a chain (Figure 12), with a break (Figure 6), by READs, and by a call. It is
-//! also searched by the chain with a break that ships: a ring, where theirs is posted ahead for each request.
+//! The list is searched to its end by a chain (Figure 12), by a chain with a break (Figure 6), by READs, and
+//! by a call. The shipped chain with a break is modelled too; it is a ring, while the paper's chain is
+//! posted ahead for each request.
 //!
-//! A READ of this language brings one piece; the authors' brings three, to three addresses. So a node is
-//! first read into a buffer here. Two WRITEs carry its key with the address of its value, and the address of
-//! the next node, to their users.
+//! A READ of this language has one local piece; the authors' READ has three, with three addresses. A node is
+//! therefore read into a buffer first. One WRITE copies its key and the address of its value, and another
+//! the address of the next node, to the work requests that use them.
 
 use remora_nic::Fetching;
 use remora_nic::cost::connectx5::ConnectX5;
@@ -17,10 +18,11 @@ use super::paper::{FIGURE_13, RANGES};
 use super::{Experiment, KEY, Site, shipped};
 use crate::program::{Location, Piece, Program, Segment, Value, Work, header};
 
-/// Nodes of the list, and bytes of a value.
+/// Number of nodes of the list, and length of a value in bytes.
 const NODES: u64 = 8;
 const VALUE: u64 = 64;
-/// A node: 48 bits of the key, the address of its value, two bytes of nothing, the address of the next node.
+/// Length of a node: 48 bits of key, the address of the value, two unused bytes, the address of the next
+/// node.
 const NODE: u64 = 24;
 const NEXT: u64 = 16;
 
@@ -37,7 +39,7 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
             unit: Unit::Nanoseconds,
             part: if curve.starts_with("RedN") { Part::Predicted } else { Part::Baseline },
             measured: Some(*measured),
-            // The key is as often at each place of the range.
+            // The key is equally often at each position of the range.
             modelled: mean(&took[..*range]),
         }));
     }
@@ -58,21 +60,21 @@ fn mean(took: &[u64]) -> f64 {
     took.iter().sum::<u64>() as f64 / took.len() as f64
 }
 
-/// The server's queues.
+/// Queues of the server.
 struct Queues {
     main: usize,
     work: usize,
     answer: usize,
 }
 
-/// The search for the key at a place, by a chain.
+/// Returns the time of a search by a chain for the key at node `found`.
 fn walk(model: &ConnectX5, found: u64, breaks: bool) -> u64 {
     let mut experiment = Experiment::new();
     let from = experiment.client(0, 1);
     let list = list(&mut experiment, found);
     let value = experiment.section("value", &[7; VALUE as usize]);
     let to = experiment.section("answer", &[0; VALUE as usize]);
-    // The address of the first node, and the key once for each comparison.
+    // The message has the address of the first node, and the key once per comparison.
     let message = [&[0; 8], &KEY.to_le_bytes()[..6].repeat(NODES as usize)[..]].concat();
     let message_len = message.len() as u64;
     let message = experiment.section("message", &message);
@@ -100,8 +102,8 @@ fn walk(model: &ConnectX5, found: u64, breaks: bool) -> u64 {
     lookups::seen(&experiment.run(model), model, &[queues.answer])
 }
 
-/// One node: it is read, its key is compared, and the answer goes if the key matches. Returns where its
-/// address and the key belong.
+/// Generates the work requests for one node: READ the node, compare its key, and answer on a match. Returns
+/// the locations for the node's address and the key.
 fn node(
     program: &mut Program,
     queues: &Queues,
@@ -140,10 +142,11 @@ fn node(
     [read + REMOTE, swap + COMPARAND]
 }
 
-/// A break between the comparison and the answer (Figure 6): an `if` of its own, 1C + 1A + 3E.
+/// Generates a break between the comparison and the answer (Figure 6), as a separate `if` of 1C + 1A + 3E.
 ///
-/// The answer's header is copied. If the answer is awake by now, a WRITE wakes that makes it unsignaled, so
-/// nothing behind it begins. The node's work requests end at a slot, and so many had completed.
+/// The answer's header is copied into a comparison. If the answer is awake, a WRITE makes it unsignaled, so
+/// that no later node starts. The node's work requests end before slot `end`, with `done` completions so
+/// far.
 fn break_if(
     program: &mut Program,
     &Queues { main, work, .. }: &Queues,
@@ -165,7 +168,7 @@ fn break_if(
     program.push(work, silence);
 }
 
-/// The list: the node with the number `found` has the key that is searched for.
+/// Adds the list; node `found` has the searched key.
 fn list(experiment: &mut Experiment, found: u64) -> Location {
     let node = |at: u64| {
         let key = if at == found { KEY } else { at };
@@ -178,7 +181,7 @@ fn list(experiment: &mut Experiment, found: u64) -> Location {
     list
 }
 
-/// A READ for each node, and one for the value.
+/// Returns the time of a search by one READ per node and one for the value.
 fn reads(model: &ConnectX5, found: u64) -> u64 {
     let nodes = vec![NODE; found as usize + 1];
     lookups::reads(model, &[&nodes[..], &[VALUE]].concat())

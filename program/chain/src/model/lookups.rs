@@ -1,7 +1,7 @@
-//! Hash GETs over the network: by a chain (`RedN`, Figure 9), by READs, by a call.
+//! Models of hash GETs over the network: by a chain (`RedN`, Figure 9), by READs, and by a call.
 //!
-//! Clients post into a managed queue and then ring for an ENABLE of it, as the authors' published benchmark
-//! does.
+//! Clients post into a managed queue and then ring the doorbell of a queue with its ENABLE, as the authors'
+//! published benchmark does.
 
 use remora_nic::Fetching;
 use remora_nic::cost::connectx5::ConnectX5;
@@ -13,15 +13,15 @@ use super::paper::{CHAIN_GETS, Curve, IDEAL, ONE_SIDED, SIZES, TABLE_4, TABLE_5,
 use super::{Experiment, KEY, Run, Site, shipped};
 use crate::program::{Location, Piece, Program, Value, Work, header};
 
-/// Offsets in a work request.
+/// Offsets of fields in a work request.
 pub const ID: u64 = 2;
 pub const REMOTE: u64 = 32;
 pub const COMPARAND: u64 = 42;
-/// A bucket: 48 bits of the key, the address of the value.
+/// Length of a bucket: 48 bits of key and the address of the value.
 const BUCKET: u64 = 14;
-/// Bytes of FaRM's neighbourhood of six, by the authors' benchmark.
+/// Length of FaRM's neighbourhood of six entries in the authors' benchmark, in bytes.
 const NEIGHBOURHOOD: u64 = 6 * 19;
-/// Requests of a measurement of throughput.
+/// Number of requests in a throughput measurement.
 const REQUESTS: u64 = 32;
 
 pub fn numbers(model: &ConnectX5) -> Vec<Number> {
@@ -68,8 +68,9 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
     all
 }
 
-/// The time of one READ by its size, beyond one of the least size. Constants were read from it. Its level
-/// differs from Figure 7, which also has a READ of 64 B, and which the constants follow.
+/// Returns the additional time of one READ by size, relative to the smallest size. Constants of the model
+/// were read from it. Its absolute level differs from Figure 7, which also has a READ of 64 B and determines
+/// the constants.
 fn ideal_by_size(model: &ConnectX5) -> Vec<Number> {
     let least = reads(model, &SIZES[..1]);
     let sizes = SIZES.iter().zip(IDEAL.ns).skip(1);
@@ -85,24 +86,24 @@ fn ideal_by_size(model: &ConnectX5) -> Vec<Number> {
     beyond.collect()
 }
 
-/// A word of the data is the address of a place.
+/// Sets a word of the data to the address of `to`.
 pub fn point(experiment: &mut Experiment, at: Location, to: Location) {
     experiment.program.let_be(at, Value::At(to));
 }
 
-/// When the last answer is seen in the client's memory.
+/// Returns the time at which the client sees the last answer in its memory.
 pub fn seen(run: &Run, model: &ConnectX5, answers: &[usize]) -> u64 {
     let of = |queue: &usize| answered(run, *queue).last().copied().unwrap_or(0);
     answers.iter().map(of).max().unwrap_or(0) + model.host.ns / 2
 }
 
-/// When the answers of a queue are in the client's memory.
+/// Returns the times at which the answers of a queue are in the client's memory.
 fn answered(run: &Run, queue: usize) -> Vec<u64> {
     let writes = run.of(queue).filter(|(work, _)| work.wqe.opcode() == WqeOpcode::WRITE);
     writes.map(|(_, times)| times.there).collect()
 }
 
-/// GETs by one client's chain, as many as a port or a host can do.
+/// Returns the maximum number of GETs per second by chain, on one or two ports.
 fn gets_a_second(model: &ConnectX5, len: u64, ports: usize) -> f64 {
     let mut experiment = Experiment::new();
     let answers: Vec<_> = (0..ports).map(|port| gets(&mut experiment, port, len)).collect();
@@ -110,12 +111,12 @@ fn gets_a_second(model: &ConnectX5, len: u64, ports: usize) -> f64 {
     answers.iter().map(|queue| super::rate(&answered(&run, *queue))).sum()
 }
 
-/// Bytes of a client's request: the key, which goes into a comparison, and the address of a bucket.
+/// Length of a client's request in bytes: the key, for a comparison, and the address of a bucket.
 const LOOK: u64 = 6 + 8;
 
-/// A client of a port that asks [`REQUESTS`] times, and the server's chain for them. The chain is posted
-/// ahead for each request, as in the authors' benchmark. It READs the bucket into the answer's id and source,
-/// compares the id, and answers. Returns the queue that answers.
+/// Adds a client on a port that sends [`REQUESTS`] requests, and the server's chain. The chain is posted
+/// ahead for each request, as in the authors' benchmark. It READs the bucket into id and source of the
+/// answer, compares the id, and answers. Returns the queue with the answers.
 fn gets(experiment: &mut Experiment, port: usize, len: u64) -> usize {
     let from = experiment.client(port, REQUESTS);
     let value = experiment.section("value", &vec![7; len as usize]);
@@ -148,7 +149,7 @@ fn gets(experiment: &mut Experiment, port: usize, len: u64) -> usize {
     answer
 }
 
-/// READs one after the other, each by a program that has seen the one before.
+/// Returns the time of consecutive READs, each posted after the previous one has completed.
 pub fn reads(model: &ConnectX5, lens: &[u64]) -> u64 {
     let mut experiment = Experiment::new();
     let queue = experiment.queue("reads", Fetching::Enabled, Site::client().over_the_network());
@@ -163,7 +164,7 @@ pub fn reads(model: &ConnectX5, lens: &[u64]) -> u64 {
     experiment.run(model).done(queue) + model.host.ns / 2
 }
 
-/// A call of a server that polls and has nothing to compute.
+/// Returns the time of a call to a polling server without computation.
 pub fn call(model: &ConnectX5, len: u64) -> u64 {
     let mut experiment = Experiment::new();
     let from = experiment.client(0, 1);

@@ -1,12 +1,12 @@
-//! Why the model is off: of each prediction that is missed, and of the baselines.
+//! The known reasons for which predictions of the model differ from the paper.
 
 use remora_nic::cost::number::{Number, Part};
 
-/// Figure, curve and point of a prediction that is missed.
+/// Figure, curve and point of a prediction that is outside its bound.
 const SEQUENTIAL: (&str, &str, &str) = ("Figure 11", "RedN-Seq", "64");
 
-/// Why the model is off, in one sentence, if it misses a prediction and the reason is known. Also says why
-/// baselines are not judged.
+/// Returns the reason in one sentence if the prediction is outside its bound and the reason is known, or the
+/// reason why a baseline is not judged.
 pub fn reason(number: &Number) -> Option<&'static str> {
     if number.part == Part::Baseline {
         return Some(

@@ -1,4 +1,5 @@
-//! Single verbs, chains of NOPs in the three orders, and verbs on all units: the source of the constants.
+//! Models of single verbs, chains of NOPs in the three orders, and verbs on all processing units, from which
+//! the model's constants were derived.
 
 use remora_nic::cost::connectx5::{ConnectX5, UNITS};
 use remora_nic::cost::number::{Number, Part, Unit};
@@ -8,9 +9,9 @@ use super::paper::{CHAINS, FIGURE_7, FIGURE_8, TABLE_3_NATIVE};
 use super::{Experiment, Site};
 use crate::program::{Location, Program, Section, Segment, Value, Work};
 
-/// Bytes of a verb.
+/// Payload of a verb in bytes.
 const LEN: u64 = 64;
-/// Queues of the measurements of rates, and work requests of each: enough for every unit to be busy.
+/// Number of queues and of work requests per queue in rate measurements, enough to keep all units busy.
 const QUEUES: usize = 4 * UNITS;
 const EACH: usize = 32;
 
@@ -40,7 +41,7 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
     verbs.into_iter().chain(chains).chain(rates).collect()
 }
 
-/// A verb between two places, signaled.
+/// Returns a signaled verb between two locations.
 fn verb(name: &str, from: Location, to: Location) -> Work {
     let one = Value::Number(1);
     match name {
@@ -54,7 +55,7 @@ fn verb(name: &str, from: Location, to: Location) -> Work {
     .signaled()
 }
 
-/// Two places of [`LEN`] bytes.
+/// Adds two sections of [`LEN`] bytes.
 fn places(program: &mut Program) -> [Location; 2] {
     let mut section = Section { name: "data".into(), ..Section::default() };
     let offsets = ["from", "to"].map(|name| section.put(name, &[0; LEN as usize]));
@@ -63,7 +64,7 @@ fn places(program: &mut Program) -> [Location; 2] {
     offsets.map(|offset| Location { segment, offset })
 }
 
-/// One verb, from the doorbell until its completion has been seen.
+/// Returns the time of one verb, from the doorbell to the polled completion.
 fn latency(model: &ConnectX5, name: &str) -> f64 {
     let mut experiment = Experiment::new();
     let local = name.ends_with("local");
@@ -74,7 +75,7 @@ fn latency(model: &ConnectX5, name: &str) -> f64 {
     (experiment.run(model).done(queue) + model.host.ns / 2) as f64
 }
 
-/// A chain of NOPs of one NIC, from the doorbell until its last completion has been seen.
+/// Returns the time of a chain of NOPs on one NIC, from the doorbell to the last polled completion.
 fn chain(model: &ConnectX5, order: usize, count: usize) -> f64 {
     let mut experiment = Experiment::new();
     let main = experiment.queue("main", Fetching::Posted, Site::client());
@@ -98,7 +99,7 @@ fn chain(model: &ConnectX5, order: usize, count: usize) -> f64 {
     (run.done(main).max(run.done(managed)) + model.host.ns / 2) as f64
 }
 
-/// A verb over the network by as many queues as keep every unit of a port busy.
+/// Returns the rate of a verb over the network with all units of a port busy.
 fn rate(model: &ConnectX5, name: &str) -> f64 {
     let mut experiment = Experiment::new();
     for _ in 0..QUEUES {
@@ -111,6 +112,6 @@ fn rate(model: &ConnectX5, name: &str) -> f64 {
     let run = experiment.run(model);
     let mut done: Vec<u64> = run.times.iter().map(|times| times.done).collect();
     done.sort_unstable();
-    // The last ones have units to themselves.
+    // The last work requests no longer compete for units.
     super::rate(&done[..done.len() * 3 / 4])
 }

@@ -1,7 +1,7 @@
-//! The measurements of `RedN`'s authors. They are numbers of the text and of Tables 3 to 5. Heights of bars
-//! and points were read from the figures, to about 0.1 us.
+//! The measurements in the RedN paper. Numbers are from the text and Tables 3 to 5, or were read from the
+//! figures with a precision of about 0.1 µs.
 
-/// Figure 7: verbs of 64 bytes, nanoseconds; all but the last over the network.
+/// Figure 7: latency of verbs of 64 bytes in nanoseconds; all but the last over the network.
 pub const FIGURE_7: [(&str, f64); 7] = [
     ("READ", 1810.0),
     ("WRITE", 1600.0),
@@ -12,29 +12,29 @@ pub const FIGURE_7: [(&str, f64); 7] = [
     ("NOP, local", 1050.0),
 ];
 
-/// Figure 8 by the text: the first NOP of a chain, and each further one; in WQ order, completion order,
-/// doorbell order.
+/// Figure 8, from the text: nanoseconds of the first NOP of a chain and of each further one, in WQ order,
+/// completion order and doorbell order.
 pub const FIGURE_8: [(&str, f64, f64); 3] =
     [("WQ order", 1210.0, 170.0), ("completion order", 1210.0, 190.0), ("doorbell order", 1210.0, 540.0)];
-/// Chains that are drawn.
+/// Lengths of the chains in Figure 8.
 pub const CHAINS: [usize; 6] = [1, 10, 20, 30, 40, 50];
 
-/// Table 3, per second.
+/// Native verbs of Table 3, per second.
 pub const TABLE_3_NATIVE: [(&str, f64); 5] =
     [("CAS", 8.4e6), ("ADD", 8.4e6), ("READ", 65e6), ("WRITE", 63e6), ("MAX", 63e6)];
-/// The constructs of Table 3, per second.
+/// Constructs of Table 3, per second.
 pub const TABLE_3: [(&str, f64); 3] = [("if", 0.7e6), ("while, unrolled", 0.7e6), ("while, recycled", 0.3e6)];
 
-/// Bytes of values in Figures 10, 11 and 14.
+/// Lengths of values in Figures 10, 11 and 14, in bytes.
 pub const SIZES: [u64; 5] = [64, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
 
-/// A curve over [`SIZES`], nanoseconds.
+/// A curve over [`SIZES`].
 pub struct Curve {
     /// Figure in the paper.
     pub figure: &'static str,
     /// Name of the curve in the figure.
     pub name: &'static str,
-    /// Nanoseconds, one for each size.
+    /// Nanoseconds for each size.
     pub ns: [f64; 5],
 }
 
@@ -42,7 +42,7 @@ const fn curve(figure: &'static str, name: &'static str, ns: [f64; 5]) -> Curve 
     Curve { figure, name, ns }
 }
 
-/// `RedN`'s: one bucket; two of them, one after the other or side by side; and Memcached's table.
+/// `RedN`'s GETs: one bucket; two buckets, sequentially or in parallel; and Memcached's table.
 pub const CHAIN_GETS: [Curve; 4] = [
     curve("Figure 10", "RedN", [5620.0, 5220.0, 6330.0, 10_210.0, 16_230.0]),
     curve("Figure 11", "RedN-Seq", [8750.0, 8680.0, 8750.0, 12_940.0, 20_100.0]),
@@ -56,19 +56,19 @@ pub const ONE_SIDED: [Curve; 2] = [
     curve("Figure 10", "one-sided", [10_050.0, 11_340.0, 11_590.0, 15_360.0, 19_520.0]),
     curve("Figure 14", "one-sided", [10_040.0, 11_330.0, 11_580.0, 15_360.0, 19_510.0]),
 ];
-/// A call of a program that polls.
+/// A call to a polling server.
 pub const TWO_SIDED: Curve =
     curve("Figure 10", "two-sided, polling", [12_020.0, 12_530.0, 12_960.0, 17_300.0, 21_610.0]);
 
-/// Table 4: bytes of a value, ports, GETs a second.
+/// Table 4: bytes of a value, number of ports, GETs per second.
 pub const TABLE_4: [(u64, usize, f64); 4] =
     [(1 << 10, 1, 500e3), (1 << 10, 2, 1e6), (64 << 10, 1, 180e3), (64 << 10, 2, 190e3)];
-/// Table 5: bytes of a value, the median.
+/// Table 5: bytes of a value, median latency in nanoseconds.
 pub const TABLE_5: [(u64, f64); 2] = [(64, 5700.0), (4 << 10, 6700.0)];
 
-/// Figure 13: the key is among so many nodes from the first one on.
+/// Figure 13: number of leading nodes among which the key is.
 pub const RANGES: [usize; 4] = [1, 2, 4, 8];
-/// Its curves over [`RANGES`], nanoseconds.
+/// Curves of Figure 13 over [`RANGES`], in nanoseconds.
 pub const FIGURE_13: [(&str, [f64; 4]); 4] = [
     ("RedN", [5850.0, 7510.0, 9160.0, 13_490.0]),
     ("RedN with a break", [8520.0, 10_430.0, 13_740.0, 24_040.0]),

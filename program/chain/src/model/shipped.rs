@@ -1,4 +1,5 @@
-//! The offloads that ship (`program/chain/programs/offloads`), asked once by a client over the network.
+//! Models of the shipped offloads (`program/chain/programs/offloads`), each serving one request over the
+//! network.
 
 use remora_nic::cost::connectx5::ConnectX5;
 use remora_nic::cost::timeline;
@@ -10,17 +11,18 @@ use crate::machine::Machine;
 use crate::offload::{BUCKET, OFFLOADS, ask, ask_two, bucket, node};
 use crate::program::{Piece, Work};
 
-/// Where values are in the server's region.
+/// Offset of the values in the server's region.
 const VALUE: u64 = 64 * BUCKET;
 
-/// The buckets of a region, by their numbers, and the client's message. Both depend on the region's address.
+/// The buckets of a region and the client's message, as functions of the region's address.
 struct Asked<'a> {
     region: &'a str,
     buckets: &'a dyn Fn(u64) -> Vec<[u8; BUCKET as usize]>,
     message: &'a dyn Fn(u64) -> Vec<u8>,
 }
 
-/// A GET of so many bytes by one of them; the key is in the last bucket that it looks at.
+/// Returns the time of a GET of `len` bytes by the offload `name`, whose key is in the last bucket that the
+/// offload checks.
 pub fn get(model: &ConnectX5, name: &str, len: u64) -> u64 {
     let asked = Asked {
         region: "table",
@@ -33,7 +35,7 @@ pub fn get(model: &ConnectX5, name: &str, len: u64) -> u64 {
     answered(model, name, &asked)
 }
 
-/// A search of a list with a break: the key is in the node of this number, with a value of so many bytes.
+/// Returns the time of a list search with a break, for the key in node `found` with a value of `len` bytes.
 pub fn search(model: &ConnectX5, found: u64, len: u64) -> u64 {
     let place = |address: u64, at: u64| {
         let key = if at == found { KEY } else { KEY ^ 1 };
@@ -47,7 +49,8 @@ pub fn search(model: &ConnectX5, found: u64, len: u64) -> u64 {
     answered(model, "list-break", &asked)
 }
 
-/// When the client has the answer. Its completion gives its length, and that takes a receive work request.
+/// Returns the time at which the client has the answer. The answer's completion has its length and uses a
+/// receive work request.
 fn answered(model: &ConnectX5, name: &str, asked: &Asked<'_>) -> u64 {
     let text = OFFLOADS.iter().find(|(known, _)| *known == name).expect("it ships").1;
     let program = assemble(&text.replace(" 65536", " 131072")).expect("it ships");
@@ -77,7 +80,7 @@ fn answered(model: &ConnectX5, name: &str, asked: &Asked<'_>) -> u64 {
     answer.expect("the key is there").1.there + model.fetch.ns + model.host.ns / 2
 }
 
-/// When a client's message has been received.
+/// Returns the time at which the server has received a client's message.
 fn arrival(model: &ConnectX5, message: &[u8]) -> u64 {
     let mut experiment = Experiment::new();
     let from = experiment.client(0, 1);

@@ -1,5 +1,6 @@
-//! A change of a work request takes effect only if the request is fetched afterwards: behind a WAIT and an
-//! ENABLE. A fenced ENABLE also suffices, if a READ or an atomic of the same queue makes the change.
+//! Verification of barriers. A change of a work request takes effect only if the NIC fetches the request
+//! afterwards, so a WAIT and an ENABLE must follow the change. A fenced ENABLE also suffices if a READ or an
+//! atomic of the same queue makes the change.
 
 use remora_nic::Fetching;
 use remora_nic::wqe::{SLOT, WqeOpcode, flag};
@@ -8,7 +9,7 @@ use super::{Verifier, targets};
 use crate::program::{Segment, Value};
 
 impl Verifier<'_> {
-    /// Checks that a WAIT and an ENABLE are between a work request and another that it changes.
+    /// Checks that a WAIT and an ENABLE separate a work request from another that it changes.
     pub(super) fn barrier(&mut self, queue: usize, at: usize) {
         for (value, len) in targets(self.work(queue, at)) {
             let Value::At(place) = value else { continue };
@@ -20,7 +21,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Why a change of these slots is not seen, if it is not.
+    /// Returns the reason why a change of these slots may not take effect, or `None`.
     fn without(
         &self,
         queue: usize,
@@ -36,12 +37,15 @@ impl Verifier<'_> {
                 about.name
             ));
         }
-        // In a ring, what has been executed is changed for the next round, and so is what has been fetched.
+        // In a recycled queue, a change of slots that were already executed or fetched is for the next
+        // round.
         if about.fetching == Fetching::Recycled && (changed == queue || slots.end <= about.enabled) {
             return None;
         }
         if changed == queue && slots.start <= own {
-            return Some("it changes what has been executed, in a queue that runs once".into());
+            return Some(
+                "it changes a work request that was already executed, in a queue that runs once".into(),
+            );
         }
         if slots.start < about.enabled {
             let name = &about.name;
@@ -72,7 +76,7 @@ impl Verifier<'_> {
                 |()| None,
             );
         };
-        // A fence waits for work requests that fetch bytes from a remote memory.
+        // A fence waits only for READs and atomics.
         let opcode = WqeOpcode(works[at].opcode);
         let fetches = !matches!(opcode, WqeOpcode::WRITE | WqeOpcode::WRITE_IMM | WqeOpcode::SEND);
         let fenced = fetches && works[enable].flags & flag::FENCE != 0;
@@ -84,7 +88,7 @@ impl Verifier<'_> {
         (!waits).then(what)
     }
 
-    /// Another queue, or an ENABLE that is made while it runs, may enable it.
+    /// Returns true if another queue, or an ENABLE that is rewritten at run time, may enable the queue.
     fn is_enabled_elsewhere(&self, queue: usize, changed: usize) -> bool {
         let mut all = self.program.queues.iter().enumerate().flat_map(|(number, other)| {
             other.works.iter().enumerate().map(move |(at, work)| (number, at, work))

@@ -1,11 +1,11 @@
-//! What a client's message may change: operands, but never targets or op-codes.
+//! Verification of clients' messages, which may change operands but never targets or op-codes.
 
 use remora_nic::wqe::{SLOT, WqeOpcode};
 
 use super::{Severity, Verifier, overlaps, sources, targets};
 use crate::program::{FIELDS, Location, Segment, Value};
 
-/// What must not come from a client, and why.
+/// Fields that a client must not control, with the reason.
 const SACRED: [(&str, &str); 6] = [
     ("opcode", "what it does"),
     ("flags", "whether it is signaled"),
@@ -16,7 +16,7 @@ const SACRED: [(&str, &str); 6] = [
 ];
 
 impl Verifier<'_> {
-    /// Where the messages of a queue are scattered to.
+    /// Checks the locations to which the messages of a queue are scattered.
     pub(super) fn clients(&mut self, queue: usize) {
         let pieces: Vec<_> = self.program.queues[queue].receives.iter().flatten().copied().collect();
         for piece in pieces {
@@ -36,7 +36,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// A message is scattered into work requests.
+    /// Checks a piece of a message that is scattered into work requests.
     fn injected(&mut self, queue: usize, code: usize, at: Location, len: u64) {
         for work in 0..self.program.queues[code].works.len() {
             let place = self.place(code, work);
@@ -69,7 +69,8 @@ impl Verifier<'_> {
         }
     }
 
-    /// The region that a READ reads: its key opens nothing else, for any address.
+    /// Returns the region that a READ accesses. The region's key protects all other memory, whatever the
+    /// address.
     fn read_from(&self, queue: usize, work: usize) -> Option<String> {
         let work = self.work(queue, work);
         let Value::At(Location { segment: Segment::Section(at), .. }) = work.remote else { return None };
@@ -77,7 +78,8 @@ impl Verifier<'_> {
         (section.given && WqeOpcode(work.opcode) == WqeOpcode::READ).then(|| section.name.clone())
     }
 
-    /// A message is scattered into data, and an address copied from there comes from the client.
+    /// Reports addresses that are copied from a piece of a message in a section, because the client controls
+    /// them.
     fn given(&mut self, queue: usize, at: Location, len: u64) {
         let queues = self.program.queues.iter().enumerate();
         let works = queues.flat_map(|(number, queue)| (0..queue.works.len()).map(move |at| (number, at)));

@@ -1,4 +1,4 @@
-//! A program on node 0 of a world.
+//! Installs a program on node 0 of a simulated world.
 
 use std::ops::Range;
 
@@ -7,31 +7,31 @@ use remora_fabric::{ALL, CompletionQueue, QueuePair, Region, Settings, World};
 use remora_nic::wqe::{SLOT, WqeOpcode};
 use remora_nic::{Fetching, ReceiveRequest, Ring, Sge};
 
-/// A program's own memory.
+/// The memory that a program owns.
 pub struct Installed {
     /// The addresses, keys and queue numbers of the loaded program.
     pub numbers: Numbers,
     sections: Vec<Region>,
     rings: Vec<Ring>,
     image: Image,
-    /// Addresses that its work requests and receives name as their targets.
+    /// Target addresses of the work requests and receives.
     named: Vec<Range<u64>>,
 }
 
 impl Installed {
-    /// Bytes of a section, as an element of a list.
+    /// Returns a section as a list element.
     pub fn sge(&self, at: Location, len: u32) -> Sge {
         let Segment::Section(section) = at.segment else { panic!("only data is asked for") };
         Sge { addr: self.numbers.address(at), len, lkey: self.sections[section].key }
     }
 
-    /// The elements of the first receive of queue 0.
+    /// Returns the list elements of the first receive of queue 0.
     pub fn receive(&self) -> &[Sge] {
         &self.image.receives[0][0]
     }
 
-    /// Its own sections and queues, each with the address of its first byte: as they are, and as they were at
-    /// first.
+    /// Returns the sections and queues with the address of their first byte, as they are now and as they
+    /// were initially.
     pub fn memory(&self) -> Vec<(u64, Vec<u8>, Vec<u8>)> {
         let sections = self.sections.iter().zip(&self.image.sections).zip(&self.numbers.regions);
         let own = sections.filter(|(_, given)| given.is_none()).map(|(section, _)| section);
@@ -42,7 +42,7 @@ impl Installed {
         sections.chain(rings).collect()
     }
 
-    /// The address of a byte that has changed although nothing of the program names it as a target.
+    /// Returns the address of a changed byte that is not a target of the program, or `None`.
     pub fn stray(&self) -> Option<u64> {
         let is_named = |at: &u64| self.named.iter().any(|named| named.contains(at));
         self.memory().into_iter().find_map(|(address, now, first)| {
@@ -52,7 +52,7 @@ impl Installed {
     }
 }
 
-/// The slots of a queue.
+/// Returns the slots of a queue.
 fn code(ring: &Ring, slots: usize) -> Vec<u8> {
     let slot = |index| {
         let mut slot = [0; SLOT];
@@ -62,7 +62,7 @@ fn code(ring: &Ring, slots: usize) -> Vec<u8> {
     (0..slots as u64).flat_map(slot).collect()
 }
 
-/// What a program's work requests change, awake, and where its receives scatter to.
+/// Returns the ranges that a program's work requests change when awake, and those of its receives.
 fn targets(program: &Program, numbers: &Numbers, image: &Image) -> Vec<Range<u64>> {
     let range = |at: u64, len: u64| at..at + len;
     let mut targets = Vec::new();
@@ -87,8 +87,8 @@ fn targets(program: &Program, numbers: &Numbers, image: &Image) -> Vec<Range<u64
     targets
 }
 
-/// A client on node 1 that may SEND to an offload on node 0, its completion queue, and the offload. The one
-/// receive of the offload's queue 0 is reused in every round: it is posted once.
+/// Connects a client on node 1 to an offload on node 0. Returns the client's queue pair, its completion
+/// queue, and the offload. The receive of the offload's queue 0 is posted once and reused in every round.
 pub fn serve(
     world: &mut World,
     program: &Program,
@@ -109,7 +109,7 @@ pub fn serve(
     let client_cq = world.create_cq(1, 64);
     let plain = Settings { fetching: Fetching::Posted, ..*settings };
     let client = world.create_qp(client_cq, client_cq, &plain).unwrap();
-    // Each end with its own rights: the client's has those that answers need, the server's none.
+    // The client's queue pair grants the rights that answers need; the server's grants none.
     for (from, to, settings) in [(server, client, &shaped), (client, server, &plain)] {
         for change in world.way_to_rts(from, to, settings.psn, settings) {
             world.modify(from, &change).expect("a change that the table allows");
@@ -122,8 +122,8 @@ pub fn serve(
     (client, client_cq, installed)
 }
 
-/// Queue 0 of the program is a connection that exists already. Its completion queues are given, that of its
-/// sends first. The other queues are made. Regions are given by name.
+/// Queue 0 of the program is an existing connection, whose completion queues are given, that of its sends
+/// first. The other queues are created. Regions are given by name.
 pub fn install(
     world: &mut World,
     program: &Program,
@@ -148,7 +148,7 @@ pub fn install(
         let (_, region) = regions.iter().find(|(name, _)| *name == section.name).expect("a region");
         (numbers.sections[at], numbers.regions[at]) = (region.address, Some(region.key.get()));
     }
-    // One region over everything that is its own: the sections, then the slots of each queue.
+    // One region contains all memory of the program: the sections, then the slots of each queue.
     let own = sections.iter().zip(&numbers.sections).zip(&numbers.regions);
     let own = own.filter(|(_, given)| given.is_none());
     let mut ranges: Vec<_> =

@@ -1,5 +1,6 @@
-//! A client calls a chain over a connection that loses, doubles, delays and reorders. It holds no key. Its
-//! message is scattered into the chain's variables, the chain decides, and the server's NIC sends the answer.
+//! Tests of a client that calls a chain over a connection that loses, duplicates, delays and reorders
+//! packets. The client has no key. Its message is scattered into the chain's variables, the chain decides,
+//! and the server's NIC sends the answer.
 
 mod install;
 mod offloads;
@@ -13,7 +14,7 @@ use install::install;
 
 const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
 
-/// The chain: when a message has come, compare its value, and enable the answer.
+/// The chain: after a message arrived, it compares the value and enables the answer.
 fn program(test: Test) -> (Program, [Location; 3]) {
     let mut program = Program::new();
     program.queues.push(Queue::new("port", Fetching::Enabled));
@@ -28,14 +29,14 @@ fn program(test: Test) -> (Program, [Location; 3]) {
     (program, [x, y, answer])
 }
 
-/// Links that lose, double and reorder a frame in ten each.
+/// Returns links that lose, duplicate and reorder one frame in ten each.
 fn unruly(seed: u64) -> World {
     let chances = [Action::Drop, Action::Duplicate, Action::Reorder { frames: 2 }];
     let rules = chances.into_iter().map(|action| Rule::chance(action, 0.1)).collect();
     World::new(&Config { rules: Rules::of(rules), seed, ..Config::default() })
 }
 
-/// The answer to a client that asks about x and y.
+/// Returns the answer to a client's request with `x` and `y`.
 fn ask(seed: u64, test: Test, x: u64, y: u64) -> u64 {
     let mut world = unruly(seed);
     let settings =

@@ -1,5 +1,5 @@
-//! The offloads that ship, asked over links that lose, double and reorder. Their answers are those of a plain
-//! table and a plain list.
+//! Tests that the shipped offloads answer like a plain table and a plain list over links that lose,
+//! duplicate and reorder packets.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const BUCKETS: u64 = 32;
 const VALUES: u64 = 2048;
 const VALUE: u64 = 4096;
 
-/// A client's end, and the server's memory.
+/// A client and the server's memory.
 struct Asked {
     world: World,
     client: QueuePair,
@@ -29,12 +29,12 @@ struct Asked {
 }
 
 impl Asked {
-    /// A world in which node 0 serves node 1 by a program, with `memory` in its region.
+    /// Returns a world in which node 0 serves node 1 by a program whose region contains `memory`.
     fn new(seed: u64, name: &str, memory: &dyn Fn(u64) -> Vec<u8>) -> Asked {
         Asked::in_world(unruly(seed), seed % 2 == 1, name, memory)
     }
 
-    /// Answers are acknowledged late, or at once.
+    /// Selects delayed or immediate acknowledgements of answers.
     fn in_world(mut world: World, late: bool, name: &str, memory: &dyn Fn(u64) -> Vec<u8>) -> Asked {
         let text = OFFLOADS.iter().find(|(known, _)| *known == name).expect("it ships").1;
         let program = assemble(text).unwrap();
@@ -75,7 +75,7 @@ fn put(bytes: &mut [u8], place: u64, bucket: &[u8]) {
     bytes[(place * BUCKET) as usize..][..BUCKET as usize].copy_from_slice(bucket);
 }
 
-/// A table, by key; where its buckets are, and its bytes.
+/// Returns a table by key, the offset of its buckets, and its bytes.
 fn table(random: &mut Random, ways: usize, at: u64) -> (BTreeMap<u64, Vec<u8>>, Vec<u8>) {
     let (mut keys, mut bytes, mut taken) = (BTreeMap::new(), vec![0; 1 << 16], [false; BUCKETS as usize]);
     (0..BUCKETS).for_each(|place| put(&mut bytes, place, &bucket(0, 0, 0)));
@@ -164,7 +164,8 @@ fn a_get_is_a_frame_each_way_where_what_is_answered_is_acknowledged_late() {
         asked.world.sent().len()
     };
     let (at_once, late) = (frames(false), frames(true));
-    // One in 16 answers asks, one in 32 messages, and at the end there may be one each way.
+    // One in 16 answers and one in 32 messages requests an ACK, and one more may be requested in each
+    // direction at the end.
     let acknowledged = late - (at_once - 2 * 256);
     assert!(acknowledged <= 16 + 8 + 2, "{acknowledged} of {late} are acknowledgements");
 }
