@@ -1,7 +1,7 @@
-//! What a key and a message cost, by size.
+//! Benchmarks of key set-up and of messages by size.
 //!
 //! `cargo bench -p remora-cipher` prints nanoseconds per call. Messages have 60 bytes of AAD. `open` copies
-//! the sealed text before it opens it; `seal_and_open`, both ends of one message, copies nothing.
+//! the sealed text before opening it; `seal_and_open` runs both ends of a message without a copy.
 
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
@@ -22,7 +22,7 @@ fn table() -> Aes {
     aes
 }
 
-/// A key schedule replaced.
+/// Replaces a key schedule.
 #[divan::bench]
 fn load(bencher: Bencher) {
     let mut aes = table();
@@ -35,14 +35,14 @@ fn wipe(bencher: Bencher) {
     bencher.bench_local(|| aes.wipe(0));
 }
 
-/// A key derived from a region's.
+/// Derives a key from a region's key.
 #[divan::bench]
 fn derive(bencher: Bencher) {
     let mut aes = table();
     bencher.bench_local(|| aes.derive(black_box(&[1; 16]), black_box(&[2; 32])));
 }
 
-/// What a message costs beyond a warm one when its key is not in the table.
+/// Derives and loads a key: the additional cost of a message whose key is not in the table.
 #[divan::bench]
 fn derive_and_load(bencher: Bencher) {
     let mut aes = table();

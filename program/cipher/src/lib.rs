@@ -1,10 +1,10 @@
-//! AES-128-GCM and AES-CMAC for 1RMA: [`Aes`] stands behind the NIC's trait
-//! [`Cipher`](remora_nic::rma::Cipher). [`recording`] wraps any cipher for tests.
+//! AES-128-GCM and AES-CMAC for 1RMA. [`Aes`] implements the NIC's trait
+//! [`Cipher`](remora_nic::rma::Cipher); [`recording`] wraps any cipher for tests.
 //!
 //! # Which libraries, and why
 //! Four libraries were measured in one process on one core of an AMD EPYC with AES-NI, VAES and VPCLMULQDQ.
 //! Each number is the median of 401 interleaved rounds, in nanoseconds; each message has 60 bytes of AAD.
-//! `open` includes a copy of the text. `compile` is CPU time from nothing in the `dev` profile.
+//! `open` includes a copy of the text. `compile` is the CPU time of a clean build in the `dev` profile.
 //!
 //! | | ring 0.17.14 | aws-lc-rs 1.19 | aes-gcm 0.11 | graviola 0.4 |
 //! |---|---|---|---|---|
@@ -15,17 +15,19 @@
 //! | a key schedule lies | in its value, 544 B | on the C heap | in its value, 496 B | in its value, 832 B |
 //! | compile | 15 s | 57 s | 4 s | 8 s |
 //!
-//! GCM is ring's. Its key schedules are values, so a table of them is replaced in place. Every key of
-//! aws-lc-rs is a `malloc` and a `free`, which a counter of Rust's allocations does not see. At these sizes
-//! both are equally quick, ring compiles in a quarter of the time, and rustls can use it too. Aes-gcm takes
-//! three times as long at 4 KB. Graviola runs on no CPU without AVX2, and its key set-up is the slowest.
+//! GCM is from ring. Its key schedules are values, so an entry of a table of schedules is replaced in place.
+//! Each key of aws-lc-rs is a `malloc` and a `free`, which a counter of Rust's allocations does not see. At
+//! these sizes both are equally fast, ring compiles in a quarter of the time, and rustls can use it too.
+//! aes-gcm takes three times as long at 4 KB. graviola requires a CPU with AVX2, and has the slowest key
+//! set-up.
 //!
-//! CMAC is that of `cmac` over `aes`: ring has none. It takes 141 ns for a derived key, and aws-lc-rs 225 ns.
+//! CMAC is from `cmac` over `aes`, because ring has none. Deriving a key takes 141 ns, compared with 225 ns
+//! for aws-lc-rs.
 //!
 //! # Wiping
-//! Ring does not wipe its keys. [`Aes`] overwrites a place with the schedule of a key of zeros, behind a
-//! barrier of `zeroize`. Values that move leave copies on the stack, so the stack below is overwritten behind
-//! each key set-up and each derivation (`tests/wiped.rs` reads all memory of the process).
+//! ring does not wipe its keys. [`Aes`] overwrites an entry with the schedule of an all-zero key, followed
+//! by a barrier of `zeroize`. Moved values leave copies on the stack, so the stack below is overwritten
+//! after each key set-up and each derivation (`tests/wiped.rs` reads all memory of the process).
 
 pub mod recording;
 

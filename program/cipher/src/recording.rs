@@ -1,7 +1,8 @@
-//! A cipher for tests that notes under which keys and nonces was sealed, and panics when a pair comes twice.
+//! A cipher for tests that records the keys and nonces of sealed messages, and panics if a pair is used
+//! twice.
 //!
-//! GCM loses secrecy and authenticity when one nonce seals twice under one key. Both ends of 1RMA seal under
-//! one key, and both may start anew: so the ciphers of all NICs of a test share one [`Record`].
+//! GCM loses secrecy and authenticity if a nonce is used twice under one key. Both ends of 1RMA seal under
+//! the same key, and both may restart, so the ciphers of all NICs in a test share one [`Record`].
 
 use remora_nic::rma::Cipher;
 use remora_nic::rma::cipher::{IDENTITY_LEN, KEY_LEN, NONCE_LEN, TAG_LEN};
@@ -9,18 +10,18 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How often each function of the ciphers was called.
+/// Number of calls of each function of the ciphers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// Keys loaded.
+    /// Number of keys loaded.
     pub load: u64,
-    /// Places wiped.
+    /// Number of entries wiped.
     pub wipe: u64,
-    /// Messages sealed.
+    /// Number of messages sealed.
     pub seal: u64,
-    /// Messages opened or refused.
+    /// Number of messages opened or refused.
     pub open: u64,
-    /// Keys derived.
+    /// Number of keys derived.
     pub derive: u64,
 }
 
@@ -30,30 +31,30 @@ struct Noted {
     calls: Calls,
 }
 
-/// What the ciphers of a test did. Clones share it.
+/// A record of the calls to the ciphers of a test. Clones share the record.
 #[derive(Clone, Default)]
 pub struct Record(Arc<Mutex<Noted>>);
 
 impl Record {
-    /// Nothing was sealed yet.
+    /// Returns an empty record.
     #[must_use]
     pub fn new() -> Self {
         Record::default()
     }
 
-    /// A cipher that does as `cipher` does and notes it here. It keeps the keys in the clear.
+    /// Returns a cipher that forwards to `cipher` and records its calls. It stores the keys unencrypted.
     pub fn wrap<C: Cipher>(&self, cipher: C) -> Recording<C> {
         let keys = vec![None; cipher.places()].into();
         Recording { cipher, keys, record: self.clone() }
     }
 
-    /// Pairs of key and nonce under which was sealed.
+    /// Returns the number of recorded pairs of key and nonce.
     #[must_use]
     pub fn pairs(&self) -> usize {
         self.noted().pairs.len()
     }
 
-    /// How often each function was called so far.
+    /// Returns the number of calls of each function so far.
     #[must_use]
     pub fn calls(&self) -> Calls {
         self.noted().calls
@@ -64,7 +65,7 @@ impl Record {
     }
 
     /// # Panics
-    /// If the pair came before.
+    /// If the pair was used before.
     fn note(&self, key: &[u8; KEY_LEN], nonce: &[u8; NONCE_LEN]) {
         let mut pair = [0; KEY_LEN + NONCE_LEN];
         pair[..KEY_LEN].copy_from_slice(key);
@@ -82,7 +83,7 @@ impl fmt::Debug for Record {
     }
 }
 
-/// A cipher whose calls are noted in a [`Record`].
+/// A cipher that records its calls in a [`Record`].
 pub struct Recording<C> {
     cipher: C,
     keys: Box<[Option<[u8; KEY_LEN]>]>,

@@ -1,4 +1,4 @@
-//! The table of key schedules, and what is done under them.
+//! The table of key schedules, and the operations with them.
 
 use aes::Aes128;
 use cmac::{Cmac, KeyInit, Mac};
@@ -8,26 +8,26 @@ use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
 use std::fmt;
 use zeroize::optimization_barrier;
 
-/// The key whose schedule stands where no key is.
+/// Key whose schedule fills entries without a key.
 const BLANK: [u8; KEY_LEN] = [0; KEY_LEN];
 
 #[derive(Clone)]
 struct Place {
     schedule: LessSafeKey,
-    /// False: the schedule is that of [`BLANK`].
+    /// False if the schedule is that of [`BLANK`].
     loaded: bool,
 }
 
-/// AES-128-GCM under keys whose schedules stand in a table of fixed size, and AES-CMAC.
+/// AES-128-GCM with a table of key schedules of fixed size, and AES-CMAC.
 ///
-/// The table is allocated once, 560 bytes a place. Opening at an empty place takes as long as at a full one,
-/// and refuses: its time does not tell whether a key is there.
+/// The table is allocated once, with 560 bytes per entry. `open` at an empty entry fails, but takes as long
+/// as at a loaded one, so its time does not reveal whether a key is loaded.
 pub struct Aes {
     places: Box<[Place]>,
 }
 
 impl Aes {
-    /// A table of so many empty places.
+    /// Returns a table of `places` empty entries.
     #[must_use]
     pub fn new(places: usize) -> Self {
         let blank = Place { schedule: expand(&BLANK), loaded: false };
@@ -68,7 +68,7 @@ impl Cipher for Aes {
         let nonce = Nonce::assume_unique_for_key(*nonce);
         let opened =
             schedule.open_in_place_separate_tag(nonce, Aad::from(aad), Tag::from(*tag), text, 0..).is_ok();
-        // Anyone can seal under the key of an empty place.
+        // The key of an empty entry is public, so a valid tag proves nothing.
         opened && *loaded
     }
 
@@ -93,7 +93,8 @@ impl fmt::Debug for Aes {
 }
 
 impl Place {
-    /// Never inlined: all copies of the schedule that it makes lie below its caller's frame.
+    /// Replaces the schedule. Never inlined, so that all copies of the schedule are below the caller's stack
+    /// frame.
     #[inline(never)]
     fn put(&mut self, key: &[u8; KEY_LEN], loaded: bool) {
         *self = Place { schedule: expand(key), loaded };
@@ -105,10 +106,10 @@ fn expand(key: &[u8; KEY_LEN]) -> LessSafeKey {
     LessSafeKey::new(UnboundKey::new(&AES_128_GCM, key).expect("16 bytes are a key of AES-128"))
 }
 
-/// Bytes of the stack that a key set-up or a derivation may leave parts of a key in.
+/// Number of stack bytes in which a key set-up or a derivation may leave parts of a key.
 const SCRUBBED: usize = 8192;
 
-/// Overwrites the stack below its caller's frame, where values that moved have left copies.
+/// Overwrites the stack below the caller's frame, where moved values have left copies.
 #[inline(never)]
 fn scrub_stack() {
     optimization_barrier(&[0_u8; SCRUBBED]);
@@ -122,7 +123,7 @@ fn tag(schedule: &LessSafeKey, nonce: &[u8; NONCE_LEN], aad: &[u8], text: &mut [
     tag
 }
 
-/// RFC 4493. Never inlined, as [`Place::put`].
+/// Computes the CMAC of a message (RFC 4493). Never inlined, like [`Place::put`].
 #[inline(never)]
 fn cmac(key: &[u8; KEY_LEN], message: &[u8]) -> [u8; TAG_LEN] {
     let mut mac = Cmac::<Aes128>::new(key.into());
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(cmac(&KEY, &MESSAGE), hex!("51f0bebf7e3b9d92fc49741779363cfe"));
     }
 
-    /// What the schedule at a place seals, whether or not a key is loaded there.
+    /// Seals with the schedule of an entry, even if no key is loaded.
     fn sealed(place: &Place) -> [u8; TAG_LEN] {
         tag(&place.schedule, &[1; NONCE_LEN], b"", &mut [])
     }

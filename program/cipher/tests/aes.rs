@@ -1,4 +1,4 @@
-//! What is sealed opens under the same key, nonce and AAD, and under nothing else.
+//! Tests that a sealed message opens only with the same key, nonce and AAD.
 
 use proptest::prelude::*;
 use remora_cipher::Aes;
@@ -7,14 +7,14 @@ use remora_nic::rma::Cipher;
 const NONCE: [u8; 12] = [9; 12];
 const AAD: &[u8] = b"a header";
 
-/// A table whose places have keys of their own.
+/// Returns a table whose entries have different keys.
 fn table(places: u8) -> Aes {
     let mut aes = Aes::new(usize::from(places));
     (0..places).for_each(|place| aes.load(usize::from(place), &[place + 1; 16]));
     aes
 }
 
-/// Opens a copy.
+/// Opens a copy of the text.
 fn opens(aes: &mut Aes, place: usize, text: &[u8], tag: &[u8; 16]) -> bool {
     aes.open(place, &NONCE, AAD, &mut text.to_vec(), tag)
 }
@@ -31,7 +31,7 @@ proptest! {
         aes.load(0, &key);
         let mut sealed = text.clone();
         let tag = aes.seal(0, &nonce, &aad, &mut sealed);
-        // Of a few bytes, a cipher may give the same.
+        // A ciphertext of a few bytes may equal the plaintext by chance.
         prop_assert!(text.len() < 16 || sealed != text);
         prop_assert!(aes.open(0, &nonce, &aad, &mut sealed, &tag));
         prop_assert_eq!(sealed, text);
@@ -120,7 +120,7 @@ fn a_wiped_place_opens_nothing_and_leaves_the_others_alone() {
     assert!(opens(&mut aes, 0, &texts[0], &tags[0]));
 }
 
-/// The schedule that stands at an empty place is that of a key which everyone knows.
+/// The schedule of an empty entry is that of a public key of zeros.
 #[test]
 fn an_empty_place_refuses_what_is_sealed_under_the_key_of_zeros() {
     let mut aes = Aes::new(3);

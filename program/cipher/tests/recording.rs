@@ -1,4 +1,4 @@
-//! The cipher that notes keys and nonces finds a pair that comes twice, whichever NIC seals.
+//! Tests that the recording cipher detects a repeated pair of key and nonce, whichever NIC seals.
 
 use remora_cipher::{Aes, Calls, Record};
 use remora_nic::rma::Cipher;
@@ -12,7 +12,7 @@ fn different_pairs_are_noted_and_the_cipher_seals_and_opens_as_without() {
         cipher.load(1, &[2; 16]);
         assert_eq!(cipher.places(), 2);
     }
-    // One nonce under two keys, and one key with two nonces.
+    // One nonce under two keys, and one key with two nonces, are allowed.
     for (place, nonce) in [(0, [1; 12]), (1, [1; 12]), (1, [2; 12])] {
         let (mut one, mut other) = (*b"text", *b"text");
         let tag = noted.seal(place, &nonce, b"aad", &mut one);

@@ -1,4 +1,4 @@
-//! What NIST's test vectors, another implementation and OpenSSL say.
+//! Tests against NIST's test vectors, another implementation and OpenSSL.
 
 use aes_gcm::{AeadInOut, Aes128Gcm, KeyInit};
 use hex_literal::hex;
@@ -7,7 +7,7 @@ use remora_cipher::Aes;
 use remora_nic::rma::Cipher;
 use std::collections::BTreeMap;
 
-/// Blocks of `Name = hex` lines, as NIST writes them.
+/// Parses blocks of `Name = hex` lines, NIST's format.
 fn vectors(text: &str) -> Vec<BTreeMap<&str, Vec<u8>>> {
     let blocks = text.split("\n\n").filter(|block| block.starts_with("Count"));
     blocks
@@ -40,7 +40,7 @@ fn nist_vectors_are_sealed_and_opened() {
     }
 }
 
-/// RFC 4493 has no example of 32 bytes: this one is of `openssl mac -cipher AES-128-CBC ... CMAC`.
+/// RFC 4493 has no example of 32 bytes; this one is from `openssl mac -cipher AES-128-CBC ... CMAC`.
 #[test]
 fn a_derived_key_is_the_cmac_of_the_identity() {
     let key = hex!("2b7e151628aed2a6abf7158809cf4f3c");
@@ -49,7 +49,7 @@ fn a_derived_key_is_the_cmac_of_the_identity() {
 }
 
 proptest! {
-    /// NIST's longest text is 51 bytes; long ones go through other code of the library.
+    /// NIST's longest text has 51 bytes; the library uses other code for longer texts.
     #[test]
     fn another_implementation_seals_to_the_same_bytes(
         key: [u8; 16],

@@ -1,5 +1,5 @@
-//! Keys that were replaced, wiped or dropped, and those from which others were derived, stand nowhere in the
-//! memory of the process: the test reads all of it.
+//! Tests that keys that were replaced, wiped, dropped or used for a derivation are nowhere in the memory of
+//! the process. The test reads all of it.
 #![cfg(target_os = "linux")]
 
 use remora_cipher::Aes;
@@ -10,17 +10,19 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use zeroize::Zeroize;
 
-/// Bytes read at once.
+/// Number of bytes read at once.
 const CHUNK: usize = 1 << 16;
-/// The keys differ from this in each byte, so that it is not taken for one of them.
+/// Keys are derived from this pattern by complementing each byte, so the pattern itself is never mistaken
+/// for a key.
 const PATTERN: [u8; 16] = *b"a complement of!";
 
-/// Calls `user` with a key that stands nowhere else, and wipes it. A key schedule begins with its key.
+/// Calls `user` with a key that exists nowhere else in memory, and then wipes it. A key schedule starts with
+/// its key, so searching for keys finds schedules too.
 fn with_key(number: u8, user: impl FnOnce(&[u8; 16])) {
-    // Made in its place: not on the stack, from which it would be copied.
+    // The key is created on the heap, because a copy from the stack would leave a trace.
     let mut key = black_box(Box::new([0; 16]));
     for (byte, pattern) in key.iter_mut().zip(PATTERN) {
-        // A byte at a time: a vector of them could be spilled to the stack.
+        // Written byte by byte, because a vector register could be spilled to the stack.
         *byte = black_box(!(pattern ^ number));
     }
     user(&key);
@@ -33,7 +35,7 @@ fn is_key(bytes: &[u8], numbers: &Range<u8>) -> bool {
     numbers.contains(&number) && differ.all(|other| other == number)
 }
 
-/// Do any keys of these numbers stand in writable memory?
+/// Returns true if any key with these numbers is in writable memory.
 fn found(numbers: Range<u8>) -> bool {
     let memory = File::open("/proc/self/mem").unwrap();
     let maps = read_to_string("/proc/self/maps").unwrap();
@@ -42,9 +44,9 @@ fn found(numbers: Range<u8>) -> bool {
         let (range, _) = line.split_once(' ').unwrap();
         let (start, end) = range.split_once('-').unwrap();
         let [start, end] = [start, end].map(|address| u64::from_str_radix(address, 16).unwrap());
-        // Chunks overlap by a key: none is cut.
+        // Chunks overlap by the length of a key, so that no key is split.
         (start..end).step_by(CHUNK - 16).any(|at| {
-            // The buffer is in memory, too, and what it held would be found again.
+            // The buffer is in memory too, so its content would be found.
             buffer[..].zeroize();
             let wanted = CHUNK.min((end - at) as usize);
             let read = memory.read_at(&mut buffer[..wanted], at).unwrap_or(0);
@@ -74,7 +76,7 @@ fn no_key_is_left_in_memory() {
     assert!(!found(200..201), "derived from");
 
     drop(aes);
-    // What the test itself had of the last key lies where this one comes by.
+    // Overwrites the traces of the last key that the test itself left.
     load(&mut Aes::new(1), 0..1, 255);
     assert!(!found(0..255), "dropped");
 }

@@ -1,6 +1,6 @@
-//! Bounds on the sizes of a module. The time and memory of a compilation depend on the sizes, and some of
-//! them multiply. So each is bounded, and checked before the compilation. A kernel that a compiler made stays
-//! far below all of them.
+//! Bounds on the sizes of a module. Time and memory of the compilation depend on these sizes, and some of
+//! them multiply, so each size is checked before the compilation. Kernels made by a compiler stay far below
+//! all bounds.
 
 use wasmparser::{
     ElementItems, ElementSectionReader, FuncType, FunctionBody, Imports, MemorySectionReader, Operator,
@@ -33,10 +33,10 @@ const FUNCTIONS: Bound = bound("functions", 4096, BUILD);
 const BODY: Bound = bound("bytes in one function", 64 << 10, SPLIT);
 const LOCALS: Bound = bound("locals in one function", 4096, SPLIT);
 const DEPTH: Bound = bound("blocks within each other", 1024, SPLIT);
-/// The compiler's work for a function grows by such products, even with other bounds: half a microsecond for
-/// each.
+/// The compiler's work for a function grows with this product, about half a microsecond per unit, even if
+/// all other sizes are bounded.
 const BRANCHES: Bound = bound("branches times locals and loops, of all functions", 4 << 20, SPLIT);
-/// The cost of a loop and another branch, relative to a local in it.
+/// Cost of a loop and of another branch, relative to a local in the loop.
 const LOOP: u64 = 4;
 const BRANCH: u64 = 256;
 const GLOBALS: Bound = bound("globals", 1024, "keep them in its memory");
@@ -60,22 +60,24 @@ fn malformed(error: wasmparser::Error) -> SandboxError {
     SandboxError::NotWasm(error.to_string())
 }
 
-/// The sections that were read so far.
+/// The sizes of the sections read so far.
 #[derive(Default)]
 struct Shape {
-    /// Parameters of each type.
+    /// Number of parameters of each type.
     types: Vec<u64>,
-    /// Types of the functions, and of how many the body has been seen.
+    /// Types of the functions, and number of bodies read so far.
     functions: Vec<u32>,
     bodies: usize,
     branches: u64,
     elements: u64,
-    /// Initial bytes of memory and tables, and the maximum of the memory, if the module declares one.
+    /// Initial size of memory and tables in bytes, and maximum size of the memory if the module declares
+    /// one.
     takes: u64,
     memory: Option<u64>,
 }
 
-/// Bytes that the addresses of a lane's memory are reserved for, if the module is within all bounds.
+/// Checks all bounds of a module. Returns the number of bytes of address space to reserve for a lane's
+/// memory.
 pub fn check(wasm: &[u8], limits: &Limits) -> Result<u64, SandboxError> {
     BYTES.check(wasm.len() as u64)?;
     let mut shape = Shape::default();
@@ -188,7 +190,7 @@ impl Shape {
     }
 }
 
-/// It imports this.
+/// Fails if the module imports anything.
 fn refuse(imports: SectionLimited<'_, Imports<'_>>) -> Result<(), SandboxError> {
     let named = |module: &str, name: &str| Err(SandboxError::Imports(format!("{module}.{name}")));
     match imports.into_iter().next().transpose().map_err(malformed)? {

@@ -1,34 +1,35 @@
-//! Why a module is no kernel, in words that say how to mend it.
+//! The errors of loading a module as a kernel, whose messages say how to fix the module.
 
 use std::fmt;
 
 use crate::mailbox;
 
-/// Why a module is no kernel.
+/// The reason why a module cannot be used as a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SandboxError {
-    /// It is no WebAssembly, or uses what kernels may not; with the compiler's message.
+    /// The module is not valid WebAssembly, or uses features that are not allowed. Holds the compiler's
+    /// message.
     NotWasm(String),
-    /// It has more of something than a kernel may have.
+    /// A size of the module exceeds its bound.
     TooMuch {
         /// Name of the bounded size.
         what: &'static str,
-        /// How much it has.
+        /// Size in the module.
         has: u64,
-        /// How much a kernel may have.
+        /// Bound of the size.
         most: u64,
-        /// How to fix it.
+        /// Instruction to fix the module.
         mend: &'static str,
     },
-    /// It imports this, and a kernel imports nothing.
+    /// The module imports this name, but a kernel may not import anything.
     Imports(String),
-    /// It does not export this.
+    /// The module does not export this name.
     Lacks(&'static str),
-    /// Its mailbox is not where memory is.
+    /// The mailbox is not inside the memory of the module.
     Mailbox,
-    /// It was made for another version of the mailbox.
+    /// The module was built for this other version of the mailbox.
     Version(u32),
-    /// It failed before its first step; why.
+    /// The module failed before its first step. Holds the reason.
     Failed(String),
 }
 

@@ -1,4 +1,4 @@
-//! A lane: an instance of a module, as a kernel.
+//! A lane: an instance of a module that acts as a kernel.
 
 use remora_nic::kernel::{Kernel, Progress, Status, Streams};
 use wasmtime::{Instance, Memory, Module, Store, Trap, TypedFunc};
@@ -7,21 +7,21 @@ use crate::error::SandboxError;
 use crate::limits::{Charged, Limits};
 use crate::mailbox::{self, Shown};
 
-/// An instance of the module that has not trapped.
+/// An instance of a module that has not trapped.
 struct LiveInstance {
     store: Store<Charged>,
     memory: Memory,
-    /// Where its mailbox begins.
+    /// Offset of the mailbox in the memory.
     mailbox: usize,
     step: TypedFunc<(), i32>,
     reset: TypedFunc<(), ()>,
 }
 
-/// A lane as a kernel of the NIC.
+/// A lane, as a kernel of the NIC.
 pub struct Guest {
     code: Module,
     limits: Limits,
-    /// None after a trap: the contents of its memory mean nothing then.
+    /// `None` after a trap, because the content of the memory is then undefined.
     alive: Option<LiveInstance>,
     shown: Shown,
 }
@@ -46,7 +46,7 @@ impl LiveInstance {
         }
     }
 
-    /// Memories never shrink, so it is there always if it was once.
+    /// Returns the mailbox. Memories never shrink, so it always exists if it existed once.
     fn mail(&mut self) -> Option<&mut [u8]> {
         let memory = self.memory.data_mut(&mut self.store);
         memory.get_mut(self.mailbox..)?.get_mut(..mailbox::LEN)
@@ -101,7 +101,7 @@ impl Kernel for Guest {
         let fuel = self.limits.fuel;
         let rested = self.alive.as_mut().map(|alive| alive.call(fuel, |alive| alive.reset.clone()));
         if !matches!(rested, Some(Ok(()))) {
-            // Only after a failure: this allocates. If it fails too, so does every request from now on.
+            // Allocates memory, but only after a failure. If this fails too, every later request fails.
             self.alive = LiveInstance::new(&self.code, &self.limits).ok();
         }
     }

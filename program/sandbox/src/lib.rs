@@ -1,11 +1,12 @@
-//! Kernels of StRoM that users write, as WebAssembly.
+//! Runs StRoM kernels that users supply as WebAssembly modules.
 //!
-//! A module imports nothing. It exports its memory, and in it a *mailbox* (`mailbox.rs` draws it). Before a
-//! step the NIC copies the state of the kernel's streams into it. After the step it reads the kernel's
-//! requests there. So a kernel can compute and use its streams, and nothing else. A step that takes too long,
-//! a trap, or an invalid mailbox ends its request with an error.
+//! A module imports nothing. It exports its memory, which contains a *mailbox* (layout in `mailbox.rs`).
+//! Before a step the NIC copies the state of the kernel's streams into the mailbox; after the step it reads
+//! the kernel's requests from there. A kernel can therefore only compute and use its streams. A step that
+//! takes too long, a trap, or an invalid mailbox ends the request with an error.
 //!
-//! `program/sandbox/template` has a kernel in Rust and in C to begin with; `docs/STROM.md` has the commands.
+//! `program/sandbox/template` has an example kernel in Rust and in C; `docs/STROM.md` describes the
+//! commands.
 //!
 //! ```
 //! # let wasm = wat::parse_str(r#"(module

@@ -1,15 +1,16 @@
-//! The limits of a lane, and their enforcement.
+//! The limits of a lane and their enforcement.
 
 use wasmtime::{OperatorCost, ResourceLimiter};
 
 /// The limits of a lane.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of its memory and its table together. So many addresses are reserved for it, or fewer if the
-    /// module declares a smaller memory.
+    /// Total size of memory and table in bytes. This much address space is reserved, or less if the module
+    /// declares a smaller memory.
     pub memory: usize,
-    /// Work of a step. It counts about as many instructions, bytes that one instruction moves or sets, and
-    /// elements of a table. A step of a native kernel does about the work of copying 4 KiB.
+    /// Maximum work of a step: approximately the number of instructions, plus the bytes and table elements
+    /// that single instructions move or set. A step of a native kernel does about as much work as copying 4
+    /// KiB.
     pub fuel: u64,
 }
 
@@ -19,21 +20,22 @@ impl Default for Limits {
     }
 }
 
-/// Bytes of a page of WebAssembly.
+/// Size of a WebAssembly page in bytes.
 pub const PAGE: u64 = 64 << 10;
-/// Bytes that an element of a table is charged with: a pointer, and as much again that is kept ready while a
-/// table grows.
+/// Bytes charged for an element of a table: a pointer, and the same amount for the copy while the table
+/// grows.
 pub const ELEMENT: usize = 16;
-/// Elements of a table, beside the limit on bytes: one is moved when it grows, and that takes no fuel.
+/// Maximum number of elements of a table, in addition to the limit in bytes, because growing a table moves
+/// its elements without using fuel.
 pub const ELEMENTS: usize = 64 << 10;
 
-/// What an instance has. Growth beyond the limit is refused to the kernel, as `memory.grow` and `table.grow`
-/// refuse it.
+/// The memory charged to an instance. Growth beyond the limit makes `memory.grow` and `table.grow` fail in
+/// the kernel.
 pub struct Charged {
     most: usize,
     memory: usize,
     table: usize,
-    /// Bytes of its memory before it grew last.
+    /// Size of the memory before its last growth, in bytes.
     before: usize,
 }
 
@@ -62,7 +64,7 @@ impl ResourceLimiter for Charged {
         Ok(fits)
     }
 
-    /// The operating system has no memory left.
+    /// Takes back the charge, because the operating system had no memory.
     fn memory_grow_failed(&mut self, _: wasmtime::Error) -> wasmtime::Result<()> {
         self.memory = self.before;
         Ok(())
@@ -90,8 +92,9 @@ impl ResourceLimiter for Charged {
     }
 }
 
-/// What instructions cost of a step's fuel: one each, and one for each byte and element that one of them
-/// moves or sets. Growing asks the operating system, which takes as long as some hundreds of others.
+/// Returns the fuel costs of instructions: one per instruction, and one per byte or element that an
+/// instruction moves or sets. Growing memory or a table costs some hundreds, because it calls the operating
+/// system.
 pub fn costs() -> OperatorCost {
     let mut costs = OperatorCost::new();
     (costs.MemoryGrow, costs.TableGrow) = (u8::MAX, u8::MAX);
@@ -114,7 +117,7 @@ mod tests {
         assert!(!charged.memory_growing(2 * page, 3 * page, None).unwrap());
         assert!(!charged.memory_growing(2 * page, usize::MAX, None).unwrap());
         assert!(!charged.table_growing(elements, usize::MAX, None).unwrap());
-        // Beyond what the module declares.
+        // More than the module declares.
         let mut charged = Charged::new(&Limits { memory: 4 * page, ..Limits::default() });
         assert!(!charged.memory_growing(0, 2 * page, Some(page)).unwrap());
         assert!(charged.table_growing(0, 2 * elements, None).unwrap());

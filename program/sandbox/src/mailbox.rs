@@ -1,5 +1,5 @@
-//! The mailbox: bytes that a kernel and the NIC share, each between the other's turns. Numbers are
-//! little-endian and have 4 bytes, unless noted otherwise.
+//! The mailbox: memory shared by a kernel and the NIC, which use it alternately. Numbers are little-endian
+//! and have 4 bytes unless noted otherwise.
 //!
 //! ```text
 //!     0 version: 1                4 0
@@ -29,24 +29,24 @@
 //! 21632
 //! ```
 //!
-//! The NIC executes the requests of a step in the order of these words, the writes after the input. So bytes
-//! that are forwarded come before those that are put.
+//! The NIC executes the requests of a step in the order of these words, with the writes after the input.
+//! Forwarded bytes therefore precede bytes that are put.
 
 use remora_nic::kernel::{Input, PACKET, Status, Streams, What};
 
-/// The version of the layout.
+/// Version of the layout.
 pub const VERSION: u32 = 1;
-/// Bytes of the mailbox.
+/// Length of the mailbox in bytes.
 pub const LEN: usize = 21632;
 
-/// The words that a step reads, and those that it writes.
+/// Offsets of the words that a step reads, and of those that it writes.
 const SEEN: usize = 8;
 const WANTED: usize = 64;
 const INPUT: usize = 128;
 const READ: usize = INPUT + PACKET;
 const PUT: usize = READ + PACKET;
 const WRITES: usize = PUT + PACKET;
-/// Writes of a step, and the bytes of one's words.
+/// Maximum number of writes of a step, and length of the record of one write in bytes.
 const MOST: usize = 64;
 const RECORD: usize = 16;
 const WRITTEN: usize = WRITES + MOST * RECORD;
@@ -54,16 +54,16 @@ const NONE: u32 = u32::MAX;
 
 const _: () = assert!(WRITTEN + 8192 == LEN, "as drawn");
 
-/// The state of the previous step: bytes that are in the mailbox already need not be copied again.
+/// State of the previous step, to avoid copying bytes that are already in the mailbox.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Shown {
-    /// It has seen the present input.
+    /// True if the current input is already in the mailbox.
     pub input: bool,
-    /// It asked for bytes.
+    /// True if the step requested a read.
     pub asked: bool,
 }
 
-/// Why the result of a step is invalid.
+/// Error: the mailbox content after a step is invalid.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct InvalidMailbox;
 
@@ -79,12 +79,12 @@ impl Fields<'_> {
     }
 }
 
-/// The version that the kernel was made for.
+/// Returns the mailbox version for which the kernel was built.
 pub fn version(mail: &mut [u8]) -> u32 {
     Fields(mail).word(0)
 }
 
-/// Before a step.
+/// Writes the state of the streams into the mailbox before a step.
 pub fn fill(mail: &mut [u8], streams: &Streams<'_, '_>, shown: Shown) {
     let input = streams.input();
     let (what, va) = match input.map(|input| input.what) {
@@ -130,7 +130,7 @@ pub fn fill(mail: &mut [u8], streams: &Streams<'_, '_>, shown: Shown) {
     }
 }
 
-/// After a step: the streams execute the kernel's requests.
+/// Executes the requests in the mailbox after a step.
 pub fn empty(mail: &mut [u8], streams: &mut Streams<'_, '_>) -> Result<Shown, InvalidMailbox> {
     let words = Fields(mail);
     let status = Status(words.word(76) as u8);
@@ -162,7 +162,7 @@ pub fn empty(mail: &mut [u8], streams: &mut Streams<'_, '_>) -> Result<Shown, In
     let (command, asked) = (words.word(108), words.word(120));
     match command {
         0 => {}
-        // A native kernel may ask for more: the mailbox has no space for it.
+        // A native kernel may read more, but the mailbox has no space for it.
         1 if asked as usize > PUT - READ => return Err(InvalidMailbox),
         1 => streams.read(words.long(112), asked),
         2 => streams.read_to_wire(words.long(112), asked),

@@ -1,4 +1,4 @@
-//! Modules: users' kernels, compiled, and their lanes.
+//! Compiled modules of users' kernels, and their lanes.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::error::SandboxError;
 use crate::guest::Guest;
 use crate::limits::{Limits, costs};
 
-/// A module, compiled.
+/// A compiled module.
 #[derive(Clone)]
 pub struct Module {
     code: wasmtime::Module,
@@ -25,11 +25,10 @@ impl fmt::Debug for Module {
 }
 
 impl Module {
-    /// Compiles it. This takes a while, on the program's thread, not on the NIC's. The bounds on a module's
-    /// sizes bound the time.
+    /// Compiles a module on the calling thread. The bounds on the module's sizes limit the compilation time.
     ///
     /// # Errors
-    /// `NotWasm`, `TooMuch`, `Imports`.
+    /// [`SandboxError::NotWasm`], [`SandboxError::TooMuch`] or [`SandboxError::Imports`].
     pub fn new(wasm: &[u8], limits: Limits) -> Result<Module, SandboxError> {
         let reserved = bounds::check(wasm, &limits)?;
         let engine =
@@ -39,17 +38,18 @@ impl Module {
         Ok(Module { code, limits })
     }
 
-    /// So many lanes of it, each with its own memory.
+    /// Creates `count` lanes, each with its own memory.
     ///
     /// # Errors
-    /// `Lacks`, `Mailbox`, `Version`, `Failed`.
+    /// [`SandboxError::Lacks`], [`SandboxError::Mailbox`], [`SandboxError::Version`] or
+    /// [`SandboxError::Failed`].
     pub fn lanes(&self, count: usize) -> Result<Vec<Box<dyn Kernel>>, SandboxError> {
         (0..count).map(|_| Ok(Box::new(Guest::new(&self.code, self.limits)?) as Box<dyn Kernel>)).collect()
     }
 }
 
-/// Proposals that compilers of Rust and C use, and that the limits are known to bound. Others are refused:
-/// shared memories, for one, are not charged.
+/// WebAssembly proposals that compilers of Rust and C use and that the limits cover. All others are refused;
+/// shared memories, for example, are not charged.
 const PROPOSALS: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
     .union(WasmFeatures::SATURATING_FLOAT_TO_INT)
     .union(WasmFeatures::SIGN_EXTENSION)
@@ -61,15 +61,16 @@ const PROPOSALS: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
     .union(WasmFeatures::FLOATS)
     .union(WasmFeatures::EXTENDED_CONST);
 
-/// A lane's memory has the addresses that it may grow into, and no more. Instructions check bounds, so guard
-/// pages behind it would save nothing. It never moves: growing it would copy it, which no fuel pays for.
+/// Returns the configuration of the compiler. The address space of a lane's memory is reserved up to its
+/// maximum size. Instructions check bounds, so guard pages would save nothing. The memory never moves,
+/// because copying it would not use fuel.
 fn config(reserved: u64) -> Config {
     let mut config = Config::new();
     config.consume_fuel(true).operator_cost(costs());
     config.wasm_features(WasmFeatures::all().difference(PROPOSALS), false);
     config.memory_reservation(reserved).memory_may_move(false);
     config.memory_guard_size(0).guard_before_linear_memory(false).memory_reservation_for_growth(0);
-    // A kernel's backtrace is not used, and a failure must be short.
+    // Backtraces are not used, and a failure must have a short message.
     config.wasm_backtrace_max_frames(None);
     config
 }

@@ -1,5 +1,5 @@
-//! The limits of a kernel, for each resource of an instance: memory, tables, addresses, time of a step, and
-//! the compiler's time and memory.
+//! Tests of the limits of a kernel: memory, tables, address space, time of a step, and the compiler's time
+//! and memory.
 
 #[path = "../../../sim/fabric/tests/strom/bench.rs"]
 #[allow(dead_code, reason = "each binary uses a part of it")]
@@ -17,7 +17,7 @@ use remora_nic::kernel::Status;
 use remora_sandbox::{Limits, Module};
 use text::module;
 
-/// The step answers.
+/// A step that answers.
 const DONE: &str = "(i32.store (i32.const 72) (i32.const 1)) i32.const 0";
 
 fn deployed(fields: &str, step: &str, limits: Limits) -> Bench {
@@ -27,14 +27,14 @@ fn deployed(fields: &str, step: &str, limits: Limits) -> Bench {
     bench
 }
 
-/// How a step ends.
+/// Returns the status with which a step ends.
 fn ends(fields: &str, step: &str) -> Status {
     let mut bench = deployed(fields, step, Limits::default());
     bench.rpc(OPCODE, 1, b"step");
     bench.run()[&1].status
 }
 
-/// Resident bytes of this process, by the kernel's count.
+/// Returns the resident memory of this process in bytes, as reported by the operating system.
 fn resident() -> usize {
     let book = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = book.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its line");
@@ -68,7 +68,7 @@ fn a_table_that_is_declared_with_more_than_a_kernel_may_have_is_refused() {
 #[test]
 fn memory_and_table_are_bounded_together() {
     let limits = Limits { memory: 2 << 20, ..Limits::default() };
-    // 32 pages less the one that is there and 16 for the table.
+    // 32 pages minus the existing page and 16 pages for the table.
     let step = |pages: u32| {
         let full = format!(
             "(if (i32.eq (table.grow (ref.null func) (i32.const 65535)) (i32.const -1)) (then unreachable))
@@ -79,7 +79,7 @@ fn memory_and_table_are_bounded_together() {
         bench.run()[&1].status
     };
     assert_eq!((step(15), step(16)), (Status::DONE, Status::FAILED));
-    // The same, declared.
+    // Declared in the module instead of grown.
     let why = |pages: u32| {
         let text = format!(r#"(module (memory (export "memory") {pages}) (table 65536 funcref))"#);
         Module::new(&wat::parse_str(text).unwrap(), limits).err()
@@ -92,7 +92,8 @@ fn memory_and_table_are_bounded_together() {
     );
 }
 
-/// An instruction costs fuel by its size: the fuel limits the amount of work exactly.
+/// Checks that instructions use fuel according to their size, so that fuel limits the amount of work
+/// exactly.
 #[test]
 fn an_instruction_that_does_a_lot_of_work_is_too_long_for_a_step() {
     let fields = r#"(table $t 65536 funcref) (elem $e func $f) (func $f)
@@ -105,7 +106,7 @@ fn an_instruction_that_does_a_lot_of_work_is_too_long_for_a_step() {
         let memory = |len: u32| with(&format!("(memory.{name} {arguments} (i32.const {len}))"));
         assert_eq!((memory(most), memory(more)), (Status::DONE, Status::TOO_LONG), "memory.{name}");
     }
-    // The other instructions, in a loop.
+    // Other instructions, repeated in a loop.
     let again = |instruction: &str| format!("(loop $again {instruction} (br $again))");
     for instruction in [
         "(memory.init $d (i32.const 30000) (i32.const 0) (i32.const 8))",
@@ -137,7 +138,7 @@ fn an_instruction_that_does_a_lot_of_work_is_too_long_for_a_step() {
     assert_eq!((grown(900), grown(1100)), (Status::DONE, Status::TOO_LONG));
 }
 
-/// Its words, one line of them.
+/// Returns the error message, which must be one line.
 fn refused(wasm: &[u8]) -> String {
     let error = Module::new(wasm, Limits::default()).and_then(|module| module.lanes(1)).err();
     let words = error.expect("it is refused").to_string();
@@ -159,13 +160,12 @@ fn what_the_limits_do_not_bound_is_refused_with_words() {
     }
 }
 
-/// So many of a text.
+/// Returns `count` copies of a text.
 fn times(count: usize, text: &str) -> String {
     text.repeat(count)
 }
 
-/// Modules with as much of something as a kernel may have, or more. Returns what, how much of it, and the
-/// module's fields.
+/// Returns modules at a bound, or `beyond` it: name of the size, its value, and the fields of the module.
 fn sizes(beyond: usize) -> Vec<(&'static str, usize, String)> {
     let params = |count: usize| times(count, "i32 ");
     let mut exports = String::from("(func $e)");
@@ -176,7 +176,7 @@ fn sizes(beyond: usize) -> Vec<(&'static str, usize, String)> {
             "types",
             1024,
             (0..1022 + beyond).fold(String::new(), |all, at| {
-                // Each another one; two are the exported functions'.
+                // Each type is different; two types are those of the exported functions.
                 let params: String =
                     (0..10).map(|bit| if at >> bit & 1 == 0 { "i32 " } else { "i64 " }).collect();
                 all + &format!("(type (func (param {params})))")
@@ -223,7 +223,8 @@ fn a_module_may_have_so_much_of_everything_and_no_more() {
     assert!(words.contains(" bytes, and a kernel may have 16777216: strip "), "{words}");
 }
 
-/// Loops, and locals that all of them may have changed: what the compiler does is their product.
+/// Returns a function with loops and locals that all loops may change, for which the compiler's work is
+/// their product.
 fn loops(count: usize, locals: usize) -> String {
     let declared = times(locals, "i32 ");
     let used = (0..locals).fold(String::new(), |all, at| all + &format!("local.get {at} drop "));
@@ -236,15 +237,15 @@ fn branches_times_locals_and_loops_are_bounded() {
         let words = refused(&module(&beyond, "i32.const 0"));
         assert!(words.contains(" branches times locals and loops, of all functions, "), "{words}");
     }
-    // A function declares four thousand millions of locals, in five bytes.
+    // A function that declares four billion locals in five bytes.
     let mut wasm = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x0a\x0a\x01\x08\x01".to_vec();
     wasm.extend(b"\xff\xff\xff\xff\x0f\x7f\x0b");
     assert!(refused(&wasm).contains("4294967295 locals in one function"));
 }
 
-/// Reruns a test of this file in a process that may have 4 GB of addresses.
+/// Reruns a test of this file in a process limited to 4 GB of address space.
 ///
-/// True in that process: then the test continues with its body.
+/// Returns true in that process, so that the test continues with its body.
 fn confined(name: &str) -> bool {
     const INSIDE: &str = "REMORA_TEST_FEW_ADDRESSES";
     if std::env::var_os(INSIDE).is_some() {
@@ -267,7 +268,7 @@ fn many_small_kernels_run_where_addresses_are_few() {
     if !confined("many_small_kernels_run_where_addresses_are_few") {
         return;
     }
-    // Of 64 KiB, which they may outgrow; and which they may not.
+    // Memories of 64 KiB that may grow, and that may not.
     for (memory, count) in [("1", 64), ("1 1", 2000)] {
         let wasm = text::with_memory(memory, "", DONE);
         let module = Module::new(&wasm, Limits::default()).unwrap();
@@ -290,7 +291,7 @@ fn hostile_modules_are_compiled_where_addresses_are_few() {
     }
 }
 
-/// Modules within all bounds that a compiler has much to do for.
+/// Returns modules within all bounds that need much compilation time.
 fn hostile() -> Vec<(&'static str, String)> {
     let nested = format!("(func {} {})", times(1000, "loop "), times(1000, "i32.const 0 br_if 0 end "));
     let (blocks, ends) = (times(1000, "block "), times(1000, "end "));

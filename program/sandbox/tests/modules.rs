@@ -1,5 +1,5 @@
-//! Modules as kernels, between simulated NICs: those of the templates beside the native one, and misbehaving
-//! ones.
+//! Tests of modules as kernels between simulated NICs: the templates compared with the native kernel, and
+//! misbehaving modules.
 
 #[path = "../../../sim/fabric/tests/strom/bench.rs"]
 #[allow(dead_code, reason = "each binary uses a part of it")]
@@ -18,7 +18,7 @@ use remora_fault::Random;
 use remora_nic::kernel::{Get, Kernel, Lookup, Slot, Status};
 use remora_sandbox::{Limits, Module, SandboxError};
 
-/// A folder that is gone when the test is over.
+/// A temporary folder, deleted on drop.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
@@ -27,7 +27,7 @@ impl Drop for Temporary {
     }
 }
 
-/// Builds a copy of a template by the command that its documentation gives.
+/// Builds a copy of a template by the command in its documentation.
 fn built(template: &str, command: &[&str], result: &str) -> Vec<u8> {
     let folder = std::env::temp_dir().join(format!("remora-{}-{template}", std::process::id()));
     let folder = Temporary(folder);
@@ -37,7 +37,7 @@ fn built(template: &str, command: &[&str], result: &str) -> Vec<u8> {
         assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
     };
     run(Command::new("cp").arg("-r").arg(here).arg(&folder.0));
-    // Not into the folder of the build that this test belongs to.
+    // The build must not use the target folder of this test's own build.
     let (first, rest) = command.split_first().unwrap();
     run(Command::new(first).args(rest).current_dir(&folder.0).env_remove("CARGO_TARGET_DIR"));
     std::fs::read(folder.0.join(result)).unwrap()
@@ -56,7 +56,7 @@ fn lanes(wasm: &[u8], count: usize) -> Vec<Box<dyn Kernel>> {
     Module::new(wasm, Limits::default()).unwrap().lanes(count).unwrap()
 }
 
-/// GETs of keys that are there and of keys that are not, over bad links: the answers of a table of random
+/// Runs GETs of existing and missing keys over lossy links, and returns the answers of a table of random
 /// slots.
 fn gets(seed: u64, over_irn: bool, kernels: Vec<Box<dyn Kernel>>) -> Vec<(u32, Answer)> {
     let mut bench = Bench::new(seed, &arms()[usize::from(over_irn)]);
@@ -76,7 +76,7 @@ fn gets(seed: u64, over_irn: bool, kernels: Vec<Box<dyn Kernel>>) -> Vec<(u32, A
     let mut all = Vec::new();
     for _ in 0..4 {
         for tag in 0..16 {
-            // Slots that are not there too: the kernel has no right to them.
+            // Includes slots outside the table, to which the kernel has no access right.
             let slot = bench.there.remote(random.below(9) as usize * Slot::LEN).addr;
             let slot = if random.below(10) == 0 { 64 } else { slot };
             bench.rpc(OPCODE, tag, &Lookup { slot, key: random.below(4) }.emit());
@@ -114,12 +114,13 @@ fn the_template_in_c_answers_as_the_native_kernel_does() {
     answers_as_the_native_one(&in_c());
 }
 
-/// A module with this step.
+/// Returns a module with this step.
 fn module(step: &str) -> Vec<u8> {
     text::module("(global $steps (mut i32) (i32.const 0))", step)
 }
 
-/// Asks it for something that fails, and then for something that does not; others are served throughout.
+/// Sends a request that must fail with `wanted`, and then one that succeeds; other queue pairs are served
+/// throughout.
 fn fails(step: &str, wanted: Status) {
     for mut bench in Bench::arms() {
         bench.deploy(lanes(&module(step), 1));
@@ -149,18 +150,18 @@ fn an_endless_loop_ends_with_an_error_to_its_caller_and_hurts_nobody_else() {
 #[test]
 fn a_trap_ends_with_an_error_to_its_caller_and_hurts_nobody_else() {
     fails("unreachable", Status::FAILED);
-    // The stack of calls is not endless either.
+    // The call stack is limited too.
     fails("(call 2)", Status::FAILED);
 }
 
 #[test]
 fn more_memory_than_the_limit_is_not_given() {
-    // 16 MiB are 256 pages: the first memory.grow fails, and the kernel traps by itself.
+    // 16 MiB are 256 pages, so the first `memory.grow` fails and the kernel traps.
     fails(
         "(if (i32.eq (memory.grow (i32.const 256)) (i32.const -1)) (then unreachable)) i32.const 0",
         Status::FAILED,
     );
-    // Up to that size it succeeds.
+    // Growing up to that size succeeds.
     let wasm = module(
         "(if (i32.eq (memory.grow (i32.const 8)) (i32.const -1)) (then unreachable)) (i32.store (i32.const 72) (i32.const 1)) i32.const 0",
     );
@@ -174,26 +175,26 @@ fn more_memory_than_the_limit_is_not_given() {
 fn nonsense_in_the_mailbox_is_a_failure_of_the_kernel() {
     let store = |at: u32, value: u32| format!("(i32.store (i32.const {at}) (i32.const {value}))");
     let (answer, ends) = (store(72, 1), "i32.const 0");
-    // No such message, no such command, too much data, too many writes, a write longer than all.
+    // Unknown message, unknown command, too much data, too many writes, a write that is too long.
     let bad = [
         store(72, 4),
         format!("{answer} {}", store(108, 3)),
         format!("{answer} {} {}", store(80, 5000), store(100, 4097)),
         format!("{answer} {}", store(124, 65)),
         format!("{answer} {} {}", store(124, 1), store(12424, 8193)),
-        // More bytes than the answer has, forwarded bytes that were not read.
+        // More bytes than the answer has; forwarded bytes that were not read.
         format!("{answer} {}", store(100, 8)),
         format!("{answer} {} {}", store(80, 8), store(96, 8)),
-        // More than one command reads.
+        // A read longer than one command allows.
         format!("{answer} {} {}", store(108, 1), store(120, 4097)),
     ];
     for step in bad {
         fails(&format!("{step} {ends}"), Status::FAILED);
     }
     fails(&format!("{answer} i32.const 3"), Status::FAILED);
-    // It owes an answer.
+    // The step ends without the answer that it owes.
     fails(ends, Status::FAILED);
-    // Memory that it has no right to, and that is nowhere.
+    // Memory without access right, and memory that does not exist.
     fails(&format!("{} {} {ends}", store(108, 1), store(120, 8)), Status::ACCESS);
     fails(&format!("{answer} {} {} {ends}", store(124, 1), store(12424, 8)), Status::ACCESS);
 }

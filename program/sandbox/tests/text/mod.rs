@@ -1,11 +1,11 @@
-//! Kernels as text.
+//! Kernels in the text format of WebAssembly.
 
-/// A module with these fields and this step; its mailbox is at 0.
+/// Returns a module with these fields and this step, whose mailbox is at address 0.
 pub fn module(fields: &str, step: &str) -> Vec<u8> {
     with_memory("1", fields, step)
 }
 
-/// The same, with so many pages.
+/// Returns a module with these fields, this step and `pages` pages of memory.
 pub fn with_memory(pages: &str, fields: &str, step: &str) -> Vec<u8> {
     let text = format!(
         r#"(module

@@ -1,7 +1,7 @@
-//! An example kernel: the GET of the paper's section 5.
+//! An example kernel: the hash-table GET of the StRoM paper's section 5.
 //!
-//! A slot of a hash table has three buckets in 64 bytes: keys (3 × 8), addresses of values (3 × 8), their
-//! lengths (3 × 4). Parameters: address of the slot (8), the key (8).
+//! A slot of the hash table has three buckets in 64 bytes: keys (3 × 8), addresses of values (3 × 8), and
+//! their lengths (3 × 4). Parameters: address of the slot (8 bytes) and key (8 bytes).
 
 pub mod strom;
 
@@ -10,14 +10,14 @@ use strom::{Kernel, Progress, Streams, What};
 const BUCKETS: usize = 3;
 const SLOT: usize = 64;
 
-/// The key that a slot was asked for.
+/// The kernel's state: the key for which a slot is being read.
 struct Get(Option<u64>);
 
 fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Where the value of a key is, and how long.
+/// Returns address and length of the value of a key.
 fn find(slot: &[u8], key: u64) -> Option<(u64, u32)> {
     (0..BUCKETS).find_map(|bucket| {
         let value = long(slot, 24 + 8 * bucket)?;

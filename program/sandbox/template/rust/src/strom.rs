@@ -1,40 +1,41 @@
 //! The interface of a kernel: its streams, in a mailbox that it shares with the NIC.
-//! `program/sandbox/src/mailbox.rs` of Remora draws the bytes. Copy this file as it is.
+//! `program/sandbox/src/mailbox.rs` of Remora defines the layout. Copy this file without changes.
 #![allow(dead_code, reason = "a kernel uses a part of it")]
 
-/// Bytes that one command reads at most, and that one packet brings.
+/// Maximum number of bytes that one command reads, and maximum payload of a packet.
 pub const DMA: usize = 4096;
-/// Writes to memory that one step may make, and their bytes together.
+/// Maximum number of memory writes of one step, and their maximum total length in bytes.
 const WRITES: usize = 64;
 const WRITTEN: usize = 8192;
 
-/// How a request ended. From 64 on the numbers are the kernel's own.
+/// Result of a request. Values from 64 on are defined by the kernel.
 pub type Status = u32;
 /// The request was executed.
 pub const DONE: Status = 0;
-/// There is no such thing.
+/// The requested object does not exist.
 pub const MISS: Status = 1;
-/// The parameters make no sense.
+/// The parameters are invalid.
 pub const BAD_PARAMS: Status = 3;
 
 /// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Progress {
-    /// It waits for input and holds nothing: its lane may serve another queue pair.
+    /// The kernel waits for input and holds no state, so its lane may serve another queue pair.
     Rests = 0,
-    /// It waits for input, or for the bytes of a command, and holds state of the queue pair that it serves.
+    /// The kernel waits for input or for the data of a command, and holds state of its queue pair.
     Waits = 1,
-    /// It has more to do now.
+    /// The kernel has more work and must be called at once.
     Again = 2,
 }
 
-/// A kernel serves one queue pair at a time, and its requests in order.
+/// A kernel, which serves one queue pair at a time and its requests in order.
 pub trait Kernel {
-    /// One step: takes the input and the bytes that were read, and gives at most one command and one message.
+    /// Executes one step: processes the input and the data that was read, and issues at most one command and
+    /// one message.
     fn step(&mut self, streams: &mut Streams) -> Progress;
 
-    /// Forgets all state.
+    /// Resets all state.
     fn reset(&mut self);
 }
 
@@ -43,9 +44,9 @@ pub trait Kernel {
 pub enum What {
     /// Parameters of an RPC.
     Params,
-    /// Bytes of an RPC WRITE.
+    /// Data of an RPC WRITE.
     Data,
-    /// Bytes of a WRITE that is placed in memory as well, at this address.
+    /// Data of a WRITE that is also written to memory at this address.
     Passing(u64),
 }
 
@@ -55,12 +56,12 @@ pub struct Input<'a> {
     pub what: What,
     /// The op-code of the request.
     pub opcode: u64,
-    /// The requester's name for it.
+    /// Number that the requester chose for the request.
     pub tag: u32,
-    /// The message starts here, and ends here.
+    /// True for the first (`first`) and last (`last`) packet of a message.
     pub first: bool,
     pub last: bool,
-    /// Bytes of the message from here on.
+    /// Number of bytes of the message from this packet on.
     pub left: u32,
     pub bytes: &'a [u8],
 }
@@ -73,7 +74,7 @@ struct Write {
     zero: u32,
 }
 
-/// The mailbox, and the streams in it.
+/// The mailbox with the kernel's streams.
 #[repr(C)]
 pub struct Streams {
     version: u32,
@@ -152,12 +153,12 @@ impl Streams {
         }
     }
 
-    /// The queue pair that it serves.
+    /// Returns the number of the queue pair that is served.
     pub fn qpn(&self) -> u32 {
         self.qpn
     }
 
-    /// The payload that waits. It stays until it is taken.
+    /// Returns the payload that waits. It remains until `take` is called.
     pub fn input(&self) -> Option<Input<'_>> {
         let what = match self.what {
             1 => What::Params,
@@ -176,32 +177,32 @@ impl Streams {
         })
     }
 
-    /// The input has been used.
+    /// Marks the input as processed.
     pub fn take(&mut self) {
         self.taken = 1;
     }
 
-    /// Bytes that the requester has space for; 0 if it has not given an address.
+    /// Returns the size of the requester's answer buffer in bytes, or 0 if the requester gave no address.
     pub fn space(&self) -> u32 {
         self.space
     }
 
-    /// Bytes that one message holds at most.
+    /// Returns the maximum length of a message in bytes.
     pub fn longest(&self) -> u32 {
         self.longest
     }
 
-    /// Asks for bytes of memory, [`DMA`] at most: they are there at the next step.
+    /// Requests a read of at most [`DMA`] bytes of memory. The next step has the data.
     pub fn read(&mut self, va: u64, len: u32) {
         (self.command, self.command_va, self.command_len) = (1, va, len);
     }
 
-    /// The bytes that were read.
+    /// Returns the data that was read, if any.
     pub fn data(&self) -> Option<&[u8]> {
         self.read.get(..self.there as usize)
     }
 
-    /// The next bytes of the message come straight from memory.
+    /// Appends `len` bytes of memory to the message without passing them through the kernel.
     pub fn read_to_wire(&mut self, va: u64, len: u32) {
         (self.command, self.command_va, self.command_len) = (2, va, len);
     }
@@ -218,8 +219,8 @@ impl Streams {
         true
     }
 
-    /// Answers the request, with `len` bytes that follow. Returns false if so many do not fit, and the answer
-    /// says so.
+    /// Starts an answer of `len` bytes, which must follow. Returns false if they do not fit; the answer then
+    /// reports this error.
     pub fn answer(&mut self, status: Status, len: u32) -> bool {
         (self.begins, self.status, self.message) = (1, status, len);
         let fits = len == 0 || len <= self.space && len <= self.longest;
@@ -227,29 +228,28 @@ impl Streams {
         fits
     }
 
-    /// As [`answer`](Streams::answer), for one whose length is not known yet: [`close`](Streams::close) ends
-    /// it.
+    /// Starts an answer of unknown length, which [`close`](Streams::close) ends.
     pub fn open(&mut self, status: Status) {
         (self.begins, self.status) = (2, status);
         self.missing = self.space.min(self.longest);
     }
 
-    /// Ends the message after the bytes that were given so far.
+    /// Ends the message after the bytes given so far.
     pub fn close(&mut self) {
         (self.closed, self.missing) = (1, 0);
     }
 
-    /// Bytes that are missing of the message.
+    /// Returns the number of bytes still missing from the message.
     pub fn missing(&self) -> u32 {
         self.missing
     }
 
-    /// The message that was begun is taken back.
+    /// Withdraws the message that was started.
     pub fn withdraw(&mut self) {
         (self.withdrawn, self.missing) = (1, 0);
     }
 
-    /// A WRITE to the peer's memory beside answers: `len` bytes follow.
+    /// Starts a WRITE of `len` bytes to the peer's memory that is not an answer. The bytes must follow.
     pub fn send(&mut self, addr: u64, rkey: u32, len: u32) {
         (self.begins, self.to, self.rkey, self.message) = (3, addr, rkey, len);
         self.missing = len;
@@ -265,7 +265,7 @@ impl Streams {
         true
     }
 
-    /// The first `len` of the bytes that were read become the message's next. They go before those that this
+    /// Appends the first `len` bytes of the data that was read to the message, before the bytes that this
     /// step puts.
     pub fn forward(&mut self, len: u32) {
         self.forwarded = len;
@@ -273,7 +273,7 @@ impl Streams {
     }
 }
 
-/// Makes a type with this first value the module's kernel.
+/// Defines the module's kernel by its type and initial value.
 #[macro_export]
 macro_rules! kernel {
     ($type:ty, $first:expr) => {
