@@ -1,4 +1,4 @@
-//! The operations of clients, with their results and times: the only input of a judge.
+//! Histories: the operations of clients with their results and times, which are the only input of a judge.
 
 use crate::{TORN, Violation};
 use serde::{Deserialize, Serialize};
@@ -6,35 +6,37 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, BufRead, Write};
 
-/// One access to one key. Keys and values are numbers. A test numbers its keys, and makes each value's bytes
-/// from the value's number (`stamp`). It writes each value once under a key.
+/// An access to one key. Keys and values are numbers. A test numbers its keys, derives the bytes of a value
+/// from its number (`stamp`), and writes each value at most once under a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Wire", into = "Wire")]
 pub enum Step {
-    /// The key was read; `None`: there was none. Before the answer it is unknown.
+    /// A read. The value is `None` if the key did not exist; in an invocation the result is unknown and
+    /// `None` too.
     Read {
         /// Number of the key.
         key: u64,
-        /// The value found.
+        /// Value read.
         value: Option<u64>,
     },
-    /// The key got this value.
+    /// A write.
     Write {
         /// Number of the key.
         key: u64,
-        /// The new value.
+        /// Value written.
         value: u64,
     },
-    /// The key was taken away.
+    /// A deletion.
     Delete {
         /// Number of the key.
         key: u64,
-        /// Whether it was there, if the store reports it.
+        /// True if the key existed, if the store reports it.
         found: Option<bool>,
     },
 }
 
-/// A step in Jepsen's notation: `["r", key, value or null]`, `["w", key, value]`, `["d", key, 0, 1 or null]`.
+/// A step in Jepsen's notation: `["r", key, value or null]`, `["w", key, value]`, or `["d", key, 0, 1 or
+/// null]`.
 #[derive(Serialize, Deserialize)]
 struct Wire(Letter, u64, Option<u64>);
 
@@ -69,14 +71,14 @@ impl From<Step> for Wire {
 }
 
 impl Step {
-    /// The key that it touches.
+    /// Returns the key that the step accesses.
     pub fn key(&self) -> u64 {
         match *self {
             Self::Read { key, .. } | Self::Write { key, .. } | Self::Delete { key, .. } => key,
         }
     }
 
-    /// The step as it is known before there is an answer, without any result that the recorder put there.
+    /// Returns the step as it is known at its invocation, without a result.
     fn unanswered(&self) -> Self {
         match *self {
             Self::Read { key, .. } => Self::Read { key, value: None },
@@ -90,85 +92,87 @@ impl Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// It begins now, and these are all the writes it may make.
+    /// The operation starts. The steps contain all writes that it may make.
     Invoke,
-    /// The operation took effect, and the event has its results.
+    /// The operation succeeded, and the event has its results.
     Ok,
-    /// It has not happened and never will.
+    /// The operation failed and has no effect.
     Fail,
-    /// The client stopped waiting: it may happen at any later time, or never.
+    /// The client stopped waiting: the operation may take effect at any later time, or never.
     Info,
 }
 
-/// One line of a history.
+/// An event, which is one line of a history file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// The state of the operation.
+    /// State of the operation.
     #[serde(rename = "type")]
     pub kind: Kind,
-    /// The client of the operation. It has one operation at a time; one that overlaps its own is several
-    /// clients.
+    /// Number of the client. A client has one operation at a time; a program with concurrent operations
+    /// counts as several clients.
     #[serde(rename = "process")]
     pub client: u32,
-    /// When, on the one clock that all clients read.
+    /// Time of the event, on a clock that all clients share.
     pub time: u64,
-    /// The steps, with the values found once they are known.
+    /// Steps of the operation, with their results once these are known.
     #[serde(rename = "value")]
     pub steps: Vec<Step>,
 }
 
-/// All events of one run. Those of one client are in the order in which it recorded them.
+/// All events of a run. The events of each client are in the order in which they were recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
     /// Events in the order of the file.
     pub events: Vec<Event>,
 }
 
-/// How an operation ended.
+/// Outcome of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It happened between its invocation and its return.
+    /// The operation took effect between its invocation and its return.
     Done,
-    /// It did not happen.
+    /// The operation had no effect.
     Failed,
-    /// It happened after its invocation, perhaps long after the client gave up or died; or never.
+    /// The operation took effect at any time after its invocation, possibly after the client gave up or
+    /// died, or never.
     Unknown,
 }
 
-/// One operation: a pair of events, or an invocation that nothing answered.
+/// An operation: a pair of events, or an invocation without a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
     /// Number of the client.
     pub client: u32,
-    /// When it was invoked.
+    /// Time of the invocation.
     pub invoked: u64,
-    /// When the client stopped waiting for it; `None`: it died first, or the run was over.
+    /// Time at which the client stopped waiting; `None` if the client died or the run ended before.
     pub ended: Option<u64>,
-    /// How it ended.
+    /// Outcome.
     pub outcome: Outcome,
-    /// The steps that took effect, or of an unknown result, that may have.
+    /// Steps that took effect, or that may have if the outcome is unknown.
     pub steps: Vec<Step>,
 }
 
 impl History {
-    /// `client` begins an operation that makes these steps; it is recorded before the first packet leaves. A
-    /// transaction's writes must be known here. An interactive one is recorded when it asks to commit, with
-    /// the time of its beginning.
+    /// Records the invocation of an operation with these steps, before its first packet is sent. The writes
+    /// of a transaction must be known here; an interactive transaction is recorded when it requests the
+    /// commit, with the time of its start.
     pub fn invoke(&mut self, client: u32, time: u64, steps: &[Step]) {
         self.push(Kind::Invoke, client, time, steps);
     }
 
-    /// The client's operation is done; `steps` hold the values that it found.
+    /// Records the success of the client's operation; `steps` contain the results.
     pub fn ok(&mut self, client: u32, time: u64, steps: &[Step]) {
         self.push(Kind::Ok, client, time, steps);
     }
 
-    /// The client's operation surely had no effect: refused, or aborted.
+    /// Records that the client's operation had no effect, because it was refused or aborted.
     pub fn fail(&mut self, client: u32, time: u64) {
         self.push(Kind::Fail, client, time, &[]);
     }
 
-    /// The client gives up without a result. One that is killed records nothing, which means the same.
+    /// Records that the client gave up without a result. A client that is killed records nothing, with the
+    /// same meaning.
     pub fn info(&mut self, client: u32, time: u64) {
         self.push(Kind::Info, client, time, &[]);
     }
@@ -177,16 +181,15 @@ impl History {
         self.events.push(Event { kind, client, time, steps: steps.to_vec() });
     }
 
-    /// Adds what another process recorded, by the same clock.
+    /// Adds the events that another process recorded with the same clock.
     pub fn merge(&mut self, other: Self) {
         self.events.extend(other.events);
     }
 
-    /// Reads lines of JSON. A last line without an end is left out, as if its writer had been killed before
-    /// it.
+    /// Reads lines of JSON. An incomplete last line is skipped, because its writer was killed while writing.
     ///
     /// # Errors
-    /// The reader's, and `InvalidData` for a line that is no event.
+    /// The errors of the reader, and `InvalidData` for a line that is not an event.
     pub fn read(mut from: impl BufRead) -> io::Result<Self> {
         let mut history = Self::default();
         let mut line = String::new();
@@ -197,18 +200,18 @@ impl History {
         Ok(history)
     }
 
-    /// Writes lines of JSON.
+    /// Writes the events as lines of JSON.
     ///
     /// # Errors
-    /// The writer's.
+    /// The errors of the writer.
     pub fn write(&self, mut to: impl Write) -> io::Result<()> {
         self.events.iter().try_for_each(|event| to.write_all(event.line().as_bytes()))
     }
 
-    /// The operations, in the order of their invocations.
+    /// Returns the operations in the order of their invocations.
     ///
     /// # Errors
-    /// Events that make no history: an answer to nothing, or one that comes before its question.
+    /// [`Anomaly::Malformed`](crate::Anomaly::Malformed) if a result has no invocation or precedes it.
     pub fn operations(&self) -> Result<Vec<Operation>, Violation> {
         let mut operations: Vec<Operation> = Vec::with_capacity(self.events.len() / 2 + 1);
         let mut running: BTreeMap<u32, usize> = BTreeMap::new();
@@ -232,8 +235,8 @@ impl History {
 }
 
 impl Event {
-    /// The event as a line with its end. A caller that writes it by one call before it acts keeps it even if
-    /// the process dies.
+    /// Returns the event as a line with a newline. A caller that writes the line by one call before it acts
+    /// keeps the event even if the process dies.
     pub fn line(&self) -> String {
         let mut line = serde_json::to_string(self).expect("numbers and names are JSON");
         line.push('\n');
@@ -256,7 +259,7 @@ impl Operation {
         }
     }
 
-    /// The values that the operation writes, as pairs of key and value.
+    /// Returns the pairs of key and value that the operation writes.
     pub fn writes(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.steps.iter().filter_map(|step| match *step {
             Step::Write { key, value } => Some((key, value)),
@@ -290,19 +293,20 @@ impl fmt::Display for Operation {
     }
 }
 
-/// When each value was written and first surely read. This decides about operations whose end is unknown.
+/// The writer and the first completed read of each value, which decide about operations of unknown outcome.
 pub(crate) struct Sightings {
-    /// By key and value: the operation that writes it.
+    /// Index of the operation that writes a value, by key and value.
     pub writers: BTreeMap<(u64, u64), usize>,
-    /// By key and value: when the first read of it had returned.
+    /// Time at which the first read of a value returned, by key and value.
     pub seen: BTreeMap<(u64, u64), u64>,
-    /// Keys of which a deletion reported that it found an unknown value.
+    /// Keys of which a deletion reported that a value existed.
     pub found: BTreeSet<u64>,
 }
 
 impl Sightings {
     /// # Errors
-    /// A value is written twice under one key, so that reads could not tell which write they found.
+    /// [`Anomaly::Malformed`](crate::Anomaly::Malformed) if a value is written twice under one key, which
+    /// makes reads ambiguous.
     pub fn of(operations: &[Operation]) -> Result<Self, Violation> {
         let mut found = Self { writers: BTreeMap::new(), seen: BTreeMap::new(), found: BTreeSet::new() };
         for (at, operation) in operations.iter().enumerate() {
@@ -330,7 +334,7 @@ impl Sightings {
         Ok(found)
     }
 
-    /// When one of the operation's values had been read at the latest; `None`: it was never read.
+    /// Returns the time at which one of the operation's values had been read, or `None` if none was read.
     pub fn surfaced(&self, operation: &Operation) -> Option<u64> {
         operation.writes().filter_map(|written| self.seen.get(&written).copied()).min()
     }

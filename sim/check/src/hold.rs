@@ -1,13 +1,13 @@
-//! A judge asked by a test, and the history kept where it finds something.
+//! Assertions on histories, which keep a refused history as a file.
 
 use crate::{History, Violation};
 use std::path::PathBuf;
 
-/// Asserts that the judge accepts the history. If not, the history is kept as a file, whose name is in the
-/// panic's message.
+/// Asserts that the judge accepts the history. Otherwise the history is stored in a file, whose name is in
+/// the panic's message.
 ///
 /// # Panics
-/// The verdict is against it.
+/// If the judge refuses the history.
 pub fn hold(name: &str, history: &History, judge: impl Fn(&History) -> Result<(), Violation>) {
     if let Err(violation) = judge(history) {
         let kept =
@@ -24,7 +24,7 @@ fn keep(name: &str, history: &History) -> std::io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Folder for things that are built or fetched, beside the workspace's crates.
+/// Returns the folder for built and fetched files in the root of the workspace.
 pub(crate) fn cache() -> PathBuf {
     let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).expect("a crate lies in a folder of the root").join(".cache")

@@ -1,8 +1,8 @@
-//! Histories of clients, and judges of them: was it linearizable, was it serializable?
+//! Records histories of concurrent clients and judges whether they are linearizable or serializable.
 //!
-//! Tests of the stores record the operations of their clients and ask one of the judges. They record in the
-//! simulated world with its clock, and in real runs with a file for each process. Judges know nothing of
-//! Remora.
+//! Tests of the stores record the operations of their clients and pass the history to one of the judges. In
+//! the simulated world the history uses simulated time; in real runs each process writes a file. The judges
+//! are independent of Remora.
 //!
 //! ```
 //! use remora_check::{History, Measures, Step, linearizable, strictly_serializable};

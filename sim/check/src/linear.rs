@@ -1,19 +1,19 @@
-//! Linearizability of each key, by Porcupine.
+//! The judge of linearizability of each key, based on Porcupine.
 
 use crate::history::{Sightings, Step};
 use crate::porcupine::{self, Interval, READ, REMOVE, Verdict, WRITE};
 use crate::{Anomaly, History, Operation, Outcome, Violation};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Time limit of the search for one key. Most keys take milliseconds.
+/// Time limit of the search for one key, in milliseconds. Most keys take a few.
 const MILLISECONDS: u64 = 60_000;
 
-/// Is each key's register linearizable? Linearizability is a local property (Herlihy and Wing's theorem 1),
-/// so keys are judged one by one. An operation may make several steps, but all on one key: a read and a write
-/// together are a swap.
+/// Judges whether each key is a linearizable register. Linearizability is a local property (Herlihy and
+/// Wing's theorem 1), so each key is judged separately. An operation may have several steps, but on one key
+/// only: a read and a write together are a swap.
 ///
 /// # Errors
-/// The first key that is not, with the operations around the point where every order ends.
+/// The first key that is not linearizable, with the operations around the point that no order can pass.
 pub fn linearizable(history: &History) -> Result<(), Violation> {
     let operations = history.operations()?;
     let sightings = Sightings::of(&operations)?;
@@ -41,12 +41,12 @@ pub fn linearizable(history: &History) -> Result<(), Violation> {
     Ok(())
 }
 
-/// When the operation had surely happened; `None`: it can be left out.
+/// Returns the latest time at which the operation took effect, or `None` if the operation can be omitted.
 ///
-/// One of unknown outcome has no return. That makes it concurrent with all that follow, and the search
-/// expensive. But if its value was read, it had happened by then. If its value was never read, it can be left
-/// out: any order with it is also legal without it. Neither is known for deletions, nor for writes that a
-/// deletion may have found.
+/// An operation of unknown outcome has no return, so it is concurrent with all later ones, which makes the
+/// search expensive. If its value was read, the operation took effect before that read returned. If its
+/// value was never read, the operation can be omitted, because any order with it is also valid without it.
+/// Neither holds for deletions, and for writes that a deletion may have found.
 fn effective_return(operation: &Operation, sightings: &Sightings) -> Option<u64> {
     match operation.outcome {
         Outcome::Done => operation.ended,
@@ -63,7 +63,8 @@ fn effective_return(operation: &Operation, sightings: &Sightings) -> Option<u64>
     }
 }
 
-/// The operations for Porcupine, with dense registers, values and times; their order is kept.
+/// Converts operations for Porcupine: registers, values and times are renumbered densely, and keep their
+/// order.
 pub(crate) fn intervals(operations: &[(&Operation, u64)]) -> Vec<Interval> {
     let mut times = BTreeSet::new();
     let (mut keys, mut values) = (BTreeSet::new(), BTreeSet::new());
@@ -103,12 +104,12 @@ pub(crate) fn intervals(operations: &[(&Operation, u64)]) -> Vec<Interval> {
     operations.iter().map(interval).collect()
 }
 
-/// The reads of a client that never learned the end prove nothing.
+/// Returns false for reads of operations without a result, because they prove nothing.
 fn is_certain(operation: &Operation, step: &Step) -> bool {
     operation.outcome == Outcome::Done || !matches!(step, Step::Read { .. })
 }
 
-/// How many operations of the longest order are shown.
+/// Number of operations of the longest order that are shown.
 const SHOWN: usize = 4;
 
 fn explain(key: u64, operations: &[(&Operation, u64)], longest: &[usize]) -> Violation {
@@ -117,8 +118,7 @@ fn explain(key: u64, operations: &[(&Operation, u64)], longest: &[usize]) -> Vio
         longest.iter().skip(longest.len().saturating_sub(SHOWN)).map(|&at| show(at)).collect();
     let placed: BTreeSet<usize> = longest.iter().copied().collect();
     let left: Vec<usize> = (0..operations.len()).filter(|at| !placed.contains(at)).collect();
-    // Of those left, one that returned before another was invoked comes before it: only the rest could be
-    // next.
+    // An operation that was invoked after another remaining one returned cannot be next.
     let first_return = left.iter().map(|&at| operations[at].1).min().unwrap_or(u64::MAX);
     let next = left.iter().filter(|&&at| operations[at].0.invoked <= first_return);
     let next: String = next.map(|&at| show(at)).collect();

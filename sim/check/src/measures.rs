@@ -1,57 +1,57 @@
-//! Statistics of a batch of histories: a judge proves nothing if nothing happened.
+//! Statistics of a batch of histories, to assert that the histories contain enough concurrency and faults.
 
 use crate::{History, Operation, Outcome, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Counts over many histories. Print it, and assert it.
+/// Counts over many histories, to be printed and asserted.
 #[derive(Debug, Clone, Default)]
 pub struct Measures {
     /// Number of histories added.
     pub histories: usize,
     /// Number of their operations.
     pub operations: usize,
-    /// Operations that shared time and a key with one of another client. One of unknown outcome counts as
-    /// long as its client waited.
+    /// Number of operations that overlap in time and key with one of another client. An operation of unknown
+    /// outcome counts for as long as its client waited.
     pub overlapping: usize,
-    /// Operations that surely did nothing.
+    /// Number of operations without effect.
     pub failed: usize,
-    /// Operations of unknown outcome.
+    /// Number of operations of unknown outcome.
     pub unknown: usize,
-    /// Operations of unknown outcome that did happen: their values were read.
+    /// Number of operations of unknown outcome that took effect, because their values were read.
     pub surfaced: usize,
-    /// Reads that found what another client wrote.
+    /// Number of reads that returned another client's value.
     pub seen: usize,
-    /// The fewest clients of any history.
+    /// Smallest number of clients in a history.
     pub clients: usize,
-    /// The most keys of any history.
+    /// Largest number of keys in a history.
     pub keys: usize,
-    /// In how many histories each fault fired, by the name the caller gave it.
+    /// Number of histories in which each fault fired, by the caller's name of the fault.
     pub fired: BTreeMap<String, usize>,
 }
 
-/// The requirements on a batch.
+/// The requirements on a batch of histories.
 #[derive(Debug, Clone, Copy)]
 pub struct Requirements<'a> {
-    /// At least so many histories.
+    /// Minimum number of histories.
     pub histories: usize,
-    /// At least so many clients in each.
+    /// Minimum number of clients in each history.
     pub clients: usize,
-    /// At most so many keys in each.
+    /// Maximum number of keys in each history.
     pub keys: usize,
-    /// At least this share of all operations overlaps, 0 to 1.
+    /// Minimum share of operations that overlap, 0 to 1.
     pub overlapping: f64,
-    /// Each of these faults fired in the share of histories that `fired` gives.
+    /// Faults that must have fired in a share `fired` of the histories each.
     pub faults: &'a [&'a str],
-    /// Least share of the histories in which each fault must have fired, 0 to 1.
+    /// Minimum share of histories in which each fault fired, 0 to 1.
     pub fired: f64,
 }
 
 impl Measures {
-    /// Adds a history, and the kinds of faults that fired in it, each named once or more.
+    /// Adds a history and the names of the faults that fired in it, in which repetitions are ignored.
     ///
     /// # Panics
-    /// The events make no history.
+    /// If the history is malformed.
     pub fn add(&mut self, history: &History, faults: &[&str]) {
         let operations = history.operations().unwrap_or_else(|violation| panic!("{violation}"));
         let clients: BTreeSet<u32> = operations.iter().map(|operation| operation.client).collect();
@@ -85,7 +85,7 @@ impl Measures {
         self.surfaced += surfaced.len();
     }
 
-    /// Adds what another batch counted, such as another thread's.
+    /// Adds the counts of another batch, such as another thread's.
     pub fn merge(&mut self, other: &Self) {
         if other.histories == 0 {
             return;
@@ -104,10 +104,10 @@ impl Measures {
         }
     }
 
-    /// Prints the counts, and asserts the requirements.
+    /// Prints the counts and asserts the requirements.
     ///
     /// # Panics
-    /// With all that is missing.
+    /// If any requirement is not met; the message lists all of them.
     pub fn hold(&self, asked: &Requirements<'_>) {
         println!("{self}");
         let mut missing = Vec::new();
@@ -162,8 +162,8 @@ fn steps(operations: &[Operation]) -> impl Iterator<Item = (&Operation, &Step)> 
     operations.iter().flat_map(|operation| operation.steps.iter().map(move |step| (operation, step)))
 }
 
-/// How many operations share a key and a moment with one of another client. The operations are in the order
-/// of their invocations.
+/// Returns the number of operations that overlap in time and key with one of another client. The operations
+/// must be in the order of their invocations.
 fn overlapping(operations: &[Operation]) -> usize {
     let mut overlaps = vec![false; operations.len()];
     let mut running: BTreeMap<u64, Vec<usize>> = BTreeMap::new();

@@ -1,7 +1,6 @@
-//! Porcupine, built once and asked over pipes.
+//! An interface to Porcupine, a linearizability checker written in Go.
 //!
-//! It is a Go program, so it runs as a process: one for each thread that asks, for as long as the thread
-//! lives.
+//! Porcupine runs as a process per thread and communicates over pipes. The process ends with its thread.
 
 use crate::hold::cache;
 use std::cell::RefCell;
@@ -10,7 +9,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// One operation on registers numbered from 0; values are numbered from 1, and 0 is none.
+/// An operation on registers, which are numbered from 0. Values are numbered from 1; 0 means no value.
 #[derive(Debug, Clone, serde::Serialize)]
 pub(crate) struct Interval {
     #[serde(rename = "Call")]
@@ -39,18 +38,18 @@ struct Response {
     longest: Option<Vec<usize>>,
 }
 
-/// The verdict of Porcupine.
+/// The result of Porcupine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// There is an order.
+    /// A valid order exists.
     Linearizable,
-    /// There is none; this one, of operations by index, goes furthest.
+    /// No valid order exists. Holds the longest partial order, as indices of operations.
     Illegal(Vec<usize>),
-    /// It took too long.
+    /// The time limit was exceeded.
     Unknown,
 }
 
-/// A fixed kind, so that steps are read without a table.
+/// Kinds of steps in the protocol with the Go program.
 pub(crate) const READ: u32 = 0;
 pub(crate) const WRITE: u32 = 1;
 pub(crate) const REMOVE: u32 = 2;
@@ -59,11 +58,11 @@ thread_local! {
     static PROCESS: RefCell<Option<Process>> = const { RefCell::new(None) };
 }
 
-/// Asks whether an order of the operations, each at one moment between its call and its return, explains all
-/// their reads.
+/// Checks whether an order of the operations, each at one point in time between its call and its return,
+/// explains all reads.
 ///
 /// # Panics
-/// Porcupine cannot be built or does not answer: there is no verdict without it.
+/// If Porcupine cannot be built or does not answer.
 pub(crate) fn ask(registers: usize, operations: &[Interval], milliseconds: u64) -> Verdict {
     PROCESS.with_borrow_mut(|process| {
         let process = process.get_or_insert_with(|| Process::start().expect("Porcupine builds and starts"));
@@ -78,7 +77,7 @@ pub(crate) fn ask(registers: usize, operations: &[Interval], milliseconds: u64) 
 }
 
 struct Process {
-    /// Its end of the pipe closes with this thread, and then it stops by itself.
+    /// The process stops when its pipe closes at the end of the thread.
     _child: Child,
     questions: ChildStdin,
     answers: BufReader<ChildStdout>,
@@ -103,7 +102,7 @@ impl Process {
     }
 }
 
-/// The program, built if this version of it never was.
+/// Returns the path of the program, building it if this version does not exist.
 fn build() -> io::Result<PathBuf> {
     let mut version = DefaultHasher::new();
     (include_str!("../porcupine/main.go"), include_str!("../porcupine/go.sum")).hash(&mut version);
@@ -112,7 +111,7 @@ fn build() -> io::Result<PathBuf> {
         return Ok(built);
     }
     std::fs::create_dir_all(cache())?;
-    // Concurrent builds give the same program. The last to rename wins, and no process runs half a file.
+    // Concurrent builds produce the same program. Renaming is atomic, so no process runs an incomplete file.
     let mine = cache().join(format!("porcupine-{}-{:?}", std::process::id(), std::thread::current().id()));
     let mut go = Command::new(compiler());
     go.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("porcupine")).args(["build", "-o"]).arg(&mine);
@@ -124,7 +123,7 @@ fn build() -> io::Result<PathBuf> {
     Ok(built)
 }
 
-/// Go's own installer does not put it on the path.
+/// Returns the Go compiler. Go's installer does not add it to the search path.
 fn compiler() -> &'static str {
     let own = "/usr/local/go/bin/go";
     if Path::new(own).exists() { own } else { "go" }
@@ -136,7 +135,8 @@ mod tests {
 
     #[test]
     fn a_question_that_is_too_hard_ends_without_a_verdict() {
-        // Forty writes at once, and then a value that none of them wrote: every subset of them is tried.
+        // Forty concurrent writes, followed by a value that none of them wrote, make the search try every
+        // subset.
         let write = |value| Interval { call: 0, returned: 10, steps: vec![[WRITE, 0, value]] };
         let read = |value| Interval { call: 20, returned: 30, steps: vec![[READ, 0, value]] };
         let mut operations: Vec<Interval> = (1..41).map(write).collect();

@@ -1,39 +1,41 @@
-//! The order of transactions, with reasons: a directed graph that is always transitively closed. So a cycle
-//! is found with the edge that closes it.
+//! The order of transactions with its reasons: a directed graph that is kept transitively closed, so that a
+//! cycle is detected with the edge that closes it.
 
 use fixedbitset::FixedBitSet;
 use petgraph::graph::{DiGraph, NodeIndex};
 
-/// Why a transaction comes before another.
+/// The reason why a transaction precedes another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The second read this value, which the first wrote (wr).
+    /// The second transaction read this value, which the first wrote (wr).
     Read { key: u64, value: u64 },
-    /// The second replaced what the first read (rw).
+    /// The second transaction replaced the value that the first read (rw).
     Replaced { key: u64, read: Option<u64>, by: u64 },
-    /// Both wrote this key, and `reader`, which comes after the first, read what the second wrote (ww).
+    /// Both transactions wrote this key, and `reader`, which follows the first, read the value of the second
+    /// (ww).
     Overwrote { key: u64, reader: usize },
-    /// The first returned before the second was invoked.
+    /// The first transaction returned before the second was invoked.
     Returned,
 }
 
-/// A cycle: each transaction with why it comes before the next, and the last before the first.
+/// A cycle: each transaction with the reason why it precedes the next, and the last why it precedes the
+/// first.
 pub(crate) type Cycle = Vec<(usize, Reason)>;
 
-/// The known part of the order.
+/// The known part of the order of transactions.
 #[derive(Clone)]
 pub(crate) struct Precedence {
-    /// By transaction: all that come after it.
+    /// Set of transactions after each transaction.
     after: Vec<FixedBitSet>,
-    /// The edges that were put in one by one.
+    /// Edges added by `insert`.
     edges: Vec<(usize, usize, Reason)>,
-    /// By transaction: the first, in the order of invocations, that was invoked after it returned.
+    /// For each transaction, the first one that was invoked after it returned.
     next: Vec<usize>,
 }
 
 impl Precedence {
-    /// Transactions numbered in the order of their invocations. Transaction `i` returned before those from
-    /// `next[i]` on were invoked.
+    /// Returns the order in which transaction `i` precedes all transactions from `next[i]` on. Transactions
+    /// are numbered in the order of their invocations.
     pub fn new(next: Vec<usize>) -> Self {
         let all = next.len();
         let following = |&next: &usize| {
@@ -44,15 +46,15 @@ impl Precedence {
         Self { after: next.iter().map(following).collect(), edges: Vec::new(), next }
     }
 
-    /// Does `first` surely come before `second`?
+    /// Returns true if `first` is known to precede `second`.
     pub fn holds(&self, first: usize, second: usize) -> bool {
         self.after[first].contains(second)
     }
 
-    /// From now on `first` comes before `second`.
+    /// Adds an edge from `first` to `second`.
     ///
     /// # Errors
-    /// The shortest cycle that this closes.
+    /// The shortest cycle that the edge closes.
     pub fn insert(&mut self, first: usize, second: usize, because: Reason) -> Result<(), Cycle> {
         self.edges.push((first, second, because));
         if first == second || self.holds(second, first) {
@@ -72,11 +74,12 @@ impl Precedence {
         Ok(())
     }
 
-    /// The edge just put in, and the shortest way back.
+    /// Returns the cycle of the new edge and the shortest path back.
     fn cycle(&self, first: usize, second: usize, because: Reason) -> Cycle {
         let mut graph: DiGraph<(), Reason> = DiGraph::new();
         let nodes: Vec<NodeIndex> = self.after.iter().map(|_| graph.add_node(())).collect();
-        // A read or a replaced value explains more than a clock: inserted last, `find_edge` meets it first.
+        // A read or a replaced value is a better explanation than time. `find_edge` returns the edge that
+        // was added last, so these are added after the others.
         for (earlier, &next) in self.next.iter().enumerate() {
             for later in next..nodes.len() {
                 graph.add_edge(nodes[earlier], nodes[later], Reason::Returned);
@@ -129,7 +132,7 @@ mod tests {
 
     #[test]
     fn returns_come_before_later_invocations() {
-        // 0 returned before 2 was invoked; 1 and 2 overlap both.
+        // 0 returned before 2 was invoked; 1 overlaps both.
         let mut order = Precedence::new(vec![2, 3, 3]);
         assert!(order.holds(0, 2) && !order.holds(0, 1) && !order.holds(1, 2));
         order.insert(2, 1, READ).expect("no cycle");

@@ -1,11 +1,13 @@
-//! Serializability by Adya's dependencies, as Elle finds them, with the order of versions inferred exactly.
+//! The judge of serializability, based on Adya's dependencies like Elle, but with exact inference of version
+//! orders.
 //!
-//! Each value is written once, so each read's writer is known (wr). The order of a key's versions is unknown,
-//! and only matters where one was read. If R read W's version, any other writer O of the key came before W
-//! (ww) or after R (rw).
+//! Each value is written once, so the writer of each read value is known (wr). The order of a key's versions
+//! is unknown, and matters only where a version was read. If R read W's version, any other writer O of the
+//! key precedes W (ww) or follows R (rw).
 //!
-//! A history is serializable exactly if one of the two can be chosen for each such triple without a cycle
-//! (Papadimitriou's polygraph). Nearly all choices follow from the edges known so far; the rest is searched.
+//! A history is serializable exactly if one of the two alternatives can be chosen for each such triple
+//! without a cycle (Papadimitriou's polygraph). Nearly all choices follow from the known edges; the rest is
+//! searched.
 
 use crate::linear::intervals;
 use crate::porcupine::{self, Verdict};
@@ -14,27 +16,27 @@ use crate::transactions::{Transaction, committed, show};
 use crate::{Anomaly, History, Operation, Violation};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Is there an order of the transactions that explains all their reads? Each key begins without a value.
+/// Judges whether an order of the transactions explains all their reads. Each key initially has no value.
 ///
 /// # Errors
-/// The proof that there is none; `Undecided` when the search was given up.
+/// A proof that no order exists, or [`Anomaly::Undecided`] if the search was abandoned.
 pub fn serializable(history: &History) -> Result<(), Violation> {
     let operations = history.operations()?;
     let transactions = committed(&operations)?;
-    // The order in which things returned leaves little to guess, and mostly fits.
+    // Try the order of time first, because it leaves few choices and usually succeeds.
     if order(&transactions, in_time(&transactions), GUESSES).is_ok() {
         return Ok(());
     }
     order(&transactions, unordered(&transactions), GUESSES)
 }
 
-/// Is there an order that also has each transaction after all that had returned before it was invoked?
+/// Judges whether an order explains all reads and places each transaction after all that returned before its
+/// invocation.
 ///
-/// Porcupine is asked as well, as a second judge: transactions are operations on one object that holds all
-/// the keys.
+/// Porcupine is a second judge, for which transactions are operations on one object with all keys.
 ///
 /// # Errors
-/// The proof that there is none; `Undecided` when the search was given up.
+/// A proof that no order exists, or [`Anomaly::Undecided`] if the search was abandoned.
 pub fn strictly_serializable(history: &History) -> Result<(), Violation> {
     let operations = history.operations()?;
     let transactions = committed(&operations)?;
@@ -42,7 +44,7 @@ pub fn strictly_serializable(history: &History) -> Result<(), Violation> {
     second_judge(&transactions)
 }
 
-/// A transaction that had returned before another was invoked comes before it; nothing more is known.
+/// Returns the order in which a transaction precedes all that were invoked after it returned.
 fn in_time(transactions: &[Transaction<'_>]) -> Precedence {
     let next = |transaction: &Transaction<'_>| {
         transactions.partition_point(|other| other.operation.invoked <= transaction.returned)
@@ -50,12 +52,13 @@ fn in_time(transactions: &[Transaction<'_>]) -> Precedence {
     Precedence::new(transactions.iter().map(next).collect())
 }
 
-/// Nothing is known.
+/// Returns the empty order.
 fn unordered(transactions: &[Transaction<'_>]) -> Precedence {
     Precedence::new(vec![transactions.len(); transactions.len()])
 }
 
-/// Time limit of the second judge. It is exponential where the first is not, and then has no verdict.
+/// Time limit of the second judge, in milliseconds. Its exponential search may exceed the limit, and then
+/// gives no verdict.
 const MILLISECONDS: u64 = 100;
 
 fn second_judge(transactions: &[Transaction<'_>]) -> Result<(), Violation> {
@@ -72,7 +75,8 @@ fn second_judge(transactions: &[Transaction<'_>]) -> Result<(), Violation> {
     }
 }
 
-/// R read W's version of a key that O writes as well: O comes before W, or after R.
+/// A choice: `reader` read `writer`'s version of a key that `other` also writes, so `other` precedes
+/// `writer` or follows `reader`.
 #[derive(Debug, Clone, Copy)]
 struct Choice {
     key: u64,
@@ -122,7 +126,7 @@ fn dependencies(transactions: &[Transaction<'_>], known: &mut Precedence) -> Res
                         choices.push(Choice { key, writer, reader, read, other, other_value });
                     }
                     (Some(_), _) => {}
-                    // Nothing was there yet: every writer comes later.
+                    // No value existed yet, so every writer comes later.
                     _ => known.insert(reader, other, Reason::Replaced { key, read, by: other_value })?,
                 }
             }
@@ -131,7 +135,7 @@ fn dependencies(transactions: &[Transaction<'_>], known: &mut Precedence) -> Res
     Ok(choices)
 }
 
-/// Makes every choice that has only one way left, until none has.
+/// Makes every choice that has only one alternative left, repeatedly.
 fn propagate(known: &mut Precedence, choices: &mut Vec<Choice>) -> Result<(), Cycle> {
     let mut before = usize::MAX;
     while choices.len() < before {
@@ -157,7 +161,7 @@ fn propagate(known: &mut Precedence, choices: &mut Vec<Choice>) -> Result<(), Cy
     Ok(())
 }
 
-/// So many guesses, and then there is no verdict.
+/// Maximum number of guesses, after which there is no verdict.
 const GUESSES: usize = 20_000;
 
 fn settle(
@@ -166,7 +170,7 @@ fn settle(
     mut choices: Vec<Choice>,
     guesses: &mut usize,
 ) -> Result<(), Violation> {
-    // A cycle may depend on the opposite of a refuted guess: then no single cycle is the whole explanation.
+    // A cycle may depend on the opposite of a refuted guess, so one cycle may not be the whole explanation.
     let mut refuted: Option<Violation> = None;
     let against = |refuted: &Option<Violation>, cycle: Cycle| match refuted {
         None => explain(transactions, cycle),
@@ -183,12 +187,12 @@ fn settle(
             return Err(Violation { anomaly: Anomaly::Undecided, says });
         };
         *guesses = left;
-        // Most stores do things in about the order in which they are asked.
+        // Guess the order of time first, because most stores execute operations approximately in that order.
         let late = transactions[choice.other].returned > transactions[choice.reader].returned;
         let (first, last) = (choice.other_first(), choice.other_last());
         let (guess, opposite) = if late { (last, first) } else { (first, last) };
         let mut guessed = known.clone();
-        // Neither way closes a cycle at once, or `propagate` would have made the choice.
+        // Neither alternative closes a cycle immediately, otherwise `propagate` would have made the choice.
         let inserted =
             guessed.insert(guess.0, guess.1, guess.2).map_err(|cycle| explain(transactions, cycle));
         match inserted.and_then(|()| settle(transactions, guessed, choices.clone(), guesses)) {
@@ -199,7 +203,7 @@ fn settle(
     }
 }
 
-/// The cycle as text, and its name.
+/// Describes and classifies a cycle.
 fn explain(transactions: &[Transaction<'_>], cycle: Cycle) -> Violation {
     let names = |at: usize| format!("T{at}");
     let mut says = String::from("a cycle");
@@ -239,7 +243,7 @@ mod tests {
     use super::*;
     use crate::Step;
 
-    /// Two write a key and one reads it, all at once: the last writer cannot be known.
+    /// Two transactions write a key and one reads it concurrently, so the last writer is unknown.
     fn either_way() -> History {
         let mut history = History::default();
         let steps = [Step::Write { key: 1, value: 10 }, Step::Write { key: 1, value: 11 }];

@@ -1,20 +1,20 @@
-//! Values whose bytes follow from their number, so that a torn or foreign value is detected.
+//! Values whose bytes are determined by their number, so that a torn or foreign value is detected.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// The result of `identify` for bytes that are no whole value: a number that must not be written, so every
-/// judge refuses it.
+/// The result of `identify` for bytes that are not a complete value. This number must not be written, so
+/// every judge refuses it.
 pub const TORN: u64 = u64::MAX;
 
-/// The shortest value that holds its own number.
+/// Length of the shortest value that contains its number, in bytes.
 const SHORTEST: usize = 8;
 
-/// Fills `value`, at least 8 bytes, with the bytes of number `id` at this length. They are the number itself,
-/// then bytes that depend on number, length and offset.
+/// Fills `value` with the bytes of value number `id`: the number itself, then bytes that depend on number,
+/// length and offset.
 ///
 /// # Panics
-/// Fewer bytes cannot hold a number.
+/// If `value` has fewer than 8 bytes.
 pub fn stamp(id: u64, value: &mut [u8]) {
     assert!(value.len() >= SHORTEST, "{} bytes cannot hold a value's number", value.len());
     let mut stream = SplitMix64::seed_from_u64(id ^ (value.len() as u64).rotate_left(32));
@@ -23,7 +23,7 @@ pub fn stamp(id: u64, value: &mut [u8]) {
     stream.fill_bytes(rest);
 }
 
-/// The number of a stamped value, or `TORN`.
+/// Returns the number of a stamped value, or `TORN` if the bytes are not a complete value.
 pub fn identify(value: &[u8]) -> u64 {
     let Some(head) = value.first_chunk::<SHORTEST>() else { return TORN };
     let id = u64::from_le_bytes(*head);

@@ -1,27 +1,28 @@
-//! The transactions that count, and what each proves by itself, before the search for an order.
+//! The transactions of a history, and the checks of single transactions before the search for an order.
 
 use crate::history::Sightings;
 use crate::{Anomaly, Operation, Outcome, Step, Violation};
 use std::collections::BTreeMap;
 
-/// A transaction that happened.
+/// A transaction that took effect.
 #[derive(Debug)]
 pub(crate) struct Transaction<'a> {
-    /// The recorded operation of the transaction.
+    /// Recorded operation of the transaction.
     pub operation: &'a Operation,
-    /// When it had surely happened.
+    /// Latest time at which the transaction took effect.
     pub returned: u64,
-    /// By key: the value that the transaction read, unless it wrote that value itself.
+    /// Value that the transaction read from other transactions, by key.
     pub reads: BTreeMap<u64, Option<u64>>,
-    /// By key: the last value that the transaction wrote.
+    /// Last value that the transaction wrote, by key.
     pub writes: BTreeMap<u64, u64>,
 }
 
-/// All that happened, in the order of their invocations. They are those that are done, and those of unknown
-/// outcome whose values were read. Others of unknown outcome can be left out, since they left no trace.
+/// Returns all transactions that took effect, in the order of their invocations: the successful ones, and
+/// those of unknown outcome whose values were read. Other transactions of unknown outcome left no trace and
+/// are omitted.
 ///
 /// # Errors
-/// A transaction that contradicts itself, or reads an impossible value.
+/// A transaction that contradicts itself or reads an impossible value.
 pub(crate) fn committed(operations: &[Operation]) -> Result<Vec<Transaction<'_>>, Violation> {
     let sightings = Sightings::of(operations)?;
     let mut transactions = Vec::new();
@@ -48,7 +49,7 @@ impl<'a> Transaction<'a> {
         let mut this = Self { operation, returned, reads: BTreeMap::new(), writes: BTreeMap::new() };
         for step in &operation.steps {
             match *step {
-                // The reads of a client that never learned the end prove nothing.
+                // Reads of operations without a result prove nothing.
                 Step::Read { key, value } if operation.outcome == Outcome::Done => {
                     let own = this.writes.get(&key).copied();
                     let expected = own.map_or_else(|| *this.reads.entry(key).or_insert(value), Some);
@@ -100,7 +101,7 @@ fn can_be_read(
     Ok(())
 }
 
-/// A cycle of two, but so frequent that it has a name.
+/// Checks for lost updates: cycles of two transactions, which are frequent enough to have a name.
 fn no_lost_update(transactions: &[Transaction<'_>]) -> Result<(), Violation> {
     let mut updated: BTreeMap<(u64, Option<u64>), &Transaction<'_>> = BTreeMap::new();
     for transaction in transactions {
@@ -120,7 +121,7 @@ fn no_lost_update(transactions: &[Transaction<'_>]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// A value, or that there was none.
+/// Returns the text of a value, or "none".
 pub(crate) fn show(value: Option<u64>) -> String {
     value.map_or_else(|| "none".to_owned(), |value| value.to_string())
 }

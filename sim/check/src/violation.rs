@@ -1,14 +1,13 @@
-//! What a judge finds.
+//! The verdicts of judges.
 
 use std::fmt;
 
-/// The kinds of violation, by the names that Adya's thesis and Jepsen use.
+/// The kinds of violation, with the names of Adya's thesis and Jepsen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Anomaly {
-    /// The events make no history, or break the rule that values are written once: the test is wrong, not the
-    /// store.
+    /// The events are not a valid history, or a value is written twice. The test is wrong, not the store.
     Malformed,
-    /// The judge gave up: no verdict.
+    /// The judge gave up without a verdict.
     Undecided,
     /// No order of one key's operations explains their results (Herlihy and Wing).
     NotLinearizable,
@@ -18,20 +17,20 @@ pub enum Anomaly {
     AbortedRead,
     /// G1b: a value was read that its own transaction overwrote.
     IntermediateRead,
-    /// A transaction contradicts itself: it does not read its own write, or reads two values under one key.
+    /// A transaction contradicts itself: it does not read its own write, or reads two values of one key.
     Internal,
     /// P4: two transactions read the same version of a key and both replaced it.
     LostUpdate,
-    /// G1c: a cycle of transactions each of which saw, or replaced what, the one before it wrote.
+    /// G1c: a cycle of transactions in which each read or replaced a value of its predecessor.
     CircularInformation,
-    /// G-single: a cycle with one step from a reader to a transaction that replaced its value (fractured and
-    /// stale reads).
+    /// G-single: a cycle with exactly one edge from a reader to a transaction that replaced its value
+    /// (fractured and stale reads).
     ReadSkew,
-    /// G2: a cycle with more than one such step (write skew).
+    /// G2: a cycle with more than one such edge (write skew).
     WriteSkew,
-    /// No order exists, though no single cycle shows it: each choice leads to another cycle.
+    /// No order exists, but no single cycle proves it, because each choice leads to another cycle.
     NoOrder,
-    /// The two judges disagree: one of them is broken.
+    /// The two judges disagree, so one of them is wrong.
     Disagreement,
 }
 
@@ -55,12 +54,12 @@ impl fmt::Display for Anomaly {
     }
 }
 
-/// A verdict against a history.
+/// The refusal of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// Kind of the anomaly.
     pub anomaly: Anomaly,
-    /// The operations that show it.
+    /// Description with the operations that prove the anomaly.
     pub says: String,
 }
 

@@ -1,4 +1,4 @@
-//! The judges against trying every order, on random small histories of every kind.
+//! Tests the judges against an exhaustive search of orders, on small random histories of every kind.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRng, TestRunner};
@@ -7,7 +7,7 @@ use remora_check::{linearizable, serializable, strictly_serializable};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-/// An operation before its reads are known: client's lane, gap before it, length, how it ends, its steps.
+/// An operation before its reads are known: client, gap before it, length, outcome and steps.
 type Plan = (u8, u64, u64, u8, Vec<(u8, u64)>);
 
 fn plans(steps: std::ops::Range<usize>, kinds: u8) -> impl Strategy<Value = Vec<Plan>> {
@@ -16,8 +16,8 @@ fn plans(steps: std::ops::Range<usize>, kinds: u8) -> impl Strategy<Value = Vec<
     prop::collection::vec(plan, 1..7)
 }
 
-/// Executes the plans one by one in the order of `turns`; then a read in `lies`, if there is one, finds
-/// something else.
+/// Executes the plans one by one in the order of `turns`, and then replaces the result of the reads in
+/// `lies`.
 fn carry_out(plans: &[Plan], turns: &[u64], lies: &[(usize, u64)]) -> History {
     let mut order: Vec<usize> = (0..plans.len()).collect();
     order.sort_by_key(|&at| turns[at]);
@@ -52,7 +52,7 @@ fn carry_out(plans: &[Plan], turns: &[u64], lies: &[(usize, u64)]) -> History {
     record(plans, &done)
 }
 
-/// Each operation at its time, a client of a lane after the other.
+/// Records each operation at its time.
 fn record(plans: &[Plan], done: &BTreeMap<usize, Vec<Step>>) -> History {
     let mut history = History::default();
     let mut free = [0; 4];
@@ -70,8 +70,7 @@ fn record(plans: &[Plan], done: &BTreeMap<usize, Vec<Step>>) -> History {
     history
 }
 
-/// Is there an order of the completed operations and any of unknown ones, in which every read finds its
-/// value?
+/// Returns true if an order of the completed operations, with any of the unknown ones, explains every read.
 fn some_order_fits(operations: &[Operation], strict: bool) -> bool {
     let must = operations.iter().filter(|operation| operation.outcome == Outcome::Done).count();
     try_orders(operations, strict, &mut Vec::new(), &BTreeMap::new(), must)
@@ -113,7 +112,7 @@ fn try_orders(
     false
 }
 
-/// The state after an operation, if its results fit the state before.
+/// Returns the state after an operation, or `None` if its results contradict the state before.
 fn replay(operation: &Operation, state: &BTreeMap<u64, u64>) -> Option<BTreeMap<u64, u64>> {
     let knows = operation.outcome == Outcome::Done;
     let mut state = state.clone();
@@ -137,8 +136,8 @@ fn replay(operation: &Operation, state: &BTreeMap<u64, u64>) -> Option<BTreeMap<
 
 type Judge = fn(&History) -> Result<(), Violation>;
 
-/// Runs the judges on `cases` random histories, and requires that each of both verdicts was given in at least
-/// a tenth.
+/// Runs the judges on `cases` random histories, and requires that at least a tenth of them is accepted and
+/// refused each.
 fn agree(cases: u32, steps: std::ops::Range<usize>, kinds: u8, judges: &[(Judge, bool)]) {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(Default::default()));
@@ -148,8 +147,8 @@ fn agree(cases: u32, steps: std::ops::Range<usize>, kinds: u8, judges: &[(Judge,
     let asked = Cell::new(0);
     let run =
         runner.run(&(plans(steps, kinds), turns, any::<bool>(), lies), |(plans, turns, in_time, lies)| {
-            // Half of the histories are in the order of their invocations, so that strict orders are common
-            // enough.
+            // Half of the histories are executed in the order of their invocations, so that strict orders
+            // are frequent enough.
             let turns = if in_time { (0..6).collect() } else { turns };
             let history = carry_out(&plans, &turns, &lies);
             let operations = history.operations().expect("a history");
@@ -191,6 +190,7 @@ fn of_transactions_the_judges_say_what_trying_every_order_says() {
 
 #[test]
 fn of_registers_porcupine_says_what_trying_every_order_says() {
-    // One step each, so keys are independent, and an order of all is an order of each.
+    // With one step per operation, keys are independent, and an order of all operations is an order for each
+    // key.
     agree(5_000, 1..2, 5, &[(linearizable, true)]);
 }

@@ -1,4 +1,4 @@
-//! Recording: files, several processes, and the statistics of a batch.
+//! Tests of recording: files, several processes, and statistics of a batch.
 
 mod story;
 
@@ -65,7 +65,7 @@ fn a_history_that_does_not_hold_is_kept_as_a_file() {
     std::fs::remove_file(path).expect("it was there");
 }
 
-/// 8 operations: 2 and 3 overlap on a key, 4 and 5 in time alone, and a client that died waits for nothing.
+/// Returns 8 operations: 2 and 3 overlap on a key, 4 and 5 overlap in time only, and the client of one died.
 fn mixed() -> History {
     story(&[
         (0, 10, Returned(20), "w1=1"),

@@ -1,4 +1,4 @@
-//! Known histories of registers, and the verdicts that `linearizable` must give.
+//! Tests of `linearizable` with known histories of registers and their verdicts.
 
 mod story;
 
@@ -42,7 +42,7 @@ fn a_stale_read_is_refused_and_its_key_and_reader_are_named() {
 
 #[test]
 fn a_value_that_was_seen_may_not_be_gone_again() {
-    // The write runs all the time; the reads are one after the other.
+    // The write lasts for the whole history; the reads are sequential.
     is_refused(
         &story(&[
             (0, 10, Returned(100), "w7=1"),
@@ -85,7 +85,7 @@ fn a_write_of_unknown_outcome_may_surface_late_or_never() {
         ];
         is_fine(&story(&late));
         is_fine(&story(&late[..4]));
-        // The value surfaces once: the value that it replaced may not be read afterwards.
+        // After the value was read, the value that it replaced may not be read any more.
         let back = [&late[..], &[(2, 100, Returned(110), "r7=2")]].concat();
         is_refused(&story(&back), &["client 2 [100, 110]"]);
     }

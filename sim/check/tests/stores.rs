@@ -1,5 +1,4 @@
-//! Histories as long and as concurrent as the stores' own, of small models of stores, right ones and broken
-//! ones.
+//! Tests of the judges with long, highly concurrent histories of small models of correct and broken stores.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -10,39 +9,39 @@ use std::collections::{BTreeMap, BTreeSet};
 const CLIENTS: u64 = 12;
 const TURNS: u64 = 50;
 const KEYS: u64 = 16;
-/// Of each store.
+/// Number of histories per store.
 const HISTORIES: u64 = 50;
 
-/// What a transaction makes sure of before it commits.
+/// The validation of a transaction before its commit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Validation {
-    /// That nothing it read was replaced.
+    /// No value that it read was replaced.
     Reads,
-    /// That nothing it replaces was replaced: snapshot isolation.
+    /// No value that it replaces was replaced (snapshot isolation).
     Writes,
-    /// It validates nothing.
+    /// No validation.
     Skipped,
 }
 
-/// A store: when its operations read and take effect, and its defect.
+/// The model of a store: the times at which its operations read and take effect, and its defect.
 #[derive(Clone, Copy)]
 struct Store {
-    /// Steps of an operation, at most.
+    /// Maximum number of steps of an operation.
     steps: u64,
-    /// Looks and commits at one moment; else it looks earlier and validates.
+    /// True if operations read and commit at the same time; otherwise they read earlier and validate.
     atomic: bool,
     validation: Validation,
-    /// How far its clients' clocks, by which it orders, are apart.
+    /// Maximum difference between the clocks of clients, by which the store orders operations.
     skew: u64,
-    /// How old a state it may show.
+    /// Maximum age of the state that reads return.
     lag: u64,
-    /// In a hundred: acknowledged commits that have no effect.
+    /// Percentage of acknowledged commits without effect.
     forgets: u64,
-    /// The last key of a commit follows so much later.
+    /// Delay of the last key of a commit.
     tears: u64,
-    /// An aborted transaction leaves its first write.
+    /// True if an aborted transaction leaves its first write.
     leaks: bool,
-    /// It has deletions.
+    /// True if operations include deletions.
     deletes: bool,
 }
 
@@ -60,7 +59,7 @@ const RIGHT: Store = Store {
 const SERIAL: Store = Store { steps: 4, deletes: false, ..RIGHT };
 const OPTIMISTIC: Store = Store { atomic: false, ..SERIAL };
 
-/// A transaction under way, in the store's time.
+/// The schedule of a transaction, in the store's time.
 struct Turn {
     client: u32,
     begin: u64,
@@ -70,7 +69,7 @@ struct Turn {
     steps: Vec<Step>,
 }
 
-/// The versions of each key, by time.
+/// Versions of each key, by time.
 struct Table(Vec<Vec<(u64, Option<u64>)>>);
 
 impl Table {
@@ -88,7 +87,8 @@ fn below(random: &mut Xoshiro256PlusPlus, limit: u64) -> u64 {
     if limit == 0 { 0 } else { random.next_u64() % limit }
 }
 
-/// Some steps on different keys, most of them on few keys; half of the writes follow a read of their key.
+/// Returns random steps on different keys, most of them on few keys; half of the writes follow a read of
+/// their key.
 fn steps(store: &Store, random: &mut Xoshiro256PlusPlus, fresh: &mut u64) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut keys = BTreeSet::new();
@@ -113,8 +113,8 @@ fn steps(store: &Store, random: &mut Xoshiro256PlusPlus, fresh: &mut u64) -> Vec
     steps
 }
 
-/// The schedule of all clients. A client in twenty turns is killed, and its requests take effect much later
-/// or never; another one replaces it.
+/// Returns the schedule of all clients. One in twenty turns, the client is killed and replaced by another
+/// one; its requests take effect much later or never.
 fn turns(store: &Store, random: &mut Xoshiro256PlusPlus) -> Vec<Turn> {
     let (mut turns, mut fresh, mut next_client) = (Vec::new(), 0, CLIENTS);
     for lane in 0..CLIENTS {
@@ -145,7 +145,7 @@ fn turns(store: &Store, random: &mut Xoshiro256PlusPlus) -> Vec<Turn> {
     turns
 }
 
-/// One run of the store.
+/// Returns the history of one run of the store.
 fn run(store: &Store, seed: u64) -> History {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut turns = turns(store, &mut random);
@@ -184,7 +184,7 @@ fn take_effect(
                 valid &= store.validation != Validation::Reads || !changed(*key);
             }
             Step::Write { key, .. } => valid &= store.validation != Validation::Writes || !changed(*key),
-            // Half of the deletes report whether the key existed.
+            // Half of the deletions report whether the key existed.
             Step::Delete { key, found } => *found = (*key % 2 == 0).then(|| table.at(*key, look).is_some()),
         }
     }
@@ -203,15 +203,15 @@ fn take_effect(
     valid
 }
 
-/// The lines as another project's checker reads them: does it find them serializable? Its rules are Elle's,
-/// so it infers less of the order of versions.
+/// Returns true if the checker of another project finds the history serializable. It uses Elle's rules,
+/// which infer less about the order of versions.
 fn adya_accepts(mut history: History) -> bool {
     let mut lines = Vec::new();
     let mut asked = BTreeMap::new();
     for event in &mut history.events {
         match event.kind {
             Kind::Invoke => drop(asked.insert(event.client, event.steps.clone())),
-            // Jepsen's lines repeat the request here.
+            // Jepsen's format repeats the request in failures.
             Kind::Fail | Kind::Info => event.steps.clone_from(&asked[&event.client]),
             Kind::Ok => {}
         }
@@ -244,7 +244,7 @@ fn is_never_refused(name: &str, store: &Store, judge: Judge) -> Measures {
     measures
 }
 
-/// A broken store is caught, most often by an anomaly of these.
+/// Asserts that a broken store is detected, most often with one of these anomalies.
 fn is_caught(name: &str, store: &Store, judge: Judge, by: &[Anomaly]) {
     let mut verdicts = Vec::new();
     for seed in 0..HISTORIES {

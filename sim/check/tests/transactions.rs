@@ -1,4 +1,4 @@
-//! Known histories of transactions, and the verdicts of the two judges of serializability.
+//! Tests of both judges of serializability with known histories of transactions and their verdicts.
 
 mod story;
 
@@ -130,7 +130,7 @@ fn a_commit_of_unknown_outcome_may_surface_late_whole_or_never() {
         };
         is_fine(&late("r1=10 r2=20"));
         is_fine(&late("r1=11 r2=-"));
-        // It may have happened before 11 was written, too; but never one half of it.
+        // The transaction may have taken effect before 11 was written, but never only half of it.
         is_fine(&late("r1=11 r2=20"));
         is_refused(&late("r1=10 r2=-"), Anomaly::ReadSkew, &["T4 read 2: none", "T0"]);
     }

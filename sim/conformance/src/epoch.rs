@@ -1,7 +1,7 @@
-//! One queue pair of the body: its two flows, and the course of an epoch.
+//! One queue pair of the test: its two flows and the course of an epoch.
 //!
-//! An epoch without trouble ends when everything posted has succeeded. One with trouble ends when both ends
-//! are in ERR and everything posted has been flushed. Then the pair is reconnected.
+//! An epoch without an error ends when everything posted has succeeded. An epoch with an error ends when
+//! both ends are in ERR and everything posted was flushed. The pair is then reconnected.
 
 use super::flow::{Flow, RECEIVE, reconnect_settings};
 use super::report::Report;
@@ -11,7 +11,8 @@ use remora_fabric::program::Settings;
 use remora_fault::Random;
 use remora_transport::rc::irn;
 
-/// Turns without a completion after which a queue pair in ERR is asked whether it has flushed everything.
+/// Number of turns without a completion after which a last request is posted to a queue pair in ERR, to
+/// check that everything was flushed.
 const QUIET: u32 = 10;
 
 pub(super) struct Pair {
@@ -19,10 +20,10 @@ pub(super) struct Pair {
     random: Random,
     settings: Settings,
     flows: [Flow; 2],
-    /// Something has gone wrong in this epoch.
+    /// True after an error in this epoch.
     ending: bool,
     brought_down: bool,
-    /// Turns since then in which nothing came.
+    /// Number of turns without a completion since both ends were moved to ERR.
     quiet: u32,
     over: bool,
     reconnects: u64,
@@ -67,7 +68,7 @@ impl Pair {
         format!("[{} | {}]", self.flows[0].describe(), self.flows[1].describe())
     }
 
-    /// Begins an epoch; `trouble` is the planned fault of all its pairs.
+    /// Starts an epoch; `trouble` is the planned error of all pairs, if any.
     pub fn begin(&mut self, arm: &mut impl Arm, options: &Options, trouble: Option<Trouble>) {
         let random = &mut self.random;
         let own = || Trouble::ALL.iter().copied().filter(|trouble| *trouble != Trouble::Cut);
@@ -76,7 +77,7 @@ impl Pair {
             random.chance(options.trouble).then(|| random.pick(&choices))
         });
         let impatient = trouble == Some(Trouble::NeverReady);
-        // Receives left over would take the message that must meet a bad one.
+        // Remaining receives would take the message that must use the bad receive.
         let needs_no_receives = matches!(trouble, Some(Trouble::TooLong | Trouble::BadReceive));
         if impatient || needs_no_receives || self.settings.rnr_retry != 7 || random.chance(0.05) {
             self.reconnect(arm, !impatient);
@@ -95,7 +96,7 @@ impl Pair {
         (self.ending, self.brought_down, self.quiet, self.over) = (false, false, 0, false);
     }
 
-    /// Posts, polls and checks a little. True if anything happened.
+    /// Posts, polls and checks some work. Returns true if anything happened.
     pub fn turn(&mut self, arm: &mut impl Arm, report: &mut Report) -> bool {
         let mut progress = false;
         for side in 0..2 {
@@ -120,7 +121,7 @@ impl Pair {
         }
         self.ending |= self.flows.iter().any(Flow::has_failed);
         if self.ending && !self.brought_down {
-            // The other end learns of it by itself, by its own retries, or from its program.
+            // The other end detects the error by its own retries, or is moved to ERR by its program.
             let idle = self.flows.iter().all(Flow::is_idle);
             if idle || self.random.chance(0.01) {
                 arm.fail(0, self.number);
@@ -136,7 +137,7 @@ impl Pair {
             }
         }
         self.over = if self.brought_down {
-            // A shared queue's receive that was taken is flushed, and not waited for.
+            // A receive taken from a shared queue is flushed, but its completion is not required.
             let polled = self.quiet > 0 || !arm.shares_receives();
             polled && self.flows.iter().all(Flow::is_flushed)
         } else {
@@ -145,7 +146,7 @@ impl Pair {
         progress
     }
 
-    /// Trouble that comes from outside the queue.
+    /// Triggers a planned error that is not caused by a work request.
     fn outside_trouble(&mut self, arm: &mut impl Arm, side: usize) {
         match self.flows[side].reached() {
             Some(Trouble::Fail) => {
@@ -159,7 +160,7 @@ impl Pair {
         }
     }
 
-    /// Ends an epoch: checks memory, and reconnects after trouble.
+    /// Ends an epoch: checks memory, and reconnects after an error.
     pub fn end(&mut self, arm: &mut impl Arm, report: &mut Report) {
         for flow in &mut self.flows {
             flow.check_target(arm);

@@ -14,56 +14,57 @@ use crate::operation::{Op, Verb, bytes_of, random_len, word};
 use remora_fabric::program::{ALL, REMOTE, Settings};
 use remora_fault::Random;
 
-/// Ids of receive work requests have this bit.
+/// Bit that is set in the ids of receive work requests.
 pub(super) const RECEIVE: u64 = 1 << 40;
 
-/// Bytes of an ordinary target; small, so that much of the work overlaps.
+/// Length of an ordinary target in bytes; small, so that much of the work overlaps.
 const TARGET: usize = 16 << 10;
 
-/// One direction of a queue pair.
+/// A direction of a queue pair.
 pub(super) struct Flow {
     pub side: usize,
     pair: usize,
     random: Random,
     settings: Settings,
     longest: usize,
-    /// Memory of the peer that WRITEs and the like name, with its expected bytes: at the start of the epoch,
-    /// and after all posted work.
+    /// Memory of the peer that one-sided verbs access, with its expected bytes at the start of the epoch
+    /// (`base`) and after all posted work (`model`).
     target: Buffer,
     base: Vec<u8>,
     model: Vec<u8>,
-    /// Local memory of work requests: a ring.
+    /// Local memory of work requests, used as a ring.
     arena: Buffer,
     arena_head: u64,
     arena_tail: u64,
-    /// Memory of the peer's receives: one slot for each that may be posted.
+    /// Memory of the peer's receives, with one slot for each.
     sink: Buffer,
     slot_len: usize,
-    /// Two buffers: one of the peer that no remote access may touch, and one of ours that the NIC may not
-    /// write.
+    /// A region of the peer without remote access rights (`forbidden`), and a local region that the NIC may
+    /// not write.
     forbidden: Buffer,
     unwritable: Buffer,
-    /// The work of this epoch, its planned number, and the number of ended ones.
+    /// Work requests of this epoch, their planned number, and the number of ended ones.
     ops: Vec<Op>,
     pub quota: usize,
     done: usize,
-    /// Number of those that succeeded.
+    /// Number of work requests that succeeded.
     succeeded: usize,
     waiting: Option<Op>,
-    /// Messages on the way: places in `ops`.
+    /// Pending messages, as indices into `ops`.
     messages: VecDeque<usize>,
     receives_posted: u64,
     received: u64,
     pub trouble: Option<(Trouble, usize)>,
     failed: Option<Status>,
     receive_failed: bool,
-    /// Receives are posted with this probability a turn, and only for messages that are on the way.
+    /// Probability of posting receives in a turn. With `just_in_time`, receives are posted only for pending
+    /// messages.
     pub readiness: f64,
     pub just_in_time: bool,
-    /// The link is cut in this epoch, by the pair that first reaches its trouble.
+    /// True if the link is cut in this epoch, by the pair that first reaches its planned error.
     pub may_be_cut: bool,
     spent_keys: Vec<Buffer>,
-    /// Receives that nothing has taken are not flushed.
+    /// True if receives come from a shared receive queue, so that unused ones are not flushed.
     shared_receives: bool,
 }
 
@@ -116,7 +117,7 @@ impl Flow {
         }
     }
 
-    /// The queue pair was reconnected.
+    /// Resets the flow after its queue pair was reconnected.
     pub fn reset(&mut self, settings: &Settings) {
         self.settings = *settings;
         (self.receives_posted, self.received) = (0, 0);
@@ -125,7 +126,7 @@ impl Flow {
         (self.failed, self.receive_failed) = (None, false);
     }
 
-    /// A new epoch begins; everything before has ended.
+    /// Starts a new epoch, after all earlier work has ended.
     pub fn begin(&mut self, quota: usize, trouble: Option<(Trouble, usize)>) {
         self.base.copy_from_slice(&self.model);
         self.ops.clear();
@@ -133,18 +134,19 @@ impl Flow {
         self.trouble = trouble;
     }
 
-    /// All work of the epoch is posted and has ended.
+    /// Returns true if all work of the epoch was posted and has ended.
     pub fn is_done(&self) -> bool {
         self.done == self.quota && self.messages.is_empty()
     }
 
-    /// Nothing that was posted is still to end.
+    /// Returns true if everything posted has ended.
     pub fn is_flushed(&self) -> bool {
         self.done == self.ops.len() && (self.shared_receives || self.received == self.receives_posted)
     }
 
-    /// The queue pair is in ERR. Unsignaled work at the end that succeeded before has no completion that
-    /// reports it. A request behind it, which is flushed, has one. Returns true if it was posted.
+    /// Posts a last request to a queue pair in ERR. Unsignaled requests at the end of the queue may have
+    /// succeeded without a completion; the flushed completion of the last request reports that they have
+    /// ended. Returns true if the request was posted.
     pub fn post_last(&mut self, arm: &mut impl Arm, report: &mut Report) -> bool {
         if self.is_idle() {
             return false;
@@ -175,22 +177,22 @@ impl Flow {
         posted.is_ok()
     }
 
-    /// No send work request is under way.
+    /// Returns true if no send work request is pending.
     pub fn is_idle(&self) -> bool {
         self.done == self.ops.len()
     }
 
-    /// One of its queues is in error.
+    /// Returns true if one of the queues failed.
     pub fn has_failed(&self) -> bool {
         self.failed.is_some() || self.receive_failed
     }
 
-    /// Its queue pair has met trouble, or is about to.
+    /// Returns true if the queue pair failed or has reached its planned error.
     pub fn is_disturbed(&self) -> bool {
         self.has_failed() || self.reached().is_some()
     }
 
-    /// The trouble that has been reached.
+    /// Returns the planned error if it has been reached.
     pub fn reached(&self) -> Option<Trouble> {
         self.trouble.filter(|(_, at)| self.ops.len() > *at).map(|(trouble, _)| trouble)
     }
@@ -212,7 +214,7 @@ impl Flow {
         )
     }
 
-    /// Posts a few work requests. True: at least one.
+    /// Posts some work requests. Returns true if at least one was posted.
     pub fn post_some(&mut self, arm: &mut impl Arm, report: &mut Report) -> bool {
         let count = self.ops.len();
         for _ in 0..self.random.below(4) {
@@ -220,7 +222,7 @@ impl Flow {
                 break;
             }
             let Some(op) = self.waiting.take().or_else(|| self.next_op(arm)) else { break };
-            // Its receive may be there already, if the queue was full when it was to be posted.
+            // The receive may already exist, if the send queue was full when the message was to be posted.
             let covered = self.receives_posted - self.received > self.messages.len() as u64;
             let never_ready = op.is_trouble || self.reached().is_some();
             let needed = self.just_in_time && op.verb.takes_receive() && !covered && !never_ready;
@@ -255,7 +257,7 @@ impl Flow {
         self.ops.push(op);
     }
 
-    /// A verb that is valid here, given the trouble that this work request may have to make.
+    /// Returns a random verb, or one that can cause the planned error of this work request.
     fn verb(&mut self, trouble: Option<Trouble>) -> Verb {
         use Verb::{CompareSwap, FetchAdd, LocalInv, Read, Send, SendImm, SendInv, Write, WriteImm};
         let random = &mut self.random;
@@ -275,7 +277,7 @@ impl Flow {
         }
     }
 
-    /// The next work request; none if there is no local memory for it now.
+    /// Returns the next work request, or `None` if there is no local memory for it now.
     fn next_op(&mut self, arm: &mut impl Arm) -> Option<Op> {
         let index = self.ops.len();
         let trouble = self.trouble.filter(|(_, at)| *at == index).map(|(trouble, _)| trouble);
@@ -292,7 +294,8 @@ impl Flow {
             at,
             local,
             arena_end: self.arena_head,
-            // A queue full of unsignaled work would never have space again.
+            // Some requests must be signaled, because slots of unsignaled requests are freed only by a later
+            // completion.
             signaled: random.chance(0.5) || index % 8 == 7 || index + 1 == self.quota,
             fence: random.chance(0.05),
             solicited: random.chance(0.2),
@@ -329,11 +332,11 @@ impl Flow {
             }
             _ => random_len(&mut self.random, mtu, self.longest),
         };
-        // No bytes cannot go wrong.
+        // An empty message cannot fail.
         if trouble.is_some() { len.max(2) } else { len }
     }
 
-    /// The expected result. It must not change what an unfinished READ still reads.
+    /// Sets the expected result, and a fence if the request changes memory that a pending READ still reads.
     fn model_of(&mut self, op: &mut Op) {
         match op.verb {
             Verb::Read => op.expected = self.model[op.range()].to_vec(),
@@ -346,7 +349,7 @@ impl Flow {
             _ => {}
         }
         let range = op.range();
-        // Over IRN a WRITE is placed when it arrives, also ahead of earlier ones.
+        // Over IRN a WRITE is executed on arrival, possibly before earlier ones.
         let early = self.settings.irn.is_some() && !op.verb.is_atomic();
         let overlaps = |other: &Op| {
             let other_range = other.range();
@@ -415,7 +418,7 @@ impl Flow {
         }
     }
 
-    /// Its local list: the arena's bytes, cut at random.
+    /// Returns the local list of a work request, with its memory split at random positions.
     fn list(&self, op: &Op) -> Vec<Sge> {
         let mut whole =
             Sge { addr: self.arena.address + op.local as u64, len: op.len as u32, lkey: self.arena.key };
@@ -453,7 +456,7 @@ impl Flow {
         arm.post(self.side, self.pair, &request)
     }
 
-    /// Posts receives at the peer, if its program is ready to. True: at least one.
+    /// Posts receives at the peer, depending on `readiness`. Returns true if at least one was posted.
     pub fn post_receives(&mut self, arm: &mut impl Arm) -> bool {
         if self.just_in_time || self.receive_failed || !self.random.chance(self.readiness) {
             return false;
@@ -463,7 +466,7 @@ impl Flow {
             let ahead = (self.receives_posted - self.received) as usize;
             let coming = self.messages.get(ahead).map(|index| &self.ops[*index]);
             let trouble = self.trouble.map(|(trouble, _)| trouble);
-            // A receive that must go wrong must meet its message.
+            // A receive that must fail must be used by the intended message.
             let careful = matches!(trouble, Some(Trouble::TooLong | Trouble::BadReceive));
             let wrong = coming.filter(|op| op.is_trouble).and(trouble);
             let first_with = self.messages.len() > ahead;
@@ -477,7 +480,7 @@ impl Flow {
         self.receives_posted > posted
     }
 
-    /// False: the receive queue is full.
+    /// Posts a receive at the peer. Returns false if the receive queue is full.
     fn post_receive(&mut self, arm: &mut impl Arm, wrong: Option<Trouble>) -> bool {
         let index = self.receives_posted;
         if index - self.received >= u64::from(self.settings.receives) {
@@ -505,8 +508,8 @@ impl Flow {
         true
     }
 
-    /// A completion of a send work request. `disturbed`: the queue pair may have gone to ERR for another
-    /// reason.
+    /// Checks a completion of a send work request. `disturbed` is true if the queue pair may have entered
+    /// ERR for another reason.
     pub fn completed(
         &mut self,
         arm: &mut impl Arm,
@@ -529,7 +532,7 @@ impl Flow {
         self.arena_tail = self.ops[index].arena_end;
     }
 
-    /// The first completion after which everything is flushed, or a good one.
+    /// Checks a successful completion, or the first one in error.
     fn ended(
         &mut self,
         arm: &mut impl Arm,
@@ -563,7 +566,7 @@ impl Flow {
         self.failed = Some(wc.status);
     }
 
-    /// Checks that a READ or atomic that has ended brought the bytes that the model expects.
+    /// Checks that a finished READ or atomic returned the bytes that the model expects.
     fn check_result(&self, arm: &mut impl Arm, op: &Op) {
         if op.expected.is_empty() {
             return;
@@ -579,7 +582,7 @@ impl Flow {
         }
     }
 
-    /// A completion of a receive work request at the peer.
+    /// Checks a completion of a receive work request at the peer.
     pub fn received(
         &mut self,
         arm: &mut impl Arm,
@@ -624,7 +627,7 @@ impl Flow {
         }
     }
 
-    /// The epoch is over: does the target match the model?
+    /// Checks at the end of an epoch that the target matches the model.
     pub fn check_target(&mut self, arm: &mut impl Arm) {
         let mut found = vec![0; self.target.len];
         arm.load(&self.target, 0, &mut found);
@@ -647,8 +650,8 @@ impl Flow {
         }
     }
 
-    /// After an error: some number of work requests, no fewer than ended well, have been executed in order. A
-    /// part of the next one may have been executed.
+    /// Checks memory after an error: some number of work requests, at least the successful ones, must have
+    /// been executed in order, and possibly a part of the next one.
     fn check_prefix(&self, found: &[u8]) {
         let mut state = self.base.clone();
         if self.settings.irn.is_some() {
@@ -661,7 +664,7 @@ impl Flow {
             }
             let Some(op) = next else { break };
             let trouble = self.trouble.filter(|_| op.is_trouble).map(|(trouble, _)| trouble);
-            // Refused by the peer, or never sent: nothing behind it was executed either.
+            // The peer refused this request or it was never sent, so no later one was executed.
             if trouble.is_some_and(|trouble| trouble != Trouble::UnwritableSink) {
                 break;
             }
@@ -677,15 +680,15 @@ impl Flow {
         );
     }
 
-    /// After an error over IRN: successful work has been executed, and any part of later work may have been
-    /// placed. Overlapping work was fenced, so each byte has one of the values that it takes in an execution
-    /// in order.
+    /// Checks memory after an error over IRN: successful work has been executed, and any part of later work
+    /// may have been. Overlapping work was fenced, so each byte must have one of the values that it takes
+    /// during an execution in order.
     fn check_any_order(&self, found: &[u8], mut state: Vec<u8>) {
         self.ops[..self.succeeded].iter().for_each(|op| op.apply(&mut state));
         let mut explained: Vec<bool> =
             found.iter().zip(&state).map(|(found, state)| found == state).collect();
-        // Failed work changes nothing there, with two exceptions. One is an atomic whose answer cannot be
-        // stored here; the other is the first packets of a WRITE whose last one finds no receive.
+        // Failed work does not change the target, with two exceptions: an atomic whose old value cannot be
+        // stored locally, and the first packets of a WRITE whose last packet finds no receive.
         let changes = |trouble| matches!(trouble, Trouble::UnwritableSink | Trouble::NeverReady);
         let changes = self.trouble.is_some_and(|(trouble, _)| changes(trouble));
         for op in self.ops[self.succeeded..].iter().filter(|op| !op.is_trouble || changes) {
@@ -705,7 +708,7 @@ impl Flow {
     }
 }
 
-/// Is `found` the state, but for bytes that `next` may have changed already?
+/// Returns true if `found` equals the state, except for bytes that `next` may have changed already.
 fn fits(found: &[u8], state: &[u8], next: Option<&Op>) -> bool {
     let hole = next.filter(|op| op.verb.changes_target()).map_or(0..0, Op::range);
     if found[..hole.start] != state[..hole.start] || found[hole.end..] != state[hole.end..] {
@@ -717,7 +720,7 @@ fn fits(found: &[u8], state: &[u8], next: Option<&Op>) -> bool {
     hole.into_iter().all(|at| found[at] == state[at] || found[at] == after[at])
 }
 
-/// Cuts an element into `pieces`, some of them empty.
+/// Splits an element into `pieces` elements, which may be empty.
 fn cut(random: &mut Random, whole: Sge, pieces: u64) -> Vec<Sge> {
     let mut borders: Vec<u32> = (1..pieces).map(|_| random.below(u64::from(whole.len) + 1) as u32).collect();
     borders.extend([0, whole.len]);
@@ -730,7 +733,7 @@ fn cut(random: &mut Random, whole: Sge, pieces: u64) -> Vec<Sge> {
     borders.windows(2).map(piece).collect()
 }
 
-/// Random settings of a connection; the sizes of the queues stay.
+/// Returns random settings of a connection with the same queue sizes.
 pub(super) fn reconnect_settings(
     random: &mut Random,
     settings: &Settings,

@@ -1,12 +1,13 @@
-//! The conformance body: one body of random verbs, many arms.
+//! A conformance test that runs random verbs on any pair of connected NICs and compares all results with a
+//! model.
 //!
 //! Two connected NICs execute random verbs in both directions over several queue pairs. All results are
-//! compared with a plain model: memory, old values of atomics, messages, the order and the status of
-//! completions. The [`Arm`] exchanges the NICs' frames: a simulated world with a bad link, shared memory,
-//! UDP.
+//! compared with a simple model: memory, old values of atomics, messages, and the order and status of
+//! completions. An [`Arm`] provides the NICs and transfers their frames: a simulated world with bad links,
+//! shared memory, or UDP.
 //!
-//! Heads up: an *epoch* is a stretch of random work on one queue pair, with or without one planned
-//! [`Trouble`]. Read `epoch.rs` first, then `flow.rs` (one direction of a queue pair and its model).
+//! An *epoch* is a sequence of random work on one queue pair, with or without one planned [`Trouble`]. Read
+//! `epoch.rs` first, then `flow.rs` (one direction of a queue pair and its model).
 
 mod epoch;
 mod flow;
@@ -29,55 +30,56 @@ use remora_nic::{PostError, ReceiveRequest, WorkCompletion, WorkRequest};
 use epoch::Pair;
 use remora_fabric::program::Settings;
 
-/// A registered stretch of memory at one side.
+/// A registered memory region at one side.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    /// The arm's name for it.
+    /// Number of the region, assigned by the arm.
     pub handle: usize,
-    /// Side that owns it, 0 or 1.
+    /// Side that owns the region, 0 or 1.
     pub side: usize,
-    /// Its local and remote key.
+    /// Local and remote key of the region.
     pub key: Key,
-    /// Address of its first byte.
+    /// Address of the first byte.
     pub address: u64,
     /// Length in bytes.
     pub len: usize,
 }
 
-/// Two connected NICs. Sides are 0 and 1; queue pairs are numbered as they were connected, and `pair` names
-/// both of its ends.
+/// Two connected NICs. The sides are 0 and 1. Queue pairs are numbered in the order of their connection;
+/// `pair` denotes both ends.
 pub trait Arm {
-    /// Makes a queue pair at each side, with a completion queue for each, and connects them. Its number.
+    /// Creates and connects a queue pair at each side, each with a completion queue. Returns the number of
+    /// the pair.
     fn connect(&mut self, settings: &Settings) -> usize;
 
-    /// Brings both ends through RESET back to RTS.
+    /// Moves both ends to RESET and back to RTS.
     fn reconnect(&mut self, pair: usize, settings: &Settings);
 
-    /// Brings one end to ERR.
+    /// Moves one end to ERR.
     fn fail(&mut self, side: usize, pair: usize);
 
     /// Registers memory at a side.
     fn register(&mut self, side: usize, len: usize, access: Access) -> Buffer;
 
-    /// Ends a region.
+    /// Deregisters a region.
     fn deregister(&mut self, buffer: &Buffer);
 
-    /// The program writes its own memory.
+    /// Writes memory like the program that owns it.
     fn store(&mut self, buffer: &Buffer, offset: usize, bytes: &[u8]);
 
-    /// The program reads its own memory.
+    /// Reads memory like the program that owns it.
     fn load(&mut self, buffer: &Buffer, offset: usize, out: &mut [u8]);
 
     /// Posts a send work request.
     ///
     /// # Errors
-    /// Those of `ibv_post_send`.
+    /// The errors of `ibv_post_send`.
     fn post(&mut self, side: usize, pair: usize, request: &WorkRequest<'_>) -> Result<(), PostError>;
 
     /// Posts a receive work request.
     ///
     /// # Errors
-    /// Those of `ibv_post_recv`.
+    /// The errors of `ibv_post_recv`.
     fn post_receive(
         &mut self,
         side: usize,
@@ -85,60 +87,61 @@ pub trait Arm {
         request: &ReceiveRequest<'_>,
     ) -> Result<(), PostError>;
 
-    /// The next completion of one end.
+    /// Returns the next completion of one end.
     fn poll(&mut self, side: usize, pair: usize) -> Option<WorkCompletion>;
 
-    /// Lets a little time pass.
+    /// Lets a short time pass.
     fn pass(&mut self);
 
-    /// Loses everything between the sides from now on, or no longer. Returns false if this arm cannot.
+    /// Starts or stops losing all frames between the sides. Returns false if this arm cannot do that.
     fn cut(&mut self, cut: bool) -> bool;
 
-    /// Lets so much time pass that nothing is on its way between the sides any more, where passing by turns
-    /// does not.
+    /// Waits until no frame is in flight between the sides, on arms where repeated calls of `pass` do not
+    /// ensure this.
     fn settle(&mut self) {}
 
-    /// The longest path MTU that its ports have in common.
+    /// Returns the largest path MTU that the ports of both sides support.
     fn path_mtu(&self) -> u32 {
         4096
     }
 
-    /// Receives come from a shared receive queue: they are not flushed with a queue pair, and a new
-    /// connection has a new queue.
+    /// Returns true if receives come from a shared receive queue. They are then not flushed with a queue
+    /// pair, and a new connection has a new queue.
     fn shares_receives(&self) -> bool {
         false
     }
 
-    /// Brings one end from SQE back to RTS (unreliable services).
+    /// Moves one end from SQE back to RTS (unreliable services).
     fn resume(&mut self, _side: usize, _pair: usize) {}
 
-    /// Bytes in front of a message in its receive buffer.
+    /// Returns the number of bytes before a message in its receive buffer.
     fn prefix(&self) -> usize {
         0
     }
 
-    /// The longest message, if there is a limit beside the verbs' own.
+    /// Returns the maximum message length, if the service limits it.
     fn longest(&self) -> Option<usize> {
         None
     }
 }
 
-/// The size of a run.
+/// The parameters of a run.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Verbs to execute, in all.
+    /// Total number of verbs to execute.
     pub verbs: u64,
     /// Number of queue pairs.
     pub pairs: usize,
-    /// Local ACK timeout code.
+    /// Code of the local ACK timeout.
     pub timeout: u8,
-    /// Part of the epochs that end in trouble.
+    /// Share of the epochs with a planned error, 0 to 1.
     pub trouble: f64,
-    /// Longest WRITE and READ, bytes.
+    /// Maximum length of WRITEs and READs in bytes.
     pub longest: usize,
-    /// Over IRN: overlapping work is then fenced, since WRITEs are placed in any order.
+    /// True for connections over IRN, where overlapping work is fenced because WRITEs may be executed in any
+    /// order.
     pub irn: bool,
-    /// Turns without any progress after which the body gives up: the arm hangs.
+    /// Number of turns without progress after which the test fails.
     pub patience: u64,
 }
 
@@ -156,17 +159,17 @@ impl Default for Options {
     }
 }
 
-/// Runs the body, and returns its counts.
+/// Runs the test and returns its counts.
 ///
 /// # Panics
-/// When anything differs from the model; the message describes the difference.
+/// If any result differs from the model; the message describes the difference.
 pub fn run(arm: &mut impl Arm, seed: u64, options: &Options) -> Report {
     let mut random = remora_fault::Random::new(seed);
     let mut report = Report::default();
     let mut pairs: Vec<Pair> =
         (0..options.pairs).map(|index| Pair::new(arm, &mut random, options, index == 0)).collect();
     while report.verbs() < options.verbs {
-        // A cut link is the trouble of all pairs.
+        // Cutting the link affects all pairs.
         let trouble = (random.chance(options.trouble * 0.1) && arm.cut(false)).then_some(Trouble::Cut);
         for pair in &mut pairs {
             pair.begin(arm, options, trouble);

@@ -1,4 +1,4 @@
-//! One random work request, and its expected result by the model.
+//! A random work request and its effect on the model.
 
 use remora_nic::CompletionKind;
 
@@ -21,7 +21,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// All verbs of the body.
+    /// All verbs of the test.
     pub const ALL: [Verb; 10] = [
         Verb::Send,
         Verb::SendImm,
@@ -35,7 +35,7 @@ impl Verb {
         Verb::Nop,
     ];
 
-    /// The kind of its completion.
+    /// Returns the kind of the completion.
     pub fn completion(self) -> CompletionKind {
         match self {
             Verb::Send | Verb::SendImm | Verb::SendInv => CompletionKind::Send,
@@ -48,27 +48,27 @@ impl Verb {
         }
     }
 
-    /// Does it take a receive work request at the peer?
+    /// Returns true if the verb uses a receive work request at the peer.
     pub fn takes_receive(self) -> bool {
         matches!(self, Verb::Send | Verb::SendImm | Verb::SendInv | Verb::WriteImm)
     }
 
-    /// Does it bring its bytes into a receive work request?
+    /// Returns true if the data goes to a receive work request.
     pub fn is_send(self) -> bool {
         matches!(self, Verb::Send | Verb::SendImm | Verb::SendInv)
     }
 
-    /// Is it one of the two atomics?
+    /// Returns true for the two atomics.
     pub fn is_atomic(self) -> bool {
         matches!(self, Verb::CompareSwap | Verb::FetchAdd)
     }
 
-    /// Does it change bytes of the peer that it names itself?
+    /// Returns true if the verb changes memory of the peer at a given address.
     pub fn changes_target(self) -> bool {
         matches!(self, Verb::Write | Verb::WriteImm) || self.is_atomic()
     }
 
-    /// Weighted at random: keys are rarely invalidated, the rest about alike.
+    /// Returns a weighted random verb: invalidations are rare, all others about equally frequent.
     pub fn random(random: &mut Random) -> Verb {
         match random.below(100) {
             0..18 => Verb::Write,
@@ -86,43 +86,43 @@ impl Verb {
     }
 }
 
-/// A work request of the body.
+/// A work request of the test.
 #[derive(Clone, Debug)]
 pub(super) struct Op {
     pub verb: Verb,
-    /// Seed of its bytes, as [`bytes_of`] makes them.
+    /// Seed of the data for [`bytes_of`].
     pub seed: u64,
     pub len: usize,
-    /// Where in the peer's target.
+    /// Offset in the peer's target.
     pub at: usize,
-    /// Where in the local arena.
+    /// Offset in the local arena.
     pub local: usize,
-    /// Position of the arena's ring after it.
+    /// Head of the arena's ring after this request.
     pub arena_end: u64,
     pub signaled: bool,
     pub fence: bool,
     pub solicited: bool,
     pub inline: bool,
-    /// The bytes that a READ brings, or the old value of an atomic.
+    /// Expected bytes of a READ, or old value of an atomic.
     pub expected: Vec<u8>,
     /// Operands of an atomic.
     pub compare: u64,
     pub operand: u64,
     pub imm: u32,
-    /// The key that it invalidates.
+    /// Key to invalidate.
     pub key: remora_memory::Key,
-    /// It is the one that goes wrong.
+    /// True if this request causes the planned error.
     pub is_trouble: bool,
 }
 
-/// The bytes of a seed.
+/// Returns the pseudorandom bytes of a seed.
 pub(super) fn bytes_of(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     Random::new(seed).fill(&mut bytes);
     bytes
 }
 
-/// A random length for messages of this path MTU: the borders of packets, and lengths between them.
+/// Returns a random message length for this path MTU, including lengths at packet boundaries.
 pub(super) fn random_len(random: &mut Random, mtu: usize, most: usize) -> usize {
     let len = match random.below(16) {
         0 => 0,
@@ -140,7 +140,7 @@ pub(super) fn random_len(random: &mut Random, mtu: usize, most: usize) -> usize 
 }
 
 impl Op {
-    /// Applies it to a model of the target.
+    /// Applies the request to a model of the target.
     pub fn apply(&self, model: &mut [u8]) {
         match self.verb {
             Verb::Write | Verb::WriteImm => {
@@ -159,14 +159,14 @@ impl Op {
         }
     }
 
-    /// The bytes of the target that it reads or changes.
+    /// Returns the range of the target that the request reads or changes.
     pub fn range(&self) -> std::ops::Range<usize> {
         let touches = self.verb.changes_target() || self.verb == Verb::Read;
         self.at..self.at + if touches { self.len } else { 0 }
     }
 }
 
-/// The word at `at`, in this machine's byte order.
+/// Returns the word at offset `at`, in native byte order.
 pub(super) fn word(model: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&model[at..at + 8]);

@@ -1,4 +1,4 @@
-//! Counts of a run of the body: a test proves nothing about an event that it never provokes.
+//! Counts of a run, to check that the test has provoked every kind of event.
 
 use remora_nic::Status;
 
@@ -12,19 +12,19 @@ pub struct Report {
     statuses: [u64; Status::ALL.len()],
     receive_statuses: [u64; Status::ALL.len()],
     troubles: [u64; Trouble::ALL.len()],
-    /// Epochs, clean and in trouble.
+    /// Number of epochs, with and without errors.
     pub epochs: u64,
-    /// Queue pairs that were reconnected.
+    /// Number of reconnections of queue pairs.
     pub reconnects: u64,
-    /// Retries exhausted by nothing but the link's badness.
+    /// Number of times that the faults of the link alone exhausted the retries.
     pub bad_luck: u64,
-    /// Send work requests that a list of more than 16 elements described.
+    /// Number of send work requests with more than 16 list elements.
     pub long_lists: u64,
-    /// Work requests with inline data.
+    /// Number of work requests with inline data.
     pub inline: u64,
-    /// Work requests with a fence.
+    /// Number of work requests with a fence.
     pub fenced: u64,
-    /// Payload bytes posted.
+    /// Number of payload bytes posted.
     pub bytes: u64,
 }
 
@@ -44,32 +44,32 @@ impl Report {
         self.troubles[trouble as usize] += 1;
     }
 
-    /// Total number of verbs posted.
+    /// Returns the total number of verbs posted.
     pub fn verbs(&self) -> u64 {
         self.verbs.iter().sum()
     }
 
-    /// Times that a verb was posted.
+    /// Returns the number of times that a verb was posted.
     pub fn count(&self, verb: Verb) -> u64 {
         self.verbs[verb as usize]
     }
 
-    /// Completions of send work requests with this status.
+    /// Returns the number of completions of send work requests with this status.
     pub fn completions(&self, status: Status) -> u64 {
         Status::ALL.iter().position(|other| *other == status).map_or(0, |place| self.statuses[place])
     }
 
-    /// Completions of receive work requests with this status.
+    /// Returns the number of completions of receive work requests with this status.
     pub fn receive_completions(&self, status: Status) -> u64 {
         Status::ALL.iter().position(|other| *other == status).map_or(0, |place| self.receive_statuses[place])
     }
 
-    /// Epochs that this trouble ended.
+    /// Returns the number of epochs with this planned error.
     pub fn troubles(&self, trouble: Trouble) -> u64 {
         self.troubles[trouble as usize]
     }
 
-    /// Adds another run's.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Report) {
         let add = |mine: &mut [u64], theirs: &[u64]| {
             mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
@@ -87,7 +87,7 @@ impl Report {
         self.bytes += other.bytes;
     }
 
-    /// The names of events that never happened though they should.
+    /// Returns the names of expected events that never happened.
     pub fn missing(&self) -> Vec<String> {
         let verbs = Verb::ALL.iter().filter(|verb| self.count(**verb) == 0).map(|verb| format!("{verb:?}"));
         let troubles =

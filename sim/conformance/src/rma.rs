@@ -1,8 +1,8 @@
-//! The body of 1RMA: random reads, writes and rekeys against a plain model, over any network.
+//! The conformance test of 1RMA: random reads, writes and rekeys over any network, compared with a model.
 //!
-//! A server has a few regions, a client one portal. Each slot of the client has a stripe of the server's
-//! memory and one of its own for itself, so its model is exact. A write that did not succeed may have placed
-//! some of its units: what it did is read when it ends, and must never change later.
+//! A server has several regions, a client one portal. Each slot of the client exclusively uses a stripe of
+//! the server's memory and one of its own, so the model is exact. A failed write may have changed some of
+//! its units; the result is read when the write ends, and must not change later.
 
 mod body;
 
@@ -13,64 +13,64 @@ use remora_transport::Instant;
 use remora_transport::rma::Status;
 use remora_wire::rma::{Class, Kind};
 
-/// Operations at once.
+/// Number of concurrent operations.
 pub const SLOTS: usize = 24;
-/// Bytes of a slot's stripe at the server, and of its buffer at the client.
+/// Length of a slot's stripe at the server and of its buffer at the client, in bytes.
 pub const STRIPE: usize = 8 << 10;
-/// The regions of the server; slots are spread over them.
+/// Number of regions of the server, over which the slots are distributed.
 pub const REGIONS: usize = 3;
-/// Bytes of each region.
+/// Length of each region in bytes.
 pub const REGION_LEN: usize = STRIPE * SLOTS.div_ceil(REGIONS);
-/// Bytes of the client's memory.
+/// Length of the client's memory in bytes.
 pub const LOCAL_LEN: usize = STRIPE * SLOTS;
 
-/// The server's side, and the client's.
+/// Number of the server's side.
 pub const SERVER: usize = 0;
-/// The client's side.
+/// Number of the client's side.
 pub const CLIENT: usize = 1;
 
 /// An operation of a slot.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Its slot, from 0 on.
+    /// Command slot, starting at 0.
     pub slot: usize,
     /// Read, write or rekey.
     pub kind: Kind,
     /// Class of service.
     pub class: Class,
-    /// The server's region, from 0 on.
+    /// Region of the server, starting at 0.
     pub region: usize,
-    /// First byte in the region.
+    /// Offset in the region, in bytes.
     pub remote: u64,
-    /// First byte in the client's memory.
+    /// Offset in the client's memory, in bytes.
     pub local: u64,
-    /// Bytes: 1 to 4096.
+    /// Length in bytes, 1 to 4096.
     pub len: u32,
 }
 
-/// How an operation ended.
+/// The end of an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct OperationEnd {
-    /// Its slot.
+    /// Command slot.
     pub slot: usize,
-    /// Its kind, if the arm knows it.
+    /// Kind of the operation, if the arm knows it.
     pub kind: Option<Kind>,
-    /// How.
+    /// Completion status.
     pub status: Status,
 }
 
 /// A server and a client.
 pub trait RmaArm {
-    /// The client begins an operation, under the keys that it has.
+    /// Issues an operation of the client with its current keys.
     fn issue(&mut self, operation: &Operation);
 
-    /// The next operation that has ended.
+    /// Returns the next operation that has ended.
     fn poll(&mut self) -> Option<OperationEnd>;
 
-    /// Something happens.
+    /// Lets some progress happen.
     fn pass(&mut self);
 
-    /// Waits until no message is on its way and no operation is served.
+    /// Waits until no message is in flight and no operation is being served.
     fn quiesce(&mut self);
 
     /// Reads the server's memory.
@@ -82,46 +82,47 @@ pub trait RmaArm {
     /// Writes the client's memory.
     fn store_local(&mut self, at: usize, bytes: &[u8]);
 
-    /// The client's keys of a region follow the region's present key.
+    /// Renews the client's keys of a region after its key changed.
     fn renew(&mut self, region: usize);
 
-    /// A side starts anew, with the same memory and keys; its operations have no ends. False: it cannot.
+    /// Restarts a side with the same memory and keys; its pending operations never end. Returns false if the
+    /// arm cannot do that.
     fn restart(&mut self, _side: usize) -> bool {
         false
     }
 
-    /// The time.
+    /// Returns the current time.
     fn now(&self) -> Instant {
         Instant(0)
     }
 
-    /// Nanoseconds that an operation may take.
+    /// Returns the maximum duration of an operation in nanoseconds.
     fn limit(&self, _kind: Kind) -> u64 {
         u64::MAX
     }
 
-    /// What the engines of the server and the client hold.
+    /// Returns the state of the server's and the client's engine.
     fn facts(&mut self) -> [Facts; 2];
 }
 
-/// What a run did.
+/// Counts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RmaReport {
-    /// Operations by status.
+    /// Number of operations by status.
     pub ended: [u64; Status::ALL.len()],
-    /// The longest read, and the longest other operation, in nanoseconds.
+    /// Longest duration of a read and of other operations, in nanoseconds.
     pub slowest: [u64; 2],
-    /// Restarts of either side.
+    /// Number of restarts of either side.
     pub restarts: u64,
 }
 
 impl RmaReport {
-    /// Operations that ended so.
+    /// Returns the number of operations with this status.
     pub fn count(&self, status: Status) -> u64 {
         self.ended[status as usize]
     }
 
-    /// Operations.
+    /// Returns the total number of operations.
     pub fn operations(&self) -> u64 {
         self.ended.iter().sum()
     }

@@ -1,40 +1,40 @@
-//! The planned error of an epoch, and which statuses are right then.
+//! The planned error of an epoch, and the expected statuses.
 
 use remora_nic::Status;
 
-/// The planned end of an epoch.
+/// A planned error of an epoch.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// WRITE, READ or atomic with a key that names nothing (any more).
+    /// A WRITE, READ or atomic with an invalid or invalidated key.
     DeadKey,
-    /// Beyond the end of the region.
+    /// An access beyond the end of the region.
     OutOfBounds,
-    /// An access that the region's rights do not allow.
+    /// An access that the rights of the region do not allow.
     NoRight,
-    /// An atomic on an odd address.
+    /// An atomic on an unaligned address.
     Misaligned,
-    /// A SEND longer than the receive.
+    /// A SEND that is longer than its receive.
     TooLong,
-    /// The receive names memory that may not be written.
+    /// A receive with an invalid key.
     BadReceive,
-    /// SEND_INV of a key that may not be invalidated.
+    /// A SEND_INV with a key that may not be invalidated.
     BadInvalidation,
-    /// The bytes to send have a wrong local key.
+    /// An invalid local key of the data to send.
     BadLocalKey,
-    /// The bytes read would go where the NIC may not write.
+    /// A READ or atomic into local memory that the NIC may not write.
     UnwritableSink,
-    /// LOCAL_INV of a key that names nothing.
+    /// A LOCAL_INV of an invalid key.
     BadLocalInvalidation,
-    /// Nothing arrives any more.
+    /// The link is cut.
     Cut,
     /// The peer never posts a receive, and retries are limited.
     NeverReady,
-    /// The program brings its queue pair to ERR.
+    /// The program moves its queue pair to ERR.
     Fail,
 }
 
 impl Trouble {
-    /// All of them.
+    /// All planned errors.
     pub const ALL: [Trouble; 13] = [
         Trouble::DeadKey,
         Trouble::OutOfBounds,
@@ -51,7 +51,7 @@ impl Trouble {
         Trouble::Fail,
     ];
 
-    /// The status of the work request that goes wrong when everything else goes right.
+    /// Returns the expected status of the failing work request, if no other error occurs.
     pub fn status(self) -> Status {
         match self {
             Trouble::DeadKey | Trouble::OutOfBounds | Trouble::NoRight | Trouble::BadInvalidation => {
@@ -68,7 +68,7 @@ impl Trouble {
         }
     }
 
-    /// How the receive that meets it ends, if not flushed.
+    /// Returns the expected status of the affected receive, or `None` if it is flushed.
     pub fn receive_status(self) -> Option<Status> {
         match self {
             Trouble::TooLong => Some(Status::LocalLength),
@@ -77,7 +77,7 @@ impl Trouble {
         }
     }
 
-    /// Is it one particular work request that goes wrong?
+    /// Returns true if the error is caused by one particular work request.
     pub fn is_of_a_request(self) -> bool {
         !matches!(self, Trouble::Cut | Trouble::NeverReady | Trouble::Fail)
     }

@@ -1,9 +1,10 @@
-//! The body for the unreliable services: a message arrives whole or not at all.
+//! The conformance test of the unreliable services, in which a message arrives completely or not at all.
 //!
-//! Both sides send random messages. An arrived one must be one that was sent, with all of its bytes. A WRITE
-//! must leave its packets in memory from the first on, and all of them when its immediate data arrives. Work
-//! requests of the sender end in order, each once, and never because of the network. Mishaps are planned like
-//! the [`Trouble`](super::Trouble)s of the reliable body. Here most of them are met with silence.
+//! Both sides send random messages. Each received message must be one that was sent, with all its bytes. The
+//! packets of a WRITE must be in memory from the first one on without a gap, and all of them when its
+//! immediate data arrives. Work requests of the sender must end in order, each once, and never because of
+//! the network. Mishaps are planned like the [`Trouble`](super::Trouble)s of the reliable test, but most of
+//! them cause no completion in error.
 
 use remora_memory::{Access, Key};
 use remora_nic::{
@@ -20,26 +21,26 @@ use remora_fault::Random;
 /// A planned error.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mishap {
-    /// A WRITE with a key that names nothing: silence.
+    /// A WRITE with an invalid key; it is dropped silently.
     DeadKey,
-    /// A WRITE beyond the end of the region: silence.
+    /// A WRITE beyond the end of the region; it is dropped silently.
     OutOfBounds,
-    /// A WRITE that the region's rights do not allow: silence.
+    /// A WRITE that the rights of the region do not allow; it is dropped silently.
     NoRight,
-    /// A SEND longer than the receive that it meets: silence.
+    /// A SEND that is longer than its receive; it is dropped silently.
     TooLong,
-    /// The bytes to send have a wrong local key: the send queue is in error until it is brought back.
+    /// An invalid local key of the data to send; the send queue enters SQE.
     BadLocalKey,
-    /// A verb that the service lacks: the send queue is in error until it is brought back.
+    /// A verb that the service does not support; the send queue enters SQE.
     NoSuchVerb,
-    /// The receive names memory that may not be written: the receiver's queue pair ends.
+    /// A receive with an invalid key; the receiver's queue pair enters ERR.
     BadReceive,
-    /// The program brings its queue pair to ERR.
+    /// The program moves its queue pair to ERR.
     Fail,
 }
 
 impl Mishap {
-    /// The mishaps of an unreliable connection.
+    /// Mishaps of unreliable connections.
     pub const ALL: [Mishap; 8] = [
         Mishap::DeadKey,
         Mishap::OutOfBounds,
@@ -51,7 +52,7 @@ impl Mishap {
         Mishap::Fail,
     ];
 
-    /// The mishaps of datagrams.
+    /// Mishaps of datagrams.
     pub const OF_DATAGRAMS: [Mishap; 5] =
         [Mishap::TooLong, Mishap::BadLocalKey, Mishap::NoSuchVerb, Mishap::BadReceive, Mishap::Fail];
 
@@ -67,34 +68,34 @@ impl Mishap {
 /// Counts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnreliableReport {
-    /// Messages sent, by verb.
+    /// Number of messages sent, by verb.
     pub sent: BTreeMap<&'static str, u64>,
-    /// Messages that completed a receive, by verb.
+    /// Number of messages that completed a receive, by verb.
     pub arrived: BTreeMap<&'static str, u64>,
-    /// WRITEs found whole, in part, and not at all.
+    /// Number of WRITEs that arrived completely, in part, and not at all.
     pub writes: [u64; 3],
-    /// Mishaps that happened, by kind.
+    /// Number of mishaps, by kind.
     pub mishaps: BTreeMap<Mishap, u64>,
-    /// Completions of sends and receives, by status.
+    /// Number of completions of sends and receives, by status.
     pub statuses: BTreeMap<Status, u64>,
-    /// Messages of more than one packet that arrived.
+    /// Number of received messages with more than one packet.
     pub long: u64,
     /// Number of epochs.
     pub epochs: u64,
 }
 
 impl UnreliableReport {
-    /// Total number of messages sent.
+    /// Returns the total number of messages sent.
     pub fn messages(&self) -> u64 {
         self.sent.values().sum()
     }
 
-    /// Messages that completed a receive.
+    /// Returns the number of messages that completed a receive.
     pub fn arrivals(&self) -> u64 {
         self.arrived.values().sum()
     }
 
-    /// Adds another run's.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &UnreliableReport) {
         let add = |mine: &mut BTreeMap<&'static str, u64>, theirs: &BTreeMap<&'static str, u64>| {
             theirs.iter().for_each(|(name, count)| *mine.entry(name).or_default() += count);
@@ -109,13 +110,13 @@ impl UnreliableReport {
     }
 }
 
-/// A message, as its sender remembers it.
+/// A message that was sent.
 #[derive(Clone, Debug)]
 struct Message {
     verb: &'static str,
     seed: u64,
     len: usize,
-    /// Where in the target it is written; nowhere for a SEND.
+    /// Offset of a WRITE in the target; `None` for a SEND.
     at: Option<usize>,
     imm: Option<u32>,
     signaled: bool,
@@ -125,14 +126,15 @@ struct Message {
 }
 
 impl Message {
-    /// May it arrive? A message too long for one receive may have met another one. A message posted before
-    /// its queue pair fails may have left before. Others with a mishap never arrive.
+    /// Returns true if the message may arrive. A message too long for one receive may have used another one,
+    /// and a message posted before its queue pair failed may have been sent before. Other messages with a
+    /// mishap never arrive.
     fn may_arrive(&self) -> bool {
         matches!(self.mishap, None | Some(Mishap::TooLong | Mishap::BadReceive | Mishap::Fail))
     }
 }
 
-/// One direction of a pair.
+/// A direction of a queue pair.
 struct Flow {
     side: usize,
     pair: usize,
@@ -142,17 +144,16 @@ struct Flow {
     sink: Buffer,
     slot_len: usize,
     forbidden: Buffer,
-    /// Of this epoch: WRITEs go to places of their own.
+    /// Target memory of this epoch, in which each WRITE has its own range.
     target: Option<Buffer>,
     target_used: usize,
     messages: Vec<Message>,
     quota: usize,
     ended: usize,
     mishap: Option<(Mishap, usize)>,
-    /// The send queue is in error, or its queue pair.
+    /// True if the send queue is in SQE or the queue pair in ERR.
     failed: bool,
-    /// The receives that wait, oldest first: their lengths, and whether they name memory that may not be
-    /// written.
+    /// Posted receives, oldest first: length, and true if the key is invalid.
     receives: VecDeque<(u32, bool)>,
     posted: u64,
     taken: u64,
@@ -229,7 +230,7 @@ impl Flow {
         }
         let writes = kind >= 2;
         if writes && self.target_used + len + 8 > TARGET {
-            // Not in this epoch any more; a SEND instead.
+            // The target has no space left in this epoch, so send a SEND instead.
             return self.next_send(mishap, len);
         }
         let at = writes.then_some(self.target_used);
@@ -267,7 +268,7 @@ impl Flow {
         }
     }
 
-    /// Posts a few. True: at least one.
+    /// Posts some messages. Returns true if at least one was posted.
     fn post_some(&mut self, arm: &mut impl Arm, report: &mut UnreliableReport) -> bool {
         let before = self.messages.len();
         for _ in 0..self.random.below(4) {
@@ -343,7 +344,7 @@ impl Flow {
         }
     }
 
-    /// Posts receives at the peer, short ones if a message is to be too long for all of them.
+    /// Posts receives at the peer. They are short if a message must be too long for all of them.
     fn post_receives(&mut self, arm: &mut impl Arm, generous: bool) -> bool {
         let before = self.posted;
         let planned = self.mishap.filter(|(_, at)| self.messages.len() > *at).map(|(mishap, _)| mishap);
@@ -372,7 +373,7 @@ impl Flow {
         self.posted > before
     }
 
-    /// A send has ended.
+    /// Checks a completion of a send work request.
     fn completed(&mut self, wc: &WorkCompletion, failing: bool, report: &mut UnreliableReport) {
         *report.statuses.entry(wc.status).or_default() += 1;
         let (index, here) = (wc.id as usize, || format!("side {} pair {}: {wc:?}", self.side, self.pair));
@@ -390,7 +391,7 @@ impl Flow {
         self.ended = index + 1;
     }
 
-    /// A receive has ended at the peer.
+    /// Checks a completion of a receive at the peer. Returns true if it is in error.
     fn received(&mut self, arm: &mut impl Arm, wc: &WorkCompletion, report: &mut UnreliableReport) -> bool {
         *report.statuses.entry(wc.status).or_default() += 1;
         assert_eq!(wc.id, RECEIVE | self.taken, "receives end in order");
@@ -441,7 +442,7 @@ impl Flow {
         }
     }
 
-    /// Nothing moves any more: does the target match the WRITEs?
+    /// Checks, when nothing is in flight, that the target matches the WRITEs.
     fn check_target(&mut self, arm: &mut impl Arm, report: &mut UnreliableReport) {
         let Some(target) = self.target.take() else { return };
         let mut found = vec![0; TARGET];
@@ -469,14 +470,14 @@ impl Flow {
     }
 }
 
-/// Both directions of a queue pair.
+/// A queue pair with its two directions.
 struct Pair {
     number: usize,
     random: Random,
     settings: Settings,
     flows: [Flow; 2],
     mishap: Option<(Mishap, usize)>,
-    /// A queue pair has ended, and both shall.
+    /// True after one end has failed, so that both must be moved to ERR.
     failing: bool,
 }
 
@@ -509,7 +510,7 @@ impl Pair {
         }
     }
 
-    /// True if anything happened.
+    /// Posts, polls and checks some work. Returns true if anything happened.
     fn turn(&mut self, arm: &mut impl Arm, report: &mut UnreliableReport) -> bool {
         let mut progress = false;
         for side in 0..2 {
@@ -571,13 +572,13 @@ impl Pair {
     }
 }
 
-/// Turns without anything happening after which nothing is on the way any more.
+/// Number of turns without an event after which nothing is in flight.
 const QUIET: u64 = 3_000;
 
-/// Runs the body for an unreliable service, and returns its counts.
+/// Runs the test for an unreliable service and returns its counts.
 ///
 /// # Panics
-/// When a result is wrong; the message describes the difference.
+/// If any result is wrong; the message describes the difference.
 pub fn run_unreliable(arm: &mut impl Arm, seed: u64, options: &Options) -> UnreliableReport {
     let mut random = Random::new(seed ^ 0x0dd5);
     let mut report = UnreliableReport::default();
@@ -587,7 +588,7 @@ pub fn run_unreliable(arm: &mut impl Arm, seed: u64, options: &Options) -> Unrel
         let (mut quiet, mut waited, mut settled) = (0, 0, false);
         while quiet < QUIET || !settled {
             if quiet == QUIET {
-                // The effects are seen in one turn.
+                // The effects are observed in one more turn.
                 arm.settle();
                 (quiet, settled) = (QUIET - 1, true);
             }

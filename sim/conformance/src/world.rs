@@ -1,4 +1,4 @@
-//! The simulated world as an arm of the body.
+//! The simulated world as an arm of the conformance test.
 
 use remora_memory::Access;
 use remora_nic::{
@@ -14,41 +14,41 @@ use remora_fabric::{Config, World};
 use remora_fault::Random;
 use remora_fault::{Action, Rule, Rules};
 
-/// One end of a pair: its sender, the responder to its peer (the same, except for XRC), and its receive
-/// queue.
+/// An end of a pair: its sending queue pair, the queue pair that responds to the peer (the same, except for
+/// XRC), and its receive queue.
 #[derive(Copy, Clone)]
 struct Endpoint {
     sender: QueuePair,
     server: QueuePair,
     srq: Option<SharedQueue>,
     cq: CompletionQueue,
-    /// Its address handle for the other side (datagrams).
+    /// Address handle for the other side (datagrams).
     handle: u32,
 }
 
-/// A world of two nodes, side 0 and side 1, whose queue pairs have one service.
+/// A simulated world of two nodes, side 0 and side 1, with queue pairs of one service.
 pub struct WorldArm {
     /// The simulated world.
     pub world: World,
     service: Service,
-    /// Of each side, for XRC.
+    /// XRC domain of each side.
     domains: [u32; 2],
     pairs: Vec<[Endpoint; 2]>,
     regions: Vec<Region>,
-    /// Time that passes between a post and the program's next action.
+    /// Time between a post and the program's next action, in nanoseconds.
     head_start: u64,
 }
 
 impl WorldArm {
-    /// Over a world of two nodes, by reliable connections.
+    /// Returns an arm over a world of two nodes, with reliable connections.
     pub fn new(world: World) -> WorldArm {
         WorldArm::of(Service::Rc, world)
     }
 
-    /// By queue pairs of this service; for XRC it is the initiators'.
+    /// Returns an arm with queue pairs of this service; for XRC, the service of the initiators.
     ///
     /// # Panics
-    /// If the NICs have no XRC domains left.
+    /// If a NIC has no XRC domain left.
     pub fn of(service: Service, mut world: World) -> WorldArm {
         let domains = [0, 1].map(|node| {
             world.with_nic(node, |nic, _| nic.alloc_xrc_domain()).expect("an XRC domain for each side")
@@ -56,8 +56,8 @@ impl WorldArm {
         WorldArm { world, service, domains, pairs: Vec::new(), regions: Vec::new(), head_start: 0 }
     }
 
-    /// With NICs that are quicker than their program: each post has so many nanoseconds before the program's
-    /// next action.
+    /// Returns the arm with NICs that are faster than their program: `head_start` nanoseconds pass between a
+    /// post and the program's next action.
     #[must_use]
     pub fn quicker_by(self, head_start: u64) -> WorldArm {
         WorldArm { head_start, ..self }
@@ -68,7 +68,7 @@ impl WorldArm {
     }
 
     fn end(&mut self, side: usize, settings: &Settings) -> Endpoint {
-        // Slots are free as soon as the NIC is done with them, so there may be more completions than slots.
+        // Slots are freed as soon as the NIC has executed them, so there may be more completions than slots.
         let cq = self.world.create_cq(side, 2 * (settings.send_slots + settings.receives));
         let made = self.world.create_qp_of(self.service, cq, cq, None, settings);
         let sender = made.expect("space for a queue pair");
@@ -105,8 +105,8 @@ impl WorldArm {
     }
 }
 
-/// A world with random faults: loss up to 10 %, duplication, reordering, delay and corruption. Rate, latency,
-/// IPv4 or IPv6 and the start of frames are random too.
+/// Returns the configuration of a world with random faults: loss up to 10 %, duplication, reordering, delay
+/// and corruption. Rate, latency, IP version and the start of frames are random too.
 pub fn bad_world(seed: u64) -> Config {
     let mut random = Random::new(seed ^ 0x0bad_0bad);
     let mut rate =
@@ -116,7 +116,7 @@ pub fn bad_world(seed: u64) -> Config {
         Rule::chance(Action::Duplicate, rate(0.05)),
         Rule::chance(Action::Reorder { frames: 3 }, rate(0.05)),
         Rule::chance(Action::Delay { min_ns: 500, max_ns: 40_000 }, rate(0.02)),
-        // Later than the timeout.
+        // A delay longer than the ACK timeout.
         Rule::chance(Action::Delay { min_ns: 3_000_000, max_ns: 6_000_000 }, rate(0.002)),
         Rule::chance(Action::Corrupt, rate(0.03)),
     ];
@@ -151,7 +151,7 @@ impl Arm for WorldArm {
             self.world.bring(end.sender, State::Reset);
             self.world.bring(end.server, State::Reset);
         }
-        // Frames that are still on their way belong to the old connection.
+        // Frames in flight belong to the old connection.
         self.world.run_for(20_000_000);
         for (side, end) in ends.iter_mut().enumerate() {
             if let Some(srq) = end.srq {
@@ -241,7 +241,7 @@ impl Arm for WorldArm {
     }
 
     fn pass(&mut self) {
-        // When nothing happens by itself, a moment still passes: the program may be about to do something.
+        // If no event is pending, time still passes, because the program may act next.
         if !self.world.step() {
             self.world.run_for(1_000);
         }

@@ -1,24 +1,24 @@
-//! What a rule may ask about a frame, read from its bytes without judging them.
+//! The properties of a frame that rules can match, read from its bytes without validating the packet.
 
 use super::rules::Direction;
 use remora_wire::frame::{Endpoint, Network, Start};
 use remora_wire::{ethernet, udp};
 
-/// What a rule may ask about a frame.
+/// The properties of a frame that rules can match.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// First byte behind UDP: the op-code of a BTH, or the kind of a message of 1RMA (E0 to E7). `None`:
-    /// there is none.
+    /// First byte after the UDP header: the op-code of a BTH, or the kind of a 1RMA message (E0 to E7).
+    /// `None` if the frame is invalid or empty.
     pub opcode: Option<u8>,
-    /// The receiver or the sender, if it is known.
+    /// Receiver of a sent frame or sender of a received frame, if known.
     pub peer: Option<Endpoint>,
-    /// Bytes from the BTH to the end of the ICRC, or of a whole message of 1RMA.
+    /// Number of bytes from the BTH to the end of the ICRC, or length of a 1RMA message.
     pub len: usize,
 }
 
 impl Facts {
-    /// The facts of a frame that begins at `start`, and the offset of its BTH. `peer` is used where the frame
-    /// does not contain it. An invalid frame has no op-code and its BTH at its start.
+    /// Returns the facts of a frame that starts at `start`, and the offset of its BTH. `peer` is used if the
+    /// frame does not contain it. An invalid frame has no op-code, and offset 0.
     pub fn of(start: Start, bytes: &[u8], direction: Direction, peer: Option<Endpoint>) -> (Facts, usize) {
         let below = match start {
             Start::Bth => Some((0, peer)),
@@ -34,7 +34,7 @@ impl Facts {
     }
 }
 
-/// Bytes of the IP and UDP headers, and the endpoint at the far end.
+/// Returns the length of the IP and UDP headers, and the remote endpoint.
 fn below(packet: &[u8], direction: Direction) -> Option<(usize, Option<Endpoint>)> {
     let (network, payload) = Network::parse(packet).ok()?;
     let udp = udp::Repr::parse(&udp::View::new(payload).ok()?);
@@ -73,7 +73,7 @@ mod tests {
         }
     }
 
-    /// A rule names a message by the byte that `docs/WIRE.md` gives it, whatever its port.
+    /// Checks that a rule matches a 1RMA message by the kind in `docs/WIRE.md`, independent of the UDP port.
     #[test]
     fn messages_of_1rma_are_known_by_their_first_byte() {
         let near = Endpoint { address: IpAddr::from([10, 0, 0, 1]).into(), udp_port: 1 };

@@ -1,5 +1,5 @@
-//! Deliberate faults: which frame is lost, doubled, delayed or changed. The same rule file drives a simulated
-//! link and a wrapped port.
+//! Deliberate faults: decides which frames are dropped, duplicated, delayed, reordered or corrupted. The
+//! same rule file applies to a simulated link and to a wrapped port.
 //!
 //! | file | holds |
 //! |---|---|
@@ -26,8 +26,8 @@
 //! assert_eq!(policy.judge(Direction::Receive, &write), Verdict::Pass);
 //! ```
 //!
-//! `opcodes` are numbers, or names of op-codes such as "RC SEND Only". Messages of 1RMA are `0xe0` to `0xe7`,
-//! as `docs/WIRE.md` numbers them.
+//! `opcodes` are numbers, or names of op-codes such as "RC SEND Only". The messages of 1RMA are `0xe0` to
+//! `0xe7`, as in `docs/WIRE.md`.
 
 mod facts;
 mod policy;
@@ -39,7 +39,7 @@ pub use policy::{Policy, Tally, Verdict};
 pub use random::Random;
 pub use rules::{Action, Direction, Directions, PeerMatch, Rule, Rules, RulesError};
 
-/// Turns bit `bit` of a frame.
+/// Inverts bit `bit` of a frame. Does nothing if the frame is shorter.
 pub fn flip(frame: &mut [u8], bit: u32) {
     if let Some(byte) = frame.get_mut(bit as usize / 8) {
         *byte ^= 1 << (bit % 8);

@@ -1,62 +1,62 @@
-//! The rules at work: frame after frame is judged. Pure: no port, no clock, no I/O.
+//! Applies rules to a sequence of frames. Pure: no port, no clock, no I/O.
 
 use super::facts::Facts;
 use super::rules::{Action, Direction, Rule, Rules};
 use crate::Random;
 
-/// What happens to a frame.
+/// The decision on a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It passes unchanged.
+    /// The frame passes unchanged.
     Pass,
-    /// It is dropped.
+    /// The frame is dropped.
     Drop,
-    /// It arrives twice.
+    /// The frame is delivered twice.
     Duplicate,
-    /// It is held until `frames` later ones of its direction have passed.
+    /// The frame is held until `frames` later frames of its direction have passed.
     Reorder {
         /// Number of frames that overtake it.
         frames: u32,
     },
-    /// It is held for this long.
+    /// The frame is held for a time.
     Delay {
         /// Delay in nanoseconds.
         ns: u64,
     },
-    /// The byte `at` is changed by XOR with `mask`, which is not 0.
+    /// The byte at offset `at` is XORed with `mask`, which is not 0.
     Corrupt {
-        /// Offset, less than the length that the frame's facts give: from the BTH for a port, from the
-        /// frame's start for the fabric.
+        /// Offset of the byte, less than the length in the frame's facts. Counted from the BTH for a port,
+        /// and from the start of the frame for the simulated fabric.
         at: usize,
-        /// Bits that flip.
+        /// Bits to invert.
         mask: u8,
     },
 }
 
-/// How often each verdict was given in one direction.
+/// Number of verdicts of each kind in one direction.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Frames that passed.
+    /// Number of frames that passed.
     pub passed: u64,
-    /// Frames that vanished.
+    /// Number of dropped frames.
     pub dropped: u64,
-    /// Frames that came twice.
+    /// Number of duplicated frames.
     pub duplicated: u64,
-    /// Frames that others overtook.
+    /// Number of reordered frames.
     pub reordered: u64,
-    /// Frames that came late.
+    /// Number of delayed frames.
     pub delayed: u64,
-    /// Frames with a changed byte.
+    /// Number of corrupted frames.
     pub corrupted: u64,
 }
 
 impl Tally {
-    /// Sum of all frames that did not just pass.
+    /// Returns the number of frames with a fault.
     pub fn faults(&self) -> u64 {
         self.dropped + self.duplicated + self.reordered + self.delayed + self.corrupted
     }
 
-    /// Adds another link's, or another direction's.
+    /// Adds the counts of another link or direction.
     pub fn sum(&mut self, other: &Tally) {
         self.passed += other.passed;
         self.dropped += other.dropped;
@@ -78,7 +78,7 @@ impl Tally {
     }
 }
 
-/// One rule looking one way.
+/// State of one rule for one direction.
 #[derive(Clone, Debug)]
 struct State {
     matched: u64,
@@ -86,8 +86,8 @@ struct State {
     random: Random,
 }
 
-/// Rules with their state. Each rule draws its chances from a separate stream for each direction. So faults
-/// of sent frames do not depend on the frames received between them.
+/// Rules with their state. Each rule uses a separate random stream for each direction, so that the faults of
+/// sent frames do not depend on the frames received between them.
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Vec<Rule>,
@@ -96,7 +96,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The rules before their first frame.
+    /// Returns the rules in their initial state.
     pub fn new(rules: &Rules) -> Policy {
         let mut seeds = Random::new(rules.seed);
         let mut state = || State { matched: 0, applied: 0, random: Random::new(seeds.bits()) };
@@ -107,7 +107,7 @@ impl Policy {
         }
     }
 
-    /// What happens to this frame: the first rule that wants it decides, later ones do not see it.
+    /// Decides on a frame. The first rule that applies decides, and later rules do not see the frame.
     pub fn judge(&mut self, direction: Direction, facts: &Facts) -> Verdict {
         let way = direction as usize;
         let mut verdict = Verdict::Pass;
@@ -121,17 +121,17 @@ impl Policy {
         verdict
     }
 
-    /// Can any rule ever want a frame of this direction?
+    /// Returns true if any rule can apply to frames of this direction.
     pub fn looks(&self, direction: Direction) -> bool {
         self.rules.iter().any(|rule| rule.directions.include(direction))
     }
 
-    /// The counts of decisions so far.
+    /// Returns the counts of decisions so far.
     pub fn tally(&self, direction: Direction) -> Tally {
         self.tallies[direction as usize]
     }
 
-    /// How often rule number `rule` (from 0) had a frame of this direction.
+    /// Returns the number of frames of this direction to which rule number `rule` (from 0) was applied.
     pub fn applied(&self, rule: usize, direction: Direction) -> u64 {
         self.states.get(rule).map_or(0, |states| states[direction as usize].applied)
     }
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(first, GOLDEN);
     }
 
-    /// Recorded once: a change here changes the meaning of every rule file.
+    /// Recorded decisions; a change of these changes the meaning of every rule file.
     const GOLDEN: [(usize, Verdict); 9] = [
         (3, Verdict::Duplicate),
         (13, Verdict::Duplicate),
@@ -259,7 +259,7 @@ mod tests {
         }
         let tally = policy.tally(Direction::Send);
         assert_eq!(tally.passed + tally.faults(), frames);
-        // A later rule sees only what earlier ones left. The bounds are six standard deviations.
+        // A later rule sees only the frames that earlier rules left. The bounds are six standard deviations.
         let mut left = frames as f64;
         for (count, probability) in [
             (tally.dropped, 0.1),

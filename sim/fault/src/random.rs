@@ -1,21 +1,21 @@
-//! Random numbers of a seed: the same on every machine and in every version.
+//! Pseudorandom numbers that depend only on a seed, on every machine and in every version.
 
-/// A generator (SplitMix64: 64 bits of state, every seed is a good one).
+/// A random number generator (SplitMix64), which has 64 bits of state and accepts any seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The generator of a seed.
+    /// Returns a generator with this seed.
     pub const fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// Another generator, independent of the following numbers of this one.
+    /// Returns another generator whose numbers are independent of the following numbers of this one.
     pub fn split(&mut self) -> Random {
         Random(self.bits() ^ 0x6a09_e667_f3bc_c909)
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -25,26 +25,26 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `bound`; 0 if `bound` is 0.
+    /// Returns a number less than `bound`, or 0 if `bound` is 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both inclusive.
     #[inline]
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// True with probability `p`.
+    /// Returns true with probability `p`.
     #[inline]
     pub fn chance(&mut self, p: f64) -> bool {
-        // 53 bits, as many as a double holds.
+        // 53 bits are the precision of an `f64`.
         p > 0.0 && ((self.bits() >> 11) as f64) < p * 9_007_199_254_740_992.0
     }
 
-    /// One of `choices`, which are not none.
+    /// Returns one of `choices`, which must not be empty.
     #[inline]
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_numbers_of_a_seed_never_change() {
-        // The first outputs of SplitMix64 for seed 0, as its authors print them.
+        // The first outputs of SplitMix64 for seed 0, as published by its authors.
         let mut random = Random::new(0);
         assert_eq!(random.bits(), 0xe220_a839_7b1d_cdaf);
         assert_eq!(random.bits(), 0x6e78_9e6a_a1b9_65f4);

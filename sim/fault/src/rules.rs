@@ -1,4 +1,4 @@
-//! What shall go wrong: rules as values and as TOML.
+//! Fault rules, as values and as TOML.
 
 use remora_wire::frame::{Address, Endpoint};
 use serde::Deserialize;
@@ -6,18 +6,18 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// All faults of a link. The first rule that matches a frame decides.
+/// The rules of a link. The first rule that matches a frame decides.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
-    /// Decides all chances: the same rules and seed make the same decisions about the same frames.
+    /// Seed of all random decisions. The same rules and seed make the same decisions about the same frames.
     #[serde(default)]
     pub seed: u64,
-    /// Frames that may be held (delayed, reordered, duplicated) at once in each direction; past that they
-    /// pass.
+    /// Maximum number of frames that may be held (delayed, reordered, duplicated) at the same time per
+    /// direction. Further frames pass.
     #[serde(default = "default_hold")]
     pub hold: usize,
-    /// The rules, in the order in which they are asked (`[[rule]]` in TOML).
+    /// Rules, in the order of evaluation (`[[rule]]` in TOML).
     #[serde(default, rename = "rule")]
     pub rules: Vec<Rule>,
 }
@@ -32,16 +32,17 @@ fn default_hold() -> usize {
     1024
 }
 
-/// Which way a frame goes, seen from the port; in a simulated world, seen from the node of the lower number.
+/// The direction of a frame, from the point of view of the port. In a simulated world, from that of the node
+/// with the lower number.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Away from here.
+    /// Sent by this side.
     Send,
     /// Received by this side.
     Receive,
 }
 
-/// Which ways a rule looks.
+/// The directions to which a rule applies.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Directions {
     /// Only frames that are sent.
@@ -50,14 +51,14 @@ pub enum Directions {
     /// Only frames that are received.
     #[serde(rename = "in")]
     Receive,
-    /// Both, each counted for itself.
+    /// Both directions, counted separately.
     #[serde(rename = "both")]
     #[default]
     Both,
 }
 
 impl Directions {
-    /// Does the rule look this way?
+    /// Returns true if the rule applies to this direction.
     pub fn include(self, direction: Direction) -> bool {
         match self {
             Directions::Send => direction == Direction::Send,
@@ -70,37 +71,38 @@ impl Directions {
 /// The fault of a rule.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It is dropped.
+    /// The frame is dropped.
     Drop,
-    /// It arrives twice.
+    /// The frame is delivered twice.
     Duplicate,
-    /// It comes after `frames` later ones of its direction, or after a millisecond if they do not come.
+    /// The frame is held until `frames` later frames of its direction have passed, or for a millisecond if
+    /// there are fewer.
     Reorder {
-        /// Frames that overtake it, at least 1.
+        /// Number of frames that overtake it, at least 1.
         frames: u32,
     },
-    /// It comes later by a time between these, in nanoseconds.
+    /// The frame is delayed by a random time between these bounds.
     Delay {
         /// Shortest delay, in nanoseconds.
         min_ns: u64,
         /// Longest delay, in nanoseconds.
         max_ns: u64,
     },
-    /// One byte between BTH and the end of the ICRC is changed, or one of a message of 1RMA.
+    /// Changes one byte between the BTH and the end of the ICRC, or of a 1RMA message.
     Corrupt,
 }
 
-/// A peer, on any of its UDP ports or on one.
+/// A peer, with any UDP port or a specific one.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct PeerMatch {
     /// IP address of the peer.
     pub address: Address,
-    /// Its UDP port; `None`: any.
+    /// UDP port of the peer; `None` matches any.
     pub udp_port: Option<u16>,
 }
 
 impl PeerMatch {
-    /// Is it this one?
+    /// Returns true if `peer` matches.
     pub fn matches(&self, peer: Endpoint) -> bool {
         peer.address == self.address && self.udp_port.is_none_or(|port| port == peer.udp_port)
     }
@@ -109,7 +111,7 @@ impl PeerMatch {
 impl FromStr for PeerMatch {
     type Err = RulesError;
 
-    /// `10.0.0.2`, `10.0.0.2:4791`, `fd00::2` or `[fd00::2]:4791`.
+    /// Parses `10.0.0.2`, `10.0.0.2:4791`, `fd00::2` or `[fd00::2]:4791`.
     fn from_str(text: &str) -> Result<Self, RulesError> {
         if let Ok(ip) = text.parse::<IpAddr>() {
             return Ok(PeerMatch { address: ip.into(), udp_port: None });
@@ -121,51 +123,51 @@ impl FromStr for PeerMatch {
     }
 }
 
-/// One rule: which frames it matches, how often, and its action.
+/// A rule: the frames that it matches, its frequency, and its action.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "RuleText")]
 pub struct Rule {
-    /// The action on a matching frame.
+    /// Action on a matching frame.
     pub action: Action,
-    /// Directions that it applies to.
+    /// Directions to which the rule applies.
     pub directions: Directions,
-    /// Only frames with one of these op-codes (the first byte of the BTH); empty: all. E0 to E7 are the
-    /// messages of 1RMA, which have no BTH.
+    /// Op-codes (first byte of the BTH) that the rule matches; empty matches all. E0 to E7 are the messages
+    /// of 1RMA, which have no BTH.
     pub opcodes: Vec<u8>,
-    /// Only frames to or from this peer.
+    /// Peer that the rule matches; `None` matches all.
     pub peer: Option<PeerMatch>,
-    /// So many matching frames pass first.
+    /// Number of matching frames that pass before the rule becomes active.
     pub after: u64,
-    /// Of the matching frames after that, each so-manieth; at least 1.
+    /// The rule considers every `every`th matching frame after that; at least 1.
     pub every: u64,
-    /// Of those, with this probability.
+    /// Probability of the action on a considered frame.
     pub probability: f64,
-    /// At most so often in each direction.
+    /// Maximum number of actions per direction; `None` for no limit.
     pub at_most: Option<u64>,
 }
 
 impl Rule {
-    /// Does this to a frame with this probability.
+    /// Returns a rule that applies an action to each frame with this probability.
     pub fn chance(action: Action, probability: f64) -> Rule {
         Rule { probability, ..Rule::new(action) }
     }
 
-    /// Does this to every `nth` frame.
+    /// Returns a rule that applies an action to every `nth` frame.
     pub fn every(action: Action, nth: u64) -> Rule {
         Rule { every: nth, ..Rule::new(action) }
     }
 
-    /// Only to packets of these op-codes.
+    /// Restricts the rule to packets with these op-codes.
     pub fn only(self, opcodes: &[remora_wire::Opcode]) -> Rule {
         Rule { opcodes: opcodes.iter().map(|opcode| opcode.0).collect(), ..self }
     }
 
-    /// Only to frames that go this way.
+    /// Restricts the rule to these directions.
     pub fn towards(self, directions: Directions) -> Rule {
         Rule { directions, ..self }
     }
 
-    /// The rule that always does this to all frames, to be narrowed.
+    /// Returns a rule that applies an action to all frames, which can be restricted.
     pub fn new(action: Action) -> Rule {
         Rule {
             action,
@@ -180,7 +182,7 @@ impl Rule {
     }
 }
 
-/// A rule as the file has it; [`Rule`] is the parsed form.
+/// A rule as in the file; [`Rule`] is the validated form.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleText {
@@ -199,7 +201,7 @@ struct RuleText {
     by: Option<u32>,
 }
 
-/// `0x0a` or `"RC WRITE Only"`.
+/// An op-code: `0x0a` or `"RC WRITE Only"`.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum OpcodeText {
@@ -222,7 +224,7 @@ impl OpcodeText {
     }
 }
 
-/// `300` or `[100, 500]`.
+/// A delay: `300` or `[100, 500]`.
 #[derive(Copy, Clone, Deserialize)]
 #[serde(untagged)]
 enum DelayText {
@@ -290,21 +292,21 @@ impl TryFrom<RuleText> for Rule {
 }
 
 impl Rules {
-    /// These rules, seed 0.
+    /// Returns these rules with seed 0.
     pub fn of(rules: Vec<Rule>) -> Rules {
         Rules { rules, ..Rules::default() }
     }
 
-    /// Reads rules from TOML.
+    /// Parses rules from TOML.
     ///
     /// # Errors
-    /// [`RulesError`] has the position and the mistake.
+    /// [`RulesError`] with position and description of the error.
     pub fn parse(text: &str) -> Result<Rules, RulesError> {
         toml::from_str(text).map_err(|error| RulesError(error.to_string()))
     }
 }
 
-/// A mistake in a rule file.
+/// An error in a rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RulesError(String);
 

@@ -1,24 +1,24 @@
-//! Histories in a short notation.
+//! A short notation for histories in tests.
 
 use remora_check::{History, Step};
 
-/// How an operation of a story ended.
+/// The end of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// It returned at this time.
+    /// The operation returned at this time.
     Returned(u64),
-    /// It failed at this time: it never happened.
+    /// The operation failed at this time and had no effect.
     Failed(u64),
-    /// Its client gave up at this time.
+    /// The client gave up at this time.
     GaveUp(u64),
-    /// Its client was killed.
+    /// The client was killed.
     Killed,
 }
 use End::{Failed, GaveUp, Killed, Returned};
 
-/// A history of operations: each a client, its invocation, its end, and its steps as text. `w7=1` writes 1 to
-/// key 7, `r7=1` reads it, `r7=-` finds none. `d7` deletes, `d7=1` deletes and reports that the key was
-/// there.
+/// Returns a history of operations, each given as client, time of invocation, end, and steps. `w7=1` writes
+/// 1 to key 7, `r7=1` reads it, `r7=-` finds no value. `d7` deletes; `d7=1` deletes and reports that the key
+/// existed.
 pub fn story(operations: &[(u32, u64, End, &str)]) -> History {
     let mut history = History::default();
     for &(client, invoked, end, words) in operations {

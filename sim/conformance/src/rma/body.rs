@@ -1,4 +1,4 @@
-//! The body and its model.
+//! The 1RMA test and its model.
 
 use remora_fault::Random;
 use remora_transport::Instant;
@@ -7,14 +7,14 @@ use remora_wire::rma::{Class, Kind, MAX_OPERATION};
 
 use super::{CLIENT, Operation, OperationEnd, REGIONS, RmaArm, RmaReport, SERVER, SLOTS, STRIPE};
 
-/// Turns without an end, while operations run.
+/// Number of turns without a completion after which the test fails.
 const PATIENCE: u64 = 50_000_000;
 
-/// An operation of a slot under way.
+/// A pending operation of a slot.
 struct Running {
     issued: Instant,
     kind: Kind,
-    /// Offset in the stripe and in the buffer, and bytes.
+    /// Offsets in the stripe (`at`) and in the buffer, and length in bytes.
     at: usize,
     buffer: usize,
     len: usize,
@@ -23,22 +23,22 @@ struct Running {
 struct Run<'a, A> {
     arm: &'a mut A,
     random: Random,
-    /// What stands in each slot's stripe, and in its buffer.
+    /// Expected content of each slot's stripe and buffer.
     stripes: Vec<Vec<u8>>,
     buffers: Vec<Vec<u8>>,
     running: Vec<Option<Running>>,
     report: RmaReport,
 }
 
-/// The region of a slot's stripe, and where it begins there.
+/// Returns the region of a slot's stripe and its offset there.
 fn place(slot: usize) -> (usize, usize) {
     (slot % REGIONS, slot / REGIONS * STRIPE)
 }
 
-/// Runs so many random operations, and checks each against the model.
+/// Runs `operations` random operations and checks each against the model.
 ///
 /// # Panics
-/// If they disagree: the message says in what.
+/// If any result differs from the model; the message describes the difference.
 pub fn run_rma<A: RmaArm>(arm: &mut A, seed: u64, operations: u64) -> RmaReport {
     let mut run = Run {
         arm,
@@ -92,7 +92,7 @@ impl<A: RmaArm> Run<'_, A> {
                 self.assert_unchanged();
             }
         }
-        // What a link still holds arrives, and changes nothing.
+        // Messages that a link still holds may arrive, but must not change anything.
         self.arm.quiesce();
         assert_eq!(self.arm.poll(), None, "a command ends once");
         self.assert_unchanged();
@@ -101,7 +101,7 @@ impl<A: RmaArm> Run<'_, A> {
         }
     }
 
-    /// Begins a random operation of a free slot.
+    /// Issues a random operation in a free slot.
     fn issue(&mut self, slot: usize) {
         let (region, base) = place(slot);
         let kind = match self.random.below(100) {
@@ -133,7 +133,7 @@ impl<A: RmaArm> Run<'_, A> {
         self.arm.issue(&operation);
     }
 
-    /// A slot's operation has ended: the model and the memory agree.
+    /// Checks that memory matches the model after an operation ended.
     fn end(&mut self, end: &OperationEnd) {
         let OperationEnd { slot, kind, status } = *end;
         let running = self.running[slot].take().expect("a command ends once");
@@ -148,7 +148,7 @@ impl<A: RmaArm> Run<'_, A> {
             Kind::Write => self.end_write(slot, &running, status),
             _ => {}
         }
-        // The key has changed, or may have.
+        // The key of the region has changed, or may have.
         if running.kind == Kind::Rekey || status == Status::RemoteAuthenticationFailure {
             self.arm.renew(place(slot).0);
         }
@@ -187,7 +187,7 @@ impl<A: RmaArm> Run<'_, A> {
         *model = now;
     }
 
-    /// No stripe or buffer without an operation under way has changed behind the model's back.
+    /// Checks that no stripe or buffer without a pending operation has changed.
     fn assert_unchanged(&mut self) {
         for slot in (0..SLOTS).filter(|slot| self.running[*slot].is_none()).collect::<Vec<_>>() {
             let now = self.stripe(slot);
@@ -197,7 +197,7 @@ impl<A: RmaArm> Run<'_, A> {
         }
     }
 
-    /// A side starts anew, as after a crash, if the arm can do that.
+    /// Restarts a random side like after a crash, if the arm supports it.
     fn restart(&mut self) {
         let side = self.random.pick(&[SERVER, CLIENT]);
         if !self.arm.restart(side) {
@@ -207,7 +207,7 @@ impl<A: RmaArm> Run<'_, A> {
         if side == SERVER {
             return;
         }
-        // What was under way has no end. Its bytes may still take effect for as long as the server waits.
+        // Pending operations never end. Their data may still take effect for as long as the server waits.
         let had: Vec<usize> = (0..SLOTS).filter(|slot| self.running[*slot].take().is_some()).collect();
         self.arm.quiesce();
         for slot in had {
