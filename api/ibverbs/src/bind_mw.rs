@@ -3,7 +3,6 @@
 use remora_abi::objects::{IbvMw, IbvMwBind, IbvQp};
 use remora_verbs::{Access, Key};
 use std::ffi::c_int;
-use std::sync::atomic::Ordering;
 
 use crate::handles;
 use crate::mw::{MwObject, TYPE_1, binding, posted};
@@ -17,16 +16,15 @@ pub unsafe extern "C" fn bind_mw(qp: *mut IbvQp, mw: *mut IbvMw, bind: *mut IbvM
         // SAFETY: NULL, or the program's.
         let bind = unsafe { bind.as_ref() }.ok_or(libc::EINVAL)?;
         // SAFETY: programs do not use a window while they bind it.
-        let verbs = unsafe { &mut *object.verbs.get() };
+        let verbs = unsafe { *object.verbs.get() };
         let info = &bind.bind_info;
         if verbs.r#type != TYPE_1 || mr::access(info.mw_access_flags)?.contains(Access::ZERO_BASED) {
             return Err(libc::EINVAL);
         }
-        let next = Key::new(object.key.load(Ordering::Acquire)).next().get();
+        let next = Key::new(verbs.rkey).next().get();
         let work = Work::bind(bind.wr_id, flags(bind.send_flags), binding(mw, next, info)?);
         post::post_one(qp, &work)?;
         posted(mw, next);
-        verbs.rkey = next;
         Ok(())
     })())
 }

@@ -4,7 +4,6 @@ use remora_abi::objects::{IbvMw, IbvMwBindInfo, IbvPd};
 use remora_verbs::{Access, Binding, Key, WindowType};
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::handles::{self, Kind, Object};
 use crate::mr::MrObject;
@@ -18,8 +17,8 @@ const TYPE_2: c_int = 2;
 #[repr(C)]
 pub struct MwObject {
     pub verbs: UnsafeCell<IbvMw>,
-    /// The key that it has once all bindings that were posted are executed.
-    pub key: AtomicU32,
+    /// Its first key: the upper 24 bits name the window for life, however its bindings end.
+    key: Key,
 }
 
 impl Object for MwObject {
@@ -38,10 +37,11 @@ pub unsafe extern "C" fn alloc_mw(pd: *mut IbvPd, kind: c_int) -> *mut IbvMw {
         };
         let adapter = &context::look(object.verbs.context)?.nic.adapter;
         adapter.refuse_child().map_err(errno::of_create)?;
-        let key = adapter.table().alloc_window(object.pd, window).map_err(errno::of_memory)?.get();
+        let key = adapter.table().alloc_window(object.pd, window).map_err(errno::of_memory)?;
         let context = object.verbs.context;
-        let verbs = UnsafeCell::new(IbvMw { context, pd, rkey: key, handle: key, r#type: kind });
-        Ok(handles::give(Box::new(MwObject { verbs, key: AtomicU32::new(key) })))
+        let (rkey, handle) = (key.get(), key.get());
+        let verbs = UnsafeCell::new(IbvMw { context, pd, rkey, handle, r#type: kind });
+        Ok(handles::give(Box::new(MwObject { verbs, key })))
     })())
 }
 
@@ -53,14 +53,14 @@ pub unsafe extern "C" fn dealloc_mw(mw: *mut IbvMw) -> c_int {
         let context = unsafe { (*object.verbs.get()).context };
         let adapter = &context::look(context)?.nic.adapter;
         if !adapter.is_child() {
-            let key = Key::new(object.key.load(Ordering::Acquire));
-            adapter.table().free_window(key).map_err(errno::of_memory)?;
+            adapter.table().free_window(object.key).map_err(errno::of_memory)?;
         }
         handles::take::<MwObject>(mw).map(drop)
     })())
 }
 
-/// What a BIND_MW of this window asks for: it gets the key `next`.
+/// The arguments of a BIND_MW of this window. Of `next` the low byte counts, as on mlx5, irdma and rxe: the
+/// upper 24 bits of the new key are the window's.
 pub fn binding(mw: *mut IbvMw, next: u32, info: &IbvMwBindInfo) -> Result<Binding, c_int> {
     let object = handles::look::<MwObject>(mw)?;
     let region = match handles::look_if_any::<MrObject>(info.mr)? {
@@ -70,7 +70,7 @@ pub fn binding(mw: *mut IbvMw, next: u32, info: &IbvMwBindInfo) -> Result<Bindin
         None => return Err(libc::EINVAL),
     };
     Ok(Binding {
-        window: Key::new(object.key.load(Ordering::Acquire)),
+        window: object.key,
         key: Key::new(next),
         region: Key::new(region),
         va: info.addr,
@@ -85,9 +85,11 @@ fn rights(asked: Access) -> Access {
     known.into_iter().filter(|right| asked.contains(*right)).fold(Access::NONE, |all, right| all | right)
 }
 
-/// A binding was posted: the window's key will be this one.
+/// Gives `ibv_mw.rkey` the key of a binding that was posted, as `ibv_alloc_mw(3)` describes it. If the
+/// binding fails, the window keeps the key that it had, and any later binding replaces both.
 pub fn posted(mw: *mut IbvMw, next: u32) {
     if let Ok(object) = handles::look::<MwObject>(mw) {
-        object.key.store(next, Ordering::Release);
+        // SAFETY: programs do not use a window while they bind it.
+        unsafe { (*object.verbs.get()).rkey = object.key.with_own_bits_of(Key::new(next)).get() };
     }
 }

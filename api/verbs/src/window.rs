@@ -64,7 +64,8 @@ impl MemoryWindow {
 
     /// The work request that opens `len` bytes of `region` from `offset` on to peers, with these rights. From
     /// now on [`rkey`](MemoryWindow::rkey) is the key that it gives; it opens once the request has succeeded.
-    /// If the request fails or is never posted, [`look`](MemoryWindow::look) before the next one.
+    /// If the request fails or is never posted, the window keeps the key that it had, which
+    /// [`look`](MemoryWindow::look) finds, and can be bound again.
     ///
     /// With [`Access::ZERO_BASED`] (type 2 only) its addresses count from 0. No bytes unbind a window of type
     /// 1.

@@ -31,6 +31,12 @@ impl Key {
         Key(self.0 & !OWN | self.0.wrapping_add(1) & OWN)
     }
 
+    /// The key with the eight bits of `chosen` that a program may change, and all other bits of this one: the
+    /// key that a window gets when it is bound under `chosen`.
+    pub const fn with_own_bits_of(self, chosen: Key) -> Key {
+        Key(self.0 & !OWN | chosen.0 & OWN)
+    }
+
     /// All bits but the program's own eight: they identify a window.
     pub(crate) const fn index(self) -> u32 {
         self.0 >> OWN_BITS
@@ -249,6 +255,14 @@ mod tests {
             ring.give_back(key);
         }
         assert_eq!(ring.take().unwrap().key, first.key);
+    }
+
+    #[test]
+    fn a_chosen_key_changes_the_programs_own_bits_alone() {
+        let window = Key::new(0x1234_5678);
+        assert_eq!(window.with_own_bits_of(Key::new(0xffff_ff17)), Key::new(0x1234_5617));
+        assert_eq!(window.with_own_bits_of(Key::new(0)), Key::new(0x1234_5600));
+        assert_eq!(window.with_own_bits_of(window.next()), window.next());
     }
 
     #[test]

@@ -7,9 +7,11 @@
 //! | bound again | also while it is bound | only after it was invalidated |
 //! | unbound by | a binding of no bytes, the end of the window | LOCAL_INV, SEND_INV, the end of the window |
 //!
-//! A window's key keeps its upper 24 bits for life. The lower eight are the program's, which gives another
-//! value with each binding (`ibv_inc_rkey`). So an old key opens nothing. Windows are for peers: as a local
-//! key a window's opens nothing. A region with windows bound to it cannot be deregistered.
+//! A window's key keeps its upper 24 bits for life, and they alone identify the window: a binding that failed or
+//! was flushed leaves the window as it was, and the next one needs no look at the key that the window has. The
+//! lower eight are the program's, which gives another value with each binding (`ibv_inc_rkey`). So an old key
+//! opens nothing. Windows are for peers: as a local key a window's opens nothing. A region with windows bound
+//! to it cannot be deregistered.
 
 use crate::key::Issued;
 use crate::{Access, Key, Pd};
@@ -43,9 +45,9 @@ pub enum WindowType {
 /// The arguments of a `BIND_MW`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// The window's present key.
+    /// Any key of the window, present, past or future: the upper 24 bits count.
     pub window: Key,
-    /// The key that it shall have: another one of the same window.
+    /// The lower eight bits of the key that the window gets; its upper 24 bits are the window's own.
     pub key: Key,
     /// The region's key.
     pub region: Key,
@@ -60,13 +62,13 @@ pub struct Binding {
 /// Why a window could not be bound. The work request ends with "memory window bind error".
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum BindError {
-    /// No window has this key now.
+    /// No window has the upper 24 bits of this key.
     UnknownWindow,
     /// The window or the region belongs to another domain than the queue pair (IBTA C10-72).
     WrongPd,
     /// A window of type 2B that is bound must be invalidated first (IBTA o10-37.2.30).
     Bound,
-    /// The new key is another window's, or, for type 2B, the present one.
+    /// The new key of a window of type 2B is the one under which it was bound last.
     Key,
     /// A window of type 2B is bound to at least one byte (IBTA o10-37.2.40).
     Empty,
@@ -88,7 +90,7 @@ impl fmt::Display for BindError {
             BindError::UnknownWindow => "no window has this key",
             BindError::WrongPd => "window, region and queue pair are not of one protection domain",
             BindError::Bound => "a bound window of type 2 must be invalidated first",
-            BindError::Key => "the new key is the present one, or another window's",
+            BindError::Key => "the new key is the one of the binding before",
             BindError::Empty => "a window of type 2 must show at least one byte",
             BindError::Access => "rights that this window cannot have",
             BindError::UnknownRegion => "no region has this key",
@@ -109,6 +111,8 @@ pub(crate) struct Window {
     pub kind: WindowType,
     /// Its key now, bound or not.
     pub key: Key,
+    /// A binding has given it the key, so that peers may know the key.
+    pub was_bound: bool,
     /// The region it is bound to, and the queue pair that it serves.
     pub bound: Option<(Key, Owner)>,
     pub dying: bool,

@@ -6,7 +6,7 @@ use remora_transport::rc::{Plan, ReplyKind};
 use remora_transport::state::State;
 use remora_transport::{Counters, Instant, Status};
 use remora_wire::frame::Egress;
-use remora_wire::{NakCode, Qpn};
+use remora_wire::{NakCode, Qpn, Syndrome, aeth};
 
 use crate::chain::transmit_to_itself;
 use crate::emit::{Fill, Gathered, Sent, emit_from, response_bth, response_headers};
@@ -214,9 +214,7 @@ impl QueuePair {
         match sent {
             Sent::Yes(_) => {
                 if connection.responder.sent(&reply, &mut shared.counters) {
-                    let access = remora_wire::Syndrome::nak(NakCode::REMOTE_ACCESS_ERROR);
-                    let access = reply.aeth.is_some_and(|(syndrome, _)| syndrome == access);
-                    self.fail(fatal_event(self.number, access), shared);
+                    self.fail(fatal_event(self.number, reply.aeth), shared);
                 }
             }
             // The region was deregistered after the READ request was accepted.
@@ -412,9 +410,15 @@ impl EmitRequest for GoBackN {
     }
 }
 
-/// The event that goes with a fatal NAK of ours.
-pub(crate) fn fatal_event(number: Qpn, access: bool) -> AsyncEvent {
-    if access { AsyncEvent::QpAccess(number) } else { AsyncEvent::QpRequest(number) }
+/// The event that goes with our last answer: a fatal NAK, or the acknowledgement before a key that could not
+/// be invalidated.
+pub(crate) fn fatal_event(number: Qpn, aeth: Option<(Syndrome, u32)>) -> AsyncEvent {
+    match aeth.map(|(syndrome, _)| syndrome.kind()) {
+        Some(aeth::Kind::Nak(NakCode::REMOTE_ACCESS_ERROR) | aeth::Kind::Ack { .. }) => {
+            AsyncEvent::QpAccess(number)
+        }
+        _ => AsyncEvent::QpRequest(number),
+    }
 }
 
 /// The payload of a READ response.

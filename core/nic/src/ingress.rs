@@ -342,10 +342,7 @@ impl QueuePair {
         if let Some(key) = invalidated
             && mem.invalidate(self.pd, self.owner, key).is_err()
         {
-            let completion = self.received(receive, Status::LocalProtection);
-            shared.counters.resp_cqe_error += 1;
-            self.complete_receive(receive, completion, false, shared);
-            return Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR);
+            return self.keeps_key(receive, shared);
         }
         let kind = if notice.write { CompletionKind::ReceiveWriteImm } else { CompletionKind::Receive };
         let completion = WorkCompletion {
@@ -357,6 +354,17 @@ impl QueuePair {
         };
         self.complete_receive(receive, completion, notice.solicited, shared);
         Outcome::Done
+    }
+
+    /// Ends a message that asks to invalidate a key which it may not. The SEND before the invalidation may be
+    /// acknowledged already, so no NAK leaves.
+    #[cold]
+    #[inline(never)]
+    fn keeps_key(&mut self, receive: &Receive, shared: &mut Shared) -> Outcome {
+        let completion = self.received(receive, Status::MwBind);
+        shared.counters.resp_cqe_error += 1;
+        self.complete_receive(receive, completion, false, shared);
+        Outcome::End
     }
 
     /// A response of the peer: data goes to local memory, and messages that have ended complete.

@@ -186,7 +186,7 @@ impl QueuePair {
         match wqe.opcode() {
             WqeOpcode::LOCAL_INV => {
                 let key = Key::new(wqe.imm as u32);
-                mem.invalidate(self.pd, self.owner, key).map_err(|_| Status::LocalProtection)
+                mem.invalidate(self.pd, self.owner, key).map_err(|_| Status::MwBind)
             }
             WqeOpcode::BIND_MW => {
                 let binding = wqe.binding().ok_or(Status::MwBind)?;

@@ -14,7 +14,7 @@ pub enum Status {
     LocalProtection = 4,
     /// Work request flushed: the queue pair is in the error state.
     WrFlushed = 5,
-    /// Memory window bind error.
+    /// Memory management operation error: a memory window could not be bound, or a key not be invalidated.
     MwBind = 6,
     /// Bad response: the responder sent a packet that does not match the request.
     BadResponse = 7,
@@ -68,7 +68,9 @@ impl Status {
                 "local protection error: a local key, its range or its rights are wrong"
             }
             Status::WrFlushed => "flushed: the queue pair went to the error state before this request ran",
-            Status::MwBind => "memory window bind error",
+            Status::MwBind => {
+                "memory window bind error: a window could not be bound, or a key could not be invalidated"
+            }
             Status::BadResponse => "bad response: the peer answered something that does not fit the request",
             Status::LocalAccess => "local access error",
             Status::RemoteInvalidRequest => {

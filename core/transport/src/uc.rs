@@ -283,7 +283,7 @@ impl Responder {
                 counters.out_of_buffer += 1;
                 self.drop_message(counters);
             }
-            Outcome::Nak(_) => self.drop_message(counters),
+            Outcome::Nak(_) | Outcome::End => self.drop_message(counters),
         }
     }
 

@@ -91,7 +91,7 @@ impl Pair {
             flow.begin(if planned.is_some() { at + 1 + quota / 4 } else { quota }, planned);
             flow.readiness = random.pick(&[1.0, 1.0, 0.5, 0.05]);
             flow.just_in_time = impatient;
-            flow.may_be_cut = trouble == Some(Trouble::Cut);
+            flow.may_be_cut = matches!(trouble, Some(Trouble::Cut | Trouble::BadInvalidation));
         }
         (self.ending, self.brought_down, self.quiet, self.over) = (false, false, 0, false);
     }

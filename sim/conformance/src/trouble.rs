@@ -54,15 +54,13 @@ impl Trouble {
     /// Returns the expected status of the failing work request, if no other error occurs.
     pub fn status(self) -> Status {
         match self {
-            Trouble::DeadKey | Trouble::OutOfBounds | Trouble::NoRight | Trouble::BadInvalidation => {
-                Status::RemoteAccess
-            }
+            Trouble::DeadKey | Trouble::OutOfBounds | Trouble::NoRight => Status::RemoteAccess,
             Trouble::Misaligned | Trouble::TooLong => Status::RemoteInvalidRequest,
             Trouble::BadReceive => Status::RemoteOperation,
-            Trouble::BadLocalKey | Trouble::UnwritableSink | Trouble::BadLocalInvalidation => {
-                Status::LocalProtection
-            }
-            Trouble::Cut => Status::RetryExceeded,
+            Trouble::BadLocalKey | Trouble::UnwritableSink => Status::LocalProtection,
+            Trouble::BadLocalInvalidation => Status::MwBind,
+            // The peer's queue pair ends without a NAK.
+            Trouble::Cut | Trouble::BadInvalidation => Status::RetryExceeded,
             Trouble::NeverReady => Status::RnrRetryExceeded,
             Trouble::Fail => Status::WrFlushed,
         }
@@ -72,7 +70,8 @@ impl Trouble {
     pub fn receive_status(self) -> Option<Status> {
         match self {
             Trouble::TooLong => Some(Status::LocalLength),
-            Trouble::BadReceive | Trouble::BadInvalidation => Some(Status::LocalProtection),
+            Trouble::BadReceive => Some(Status::LocalProtection),
+            Trouble::BadInvalidation => Some(Status::MwBind),
             _ => None,
         }
     }

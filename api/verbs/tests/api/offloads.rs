@@ -258,8 +258,8 @@ fn a_client_of_an_offload_can_do_nothing_but_send() {
                 Operation::Calculate { calculation: remora_verbs::Calculation::Max, remote, operand: 9 },
                 Status::LocalQpOperation,
             ),
-            // It names a key of the server's, which is no window.
-            (Operation::SendInv(key), Status::RemoteAccess),
+            // It names a key of the server's, which is no window: the server's queue pair ends without a NAK.
+            (Operation::SendInv(key), Status::RetryExceeded),
         ];
         for (operation, status) in refused {
             let mut hostile = Client::call(&device, &server, "get");

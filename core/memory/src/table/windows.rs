@@ -11,7 +11,7 @@ const GRANTABLE: u32 =
     Access::REMOTE_WRITE.0 | Access::REMOTE_READ.0 | Access::REMOTE_ATOMIC.0 | Access::ZERO_BASED.0;
 
 impl Table {
-    /// A new window, bound to nothing. Its key is the one that the first binding must name.
+    /// A new window, bound to nothing. Its key identifies it for life by the upper 24 bits.
     ///
     /// # Errors
     /// `Unknown` domain, `Full`.
@@ -25,7 +25,7 @@ impl Table {
         control.domain(pd)?.users += 1;
         let key = issued.key;
         self.entry(key).show(&View::nothing(pd.0));
-        let window = Window { issued, pd, kind, key, bound: None, dying: false };
+        let window = Window { issued, pd, kind, key, was_bound: false, bound: None, dying: false };
         control.windows.insert(key.index(), window);
         Ok(key)
     }
@@ -67,9 +67,10 @@ impl Table {
     pub(crate) fn bind(&self, pd: Pd, owner: Owner, binding: &Binding) -> Result<(), BindError> {
         let mut control = self.control();
         let index = binding.window.index();
-        let window = control.windows.get(&index).filter(|window| window.key == binding.window);
-        let window = *window.filter(|window| !window.dying).ok_or(BindError::UnknownWindow)?;
-        permitted(&window, pd, binding)?;
+        let window = control.windows.get(&index).filter(|window| !window.dying);
+        let window = *window.ok_or(BindError::UnknownWindow)?;
+        let key = window.key.with_own_bits_of(binding.key);
+        permitted(&window, pd, key, binding)?;
         let owner = if window.kind == WindowType::Type2B { owner } else { Owner::NOBODY };
         let mut view = View::nothing(window.pd.0);
         if binding.len > 0 {
@@ -77,17 +78,18 @@ impl Table {
             let zero_based = binding.access.contains(Access::ZERO_BASED);
             let iova = if zero_based { 0 } else { binding.va };
             let piece = Piece { iova, ..piece };
-            view = View { key: binding.key.0, owner: owner.0, access: binding.access.0, piece, ..view };
+            view = View { key: key.0, owner: owner.0, access: binding.access.0, piece, ..view };
         }
         self.unbind(&mut control, index);
         if binding.len > 0 {
             self.entry(binding.region).windows.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(window) = control.windows.get_mut(&index) {
-            window.key = binding.key;
+            window.key = key;
+            window.was_bound = true;
             window.bound = (binding.len > 0).then_some((binding.region, owner));
         }
-        self.entry(binding.key).show(&view);
+        self.entry(key).show(&view);
         Ok(())
     }
 
@@ -166,7 +168,7 @@ impl Table {
 }
 
 /// The checks that need no look at the region (IBTA vol. 1 §10.6.7.2).
-fn permitted(window: &Window, pd: Pd, binding: &Binding) -> Result<(), BindError> {
+fn permitted(window: &Window, pd: Pd, key: Key, binding: &Binding) -> Result<(), BindError> {
     let two = window.kind == WindowType::Type2B;
     if window.pd != pd {
         return Err(BindError::WrongPd);
@@ -174,7 +176,7 @@ fn permitted(window: &Window, pd: Pd, binding: &Binding) -> Result<(), BindError
     if two && window.bound.is_some() {
         return Err(BindError::Bound);
     }
-    if binding.key.index() != window.key.index() || two && binding.key == window.key {
+    if two && window.was_bound && key == window.key {
         return Err(BindError::Key);
     }
     if two && binding.len == 0 {

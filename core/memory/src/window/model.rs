@@ -89,7 +89,7 @@ impl Model {
     }
 
     fn bind(&mut self) {
-        let ((window, place), owner) = (self.pick(), self.owner());
+        let ((window, _), owner) = (self.pick(), self.owner());
         // Mostly one that can be bound to, within its bounds.
         let region = [0, 0, 0, 1, 2][self.below(5)];
         let (at, len) = (self.below(230) as u64, self.below(80) as u64);
@@ -99,7 +99,10 @@ impl Model {
             access |= Access::ZERO_BASED;
         }
         let Region { key: region_key, first, access: has } = self.regions[region];
-        let (va, key) = (first + at, window.next());
+        // A stale key names its window, too, by its upper 24 bits.
+        let place = self.windows.iter().position(|named| named.key.index() == window.index());
+        let va = first + at;
+        let key = place.map_or(window, |place| self.windows[place].key).next();
         let binding = Binding { window, key, region: region_key, va, len, access };
         let two = place.is_some_and(|place| self.windows[place].kind == WindowType::Type2B);
         let writes = access.contains(Access::REMOTE_WRITE) || access.contains(Access::REMOTE_ATOMIC);

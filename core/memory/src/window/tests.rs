@@ -159,10 +159,10 @@ fn each_wrong_binding_is_refused_and_changes_nothing() {
         }
     };
     let whole = windows.whole(one);
-    refused(Binding { window: one.next(), ..whole }, BindError::UnknownWindow);
+    let beside = Key::new(one.get() ^ 0x8000_0000);
+    refused(Binding { window: beside, ..whole }, BindError::UnknownWindow);
     refused(Binding { window: Key::new(0), ..whole }, BindError::UnknownWindow);
     refused(Binding { window: windows.region, ..whole }, BindError::UnknownWindow);
-    refused(Binding { key: Key::new(one.get() ^ 0x8000_0000), ..whole }, BindError::Key);
     refused(Binding { access: REMOTE | Access::LOCAL_WRITE, ..whole }, BindError::Access);
     refused(Binding { access: REMOTE | Access::MW_BIND, ..whole }, BindError::Access);
     refused(Binding { region: Key::new(0), ..whole }, BindError::UnknownRegion);
@@ -180,7 +180,6 @@ fn each_wrong_binding_is_refused_and_changes_nothing() {
     }
     let pair = windows.whole(two);
     assert_eq!(windows.bind(A, &Binding { len: 0, ..pair }), Err(BindError::Empty));
-    assert_eq!(windows.bind(A, &Binding { key: two, ..pair }), Err(BindError::Key));
     let based = Binding { access: REMOTE | Access::ZERO_BASED, ..whole };
     assert_eq!(windows.bind(A, &based), Err(BindError::Access), "type 1 has no zero-based windows");
     let mut pass = windows.bench.engine.enter();
@@ -189,6 +188,27 @@ fn each_wrong_binding_is_refused_and_changes_nothing() {
     drop(pass);
     assert_eq!(windows.probe(A, whole.key, 0x1000, 1, Access::REMOTE_READ), Err(AccessError::UnknownKey));
     table.deregister(windows.region).expect("nothing was bound");
+}
+
+#[test]
+fn a_bind_gives_the_window_the_low_byte_alone_and_any_of_its_keys_names_it() {
+    for kind in [WindowType::Type1, WindowType::Type2B] {
+        let windows = Windows::new();
+        let first = windows.window(kind);
+        let opened = |low: u32| Key::new(first.get() & !0xff | low & 0xff);
+        // 17 and 0xdead_beef are keys of no window; the first key is one that no peer has seen yet.
+        for (chosen, named) in [(first.get(), first), (17, first), (0xdead_beef, first.next().next())] {
+            let binding = Binding { window: named, key: Key::new(chosen), ..windows.whole(first) };
+            windows.bind(A, &binding).unwrap();
+            assert_eq!(windows.probe(A, opened(chosen), 0x1000, 256, REMOTE), Ok(()), "{chosen:#x}");
+            assert_eq!(windows.bench.table.window_key(first), Some(opened(chosen)));
+            if kind == WindowType::Type2B {
+                windows.invalidate(A, opened(chosen)).unwrap();
+                assert_eq!(windows.bind(A, &binding), Err(BindError::Key), "the key of the binding before");
+            }
+        }
+        windows.bench.table.free_window(first).unwrap();
+    }
 }
 
 #[test]

@@ -167,7 +167,7 @@ pub(super) fn notify(
 pub(super) fn refused(outcome: Outcome) -> Status {
     match outcome {
         Outcome::Nak(NakCode::INVALID_REQUEST) => Status::RemoteInvalidRequest,
-        Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR) => Status::RemoteAccess,
+        Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR) | Outcome::End => Status::RemoteAccess,
         Outcome::NotReady => Status::RnrRetryExceeded,
         _ => Status::RemoteOperation,
     }

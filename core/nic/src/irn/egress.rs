@@ -108,9 +108,7 @@ impl QueuePair {
             irn.responder.blocked(now);
         }
         if matches!(sent, Sent::Yes(_)) && irn.responder.sent(now, &reply, &mut shared.counters) {
-            let access =
-                reply.aeth.map(|(syndrome, _)| syndrome) == Some(Syndrome::nak(NakCode::REMOTE_ACCESS_ERROR));
-            self.fail(fatal_event(self.number, access), shared);
+            self.fail(fatal_event(self.number, reply.aeth), shared);
         }
         self.unless_stopped(out, Some(sent))
     }

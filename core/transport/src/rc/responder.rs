@@ -466,6 +466,10 @@ impl Responder {
         match outcome {
             Outcome::Done | Outcome::Value(_) => self.done(pending, outcome, counters),
             Outcome::Nak(code) => self.refuse(code, counters),
+            Outcome::End => {
+                self.pending_ack = PendingAck::Ack;
+                self.ended = true;
+            }
             Outcome::NotReady => {
                 counters.out_of_buffer += 1;
                 self.rx_window.refuse();

@@ -147,7 +147,7 @@ pub struct Responder {
     /// Number of receive work requests that messages have used and completed.
     completed: u64,
     not_ready: bool,
-    fatal: Option<(Seq, NakCode)>,
+    fatal: Option<(Seq, Syndrome)>,
     /// True after a fatal error: nothing more is executed.
     ended: bool,
     mtu: u32,
@@ -372,9 +372,13 @@ impl Responder {
                 self.completed += 1;
                 self.take_step();
             }
-            (Pending::Arrival { seq, .. }, Outcome::Nak(_) | Outcome::NotReady)
+            (Pending::Arrival { seq, .. }, Outcome::Nak(_) | Outcome::End | Outcome::NotReady)
                 if seq > self.receiver.expected() => {}
             (_, Outcome::Nak(code)) => self.refuse(self.receiver.expected(), code, counters),
+            (_, Outcome::End) => {
+                self.fatal = Some((self.receiver.expected() - 1, ACK));
+                self.ended = true;
+            }
             (Pending::Kept, Outcome::Done) => self.handed_over(counters),
             (Pending::Kept, Outcome::NotReady) => self.stall(),
             (_, Outcome::NotReady) => {
@@ -452,7 +456,7 @@ impl Responder {
 
     fn refuse(&mut self, seq: Seq, code: NakCode, counters: &mut Counters) {
         count_refusal(code, counters);
-        self.fatal = Some((seq, code));
+        self.fatal = Some((seq, Syndrome::nak(code)));
         self.ended = true;
     }
 
@@ -516,8 +520,8 @@ impl Responder {
         if let Some(reply) = self.response() {
             return Some(reply);
         }
-        let (seq, code) = self.fatal.filter(|_| self.quiet || self.sender.una() >= self.responses)?;
-        Some(self.answer(seq, Syndrome::nak(code), ReplyCause::Fatal))
+        let (seq, syndrome) = self.fatal.filter(|_| self.quiet || self.sender.una() >= self.responses)?;
+        Some(self.answer(seq, syndrome, ReplyCause::Fatal))
     }
 
     fn answer(&self, seq: Seq, syndrome: Syndrome, cause: ReplyCause) -> Reply {
