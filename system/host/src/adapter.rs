@@ -219,11 +219,8 @@ impl Threads {
         body: impl FnOnce() -> io::Result<()> + Send + 'static,
     ) -> io::Result<()> {
         let (panic_flag, failed) = (PanicFlag(Arc::clone(&self.failed)), Arc::clone(&self.failed));
-        let thread = std::thread::Builder::new().name(name).spawn(move || {
+        let thread = remora_port::spawn_settled(name, move || {
             let _flag = panic_flag;
-            if let Err(error) = remora_port::block_signals() {
-                tracing::warn!(%error, "signals of the program may interrupt a thread that drives engines");
-            }
             if let Err(error) = body() {
                 tracing::error!(%error, "a thread that drives engines cannot sleep and ends");
                 failed.store(true, Ordering::Release);

@@ -23,6 +23,7 @@ mod prefetch;
 pub mod shm;
 mod signals;
 mod staging;
+mod threads;
 mod time_slice;
 pub mod udp;
 pub mod user;
@@ -32,6 +33,7 @@ use std::os::fd::RawFd;
 
 pub use remora_wire::frame::{Address, Class, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
 pub use signals::block_signals;
+pub use threads::spawn_settled;
 pub use time_slice::ask_for_time_slice;
 
 /// A port beyond sending: receiving, sleeping, and facts. It is statically dispatched; [`Egress`] is the

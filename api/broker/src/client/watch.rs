@@ -61,8 +61,6 @@ impl Watch {
         let publish: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::new(move || publish(page.page(), &counters));
         let publishes = Arc::clone(&publish);
         let body = move || {
-            // A handler of the program that ran here would find this thread inside the engine.
-            let _ = remora_port::block_signals();
             let end = watch(&stopped, &range, neighbours.as_deref(), port.as_ref(), &*publishes);
             if let Some(neighbours) = &neighbours {
                 neighbours.end();
@@ -73,7 +71,7 @@ impl Watch {
             }
             publishes();
         };
-        let thread = std::thread::Builder::new().name("remora-watch".to_owned()).spawn(body)?;
+        let thread = remora_port::spawn_settled("remora-watch".to_owned(), body)?;
         Ok(Watch { stop, publish, thread: Some(thread), fork: ForkMark::get() })
     }
 }

@@ -91,9 +91,7 @@ impl DaemonClient {
             watched.socket.wait_for_end();
             watched.gone.store(true, Ordering::Release);
         };
-        std::thread::Builder::new()
-            .name("remora-daemon".to_owned())
-            .spawn(watch)
+        remora_port::spawn_settled("remora-daemon".to_owned(), watch)
             .map_err(|error| CreateError::System(error.raw_os_error().unwrap_or(0)))?;
         Ok(DaemonClient {
             socket: Mutex::new(socket),

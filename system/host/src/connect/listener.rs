@@ -47,9 +47,7 @@ impl Listener {
         let poll = Poll::new().map_err(ConnectError::Tcp)?;
         let waker = Waker::new(poll.registry(), WAKER).map_err(ConnectError::Tcp)?;
         let pending = Pending::new(poll, Arc::clone(&shared)).map_err(ConnectError::Tcp)?;
-        let acceptor = std::thread::Builder::new()
-            .name("remora-listen".to_owned())
-            .spawn(move || pending.run())
+        let acceptor = remora_port::spawn_settled("remora-listen".to_owned(), move || pending.run())
             .map_err(ConnectError::Tcp)?;
         tracing::info!(%address, "listening for queue pairs");
         Ok(Listener { address, shared, waker, acceptor: Some(acceptor), fork: ForkMark::get() })

@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
+
+use crate::threads::spawn_settled;
 
 /// Bytes of one buffer: three of the longest frames.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -69,9 +71,8 @@ impl Recorder {
         }
         let lost = Arc::new(AtomicU64::new(0));
         let count = lost.clone();
-        let writer = thread::Builder::new()
-            .name("remora-capture".to_owned())
-            .spawn(move || write(file, &filled, &emptied, &count))?;
+        let body = move || write(file, &filled, &emptied, &count);
+        let writer = spawn_settled("remora-capture".to_owned(), body)?;
         Ok(Recorder {
             current: None,
             since_ns: 0,
@@ -238,7 +239,7 @@ mod tests {
         recorder.record(0, PacketDirection::In, &[&[1; 64]]);
         recorder.record(LINGER_NS + 1, PacketDirection::In, &[&[2; 64]]);
         while packets(&disk.0.lock().unwrap()) == 0 {
-            thread::yield_now();
+            std::thread::yield_now();
         }
         assert!(recorder.has_unwritten());
     }
