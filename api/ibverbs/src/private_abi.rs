@@ -1,5 +1,6 @@
-//! What rdma-core's libraries offer each other alone (`IBVERBS_PRIVATE_34`), so that Debian's libmlx5 and
-//! libefa load beside this library. They announce their drivers, which no kernel device here asks for.
+//! The symbols that rdma-core's libraries, providers and tools share among themselves, by the private versions
+//! of all releases from 25 on (`private-symbols.txt`): a program that is linked against another release's
+//! libmlx5 or libefa starts. The providers announce their drivers, which no kernel device here asks for.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicBool;
@@ -11,9 +12,29 @@ use crate::absent::absent;
 #[allow(non_upper_case_globals, reason = "the name is the ABI's")]
 pub static verbs_allow_disassociate_destroy: AtomicBool = AtomicBool::new(false);
 
-/// A provider announces its driver: nothing asks for it.
+/// Functions by which a provider announces its driver. No device asks for it.
+macro_rules! drivers {
+    ($($name:ident)*) => {
+        $(
+            /// Takes a provider's driver, which no device asks for.
+            #[unsafe(no_mangle)]
+            pub extern "C" fn $name(_ops: *const c_void) {}
+        )*
+    };
+}
+
+drivers! {
+    verbs_register_driver_25 verbs_register_driver_33 verbs_register_driver_34 verbs_register_driver_57
+    verbs_register_driver_59 verbs_register_driver_64 verbs_register_driver_65
+}
+
+/// Ends a heap for buffers of confidential machines, of which there is none.
 #[unsafe(no_mangle)]
-pub extern "C" fn verbs_register_driver_34(_ops: *const c_void) {}
+pub extern "C" fn ibv_dmabuf_heap_destroy(_heap: *mut c_void) {}
+
+/// Frees a buffer of such a heap.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_dmabuf_heap_free(_buffer: *mut c_void, _size: usize, _descriptor: c_int) {}
 
 /// The same by the first ABI.
 #[unsafe(no_mangle)]
@@ -62,8 +83,14 @@ absent! {
         ibv_cmd_open_xrcd ibv_cmd_poll_cq ibv_cmd_post_recv ibv_cmd_post_send ibv_cmd_post_srq_recv
         ibv_cmd_query_context ibv_cmd_query_device_any ibv_cmd_query_mr ibv_cmd_query_port
         ibv_cmd_query_qp ibv_cmd_query_srq ibv_cmd_read_counters ibv_cmd_reg_dm_mr
-        ibv_cmd_reg_dmabuf_mr ibv_cmd_reg_mr ibv_cmd_req_notify_cq ibv_cmd_rereg_mr ibv_cmd_resize_cq;
+        ibv_cmd_reg_dmabuf_mr ibv_cmd_reg_mr ibv_cmd_req_notify_cq ibv_cmd_rereg_mr ibv_cmd_resize_cq
+        ibv_cmd_alloc_dmah ibv_cmd_create_comp_cntr ibv_cmd_create_cq_ex2 ibv_cmd_destroy_comp_cntr
+        ibv_cmd_free_dmah ibv_cmd_inc_comp_cntr ibv_cmd_inc_err_comp_cntr ibv_cmd_qp_attach_comp_cntr
+        ibv_cmd_query_comp_cntr_caps ibv_cmd_query_device ibv_cmd_query_device_ex ibv_cmd_query_port_speed
+        ibv_cmd_read_comp_cntr ibv_cmd_read_err_comp_cntr ibv_cmd_reg_mr_ex ibv_cmd_set_comp_cntr
+        ibv_cmd_set_err_comp_cntr ibv_get_fw_ver;
     pointer:
-        _verbs_init_and_alloc_context verbs_open_device;
+        _verbs_init_and_alloc_context ibv_dmabuf_heap_alloc ibv_dmabuf_heap_cc_shared_init verbs_open_device;
     minus_one:
+        ibv_cmd_export_dmabuf_fd
 }

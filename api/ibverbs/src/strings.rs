@@ -91,3 +91,27 @@ pub extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
     ];
     at(TEXTS, event)
 }
+
+/// A send work request's op-code in words.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_wr_opcode_str(opcode: c_int) -> *const c_char {
+    const TEXTS: &[&CStr] = &[
+        c"rdma-write",
+        c"rdma-write-with-imm",
+        c"send",
+        c"send-with-imm",
+        c"rdma-read",
+        c"atomic-cmp-and-swp",
+        c"atomic-fetch-and-add",
+        c"local-inv",
+        c"bind-mw",
+        c"send-with-inv",
+        c"tso",
+        c"driver1",
+        c"unknown",
+        c"unknown",
+        c"flush",
+        c"atomic-write",
+    ];
+    at(TEXTS, opcode)
+}
