@@ -13,6 +13,8 @@ pub mod srq_init_attr {
     pub const PD: u32 = 1 << 1;
     pub const XRCD: u32 = 1 << 2;
     pub const CQ: u32 = 1 << 3;
+    /// Every bit that `verbs.h` names; the last is tag matching.
+    pub const KNOWN: u32 = 0x1f;
 }
 
 /// `IBV_XRCD_INIT_ATTR_FD` and `_OFLAGS`, both of which a new domain needs.

@@ -47,10 +47,10 @@ pub unsafe extern "C" fn alloc_dm(context: *mut IbvContext, attr: *mut IbvAllocD
         let adapter = &context::look(context)?.nic.adapter;
         // SAFETY: NULL, or the program's.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
-        if attr.comp_mask != 0
-            || attr.log_align_req > MAX_LOG_ALIGN
-            || attr.length > crate::attributes::DM_BYTES
-        {
+        if attr.comp_mask != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if attr.log_align_req > MAX_LOG_ALIGN || attr.length > crate::attributes::DM_BYTES {
             return Err(libc::EINVAL);
         }
         // A forked child has no device, but memory that it can copy to and from.

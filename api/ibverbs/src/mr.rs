@@ -30,8 +30,9 @@ impl MrObject {
     }
 }
 
-/// `IBV_ACCESS_FLUSH_GLOBAL` and `_PERSISTENT`: this NIC has no FLUSH.
-const FLUSH: u32 = 1 << 8 | 1 << 9;
+/// `IBV_ACCESS_FLUSH_GLOBAL` and `_PERSISTENT`: this NIC has no FLUSH. As the kernel does, a region with them
+/// is refused, and a queue pair ignores them.
+pub const FLUSH: u32 = 1 << 8 | 1 << 9;
 
 /// The rights of these access flags.
 pub fn access(flags: u32) -> Result<Access, c_int> {
@@ -45,16 +46,19 @@ pub fn access(flags: u32) -> Result<Access, c_int> {
     Access::from_bits(flags).ok_or(libc::EINVAL)
 }
 
+/// Returns whether pages under these rights are pinned for writing. The kernel then asks for a writable
+/// mapping, and else for a readable one.
+fn writes(access: Access) -> bool {
+    let writing = [Access::LOCAL_WRITE, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC, Access::MW_BIND];
+    writing.into_iter().any(|right| access.contains(right))
+}
+
 /// The rights and the first address of memory that is to be registered.
 fn checked(start: *mut c_void, length: usize, iova: u64, flags: u32) -> Result<(Access, u64), c_int> {
     let access = access(flags)?;
-    if length == 0 {
-        return Err(libc::EINVAL);
-    }
     // Pages of memory on demand may come later.
     if !access.contains(Access::ON_DEMAND) {
-        let writes = if access.contains(Access::LOCAL_WRITE) { mappings::WRITABLE } else { 0 };
-        mappings::check(start, length, mappings::READABLE | writes)?;
+        mappings::check(start, length, if writes(access) { mappings::WRITABLE } else { mappings::READABLE })?;
     }
     page_fault::reinstall();
     Ok((access, if access.contains(Access::ZERO_BASED) { 0 } else { iova }))

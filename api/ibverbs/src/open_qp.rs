@@ -8,8 +8,10 @@ use crate::qp::{self, QpObject};
 use crate::xrc::XrcdObject;
 use crate::{context, errno, handles};
 
-/// `IBV_QP_OPEN_ATTR_NUM`, `_XRCD`, `_CONTEXT` and `_TYPE`.
+/// `IBV_QP_OPEN_ATTR_NUM`, `_XRCD` and `_TYPE`.
 const NEEDED: u32 = 1 | 2 | 8;
+/// `IBV_QP_OPEN_ATTR_CONTEXT`.
+const CONTEXT: u32 = 4;
 
 /// Opens a target that this process has made: one handle more.
 pub unsafe extern "C" fn open_qp(context: *mut IbvContext, attr: *mut IbvQpOpenAttr) -> *mut IbvQp {
@@ -17,6 +19,9 @@ pub unsafe extern "C" fn open_qp(context: *mut IbvContext, attr: *mut IbvQpOpenA
         let view = context::look(context)?;
         // SAFETY: NULL, or the program's.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
+        if attr.comp_mask & !(NEEDED | CONTEXT) != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
         if attr.comp_mask & NEEDED != NEEDED || attr.qp_type != QPT_XRC_RECV {
             return Err(libc::EINVAL);
         }
@@ -25,7 +30,7 @@ pub unsafe extern "C" fn open_qp(context: *mut IbvContext, attr: *mut IbvQpOpenA
             |object: &QpObject| object.raw.number().get() == attr.qp_num && object.xrc_domain == Some(domain);
         let found = handles::find::<QpObject>(is_it).ok_or(libc::EINVAL)?;
         let raw = Arc::clone(&handles::look::<QpObject>(found)?.raw);
-        let qp_context = if attr.comp_mask & 4 != 0 { attr.qp_context } else { std::ptr::null_mut() };
+        let qp_context = if attr.comp_mask & CONTEXT != 0 { attr.qp_context } else { std::ptr::null_mut() };
         Ok(qp::give_opened(context, view, raw, qp_context, domain))
     })())
 }

@@ -21,7 +21,7 @@ pub unsafe extern "C" fn alloc_parent_domain(
         // SAFETY: NULL, or the program's.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
         if attr.comp_mask & !KNOWN != 0 {
-            return Err(libc::EINVAL);
+            return Err(libc::EOPNOTSUPP);
         }
         let below = pd::look(attr.pd)?;
         if below.parent_of.is_some() {

@@ -98,6 +98,9 @@ pub unsafe extern "C" fn create_srq_ex(context: *mut IbvContext, attr: *mut IbvS
         // SAFETY: NULL, or the program's.
         let attr = unsafe { attr.as_mut() }.ok_or(libc::EINVAL)?;
         let has = |bit: u32| attr.comp_mask & bit != 0;
+        if attr.comp_mask & !srq_init_attr::KNOWN != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
         let kind = if has(srq_init_attr::TYPE) { attr.srq_type } else { SRQT_BASIC };
         if !has(srq_init_attr::PD) {
             return Err(libc::EINVAL);

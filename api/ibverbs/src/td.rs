@@ -27,7 +27,7 @@ pub unsafe extern "C" fn alloc_td(context: *mut IbvContext, attr: *mut IbvTdInit
         context::look(context)?;
         // SAFETY: NULL, or the program's.
         if unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?.comp_mask != 0 {
-            return Err(libc::EINVAL);
+            return Err(libc::EOPNOTSUPP);
         }
         Ok(handles::give(Box::new(TdObject { verbs: IbvTd { context }, users: AtomicU32::new(0) })))
     })())

@@ -53,6 +53,9 @@ pub unsafe extern "C" fn open_xrcd(context: *mut IbvContext, attr: *mut IbvXrcdI
         let adapter = &context::look(context)?.nic.adapter;
         // SAFETY: NULL, or the program's.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
+        if attr.comp_mask & !XRCD_INIT_ATTR != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
         if attr.comp_mask != XRCD_INIT_ATTR || attr.oflags & !(libc::O_CREAT | libc::O_EXCL) != 0 {
             return Err(libc::EINVAL);
         }

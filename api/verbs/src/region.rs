@@ -105,6 +105,9 @@ impl MemoryRegion {
         access: Access,
     ) -> Result<MemoryRegion, CreateError> {
         let iova = if access.contains(Access::ZERO_BASED) { 0 } else { start as u64 };
+        if len == 0 {
+            return Err(remora_memory::Error::Invalid.into());
+        }
         // SAFETY: the caller's promise.
         let key = unsafe {
             domain.context().adapter()?.table().register_raw(domain.pd()?, start, len, iova, access)?

@@ -224,16 +224,20 @@ impl Table {
         let mut pieces = Vec::with_capacity(ranges.len());
         for range in ranges {
             let start = range.bytes.at(range.offset, range.len).map_err(|_| Error::Invalid)?;
+            if range.len == 0 {
+                return Err(Error::Invalid);
+            }
             pieces.push(Piece { iova: range.iova, len: range.len as u64, start });
         }
         let bytes = ranges.iter().map(|range| range.bytes.clone()).collect();
         self.control().register(&self.entries, pd, pieces, bytes, access)
     }
 
-    /// Registers memory that the caller owns, as `ibv_reg_mr_iova2` does.
+    /// Registers memory that the caller owns, as `ibv_reg_mr_iova2` does. No access fits into a region of no
+    /// bytes.
     ///
     /// # Errors
-    /// As [`register`](Table::register).
+    /// As [`register`](Table::register), but the memory may be empty.
     ///
     /// # Safety
     /// The conditions hold from now until [`deregister`](Table::deregister) has returned `Ok`. `len` bytes
@@ -466,7 +470,7 @@ fn lay_out(pieces: &mut [Piece], access: Access) -> Result<(), Error> {
         if access.contains(Access::ZERO_BASED) {
             piece.iova -= lowest;
         }
-        if piece.len == 0 || piece.iova.checked_add(piece.len - 1).is_none() {
+        if piece.iova.checked_add(piece.len.saturating_sub(1)).is_none() {
             return Err(Error::Invalid);
         }
     }

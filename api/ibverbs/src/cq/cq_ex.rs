@@ -95,10 +95,8 @@ pub unsafe extern "C" fn create_cq_ex(context: *mut IbvContext, attr: *mut IbvCq
     errno::pointer((|| {
         // SAFETY: NULL, or the program's.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
-        if attr.comp_mask & !(FLAGS | DOMAIN) != 0 {
-            return Err(libc::EINVAL);
-        }
-        let unknown = attr.comp_mask & FLAGS != 0 && attr.flags & !KNOWN_FLAGS != 0;
+        let unknown = attr.comp_mask & !(FLAGS | DOMAIN) != 0
+            || attr.comp_mask & FLAGS != 0 && attr.flags & !KNOWN_FLAGS != 0;
         if unknown || attr.wc_flags & !KNOWN_VALUES != 0 {
             return Err(libc::EOPNOTSUPP);
         }

@@ -65,7 +65,7 @@ fn change(view: &ContextObject, attr: &IbvQpAttr, asked: c_int) -> Result<Modify
         current: has(mask::CUR_STATE).then(|| named("cur_qp_state", state(attr.cur_qp_state))).transpose()?,
         sqd_event: has(mask::EN_SQD_ASYNC_NOTIFY).then_some(attr.en_sqd_async_notify != 0),
         access: has(mask::ACCESS_FLAGS)
-            .then(|| named("qp_access_flags", mr::access(attr.qp_access_flags)))
+            .then(|| named("qp_access_flags", mr::access(attr.qp_access_flags & !mr::FLUSH)))
             .transpose()?,
         pkey_index: has(mask::PKEY_INDEX).then_some(attr.pkey_index),
         port: has(mask::PORT).then_some(attr.port_num),
@@ -134,10 +134,7 @@ pub unsafe extern "C" fn modify_qp_rate_limit(qp: *mut IbvQp, attr: *mut IbvQpRa
         let object = handles::look::<QpObject>(qp)?;
         // SAFETY: NULL, or the program's.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
-        if attr.comp_mask != 0 {
-            return Err(libc::EINVAL);
-        }
-        if attr.max_burst_sz != 0 || attr.typical_pkt_sz != 0 {
+        if attr.comp_mask != 0 || attr.max_burst_sz != 0 || attr.typical_pkt_sz != 0 {
             return Err(libc::EOPNOTSUPP);
         }
         let change = Modify { rate_limit: Some(u64::from(attr.rate_limit) * 1000), ..Modify::default() };

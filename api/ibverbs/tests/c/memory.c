@@ -27,6 +27,11 @@ static void holes(struct loopback *one) {
     CHECK(!ibv_reg_mr(one->pd, start, 2 * PAGE, RIGHTS) && errno == EFAULT);
     struct ibv_mr *mr = ibv_reg_mr(one->pd, start, 2 * PAGE, IBV_ACCESS_REMOTE_READ);
     CHECK(mr && !ibv_dereg_mr(mr));
+    CHECK(!ibv_reg_mr(one->pd, start, 2 * PAGE, IBV_ACCESS_MW_BIND) && errno == EFAULT);
+    /* As the kernel pins: what is pinned for writing must be writable, and what is not, readable. */
+    CHECK(!mprotect(start, 2 * PAGE, PROT_WRITE));
+    CHECK(!ibv_reg_mr(one->pd, start, 2 * PAGE, IBV_ACCESS_REMOTE_READ) && errno == EFAULT);
+    CHECK((mr = ibv_reg_mr(one->pd, start, 2 * PAGE, RIGHTS)) && !ibv_dereg_mr(mr));
     CHECK(!munmap(start + PAGE, PAGE));
     CHECK(!ibv_reg_mr(one->pd, start, 2 * PAGE, IBV_ACCESS_REMOTE_READ) && errno == EFAULT);
     CHECK(!munmap(start, PAGE));

@@ -51,11 +51,70 @@ static void sizes(struct loopback *one) {
 static void memory(struct loopback *one) {
     int remote = IBV_ACCESS_REMOTE_WRITE;
     CHECK(!ibv_reg_mr(one->pd, one->memory, 64, remote) && errno == EINVAL);
-    CHECK(!ibv_reg_mr(one->pd, one->memory, 0, 0) && errno == EINVAL);
+    /* Hardware without FLUSH refuses it for a region; see `flush_bits` for a queue pair. */
+    CHECK(!ibv_reg_mr(one->pd, one->memory, 64, 0x100) && errno == EOPNOTSUPP);
+    struct ibv_mr *empty = ibv_reg_mr(one->pd, one->memory, 0, IBV_ACCESS_LOCAL_WRITE);
+    CHECK(empty && empty->length == 0 && !ibv_dereg_mr(empty));
     CHECK(!ibv_reg_mr(one->pd, (void *)4096, 64, 0) && errno == EFAULT);
     CHECK(!ibv_reg_mr(NULL, one->memory, 64, 0) && errno == EINVAL);
     struct ibv_mr *relaxed = ibv_reg_mr(one->pd, one->memory, 64, IBV_ACCESS_RELAXED_ORDERING);
     CHECK(relaxed && !ibv_dereg_mr(relaxed) && ibv_dereg_mr(relaxed) == EINVAL);
+}
+
+/* Programs try what a device has by bits that it may not know. */
+static void unknown_bits(struct loopback *one) {
+    struct ibv_parent_domain_init_attr parent = {.pd = one->pd, .comp_mask = 1 << 20};
+    CHECK(!ibv_alloc_parent_domain(one->context, &parent) && errno == EOPNOTSUPP);
+    struct ibv_td_init_attr thread = {.comp_mask = 1 << 20};
+    CHECK(!ibv_alloc_td(one->context, &thread) && errno == EOPNOTSUPP);
+    struct ibv_alloc_dm_attr device = {.length = 64, .comp_mask = 1 << 20};
+    CHECK(!ibv_alloc_dm(one->context, &device) && errno == EOPNOTSUPP);
+    struct ibv_xrcd_init_attr xrcd = {.fd = -1, .comp_mask = 1 << 20};
+    CHECK(!ibv_open_xrcd(one->context, &xrcd) && errno == EOPNOTSUPP);
+    struct ibv_qp_open_attr open = {.comp_mask = 1 << 20};
+    CHECK(!ibv_open_qp(one->context, &open) && errno == EOPNOTSUPP);
+    struct ibv_cq_init_attr_ex cq = {.cqe = 1, .comp_mask = 1 << 20};
+    CHECK(!ibv_create_cq_ex(one->context, &cq) && errno == EOPNOTSUPP);
+    struct ibv_srq_init_attr_ex srq = {.attr = {1, 1, 0}, .pd = one->pd, .comp_mask = IBV_SRQ_INIT_ATTR_PD | 1 << 20};
+    CHECK(!ibv_create_srq_ex(one->context, &srq) && errno == EOPNOTSUPP);
+    struct ibv_qp_init_attr_ex qp = {.send_cq = one->cq, .recv_cq = one->cq, .qp_type = IBV_QPT_RC, .pd = one->pd};
+    qp.cap = (struct ibv_qp_cap){1, 1, 1, 1, 0};
+    qp.comp_mask = IBV_QP_INIT_ATTR_PD | 1 << 20;
+    CHECK(!ibv_create_qp_ex(one->context, &qp) && errno == EOPNOTSUPP);
+    struct ibv_qp_rate_limit_attr rate = {.comp_mask = 1 << 20};
+    CHECK(ibv_modify_qp_rate_limit(one->qp[0], &rate) == EOPNOTSUPP);
+    struct ibv_values_ex values = {.comp_mask = 1 << 20};
+    CHECK(ibv_query_rt_values_ex(one->context, &values) == EOPNOTSUPP);
+}
+
+/* A queue pair takes the FLUSH bits of its access flags, which mean nothing on a device without FLUSH. */
+static void flush_bits(struct loopback *one) {
+    struct ibv_qp_init_attr init = {.send_cq = one->cq, .recv_cq = one->cq, .qp_type = IBV_QPT_RC};
+    init.cap = (struct ibv_qp_cap){1, 1, 1, 1, 0};
+    struct ibv_qp *qp = ibv_create_qp(one->pd, &init);
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = 0x300 | IBV_ACCESS_REMOTE_READ};
+    CHECK(qp && !modify(qp, attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+    CHECK(!ibv_query_qp(qp, &attr, IBV_QP_ACCESS_FLAGS, &init) && attr.qp_access_flags == IBV_ACCESS_REMOTE_READ);
+    CHECK(!ibv_destroy_qp(qp));
+}
+
+/* A send queue of `wanted` requests, whose peer answers none: so many are taken, and not one more. */
+static void full_queue(struct loopback *one, uint32_t wanted) {
+    struct ibv_qp *qp[2];
+    struct ibv_qp_init_attr init = {.send_cq = one->cq, .recv_cq = one->cq, .qp_type = IBV_QPT_RC};
+    for (int at = 0; at < 2; at++) {
+        init.cap = (struct ibv_qp_cap){wanted, wanted, 1, 1, 0};
+        CHECK((qp[at] = ibv_create_qp(one->pd, &init)) && init.cap.max_send_wr == wanted);
+    }
+    move(one->context, qp[0], qp[1]->qp_num);
+    struct ibv_qp_attr attr;
+    CHECK(!ibv_query_qp(qp[0], &attr, IBV_QP_CAP, &init) && attr.cap.max_send_wr == wanted);
+    struct ibv_sge sge = {.addr = (uintptr_t)one->memory, .length = 8, .lkey = one->mr->lkey};
+    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+    for (uint32_t taken = 0; taken < wanted; taken++)
+        CHECK(!ibv_post_send(qp[0], &wr, &bad));
+    CHECK(ibv_post_send(qp[0], &wr, &bad) == ENOMEM && bad == &wr);
+    CHECK(!ibv_destroy_qp(qp[0]) && !ibv_destroy_qp(qp[1]));
 }
 
 static void states(struct loopback *one) {
@@ -134,6 +193,10 @@ int main(void) {
     queries(&one);
     sizes(&one);
     memory(&one);
+    unknown_bits(&one);
+    flush_bits(&one);
+    for (uint32_t wanted = 1; wanted <= 100; wanted *= 10)
+        full_queue(&one, wanted);
     states(&one);
     lists(&one);
     end(&one);

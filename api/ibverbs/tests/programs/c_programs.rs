@@ -1,6 +1,7 @@
 //! Programs in C, compiled with Debian's headers.
 
-use crate::library::{c_program, program};
+use crate::library::{c_program, program, program_at};
+use crate::links::brokered;
 
 /// Runs a program of `tests/c`, at an address that it has alone.
 #[track_caller]
@@ -66,6 +67,24 @@ fn waits_obey_flags_return_on_signals_and_may_be_cancelled() {
 #[test]
 fn bad_input_is_refused_with_the_errno_of_providers() {
     assert_eq!(runs("refusals"), "refused");
+}
+
+#[test]
+fn a_window_survives_failed_and_flushed_binds_and_takes_the_low_byte_of_its_key() {
+    assert_eq!(runs("windows"), "as they were");
+}
+
+/// libfabric's and UCX's hooks overwrite the first bytes of these functions once the device is open.
+#[test]
+fn no_thread_of_the_library_maps_or_unmaps_once_the_device_is_open() {
+    // With a broker, so that each of the device's threads is there.
+    let (address, _broker) = brokered();
+    assert_eq!(c_program("settles", &[], &|words| program_at(&address, words)), "seen");
+}
+
+#[test]
+fn a_program_finds_the_private_symbols_by_the_version_of_every_release() {
+    assert_eq!(runs("releases"), "remora0");
 }
 
 #[test]

@@ -14,11 +14,49 @@ pub(crate) struct SendSide {
     published: u64,
     /// The consumer index as last read: read again only when the queue looks full.
     consumed: u64,
+    /// None: the slots alone are the bound.
+    requests: Option<RequestBound>,
+}
+
+/// The bound of the requests in a send queue whose ring has space for more.
+#[derive(Debug)]
+struct RequestBound {
+    most: u32,
+    /// Number of the next request, from 0 on and wrapping.
+    next: u32,
+    /// By the slot of the ring in which a request starts: the request's number.
+    numbers: Box<[u32]>,
+}
+
+impl RequestBound {
+    /// Requests between the one that starts in slot `consumed` and slot `produced`, where the next one starts.
+    #[inline]
+    fn outstanding(&self, consumed: u64, produced: u64) -> u32 {
+        if consumed == produced { 0 } else { self.next.wrapping_sub(self.number(consumed)) }
+    }
+
+    #[inline]
+    fn number(&self, slot: u64) -> u32 {
+        self.numbers[slot as usize & (self.numbers.len() - 1)]
+    }
+
+    #[inline]
+    fn push(&mut self, slot: u64) {
+        let place = slot as usize & (self.numbers.len() - 1);
+        self.numbers[place] = self.next;
+        self.next = self.next.wrapping_add(1);
+    }
 }
 
 impl SendSide {
     pub fn new(ring: Ring, bounds: Bounds) -> SendSide {
-        SendSide { slots: ring.slots(), ring, bounds, produced: 0, published: 0, consumed: 0 }
+        SendSide { slots: ring.slots(), ring, bounds, produced: 0, published: 0, consumed: 0, requests: None }
+    }
+
+    /// The side that holds this many requests, though the ring has more slots.
+    pub fn limited(self, most: u32) -> SendSide {
+        let numbers = vec![0; self.ring.slots() as usize].into();
+        SendSide { requests: Some(RequestBound { most, next: 0, numbers }), ..self }
     }
 
     /// The side of a queue pair that only receives: it is always full.
@@ -58,12 +96,20 @@ impl SendSide {
 
     #[inline]
     fn try_push(&mut self, request: &WorkRequest<'_>, target: &Target) -> Result<(), PostError> {
-        let free = self.slots.saturating_sub(self.produced - self.consumed);
+        let mut free = self.slots.saturating_sub(self.produced - self.consumed);
+        if let Some(requests) = &self.requests
+            && requests.outstanding(self.consumed, self.produced) >= requests.most
+        {
+            free = 0;
+        }
         let (ring, first) = (&self.ring, self.produced);
         let slots = wqe::write_to(request, target, &self.bounds, free as usize, |slot, bytes| {
             ring.store(first + slot as u64, bytes)
         })?;
         self.produced += slots as u64;
+        if let Some(requests) = &mut self.requests {
+            requests.push(first);
+        }
         Ok(())
     }
 
@@ -87,13 +133,22 @@ impl SendSide {
     /// thread is inside its engine.
     #[cold]
     pub fn withdraw(&mut self, published: u64) {
-        (self.produced, self.published) = (published, published);
+        self.forget_from(published);
+        self.published = published;
         self.ring.set_word(remora_nic::Word::Produced, published);
     }
 
     /// Drops the slots that were filled since the last publication.
     pub fn take_back(&mut self) {
-        self.produced = self.published;
+        self.forget_from(self.published);
+    }
+
+    /// Drops the filled slots from `slot` on, where a request starts.
+    fn forget_from(&mut self, slot: u64) {
+        if let Some(requests) = self.requests.as_mut().filter(|_| slot != self.produced) {
+            requests.next = requests.number(slot);
+        }
+        self.produced = slot;
     }
 
     /// Fills slots with the bytes of work requests, unpublished. False: the queue has not so many free slots.
@@ -214,5 +269,50 @@ impl ReceiveSide {
     #[inline]
     pub fn must_ring(&self) -> bool {
         self.ring.word(remora_nic::Word::Error) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_memory::{Bytes, Key};
+    use remora_nic::{Flags, Operation, Payload, Sge, Word};
+
+    #[test]
+    fn a_limited_send_queue_holds_so_many_requests_of_any_length() {
+        let ring = Ring::new(Bytes::heap(Ring::size(32)).unwrap()).unwrap();
+        let bounds = Bounds { max_sge: 3, max_inline: 0 };
+        let mut side = SendSide::new(ring.clone(), bounds).limited(3);
+        let list = [Sge { addr: 0, len: 1, lkey: Key::new(1) }; 3];
+        let push = |side: &mut SendSide, elements: usize| {
+            let flags = Flags { fence: false, signaled: true, solicited: false };
+            let operation = Operation::Send;
+            let payload = Payload::Sges(&list[..elements]);
+            let pushed = side.push(&WorkRequest { id: 1, operation, payload, flags });
+            pushed.map(|()| side.produced)
+        };
+        let mut starts = std::collections::VecDeque::new();
+        let mut random = 1u32;
+        for _ in 0..1000 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let before = side.produced;
+            match push(&mut side, 1 + 2 * (random >> 31) as usize) {
+                Ok(_) => starts.push_back(before),
+                Err(error) => assert_eq!((error, starts.len()), (PostError::QueueFull, 3)),
+            }
+            assert!(starts.len() <= 3);
+            if random >> 28 & 3 == 0 {
+                // Nothing was published since: what was pushed is taken back.
+                side.take_back();
+                starts.retain(|start| *start < side.published);
+            } else {
+                side.publish();
+            }
+            if random >> 27 & 1 == 0 && starts.front().is_some_and(|start| *start < side.published) {
+                starts.pop_front();
+                ring.set_word(Word::Consumed, starts.front().copied().unwrap_or(side.produced));
+            }
+        }
+        assert!(side.produced > 320, "ten rounds of the ring");
     }
 }

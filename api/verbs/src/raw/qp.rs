@@ -20,8 +20,7 @@ use crate::{CreateError, PostError, QueueError};
 /// The sizes of a queue pair's queues (`ibv_qp_cap`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct QpAttributes {
-    /// Send work requests outstanding, each with the longest list or the most inline data. 0: it only
-    /// receives.
+    /// Send work requests outstanding, of any length; one more is refused. 0: it only receives.
     pub max_send_wr: u32,
     /// Receive work requests outstanding. 0: it only sends.
     pub max_recv_wr: u32,
@@ -134,7 +133,10 @@ impl Qp {
         })?;
         let bounds = Bounds { max_sge: attributes.max_send_sge, max_inline: attributes.max_inline };
         let send = SendSide::new(send_ring, bounds);
-        let send = if attributes.max_send_wr == 0 { send.closed() } else { send };
+        let send = match attributes.max_send_wr {
+            0 => send.closed(),
+            most => send.limited(most),
+        };
         Ok(Qp::over(
             adapter,
             number,

@@ -27,7 +27,7 @@ impl Table {
         if self.passes().is_inside() {
             return Err(Error::InsidePass);
         }
-        if start.is_null() || (start as usize).checked_add(len).is_none() {
+        if start.is_null() || len == 0 || (start as usize).checked_add(len).is_none() {
             return Err(Error::Invalid);
         }
         let mut pieces = vec![Piece { iova, len: len as u64, start }];
