@@ -119,13 +119,11 @@ impl Broker {
         Socket::open(address, &UdpOptions::default()).map_err(BrokerError::of_port)?;
         let over = Arc::clone(&ended);
         let body = move || {
-            // Signals are for the threads of whoever started it.
-            let _ = remora_port::block_signals();
             state.serve();
             drop(state);
             over.put(());
         };
-        let thread = std::thread::Builder::new().name("remora-broker".to_owned()).spawn(body);
+        let thread = remora_port::spawn_settled("remora-broker".to_owned(), body);
         let thread = thread.map_err(system("thread"))?;
         Ok(Broker { stop, ended, thread: Some(thread), fork: remora_memory::ForkMark::get() })
     }
