@@ -1,6 +1,7 @@
-//! The symbols that rdma-core's libraries, providers and tools share among themselves, by the private versions
-//! of all releases from 25 on (`private-symbols.txt`): a program that is linked against another release's
-//! libmlx5 or libefa starts. The providers announce their drivers, which no kernel device here asks for.
+//! The symbols that rdma-core's libraries, providers and tools share among themselves, by the private
+//! versions of all releases from 25 on (`private-symbols.txt`): a program that is linked against another
+//! release's libmlx5 or libefa starts. The providers announce their drivers, which no kernel device here asks
+//! for.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicBool;

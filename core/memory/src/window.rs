@@ -7,8 +7,8 @@
 //! | bound again | also while it is bound | only after it was invalidated |
 //! | unbound by | a binding of no bytes, the end of the window | LOCAL_INV, SEND_INV, the end of the window |
 //!
-//! A window's key keeps its upper 24 bits for life, and they alone identify the window: a binding that failed or
-//! was flushed leaves the window as it was, and the next one needs no look at the key that the window has. The
+//! A window's key keeps its upper 24 bits for life, and they alone identify the window: a binding that failed
+//! or was flushed leaves the window as it was, and the next one needs no look at the key that it has. The
 //! lower eight are the program's, which gives another value with each binding (`ibv_inc_rkey`). So an old key
 //! opens nothing. Windows are for peers: as a local key a window's opens nothing. A region with windows bound
 //! to it cannot be deregistered.

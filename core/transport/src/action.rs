@@ -116,8 +116,8 @@ pub enum Outcome {
     Value(u64),
     /// The request is refused: the responder sends this NAK and the queue pair enters the error state.
     Nak(NakCode),
-    /// The request is refused and the queue pair enters the error state without a NAK, once the requests before
-    /// it are acknowledged (IBTA vol. 1 §9.9.6.3, class J).
+    /// The request is refused and the queue pair enters the error state without a NAK, once the requests
+    /// before it are acknowledged (IBTA vol. 1 §9.9.6.3, class J).
     End,
     /// No receive work request is posted, or a kernel is busy. The responder sends an RNR NAK, and the
     /// requester retries later.

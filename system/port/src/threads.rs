@@ -11,8 +11,8 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::signals::block_signals;
 
-/// Bytes of the block by which a thread gets its arena of memory: more than the C library keeps for one thread
-/// aside, and less than it maps alone.
+/// Bytes of the block by which a thread gets its arena of memory: more than the C library keeps aside for one
+/// thread, and less than it maps alone.
 const SETTLING: usize = 1 << 14;
 
 /// Starts a thread for a NIC, with the program's signals blocked. Returns once the thread has allocated and

@@ -29,7 +29,7 @@ struct RequestBound {
 }
 
 impl RequestBound {
-    /// Requests between the one that starts in slot `consumed` and slot `produced`, where the next one starts.
+    /// Requests from the one that starts in slot `consumed` to slot `produced`, where the next one starts.
     #[inline]
     fn outstanding(&self, consumed: u64, produced: u64) -> u32 {
         if consumed == produced { 0 } else { self.next.wrapping_sub(self.number(consumed)) }
