@@ -1,6 +1,7 @@
 //! The broker of an address: the thread that serves programs, and how it ends.
 
 mod addresses;
+mod bounds;
 mod cm_agent;
 mod cm_requests;
 mod gid_table;
@@ -8,11 +9,13 @@ mod gsi;
 mod introductions;
 mod notices;
 mod paths;
+mod places;
 mod port_events;
 mod port_table;
 mod programs;
 mod state;
 mod strays;
+mod users;
 
 use remora_host::Signal;
 use remora_host::packet::{FoundBy, PeerCredentials};
@@ -35,6 +38,11 @@ const NEIGHBOURS: usize = 64;
 pub struct Options {
     /// Users that may borrow beside the broker's own and root.
     pub allow: Vec<u32>,
+    /// It has all addresses of the network namespace from the start. Guests add none.
+    pub every_address: bool,
+    /// It was started by a program for want of another. One that lacks what its process may have gives way to
+    /// one that the next program starts, while no program uses it.
+    pub gives_way: bool,
     /// Time after the last program, or after the start, in which the broker ends; `None`: never.
     pub linger: Option<Duration>,
     /// Time in which a new connection must say something.
@@ -53,6 +61,8 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             allow: Vec::new(),
+            every_address: false,
+            gives_way: false,
             linger: Some(Duration::from_secs(10)),
             patience: Duration::from_secs(3),
             steered: SteeredBy::Kernel,
@@ -72,6 +82,9 @@ pub enum BrokerError {
     /// The sockets cannot be bound.
     #[error("{0}")]
     Port(String),
+    /// Its process may have no more descriptors.
+    #[error("{0}")]
+    Limit(String),
     /// It has as many addresses as it may have.
     #[error("the broker has {0} addresses, and may have no more")]
     Full(usize),
@@ -83,14 +96,17 @@ pub enum BrokerError {
 impl BrokerError {
     /// For sockets that cannot be bound: whoever has the UDP port is named, as far as the system tells.
     fn of_port(error: OpenError) -> BrokerError {
-        BrokerError::Port(match error {
-            OpenError::Taken(at) => addresses::who_has(at),
-            OpenError::Os(_, errno @ (rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)) => format!(
-                "an address takes {} descriptors, and no more are allowed ({errno}): run `ulimit -n 1024` first",
-                remora_port::udp::RANGES
-            ),
-            other => other.to_string(),
-        })
+        match error {
+            OpenError::Taken(at) => BrokerError::Port(addresses::who_has(at)),
+            OpenError::Os(_, errno @ (rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)) => {
+                BrokerError::Limit(format!(
+                    "an address takes {} descriptors, and process {} may have no more ({errno}): it needs `ulimit -n 1024`",
+                    remora_port::udp::RANGES + 1,
+                    std::process::id()
+                ))
+            }
+            other => BrokerError::Port(other.to_string()),
+        }
     }
 }
 

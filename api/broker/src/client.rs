@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use crate::broker::{Broker, Options as BrokerOptions};
 use crate::interface::Interfaces;
-use crate::message::{BrokerFacts, MAX_PACKET, PortState, ProgramFacts, Reply, Request, VERSION};
+use crate::message::{BrokerFacts, MAX_PACKET, PortState, ProgramFacts, Reply, Request, UserFacts, VERSION};
 use crate::name;
 pub use cm::{CmClient, EventChannel};
 pub use neighbours::Neighbours;
@@ -121,6 +121,9 @@ pub enum ClientError {
     /// The broker's refusal.
     #[error("{0}")]
     Refused(String),
+    /// The broker's process may not have what is needed, and ends: its text.
+    #[error("{0}")]
+    Ends(String),
     /// A process of another user has the address.
     #[error("{}", name::taken(*.0, .1))]
     Stranger(SocketAddr, PeerCredentials),
@@ -247,6 +250,8 @@ pub struct Report {
     pub broker: BrokerFacts,
     /// Its programs, in the order of ranges.
     pub programs: Vec<ProgramFacts>,
+    /// The users that have connections, in the order of their numbers.
+    pub users: Vec<UserFacts>,
     /// Its GID table, as programs see it that have all its addresses.
     pub port: PortState,
     /// The counters of all programs together, those of the dead included: name and value.
@@ -283,6 +288,18 @@ pub fn report(address: SocketAddr, options: &Options) -> Result<Report, ClientEr
             _ => return Err(ClientError::Nonsense),
         }
     }
+    let mut users: Vec<UserFacts> = Vec::new();
+    let mut next = Some(0);
+    while let Some(from) = next {
+        match ask(&socket, &Request::User(from))? {
+            (Reply::User(facts), _) => {
+                next = facts.uid.checked_add(1);
+                users.push(facts);
+            }
+            (Reply::Nothing, _) => break,
+            _ => return Err(ClientError::Nonsense),
+        }
+    }
     let (Reply::Counters(values), _) = ask(&socket, &Request::Counters)? else {
         return Err(ClientError::Nonsense);
     };
@@ -290,7 +307,34 @@ pub fn report(address: SocketAddr, options: &Options) -> Result<Report, ClientEr
     let names = Counters::default();
     let values = values.into_iter().chain(std::iter::repeat(0));
     let counters = names.each().map(|(name, _, _)| name).zip(values).collect();
-    Ok(Report { broker, programs, port, counters })
+    Ok(Report { broker, programs, users, port, counters })
+}
+
+/// Ends all connections of a user to the broker of an address, and has the user admitted no more; how many
+/// connections there were. Only the broker's own user and root may.
+///
+/// # Errors
+/// As [`report`]; `Refused`: this program may not.
+pub fn end_user(address: SocketAddr, options: &Options, uid: u32) -> Result<u32, ClientError> {
+    end(address, options, &Request::EndUser(uid))
+}
+
+/// Ends the program that has a QPN range, 1 to 127, of the broker of an address, as [`end_user`] does.
+///
+/// # Errors
+/// As there; `Refused` also if no program has the range.
+pub fn end_program(address: SocketAddr, options: &Options, range: u8) -> Result<u32, ClientError> {
+    end(address, options, &Request::EndProgram(range))
+}
+
+fn end(address: SocketAddr, options: &Options, request: &Request) -> Result<u32, ClientError> {
+    let address = name::standard(address);
+    let options = Options { start: Start::Never, ..options.clone() };
+    let (socket, _) = reach(address, &options, &Request::Ask { version: VERSION })?;
+    match ask(&socket, request)? {
+        (Reply::Ended(count), _) => Ok(count),
+        _ => Err(ClientError::Nonsense),
+    }
 }
 
 /// The address that programs share unless they are told another one: the IPv4 address that the default route
@@ -361,6 +405,12 @@ fn reach(
                 // It ends at this moment, or another program has started one that is not ready.
                 _ => std::thread::sleep(PAUSE),
             },
+            // It was started by another program, under limits that need not be this program's.
+            Err(ClientError::Ends(_))
+                if !started && matches!(options.start, Start::Search | Start::Command(_)) =>
+            {
+                std::thread::sleep(PAUSE);
+            }
             done => return done,
         }
     }
@@ -440,6 +490,7 @@ fn ask(socket: &PacketSocket, request: &Request) -> Result<Answer, ClientError> 
     }
     match Reply::parse(&buffer[..packet.len]) {
         Some(Reply::Refused(words)) => Err(ClientError::Refused(words)),
+        Some(Reply::Ends(words)) => Err(ClientError::Ends(words)),
         Some(reply) if !packet.cut => Ok((reply, packet.descriptors)),
         _ => Err(ClientError::Nonsense),
     }

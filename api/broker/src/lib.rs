@@ -7,6 +7,7 @@
 //! | `message.rs`, `message/` | what programs and broker say to each other |
 //! | `broker.rs` | [`Broker`]: its thread, and how it ends |
 //! | `broker/` | its state: addresses, ranges, programs, and the frames that strayed |
+//! | `broker/bounds.rs`, `broker/users.rs` | places of each user, and their end by the owner |
 //! | `broker/gid_table.rs` | which addresses the broker has, and when their sockets are bound |
 //! | `broker/gsi.rs` | queue pair 1 of the addresses |
 //! | `broker/cm_agent.rs`, `broker/cm_requests.rs` | the CM: owners of ids, requests of programs |
@@ -19,11 +20,13 @@
 //! | `client/paths.rs` | [`client::Paths`]: keeps them while a program reads them |
 //! | `tally.rs` | [`Tally`]: what the broker counts |
 //!
-//! Each program has a *QPN range*: all QP numbers with the same upper seven bits. The broker binds a socket
-//! for each range, and the kernel steers by those bits. The broker lends a range with its socket, and it is
-//! never on the data path. Where the kernel cannot steer, the broker reads the only socket and hands the
-//! frames over. Its process may end before the programs': they have lost their address then, and their
-//! devices fail.
+//! Each program has a *QPN range*: all QP numbers with the same upper seven bits. The broker binds a
+//! socket for each range, and the kernel steers by those bits. The broker lends a range with its
+//! socket to programs of its own user, and is not on their data path. A *guest* is a program of
+//! another user: it gets no socket, and the broker relays its frames, so that it receives nothing
+//! once its connection has ended. Where the kernel cannot steer, the broker reads the only socket and
+//! hands the frames over. Its process may end before the programs': they have lost their address
+//! then, and their devices fail.
 //!
 //! Range 0 is the broker's own. There it speaks the communication manager of InfiniBand (`remora_cm`) for all
 //! programs, as a kernel does: the ports of `rdma_cm` are the namespace's, and a program that dies is
@@ -39,7 +42,9 @@ pub mod paths;
 mod tally;
 
 pub use broker::{Broker, BrokerError, Options};
-pub use message::{BrokerFacts, Connect, GidEntry, IdEvent, IdEventKind, PortState, Posted, ProgramFacts};
+pub use message::{
+    BrokerFacts, Connect, GidEntry, IdEvent, IdEventKind, PortState, Posted, ProgramFacts, UserFacts,
+};
 pub use remora_cm::{ConnParam, QpAttributes};
 pub use remora_host::packet::FoundBy;
 pub use remora_port::udp::SteeredBy;

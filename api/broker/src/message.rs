@@ -68,6 +68,12 @@ pub(crate) enum Request {
     /// The program that has this range, or the next range that is lent. Who asks on with the range behind the
     /// last answer misses no program, though others end meanwhile.
     Program(u16),
+    /// The user with this number, or the next one that has connections.
+    User(u32),
+    /// Ends all connections of a user, which is admitted no more.
+    EndUser(u32),
+    /// Ends the program that has this QPN range.
+    EndProgram(u8),
     /// The sums of all programs' counters.
     Counters,
     /// The port with all addresses of the broker.
@@ -117,6 +123,23 @@ pub struct ProgramFacts {
     pub name: String,
 }
 
+/// A user of a broker, and its places.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct UserFacts {
+    /// The user.
+    pub uid: u32,
+    /// Whether the user is not the broker's: the broker relays its frames, and bounds its places.
+    pub guest: bool,
+    /// Connections to the broker.
+    pub connections: u32,
+    /// QPN ranges.
+    pub ranges: u32,
+    /// Ids of rdma_cm.
+    pub ids: u32,
+    /// Event channels of rdma_cm.
+    pub channels: u32,
+}
+
 /// The state of a program's port, as its addresses and their interfaces are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortState {
@@ -153,6 +176,9 @@ impl GidEntry {
 pub(crate) enum Reply {
     /// A refusal, and its text.
     Refused(String),
+    /// A refusal for lack of what the broker's own process may have. Nobody uses the broker, so it ends: one
+    /// that this program starts has this program's limits and folders.
+    Ends(String),
     /// With the socket, the channel and the page.
     Lent {
         range: u8,
@@ -160,6 +186,9 @@ pub(crate) enum Reply {
     },
     Facts(BrokerFacts),
     Program(ProgramFacts),
+    User(UserFacts),
+    /// Connections that were ended.
+    Ended(u32),
     /// No program has this range or one behind it.
     Nothing,
     Counters(Vec<u64>),
@@ -335,6 +364,7 @@ impl Request {
         match self {
             Request::Open { .. } | Request::Ask { .. } | Request::OpenCm { .. } => true,
             Request::Paths { .. } | Request::Counter { .. } => true,
+            Request::User(_) | Request::EndUser(_) | Request::EndProgram(_) => false,
             Request::Address(_) | Request::Program(_) | Request::Counters | Request::Cm(_) => false,
             Request::Neighbours | Request::Link(_) | Request::PortEvents | Request::Port => false,
         }
@@ -361,6 +391,9 @@ impl Request {
             Request::Link(range) => Out::kind(9).u8(*range),
             Request::PortEvents => Out::kind(10),
             Request::Port => Out::kind(11),
+            Request::User(from) => Out::kind(12).u32(*from),
+            Request::EndUser(uid) => Out::kind(13).u32(*uid),
+            Request::EndProgram(range) => Out::kind(14).u8(*range),
             Request::OpenCm { version } => Out::kind(RESERVED).u64(MAGIC).u16(*version),
             Request::Cm(request) => request.emit(),
         }
@@ -404,6 +437,9 @@ impl Request {
             9 => Request::Link(fields.range()?),
             10 => Request::PortEvents,
             11 => Request::Port,
+            12 => Request::User(fields.u32()?),
+            13 => Request::EndUser(fields.u32()?),
+            14 => Request::EndProgram(fields.range()?),
             RESERVED => Request::OpenCm { version: fields.magic()? },
             kind @ RESERVED.. => Request::Cm(CmRequest::parse(kind, &mut fields)?),
             _ => return None,
@@ -443,6 +479,12 @@ impl Reply {
                 let out = Out::kind(13).u8(state.active.into()).u8(gids.len() as u8);
                 gids.iter().fold(out, |out, gid| out.gid_entry(*gid))
             }
+            Reply::User(facts) => {
+                let out = Out::kind(14).u32(facts.uid).u8(facts.guest.into()).u32(facts.connections);
+                out.u32(facts.ranges).u32(facts.ids).u32(facts.channels)
+            }
+            Reply::Ended(count) => Out::kind(15).u32(*count),
+            Reply::Ends(words) => Out::kind(16).text(words),
             Reply::Cm(reply) => reply.emit(),
         }
         .0
@@ -480,6 +522,16 @@ impl Reply {
             11 => Reply::Unlinked { range: fields.range()?, words: fields.text()? },
             12 => Reply::PortEvents,
             13 => Reply::Port(fields.port_state()?),
+            14 => Reply::User(UserFacts {
+                uid: fields.u32()?,
+                guest: fields.flag()?,
+                connections: fields.u32()?,
+                ranges: fields.u32()?,
+                ids: fields.u32()?,
+                channels: fields.u32()?,
+            }),
+            15 => Reply::Ended(fields.u32()?),
+            16 => Reply::Ends(fields.text()?),
             kind @ RESERVED.. => Reply::Cm(CmReply::parse(kind, &mut fields)?),
             _ => return None,
         };

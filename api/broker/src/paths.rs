@@ -127,9 +127,37 @@ fn show(folder: &Path, state: &PortState, interfaces: &Interfaces) -> io::Result
     Ok(())
 }
 
-/// A folder that nobody else can have made.
+/// Folders for trees, of which the first that takes one is used: that of temporary files, that of the
+/// user's session, and two that exist where the root of a container is read-only.
+fn folders() -> Vec<PathBuf> {
+    let session =
+        std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let mut folders = vec![std::env::temp_dir()];
+    folders.extend(session.into_iter().chain(["/dev/shm", "/var/tmp"].map(PathBuf::from)));
+    folders
+}
+
+/// A folder that nobody else can have made. The error is that of the folder of temporary files.
 fn fresh_folder() -> io::Result<PathBuf> {
-    let pattern = std::env::temp_dir().join(format!("{}XXXXXX", sweep::BEGIN));
+    fresh_folder_in(&folders())
+}
+
+fn fresh_folder_in(folders: &[PathBuf]) -> io::Result<PathBuf> {
+    let mut first = None;
+    for folder in folders {
+        match make_folder(folder) {
+            Ok(made) => return Ok(made),
+            Err(error) => drop(first.get_or_insert((folder, error))),
+        }
+    }
+    Err(first.map_or_else(
+        || io::ErrorKind::NotFound.into(),
+        |(folder, error)| io::Error::new(error.kind(), format!("{}: {error}", folder.display())),
+    ))
+}
+
+fn make_folder(folder: &Path) -> io::Result<PathBuf> {
+    let pattern = folder.join(format!("{}XXXXXX", sweep::BEGIN));
     let mut bytes = CString::new(pattern.as_os_str().as_bytes())?.into_bytes_with_nul();
     // SAFETY: a C string, whose last six characters are changed.
     if unsafe { libc::mkdtemp(bytes.as_mut_ptr().cast()) }.is_null() {
@@ -229,6 +257,16 @@ fn write_port(port: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tree_goes_where_a_folder_takes_it_and_the_error_is_that_of_the_first() {
+        let none = [PathBuf::from("/proc/no-folder"), PathBuf::from("/proc")];
+        let words = fresh_folder_in(&none).unwrap_err().to_string();
+        assert!(words.starts_with("/proc/no-folder: "), "{words}");
+        let made = fresh_folder_in(&[none[0].clone(), std::env::temp_dir()]).unwrap();
+        assert!(made.starts_with(std::env::temp_dir()));
+        fs::remove_dir(made).unwrap();
+    }
 
     #[test]
     fn a_tree_has_the_device_and_its_gids_and_goes_when_it_is_dropped() {

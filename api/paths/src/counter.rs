@@ -16,6 +16,11 @@ const BROKER: &[u8] = b"/broker\0";
 /// Seconds in which the broker must answer; else the file of the tree is opened.
 const PATIENCE: libc::time_t = 2;
 
+/// The user that stands for all users without an id in this user namespace.
+const OVERFLOW: libc::uid_t = 65_534;
+/// The number of ids in the map of a user namespace that translates every user.
+const EVERY_ID: &[u8] = b"4294967295";
+
 /// A descriptor that is closed when it is dropped.
 struct Descriptor(c_int);
 
@@ -29,7 +34,7 @@ impl Drop for Descriptor {
 /// Opens the counter of this name; `None`: no broker answers. `cloexec`: a program that is executed has it no
 /// more.
 pub fn open(name: &[u8], cloexec: bool) -> Option<c_int> {
-    let broker = connect()?;
+    let broker = connect().filter(is_trusted)?;
     let mut packet = [0u8; 128];
     let len = emit(name, &mut packet)?;
     // SAFETY: as many bytes as there are.
@@ -85,10 +90,67 @@ fn connect() -> Option<Descriptor> {
     }
 }
 
-/// The reply's descriptor.
+/// Whether the process that answers may hand this program a file: it has the program's user, or root, or the
+/// user that wrote the tree. Another process may have taken the name of a broker that has ended.
+fn is_trusted(broker: &Descriptor) -> bool {
+    let (Some(peer), Some(writer)) = (peer(broker), writer()) else { return false };
+    // SAFETY: a system call without arguments.
+    let own = unsafe { libc::geteuid() };
+    is_among(peer, [own, 0, writer]) && (peer != OVERFLOW || has_every_id())
+}
+
+fn is_among(uid: libc::uid_t, trusted: [libc::uid_t; 3]) -> bool {
+    trusted.contains(&uid)
+}
+
+/// The user at the other end, as the kernel noted it.
+fn peer(broker: &Descriptor) -> Option<libc::uid_t> {
+    let mut peer = libc::ucred { pid: 0, uid: OVERFLOW, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: as many bytes as the kernel is told of.
+    let done = unsafe {
+        let into = (&raw mut peer).cast();
+        libc::getsockopt(broker.0, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &raw mut len)
+    };
+    (done == 0).then_some(peer.uid)
+}
+
+/// The user that wrote the tree.
+fn writer() -> Option<libc::uid_t> {
+    let tree = folder()?;
+    let mut path = [0u8; PATH_MAX];
+    path.get_mut(..tree.len())?.copy_from_slice(tree);
+    path.get(tree.len()).filter(|end| **end == 0)?;
+    let mut status = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: a C string, and one status, which zeros are a value of. The call is made by its number, since
+    // the C library's is this library's.
+    unsafe {
+        let into = status.as_mut_ptr();
+        let done = libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, path.as_ptr(), into, 0);
+        (done == 0).then(|| status.assume_init().st_uid)
+    }
+}
+
+/// Whether this user namespace translates every user. Else the overflow uid names nobody.
+fn has_every_id() -> bool {
+    let mut map = [0u8; 128];
+    // SAFETY: a C string, and as many bytes as there are.
+    let got = unsafe {
+        let path = c"/proc/thread-self/uid_map".as_ptr();
+        let opened = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_CLOEXEC);
+        let Some(file) = c_int::try_from(opened).ok().filter(|file| *file >= 0).map(Descriptor) else {
+            return false;
+        };
+        libc::syscall(libc::SYS_read, file.0, map.as_mut_ptr(), map.len())
+    };
+    let read = usize::try_from(got).ok().and_then(|len| map.get(..len)).unwrap_or_default();
+    read.windows(EVERY_ID.len()).any(|part| part == EVERY_ID)
+}
+
+/// The reply's descriptor. Others that came with it are closed.
 fn receive(broker: &Descriptor, cloexec: bool) -> Option<c_int> {
     let mut packet = [0u8; 16];
-    // Aligned as the kernel's header is, and enough for one descriptor.
+    // Aligned as the kernel's header is; the kernel closes what does not fit.
     let mut control = [0u64; 8];
     let mut part = libc::iovec { iov_base: packet.as_mut_ptr().cast(), iov_len: packet.len() };
     // SAFETY: all of it are numbers and pointers, for which zeros are values.
@@ -98,20 +160,39 @@ fn receive(broker: &Descriptor, cloexec: bool) -> Option<c_int> {
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
     let flags = if cloexec { libc::MSG_CMSG_CLOEXEC } else { 0 };
+    let mut first = None;
     // SAFETY: the message's parts live until it returns; the headers are the kernel's.
-    unsafe {
+    let got = unsafe {
         let got = libc::recvmsg(broker.0, &raw mut message, flags);
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
-        if got < 1 || header.is_null() || (*header).cmsg_type != libc::SCM_RIGHTS {
-            return None;
+        let mut header = libc::CMSG_FIRSTHDR(&raw const message);
+        while got > 0 && !header.is_null() {
+            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
+                take_first(header, &mut first);
+            }
+            header = libc::CMSG_NXTHDR(&raw const message, header);
         }
-        let file = Descriptor(libc::CMSG_DATA(header).cast::<c_int>().read_unaligned());
-        if packet[0] != FILE {
-            return None;
+        got
+    };
+    let file = first.filter(|_| got >= 1 && packet[0] == FILE)?;
+    let number = file.0;
+    std::mem::forget(file);
+    Some(number)
+}
+
+/// Takes the descriptors of a message into possession: the first stays in `first`, unless one is there, and
+/// the others are closed.
+///
+/// # Safety
+/// `header` is one of the kernel's, with descriptors that nobody has taken.
+unsafe fn take_first(header: *const libc::cmsghdr, first: &mut Option<Descriptor>) {
+    // SAFETY: the caller's promise; the length is the kernel's.
+    unsafe {
+        let bytes = (*header).cmsg_len - libc::CMSG_LEN(0) as usize;
+        let descriptors = libc::CMSG_DATA(header).cast::<c_int>();
+        for place in 0..bytes / size_of::<c_int>() {
+            let taken = Descriptor(descriptors.add(place).read_unaligned());
+            first.get_or_insert(taken);
         }
-        let number = file.0;
-        std::mem::forget(file);
-        Some(number)
     }
 }
 
@@ -125,5 +206,68 @@ mod tests {
         let len = emit(b"counters/x", &mut packet).unwrap();
         assert_eq!(&packet[..len], b"\x07RemoraBr\x07\x00\x0a\x00counters/x");
         assert_eq!(emit(&[b'x'; 116], &mut packet), None, "no counter has such a name");
+    }
+    #[test]
+    fn a_broker_of_another_user_is_not_believed() {
+        let [own, writer] = [1000, 1001];
+        for (uid, is_believed) in [(1000, true), (0, true), (1001, true), (1002, false), (OVERFLOW, false)] {
+            assert_eq!(is_among(uid, [own, 0, writer]), is_believed, "{uid}");
+        }
+    }
+
+    #[test]
+    fn of_a_reply_with_several_descriptors_one_is_taken_and_no_other_stays_open() {
+        use std::io::{PipeReader, PipeWriter};
+        use std::os::fd::{AsRawFd, FromRawFd};
+        for (kind, is_taken) in [(FILE, true), (1, false)] {
+            let pipes: Vec<(PipeReader, PipeWriter)> = (0..4).map(|_| std::io::pipe().unwrap()).collect();
+            let mut ends = [0; 2];
+            // SAFETY: two descriptors are written.
+            let made = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, ends.as_mut_ptr()) };
+            assert_eq!(made, 0);
+            let [ours, theirs] = ends.map(Descriptor);
+            let writers: Vec<c_int> = pipes.iter().map(|(_, writer)| writer.as_raw_fd()).collect();
+            send(&theirs, kind, &writers);
+            let (readers, writers): (Vec<PipeReader>, Vec<PipeWriter>) = pipes.into_iter().unzip();
+            drop(writers);
+            let taken = receive(&ours, true);
+            assert_eq!(taken.is_some(), is_taken);
+            let open: Vec<bool> = readers.iter().map(|reader| !has_ended(reader.as_raw_fd())).collect();
+            assert_eq!(open, [is_taken, false, false, false]);
+            if let Some(taken) = taken {
+                // SAFETY: it was just taken.
+                drop(unsafe { PipeWriter::from_raw_fd(taken) });
+            }
+        }
+    }
+
+    /// Sends one byte and descriptors.
+    fn send(socket: &Descriptor, kind: u8, descriptors: &[c_int]) {
+        let mut control = [0u64; 8];
+        let mut byte = kind;
+        let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let bytes = size_of_val(descriptors);
+        // SAFETY: zeros are values of a message, and its parts live until the call has returned.
+        unsafe {
+            let mut message: libc::msghdr = MaybeUninit::zeroed().assume_init();
+            (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(bytes as u32) as _;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(bytes as u32) as _;
+            let to = libc::CMSG_DATA(header);
+            std::ptr::copy_nonoverlapping(descriptors.as_ptr().cast::<u8>(), to, bytes);
+            assert_eq!(libc::sendmsg(socket.0, &raw const message, 0), 1);
+        }
+    }
+
+    /// Whether nobody has the writing end of a pipe.
+    fn has_ended(reader: c_int) -> bool {
+        let mut waited = libc::pollfd { fd: reader, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure.
+        unsafe { libc::poll(&raw mut waited, 1, 0) };
+        waited.revents & libc::POLLHUP != 0
     }
 }

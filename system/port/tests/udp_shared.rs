@@ -1,11 +1,14 @@
 //! One address that several ports share: the kernel steers by QPN range, trains stay within one range, and
 //! what strays is handed over. Real sockets, IPv4 and IPv6, without privilege.
 
+#![allow(unsafe_code, reason = "a borrower sets options that no library of ours has")]
+
 use remora_port::udp::{
     Handover, Options, RANGES, ReuseportGroup, SharedEndpoint, SteeredBy, UdpPort, endpoint, range_of,
 };
 use remora_port::{Class, Egress, Endpoint, Peer, Port};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 fn at(text: &str) -> SocketAddr {
     text.parse().unwrap()
@@ -207,4 +210,118 @@ fn a_group_that_is_begun_gets_everything_by_its_first_socket_until_it_is_complet
         let came = group.sockets()[usize::from(range)].recv_from(&mut buffer).unwrap();
         assert_eq!(came.map(|arrival| arrival.len), Some(60), "range {range}");
     }
+}
+
+/// Sets an option of a socket, as a borrower may.
+fn set(socket: &OwnedFd, option: libc::c_int, value: &[u8]) -> Result<(), std::io::Error> {
+    // SAFETY: the kernel reads as many bytes as the slice has, and what a filter's header points to.
+    let status = unsafe {
+        let (fd, len) = (socket.as_raw_fd(), value.len() as libc::socklen_t);
+        libc::setsockopt(fd, libc::SOL_SOCKET, option, value.as_ptr().cast(), len)
+    };
+    if status == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// Sends a datagram to each of these ranges: those whose own socket got it, and no other.
+fn served(group: &ReuseportGroup, ranges: &[u8]) -> Vec<u8> {
+    let from = UdpSocket::bind((group.local().ip(), 0)).unwrap();
+    let mut buffer = [0; 100];
+    let mut is_served = |range: &u8| {
+        from.send_to(&frame(*range, 1, 60), group.local()).unwrap();
+        let came = group.sockets().iter().map(|socket| socket.recv_from(&mut buffer).unwrap().is_some());
+        came.enumerate().filter(|(_, came)| *came).map(|(place, _)| place).eq([usize::from(*range)])
+    };
+    ranges.iter().copied().filter(|range| is_served(range)).collect()
+}
+
+#[test]
+fn a_borrower_neither_filters_nor_steers_by_its_socket_and_steering_that_it_detaches_comes_back() {
+    let group = ReuseportGroup::bind(at("127.91.0.10:0"), SteeredBy::Kernel, &Options::default()).unwrap();
+    let lent = group.duplicate(3).unwrap().expect("a socket");
+    // Everything to socket 3.
+    let mut program = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 3 }];
+    let header = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
+    // SAFETY: its bytes are plain memory, and `program` lives as long as `header`.
+    let header = unsafe {
+        std::slice::from_raw_parts((&raw const header).cast::<u8>(), size_of::<libc::sock_fprog>())
+    };
+    for option in [libc::SO_ATTACH_REUSEPORT_CBPF, libc::SO_ATTACH_FILTER] {
+        let refused = set(&lent, option, header).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EPERM), "option {option}");
+    }
+    set(&lent, libc::SO_DETACH_REUSEPORT_BPF, &[0; 4]).unwrap();
+    let ranges: Vec<u8> = (0..RANGES as u8).collect();
+    assert!(served(&group, &ranges).len() < RANGES, "the kernel steers by the flow alone");
+    group.steer();
+    assert_eq!(served(&group, &ranges), ranges);
+}
+
+#[test]
+fn a_socket_that_is_given_back_is_replaced_and_no_setting_of_its_borrower_outlives_the_loan() {
+    for address in ["127.91.0.11:0", "[::1]:0"] {
+        let mut group = ReuseportGroup::bind(at(address), SteeredBy::Kernel, &Options::default()).unwrap();
+        let buffer = group.sockets()[5].receive_buffer();
+        for range in [5, 127, 5, 64] {
+            let lent = group.duplicate(range).unwrap().expect("a socket");
+            rustix::net::sockopt::set_socket_recv_buffer_size(&lent, 4096).unwrap();
+            set(&lent, libc::SO_DETACH_REUSEPORT_BPF, &[0; 4]).unwrap();
+            rustix::net::connect(
+                &lent,
+                &at(if address.starts_with('[') { "[::1]:9" } else { "127.0.0.1:9" }),
+            )
+            .unwrap();
+            rustix::net::shutdown(&lent, rustix::net::Shutdown::Read).unwrap();
+            group.steer();
+            let others: Vec<u8> = (0..RANGES as u8).filter(|other| *other != range).collect();
+            assert_eq!(served(&group, &others), others, "while it is lent");
+            drop(lent);
+            assert!(group.renew(range), "nobody has the old socket");
+            assert_eq!(group.sockets()[usize::from(range)].receive_buffer(), buffer);
+        }
+        let ranges: Vec<u8> = (0..RANGES as u8).collect();
+        assert_eq!(served(&group, &ranges), ranges);
+    }
+}
+
+#[test]
+fn a_range_whose_socket_a_process_keeps_is_not_lent_until_it_is_closed_and_no_other_range_is_moved() {
+    let mut group =
+        ReuseportGroup::bind(at("127.91.0.12:0"), SteeredBy::Kernel, &Options::default()).unwrap();
+    let kept = group.duplicate(9).unwrap().expect("a socket");
+    assert!(!group.renew(9) && !group.is_fit(9) && group.is_fit(10));
+    let others: Vec<u8> = (0..RANGES as u8).filter(|range| *range != 9).collect();
+    assert_eq!(served(&group, &others), others);
+    // Others come and go meanwhile.
+    assert!(group.renew(127) && group.renew(10));
+    assert_eq!(served(&group, &others), others);
+    drop(kept);
+    assert!(group.is_fit(9));
+    let ranges: Vec<u8> = (0..RANGES as u8).collect();
+    assert_eq!(served(&group, &ranges), ranges);
+    // Two that are closed at once cannot be told apart: they are never lent again, and harm no other.
+    let both = [20, 30].map(|range| group.duplicate(range).unwrap().expect("a socket"));
+    assert!(!group.renew(20) && !group.renew(30));
+    drop(both);
+    assert!(!group.is_fit(20) && !group.is_fit(30) && group.renew(127));
+    let others: Vec<u8> = ranges.into_iter().filter(|range| ![20, 30].contains(range)).collect();
+    assert_eq!(served(&group, &others), others);
+}
+
+#[test]
+fn a_relayed_share_takes_nothing_from_its_own_socket_and_all_that_the_owner_hands_over() {
+    let (share, handover) = SharedEndpoint::relay(at("127.91.0.13:4791"), 3).unwrap();
+    let mut port = UdpPort::open_shared(&share, &Options::default()).unwrap();
+    let own = port.socket().local();
+    let name = rustix::net::getsockname(share.descriptors().unwrap()[0]).unwrap();
+    let unused = SocketAddr::try_from(name).unwrap();
+    assert!(unused.port() != 4791 && own.port() == 4791);
+    let from = UdpSocket::bind("127.91.0.13:0").unwrap();
+    for range in [3, 4] {
+        from.send_to(&frame(range, 1, 60), unused).unwrap();
+    }
+    let local = remora_port::Address::from(share.local().ip());
+    assert!(handover.give(endpoint(from.local_addr().unwrap()), local, 60, &frame(3, 2, 60)));
+    let frames = received(&mut port);
+    assert_eq!(frames.iter().map(|(bytes, _)| bytes[1]).collect::<Vec<_>>(), [2]);
+    assert!(matches!(handover.take(&mut vec![0; 65_535]), Ok(None)), "nothing strayed");
 }

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use remora_bench::command::device::OwnAddress;
 use remora_bench::command::number::{natural, whole};
 use remora_bench::command::{ending, print};
@@ -15,15 +15,21 @@ use serde_json::json;
 /// Arguments of `remora broker`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora broker &\n  remora broker --address 10.0.0.1 --allow-uid 1000\n  remora doctor --address 10.0.0.1\n\nPrograms start one by themselves; it ends ten seconds after the last of them. All programs of an address share its UDP port 4791, and\neach has a range of QP numbers. Start it as root to let several users share an address."
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  remora broker &\n  remora broker --address 10.0.0.1 --allow-uid 1000\n  remora broker list --address 10.0.0.1\n  remora broker end --address 10.0.0.1 --uid 1000\n  remora doctor --address 10.0.0.1\n\nPrograms start one by themselves; it ends ten seconds after the last of them. All programs of an address share its UDP port 4791, and\neach has a range of QP numbers. Programs of its own user\nreceive from the kernel. Those of --allow-uid receive through the broker: more slowly, and nothing of other programs."
 )]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The address to share [default: the one that the default route leaves from, or 127.0.0.1].
     #[arg(long)]
     address: Option<OwnAddress>,
-    /// User that may borrow beside the broker's own and root; more by repeating it.
+    /// User whose programs it serves beside its own and root's; more by repeating it.
     #[arg(long, value_name = "UID", value_parser = natural::<u32>)]
     allow_uid: Vec<u32>,
+    /// Serve all addresses of the network namespace from the start. Programs of other users add none.
+    #[arg(long)]
+    every_address: bool,
     /// Say what it shares as JSON.
     #[arg(long)]
     json: bool,
@@ -38,18 +44,113 @@ pub struct Args {
     relay: bool,
 }
 
+/// What to do with a broker that runs.
+#[derive(Subcommand)]
+enum Command {
+    /// Show the users of a broker, their programs and places.
+    List(ListArgs),
+    /// End programs of a broker: of its own user, and as root.
+    End(EndArgs),
+}
+
+/// Arguments of `remora broker list`.
+#[derive(Parser)]
+struct ListArgs {
+    /// The shared address [default: the one that the default route leaves from, or 127.0.0.1].
+    #[arg(long)]
+    address: Option<OwnAddress>,
+    /// Print a JSON object for each user and each program.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `remora broker end`.
+#[derive(Parser)]
+#[command(group = clap::ArgGroup::new("target").required(true))]
+struct EndArgs {
+    /// The shared address [default: the one that the default route leaves from, or 127.0.0.1].
+    #[arg(long)]
+    address: Option<OwnAddress>,
+    /// User whose programs are ended, and whom the broker admits no more.
+    #[arg(long, group = "target", value_parser = natural::<u32>)]
+    uid: Option<u32>,
+    /// QPN range of the program that is ended, 1 to 127.
+    #[arg(long, group = "target", value_parser = whole::<u8>(1..=127))]
+    range: Option<u8>,
+}
+
 /// `remora broker`.
 pub fn run(args: &Args) -> Result<()> {
+    match &args.command {
+        Some(Command::List(args)) => list(args),
+        Some(Command::End(args)) => end(args),
+        None => serve(args),
+    }
+}
+
+/// `remora broker list`.
+fn list(args: &ListArgs) -> Result<()> {
+    let report = client::report(address(args.address), &client::Options::from_environment())?;
+    if args.json {
+        for user in &report.users {
+            print::line(json!({
+                "user": user.uid, "guest": user.guest, "connections": user.connections, "ranges": user.ranges,
+                "ids": user.ids, "channels": user.channels,
+            }));
+        }
+        for program in &report.programs {
+            print::line(json!({
+                "range": program.range, "pid": program.pid, "user": program.uid, "links": program.links, "name": program.name,
+            }));
+        }
+        return Ok(());
+    }
+    let broker = &report.broker;
+    print::line(format!("broker: process {} of user {} at {}", broker.pid, broker.uid, broker.address.ip()));
+    for user in &report.users {
+        let kind = if user.guest { ", a guest" } else { "" };
+        print::line(format!(
+            "user {}{kind}: {} QPN ranges, {} ids and {} event channels of rdma_cm, {} connections",
+            user.uid, user.ranges, user.ids, user.channels, user.connections
+        ));
+    }
+    for program in &report.programs {
+        print::line(format!(
+            "QPN range {}: process {} ({}) of user {}",
+            program.range,
+            program.pid,
+            program.name.escape_debug(),
+            program.uid
+        ));
+    }
+    Ok(())
+}
+
+/// `remora broker end`.
+fn end(args: &EndArgs) -> Result<()> {
+    let (address, options) = (address(args.address), client::Options::from_environment());
+    let ended = match (args.uid, args.range) {
+        (Some(uid), _) => client::end_user(address, &options, uid)?,
+        (None, Some(range)) => client::end_program(address, &options, range)?,
+        (None, None) => anyhow::bail!("no program named: give --uid or --range"),
+    };
+    eprintln!("ended {ended} connections to the broker");
+    Ok(())
+}
+
+fn serve(args: &Args) -> Result<()> {
     let address = address(args.address);
     let defaults = Options::default();
     let options = Options {
         allow: args.allow_uid.clone(),
+        every_address: args.every_address,
+        gives_way: args.background,
         linger: Some(Duration::from_secs(args.linger)),
         steered: if args.relay { remora_broker::SteeredBy::Reader } else { defaults.steered },
         ..defaults
     };
     let told = ending::readable()?;
-    allow_descriptors();
+    raise_limits();
     let broker = Broker::open(address, &options)?;
     let ip = address.ip();
     if args.background {
@@ -69,11 +170,24 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Each address takes a descriptor for each range: as many as the system lets this user have. With fewer, the
-/// addresses that need more are refused.
-fn allow_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+/// Descriptors that a broker with several addresses needs.
+const DESCRIPTORS: u64 = 65_536;
+
+/// Raises what the program that started the broker has limited: each address takes a descriptor for
+/// each range. What the system does not allow stays, and what then fails is refused.
+fn raise_limits() {
+    for resource in [Resource::Nofile, Resource::As, Resource::Data] {
+        let limit = getrlimit(resource);
+        let enough = if resource == Resource::Nofile { Some(DESCRIPTORS) } else { None };
+        let is_enough = limit.maximum.is_none_or(|maximum| enough.is_some_and(|enough| maximum >= enough));
+        let wanted = if is_enough { limit.maximum } else { enough };
+        // Beyond the hard limit only root may go.
+        if setrlimit(resource, Rlimit { current: wanted, maximum: wanted }).is_err() {
+            let _ = setrlimit(resource, Rlimit { current: limit.maximum, ..limit });
+        }
+    }
+    // The broker relays, connects and introduces for programs of any priority.
+    let _ = rustix::process::setpriority_process(None, 0);
 }
 
 /// The address, with an UDP port that does not matter.

@@ -17,7 +17,7 @@ use early_requests::EarlyRequests;
 pub(super) use event_channel::{EventChannel, Full};
 
 /// Ids at most, all programs' together.
-const IDS: usize = 16_384;
+pub(super) const IDS: usize = 16_384;
 /// Event channels at most, all programs' together: each takes a descriptor.
 pub(super) const CHANNELS: usize = 256;
 
@@ -34,6 +34,10 @@ pub(super) struct Bound {
 pub(super) struct Id {
     /// The number of the program's connection to the broker.
     pub client: u32,
+    /// The program's user.
+    pub user: u32,
+    /// That is not the broker's user.
+    pub guest: bool,
     /// Where its events go.
     pub channel: u32,
     /// Of connections (`Tcp`, `Ib`) or of datagrams (`Udp`).
@@ -58,6 +62,8 @@ pub(super) struct CmAgent {
     ports: [PortTable; 3],
     started: std::time::Instant,
     ids: BTreeMap<u64, Id>,
+    /// Ids by user.
+    users: BTreeMap<u32, usize>,
     channels: BTreeMap<u32, EventChannel>,
     next_id: u64,
     next_channel: u32,
@@ -75,6 +81,7 @@ impl CmAgent {
             ports: std::array::from_fn(|_| PortTable::new(random())),
             started: std::time::Instant::now(),
             ids: BTreeMap::new(),
+            users: BTreeMap::new(),
             channels: BTreeMap::new(),
             next_id: 1,
             next_channel: 0,
@@ -108,9 +115,34 @@ impl CmAgent {
         (self.ids.len() < IDS).then(|| {
             let number = self.next_id;
             self.next_id += 1;
-            self.ids.insert(number, id);
+            self.add_id(number, id);
             number
         })
+    }
+
+    fn add_id(&mut self, number: u64, id: Id) {
+        *self.users.entry(id.user).or_default() += 1;
+        self.ids.insert(number, id);
+    }
+
+    /// All ids.
+    pub fn ids(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Ids of a user.
+    pub fn ids_of_user(&self, uid: u32) -> usize {
+        self.users.get(&uid).copied().unwrap_or(0)
+    }
+
+    /// All event channels.
+    pub fn channels(&self) -> usize {
+        self.channels.len()
+    }
+
+    /// Event channels of a program.
+    pub fn channels_of(&self, client: u32) -> usize {
+        self.channels.values().filter(|channel| channel.client == client).count()
     }
 
     /// A program's id; `None`: it has none of this number.
@@ -146,8 +178,15 @@ impl CmAgent {
             Ok(()) | Err(CmError::NoSuchHandle) => {}
             Err(error) => return Err(error),
         }
-        if let Some(Id { bound: Some(bound), space, .. }) = self.ids.remove(&id) {
-            self.ports(space).release(id, bound.port);
+        let Some(removed) = self.ids.remove(&id) else { return Ok(()) };
+        if let Some(count) = self.users.get_mut(&removed.user) {
+            *count -= 1;
+            if *count == 0 {
+                self.users.remove(&removed.user);
+            }
+        }
+        if let Some(bound) = removed.bound {
+            self.ports(removed.space).release(id, bound.port);
         }
         Ok(())
     }
@@ -247,13 +286,17 @@ impl CmAgent {
     ) -> Option<IdEvent> {
         let listener = self.ids.get(&asked.listener).copied();
         let reachable = listener.filter(|id| self.channels.contains_key(&id.channel));
-        let (Some(listener), Some(ip)) = (reachable.filter(|_| self.ids.len() < IDS), asked.ip) else {
+        let reachable = reachable.filter(|listener| {
+            let free = IDS.saturating_sub(self.ids.len());
+            free > 0 && (!listener.guest || self.ids_of_user(listener.user) < free)
+        });
+        let (Some(listener), Some(ip)) = (reachable, asked.ip) else {
             // There is space for the refusal: nothing else was sent since the request came.
             let refused = self.cm.destroy(self.now(), event.handle);
             debug_assert_eq!(refused, Ok(()), "a request that nobody has seen");
             return None;
         };
-        self.ids.insert(event.handle, Id { bound: None, ..listener });
+        self.add_id(event.handle, Id { bound: None, ..listener });
         let at = |address: Address, port| SocketAddr::new(address.into(), port);
         let ends = [at(asked.gids.local, asked.service_id.port()), at(asked.gids.remote, ip.port)];
         Some(IdEvent { id: event.handle, kind: kind(ends), private_data: event.private_data.to_vec() })

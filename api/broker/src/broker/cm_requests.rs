@@ -5,7 +5,7 @@ use remora_cm::{
     SidrRequestParam,
 };
 use remora_host::packet::PacketSocket;
-use remora_port::udp;
+use remora_port::{udp, user};
 use remora_wire::mad::{LEN, PortSpace, RejectReason, ServiceId, SidrStatus, ip_cm};
 use remora_wire::{Address, Endpoint, Qpn, ROCE_PORT};
 use rustix::event::epoll::{self, EventFlags};
@@ -14,6 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
 use super::cm_agent::{Bound, EventChannel, Id};
+use super::places::Place;
 use super::state::{Source, State};
 use crate::message::{CmReply, CmRequest, Connect, IdEvent, IdEventKind, Posted, Reply};
 
@@ -74,7 +75,10 @@ impl State {
             CmRequest::CreateChannel => return Err(Errno::INVAL),
             CmRequest::CreateId { channel, space } => {
                 self.own_channel(client, channel)?;
-                let id = self.agent.create_id(Id { client, channel, space, bound: None });
+                self.allow(client, Place::Id).map_err(|_| Errno::NOMEM)?;
+                let owner = self.clients.get(client).ok_or(Errno::INVAL)?;
+                let (user, guest) = (owner.uid, owner.guest);
+                let id = self.agent.create_id(Id { client, user, guest, channel, space, bound: None });
                 return id.map(CmReply::Id).ok_or(Errno::NOMEM);
             }
             CmRequest::Bind { id, address, reuses } => {
@@ -98,12 +102,15 @@ impl State {
             }
             CmRequest::Post { id, posted } => return self.post(id, posted),
             CmRequest::Connect { id, connect } => {
+                self.own_qpn(client, connect.param.qpn)?;
                 return self.connect(client, id, &connect).map(|()| CmReply::Done);
             }
             CmRequest::Accept { id, param, private_data } => {
+                self.own_qpn(client, param.qpn)?;
                 self.agent.cm.accept(now, id, &accept_param(&param, &private_data))
             }
             CmRequest::AcceptDatagrams { id, qpn, qkey, private_data } => {
+                self.own_qpn(client, qpn)?;
                 let (status, private_data) = (SidrStatus::VALID, &private_data[..]);
                 self.agent.cm.sidr_reply(now, id, &SidrReplyParam { status, qpn, qkey, private_data })
             }
@@ -123,6 +130,16 @@ impl State {
         done.map(|()| CmReply::Done).map_err(errno)
     }
 
+    /// A guest connects queue pairs of its own user alone: a peer would send to the QP number that it names.
+    fn own_qpn(&self, client: u32, qpn: Qpn) -> Result<(), Errno> {
+        let asking = self.clients.get(client).ok_or(Errno::INVAL)?;
+        let holder = self.clients.of_range(qpn.range());
+        let is_own = !asking.guest
+            || qpn == Qpn::new(0)
+            || holder.is_some_and(|(_, holder)| user::is_same(holder.uid, asking.uid));
+        is_own.then_some(()).ok_or(Errno::INVAL)
+    }
+
     /// An event channel is one of this program's.
     fn own_channel(&mut self, client: u32, channel: u32) -> Result<(), Errno> {
         let own = self.agent.channel(channel).is_some_and(|channel| channel.client == client);
@@ -131,7 +148,9 @@ impl State {
 
     /// Makes an event channel, whose one end goes to the program.
     fn create_channel(&mut self, client: u32) {
-        let made = PacketSocket::pair().and_then(|(ours, theirs)| {
+        let allowed = self.allow(client, Place::EventChannel).and(self.allow(client, Place::Descriptor));
+        let allowed = allowed.map_err(|_| std::io::Error::from(Errno::MFILE));
+        let made = allowed.and_then(|()| PacketSocket::pair()).and_then(|(ours, theirs)| {
             ours.wait_for_nothing()?;
             let number = self.agent.add_channel(EventChannel::new(client, ours)).ok_or(Errno::MFILE)?;
             if let Some(channel) = self.agent.channel(number) {

@@ -41,9 +41,11 @@ impl State {
         Ok(place)
     }
 
-    /// From now on the broker has all addresses of the network namespace.
-    pub(super) fn have_every_address(&mut self) {
-        if !self.every_address {
+    /// From now on the broker has all addresses of the network namespace, unless a guest asks: it gets those
+    /// that the broker has.
+    pub(super) fn have_every_address(&mut self, number: u32) {
+        let guest = self.clients.get(number).is_none_or(|client| client.guest);
+        if !self.every_address && !guest {
             self.every_address = true;
             self.fill_gids(&Interfaces::now());
         }
@@ -74,7 +76,9 @@ impl State {
             return Ok(());
         }
         let steered = self.steering();
-        self.addresses[place].begin(steered).map_err(|error| error.to_string())?;
+        if let Err(error) = self.addresses[place].begin(steered) {
+            return Err(self.refusal(&error));
+        }
         self.watch_from(place, 0).map_err(|errno| errno.to_string())
     }
 
@@ -83,8 +87,18 @@ impl State {
         self.begin(place)?;
         let Some(group) = &mut self.addresses[place].group else { return Ok(()) };
         let before = group.sockets().len();
-        group.complete().map_err(|error| BrokerError::of_port(error).to_string())?;
+        if let Err(error) = group.complete() {
+            return Err(self.refusal(&BrokerError::of_port(error)));
+        }
         self.watch_from(place, before).map_err(|errno| errno.to_string())
+    }
+
+    /// The message about sockets that cannot be bound.
+    fn refusal(&mut self, error: &BrokerError) -> String {
+        match error {
+            BrokerError::Limit(words) => self.lack(words),
+            error => error.to_string(),
+        }
     }
 
     /// Watches the sockets of an address from this one on.

@@ -5,6 +5,7 @@ use remora_port::{shm, user};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use super::places::Place;
 use super::programs::Client;
 use super::state::{Source, State, watch};
 use crate::message::{MAX_PACKET, Reply, Request};
@@ -17,6 +18,7 @@ const TURN: usize = 32;
 impl State {
     /// Gives a program the socket by which it is introduced. From now on others may be linked with it.
     pub(super) fn open_introductions(&mut self, number: u32) -> Result<(), String> {
+        self.allow(number, Place::Descriptor)?;
         let refused = |error: io::Error| format!("the broker gives no socket for links: {error}");
         let client = self.clients.get(number).ok_or("the connection is gone")?;
         if client.range.is_none() || client.introductions.is_some() {

@@ -3,24 +3,23 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 
+use super::places::{Place, TREES};
 use super::state::State;
 use crate::message::Reply;
 use crate::name;
 use crate::paths::{self, ShownTree, Tree};
-
-/// Trees of a broker at most.
-const TREES: usize = 16;
 
 impl State {
     /// The folder of the tree with these addresses, which is written at the first call. Without
     /// addresses it has all of the network namespace. The connection keeps the broker, and the tree.
     pub(super) fn tree(&mut self, number: u32, addresses: Vec<SocketAddr>) -> Result<String, String> {
         if addresses.is_empty() {
-            self.have_every_address();
+            self.have_every_address(number);
         }
         for address in &addresses {
-            self.have_address(*address)?;
+            self.have_address(number, *address)?;
         }
+        self.allow(number, Place::Tree)?;
         let known = self.trees.iter().position(|shown| shown.addresses == addresses);
         let place = known.map_or_else(|| self.write_tree(&addresses), Ok)?;
         if let Some(client) = self.clients.get_mut(number) {
@@ -45,8 +44,10 @@ impl State {
         let local = self.addresses[0].local;
         let others = !self.options.allow.is_empty();
         let tree = Tree::write(&self.port_with(addresses), &name::of(local), others);
-        let failed = |error| format!("the device's paths cannot be written: {error} (TMPDIR chooses where)");
-        let tree = tree.map_err(failed)?;
+        let tree = tree.map_err(|error| {
+            let words = format!("the device's paths cannot be written: {error} (TMPDIR chooses where, and --no-paths does without)");
+            self.lack(&words)
+        })?;
         self.trees.push(ShownTree { addresses: addresses.to_vec(), tree });
         Ok(self.trees.len() - 1)
     }

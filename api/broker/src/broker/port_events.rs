@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 
 use super::addresses::Address;
+use super::places::Place;
 use super::programs::{Client, PortSubscription};
 use super::state::State;
 use crate::PortState;
@@ -20,6 +21,7 @@ const UNREAD: usize = 8 << 10;
 impl State {
     /// Gives a program the socket by which it is told of the port, and tells it how the port is now.
     pub(super) fn open_port_events(&mut self, number: u32) -> Result<(), String> {
+        self.allow(number, Place::Descriptor)?;
         let refused =
             |error: io::Error| format!("the broker gives no socket for events of the port: {error}");
         let client = self.clients.get(number).ok_or("the connection is gone")?;

@@ -15,6 +15,8 @@ use crate::message::{PortState, ProgramFacts};
 pub(super) struct Share {
     /// The address's place in the broker's list.
     pub address: usize,
+    /// The program has the socket of its range; else the broker reads that socket for it.
+    pub lent: bool,
     pub handover: Handover,
 }
 
@@ -34,6 +36,8 @@ pub(super) struct Client {
     pub process: Option<OwnedFd>,
     pub pid: u32,
     pub uid: u32,
+    /// Its user is not the broker's.
+    pub guest: bool,
     pub since: Instant,
     /// It has said its first word.
     pub known: bool,
@@ -58,13 +62,13 @@ pub(super) struct Client {
 
 impl Client {
     /// Its share of this address.
-    pub fn share(&self, address: usize) -> Option<&Handover> {
-        self.shares.iter().find(|share| share.address == address).map(|share| &share.handover)
+    pub fn share(&self, address: usize) -> Option<&Share> {
+        self.shares.iter().find(|share| share.address == address)
     }
 
     /// The way by which frames reach it that were sent to this address: its share of that, or another one.
-    pub fn way(&self, address: usize) -> Option<&Handover> {
-        let other = || self.shares.first().filter(|_| self.every_address).map(|share| &share.handover);
+    pub fn way(&self, address: usize) -> Option<&Share> {
+        let other = || self.shares.first().filter(|_| self.every_address);
         self.share(address).or_else(other)
     }
 
@@ -76,7 +80,7 @@ impl Client {
     fn facts(&self, range: u8) -> ProgramFacts {
         let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
         let links = self.links.len() as u16;
-        ProgramFacts { range, pid: self.pid, uid: self.uid, links, name: name.trim_end().to_owned() }
+        ProgramFacts { range, pid: self.pid, uid: self.uid, links, name: printable(name.trim_end()) }
     }
 }
 
@@ -110,7 +114,7 @@ impl Clients {
 
     /// Programs that have a range.
     pub fn programs(&self) -> usize {
-        PROGRAMS - self.free.len()
+        self.ranges.iter().flatten().count()
     }
 
     /// Takes a connection in; its number.
@@ -160,7 +164,16 @@ impl Clients {
 
     /// The oldest connection that has said nothing yet.
     pub fn silent(&self) -> Option<(u32, Instant)> {
-        let silent = self.by_number.iter().filter(|(_, client)| !client.known);
+        Clients::oldest_silent(self.by_number.iter())
+    }
+
+    /// The oldest connection of a user that has said nothing yet.
+    pub fn silent_of(&self, uid: u32) -> Option<(u32, Instant)> {
+        Clients::oldest_silent(self.by_number.iter().filter(|(_, client)| client.uid == uid))
+    }
+
+    fn oldest_silent<'a>(clients: impl Iterator<Item = (&'a u32, &'a Client)>) -> Option<(u32, Instant)> {
+        let silent = clients.filter(|(_, client)| !client.known);
         silent.map(|(number, client)| (*number, client.since)).min_by_key(|(_, since)| *since)
     }
 
@@ -173,19 +186,36 @@ impl Clients {
         Some(range)
     }
 
-    /// Removes a connection. Its range is the last to be lent again, and its counters are added to those of
-    /// the dead.
+    /// Removes a connection. Its range is lent again once it is [given back](Clients::give_back), and its
+    /// counters are added to those of the dead.
     pub fn remove(&mut self, number: u32) -> Option<Client> {
         let client = self.by_number.remove(&number)?;
         if let Some(range) = client.range {
             self.ranges[usize::from(range)] = None;
-            self.free.push_back(range);
             for other in self.by_number.values_mut() {
                 other.links.remove(&range);
             }
         }
         add(&mut self.dead, &client);
         Some(client)
+    }
+
+    /// Makes a range free, which is the last to be lent again.
+    pub fn give_back(&mut self, range: u8) {
+        self.free.push_back(range);
+    }
+
+    /// Connections of a user.
+    pub fn of_user(&self, uid: u32) -> impl Iterator<Item = (u32, &Client)> {
+        self.by_number
+            .iter()
+            .filter(move |(_, client)| client.uid == uid)
+            .map(|(number, client)| (*number, client))
+    }
+
+    /// Users that have connections, in the order of their numbers.
+    pub fn users(&self) -> BTreeSet<u32> {
+        self.by_number.values().map(|client| client.uid).collect()
     }
 
     /// The program that has this range, or the next range that is lent.
@@ -201,6 +231,11 @@ impl Clients {
         self.by_number.values().for_each(|client| add(&mut sums, client));
         sums
     }
+}
+
+/// A name that a program chose, without what a terminal would obey.
+fn printable(name: &str) -> String {
+    name.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
 /// Adds a program's counters to the sums.
@@ -222,7 +257,8 @@ mod tests {
     fn client() -> Client {
         let (socket, _) = PacketSocket::pair().unwrap();
         let since = Instant::now();
-        let (pid, uid, known, connects, reads, range, counters) = (1, 2, true, false, None, None, 0);
+        let (pid, uid, guest) = (1, 2, false);
+        let (known, connects, reads, range, counters) = (true, false, None, None, 0);
         let every_address = false;
         let (shares, page, process) = (Vec::new(), None, None);
         let (introductions, links, port_events) = (None, BTreeSet::new(), None);
@@ -231,6 +267,7 @@ mod tests {
             process,
             pid,
             uid,
+            guest,
             since,
             known,
             connects,
@@ -247,6 +284,12 @@ mod tests {
     }
 
     #[test]
+    fn a_programs_name_has_nothing_that_a_terminal_obeys() {
+        assert_eq!(printable("ib_write_bw"), "ib_write_bw");
+        assert_eq!(printable("\u{1b}[2J\u{9b}31m\r"), "\u{fffd}[2J\u{fffd}31m\u{fffd}");
+    }
+
+    #[test]
     fn each_range_is_one_programs_and_the_one_given_back_last_is_lent_last() {
         let mut clients = Clients::new();
         let numbers: Vec<u32> = (0..PROGRAMS + 1).map(|_| clients.add(client())).collect();
@@ -259,6 +302,7 @@ mod tests {
             let (number, _) = clients.of_range(range).unwrap();
             clients.remove(number).unwrap();
             assert!(clients.of_range(range).is_none());
+            clients.give_back(range);
         }
         let newcomers = [clients.add(client()), clients.add(client())];
         assert_eq!(newcomers.map(|number| clients.lend(number)), [Some(40), Some(7)]);

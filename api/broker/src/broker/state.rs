@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 use super::addresses::Address;
 use super::cm_agent::CmAgent;
 use super::notices::Notices;
+use super::places::{CONNECTIONS, Place};
 use super::programs::{Client, Clients, Share};
 use super::{BrokerError, Options};
+use crate::interface::Interfaces;
 use crate::message::{BrokerFacts, CmReply, MAX_PACKET, Reply, Request, VERSION};
 use crate::paths::ShownTree;
 use crate::{PROGRAMS, Tally};
 
-/// Connections at a time: programs, each with one for the communication manager, and those who only ask.
-const CONNECTIONS: usize = 2 * PROGRAMS + 33;
 /// Descriptors that one look at the kernel reports.
 const EVENTS: usize = 64;
 /// Packets that one descriptor may bring before the others have their turn.
@@ -92,6 +92,12 @@ pub(super) struct State {
     pub(super) notices: Option<Notices>,
     pub(super) addresses: Vec<Address>,
     pub(super) clients: Clients,
+    /// Ranges whose sockets processes keep that have given them back.
+    withheld: Vec<u8>,
+    /// The request at hand fails for lack of what this process may have.
+    lacking: bool,
+    /// It serves no more.
+    over: bool,
     pub(super) tally: Tally,
     pub(super) agent: CmAgent,
     /// It has all addresses of the network namespace, since a program has asked for them.
@@ -118,6 +124,9 @@ impl State {
             notices: Notices::open(),
             addresses: Vec::new(),
             clients: Clients::new(),
+            withheld: Vec::new(),
+            lacking: false,
+            over: false,
             tally: Tally::default(),
             agent: CmAgent::new(),
             every_address: false,
@@ -131,6 +140,10 @@ impl State {
             watch(&state.poll, notices, Source::Notices).map_err(system("descriptor"))?;
         }
         state.put_address(Address::new(address)?)?;
+        if state.options.every_address {
+            state.every_address = true;
+            state.fill_gids(&Interfaces::now());
+        }
         Ok(state)
     }
 
@@ -163,6 +176,9 @@ impl State {
                     Source::Notices => self.look_at_interfaces(),
                 }
                 self.hang_up_on_the_deaf();
+                if self.over {
+                    return;
+                }
             }
         }
     }
@@ -231,6 +247,7 @@ impl State {
                 std::process::id()
             )),
             Ok(peer) if !peer.is_trusted(&self.options.allow) => Some(self.not_admitted(peer.uid)),
+            Ok(peer) if !is_own(peer) => self.make_way_for(peer.uid).err(),
             Ok(_) if self.clients.len() >= CONNECTIONS => {
                 Some(format!("{CONNECTIONS} connections to the broker are open: end a program"))
             }
@@ -247,6 +264,7 @@ impl State {
             process,
             pid: peer.pid,
             uid: peer.uid,
+            guest: !is_own(&peer),
             since: Instant::now(),
             known: false,
             connects: false,
@@ -271,6 +289,17 @@ impl State {
         if watched.is_err() {
             self.hang_up(number);
         }
+    }
+
+    /// Lets a guest's newest connection take the place of its user's oldest one that has said nothing.
+    fn make_way_for(&mut self, uid: u32) -> Result<(), String> {
+        if self.allow_user(uid, Place::Connection).is_err()
+            && let Some((oldest, _)) = self.clients.silent_of(uid)
+        {
+            self.tally.dropped += 1;
+            self.hang_up(oldest);
+        }
+        self.allow_user(uid, Place::Connection)
     }
 
     fn not_admitted(&self, uid: u32) -> String {
@@ -312,9 +341,14 @@ impl State {
         if let Some(client) = self.clients.get_mut(number) {
             client.known = true;
         }
+        self.lacking = false;
         match self.reply(number, request) {
             Ok(Some(reply)) => self.send(number, &reply, &[]),
             Ok(None) => {}
+            Err(words) if first && self.lacking && self.gives_way(number) => {
+                self.over = true;
+                self.send(number, &Reply::Ends(words), &[]);
+            }
             Err(words) if first => self.send_away(number, words),
             Err(words) => {
                 self.tally.refused += 1;
@@ -342,12 +376,15 @@ impl State {
                     (client.counters, client.every_address) = (counters.into(), every_address);
                 }
                 if every_address {
-                    self.have_every_address();
+                    self.have_every_address(number);
                 }
                 return self.lend(number, address).map(|()| None);
             }
             Request::Address(address) => return self.lend(number, address).map(|()| None),
             Request::Ask { .. } => Reply::Facts(self.facts()),
+            Request::User(from) => self.user_facts(from).map_or(Reply::Nothing, Reply::User),
+            Request::EndUser(uid) => Reply::Ended(self.end_user(number, uid)?),
+            Request::EndProgram(range) => Reply::Ended(self.end_program(number, range)?),
             Request::Program(range) => self.clients.facts(range).map_or(Reply::Nothing, Reply::Program),
             Request::Counters => Reply::Counters(self.clients.counters()),
             Request::Port => Reply::Port(self.whole_port()),
@@ -370,6 +407,26 @@ impl State {
         }))
     }
 
+    /// Whether the broker ends, for another one to be started: no other program uses it.
+    fn gives_way(&self, number: u32) -> bool {
+        let uses = |client: &Client| client.stays() || client.range.is_some();
+        let others = self.clients.numbers().into_iter().filter(|other| *other != number);
+        self.options.gives_way && !others.filter_map(|other| self.clients.get(other)).any(uses)
+    }
+
+    /// The message that this process lacks something: its limits and folders are those of the program that
+    /// started it.
+    pub(super) fn lack(&mut self, words: &str) -> String {
+        self.lacking = true;
+        let pid = std::process::id();
+        format!(
+            "{words}. This is a limit of the broker, process {pid} of user {}, which keeps the limits and folders of the program \
+             that started it: end its programs and then it (`kill {pid}`), or start one by `remora broker` where the limits \
+             suffice",
+            self.uid
+        )
+    }
+
     fn facts(&self) -> BrokerFacts {
         let groups = self.addresses.iter().filter_map(|address| address.group.as_ref());
         BrokerFacts {
@@ -386,14 +443,26 @@ impl State {
 
     /// Lends a share of an address: a program has the same range on each.
     fn lend(&mut self, number: u32, local: SocketAddr) -> Result<(), String> {
-        let place = self.have_address(local)?;
+        let place = self.have_address(number, local)?;
         let client = self.clients.get(number).ok_or("the connection is gone")?;
         if client.share(place).is_some() {
             return Err(format!("the program has its share of {} already", local.ip()));
         }
         self.complete(place)?;
+        self.look_at_withheld();
+        self.allow(number, Place::Descriptor)?;
         let fresh = client_range(&self.clients, number).is_none();
+        if fresh {
+            self.allow(number, Place::Range)?;
+        }
         let range = match client_range(&self.clients, number) {
+            Some(range) if !self.is_fit(range) => {
+                return Err(format!(
+                    "a process still has the socket that this program had at {}, such as a child that it forked: end that process, \
+                     or open the device anew",
+                    local.ip()
+                ));
+            }
             Some(range) => range,
             None => self.clients.lend(number).ok_or_else(|| {
                 format!(
@@ -406,13 +475,22 @@ impl State {
         if fresh {
             self.tally.lent += 1;
         }
-        self.hand_out(number, place, range).map_err(|error| format!("lending a QPN range failed: {error}"))
+        self.hand_out(number, place, range)
+            .map_err(|error| self.lack(&format!("lending a QPN range failed: {error}")))
     }
 
-    /// The place of an address, which is taken in if it is new.
-    pub(super) fn have_address(&mut self, local: SocketAddr) -> Result<usize, String> {
+    /// The place of an address, which is taken in if it is new. A guest uses what the broker serves.
+    pub(super) fn have_address(&mut self, number: u32, local: SocketAddr) -> Result<usize, String> {
+        let guest = self.clients.get(number).is_none_or(|client| client.guest);
         match self.addresses.iter().position(|address| address.local == local) {
             Some(place) => Ok(place),
+            None if guest => Err(format!(
+                "the broker of {} belongs to user {} and does not serve {} to other users: have it started with `remora broker \
+                 --every-address`, or name one of the addresses that `remora doctor` shows",
+                self.addresses[0].local.ip(),
+                self.uid,
+                local.ip()
+            )),
             None => self.add_address(local).map_err(|error| match error {
                 BrokerError::Running(other, Some(holder)) if holder.is_trusted(&[]) => format!(
                     "another broker has {} (process {} of user {}), and the addresses of a device belong to one broker: name that \
@@ -426,33 +504,34 @@ impl State {
         }
     }
 
-    /// Sends the descriptors of a share to its program.
+    /// Sends the descriptors of a share to its program. One of the broker's own user gets the socket of its
+    /// range. That is the user's, and can neither be taken back nor be kept from harm, so the broker reads it
+    /// for every other user.
     fn hand_out(&mut self, number: u32, place: usize, range: u8) -> std::io::Result<()> {
         let none = || std::io::Error::from(std::io::ErrorKind::NotConnected);
+        let guest = self.clients.get(number).ok_or_else(none)?.guest;
         self.drain(place, range);
         let local = self.addresses[place].local;
-        let group = self.addresses[place].group.as_ref().ok_or_else(none)?;
-        let own = match self.options.alone {
-            true => Some(group.sockets()[0].as_fd().try_clone_to_owned()?),
-            false => group.duplicate(range)?,
+        let group = self.addresses[place].group.as_mut().ok_or_else(none)?;
+        group.join(range, guest);
+        let own = match (self.options.alone, guest) {
+            (true, _) => Some(group.sockets()[0].as_fd().try_clone_to_owned()?),
+            (false, true) => None,
+            (false, false) => group.duplicate(range)?,
         };
-        let socket = match own {
-            Some(own) => own,
-            // Nothing comes there; all frames are handed over.
-            None => {
-                let mut unused = local;
-                unused.set_port(0);
-                std::net::UdpSocket::bind(unused)?.into()
-            }
+        let lent = own.is_some();
+        let (share, handover) = match own {
+            Some(own) => SharedEndpoint::share(local, range, own)?,
+            None => SharedEndpoint::relay(local, range)?,
         };
-        let (share, handover) = SharedEndpoint::share(local, range, socket)?;
         watch(&self.poll, &handover, Source::Channel(place, number))?;
-        if let Some(socket) = self.lent_socket(place, range) {
-            epoll::delete(&self.poll, socket)?;
+        if let Some(socket) = self.lent_socket(place, range).filter(|_| lent) {
+            // It is watched, unless an earlier borrower kept its predecessor.
+            let _ = epoll::delete(&self.poll, socket);
         }
         let client = self.clients.get_mut(number).ok_or_else(none)?;
         client.page.get_or_insert_with(|| handover.page().clone());
-        client.shares.push(Share { address: place, handover });
+        client.shares.push(Share { address: place, lent, handover });
         let descriptors = share.descriptors().ok_or_else(none)?;
         self.send(number, &Reply::Lent { range, address: local }, &descriptors);
         self.tell_of_port(number);
@@ -491,19 +570,50 @@ impl State {
     /// Takes a share of an address back, whose program keeps the range and its other shares.
     pub(super) fn end_share(&mut self, place: usize, number: u32) {
         let Some(client) = self.clients.get_mut(number) else { return };
-        client.shares.retain(|share| share.address != place);
+        let Some(ended) = client.shares.iter().position(|share| share.address == place) else { return };
+        let share = client.shares.remove(ended);
         if let Some(range) = client.range {
-            self.take_socket(place, range);
+            self.take_socket(&share, range);
         }
     }
 
-    /// Reads the socket of a range again, which no program reads any more.
-    fn take_socket(&mut self, place: usize, range: u8) {
-        if let Some(group) = &mut self.addresses[place].group {
-            group.reset(range);
+    /// Reads the socket of a range again, which no program reads any more. A borrower may have kept the old
+    /// one, and has left its options in any state: it is replaced.
+    fn take_socket(&mut self, share: &Share, range: u8) {
+        if !share.lent {
+            return;
         }
-        if let Some(socket) = self.lent_socket(place, range) {
-            let _ = watch(&self.poll, socket, Source::Socket(place, range));
+        if let Some(group) = &mut self.addresses[share.address].group {
+            group.renew(range);
+        }
+        if let Some(socket) = self.lent_socket(share.address, range) {
+            let _ = watch(&self.poll, socket, Source::Socket(share.address, range));
+        }
+    }
+
+    /// Whether no earlier borrower of a range has a socket of it.
+    fn is_fit(&mut self, range: u8) -> bool {
+        let mut groups = self.addresses.iter_mut().filter_map(|address| address.group.as_mut());
+        groups.all(|group| group.is_fit(range))
+    }
+
+    /// Gives ranges back whose earlier borrowers have closed their sockets.
+    fn look_at_withheld(&mut self) {
+        for range in std::mem::take(&mut self.withheld) {
+            self.give_back(range);
+        }
+    }
+
+    /// Ranges that nobody has and that cannot be lent.
+    pub(super) fn withheld(&self) -> usize {
+        self.withheld.len()
+    }
+
+    fn give_back(&mut self, range: u8) {
+        if self.is_fit(range) {
+            self.clients.give_back(range);
+        } else {
+            self.withheld.push(range);
         }
     }
 
@@ -525,14 +635,20 @@ impl State {
         if let Some(range) = client.range {
             self.tally.taken_back += 1;
             for share in &client.shares {
-                self.take_socket(share.address, range);
+                self.take_socket(share, range);
             }
+            self.give_back(range);
         }
         let borrowed = client.range.is_some() || client.stays();
         if borrowed && self.clients.programs() == 0 && !self.clients.any_stays() {
             self.idle = Some(Instant::now());
         }
     }
+}
+
+/// Whether a program's user is the broker's.
+fn is_own(peer: &PeerCredentials) -> bool {
+    peer.is_this_process() || user::is_own(peer.uid)
 }
 
 fn client_range(clients: &Clients, number: u32) -> Option<u8> {

@@ -40,14 +40,24 @@ impl State {
         }
     }
 
-    /// Takes the frames that reached a program and are for others.
+    /// Takes the frames that reached a program and are for others. Then a program of the broker's
+    /// own user has changed the steering, which is set up again.
     pub(super) fn take_strays(&mut self, place: usize, number: u32) {
         for _ in 0..TURN {
-            let Some(handover) = self.clients.get(number).and_then(|client| client.share(place)) else {
-                return;
-            };
-            match handover.take(&mut self.buffer) {
-                Ok(Some(arrival)) => self.route(place, &arrival, true),
+            let Some(client) = self.clients.get(number) else { return };
+            let Some(share) = client.share(place) else { return };
+            match share.handover.take(&mut self.buffer) {
+                // A guest reads no socket, so nothing strays to it: it would speak for any host.
+                Ok(Some(_)) if client.guest => {
+                    self.tally.dropped += 1;
+                    return self.hang_up(number);
+                }
+                Ok(Some(arrival)) => {
+                    if let Some(group) = &self.addresses[place].group {
+                        group.steer();
+                    }
+                    self.route(place, &arrival, true);
+                }
                 Ok(None) => return,
                 // The program has closed its device on this address.
                 Err(_) => return self.end_share(place, number),
@@ -88,16 +98,14 @@ impl State {
         if range == 0 {
             return self.deliver_own(place, arrival, run);
         }
-        let group = self.addresses[place].group.as_ref();
-        let relays = group.is_some_and(|group| group.steered() == SteeredBy::Reader);
         let way = self.clients.of_range(range).and_then(|(_, client)| client.way(place));
         let to = remora_wire::Address::from(self.addresses[place].local.ip());
         let counter = match way {
             None => &mut self.tally.unclaimed,
-            Some(handover) if !handover.give(arrival.source, to, arrival.segment, frames) => {
+            Some(share) if !share.handover.give(arrival.source, to, arrival.segment, frames) => {
                 &mut self.tally.overflowed
             }
-            Some(_) if relays => &mut self.tally.relayed,
+            Some(share) if !share.lent => &mut self.tally.relayed,
             Some(_) => &mut self.tally.forwarded,
         };
         *counter += count;

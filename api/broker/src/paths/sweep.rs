@@ -22,7 +22,7 @@ pub(super) fn lock(folder: &Path) -> io::Result<File> {
 
 /// Removes folders of this user that no broker has.
 pub(super) fn sweep() {
-    sweep_in(&std::env::temp_dir());
+    super::folders().iter().for_each(|folder| sweep_in(folder));
 }
 
 fn sweep_in(temporary: &Path) {

@@ -6,6 +6,7 @@ mod clients;
 mod cm;
 mod ends;
 mod gids;
+mod guests;
 mod namespaces;
 mod neighbours;
 mod own;

@@ -44,6 +44,16 @@ impl Program {
         Program::of(command, address)
     }
 
+    /// Starts one as another user.
+    #[track_caller]
+    pub fn of_user(uid: &str, address: &str) -> Program {
+        let own = crate::own::test(module_path!(), "a_program");
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", uid, "--regid", uid, "--clear-groups"]);
+        command.arg(own.get_program()).args(own.get_args());
+        Program::of(command, address)
+    }
+
     /// As a thread of its own shares the address, if this is set.
     #[track_caller]
     pub fn alone(address: &str) -> Program {

@@ -149,7 +149,7 @@ fn where_no_more_descriptors_are_allowed_a_program_is_told_and_the_broker_goes_o
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(100), ..limit }).unwrap();
     let words = client::open(address, &never()).unwrap_err().to_string();
-    assert!(words.contains("128 descriptors") && words.contains("ulimit -n"), "{words}");
+    assert!(words.contains("129 descriptors") && words.contains("ulimit -n"), "{words}");
     setrlimit(Resource::Nofile, limit).unwrap();
     assert_eq!(client::open(address, &never()).unwrap().number(), 1);
 }

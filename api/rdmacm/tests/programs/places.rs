@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use remora_broker::client::{self, Options, Start};
+use remora_broker::{Broker, Options as BrokerOptions};
 use remora_netns::Namespace;
 
 use crate::connections::CmServer;
@@ -169,5 +170,28 @@ fn where_the_kernel_steers_no_datagrams_the_broker_relays_them() {
         let tally = client::report(at, &never).unwrap().broker.tally;
         // Links carry most frames, where there are any.
         assert!(tally.relayed > if port == "udp" { 400 } else { 0 }, "{port}: {tally:?}");
+    }
+}
+
+#[test]
+fn programs_of_two_users_that_a_broker_admits_run_on_one_address_with_links_and_relayed() {
+    if !rustix::process::geteuid().is_root() {
+        return skips("only root can run programs of two users");
+    }
+    for port in ["auto", "udp"] {
+        let address = address();
+        let at = SocketAddr::new(address.parse().unwrap(), 0);
+        let options = BrokerOptions { allow: vec![61_001, 61_002], ..BrokerOptions::default() };
+        let _broker = Broker::open(at, &options).unwrap();
+        let of_user = |reuid: &str, regid: &str| {
+            let words = ["setpriv", reuid, regid, "--clear-groups", "--no-new-privs", "--"];
+            Place { port, ..Place::new(&words, &address) }
+        };
+        let one = of_user("--reuid=61001", "--regid=61001");
+        one.serves(&address, &of_user("--reuid=61002", "--regid=61002"));
+        let never = Options { start: Start::Never, ..Options::default() };
+        let tally = client::report(at, &never).unwrap().broker.tally;
+        assert!(tally.relayed > if port == "udp" { 400 } else { 0 }, "{port}: {tally:?}");
+        assert_eq!((tally.strays, tally.overflowed), (0, 0), "{port}: {tally:?}");
     }
 }

@@ -18,7 +18,9 @@
 
 use super::datagram::Arrival;
 use super::inbox::Inbox;
+use super::options::Options;
 use super::range::range_of;
+use super::socket::Socket;
 use remora_memory::Bytes;
 use remora_wire::frame::{Address, Endpoint, Ingress};
 use rustix::io::Errno;
@@ -140,6 +142,16 @@ impl SharedEndpoint {
             lease: None,
         };
         Ok((endpoint, Handover { channel: ours, page }))
+    }
+
+    /// A share of `local` whose frames all come from the owner, and the owner's side of it. Its
+    /// socket receives nothing: a datagram that came there would be one of another UDP port.
+    ///
+    /// # Errors
+    /// The system gives no socket or no memory.
+    pub fn relay(local: SocketAddr, range: u8) -> io::Result<(SharedEndpoint, Handover)> {
+        let unused = Socket::sending(local, &Options::default()).map_err(io::Error::other)?;
+        SharedEndpoint::share(local, range, unused.fd)
     }
 
     /// The share whose descriptors have come from the owner: socket, channel, page. `None`: the third is no

@@ -294,3 +294,53 @@ fn where_remora_cannot_be_started_a_program_is_told_what_to_set() {
     let words = client::open(at("127.96.0.7"), &options).expect_err("no broker").to_string();
     assert!(words.contains("not ready in time"), "{words}");
 }
+
+#[test]
+fn the_owner_lists_the_users_of_a_broker_and_ends_one_or_a_program() {
+    let ip = "127.96.0.8";
+    let _broker = Running::start(ip, &[]);
+    let mut program = program(ip).spawn().expect("a program");
+    let (lent, _output) = range(&mut program);
+    let listed = remora(&["broker", "list", "--address", ip]).good();
+    let owner = rustix::process::geteuid().as_raw();
+    assert!(listed.contains(&format!("user {owner}: 1 QPN ranges")), "{listed}");
+    assert!(listed.contains(&format!("QPN range {lent}: process {}", program.id())), "{listed}");
+    let rows = remora(&["broker", "list", "--address", ip, "--json"]).good();
+    let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert!(rows.iter().any(|row| row["guest"] == false && row["user"] == owner && row["ranges"] == 1));
+    assert!(rows.iter().any(|row| row["range"] == lent && row["pid"] == program.id()));
+    remora(&["broker", "end", "--address", ip]).bad_arguments("--uid");
+    remora(&["broker", "end", "--address", ip, "--range", "9"]).one_line("no program has QPN range 9");
+    let ended = remora(&["broker", "end", "--address", ip, "--range", &lent.to_string()]);
+    assert!(ended.status == 0 && ended.err.contains("ended 1 connections"), "{}", ended.err);
+    until("the range comes back", || report(ip).is_some_and(|report| report.programs.is_empty()));
+    drop(program.stdin.take());
+    program.wait().expect("its end");
+}
+
+#[test]
+fn a_broker_with_the_limits_of_its_first_program_gives_way_to_one_of_the_next() {
+    let ip = "127.96.0.9";
+    let poor = |limit: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "61001", "--regid", "61001", "--clear-groups", "prlimit"]);
+        let program = program(ip);
+        command.arg(format!("--nofile={limit}")).arg(program.get_program()).args(program.get_args());
+        for (name, value) in program.get_envs() {
+            command.env(name, value.expect("a value"));
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let first = poor("40:40").output().expect("a program");
+    let said = String::from_utf8_lossy(&first.stderr);
+    assert!(
+        said.contains("129 descriptors") && said.contains("This is a limit of the broker, process "),
+        "{said}"
+    );
+    let mut next = poor("2000:2000").spawn().expect("a program");
+    let (lent, _output) = range(&mut next);
+    assert_eq!(lent, 1);
+    drop(next.stdin.take());
+    next.wait().expect("its end");
+}

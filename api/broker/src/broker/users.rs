@@ -1,0 +1,60 @@
+//! The users of a broker: what each has, and how the broker's owner ends it.
+
+use remora_port::user;
+
+use super::state::State;
+use crate::message::UserFacts;
+
+impl State {
+    /// The user with this number, or the next one that has connections.
+    pub(super) fn user_facts(&self, from: u32) -> Option<UserFacts> {
+        let uid = self.clients.users().range(from..).next().copied()?;
+        let clients = || self.clients.of_user(uid).map(|(_, client)| client);
+        Some(UserFacts {
+            uid,
+            guest: clients().any(|client| client.guest),
+            connections: clients().count() as u32,
+            ranges: clients().filter(|client| client.range.is_some()).count() as u32,
+            ids: self.agent.ids_of_user(uid) as u32,
+            channels: self.channels_of(uid) as u32,
+        })
+    }
+
+    /// Ends all connections of a user for the owner of the broker, and admits that user no more.
+    pub(super) fn end_user(&mut self, asking: u32, uid: u32) -> Result<u32, String> {
+        self.must_own(asking)?;
+        self.options.allow.retain(|allowed| *allowed != uid);
+        let numbers: Vec<u32> =
+            self.clients.of_user(uid).map(|(number, _)| number).filter(|number| *number != asking).collect();
+        numbers.iter().for_each(|number| self.hang_up(*number));
+        Ok(numbers.len() as u32)
+    }
+
+    /// Ends the program that has a QPN range, for the owner of the broker: all connections of its process.
+    pub(super) fn end_program(&mut self, asking: u32, range: u8) -> Result<u32, String> {
+        self.must_own(asking)?;
+        let (number, client) =
+            self.clients.of_range(range).ok_or_else(|| format!("no program has QPN range {range}"))?;
+        let (uid, pid) = (client.uid, client.pid);
+        let is_its = |other: u32, its: u32| other == number || pid != 0 && its == pid;
+        let of_user = self.clients.of_user(uid);
+        let numbers: Vec<u32> = of_user
+            .filter(|(other, client)| is_its(*other, client.pid) && *other != asking)
+            .map(|(other, _)| other)
+            .collect();
+        numbers.iter().for_each(|number| self.hang_up(*number));
+        Ok(numbers.len() as u32)
+    }
+
+    /// Refuses a request that only the broker's own user and root may make.
+    fn must_own(&self, asking: u32) -> Result<(), String> {
+        let client = self.clients.get(asking).ok_or("the connection is gone")?;
+        if !client.guest || user::is_trusted(client.uid, &[]) {
+            return Ok(());
+        }
+        Err(format!(
+            "{} may not end programs of this broker: only its own user and root may",
+            user::name(client.uid)
+        ))
+    }
+}
