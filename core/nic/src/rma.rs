@@ -55,6 +55,9 @@ pub struct Init {
     pub sender: u32,
     /// Where its nonces begin: the wall clock's nanoseconds, so that no later start repeats them.
     pub first_nonce: u64,
+    /// The first nonce of failures under the reserved key. These travel to any sender of a bad request, so
+    /// both words are random: they reveal nothing of the nonces of requests.
+    pub failure_nonce: Nonce,
     /// A key that no peer has: requests for regions that do not exist are checked against it.
     pub decoy: RegionKey,
     /// None: the time that the driver passes is exact, as in a simulation.
@@ -133,6 +136,7 @@ pub(crate) struct Rma {
     /// When the last failure would have left, had all of them been spaced evenly.
     failures_until: Instant,
     nonce: Nonce,
+    failure_nonce: Nonce,
     decoy: RegionKey,
     clock: Option<Clock>,
     /// Plaintext and ciphertext of the message at hand. Frames may be shared memory, so neither stands there
@@ -164,6 +168,7 @@ impl Rma {
             delays: Delays::new(init.clock.as_ref().map_or(Instant(0), |clock| clock())),
             failures_until: Instant(0),
             nonce: Nonce { sender: init.sender, counter: init.first_nonce },
+            failure_nonce: init.failure_nonce,
             decoy: init.decoy,
             clock: init.clock,
             buffer: Box::new([0; MAX_OPERATION as usize]),
@@ -173,11 +178,14 @@ impl Rma {
         }
     }
 
-    /// The nonce of the next message. None comes twice: each is counted, and the first lies beyond those of
-    /// earlier starts.
-    fn next_nonce(&mut self) -> Nonce {
-        let nonce = self.nonce;
-        self.nonce.counter += 1;
+    /// The nonce of the next message under `key`. None comes twice under a secret key: each is counted, and
+    /// the first lies beyond those of earlier starts. Failures under the reserved key have nonces of their
+    /// own: a stranger that provokes one cannot extrapolate the nonces of the requests to come, which it
+    /// would need to forge their failures.
+    fn next_nonce(&mut self, key: &[u8; KEY_LEN]) -> Nonce {
+        let next = if *key == RESERVED_KEY { &mut self.failure_nonce } else { &mut self.nonce };
+        let nonce = *next;
+        next.counter = next.counter.wrapping_add(1);
         nonce
     }
 

@@ -29,7 +29,7 @@ use remora_nic::rma::{
 use remora_nic::{NicError, Word, wqe::SLOT};
 use remora_transport::rma::Settings;
 use remora_wire::frame::Endpoint;
-use remora_wire::rma::{Class, Kind};
+use remora_wire::rma::{Class, Kind, Nonce};
 
 use crate::program::{CompletionQueue, Region, ring};
 use crate::world::World;
@@ -109,6 +109,7 @@ impl World {
             cipher,
             sender: start.sender,
             first_nonce: start.first_nonce,
+            failure_nonce: Nonce { sender: !start.sender, counter: start.first_nonce },
             decoy,
             clock,
         };

@@ -4,6 +4,7 @@ use remora_cipher::Aes;
 use remora_nic::NicError;
 use remora_nic::rma::{Cipher, Delays, Init, RegionKey, Regions};
 use remora_transport::rma::Settings;
+use remora_wire::rma::Nonce;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -57,6 +58,7 @@ impl Engine {
     ) -> Result<bool, OpenError> {
         // Six bits of the engine, 26 of this start: no two senders seal under the same nonces.
         let sender = (self.number() as u32) << 26 | random()? as u32 >> 6;
+        let failure_nonce = Nonce { sender: random()? as u32, counter: random()? as u64 };
         let decoy = random_key()?;
         let first_nonce =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
@@ -72,6 +74,7 @@ impl Engine {
                 cipher,
                 sender,
                 first_nonce,
+                failure_nonce,
                 decoy,
                 clock: Some(Box::new(move || clock.now())),
             });

@@ -291,7 +291,7 @@ impl Rma {
         let is_ipv4 = shared.endpoint.address.is_ipv4() && to.endpoint.address.is_ipv4();
         let Some(peer) = out.peer_of(&to.endpoint, to.origin) else {
             shared.counters.rma_unreachable += 1;
-            return Left::Yes(self.next_nonce());
+            return Left::Yes(self.next_nonce(key));
         };
         let start = out.start(peer);
         let below = start.overhead(is_ipv4);
@@ -299,7 +299,7 @@ impl Rma {
             self.full_peer = peer;
             return Left::Blocked;
         };
-        let header = header::Repr { nonce: self.next_nonce(), ..*header };
+        let header = header::Repr { nonce: self.next_nonce(key), ..*header };
         // The frame may be shared memory: what the tag covers is written privately, and then copied. A peer
         // that polls takes the frame's lines away, so nothing is stored there before the message is sealed.
         let mut private = [0; header::LEN + request::LEN];

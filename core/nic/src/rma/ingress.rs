@@ -6,7 +6,7 @@
 use remora_memory::{Access, Mem};
 use remora_transport::Instant;
 use remora_transport::rma::{Accepted, Request, Status};
-use remora_wire::frame::Origin;
+use remora_wire::frame::{Endpoint, Origin};
 use remora_wire::rma::{Body, Chain, Kind, MAX_AAD, Message, TAG_LEN, completion, header, request};
 
 use super::cipher::KEY_LEN;
@@ -38,7 +38,7 @@ impl Rma {
                 self.take_written(now, mem, &message, shared);
             }
             (Kind::Data, _) => self.take_read(now, mem, &message, shared),
-            (kind, body) => self.take_answer(now, kind, body, &message, shared),
+            (kind, body) => self.take_answer(now, kind, body, &message, arrived.source, shared),
         }
     }
 
@@ -183,13 +183,15 @@ impl Rma {
         }
     }
 
-    /// A message that answers a command of ours without data.
+    /// A message that answers a command of ours without data. A failure under the reserved key, which
+    /// everybody knows, is taken from the address and UDP port of the command's server alone.
     fn take_answer(
         &mut self,
         now: Instant,
         kind: Kind,
         body: &Body,
         message: &Message<'_>,
+        source: Endpoint,
         shared: &mut Shared,
     ) {
         let slot = message.header.slot;
@@ -198,9 +200,10 @@ impl Rma {
             return;
         };
         let Some(command) = &self.commands[usize::from(slot)] else { return };
-        let key = command.key;
+        let (key, server) = (command.key, command.server);
         let authentic = self.opens(&key, &chain, message);
-        let anyone = !authentic && kind == Kind::AuthenticationFailure && {
+        let may_be_reserved = kind == Kind::AuthenticationFailure && source == server;
+        let anyone = !authentic && may_be_reserved && {
             let reserved = self.keys.reserved();
             self.opens_at(reserved, &chain, message)
         };

@@ -9,7 +9,7 @@ mod wire;
 use remora_cipher::Aes;
 use remora_nic::rma::{Cipher, Identity};
 use remora_transport::rma::Settings;
-use remora_wire::frame::Start;
+use remora_wire::frame::{Endpoint, Route, Start};
 use remora_wire::rma::{Body, Chain, Class, Kind, MAX_AAD, Message, Nonce, TAG_LEN, header, request};
 
 use crate::bed::{Bed, CLIENT, SERVER};
@@ -53,7 +53,13 @@ impl Bed {
 
     /// Makes a message arrive at node `to`, as if node `from` had sent it.
     pub fn inject(&mut self, from: usize, to: usize, bytes: &[u8]) {
-        let route = self.world.route(from, to);
+        let source = self.world.endpoint(from);
+        self.inject_from(source, from, to, bytes);
+    }
+
+    /// Likewise, with `source` for the sender's address and UDP port.
+    pub fn inject_from(&mut self, source: Endpoint, from: usize, to: usize, bytes: &[u8]) {
+        let route = Route { source, ..self.world.route(from, to) };
         let mut frame = vec![0; Start::Ip.overhead(true)];
         route.emit(Start::Ip, 0, bytes.len() as u16, &mut frame);
         frame.extend_from_slice(bytes);

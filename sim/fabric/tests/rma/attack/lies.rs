@@ -1,7 +1,8 @@
 //! A peer that holds the key and lies.
 
 use remora_transport::rma::Status;
-use remora_wire::rma::{Body, Chain, Class, Kind, Nonce, completion, header, solicit};
+use remora_wire::frame::Endpoint;
+use remora_wire::rma::{Body, Chain, Class, Kind, Nonce, completion, header, request, solicit};
 
 use super::{Forger, Taken, patient};
 use crate::bed::{Bed, CLIENT, SERVER};
@@ -109,6 +110,48 @@ fn a_forged_failure_needs_the_nonce_of_the_request_and_ends_that_operation_alone
     let ended = failure(&mut bed, slot, nonce).unwrap();
     assert_eq!((ended.slot, ended.status), (slot, Status::RemoteAuthenticationFailure));
     assert_eq!(bed.world.poll_rma(bed.cq), None, "slot {beside} goes on");
+}
+
+/// Attack 12: the forger has seen the request, but sends from an address or UDP port of its own.
+#[test]
+fn a_forged_failure_from_another_address_or_port_than_the_servers_is_not_believed() {
+    let mut bed = Bed::new(&patient());
+    let (nonce, _, slot) = asked(&mut bed, 0, Kind::Read, 64);
+    let plain = header(Kind::AuthenticationFailure, slot, 1, 0, 0);
+    let key = remora_nic::rma::RESERVED_KEY;
+    let (bytes, _) = Forger::new().seal(plain, Body::None, &Chain::new(nonce), &key, &[]);
+    let server = bed.world.endpoint(SERVER);
+    let mut address = server.address;
+    address.0[15] ^= 1;
+    for source in [Endpoint { udp_port: server.udp_port ^ 1, ..server }, Endpoint { address, ..server }] {
+        bed.inject_from(source, SERVER, CLIENT, &bytes);
+        assert_eq!(bed.world.poll_rma(bed.cq), None, "{source:?}");
+    }
+    assert_eq!(bed.world.counters(CLIENT).rma_bad_responses, 2);
+    bed.inject(SERVER, CLIENT, &bytes);
+    assert_eq!(bed.world.poll_rma(bed.cq).map(|ended| ended.slot), Some(slot));
+}
+
+/// Attack 12: a stranger asks for failures to learn the nonces that the NIC will use for its own requests.
+#[test]
+fn a_failure_under_the_reserved_key_reveals_nothing_of_the_nonces_of_requests() {
+    let mut bed = Bed::new(&patient());
+    bed.world.tap();
+    let mut forger = Forger::new();
+    for _ in 0..3 {
+        let plain = header(Kind::Read, 0, 1 << 20, 0, 64);
+        let body = Body::Request(request::Repr { pid: 1, incarnation: 1, max_payload: 4096 });
+        let (bytes, _) = forger.seal(plain, body, &Chain::EMPTY, &[7; 16], &[]);
+        bed.inject(SERVER, CLIENT, &bytes);
+        bed.world.run_for(5_000);
+    }
+    let kind = Kind::AuthenticationFailure;
+    let sent = bed.taken();
+    let failures = sent.iter().filter(|taken| taken.kind() == kind);
+    let failures: Vec<Nonce> = failures.map(|taken| taken.message().header.nonce).collect();
+    assert_eq!(failures.len(), 3);
+    let (nonce, ..) = asked(&mut bed, 0, Kind::Read, 64);
+    assert!(failures.iter().all(|failure| failure.sender != nonce.sender), "{failures:?} {nonce:?}");
 }
 
 /// A write whose data has left may take effect until the server's time is over. A failure that anyone can
