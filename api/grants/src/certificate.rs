@@ -10,8 +10,8 @@ use std::str::FromStr;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::hexadecimal::{hex, unhex};
-use crate::secret_file::{make_secret, read_secret};
-use crate::{Error, Result};
+use crate::secret_file::{make_secret, read_secret, without_mark};
+use crate::{Error, Result, tls};
 
 /// The SHA-256 of a certificate.
 #[derive(Copy, Clone, PartialEq, Eq, Hash)]
@@ -94,7 +94,7 @@ impl Token {
     /// `File`.
     pub fn of_file(path: &Path) -> Result<Token> {
         let text = read_secret(path)?;
-        let token = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+        let token = std::str::from_utf8(without_mark(&text)).ok().and_then(|text| text.trim().parse().ok());
         token.ok_or_else(|| Error::File(format!("{} holds no token: {ParseError}", path.display())))
     }
 
@@ -157,15 +157,34 @@ impl Certificate {
         if !path.exists() {
             make_secret(path, generate()?.as_bytes())?;
         }
-        Certificate::of_pem(&read_secret(path)?).ok_or_else(|| {
-            Error::File(format!("{} does not hold a certificate and its private key in PEM", path.display()))
-        })
+        let unusable = |why: &dyn fmt::Display| {
+            Error::File(format!(
+                "{} does not hold a usable certificate and its private key: {why}. It takes both in PEM: an X.509 v3 certificate, and \
+                 its key without a passphrase, which is RSA from 2048 bits, P-256, P-384 or Ed25519",
+                path.display()
+            ))
+        };
+        let pem = read_secret(path)?;
+        let text = String::from_utf8_lossy(&pem);
+        let certificate = Certificate::of_pem(&pem).ok_or_else(|| match text.contains("ENCRYPTED") {
+            true => unusable(&"the key has a passphrase"),
+            false => unusable(&"one of the two is missing or damaged"),
+        })?;
+        certificate.check().map_err(|error| unusable(&error))?;
+        Ok(certificate)
     }
 
     fn of_pem(pem: &[u8]) -> Option<Certificate> {
+        let pem = without_mark(pem);
         let chain = CertificateDer::from_pem_slice(pem).ok()?;
         let key = PrivateKeyDer::from_pem_slice(pem).ok()?;
         Some(Certificate { chain, key })
+    }
+
+    /// Checks that TLS can use certificate and key, before a peer is asked anything.
+    fn check(&self) -> Result<(), rustls::Error> {
+        rustls::server::ParsedCertificate::try_from(&self.chain)?;
+        tls::server(self).map(drop)
     }
 
     /// Its fingerprint.
@@ -205,6 +224,56 @@ fn not_made(why: impl fmt::Display) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A file with this text, which only its owner can read.
+    fn file(text: &[u8]) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_byte_order_mark_before_a_certificate_or_token_is_no_part_of_it() {
+        let pem = generate().unwrap();
+        let plain = Certificate::at(file(pem.as_bytes()).path()).unwrap();
+        let marked = Certificate::at(file(format!("\u{feff}{}", *pem).as_bytes()).path()).unwrap();
+        assert_eq!(plain.fingerprint(), marked.fingerprint());
+        let token = Token::random().unwrap();
+        assert_eq!(Token::of_file(file(format!("\u{feff}{token}\r\n").as_bytes()).path()).unwrap(), token);
+    }
+
+    #[test]
+    fn an_own_certificate_that_tls_cannot_use_is_refused_with_its_file_and_what_may_stand_there() {
+        let pem = generate().unwrap();
+        let other = generate().unwrap();
+        let (certificate, _) = pem.split_once("-----BEGIN PRIVATE").unwrap();
+        let key = &other[other.find("-----BEGIN PRIVATE").unwrap()..];
+        let passphrase = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
+        let unknown = "-----BEGIN PRIVATE KEY-----\nMAMCAQA=\n-----END PRIVATE KEY-----\n";
+        for (text, why) in [
+            (format!("{certificate}{key}"), "KeyMismatch"),
+            (format!("{certificate}{passphrase}"), "passphrase"),
+            (certificate.to_owned(), "missing"),
+            (format!("{certificate}{unknown}"), "private key"),
+        ] {
+            let file = file(text.as_bytes());
+            let words = Certificate::at(file.path()).unwrap_err().to_string();
+            let shown = file.path().display().to_string();
+            assert!(words.contains(&shown) && words.contains(why) && words.contains("P-256"), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_of_an_earlier_version_of_x509_is_not_usable() {
+        let mut certificate = Certificate::new().unwrap();
+        certificate.check().unwrap();
+        let mut bytes = certificate.chain.to_vec();
+        let version = bytes.windows(5).position(|window| window == [0xa0, 3, 2, 1, 2]).unwrap();
+        bytes[version + 4] = 1;
+        certificate.chain = bytes.into();
+        let words = certificate.check().unwrap_err().to_string();
+        assert!(words.contains("UnsupportedCertVersion"), "{words}");
+    }
 
     #[test]
     fn what_is_printed_is_read_again_and_secrets_are_not_printed_by_debug() {

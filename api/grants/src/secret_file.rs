@@ -33,6 +33,11 @@ pub fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
     Ok(bytes)
 }
 
+/// A text without the byte-order mark with which some editors begin it.
+pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
 /// Makes such a file.
 ///
 /// # Errors
@@ -50,7 +55,7 @@ pub fn make_secret(path: &Path, bytes: &[u8]) -> Result<()> {
 pub fn key_of_file(path: &Path) -> Result<RegionKey> {
     let bytes = read_secret(path)?;
     let plain = <[u8; 16]>::try_from(&bytes[..]).ok();
-    let text = || std::str::from_utf8(&bytes).ok().and_then(|text| unhex(text.trim()));
+    let text = || std::str::from_utf8(without_mark(&bytes)).ok().and_then(|text| unhex(text.trim()));
     plain.or_else(text).and_then(RegionKey::new).ok_or_else(|| {
         let shown = path.display();
         Error::File(format!("{shown} holds no key: it takes 16 bytes or 32 hexadecimal digits, not all zero"))
@@ -64,8 +69,8 @@ mod tests {
 
     #[test]
     fn a_key_is_bytes_or_digits_and_nobody_else_may_read_it() {
-        let path = std::env::temp_dir().join(format!("remora-grants-key-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
         let holds = |bytes: &[u8]| {
             let _ = std::fs::remove_file(&path);
             make_secret(&path, bytes).unwrap();
@@ -73,12 +78,13 @@ mod tests {
         };
         assert!(holds(&[7; 16]).unwrap() == RegionKey::new([7; 16]).unwrap());
         assert!(holds(b"07070707070707070707070707070707\n").unwrap() == RegionKey::new([7; 16]).unwrap());
+        let marked = "\u{feff}07070707070707070707070707070707\n".as_bytes();
+        assert!(holds(marked).unwrap() == RegionKey::new([7; 16]).unwrap());
         for bad in [&[0; 16][..], b"", &[7; 17], b"00000000000000000000000000000000"] {
             assert!(holds(bad).unwrap_err().to_string().contains("holds no key"), "{bad:?}");
         }
         holds(&[7; 16]).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(key_of_file(&path).unwrap_err().to_string().contains("chmod 600"));
-        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -4,12 +4,14 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::time_provider::TimeProvider;
 use rustls::version::TLS13;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, PeerIncompatible,
     ServerConfig, SignatureScheme,
 };
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::certificate::{Certificate, Fingerprint};
 
@@ -120,6 +122,21 @@ impl ClientCertVerifier for Verifier {
     }
 }
 
+/// The system's clock. One that stands before 1970, as on a board without a battery, counts as 1970: the dates
+/// of certificates are not looked at.
+#[derive(Debug)]
+struct SystemClock;
+
+impl TimeProvider for SystemClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(time_of(SystemTime::now()))
+    }
+}
+
+fn time_of(now: SystemTime) -> UnixTime {
+    UnixTime::since_unix_epoch(now.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
 fn verifier(expected: Option<Fingerprint>) -> (Arc<CryptoProvider>, Arc<Verifier>) {
     let provider = Arc::new(ring::default_provider());
     let verifier = Verifier { provider: Arc::clone(&provider), expected };
@@ -129,7 +146,7 @@ fn verifier(expected: Option<Fingerprint>) -> (Arc<CryptoProvider>, Arc<Verifier
 /// The server's side. It resumes no session: each client shows its credential.
 pub fn server(certificate: &Certificate) -> Result<Arc<ServerConfig>, Error> {
     let (provider, verifier) = verifier(None);
-    let mut config = ServerConfig::builder_with_provider(provider)
+    let mut config = ServerConfig::builder_with_details(provider, Arc::new(SystemClock))
         .with_protocol_versions(&[&TLS13])?
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![certificate.chain.clone()], certificate.key.clone_key())?;
@@ -140,7 +157,7 @@ pub fn server(certificate: &Certificate) -> Result<Arc<ServerConfig>, Error> {
 /// The client's side.
 pub fn client(expected: Fingerprint, own: Option<&Certificate>) -> Result<Arc<ClientConfig>, Error> {
     let (provider, verifier) = verifier(Some(expected));
-    let builder = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_details(provider, Arc::new(SystemClock))
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
@@ -150,4 +167,17 @@ pub fn client(expected: Fingerprint, own: Option<&Certificate>) -> Result<Arc<Cl
     };
     config.enable_sni = false;
     Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_clock_before_1970_counts_as_1970() {
+        let second = Duration::from_secs(1);
+        assert_eq!(time_of(UNIX_EPOCH - second).as_secs(), 0);
+        assert_eq!(time_of(UNIX_EPOCH + second).as_secs(), 1);
+    }
 }

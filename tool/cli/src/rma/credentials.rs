@@ -33,7 +33,9 @@ impl Credentials {
     /// Those of a file that nobody else can read.
     pub fn of_file(path: &Path) -> Result<Credentials> {
         let bytes = read_secret(path)?;
-        serde_json::from_slice(&bytes).ok().with_context(|| {
+        // Some editors begin a text with a byte-order mark.
+        let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+        serde_json::from_slice(text).ok().with_context(|| {
             let shown = path.display();
             format!("{shown} holds no credentials: name the file of `remora rma serve --credentials`")
         })
