@@ -46,7 +46,7 @@ pub use port::{CLASSES, End, Port};
 pub use port_id::PortId;
 pub use route::{Balancing, path};
 pub use voq::VOQ_PORTS_MAX;
-pub use watch::{Amount, Cause, Finding, Findings, Totals};
+pub use watch::{Amount, Balance, Cause, Finding, Findings, Totals};
 
 use out_of_order::OutOfOrder;
 use progress::Progress;
@@ -234,6 +234,25 @@ impl Network {
     #[inline]
     pub fn uplinks(&self, host: u32) -> &[PortId] {
         &self.uplinks[host as usize]
+    }
+
+    /// The number of the port by which a host sends a flow to another one. `hash` is the flow's, and chooses
+    /// among the ports that [`Routes`] has; without any the packets leave by port 0 and are lost behind it.
+    pub fn uplink_to(&self, host: u32, destination: u32, hash: u32) -> usize {
+        let ports = self.routes.ports(self.node_of(host), self.node_of(destination));
+        ports.get(hash as usize % ports.len().max(1)).map_or(0, |port| usize::from(*port))
+    }
+
+    /// The hash by which a host chooses among its ports for packets with this hash.
+    pub fn hash_at_host(&self, host: u32, hash: u32) -> u32 {
+        let node = self.node_of(host);
+        match self.config.balancing {
+            Balancing::Keyed(keyed) => {
+                let key = self.keys.get(hash as usize).copied().unwrap_or_default();
+                keyed.of_host(key, node)
+            }
+            _ => mix(hash ^ mix(self.config.seed as u32 ^ mix(node + 1))),
+        }
     }
 
     /// A port.

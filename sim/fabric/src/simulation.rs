@@ -9,6 +9,7 @@ mod far_end;
 mod flow;
 mod host;
 mod observe;
+mod peer;
 mod queue_pairs;
 mod spec;
 mod uplink;
@@ -34,6 +35,7 @@ pub use spec::{Connection, EndAt, FlowEnd, FlowSpec, Senders, Verb};
 use far_end::FarEnds;
 use flow::Flows;
 use host::Host;
+use peer::UPLINKS_MAX;
 use uplink::Uplink;
 
 /// How hosts behave.
@@ -114,12 +116,13 @@ impl Simulation {
     /// One at time 0 without flows.
     ///
     /// # Errors
-    /// Those of [`Network::new`].
+    /// Those of [`Network::new`], and a host with more links than a NIC has ports.
     ///
     /// # Panics
     /// If it asks for more memory than the machine has.
     pub fn new(topology: Topology, config: SimulationConfig) -> Result<Simulation, TopologyError> {
         let mut network = Network::new(topology, config.network.clone())?;
+        check_uplinks(&network)?;
         if config.charging.is_whole_ns() {
             network.round_to_ns();
         }
@@ -301,7 +304,11 @@ impl Simulation {
             }
         }
         let mut deadline = Picos::from(nic.next_deadline());
+        let awaited = nic.awaited_queues();
         drop(guard);
+        if awaited != 0 {
+            uplink::expect_awaited(&mut self.network, number, awaited);
+        }
         if deadline <= self.network.now() {
             // What is due waits for a port that sends, which says when it is free; or for a pause to end.
             deadline = if is_busy { Picos::NEVER } else { self.network.now().after(BLOCKED) };
@@ -312,6 +319,31 @@ impl Simulation {
         }
         self.complete(number);
     }
+}
+
+/// In debug builds the end of each simulation counts its packets once more: those that NICs have sent are
+/// those that the network took, and each of these is delivered, lost or in flight.
+#[cfg(debug_assertions)]
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let balance = self.network.balance();
+        let by_nics: u64 = (0..self.hosts.len() as u32).map(|host| self.counters(host).sent_pkts).sum();
+        assert!(balance.holds() && balance.sent == by_nics, "{balance:?}, and NICs sent {by_nics}");
+    }
+}
+
+/// Has a NIC enough ports for the links of each host?
+fn check_uplinks(network: &Network) -> Result<(), TopologyError> {
+    for host in 0..network.hosts() as u32 {
+        let links = network.uplinks(host).len();
+        if links > UPLINKS_MAX {
+            return Err(TopologyError::HostLinks { host: network.node_of(host), links, limit: UPLINKS_MAX });
+        }
+    }
+    Ok(())
 }
 
 fn new_host(host: u32, zeros: &Bytes, config: &SimulationConfig) -> Host {

@@ -243,6 +243,15 @@ pub enum TopologyError {
         /// The host.
         host: u32,
     },
+    /// This host has more links than a NIC has ports.
+    HostLinks {
+        /// The host.
+        host: u32,
+        /// Links of it.
+        links: usize,
+        /// Ports of a NIC.
+        limit: usize,
+    },
     /// A link names a node that is not there.
     UnknownNode {
         /// Index of the link.
@@ -300,6 +309,10 @@ impl fmt::Display for TopologyError {
             TopologyError::HostWithoutLink { host } => {
                 write!(f, "host {host} has no link: add one, or list it as a switch")
             }
+            TopologyError::HostLinks { host, links, limit } => write!(
+                f,
+                "host {host} has {links} links, and a NIC has at most {limit} ports: join some by a switch"
+            ),
             TopologyError::UnknownNode { link, node, nodes } => write!(
                 f,
                 "link {link} names node {node}, and there are {nodes}: raise the count of nodes or mend the link"

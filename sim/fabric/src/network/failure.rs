@@ -33,10 +33,17 @@ impl Network {
         let ports = &self.ports;
         let is_up = |link: u32| ports[2 * link as usize].up;
         self.routes = Routes::new(&self.topology, is_up).expect("the topology was checked before");
+        // What waits for the link at a host may leave by another one now.
+        for id in [PortId(2 * link), PortId(2 * link + 1)] {
+            if let super::End::Host(host) = self.ports[id.index()].from {
+                self.wake(host, self.now);
+            }
+        }
         None
     }
 
-    /// Loses what waits for a port. What is on the link is lost where it would arrive.
+    /// Loses what waits for a port, and ends its pauses: no frame can end them. What is on the link is lost
+    /// where it would arrive.
     fn empty(&mut self, id: PortId) {
         let number = match self.ports[id.index()].from {
             super::End::Switch(number) => Some(number),
@@ -46,6 +53,9 @@ impl Network {
             self.packets.remove(control);
         }
         let paused = std::mem::take(&mut self.ports[id.index()].paused);
+        self.progress.resumed(id, paused, self.now);
+        // The far end forgets that it pauses this one.
+        self.accounts[id.index()].pausing = 0;
         while let Some(class) = self.ports[id.index()].choose(0) {
             let popped = match number {
                 Some(number) if self.switches[number as usize].buffer.is_voq() => {
@@ -65,6 +75,5 @@ impl Network {
             }
             self.lose(packet, Cause::Down);
         }
-        self.ports[id.index()].paused = paused;
     }
 }

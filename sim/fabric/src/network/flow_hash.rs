@@ -23,7 +23,18 @@ impl KeyedHash {
             KeyedHash::Htsim => jenkins(key[0], key[1], salt),
         }
     }
+
+    /// The hash of a flow at a host with several links. In the ns-3 programs all hosts have one seed.
+    pub fn of_host(self, key: FlowKey, node: u32) -> u32 {
+        match self {
+            KeyedHash::Ns3 => murmur3(key, NS3_HOST_SEED),
+            KeyedHash::Htsim => jenkins(key[0], key[1], mix(node + 1)),
+        }
+    }
 }
+
+/// The seed of ns-3's `Hash32`, by which its RdmaHw chooses a NIC.
+const NS3_HOST_SEED: u32 = 0x8bad_f00d;
 
 /// The finalizer of MurmurHash3: each input bit changes half of the output's.
 #[inline]
@@ -75,7 +86,9 @@ mod tests {
         let hash = |key, salt| KeyedHash::Ns3.of(key, salt);
         assert_eq!((hash([0; 3], 0), hash([1, 2, 3], 0)), (0xd941_144b, 0xe9d7_8ad6));
         // From 11.0.0.1 to 11.0.4.1, ports 10001 and 100, at node 128.
-        assert_eq!(hash([0x0b00_0001, 0x0b00_0401, 10_001 | 100 << 16], 128), 0x7f56_ad83);
+        let key = [0x0b00_0001, 0x0b00_0401, 10_001 | 100 << 16];
+        assert_eq!(hash(key, 128), 0x7f56_ad83);
+        assert_eq!(KeyedHash::Ns3.of_host(key, 1), hash(key, 0x8bad_f00d));
     }
 
     #[test]

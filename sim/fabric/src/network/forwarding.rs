@@ -50,7 +50,14 @@ impl Network {
         }
         self.totals.hops += 1;
         match self.ports[id.index()].to {
-            End::Host(host) => Some(Due::Arrived(host, packet)),
+            End::Host(host) if self.host_nodes[host as usize] == u32::from(found.destination) => {
+                Some(Due::Arrived(host, packet))
+            }
+            // Hosts forward nothing.
+            End::Host(_) => {
+                self.lose(packet, Cause::NoPath);
+                None
+            }
             End::Switch(switch) => {
                 self.forward(switch, id, packet);
                 None

@@ -103,6 +103,9 @@ impl Network {
         let End::Switch(switch) = port.to else { return };
         let (packet, switch) = (&self.packets[packet], &self.switches[switch as usize]);
         let choices = self.routes.ports(switch.node, u32::from(packet.destination));
+        if choices.is_empty() {
+            return;
+        }
         let balancing = self.config.balancing;
         let Some(choice) = switch.chooser.fixed(balancing, packet, &self.keys, switch.tier, choices.len())
         else {

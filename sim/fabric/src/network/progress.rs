@@ -2,7 +2,7 @@
 
 use super::packet::Flags;
 use super::port_id::PortId;
-use super::watch::Finding;
+use super::watch::{Balance, Finding};
 use super::{Due, End, Network, WATCH};
 use crate::engine::Picos;
 
@@ -168,13 +168,23 @@ impl Network {
             .any(|id| self.packets[id].ingress == ingress && !self.packets[id].flags.has(Flags::PAUSE))
     }
 
+    /// Counts the packets that hosts have sent.
+    pub fn balance(&self) -> Balance {
+        let totals = &self.totals;
+        Balance {
+            sent: totals.sent.packets,
+            delivered: totals.arrived.packets,
+            lost: totals.lost().packets,
+            in_flight: self.packets.live() as u64 - self.packets_of_control(),
+        }
+    }
+
     /// What must hold at any time: all packets are accounted for. At the end buffers are empty, too.
     pub fn check(&mut self) {
-        let totals = self.totals;
-        let expected = totals.sent.packets - totals.arrived.packets - totals.lost().packets;
-        let control = self.packets_of_control();
-        let found = self.packets.live() as u64 - control;
-        if expected != found {
+        let balance = self.balance();
+        let found = balance.in_flight;
+        if !balance.holds() {
+            let expected = balance.sent.saturating_sub(balance.delivered + balance.lost);
             self.findings.add(Finding::NotConserved { at: self.now, expected, found });
         }
         if found == 0 {

@@ -66,7 +66,7 @@ impl Chooser {
         self.turn as usize % count
     }
 
-    /// That choice, if it depends on the packet alone.
+    /// That choice, if it depends on the packet alone. There is at least one port.
     #[inline]
     pub fn fixed(
         &self,

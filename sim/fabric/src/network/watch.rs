@@ -64,6 +64,26 @@ pub struct Totals {
     pub resumes: u64,
 }
 
+/// Where the packets are that hosts have sent. Pause frames are not counted.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Balance {
+    /// Packets that hosts sent.
+    pub sent: u64,
+    /// Those that arrived at their hosts.
+    pub delivered: u64,
+    /// Those that were lost.
+    pub lost: u64,
+    /// Those in queues and on links.
+    pub in_flight: u64,
+}
+
+impl Balance {
+    /// Is each packet that was sent delivered, lost or in flight?
+    pub fn holds(&self) -> bool {
+        self.sent == self.delivered + self.lost + self.in_flight
+    }
+}
+
 impl Totals {
     /// What was lost, for all causes.
     pub fn lost(&self) -> Amount {

@@ -13,6 +13,7 @@ use remora_wire::Qpn;
 use remora_wire::frame::{Class, Peer, Route};
 
 use super::far_end::FarEnd;
+use super::peer::PeerHost;
 use super::spec::{FlowSpec, Senders, Verb};
 use super::{Simulation, host};
 use crate::network::{Balancing, flow_hash};
@@ -172,8 +173,8 @@ impl Simulation {
             let mut route = Route::new(host::endpoint(own.host), host::endpoint(peer.host));
             route.source.udp_port = port;
             let class = Class::new(spec.class.unwrap_or(self.config.data_class));
-            let address = AddressVector { peer: Peer(peer.host), route, class };
-            self.set_far_end(spec, own, peer, port);
+            let far = self.set_far_end(spec, own, peer, port);
+            let address = AddressVector { peer: self.peer_of(own.host, peer.host, &far), route, class };
             let mut guard = self.hosts[own.host as usize].engine.enter();
             let nic = guard.parts().0;
             for change in changes(Service::Rc, address, peer.number, [0, 0], &settings) {
@@ -188,7 +189,7 @@ impl Simulation {
     }
 
     /// How the packets of one end of a flow get to the other one.
-    fn set_far_end(&mut self, spec: &FlowSpec, own: &End, peer: &End, port: u16) {
+    fn set_far_end(&mut self, spec: &FlowSpec, own: &End, peer: &End, port: u16) -> FarEnd {
         let is_data = own.host == spec.source;
         let mut far = FarEnd { whole: self.config.whole, ..FarEnd::default() };
         let ports = [port, remora_wire::ROCE_PORT];
@@ -205,6 +206,15 @@ impl Simulation {
             far.hash = flow_hash(own.host, peer.host, ports[0], ports[1]);
         }
         self.far_ends.set(peer.host, peer.number, far);
+        far
+    }
+
+    /// The peer of a queue pair at `own`. With several links, packets of a path that is given leave by the
+    /// first one that leads there, as the path has no choice for it.
+    fn peer_of(&self, own: u32, host: u32, far: &FarEnd) -> Peer {
+        let is_chosen = self.network.uplinks(own).len() > 1 && !far.is_path;
+        let hash = if is_chosen { self.network.hash_at_host(own, far.hash) } else { 0 };
+        PeerHost { host, hash }.peer()
     }
 
     /// The queue pairs by which each host sends data. Flows that share a connection count one by one.

@@ -5,6 +5,7 @@ use remora_wire::{Qpn, ipv4, udp};
 
 use super::SimulationConfig;
 use super::far_end::FarEnds;
+use super::peer::PeerHost;
 use crate::ecn;
 use crate::frames::Frames;
 use crate::network::{Flags, Network, Packet, PortId};
@@ -35,14 +36,17 @@ pub struct Lent {
 }
 
 impl Uplink<'_> {
-    /// The number of the port for a peer: hosts with several spread their peers.
+    /// The number of the port by which packets leave for a peer: routes and the peer's hash choose it.
     #[inline]
-    fn number(&self, to: u32) -> usize {
-        let uplinks = self.network.uplinks(self.host).len();
-        if uplinks == 1 { 0 } else { to as usize % uplinks }
+    fn number(&self, peer: Peer) -> usize {
+        if self.network.uplinks(self.host).len() == 1 {
+            return 0;
+        }
+        let PeerHost { host, hash } = PeerHost::of(peer);
+        self.network.uplink_to(self.host, host, hash)
     }
 
-    /// Do all ports of the host send now? The host hears from them then when they can send again.
+    /// Do all ports of the host send now? An event follows then when each of them can send again.
     #[inline]
     pub fn is_busy(&mut self) -> bool {
         let (now, ports) = (self.network.now(), self.network.uplinks(self.host).len());
@@ -55,6 +59,18 @@ impl Uplink<'_> {
             self.network.expect_free(port);
         }
         true
+    }
+}
+
+/// Asks for an event when a host's port that sends now can send again, for each port that queue pairs wait
+/// for. `awaited` has a bit for each transmit queue that they wait for.
+#[cold]
+pub fn expect_awaited(network: &mut Network, host: u32, awaited: u64) {
+    for number in 0..network.uplinks(host).len() {
+        if awaited >> (number * Class::COUNT) & u64::from(u8::MAX) != 0 {
+            let port = network.uplinks(host)[number];
+            network.expect_free(port);
+        }
     }
 }
 
@@ -71,11 +87,11 @@ impl Egress for Uplink<'_> {
 
     #[inline]
     fn lend(&mut self, peer: Peer, class: Class, len: usize) -> Option<Lease<'_>> {
-        let port = self.network.uplinks(self.host)[self.number(peer.0)];
+        let port = self.network.uplinks(self.host)[self.number(peer)];
         if !self.network.can_send(port, class.number()) {
             return None;
         }
-        self.lent = Some(Lent { to: peer.0, port, class, len });
+        self.lent = Some(Lent { to: PeerHost::of(peer).host, port, class, len });
         Some(Lease { bytes: self.frames.lend(len), ip_id: 0 })
     }
 
@@ -85,7 +101,7 @@ impl Egress for Uplink<'_> {
     }
 
     fn queue(&self, peer: Peer, class: Class) -> u8 {
-        (self.number(peer.0) * Class::COUNT) as u8 + class.number()
+        (self.number(peer) * Class::COUNT) as u8 + class.number()
     }
 
     fn stopped(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! By which ports a node reaches a host on a shortest path.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use super::{NodeKind, Port, Topology, TopologyError, limit};
 
@@ -10,7 +10,8 @@ const ENTRIES_MAX: u64 = 1 << 26;
 /// A node that never chooses has no row in the tables.
 const NONE: u32 = u32::MAX;
 
-/// The next hops of each node towards each host. Hosts forward nothing.
+/// The next hops of each node towards each host. Hosts forward nothing. A switch has all ports on a shortest
+/// path; a host with several links, those of them whose path has the highest rate at its slowest link.
 ///
 /// Hosts whose only link leads to the same switch are one group, and the tables have one entry for each node
 /// that chooses and each group. 1024 hosts at 128 ToRs below 320 switches take 320 x 128 entries of 4 bytes.
@@ -47,7 +48,7 @@ impl Routes {
     pub fn new(topology: &Topology, is_up: impl Fn(u32) -> bool) -> Result<Routes, TopologyError> {
         topology.check()?;
         let ports = topology.ports();
-        let up: Vec<Vec<Hop>> = ports.iter().map(|ports| hops(ports, &is_up)).collect();
+        let up: Vec<Vec<Hop>> = ports.iter().map(|ports| hops(topology, ports, &is_up)).collect();
         let nodes = topology.nodes.len();
         let (mut row, mut group) = (vec![NONE; nodes], vec![NONE; nodes]);
         let (mut last, mut only) = (vec![None; nodes], vec![None; nodes]);
@@ -118,18 +119,26 @@ impl Routes {
     /// One breadth-first search from each group.
     fn fill(&mut self, topology: &Topology, up: &[Vec<Hop>], sources: &[u32]) {
         let mut known = BTreeMap::from([(Vec::new(), 0)]);
-        let mut distance = vec![NONE; up.len()];
+        let mut search = Search::new(up.len());
+        let hosts_choose = (0u32..).zip(&self.row).any(|(node, row)| *row != NONE && topology.is_host(node));
         for (group, &source) in sources.iter().enumerate() {
-            search(topology, up, source, &mut distance);
+            search.distances(topology, up, source);
+            if hosts_choose {
+                search.rates(topology, up);
+            }
+            let distance = &search.distance;
             for (node, hops) in up.iter().enumerate() {
                 // A distance of 0 is the source itself, whose last hops are ports of their own.
                 if self.row[node] == NONE || distance[node] == NONE || distance[node] == 0 {
                     continue;
                 }
-                let next = distance[node] - 1;
-                let forwards = |hop: &&Hop| hop.neighbour == source || !topology.is_host(hop.neighbour);
-                let nearer = hops.iter().filter(|hop| distance[hop.neighbour as usize] == next);
-                let list: Vec<u16> = nearer.filter(forwards).map(|hop| hop.port).collect();
+                let widest = match topology.is_host(node as u32) {
+                    true => search.nearer(topology, node, hops).map(|hop| search.rate_by(hop)).max(),
+                    false => None,
+                };
+                let is_widest = |hop: &&Hop| widest.is_none_or(|widest| search.rate_by(hop) == widest);
+                let nearer = search.nearer(topology, node, hops).filter(is_widest);
+                let list: Vec<u16> = nearer.map(|hop| hop.port).collect();
                 let number = *known.entry(list).or_insert_with_key(|list| {
                     self.ports.extend_from_slice(list);
                     self.lists.push(self.ports.len() as u32);
@@ -147,33 +156,83 @@ struct Hop {
     neighbour: u32,
     port: u16,
     link: u32,
+    /// Rate of the link, in bit/s.
+    rate: u64,
 }
 
 /// The links of a node that are up, by neighbour and then by port.
-fn hops(ports: &[Port], is_up: &impl Fn(u32) -> bool) -> Vec<Hop> {
+fn hops(topology: &Topology, ports: &[Port], is_up: &impl Fn(u32) -> bool) -> Vec<Hop> {
     let numbered = (0u16..).zip(ports).filter(|(_, port)| is_up(port.link));
-    let mut hops: Vec<Hop> =
-        numbered.map(|(port, to)| Hop { neighbour: to.neighbour, port, link: to.link }).collect();
+    let rate = |link: u32| topology.links[link as usize].rate;
+    let hop =
+        |(port, to): (u16, &Port)| Hop { neighbour: to.neighbour, port, link: to.link, rate: rate(to.link) };
+    let mut hops: Vec<Hop> = numbered.map(hop).collect();
     hops.sort_by_key(|hop| (hop.neighbour, hop.port));
     hops
 }
 
-/// How many links each node is away from `source`. [`NONE`]: no path.
-fn search(topology: &Topology, up: &[Vec<Hop>], source: u32, distance: &mut [u32]) {
-    distance.fill(NONE);
-    distance[source as usize] = 0;
-    let mut open = VecDeque::from([source]);
-    while let Some(node) = open.pop_front() {
-        if node != source && topology.is_host(node) {
-            continue;
-        }
-        let next = distance[node as usize] + 1;
-        for hop in &up[node as usize] {
-            let there = &mut distance[hop.neighbour as usize];
-            if *there == NONE {
-                *there = next;
-                open.push_back(hop.neighbour);
+/// One breadth-first search, whose memory the next one uses.
+struct Search {
+    /// How many links each node is away from the source. [`NONE`]: no path.
+    distance: Vec<u32>,
+    /// The nodes with a path, the nearest first.
+    order: Vec<u32>,
+    /// For each of them: the rate of the slowest link of its widest shortest path, in bit/s.
+    rate: Vec<u64>,
+}
+
+impl Search {
+    fn new(nodes: usize) -> Search {
+        Search { distance: vec![NONE; nodes], order: Vec::with_capacity(nodes), rate: vec![0; nodes] }
+    }
+
+    fn distances(&mut self, topology: &Topology, up: &[Vec<Hop>], source: u32) {
+        self.distance.fill(NONE);
+        self.distance[source as usize] = 0;
+        self.order.clear();
+        self.order.push(source);
+        let mut searched = 0;
+        while let Some(&node) = self.order.get(searched) {
+            searched += 1;
+            if node != source && topology.is_host(node) {
+                continue;
+            }
+            let next = self.distance[node as usize] + 1;
+            for hop in &up[node as usize] {
+                let there = &mut self.distance[hop.neighbour as usize];
+                if *there == NONE {
+                    *there = next;
+                    self.order.push(hop.neighbour);
+                }
             }
         }
+    }
+
+    fn rates(&mut self, topology: &Topology, up: &[Vec<Hop>]) {
+        for place in 0..self.order.len() {
+            let node = self.order[place] as usize;
+            let nearer = self.nearer(topology, node, &up[node]).map(|hop| self.rate_by(hop));
+            self.rate[node] = nearer.max().unwrap_or(u64::MAX);
+        }
+    }
+
+    /// The links of a node to nodes that are nearer to the source and forward to it, or are the source.
+    fn nearer<'a>(
+        &'a self,
+        topology: &'a Topology,
+        node: usize,
+        hops: &'a [Hop],
+    ) -> impl Iterator<Item = &'a Hop> {
+        let next = self.distance[node].checked_sub(1);
+        let leads = move |hop: &&Hop| {
+            Some(self.distance[hop.neighbour as usize]) == next
+                && (next == Some(0) || !topology.is_host(hop.neighbour))
+        };
+        hops.iter().filter(leads)
+    }
+
+    /// The rate of the slowest link from a link on.
+    fn rate_by(&self, hop: &Hop) -> u64 {
+        hop.rate.min(self.rate[hop.neighbour as usize])
     }
 }

@@ -7,6 +7,7 @@ mod memory;
 mod paths;
 mod record;
 mod recovery;
+mod several_links;
 mod transports;
 mod windows;
 

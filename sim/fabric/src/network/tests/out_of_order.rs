@@ -42,10 +42,21 @@ fn packets_that_nobody_sent_arrive_when_they_are_to_and_are_counted() {
     network.inject(port, numbered(0), Picos(9));
     network.inject(port, numbered(1), Picos(7));
     network.inject(port, numbered(2), Picos(9));
-    network.inject(port.reverse(), numbered(3), Picos(9));
+    network.inject(port.reverse(), Packet::new(0, 0, 1_000, 3), Picos(9));
     assert_eq!(arrivals(&mut network), [(7, 1, 1), (9, 1, 0), (9, 1, 2), (9, 0, 3)]);
     network.check();
     assert!(network.findings().kept().is_empty());
+}
+
+#[test]
+fn a_packet_that_comes_to_another_host_is_lost_and_counted() {
+    let mut network = pair();
+    let port = network.uplinks(0)[0];
+    network.send(port, Packet::new(0, 0, 1_000, 0));
+    assert_eq!(arrivals(&mut network), []);
+    let balance = network.balance();
+    assert_eq!(balance, Balance { sent: 1, delivered: 0, lost: 1, in_flight: 0 });
+    assert_eq!(network.totals().lost[Cause::NoPath as usize].packets, 1);
 }
 
 #[test]
