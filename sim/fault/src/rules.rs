@@ -297,11 +297,12 @@ impl Rules {
         Rules { rules, ..Rules::default() }
     }
 
-    /// Parses rules from TOML.
+    /// Parses rules from TOML. A byte-order mark in front of the text is skipped.
     ///
     /// # Errors
     /// [`RulesError`] with position and description of the error.
     pub fn parse(text: &str) -> Result<Rules, RulesError> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         toml::from_str(text).map_err(|error| RulesError(error.to_string()))
     }
 }
@@ -360,6 +361,7 @@ mod tests {
             Rule { peer: Some("10.0.0.2".parse().unwrap()), ..Rule::new(Action::Reorder { frames: 4 }) };
         assert_eq!(rules, Rules { seed: 99, hold: 5, rules: vec![delay, reorder] });
         assert_eq!(Rules::parse("").unwrap(), Rules::default());
+        assert_eq!(Rules::parse("\u{feff}seed = 99").unwrap(), Rules::parse("seed = 99").unwrap());
     }
 
     #[test]

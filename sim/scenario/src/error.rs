@@ -18,10 +18,20 @@ pub struct Source<'a> {
     pub text: &'a str,
 }
 
+/// The mark of the order of bytes with which some editors begin a text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 impl<'a> Source<'a> {
-    /// A text under this name.
+    /// A text under this name. A byte-order mark in front of it is no part of it.
     pub fn new(name: &'a str, text: &'a str) -> Source<'a> {
-        Source { name, text }
+        Source { name, text: text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text) }
+    }
+
+    /// The lines with their numbers, from 1. A line ends with a line feed, a carriage return, or both.
+    pub fn lines(&self) -> impl Iterator<Item = (u32, &'a str)> {
+        let lines =
+            self.text.split('\n').flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r'));
+        (1..).zip(lines)
     }
 
     /// The error of one line; 0: the file as a whole. `says` has the fault, then the remedy.

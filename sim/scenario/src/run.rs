@@ -7,6 +7,7 @@ use remora_fabric::network::{Finding, PortId, Totals};
 use remora_fabric::simulation::{EndAt, FlowEnd, FlowSpec, Simulation};
 use remora_fabric::topology::Topology;
 pub use remora_nic::Status;
+use remora_transport::timers::NEVER_NS;
 
 use crate::hash::HashOf;
 use crate::path::Paths;
@@ -247,6 +248,12 @@ impl Run {
             self.arrived = (arrived, now);
         }
         now.since(self.arrived.1) > STALLED + 4 * self.paths.longest_delay()
+    }
+
+    /// Has the transport no timeout, as go-back-N with pauses? Then a loss at the end of a flow stops it.
+    pub fn lacks_timeout(&self) -> bool {
+        let config = self.simulation.config();
+        config.connection.irn.is_none() && config.nic.rto_ns == Some(NEVER_NS)
     }
 
     /// How far it is.

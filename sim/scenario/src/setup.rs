@@ -17,8 +17,8 @@ use remora_transport::timers::NEVER_NS;
 use crate::hash::HashOf;
 use crate::path::Paths;
 use crate::scenario::{
-    self, Balance, Buffering, ControlName, Counted, Hash, Mark, Mmu, Payload, Pfc, QueuePairs, Scenario,
-    TransportName,
+    self, Balance, Buffering, ControlName, Counted, Hash, Mark, Mmu, OutputFormat, Payload, Pfc, QueuePairs,
+    Scenario, TransportName,
 };
 use crate::{DATA_CLASS, Flow};
 
@@ -78,10 +78,14 @@ fn refuse(scenario: &Scenario) -> Result<(), String> {
     let mtu = scenario.mtu;
     if !MTUS.contains(&mtu) {
         let (least, most) = (MTUS.start(), MTUS.end());
-        // htsim's own default is 9000.
-        return Err(format!(
-            "the MTU is {mtu}: the NIC takes {least} to {most} bytes, so set `mtu` (of htsim's options: `-- -mtu {most}`)"
-        ));
+        let remedy = match scenario.output.format {
+            OutputFormat::Htsim => format!("give htsim's options `-- -mtu {most}`"),
+            OutputFormat::Hpcc | OutputFormat::Conweave => {
+                format!("set PACKET_PAYLOAD_SIZE, or give `--set mtu={most}`")
+            }
+            OutputFormat::Own => format!("set `mtu`, or give `--set mtu={most}`"),
+        };
+        return Err(format!("the MTU is {mtu}, and the NIC takes {least} to {most} bytes: {remedy}"));
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Words between white space with the line of each, as ns-3's programs read their files.
 
 use crate::error::{ScenarioError, Source, excerpt};
+use crate::units::{WholeError, whole};
 
 /// One word.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -68,14 +69,15 @@ impl<'a> Tokens<'a> {
     /// # Errors
     /// It is none, or more than `max`.
     pub fn number_of(&self, token: Token<'a>, what: &str, max: u64) -> Result<u64, ScenarioError> {
-        match token.text.parse::<u64>() {
-            Ok(number) if number <= max => Ok(number),
-            Ok(number) => Err(self.error(token, format!("{what} is {number}: choose at most {max}"))),
-            Err(_) => {
-                Err(self
-                    .error(token, format!("`{}` is not {what}: write a whole number", excerpt(token.text))))
-            }
-        }
+        whole(token.text, max).map_err(|fault| {
+            let says = match fault {
+                WholeError::NoNumber => {
+                    format!("`{}` is not {what}: write a whole number", excerpt(token.text))
+                }
+                WholeError::TooLarge(_) => fault.of(what, token.text),
+            };
+            self.error(token, says)
+        })
     }
 
     /// An error at this word.
@@ -92,7 +94,9 @@ impl<'a> Iterator for Tokens<'a> {
         while let Some(byte) = bytes.get(self.at)
             && is_space(*byte)
         {
-            self.line += u32::from(*byte == b'\n');
+            // Two bytes that end one line count once.
+            let ends_line = *byte == b'\n' || *byte == b'\r' && bytes.get(self.at + 1) != Some(&b'\n');
+            self.line += u32::from(ends_line);
             self.at += 1;
         }
         let start = self.at;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-pub use decimal::{decimal, parse_scaled};
+pub use decimal::{WholeError, decimal, parse_saturating, parse_scaled, whole};
 
 /// A rate, in bit/s.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,6 +65,12 @@ const SIZES: Units =
 
 /// The number in front of a unit of these lists, times the unit; `bare` is the unit of a number alone.
 fn parse(text: &str, units: &[Units], bare: Option<u64>) -> Option<u64> {
+    let (number, scale) = split(text, units, bare)?;
+    parse_scaled(number, scale)
+}
+
+/// The number in front of a unit, and how many of the smallest unit that unit has.
+fn split<'a>(text: &'a str, units: &[Units], bare: Option<u64>) -> Option<(&'a str, u64)> {
     let end = text.rfind(|c: char| c.is_ascii_digit() || c == '.').map_or(0, |at| at + 1);
     let (number, unit) = text.split_at(end);
     let unit = unit.trim_start();
@@ -72,7 +78,19 @@ fn parse(text: &str, units: &[Units], bare: Option<u64>) -> Option<u64> {
         "" => bare?,
         _ => units.iter().flat_map(|units| units.iter()).find(|(name, _)| *name == unit)?.1,
     };
-    parse_scaled(number, scale)
+    Some((number, scale))
+}
+
+/// Why a text is no value with a unit. `says` is what it should be, and `most` the largest value.
+fn fault(text: &str, units: &[Units], says: &str, most: &dyn fmt::Display) -> String {
+    let excerpt = crate::error::excerpt(text);
+    let is_too_large = split(text.trim(), units, None)
+        .is_some_and(|(number, scale)| parse_saturating(number, scale).is_some());
+    if is_too_large {
+        format!("`{excerpt}` is more than {most}")
+    } else {
+        format!("`{excerpt}` is not {says}")
+    }
 }
 
 fn show(f: &mut fmt::Formatter<'_>, value: u64, units: Units) -> fmt::Result {
@@ -110,7 +128,7 @@ macro_rules! with_units {
 
             fn from_str(text: &str) -> Result<$type, String> {
                 let value = parse(text.trim(), &[$units, $more], None);
-                value.map($type).ok_or_else(|| format!("`{}` is not {}", crate::error::excerpt(text), $says))
+                value.map($type).ok_or_else(|| fault(text, &[$units, $more], $says, &$type(u64::MAX)))
             }
         }
 

@@ -26,7 +26,7 @@ impl<'a> Table<'a> {
     /// Another head, or a row with other columns.
     pub fn parse(source: Source<'a>, heads: &[&[&str]]) -> Result<Table<'a>, ScenarioError> {
         source.check_size()?;
-        let lines = (1_u32..).zip(source.text.lines().map(str::trim));
+        let lines = source.lines().map(|(number, line)| (number, line.trim()));
         let mut lines = lines.filter(|(_, line)| !line.is_empty());
         let head: Vec<&str> = lines.next().map_or(Vec::new(), |(_, head)| head.split(',').collect());
         if !heads.contains(&head.as_slice()) {

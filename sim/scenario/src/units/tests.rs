@@ -40,6 +40,13 @@ fn times_are_exact_decimals() {
     assert_eq!(Time::parse("1e30s"), None);
     assert_eq!(parse_scaled("2e3", 10), Some(20_000));
     assert_eq!(parse_scaled("25e-1", 10), Some(25));
+    assert_eq!(parse_scaled("40000000000000.00", 1_000_000_000), None);
+    assert_eq!(parse_saturating("40000000000000.00", 1_000_000_000), Some(u64::MAX));
+    let digits = "9".repeat(60);
+    assert_eq!(
+        (parse_saturating(&digits, 1), parse_saturating("1e30", 1 << 40)),
+        (Some(u64::MAX), Some(u64::MAX))
+    );
 }
 
 #[test]
@@ -49,6 +56,7 @@ fn our_own_files_need_a_unit() {
     assert_eq!("9MiB".parse(), Ok(Size(9 << 20)));
     assert_eq!("1.5 KB".parse(), Ok(Size(1500)));
     assert_eq!("12".parse::<Time>().unwrap_err(), "`12` is not a time: write one like \"2us\"");
+    assert_eq!("1e30s".parse::<Time>().unwrap_err(), "`1e30s` is more than 18446744073709551615ps");
     assert_eq!(decimal(2_000_000_027, 9), "2.000000027");
 }
 

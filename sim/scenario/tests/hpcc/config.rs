@@ -69,3 +69,15 @@ fn each_mistake_of_a_value_has_its_line_and_remedy() {
         assert_eq!(says(Config::parse(text(bad))), words, "{bad:?}");
     }
 }
+
+/// SimAI's and astra-sim's configurations have such a stop time.
+#[test]
+fn numbers_that_are_too_large_mean_without_an_end() {
+    let text = text("\u{feff}SIMULATOR_STOP_TIME 40000000000000.00\nQLEN_MON_END 99999999999999999999\n");
+    let read = Config::parse(text).unwrap();
+    assert_eq!(read.value.decimal("SIMULATOR_STOP_TIME", 0), u64::MAX);
+    assert_eq!(read.value.integer("QLEN_MON_END", 0), u64::MAX);
+    let says: Vec<_> = read.warnings.iter().map(ToString::to_string).collect();
+    let expected = "f:2: QLEN_MON_END is 99999999999999999999; it is read as 18446744073709551615";
+    assert_eq!(says, [expected]);
+}

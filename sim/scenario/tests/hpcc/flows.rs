@@ -124,3 +124,31 @@ fn a_distribution_rises_from_0_to_100() {
         assert!(says(cdf::parse(text(bad))).starts_with(words), "{bad:?}");
     }
 }
+
+#[test]
+fn flows_of_ns3_rdma_are_named() {
+    let refused = |row: &str| says(flows::parse(text(&format!("1\n{row}")), None));
+    let columns = "the columns are those of ns3-rdma, `src dst pg packets start end`";
+    let remedy = "write `src dst pg dport size start`";
+    assert_eq!(refused("0 1 3 100 2.0 9.5"), format!("f:2: a flow has the size 2.0: {columns}; {remedy}"));
+    assert_eq!(
+        refused("0 1 3 10000000 2 9.5"),
+        format!(
+            "f:2: the destination port of a flow is 10000000: choose at most 65535; if {columns}, {remedy}"
+        )
+    );
+    let whole = flows::parse(text("2\n0 1 3 100 2 9\n2 1 3 300 3 9.5"), None).unwrap();
+    assert_eq!(
+        warned(&whole),
+        [format!("f:2: all sizes are below the seconds of the starts; if {columns}, {remedy}")]
+    );
+}
+
+#[test]
+fn a_byte_order_mark_in_front_of_flows_changes_nothing() {
+    let rows = "1\n2 1 3 100 200000000 2";
+    let marked = format!("\u{feff}{rows}");
+    assert_eq!(flows::parse(text(&marked), None), flows::parse(text(rows), None));
+    let cr = rows.replace('\n', "\r");
+    assert_eq!(flows::parse(text(&cr), None), flows::parse(text(rows), None));
+}

@@ -63,3 +63,31 @@ fn links_beyond_the_count_are_named() {
         ["f:4: there are more links than the 1 of the count; they are ignored, as in ns-3"]
     );
 }
+
+#[test]
+fn first_lines_of_powertcp_reverie_and_simai_are_read_and_named() {
+    const LINKS: &str = "0 2 100Gbps 1us 0\n1 3 100Gbps 1us 0\n2 3 100Gbps 1us 0\n";
+    let read = |first: &str| parse(text(&format!("{first}\n2 3\n{LINKS}"))).unwrap();
+    let plain = read("4 2 3");
+    assert_eq!(plain.warnings, []);
+    for (first, program) in
+        [("4 2 2 3", "PowerTCP's"), ("4 2 2 3 25 100", "Reverie's"), ("4 2 1 1 3 H100", "SimAI's")]
+    {
+        let other = read(first);
+        assert_eq!(other.value, plain.value, "{first}");
+        assert!(warned(&other)[0].starts_with(&format!("f:1: the first line is {program}")), "{first}");
+    }
+    // HPCC's with its one switch in the first line is no dialect.
+    let one = parse(text("3 1 2 2\n0 2 100Gbps 1us 0\n1 2 100Gbps 1us 0\n")).unwrap();
+    assert_eq!((one.warnings.len(), one.value.links.len()), (0, 2));
+}
+
+#[test]
+fn a_byte_order_mark_and_lines_that_end_with_carriage_returns_change_nothing() {
+    const PLAIN: &str = "3 1 2\n2\n0 2 100Gbps 1us 0\n1 2 100Gbps 1us 0\n";
+    let marked = format!("\u{feff}{PLAIN}");
+    let expected = parse(text(PLAIN));
+    assert_eq!(parse(text(&marked)), expected);
+    assert_eq!(parse(text(&PLAIN.replace('\n', "\r"))), expected);
+    assert_eq!(says(parse(text("3 1 2\r2\r0 2 fast"))), "f:3: `fast` is not a rate: write one like 100Gbps");
+}

@@ -41,7 +41,8 @@ fn a_start_is_in_ps_and_stays_exact_beyond_a_float() {
     assert_eq!(read.value.flows[1].priority, Some(4));
     // Flows without an id get numbers above all ids.
     let ids: Vec<u64> = read.value.flows(&mut Vec::new()).iter().map(|flow| flow.id).collect();
-    assert_eq!((ids, read.warnings.len()), (vec![1, 2], 0));
+    assert_eq!(ids, [1, 2]);
+    assert_eq!(warned(&read), ["f:4: `Seed` stands where a count should; the line is skipped"]);
 }
 
 const TRIGGERED: &str = "Nodes 4\nConnections 5\nTriggers 3\nFailures 1\n\
@@ -134,4 +135,31 @@ fn each_mistake_has_its_line_and_remedy() {
     }
     let twice = "Nodes 2\nConnections 2\n0->1 id 3 start 0 size 9\n1->0 id 3 start 0 size 9";
     assert_eq!(says(parse(text(twice))), "f: two flows have the id 3: give each its own");
+}
+
+#[test]
+fn blanks_around_an_arrow_marks_and_carriage_returns_change_nothing() {
+    const PLAIN: &str =
+        "Nodes 8\nConnections 3\n0->5 start 0 size 9\n5->0 start 0 size 9\n1->2 start 0 size 9";
+    let expected = parse(text(PLAIN)).unwrap().value;
+    let blanks =
+        PLAIN.replacen("0->5", "0 -> 5", 1).replacen("5->0", "5-> 0", 1).replacen("1->2", "1 ->2", 1);
+    assert_eq!(parse(text(&blanks)).unwrap().value, expected);
+    let marked = format!("\u{feff}{PLAIN}");
+    assert_eq!(parse(text(&marked)).unwrap().value, expected);
+    assert_eq!(parse(text(&PLAIN.replace('\n', "\r"))).unwrap().value, expected);
+}
+
+#[test]
+fn a_line_that_is_passed_over_is_named() {
+    let read = parse(text("Nodes 8\nConnection 1\nConnections 1\n0->5 start 0 size 9")).unwrap();
+    assert_eq!(warned(&read), ["f:2: `Connection` stands where a count should; the line is skipped"]);
+}
+
+#[test]
+fn a_size_that_is_too_large_says_so() {
+    let size = "99999999999999999999";
+    let matrix = format!("Nodes 8\nConnections 1\n0->5 start 0 size {size}");
+    let expected = format!("f:3: size is {size}: choose at most 18446744073709551615");
+    assert_eq!(says(parse(text(&matrix))), expected);
 }

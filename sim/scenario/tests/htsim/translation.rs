@@ -1,4 +1,5 @@
 use crate::{says, text, warned};
+use remora_fabric::engine::Picos;
 use remora_fabric::topology::Tier;
 use remora_scenario::format::htsim::options::{self, Options};
 use remora_scenario::format::htsim::translation::scenario;
@@ -31,11 +32,39 @@ fn a_matrix_runs_on_the_default_tree() {
         (pfc.xoff, pfc.xon, pfc.counted, pfc.free),
         (Some(Size(61_000)), Some(Size(49_000)), Counted::Port, true)
     );
-    assert_eq!((scenario.switch.buffer, scenario.until), (Size(10_000_000), Some(Time(100_000_000_000))));
+    assert_eq!(scenario.until, Some(Time(100_000_000_000)));
     let topology = scenario.topology().unwrap();
     assert_eq!((topology.nodes.len(), topology.links.len()), (208, 384));
     let flows = scenario.flows(&topology).unwrap();
     assert_eq!((flows.len(), flows[0].id, flows[0].src), (32, 1, 127));
+}
+
+/// In htsim a lossless queue beyond `-q` prints a line and enqueues.
+#[test]
+fn the_queue_size_bounds_queues_that_lose_and_no_lossless_ones() {
+    let matrix = "Nodes 16\nConnections 2\n0->15 start 0 size 200000\n1->15 start 0 size 200000";
+    let buffer = |words| translated(words, matrix, None).unwrap().value.switch.buffer;
+    assert_eq!(buffer("-queue_type random -mtu 1000 -q 5"), Size(5_000));
+    let scenario = translated("-mtu 1000 -q 2", matrix, None).unwrap().value;
+    assert!(scenario.switch.buffer >= Size(1 << 30));
+    let mut run = remora_scenario::run::Run::new(&scenario).unwrap();
+    while run.advance(Picos(100_000_000_000)).is_some() {}
+    assert_eq!((run.unfinished().count(), run.totals().lost().packets), (0, 0));
+    assert_eq!(run.findings(), (Vec::new(), 0));
+}
+
+#[test]
+fn options_that_htsim_heeds_and_this_does_not_say_what_they_do() {
+    let matrix = "Nodes 16\nConnections 1\n0->15 start 0 size 9";
+    let read = translated("-queue_type lossless -start_delta 5 -paths 128", matrix, None).unwrap();
+    assert_eq!(
+        warned(&read),
+        [
+            "f: -start_delta delays flows at random in htsim; here they start at their times",
+            "f: -paths draws htsim's path numbers from fewer; the path number comes from the seed here",
+            "f: -queue_type lossless pauses at a share of -q in htsim; here -pfc_thresholds count",
+        ]
+    );
 }
 
 #[test]

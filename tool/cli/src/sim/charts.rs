@@ -26,7 +26,7 @@ pub fn by_size(all: &[Series]) -> Plot<'static> {
         let below = group.checked_sub(1).map_or(0, |before| bounds[before]);
         let within = series.flows.iter().filter(|(size, _)| *size > below && *size <= bounds[group]);
         let slowdowns: Vec<f64> = within.map(|(_, slowdown)| *slowdown).collect();
-        if slowdowns.is_empty() { f64::NAN } else { quantile(&slowdowns, part) }
+        quantile(&slowdowns, part).unwrap_or(f64::NAN)
     };
     let line = |series: &Series, what: &str, part: f64| Line {
         name: format!("{} {what}", series.name),

@@ -24,10 +24,11 @@ pub fn load(args: &ScenarioArgs) -> Result<Loaded> {
     let name = path.display().to_string();
     let source = Source::new(&name, &text);
     let kind = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let kind = kind.to_ascii_lowercase();
     if kind != "cm" && !args.options.is_empty() {
         bail!("options behind `--` are htsim's, for a connection matrix (.cm): leave them out");
     }
-    let mut loaded = match kind {
+    let mut loaded = match kind.as_str() {
         "toml" => from_toml(path, source, &args.set)?,
         "cm" => from_htsim(path, source, &args.options)?,
         "topo" => {
@@ -76,6 +77,9 @@ pub fn read(path: &Path) -> Result<String> {
         bail!("{name} has {len} bytes, and the limit is {FILE_MAX}: cut it");
     }
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        bail!("{name} is a text in UTF-16: save it as UTF-8");
+    }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

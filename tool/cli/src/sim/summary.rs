@@ -32,7 +32,7 @@ impl Summary {
 
     /// A part of the slowdowns lies below this; 0 without any.
     pub fn slowdown(&self, part: f64) -> f64 {
-        quantile(&self.slowdowns, part)
+        quantile(&self.slowdowns, part).unwrap_or(0.0)
     }
 
     /// The run is over. Returns whether all flows finished and nothing was found.
@@ -44,13 +44,18 @@ impl Summary {
         if run.is_stalled() && self.unfinished > 0 {
             self.findings.push("no packet has arrived at any host for a second: no flow goes on".into());
         }
+        if self.unfinished > 0 && run.lacks_timeout() && run.totals().lost().packets > 0 {
+            let says = "packets were lost, and with pauses the transport has no timeout: a flow that lost its last \
+                        packets stops for good; `--set transport.rto=320us` gives it one";
+            self.findings.push(says.into());
+        }
         self.unfinished == 0 && self.failed == 0 && self.findings.is_empty()
     }
 
     /// As JSON.
     pub fn object(&self, run: &Run) -> Value {
         let totals = run.totals();
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+        let balance = run.simulation().network().balance();
         json!({
             "time_us": run.progress().now.0 as f64 / 1e6,
             "flows": run.progress().flows.1,
@@ -59,14 +64,16 @@ impl Summary {
             "flows_unfinished": self.unfinished,
             "interrupted": self.interrupted,
             "slowdown_mean": mean(&self.slowdowns),
-            "slowdown_p50": self.slowdown(0.5),
-            "slowdown_p99": self.slowdown(0.99),
+            "slowdown_p50": quantile(&self.slowdowns, 0.5),
+            "slowdown_p99": quantile(&self.slowdowns, 0.99),
             "fct_us_mean": mean(&self.fct_us),
             "fct_us_p50": quantile(&self.fct_us, 0.5),
             "fct_us_p99": quantile(&self.fct_us, 0.99),
             "fct_us_max": quantile(&self.fct_us, 1.0),
-            "packets_sent": totals.sent.packets,
-            "packets_lost": totals.lost().packets,
+            "packets_sent": balance.sent,
+            "packets_delivered": balance.delivered,
+            "packets_lost": balance.lost,
+            "packets_in_flight": balance.in_flight,
             "hops": totals.hops,
             "marked": totals.marked,
             "pauses": totals.pauses,
@@ -80,15 +87,16 @@ impl Summary {
         if self.slowdowns.is_empty() {
             return;
         }
+        let fct = |part: f64| quantile(&self.fct_us, part).unwrap_or(0.0);
         let _ = writeln!(
             out,
             "slowdown: mean {:.3}, p50 {:.3}, p99 {:.3}; fct: p50 {:.3} us, p99 {:.3} us, last {:.3} us",
-            self.slowdowns.iter().sum::<f64>() / self.slowdowns.len() as f64,
+            mean(&self.slowdowns).unwrap_or(0.0),
             self.slowdown(0.5),
             self.slowdown(0.99),
-            quantile(&self.fct_us, 0.5),
-            quantile(&self.fct_us, 0.99),
-            quantile(&self.fct_us, 1.0),
+            fct(0.5),
+            fct(0.99),
+            fct(1.0),
         );
     }
 
@@ -100,7 +108,7 @@ impl Summary {
             let _ = writeln!(out, "{}", json!({ "summary": self.object(run) }));
             return Ok(());
         }
-        let totals = run.totals();
+        let (totals, balance) = (run.totals(), run.simulation().network().balance());
         let seconds = elapsed.as_secs_f64();
         let _ = writeln!(
             out,
@@ -114,11 +122,8 @@ impl Summary {
         self.print_times(&mut out);
         let _ = writeln!(
             out,
-            "{} packets sent, {} lost, {} marked; {} pauses",
-            totals.sent.packets,
-            totals.lost().packets,
-            totals.marked,
-            totals.pauses
+            "{} packets sent, {} delivered, {} lost, {} in flight, {} marked; {} pauses",
+            balance.sent, balance.delivered, balance.lost, balance.in_flight, totals.marked, totals.pauses
         );
         for finding in self.findings.iter().take(SHOWN) {
             let _ = writeln!(out, "found: {finding}");
@@ -144,12 +149,28 @@ impl Summary {
     }
 }
 
-/// The value that a part of all lie below: linear between neighbours.
-pub fn quantile(values: &[f64], part: f64) -> f64 {
+/// The mean; `None` without values.
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// The value that a part of all lie below: linear between neighbours. `None` without values.
+pub fn quantile(values: &[f64], part: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
+    let last = sorted.len().checked_sub(1)?;
     let at = part * last as f64;
     let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
-    low + (high - low) * at.fract()
+    Some(low + (high - low) * at.fract())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_flows_there_is_no_mean_and_no_quantile() {
+        assert_eq!((mean(&[]), quantile(&[], 0.5)), (None, None));
+        assert_eq!((mean(&[1.0, 2.0]), quantile(&[1.0, 2.0], 0.5)), (Some(1.5), Some(1.5)));
+    }
 }

@@ -196,3 +196,58 @@ fn a_key_that_is_set_changes_the_scenario_and_what_cannot_be_set_is_one_line() {
     let converted = sim(&["convert", &folder.path("config.txt"), "--set", "switch.mmu=clean"]).good();
     assert!(converted.contains("mmu = \"clean\""), "{converted}");
 }
+
+#[test]
+fn the_ending_of_a_files_name_is_read_in_capitals_and_a_mark_in_front_of_it_is_skipped() {
+    let folder = Folder::new("capitals");
+    let matrix = "\u{feff}Nodes 16\r\nConnections 1\r\n0 -> 15 id 1 start 0 size 20000\r\n";
+    std::fs::write(folder.path("ONE.CM"), matrix).unwrap();
+    sim(&[&folder.path("ONE.CM"), "--", "-mtu", "1000", "-q", "2"]).good();
+    let toml = std::fs::read_to_string(own("examples/irn.toml")).unwrap();
+    std::fs::write(folder.path("IRN.TOML"), format!("\u{feff}{toml}")).unwrap();
+    sim(&["check", &folder.path("IRN.TOML")]).good();
+    let wide: Vec<u8> = "\u{feff}seed = 1".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    std::fs::write(folder.path("wide.toml"), wide).unwrap();
+    sim(&[&folder.path("wide.toml")]).one_line("UTF-16: save it as UTF-8");
+}
+
+#[test]
+fn packets_longer_than_the_nics_name_the_remedy_of_the_files_own_program() {
+    let folder = Folder::new("mtu");
+    std::fs::write(folder.path("topology.txt"), TOPOLOGY).unwrap();
+    std::fs::write(folder.path("flow.txt"), "1\n0 2 3 100 20000 2.0\n").unwrap();
+    let config = CONFIG.replace("PACKET_PAYLOAD_SIZE 1000", "PACKET_PAYLOAD_SIZE 9000");
+    std::fs::write(folder.path("config.txt"), format!("SIMULATOR_STOP_TIME 40000000000000.00\n{config}"))
+        .unwrap();
+    sim(&[&folder.path("config.txt")]).one_line("set PACKET_PAYLOAD_SIZE, or give `--set mtu=4096`");
+    sim(&[&folder.path("config.txt"), "--set", "mtu=4096"]).good();
+    std::fs::write(folder.path("one.cm"), "Nodes 16\nConnections 1\n0->15 start 0 size 9\n").unwrap();
+    sim(&[&folder.path("one.cm")]).one_line("give htsim's options `-- -mtu 4096`");
+}
+
+/// Without a flow that has ended there are no times, and a transport without a timeout is named.
+#[test]
+fn a_run_that_stops_after_a_loss_says_why_and_its_summary_counts_all_packets() {
+    let folder = Folder::new("stops");
+    let scenario = "loss = 0.2\n[network]\nkind = \"links\"\nnodes = 3\nswitches = [2]\n\
+        links = [\"0 2 25Gbps 5us\", \"1 2 25Gbps 5us\"]\n[transport]\nname = \"roce+pfc\"\n\
+        [[workload]]\ntraffic = { kind = \"flows\", flows = [\"0: 0->1 100KB at 1ms\"] }\n";
+    std::fs::write(folder.path("loss.toml"), scenario).unwrap();
+    let out = folder.path("out");
+    let says = incomplete(sim(&[&folder.path("loss.toml"), "--out", &out]));
+    assert!(
+        says.contains("found: packets were lost, and with pauses the transport has no timeout"),
+        "{says}"
+    );
+    assert!(says.contains("`--set transport.rto=320us`"), "{says}");
+    let summary = std::fs::read_to_string(Path::new(&out).join("summary.json")).unwrap();
+    assert!(!summary.contains("-0"), "{summary}");
+    let summary: Value = serde_json::from_str(&summary).unwrap();
+    for time in ["fct_us_mean", "fct_us_p99", "slowdown_mean", "slowdown_p50"] {
+        assert_eq!(summary[time], Value::Null, "{time}");
+    }
+    let packets = |name: &str| summary[format!("packets_{name}")].as_u64().expect("a count");
+    assert!(packets("lost") > 0);
+    assert_eq!(packets("sent"), packets("delivered") + packets("lost") + packets("in_flight"));
+    sim(&[&folder.path("loss.toml"), "--set", "transport.rto=320us"]).good();
+}

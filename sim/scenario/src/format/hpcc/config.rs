@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use crate::error::{Read, ScenarioError, Source, Warnings, excerpt};
 use crate::tokens::{Token, Tokens};
-use crate::units::{Rate, decimal, parse_scaled};
+use crate::units::{self, Rate, WholeError, decimal, parse_saturating};
 
 pub use keys::{KEYS, Kind};
 
@@ -197,9 +197,14 @@ fn value(
 fn integer(tokens: &mut Tokens<'_>, key: &str, warnings: &mut Warnings<'_>) -> Result<u64, ScenarioError> {
     let token = tokens.need(&format!("the value of {key}"))?;
     let whole = token.text.split_once('.').map_or(token.text, |(whole, _)| whole);
-    let value = whole.parse::<u64>().map_err(|_| {
-        tokens.error(token, format!("{key} is `{}`: write a whole number", excerpt(token.text)))
-    })?;
+    let value = match units::whole(whole, u64::MAX) {
+        Ok(value) => value,
+        Err(WholeError::TooLarge(max)) => {
+            warnings.add(token.line, format!("{key} is {}; it is read as {max}", excerpt(token.text)));
+            return Ok(max);
+        }
+        Err(fault) => return Err(tokens.error(token, fault.of(key, token.text))),
+    };
     if whole != token.text {
         let says = format!("{key} is a whole number; {} is read as {value}, as in ns-3", excerpt(token.text));
         warnings.add(token.line, says);
@@ -207,9 +212,10 @@ fn integer(tokens: &mut Tokens<'_>, key: &str, warnings: &mut Warnings<'_>) -> R
     Ok(value)
 }
 
+/// A number in billionths; one that is too large is the largest, as a time that never comes.
 fn billionths(tokens: &mut Tokens<'_>, what: &str) -> Result<u64, ScenarioError> {
     let token = tokens.need(what)?;
-    parse_scaled(token.text, ONE).ok_or_else(|| {
+    parse_saturating(token.text, ONE).ok_or_else(|| {
         let says = format!("{what} is `{}`: write a number like 0.5", excerpt(token.text));
         tokens.error(token, says)
     })

@@ -1,5 +1,5 @@
 //! The flows: a count, then rows of `src dst pg dport size start` (HPCC) or `src dst pg size start`
-//! (ConWeave).
+//! (ConWeave). ns3-rdma's `src dst pg packets start end` is refused by its name.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use super::Dialect;
 use crate::error::{FLOWS_MAX, Read, ScenarioError, Source, Warnings, excerpt};
 use crate::flow::{Flow, Start};
 use crate::tokens::{Token, Tokens};
-use crate::units::{Time, decimal};
+use crate::units::{self, Time, WholeError, decimal};
 
 /// The first source port, and ConWeave's first destination port.
 const FIRST: [u16; 2] = [10_000, 100];
@@ -72,6 +72,9 @@ pub fn parse(source: Source<'_>, topology: Option<&Topology>) -> Result<Read<Flo
         Start::At(start) => start,
         Start::After(_) => u64::MAX,
     });
+    if dialect == Dialect::Hpcc {
+        warn_of_ns3_rdma(&flows, &mut warnings);
+    }
     number(&mut flows, dialect);
     Ok(warnings.with(FlowFile { dialect, flows }))
 }
@@ -106,16 +109,59 @@ fn row(
     }
     let class = tokens.number("the class of a flow", 7)? as u8;
     let port = match dialect {
-        Dialect::Hpcc => tokens.number("the destination port of a flow", u64::from(u16::MAX))? as u16,
+        Dialect::Hpcc => port(tokens)?,
         Dialect::Conweave => 0,
     };
-    let size = tokens.number("the size of a flow", u64::MAX)?;
+    let size = size(tokens, dialect)?;
     let token = tokens.need("the start of a flow")?;
     let start = Time::parse(token.text).ok_or_else(|| {
         let says = format!("`{}` is not a start: write seconds like 2.000000027", excerpt(token.text));
         tokens.error(token, says)
     })?;
     Ok(Flow { class, ports: [0, port], ..Flow::write(0, src, dst, size, start.0) })
+}
+
+/// The columns of ns3-rdma's flows, by which messages name them.
+const OF_NS3_RDMA: &str = "the columns are those of ns3-rdma, `src dst pg packets start end`";
+const REMEDY: &str = "write `src dst pg dport size start`";
+
+/// The fourth of six columns. More than a port is ns3-rdma's count of packets.
+fn port(tokens: &mut Tokens<'_>) -> Result<u16, ScenarioError> {
+    let token = tokens.need("the destination port of a flow")?;
+    match units::whole(token.text, u64::from(u16::MAX)) {
+        Ok(port) => Ok(port as u16),
+        Err(WholeError::TooLarge(max)) => {
+            let port = excerpt(token.text);
+            let says = format!(
+                "the destination port of a flow is {port}: choose at most {max}; if {OF_NS3_RDMA}, {REMEDY}"
+            );
+            Err(tokens.error(token, says))
+        }
+        Err(WholeError::NoNumber) => tokens.number_of(token, "the destination port of a flow", 0).map(|_| 0),
+    }
+}
+
+/// The size. A decimal number is the start of ns3-rdma's flows.
+fn size(tokens: &mut Tokens<'_>, dialect: Dialect) -> Result<u64, ScenarioError> {
+    let token = tokens.need("the size of a flow")?;
+    let is_start = token.text.contains('.') && Time::parse(token.text).is_some();
+    if dialect == Dialect::Hpcc && is_start {
+        let size = excerpt(token.text);
+        return Err(tokens.error(token, format!("a flow has the size {size}: {OF_NS3_RDMA}; {REMEDY}")));
+    }
+    tokens.number_of(token, "the size of a flow", u64::MAX)
+}
+
+/// Names flows of six columns whose sizes all look like starts: ns3-rdma's with whole seconds.
+fn warn_of_ns3_rdma(flows: &[Flow], warnings: &mut Warnings<'_>) {
+    const SECOND: u128 = 1_000_000_000_000;
+    let looks_so = |flow: &Flow| match flow.start {
+        Start::At(start) => flow.ports[1] != 0 && u128::from(flow.size) * SECOND < u128::from(start),
+        Start::After(_) => false,
+    };
+    if !flows.is_empty() && flows.iter().all(looks_so) {
+        warnings.add(2, format!("all sizes are below the seconds of the starts; if {OF_NS3_RDMA}, {REMEDY}"));
+    }
 }
 
 fn host(tokens: &Tokens<'_>, token: Token<'_>, topology: Option<&Topology>) -> Result<u32, ScenarioError> {

@@ -1,12 +1,17 @@
 //! The topology: `nodes switches links`, the switches, then `a b rate delay error` for each link.
+//!
+//! The programs that descend from HPCC's have longer first lines: see [`Header`].
+
+mod header;
 
 use std::fmt::Write as _;
 
-use remora_fabric::topology::{LINKS_MAX, Link, NODES_MAX, NodeKind, Topology};
+use remora_fabric::topology::{Link, NodeKind, Topology};
 
 use crate::error::{Read, ScenarioError, Source, Warnings, excerpt};
 use crate::tokens::Tokens;
 use crate::units::{Rate, Time};
+use header::Header;
 
 /// Reads a topology. The ports of a node are in the order of its links: ns-3's interface is one more.
 ///
@@ -17,9 +22,7 @@ pub fn parse(source: Source<'_>) -> Result<Read<Topology>, ScenarioError> {
     source.check_size()?;
     let mut warnings = Warnings::of(source);
     let mut tokens = Tokens::of(source);
-    let nodes = tokens.number("the count of nodes", NODES_MAX)?;
-    let switches = tokens.number("the count of switches", nodes)?;
-    let links = tokens.number("the count of links", LINKS_MAX)?;
+    let Header { nodes, switches, links } = Header::parse(&mut tokens, &mut warnings)?;
     let mut topology = Topology { nodes: vec![NodeKind::Host; nodes as usize], ..Topology::default() };
     for _ in 0..switches {
         let token = tokens.need("a switch")?;

@@ -69,6 +69,12 @@ pub fn scenario(
         Some(name) => name,
         None => control_of(source, config)?,
     };
+    if config.integer("RATE_BOUND", 1) == 0 {
+        warnings.add(
+            0,
+            "RATE_BOUND 0 leaves the rates of a control without effect in ns-3; here they bound flows",
+        );
+    }
     let Parts { topology, flows, trace } = parts;
     let mut scenario = Scenario::on(Network::from(&topology));
     scenario.seed = config.integer("RANDOM_SEED", 1);

@@ -91,10 +91,19 @@ pub fn parse(source: Source<'_>) -> Result<Read<Connections>, ScenarioError> {
     let mut read = Connections::default();
     let mut counts = BTreeMap::from([("Nodes", 0), ("Connections", 0), ("Triggers", 0), ("Failures", 0)]);
     let mut in_body = false;
-    for (number, text) in (1..).zip(source.text.lines()) {
+    for (number, text) in source.lines() {
         let mut line = Line::of(source, number, text, &mut warnings);
+        if let Some(ends) = line.ends() {
+            in_body = true;
+            read.flows.push(connection(&mut line, ends, counts["Nodes"], &mut warnings)?);
+            if read.flows.len() > FLOWS_MAX {
+                let says = format!("there are more than {FLOWS_MAX} flows: cut the file into parts");
+                return Err(source.error(number, says));
+            }
+            continue;
+        }
         let Some(first) = line.next() else { continue };
-        in_body |= first.contains("->") || first == "trigger" || first == "failure";
+        in_body |= first == "trigger" || first == "failure";
         if let Some(count) = counts.get_mut(first).filter(|_| !in_body) {
             *count = line.number(first, u64::from(u32::MAX))?;
         } else if first.starts_with('#') {
@@ -104,12 +113,6 @@ pub fn parse(source: Source<'_>) -> Result<Read<Connections>, ScenarioError> {
                     "a comment stands behind the first flow; it is skipped, and htsim refuses it",
                 );
             }
-        } else if first.contains("->") {
-            read.flows.push(connection(&mut line, first, counts["Nodes"], &mut warnings)?);
-            if read.flows.len() > FLOWS_MAX {
-                let says = format!("there are more than {FLOWS_MAX} flows: cut the file into parts");
-                return Err(source.error(number, says));
-            }
         } else if first == "trigger" {
             read.triggers.push(trigger(&mut line)?);
         } else if first == "failure" {
@@ -117,6 +120,9 @@ pub fn parse(source: Source<'_>) -> Result<Read<Connections>, ScenarioError> {
         } else if in_body {
             let says = format!("`{}` begins no flow, trigger or failure: remove or mend it", excerpt(first));
             return Err(source.error(number, says));
+        } else {
+            let says = format!("`{}` stands where a count should; the line is skipped", excerpt(first));
+            warnings.add(number, says);
         }
     }
     read.nodes = u32::try_from(counts["Nodes"]).unwrap_or(u32::MAX);
@@ -127,11 +133,10 @@ pub fn parse(source: Source<'_>) -> Result<Read<Connections>, ScenarioError> {
 
 fn connection(
     line: &mut Line<'_>,
-    ends: &str,
+    [src, dst]: [&str; 2],
     nodes: u64,
     warnings: &mut Warnings<'_>,
 ) -> Result<Connection, ScenarioError> {
-    let (src, dst) = ends.split_once("->").unwrap_or((ends, ""));
     let [src, dst] = [line.host(src, nodes)?, line.host(dst, nodes)?];
     let mut flow = Connection {
         src,

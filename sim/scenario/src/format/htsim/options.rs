@@ -2,7 +2,7 @@
 
 use crate::error::excerpt;
 use crate::scenario::ControlName;
-use crate::units::parse_scaled;
+use crate::units::parse_saturating;
 
 /// What a command line says. The defaults are the program's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Options {
     pub rate: u64,
     /// `-mtu`: bytes of a data packet without headers.
     pub mtu: u32,
-    /// `-q`: packets of an output queue.
+    /// `-q`: packets of an output queue that loses; a lossless one has no bound.
     pub queue: u64,
     /// `-pfc_thresholds`: packets at which an input resumes and pauses.
     pub thresholds: [u64; 2],
@@ -33,6 +33,8 @@ pub struct Options {
     pub seed: u64,
     /// `-queue_type lossless` or `lossless_input`: both pause.
     pub lossless: bool,
+    /// `-queue_type lossless`, whose thresholds follow from `-q` in the program.
+    pub pauses_by_queue: bool,
     /// `-strat`: does each packet take a path of its own?
     pub sprays: bool,
     /// `--control`: with which control the flows run here.
@@ -57,6 +59,7 @@ impl Default for Options {
             end: 1000 * MICROSECOND,
             seed: 13,
             lossless: true,
+            pauses_by_queue: false,
             sprays: false,
             control: ControlName::None,
             ignored: Vec::new(),
@@ -115,7 +118,11 @@ pub fn parse(words: &[&str]) -> Result<Options, String> {
             "-switch_latency" => options.switch_latency = scaled(word, value("us")?, MICROSECOND)?,
             "-end" => options.end = scaled(word, value("us")?, MICROSECOND)?,
             "-seed" => options.seed = whole(word, value("a number")?, i64::MAX as u64)?,
-            "-queue_type" => options.lossless = queue_type(value("a type")?)?,
+            "-queue_type" => {
+                let name = value("a type")?;
+                options.lossless = queue_type(name)?;
+                options.pauses_by_queue = name == "lossless";
+            }
             "-strat" => options.sprays = strategy(value("a strategy")?)?,
             "--control" => options.control = value("a control")?.parse()?,
             _ if IGNORED.contains(&word) => {
@@ -174,13 +181,10 @@ fn strategy(name: &str) -> Result<bool, String> {
 }
 
 fn whole(key: &str, word: &str, max: u64) -> Result<u64, String> {
-    match word.parse::<u64>() {
-        Ok(number) if number <= max => Ok(number),
-        Ok(number) => Err(format!("{key} is {number}: choose at most {max}")),
-        Err(_) => Err(format!("{key} is `{}`: write a whole number", excerpt(word))),
-    }
+    crate::units::whole(word, max).map_err(|fault| fault.of(key, word))
 }
 
+/// A rate or a time; one that is too large is the largest.
 fn scaled(key: &str, word: &str, scale: u64) -> Result<u64, String> {
-    parse_scaled(word, scale).ok_or_else(|| format!("{key} is `{}`: write a number", excerpt(word)))
+    parse_saturating(word, scale).ok_or_else(|| format!("{key} is `{}`: write a number", excerpt(word)))
 }

@@ -5,7 +5,7 @@ mod tier;
 use remora_fabric::topology::{NODES_MAX, Tree};
 
 use crate::error::{Read, ScenarioError, Source, Warnings, excerpt};
-use crate::units::Time;
+use crate::units::{Time, whole};
 pub use tier::{TierText, tree};
 
 /// A topology as it stands in the file.
@@ -41,7 +41,7 @@ pub fn parse(source: Source<'_>) -> Result<Read<TreeFile>, ScenarioError> {
     let (mut nodes, mut count, mut pod) = (None, None, None);
     let mut tiers: [Option<TierText>; 3] = Default::default();
     let mut current = None;
-    for (number, text) in (1..).zip(source.text.lines()) {
+    for (number, text) in source.lines() {
         let mut words = text.split_ascii_whitespace();
         let Some(key) = words.next().filter(|word| !word.starts_with('#')) else { continue };
         let value = Value { source, line: number, key, word: words.next().unwrap_or("") };
@@ -93,13 +93,7 @@ impl Value<'_> {
     /// The word as a whole number.
     fn number(&self, max: u64) -> Result<u64, ScenarioError> {
         let Value { key, word, .. } = self;
-        match word.parse::<u64>() {
-            Ok(number) if number <= max => Ok(number),
-            Ok(number) => Err(self.error(format!("{} is {number}: choose at most {max}", excerpt(key)))),
-            Err(_) => {
-                Err(self.error(format!("{} is `{}`: write a whole number", excerpt(key), excerpt(word))))
-            }
-        }
+        whole(word, max).map_err(|fault| self.error(fault.of(&excerpt(key), word)))
     }
 
     fn error(&self, says: impl Into<String>) -> ScenarioError {

@@ -63,7 +63,17 @@ pub fn scenario(
         }
     }
     for option in &options.ignored {
-        warnings.add(0, format!("{option} changes nothing here; it is skipped"));
+        let says = match option.as_str() {
+            "-start_delta" => "delays flows at random in htsim; here they start at their times",
+            "-paths" => "draws htsim's path numbers from fewer; the path number comes from the seed here",
+            "-host_queue_type" => "is not modelled; hosts send their flows in turn",
+            "-conns" => "is not used; the flows of the matrix count",
+            _ => "changes nothing here; it is skipped",
+        };
+        warnings.add(0, format!("{option} {says}"));
+    }
+    if options.pauses_by_queue {
+        warnings.add(0, "-queue_type lossless pauses at a share of -q in htsim; here -pfc_thresholds count");
     }
     scenario.output = Output { format: OutputFormat::Htsim, ..Output::default() };
     scenario.check().map_err(fault)?;
@@ -91,8 +101,11 @@ fn default_tree(nodes: u32, options: &Options) -> Result<TreeNetwork, String> {
     Ok(TreeNetwork { tree, latency: [Time(options.switch_latency); 3], queue: None })
 }
 
+/// Bytes of an output queue without a bound.
+const UNBOUNDED: Size = Size(1 << 31);
+
 /// Output queues, and an input that pauses all classes. Pause frames take no time on the link and never
-/// expire.
+/// expire. A lossless queue has no bound, as in htsim: beyond `-q` that program prints a line and enqueues.
 fn switch(options: &Options, network: &TreeNetwork) -> Switch {
     let packets = |count: u64| Size(count.saturating_mul(u64::from(options.mtu)));
     let [low, high] = options.thresholds;
@@ -105,11 +118,12 @@ fn switch(options: &Options, network: &TreeNetwork) -> Switch {
         reaction: Time(0),
         free: true,
     };
+    let bound = network.queue.map_or(packets(options.queue), Size);
     let [tor, ..] = network.latency;
     let alike = network.latency == [tor; 3];
     Switch {
         kind: Buffering::Fifo,
-        buffer: network.queue.map_or(packets(options.queue), Size).max(Size(1)),
+        buffer: if options.lossless { UNBOUNDED } else { bound.max(Size(1)) },
         latency: if alike { tor } else { Time(0) },
         latency_by_tier: (!alike).then_some(network.latency),
         pfc: options.lossless.then_some(pfc),

@@ -121,11 +121,14 @@ impl Comparison {
                     |time: Time| mean(&self.pairs.iter().map(|pair| us(time(pair))).collect::<Vec<_>>());
                 vec![self.both("mean fct, us", MEAN, fct), self.near()]
             }
-            Kind::Load => vec![
-                self.both("mean slowdown", SLOWDOWN, |time| mean(&self.slowdowns(time))),
-                self.both("p50 of the slowdown", SLOWDOWN, |time| quantile(&self.slowdowns(time), 0.5)),
-                self.both("p99 of the slowdown", SLOWDOWN, |time| quantile(&self.slowdowns(time), 0.99)),
-            ],
+            Kind::Load => {
+                let slowdown = |part, time| quantile(&self.slowdowns(time), part).unwrap_or(0.0);
+                vec![
+                    self.both("mean slowdown", SLOWDOWN, |time| mean(&self.slowdowns(time))),
+                    self.both("p50 of the slowdown", SLOWDOWN, |time| slowdown(0.5, time)),
+                    self.both("p99 of the slowdown", SLOWDOWN, |time| slowdown(0.99, time)),
+                ]
+            }
         };
         let (flows, ended) = (self.flows as f64, self.pairs.len() as f64);
         if flows != ended {

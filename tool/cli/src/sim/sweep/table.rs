@@ -26,12 +26,17 @@ pub fn write(plan: &Plan, out: &Path) -> Result<PathBuf> {
         let values = run.changes.iter().map(|change| cell(&text_of(&change.value)));
         let folder =
             run.folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let row = values.chain([folder]).chain(NUMBERS.map(|name| summary.number(name).to_string()));
+        let row = values.chain([folder]).chain(NUMBERS.map(|name| written(summary.number(name))));
         text += &(row.collect::<Vec<_>>().join(",") + "\n");
     }
     let path = out.join(NAME);
     output::write(&path, text.as_bytes())?;
     Ok(path)
+}
+
+/// A number of a summary; nothing for one that the summary lacks, as without flows.
+fn written(number: f64) -> String {
+    if number.is_nan() { String::new() } else { number.to_string() }
 }
 
 /// A value as CSV has it: in quotes where it needs them (RFC 4180).

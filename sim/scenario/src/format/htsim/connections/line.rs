@@ -1,7 +1,10 @@
 //! The words of one line. htsim splits at single blanks; a carriage return or a second blank is no word here.
 
 use crate::error::{ScenarioError, Source, Warnings, excerpt};
-use crate::units::parse_scaled;
+use crate::units::{parse_saturating, whole};
+
+/// Stands between the two ends of a flow.
+const ARROW: &str = "->";
 
 /// The words of one line, one after the other.
 pub struct Line<'a> {
@@ -18,6 +21,20 @@ impl<'a> Line<'a> {
             warnings.add(number, "htsim splits at single blanks; more of them or tabs are read as one here");
         }
         Line { source, number, words: text.split_ascii_whitespace().peekable() }
+    }
+
+    /// The two ends of the flow that the line begins with, `SRC->DST`, with or without blanks around the arrow.
+    /// `None` for a line that is no flow.
+    pub fn ends(&mut self) -> Option<[&'a str; 2]> {
+        let mut ahead = self.words.clone();
+        let first = ahead.next().filter(|word| !word.starts_with('#'))?;
+        let (src, arrow) = match first.split_once(ARROW) {
+            Some((src, dst)) => (src, dst),
+            None => (first, ahead.next()?.strip_prefix(ARROW)?),
+        };
+        let dst = if arrow.is_empty() { ahead.next().unwrap_or("") } else { arrow };
+        self.words = ahead;
+        Some([src, dst])
     }
 
     /// The next word.
@@ -38,11 +55,7 @@ impl<'a> Line<'a> {
     /// The number behind the word `key`.
     pub fn number(&mut self, key: &str, max: u64) -> Result<u64, ScenarioError> {
         let word = self.next().unwrap_or("");
-        match word.parse::<u64>() {
-            Ok(number) if number <= max => Ok(number),
-            Ok(number) => Err(self.error(format!("{key} is {number}: choose at most {max}"))),
-            Err(_) => Err(self.error(format!("{key} is `{}`: write a whole number", excerpt(word)))),
-        }
+        whole(word, max).map_err(|fault| self.error(fault.of(key, word)))
     }
 
     /// The id behind the word `key`: not 0.
@@ -53,10 +66,11 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The time behind `start`, in ps: htsim takes a decimal and cuts it.
+    /// The time behind `start`, in ps: htsim takes a decimal and cuts it. A time that is too large is the last
+    /// one, which never comes.
     pub fn start(&mut self) -> Result<u64, ScenarioError> {
         let word = self.next().unwrap_or("");
-        parse_scaled(word, 1)
+        parse_saturating(word, 1)
             .ok_or_else(|| self.error(format!("start is `{}`: write a time in ps", excerpt(word))))
     }
 
