@@ -203,10 +203,24 @@ impl Simulation {
                 Due::Observed => {}
             }
             if let Some(ended) = self.flows.next_end() {
+                if cfg!(debug_assertions) && self.running() == 0 {
+                    self.check_balance();
+                }
                 return Some(ended);
             }
         }
+        if cfg!(debug_assertions) && self.network.next_time() == Picos::NEVER {
+            self.check_balance();
+        }
         None
+    }
+
+    /// Counts the packets once more: those that NICs have sent are those that the network took, and each of
+    /// these is delivered, lost or in flight.
+    fn check_balance(&self) {
+        let balance = self.network.balance();
+        let by_nics: u64 = (0..self.hosts.len() as u32).map(|host| self.counters(host).sent_pkts).sum();
+        assert!(balance.holds() && balance.sent == by_nics, "{balance:?}, and NICs sent {by_nics}");
     }
 
     /// What is due next, not later than `limit`. Whoever observes hears first of what came before.
@@ -318,20 +332,6 @@ impl Simulation {
             self.network.wake(number, deadline);
         }
         self.complete(number);
-    }
-}
-
-/// In debug builds the end of each simulation counts its packets once more: those that NICs have sent are
-/// those that the network took, and each of these is delivered, lost or in flight.
-#[cfg(debug_assertions)]
-impl Drop for Simulation {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            return;
-        }
-        let balance = self.network.balance();
-        let by_nics: u64 = (0..self.hosts.len() as u32).map(|host| self.counters(host).sent_pkts).sum();
-        assert!(balance.holds() && balance.sent == by_nics, "{balance:?}, and NICs sent {by_nics}");
     }
 }
 

@@ -5,7 +5,8 @@ use remora_wire::frame::Peer;
 /// Links of a host at most: a NIC's transmit queues have numbers for so many ports of eight classes.
 pub const UPLINKS_MAX: usize = 8;
 
-/// Hashes of peers lie below this multiple of all numbers of links, so that they choose as the full hash does.
+/// Hashes of peers lie below this multiple of all numbers of links, so that they choose as the full hash
+/// does.
 const HASHES: u32 = 840;
 const HOST_BITS: u32 = 16;
 

@@ -118,7 +118,7 @@ fn times(network: Network, pairs: &[(u32, u32)], settings: &Scenario) -> Vec<u64
 }
 
 /// Number of links of a shortest path; 0 without one.
-fn hops(topology: &Topology, paths: &Paths, (src, dst): (u32, u32)) -> usize {
+fn hops(topology: &Topology, paths: &Paths, src: u32, dst: u32) -> usize {
     if topology.is_host(src) && topology.is_host(dst) { paths.of(src, dst).len() } else { 0 }
 }
 
@@ -131,14 +131,15 @@ fn check(planes: &Planes, settings: &Scenario) {
     let all_paths = Paths::new(&all).unwrap();
     let pairs = (0..planes.hosts).flat_map(|src| (0..planes.hosts).map(move |dst| (src, dst)));
     let pairs: Vec<_> =
-        pairs.filter(|(src, dst)| src != dst && hops(&all, &all_paths, (*src, *dst)) > 0).collect();
+        pairs.filter(|(src, dst)| src != dst && hops(&all, &all_paths, *src, *dst) > 0).collect();
     let pairs: Vec<_> = pairs.iter().step_by(pairs.len().div_ceil(PAIRS)).copied().collect();
     let mut best = BTreeMap::new();
     for plane in 0..planes.links.len() {
         let Ok(topology) = planes.network(Some(plane)).topology() else { continue };
         let paths = Paths::new(&topology).unwrap();
-        let is_shortest =
-            |pair: &&(u32, u32)| hops(&topology, &paths, **pair) == hops(&all, &all_paths, **pair);
+        let is_shortest = |(src, dst): &&(u32, u32)| {
+            hops(&topology, &paths, *src, *dst) == hops(&all, &all_paths, *src, *dst)
+        };
         let own: Vec<_> = pairs.iter().filter(is_shortest).copied().collect();
         for (pair, time) in own.iter().zip(times(planes.network(Some(plane)), &own, settings)) {
             let best = best.entry(*pair).or_insert(time);

@@ -23,8 +23,8 @@ impl<'a> Line<'a> {
         Line { source, number, words: text.split_ascii_whitespace().peekable() }
     }
 
-    /// The two ends of the flow that the line begins with, `SRC->DST`, with or without blanks around the arrow.
-    /// `None` for a line that is no flow.
+    /// The two ends of the flow that the line begins with, `SRC->DST`, with or without blanks around the
+    /// arrow. `None` for a line that is no flow.
     pub fn ends(&mut self) -> Option<[&'a str; 2]> {
         let mut ahead = self.words.clone();
         let first = ahead.next().filter(|word| !word.starts_with('#'))?;
@@ -66,8 +66,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The time behind `start`, in ps: htsim takes a decimal and cuts it. A time that is too large is the last
-    /// one, which never comes.
+    /// The time behind `start`, in ps: htsim takes a decimal and cuts it. A time that is too large is the
+    /// last one, which never comes.
     pub fn start(&mut self) -> Result<u64, ScenarioError> {
         let word = self.next().unwrap_or("");
         parse_saturating(word, 1)
