@@ -105,7 +105,7 @@ impl Input {
             max_listeners: 3,
             max_outgoing: 2 + u32::from(outgoing % 8),
             max_events: 2 + u32::from(events % 8),
-            ..CmConfig::new(0x0200_0000_0000_0001, self.seed)
+            ..CmConfig::new(0x0200_0000_0000_0001, self.seed.into())
         };
         let (heard, sent) = (BTreeMap::new(), Vec::new());
         let mut bench = Bench { cm: Cm::new(config), now: Instant(0), fresh: 0, heard, sent };

@@ -277,8 +277,10 @@ impl Cm {
         self.outgoing.push_back(Outgoing { gids, mad });
     }
 
-    /// The transaction id of messages that this side begins.
+    /// The transaction id of messages that this side begins. It says nothing about the seed.
     fn own_transaction(&self, slot: u32) -> u64 {
-        u64::from(self.config.seed) << 32 | u64::from(self.ids.get(slot).local_comm_id)
+        let comm_id = self.ids.get(slot).local_comm_id;
+        let high = remora_memory::permute(comm_id, u32::BITS, !self.config.seed);
+        u64::from(high) << 32 | u64::from(comm_id)
     }
 }

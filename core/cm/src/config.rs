@@ -5,9 +5,9 @@
 pub struct CmConfig {
     /// The GUID of the channel adapter, which peers use to tell ids of different managers apart.
     pub ca_guid: u64,
-    /// Where communication ids begin. It should be random: a peer takes a message of an earlier manager for
-    /// one of this manager if the ids are equal.
-    pub seed: u32,
+    /// The key of the permutation that communication ids come from. Outside a simulation it must be random and
+    /// secret: a stranger who knows a connection's ids can end it.
+    pub seed: u64,
     /// Ids at most, 1 to 65,536: connections, those that end, and questions for datagram services.
     pub max_ids: u32,
     /// Listeners at most.
@@ -26,7 +26,7 @@ pub struct CmConfig {
 
 impl CmConfig {
     /// For an adapter: times as Linux has them, and bounds for ten thousand connections.
-    pub const fn new(ca_guid: u64, seed: u32) -> CmConfig {
+    pub const fn new(ca_guid: u64, seed: u64) -> CmConfig {
         CmConfig {
             ca_guid,
             seed,

@@ -21,7 +21,7 @@ pub struct CmCounters {
     pub strangers: u64,
     /// Dropped: the id's state has no use for the message.
     pub out_of_state: u64,
-    /// Dropped: as many requests wait for the listener as it wants.
+    /// Refused: as many requests wait for the listener as it wants.
     pub backlog_full: u64,
     /// Refused: there are as many ids as there may be.
     pub no_resources: u64,

@@ -2,59 +2,64 @@
 
 use std::collections::VecDeque;
 
+use remora_memory::permute;
+
 use crate::CmState;
 use crate::cm_id::CmId;
+use crate::index::Index;
 
-/// Bits of a communication id that are the slot; the others count its uses.
-const SLOT_BITS: u32 = 16;
-const SLOT: u32 = (1 << SLOT_BITS) - 1;
+/// Most ids that a table may have.
+const MAX_IDS: u32 = 1 << 16;
 
 /// The slots of all ids.
 ///
-/// A communication id is a slot and how often it was used. Both are mixed with the seed, so that two managers
-/// begin elsewhere. A slot that becomes free goes to the end of the line. So an id comes again after all
-/// slots were used 65,536 times, unless most are in use for good.
+/// Communication ids are a keyed permutation of the numbers from 1 on, so that an id does not follow from those
+/// before it, and none comes back before 2^32 others. A slot that becomes free goes to the end of the queue.
 #[derive(Debug)]
 pub(crate) struct IdTable {
     ids: Vec<CmId>,
-    uses: Vec<u16>,
     free: VecDeque<u32>,
-    seed: u32,
+    by_comm_id: Index<u32>,
+    /// Communication ids that were tried so far, modulo 2^32.
+    issued: u32,
+    seed: u64,
 }
 
 impl IdTable {
     /// With `max` slots, all free.
-    pub fn new(max: u32, seed: u32) -> IdTable {
-        assert!(max > 0 && max <= 1 << SLOT_BITS, "1 to 65,536 ids");
-        let free: VecDeque<u32> = (0..max).collect();
-        IdTable { ids: vec![CmId::IDLE; max as usize], uses: vec![0; max as usize], free, seed }
+    pub fn new(max: u32, seed: u64) -> IdTable {
+        assert!(max > 0 && max <= MAX_IDS, "1 to {MAX_IDS} ids");
+        let ids = vec![CmId::IDLE; max as usize];
+        let by_comm_id = Index::new(max as usize);
+        IdTable { ids, free: (0..max).collect(), by_comm_id, issued: 0, seed }
     }
 
-    /// Takes a slot that has waited longest. Its id has a communication id and nothing else.
+    /// Takes the slot that has been free for longest. Its id has a communication id and nothing else.
     pub fn take(&mut self) -> Option<u32> {
         let slot = self.free.pop_front()?;
-        // 0 is the id of those that have none.
-        let named = std::iter::repeat_with(|| {
-            let uses = &mut self.uses[slot as usize];
-            *uses = uses.wrapping_add(1);
-            (u32::from(*uses) << SLOT_BITS | slot) ^ self.seed
-        });
-        let local_comm_id = named.take(2).find(|id| *id != 0)?;
+        let local_comm_id = loop {
+            self.issued = self.issued.wrapping_add(1);
+            let id = permute(self.issued, u32::BITS, self.seed);
+            // 0 is the id of messages that have none.
+            if id != 0 && self.by_comm_id.insert(id, slot) {
+                break id;
+            }
+        };
         self.ids[slot as usize] = CmId { local_comm_id, ..CmId::IDLE };
         Some(slot)
     }
 
     /// Gives a slot back.
     pub fn give_back(&mut self, slot: u32) {
-        self.ids[slot as usize] = CmId::IDLE;
+        let id = &mut self.ids[slot as usize];
+        self.by_comm_id.remove(&id.local_comm_id);
+        *id = CmId::IDLE;
         self.free.push_back(slot);
     }
 
     /// The slot that has this communication id now.
     pub fn find(&self, local_comm_id: u32) -> Option<u32> {
-        let slot = (local_comm_id ^ self.seed) & SLOT;
-        let id = self.ids.get(slot as usize)?;
-        (id.state != CmState::Idle && id.local_comm_id == local_comm_id).then_some(slot)
+        self.by_comm_id.get(&local_comm_id)
     }
 
     /// The id of a slot.
@@ -90,6 +95,8 @@ impl IdTable {
     /// Asserts that each slot is in use or free.
     pub fn check(&self) {
         assert_eq!(self.iter().count(), self.len(), "slots in use are not free");
+        assert_eq!(self.by_comm_id.len(), self.len(), "each id in use has a communication id");
+        self.by_comm_id.check();
         assert!(self.free.iter().all(|slot| self.get(*slot).state == CmState::Idle), "free slots are idle");
     }
 }
@@ -109,7 +116,7 @@ mod tests {
     fn a_communication_id_does_not_come_again_at_once() {
         let mut table = IdTable::new(4, 0x1234_5678);
         let mut seen = BTreeSet::new();
-        for _ in 0..4 * 65_535 {
+        for _ in 0..20_000 {
             let [slot, id] = take(&mut table).unwrap();
             assert!(id != 0 && seen.insert(id), "{id:#x} came again");
             assert_eq!(table.find(id), Some(slot));
@@ -120,15 +127,18 @@ mod tests {
     }
 
     #[test]
-    fn no_communication_id_is_zero_whatever_the_seed() {
-        for seed in [0, 1 << 16, 0xffff_0000, u32::MAX] {
-            let mut table = IdTable::new(1, seed);
-            for _ in 0..2 * 65_536 {
-                let [slot, id] = take(&mut table).unwrap();
-                assert_ne!(id, 0);
-                table.give_back(slot);
-            }
+    fn communication_ids_do_not_follow_from_those_before() {
+        let mut table = IdTable::new(200, 9);
+        let ids: Vec<u32> = (0..200).map(|_| take(&mut table).unwrap()[1]).collect();
+        for change in [u32::wrapping_sub, |a: u32, b: u32| a ^ b] {
+            let changes: BTreeSet<u32> = ids.windows(2).map(|pair| change(pair[1], pair[0])).collect();
+            assert!(changes.len() > 195, "only {} different steps", changes.len());
+            let near = changes.iter().filter(|change| **change < 1 << 16).count();
+            assert!(near < 5, "{near} of 199 ids are near the one before");
         }
+        let mut other = IdTable::new(200, 10);
+        let same = ids.iter().filter(|id| **id == take(&mut other).unwrap()[1]).count();
+        assert_eq!(same, 0, "another seed gives other ids");
     }
 
     #[test]

@@ -33,8 +33,10 @@ pub struct Listen {
     pub service_id: ServiceId,
     /// At this address only; `None`: at all addresses that have no listener of their own for the service.
     pub address: Option<Address>,
-    /// Requests that wait for the program's answer at most, 1 or more. What comes beyond it is dropped,
-    /// so that the peer asks again later.
+    /// Requests that wait for the program at most, 1 or more: until it takes their event ([`Cm::taken`]) or
+    /// answers. Further requests are refused.
+    ///
+    /// [`Cm::taken`]: crate::Cm::taken
     pub backlog: u32,
 }
 

@@ -95,6 +95,21 @@ impl CmState {
         matches!(self, CmState::ReqRcvd | CmState::MraReqSent | CmState::SidrReqRcvd)
     }
 
+    /// Is a connection asked for, and not established yet?
+    pub(crate) const fn precedes_established(self) -> bool {
+        matches!(
+            self,
+            CmState::ReqSent
+                | CmState::MraReqRcvd
+                | CmState::ReqRcvd
+                | CmState::MraReqSent
+                | CmState::RepSent
+                | CmState::MraRepRcvd
+                | CmState::RepRcvd
+                | CmState::MraRepSent
+        )
+    }
+
     /// Is the peer's queue pair in use by this connection, so that a second one with it shows that this
     /// one is stale?
     pub(crate) const fn holds_remote_qpn(self) -> bool {
@@ -224,6 +239,9 @@ message that has no row in a state is dropped. Messages that come again change n
 | SIDR_REP_SENT | SIDR_REQ | the same SIDR_REP |
 | no such id | DREQ | DREP |
 | no such id | REP, RTU | REJ: invalid communication id |
+
+A REJ for a timeout that carries the peer's GUID needs no id of this side while the connection is not
+ESTABLISHED. From then on each message needs the ids of both sides. Ids are not predictable.
 ";
 
     fn drawn() -> String {

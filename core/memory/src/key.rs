@@ -120,7 +120,7 @@ const fn mask(bits: u32) -> u32 {
 /// A keyed permutation of the numbers below 2^bits (1 <= bits <= 32): eight Feistel rounds, the round
 /// function being SipHash-like mixing. An odd width is permuted in the next even one until the value is small
 /// enough. That ends because a permutation's cycle leads back.
-fn permute(value: u32, bits: u32, key: u64) -> u32 {
+pub fn permute(value: u32, bits: u32, key: u64) -> u32 {
     let half = bits.div_ceil(2);
     let mut value = value;
     loop {

@@ -70,7 +70,7 @@ pub use access::{Access, AccessError, Error, Pd};
 pub use biased::{Biased, Guard};
 pub use bytes::Bytes;
 pub use fork::ForkMark;
-pub use key::Key;
+pub use key::{Key, permute};
 pub use mem::Mem;
 pub use pass::Reentered;
 pub use scratch::Scratch;

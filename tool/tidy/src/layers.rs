@@ -52,7 +52,7 @@ pub const LAYERS: [Layer; 30] = [
     // Racing bytes are handled here, and on Unix they may lie in a memfd.
     Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
     pure("core", "transport", &["wire"], &[]),
-    pure("core", "cm", &["wire"], &[]),
+    pure("core", "cm", &["wire", "memory"], &[]),
     // Crc-fast: the CRC64 that the consistency kernel checks.
     pure("core", "nic", &["wire", "memory", "transport"], &["crc-fast", "pulp"]),
     // Programs for the NIC's chains, and a NIC alone to run them on.

@@ -74,7 +74,7 @@ impl CmAgent {
     pub fn new() -> CmAgent {
         // Peers tell managers apart by their GUID, and messages of an earlier one by the first id.
         let random = || RandomState::new().hash_one(std::process::id());
-        let config = CmConfig { max_ids: IDS as u32, ..CmConfig::new(random(), random() as u32) };
+        let config = CmConfig { max_ids: IDS as u32, ..CmConfig::new(random(), random()) };
         CmAgent {
             cm: Cm::new(config),
             gsi: Gsi::new(),
@@ -169,6 +169,18 @@ impl CmAgent {
         self.ids.iter().filter(|(_, id)| id.client == client).map(|(number, _)| *number).collect()
     }
 
+    /// Moves an id to another channel. Its events that wait for space go there, too.
+    pub fn migrate(&mut self, client: u32, id: u64, channel: u32) {
+        let Some(moves) = self.id_mut(client, id) else { return };
+        let from = std::mem::replace(&mut moves.channel, channel);
+        let waiting = self.channels.get_mut(&from).map(|from| from.take_waiting(id)).unwrap_or_default();
+        let Some(channel) = self.channels.get_mut(&channel) else { return };
+        for event in waiting {
+            // As many wait as waited before.
+            let _ = channel.put(event);
+        }
+    }
+
     /// Ends an id in any state: its peer gets to know, its port is free, and it has no more events.
     ///
     /// # Errors
@@ -187,6 +199,9 @@ impl CmAgent {
         }
         if let Some(bound) = removed.bound {
             self.ports(removed.space).release(id, bound.port);
+        }
+        if let Some(channel) = self.channels.get_mut(&removed.channel) {
+            channel.take_waiting(id);
         }
         Ok(())
     }

@@ -91,9 +91,7 @@ impl State {
             }
             CmRequest::Migrate { id, channel } => {
                 self.own_channel(client, channel)?;
-                if let Some(id) = self.agent.id_mut(client, id) {
-                    id.channel = channel;
-                }
+                self.agent.migrate(client, id, channel);
                 return Ok(CmReply::Done);
             }
             CmRequest::QpAttributes { id } => {
@@ -126,6 +124,10 @@ impl State {
             CmRequest::Disconnect { id, private_data } => self.agent.cm.disconnect(now, id, &private_data),
             CmRequest::Establish { id } => self.agent.cm.establish(id),
             CmRequest::Destroy { id } => self.agent.destroy(id),
+            CmRequest::Taken { id } => {
+                self.agent.cm.taken(id);
+                return Ok(CmReply::Done);
+            }
         };
         done.map(|()| CmReply::Done).map_err(errno)
     }

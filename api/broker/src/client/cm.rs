@@ -125,7 +125,8 @@ impl CmClient {
         self.bound(CmRequest::Bind { id, address, reuses })
     }
 
-    /// Listens (`rdma_listen`); an id that is not bound gets a port of every address. Returns where.
+    /// Listens (`rdma_listen`); an id that is not bound gets a port of every address. Returns where. Requests
+    /// are refused while `backlog` others wait, and 0 stands for as many as may be.
     ///
     /// # Errors
     /// `EADDRINUSE`.
@@ -159,6 +160,15 @@ impl CmClient {
     pub fn accept_datagrams(&self, id: u64, qpn: Qpn, qkey: u32, private_data: &[u8]) -> io::Result<()> {
         let private_data = bounded(private_data)?;
         self.done(CmRequest::AcceptDatagrams { id, qpn, qkey, private_data })
+    }
+
+    /// Has taken the event of a request: it counts no longer for the listener's backlog, and may be answered
+    /// later. A request that is answered at once needs no such call.
+    ///
+    /// # Errors
+    /// `EINVAL`.
+    pub fn taken(&self, id: u64) -> io::Result<()> {
+        self.done(CmRequest::Taken { id })
     }
 
     /// Refuses a request or a response (`rdma_reject`), with up to 148 bytes of private data, or 136 to one
@@ -195,7 +205,8 @@ impl CmClient {
         self.done(CmRequest::Establish { id })
     }
 
-    /// Ends an id in any state (`rdma_destroy_id`). No event of it is sent afterwards.
+    /// Ends an id in any state (`rdma_destroy_id`). No event of it is sent afterwards; those in the channel's
+    /// socket stay for the program to read.
     ///
     /// # Errors
     /// `EINVAL`.
@@ -203,7 +214,8 @@ impl CmClient {
         self.done(CmRequest::Destroy { id })
     }
 
-    /// The id's events come by another channel from now on (`rdma_migrate_id`). Those that were sent stay.
+    /// The id's events come by another channel from now on (`rdma_migrate_id`). Those in the old
+    /// channel's socket stay there for the program to read.
     ///
     /// # Errors
     /// `EBADF`: the channel is closed.

@@ -38,6 +38,8 @@ pub(crate) enum CmRequest {
     Establish { id: u64 },
     /// Ends an id in any state.
     Destroy { id: u64 },
+    /// The program has taken the event of the request that came with this id.
+    Taken { id: u64 },
     /// The id's events come by another channel from now on.
     Migrate { id: u64, channel: u32 },
     /// What the id's queue pair needs.
@@ -229,6 +231,7 @@ impl CmRequest {
             | CmRequest::Disconnect { id, .. }
             | CmRequest::Establish { id }
             | CmRequest::Destroy { id }
+            | CmRequest::Taken { id }
             | CmRequest::Migrate { id, .. }
             | CmRequest::AcceptDatagrams { id, .. }
             | CmRequest::Post { id, .. }
@@ -264,6 +267,7 @@ impl CmRequest {
                 of(0x4e, id).u32(qpn.get()).u32(*qkey).private_data(private_data)
             }
             CmRequest::Post { id, posted } => of(0x4f, id).posted(posted),
+            CmRequest::Taken { id } => of(0x50, id),
         }
     }
 
@@ -301,6 +305,7 @@ impl CmRequest {
                 CmRequest::AcceptDatagrams { id, qpn, qkey, private_data: fields.private_data()? }
             }
             0x4f => CmRequest::Post { id, posted: fields.posted()? },
+            0x50 => CmRequest::Taken { id },
             _ => return None,
         })
     }

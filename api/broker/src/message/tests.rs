@@ -51,6 +51,7 @@ fn cm_requests() -> Vec<CmRequest> {
         CmRequest::Disconnect { id, private_data },
         CmRequest::Establish { id },
         CmRequest::Destroy { id },
+        CmRequest::Taken { id },
         CmRequest::Migrate { id, channel: 4 },
         CmRequest::QpAttributes { id },
         CmRequest::Post { id, posted: Posted { code: 1, status: -2, subject: 3 } },

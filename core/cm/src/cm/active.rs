@@ -1,11 +1,12 @@
 //! The active side: it asks for a connection, and is ready when the peer has accepted.
 
 use remora_wire::mad::req::ConnectedService;
-use remora_wire::mad::{Answered, Attribute, CmMessage, RejectReason, mra, path, rep, req, rtu, time_ns};
+use remora_wire::mad::{Answered, Attribute, CmMessage, RejectReason, mra, path, rep, req, rtu};
 use remora_wire::{Psn, Qpn};
 
 use super::Cm;
 use super::received_mad::ReceivedMad;
+use super::timers::interval_ns;
 use crate::private_data::field;
 use crate::state::On;
 use crate::{
@@ -40,7 +41,7 @@ impl Cm {
         id.is_active = true;
         id.local_qpn = param.qpn;
         id.packet_life_time = param.packet_life_time;
-        id.timeout_ns = time_ns(param.response_timeout) + time_ns(param.packet_life_time + 1);
+        id.timeout_ns = interval_ns(param.response_timeout, param.packet_life_time + 1);
         id.max_retries = param.max_cm_retries;
         id.attributes = QpAttributes {
             gids: param.gids,
@@ -203,7 +204,7 @@ impl Cm {
         }
         self.enter(slot, on);
         let id = self.ids.get_mut(slot);
-        id.interval_ns = time_ns(mra.service_timeout) + time_ns(id.attributes.timeout);
+        id.interval_ns = interval_ns(mra.service_timeout, id.attributes.timeout);
         let deadline = arrival.now.after(id.interval_ns);
         self.set_deadline(slot, deadline);
         self.checked(slot);

@@ -2,12 +2,11 @@
 
 use remora_wire::Qpn;
 use remora_wire::mad::req::ConnectedService;
-use remora_wire::mad::{
-    Answered, Attribute, CmMessage, PortSpace, RejectReason, ip_cm, rep, req, rtu, time_ns,
-};
+use remora_wire::mad::{Answered, Attribute, CmMessage, PortSpace, RejectReason, ip_cm, rep, req, rtu};
 
 use super::Cm;
 use super::received_mad::ReceivedMad;
+use super::timers::interval_ns;
 use crate::cm_id::{RemoteId, RemoteQp};
 use crate::private_data::field;
 use crate::state::On;
@@ -63,6 +62,8 @@ impl Cm {
         };
         if !self.listeners.has_space(checked.listener) {
             self.counters.backlog_full += 1;
+            // As Linux refuses it.
+            self.refuse_req(arrival, req, &ReqRefusal::new(RejectReason::CONSUMER));
             return false;
         }
         let slot = if self.unused(fresh).is_ok() { self.take(fresh) } else { None };
@@ -110,7 +111,10 @@ impl Cm {
         let has_connections = req.service_id.port_space().is_none_or(PortSpace::has_connections);
         let listener = self.listeners.find(req.service_id, arrival.gids.local).filter(|_| has_connections);
         let Some(listener) = listener else { return refuse(RejectReason::INVALID_SERVICE_ID) };
-        if req.primary.remote_gid != arrival.gids.local || !req.primary.local_gid.is_host() {
+        // Over RoCE both are addresses of the datagram. Another one would make the program's queue pair send to
+        // a host that has asked for nothing.
+        let path = GidPair { local: req.primary.remote_gid, remote: req.primary.local_gid };
+        if path != arrival.gids || !path.are_hosts() {
             let info = arrival.gids.local.0;
             return Err(ReqRefusal { reason: RejectReason::PRIMARY_GID, info, info_len: info.len() });
         }
@@ -134,7 +138,6 @@ impl Cm {
     fn take_req(&mut self, arrival: &ReceivedMad, slot: u32, req: &req::Repr, checked: &Checked) {
         let Checked { listener, service, ip } = *checked;
         let timeout = req.primary.ack_timeout;
-        let gids = GidPair { local: arrival.gids.local, remote: req.primary.local_gid };
         let id = self.ids.get_mut(slot);
         id.listener = Some(listener);
         id.remote_comm_id = req.local_comm_id;
@@ -144,10 +147,10 @@ impl Cm {
         id.service_id = req.service_id;
         id.failover = u8::from(req.alternate.is_present());
         id.packet_life_time = timeout.saturating_sub(1);
-        id.timeout_ns = time_ns(req.local_response_timeout) + time_ns(timeout);
+        id.timeout_ns = interval_ns(req.local_response_timeout, timeout);
         id.max_retries = req.max_cm_retries;
         id.attributes = QpAttributes {
-            gids,
+            gids: arrival.gids,
             service,
             remote_qpn: req.local_qpn,
             rq_psn: remora_wire::Psn::new(0),
@@ -169,7 +172,7 @@ impl Cm {
         self.enter(slot, On::RecvReq);
         let request = ConnectRequest {
             listener: self.listeners.handle(listener),
-            gids,
+            gids: arrival.gids,
             service_id: req.service_id,
             ip,
             service,
@@ -186,6 +189,15 @@ impl Cm {
         };
         let header = if ip.is_some() { ip_cm::LEN } else { 0 };
         self.tell(slot, EventKind::ConnectRequest(request), PrivateData::of(&req.private_data[header..]));
+    }
+
+    /// Counts a request no longer as one that waits for the program: the program has taken its event. The
+    /// answer may come later. This does nothing if the request has ended or was answered meanwhile.
+    pub fn taken(&mut self, handle: u64) {
+        let Some(slot) = self.by_handle.get(&handle) else { return };
+        if let Some(listener) = self.ids.get_mut(slot).listener.take() {
+            self.listeners.remove_pending(listener);
+        }
     }
 
     /// Accepts a request.

@@ -62,24 +62,29 @@ impl Cm {
         rej::Repr::new(id.local_comm_id, id.remote_comm_id, answered, reason, info, private_data)
     }
 
-    /// The id that a REJ means. A peer that gave up may not know this side's id: its adapter's GUID tells.
+    /// The id that a REJ means. A peer that gave up on its REQ may not know this side's id: its adapter's GUID
+    /// identifies the connection, unless it is established. Then both ids must be right, so that nobody ends it
+    /// by what the peer shows to all its peers.
     fn find_rejected(&mut self, arrival: &ReceivedMad, rej: &rej::Repr) -> Option<u32> {
-        if rej.reason == RejectReason::TIMEOUT
-            && let Some(guid) = rej.info().first_chunk()
-        {
-            let key = RemoteId {
-                address: arrival.gids.remote,
-                ca_guid: Some(u64::from_be_bytes(*guid)),
-                comm_id: rej.local_comm_id,
-            };
-            if let Some(slot) = self.by_remote_id.get(&key) {
+        if rej.reason == RejectReason::TIMEOUT {
+            if let Some(slot) = self.find_by_guid(arrival, rej)
+                && self.ids.get(slot).state.precedes_established()
+            {
                 return self.find_local(arrival, self.ids.get(slot).local_comm_id);
             }
+            return self.find(arrival, rej.remote_comm_id, rej.local_comm_id);
         }
         if rej.answered == Answered::Req {
             return self.find_local(arrival, rej.remote_comm_id);
         }
         self.find(arrival, rej.remote_comm_id, rej.local_comm_id)
+    }
+
+    /// The id of the peer that a REJ names by its adapter's GUID.
+    fn find_by_guid(&self, arrival: &ReceivedMad, rej: &rej::Repr) -> Option<u32> {
+        let guid = u64::from_be_bytes(*rej.info().first_chunk()?);
+        let (address, comm_id) = (arrival.gids.remote, rej.local_comm_id);
+        self.by_remote_id.get(&RemoteId { address, ca_guid: Some(guid), comm_id })
     }
 
     pub(super) fn receive_rej(&mut self, arrival: &ReceivedMad, rej: &rej::Repr) {

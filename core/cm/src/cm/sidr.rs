@@ -1,10 +1,11 @@
 //! SIDR: which queue pair has a datagram service?
 
 use remora_wire::Qpn;
-use remora_wire::mad::{CmMessage, INFO_LEN, PortSpace, SidrStatus, ip_cm, sidr_rep, sidr_req, time_ns};
+use remora_wire::mad::{CmMessage, INFO_LEN, PortSpace, SidrStatus, ip_cm, sidr_rep, sidr_req};
 
 use super::Cm;
 use super::received_mad::ReceivedMad;
+use super::timers::interval_ns;
 use crate::cm_id::RemoteId;
 use crate::private_data::field;
 use crate::state::On;
@@ -51,7 +52,7 @@ impl Cm {
         id.transaction_id = transaction_id;
         id.service_id = param.service_id;
         id.is_active = true;
-        id.timeout_ns = time_ns(param.response_timeout);
+        id.timeout_ns = interval_ns(param.response_timeout, 0);
         id.max_retries = param.max_cm_retries;
         let private_data = field(param.ip, param.private_data);
         let (request_id, service_id) = (id.local_comm_id, param.service_id);
@@ -92,6 +93,7 @@ impl Cm {
         };
         if !self.listeners.has_space(listener) {
             self.counters.backlog_full += 1;
+            self.refuse_sidr(arrival, req, SidrStatus::REJECTED);
             return false;
         }
         let slot = if self.unused(fresh).is_ok() { self.take(fresh) } else { None };

@@ -1,6 +1,6 @@
 //! What happens when no answer comes, and when an id has lingered long enough.
 
-use remora_wire::mad::{Answered, CmMessage, RejectReason};
+use remora_wire::mad::{Answered, CmMessage, RejectReason, time_ns};
 
 use super::{Cm, Due};
 use crate::state::On;
@@ -8,6 +8,25 @@ use crate::{Cause, CmState, EventKind, Instant, PrivateData};
 
 /// The code of the time for which an answered SIDR_REQ is remembered: two repetitions of `rdma_cm`'s.
 const SIDR_TIMEWAIT: u8 = 21;
+
+/// The shortest time until a message is repeated. Both codes of a peer are a millisecond at least, as in Linux:
+/// otherwise one forged request would cause sixteen responses at once.
+const MIN_INTERVAL_NS: u64 = 2_000_000;
+/// The longest time until a message is repeated, so that a peer's codes hold no id for days.
+const MAX_INTERVAL_NS: u64 = 2 * time_ns(24);
+
+/// Nanoseconds until a message is repeated: the sum of two times that its peer or the program gave as codes,
+/// within bounds.
+pub(super) const fn interval_ns(response_time: u8, other: u8) -> u64 {
+    let ns = time_ns(response_time) + time_ns(other);
+    if ns < MIN_INTERVAL_NS {
+        MIN_INTERVAL_NS
+    } else if ns > MAX_INTERVAL_NS {
+        MAX_INTERVAL_NS
+    } else {
+        ns
+    }
+}
 
 impl Cm {
     /// When [`Cm::expire`] is to be called at the latest; [`Instant::NEVER`] if nothing waits.
@@ -84,7 +103,7 @@ impl Cm {
 
     /// Remembers an answered SIDR_REQ, in case that it comes again.
     pub(super) fn await_repetition(&mut self, now: Instant, slot: u32) {
-        self.set_deadline(slot, now.after(remora_wire::mad::time_ns(SIDR_TIMEWAIT)));
+        self.set_deadline(slot, now.after(time_ns(SIDR_TIMEWAIT)));
         self.checked(slot);
     }
 

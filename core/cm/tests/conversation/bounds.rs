@@ -22,17 +22,25 @@ fn requests(count: u32) -> Vec<Mad> {
     mads
 }
 
+/// The handles of the requests that a node's program gets to know.
+fn asked(node: &mut Node) -> Vec<u64> {
+    std::iter::from_fn(|| node.cm.next_event()).map(|event| event.handle).collect()
+}
+
 #[test]
-fn a_req_beyond_the_backlog_is_dropped_so_that_the_peer_asks_again() {
+fn a_req_beyond_the_backlog_is_refused_at_once() {
     let mut pair = Pair::new();
     let requests = requests(6);
     for req in &requests {
         pair.passive.receive(NOW, 1, req);
     }
-    assert!(pair.passive.sent().is_empty());
-    let handles: Vec<u64> =
-        std::iter::from_fn(|| pair.passive.cm.next_event()).map(|event| event.handle).collect();
-    assert_eq!((handles.len(), pair.passive.cm.counters().backlog_full), (4, 2));
+    let refusals: Vec<_> = pair.passive.sent().iter().map(message).collect();
+    for (refusal, id) in refusals.iter().zip([0x5000_0004, 0x5000_0005]) {
+        let CmMessage::Rej(rej) = refusal else { panic!("{refusal:?}") };
+        assert_eq!((rej.reason, rej.remote_comm_id), (RejectReason::CONSUMER, id));
+    }
+    let handles = asked(&mut pair.passive);
+    assert_eq!((refusals.len(), handles.len(), pair.passive.cm.counters().backlog_full), (2, 4, 2));
     // One is accepted, one is refused: there is space for two again.
     pair.passive.cm.accept(NOW, handles[0], &acceptance()).unwrap();
     pair.passive.cm.reject(NOW, handles[1], &crate::node::refusal()).unwrap();
@@ -41,6 +49,29 @@ fn a_req_beyond_the_backlog_is_dropped_so_that_the_peer_asks_again() {
         pair.passive.event();
     }
     assert_eq!(pair.passive.cm.id_count(), 5);
+}
+
+#[test]
+fn a_request_whose_event_the_program_has_taken_leaves_the_backlog_and_is_answered_later() {
+    let mut pair = Pair::new();
+    let requests = requests(6);
+    for req in &requests[..4] {
+        pair.passive.receive(NOW, 1, req);
+    }
+    let handles = asked(&mut pair.passive);
+    // One is taken twice, one was answered before, and one does not exist.
+    pair.passive.cm.accept(NOW, handles[3], &acceptance()).unwrap();
+    for handle in [handles[0], handles[0], handles[3], 77] {
+        pair.passive.cm.taken(handle);
+        pair.passive.cm.check();
+    }
+    pair.passive.sent();
+    for req in &requests[4..] {
+        pair.passive.receive(NOW, 1, req);
+    }
+    assert_eq!((asked(&mut pair.passive).len(), pair.passive.sent().len()), (2, 0));
+    pair.passive.cm.accept(NOW, handles[0], &acceptance()).unwrap();
+    assert_eq!(pair.passive.cm.counters().backlog_full, 0);
 }
 
 #[test]
@@ -224,7 +255,7 @@ fn ten_thousand_connections_come_and_go_through_sixteen_ids() {
 #[test]
 fn ten_thousand_connections_stand_at_once() {
     const COUNT: u32 = 10_000;
-    let [mut active, mut passive] = [1, 2].map(|n| remora_cm::Cm::new(CmConfig::new(u64::from(n), n)));
+    let [mut active, mut passive] = [1, 2].map(|n| remora_cm::Cm::new(CmConfig::new(n, n)));
     let listen = Listen { service_id: crate::node::SERVICE, address: None, backlog: 16 };
     passive.listen(u64::MAX, &listen).unwrap();
     let [to_active, to_passive] =

@@ -69,7 +69,7 @@ fn happen(world: &mut World, seed: u64) {
             let at = world.random.below(2) as usize;
             let n = world.nodes[at].n;
             let small = CmConfig { max_ids: 6, max_outgoing: 6, max_events: 6, ..config(n) };
-            world.nodes[at] = Node::new(n, CmConfig { seed: seed as u32, ..small });
+            world.nodes[at] = Node::new(n, CmConfig { seed, ..small });
         }
         _ => {
             let until = world.now.after(world.random.below(10 * SECOND));

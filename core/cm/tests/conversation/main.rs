@@ -5,6 +5,7 @@ mod captures;
 mod chaos;
 mod connect;
 mod disconnect;
+mod forged;
 mod histories;
 mod link;
 mod losses;

@@ -26,7 +26,7 @@ pub fn address(n: u8) -> Address {
 pub fn config(n: u8) -> CmConfig {
     let small =
         CmConfig { max_ids: 16, max_listeners: 4, max_outgoing: 32, max_events: 32, ..CmConfig::new(0, 0) };
-    CmConfig { ca_guid: 0x0200_0000_0000_0000 | u64::from(n), seed: 0x1357_0000 * u32::from(n) + 7, ..small }
+    CmConfig { ca_guid: 0x0200_0000_0000_0000 | u64::from(n), seed: 0x1357_0000 * u64::from(n) + 7, ..small }
 }
 
 /// The message of a MAD.

@@ -164,3 +164,21 @@ fn a_datagram_program_may_have_a_service_id_of_its_own() {
     let CmMessage::SidrReq(req) = message(&pair.active.sent()[0]) else { panic!("a SIDR_REQ") };
     assert_eq!((req.service_id, req.private_data), (service_id, long));
 }
+
+#[test]
+fn a_question_beyond_the_backlog_is_refused_at_once() {
+    let mut pair = pair();
+    for handle in [ACTIVE, ACTIVE + 1] {
+        pair.active.cm.sidr_request(pair.now, handle, &question()).unwrap();
+    }
+    assert_eq!(pair.exchange(), ["SIDR_REQ", "SIDR_REQ", "SIDR_REP"]);
+    let event = pair.active.event();
+    let refused = EventKind::SidrResponse { status: SidrStatus::REJECTED, qpn: Qpn::new(0), qkey: 0 };
+    assert_eq!((event.handle, event.kind), (ACTIVE + 1, refused));
+    let waiting = pair.passive.event().handle;
+    pair.passive.cm.taken(waiting);
+    pair.active.cm.sidr_request(pair.now, ACTIVE + 1, &question()).unwrap();
+    assert_eq!(pair.exchange(), ["SIDR_REQ"]);
+    pair.passive.cm.sidr_reply(pair.now, waiting, &ANSWER).unwrap();
+    pair.passive.cm.check();
+}

@@ -48,6 +48,14 @@ impl EventChannel {
         }
     }
 
+    /// Takes out the waiting events of an id, in their order. Those in the socket are the program's.
+    pub fn take_waiting(&mut self, id: u64) -> Vec<Vec<u8>> {
+        let is_meant = |event: &Vec<u8>| event.get(1..9) == Some(&id.to_le_bytes());
+        let (taken, kept): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(is_meant);
+        self.waiting = kept.into();
+        taken
+    }
+
     /// Has the program closed its end, or said something, which it never should?
     pub fn is_over(&self) -> bool {
         !matches!(self.socket.receive(&mut [0; 1]), Err(error) if error.kind() == ErrorKind::TimedOut)
@@ -86,5 +94,22 @@ mod tests {
         assert!(channel.is_over());
         assert_eq!(channel.put(vec![1]), Ok(()), "nobody takes it");
         assert!(channel.waiting.is_empty());
+    }
+
+    #[test]
+    fn waiting_events_of_one_id_leave_and_the_others_keep_their_order() {
+        let (ours, _theirs) = PacketSocket::pair().unwrap();
+        ours.wait_for_nothing().unwrap();
+        let mut channel = EventChannel::new(1, ours);
+        let event = |id: u64, number: u8| [&[3][..], &id.to_le_bytes(), &[number; 200]].concat();
+        while channel.waiting.is_empty() {
+            channel.put(event(9, 0)).unwrap();
+        }
+        for number in 1..5 {
+            channel.put(event(u64::from(number % 2), number)).unwrap();
+        }
+        assert_eq!(channel.take_waiting(1), [event(1, 1), event(1, 3)]);
+        assert_eq!(channel.waiting, [event(9, 0), event(0, 2), event(0, 4)]);
+        assert!(channel.take_waiting(1).is_empty());
     }
 }

@@ -85,7 +85,7 @@ fn a_stranger_connects_and_its_flood_and_its_broken_mads_harm_nobody() {
     stranger.cm.ready_to_use(77, b"").unwrap();
     stranger.send(3);
     server.expect(accepts, IdEventKind::Established);
-    // More requests than may wait, each of another queue pair: nobody answers them.
+    // More requests than may wait, each of another queue pair: those beyond the backlog are refused.
     for qpn in 100..400 {
         stranger.ask(service.port(), qpn);
     }
