@@ -46,3 +46,4 @@ mod resolve;
 mod rsocket;
 mod srq;
 mod sync;
+mod unread;

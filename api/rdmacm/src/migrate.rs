@@ -5,10 +5,10 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use crate::channel::{self, ChannelObject};
-use crate::{errno, id, sync};
+use crate::{errno, id, sync, unread};
 
-/// Moves an id to another channel, or to a hidden one: events come there from now on. Returns when all events
-/// of it are acknowledged.
+/// Moves an id to another channel, or to a hidden one. Its unread events move with it, and later ones come
+/// there. Returns when all events that the program has read are acknowledged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_migrate_id(id: *mut RdmaCmId, channel: *mut RdmaEventChannel) -> c_int {
     errno::minus_one((|| {
@@ -19,13 +19,15 @@ pub unsafe extern "C" fn rdma_migrate_id(id: *mut RdmaCmId, channel: *mut RdmaEv
             return Err(libc::EINVAL);
         }
         id.manager.client.migrate(id.number, &to.socket).map_err(|error| errno::of_io(&error))?;
-        let was_sync = {
+        let (was_sync, from) = {
             let mut state = id.state();
             id.show(|id| id.channel = to.handle());
             let was_sync = std::mem::replace(&mut state.is_sync, is_sync);
-            state.channel = to;
-            was_sync
+            (was_sync, std::mem::replace(&mut state.channel, Arc::clone(&to)))
         };
+        if !Arc::ptr_eq(&from, &to) {
+            unread::append(&to, unread::take_out(&from, id.number));
+        }
         if was_sync {
             sync::forget_event(&id);
         }

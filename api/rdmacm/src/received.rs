@@ -2,30 +2,19 @@
 
 use remora_abi::cma::{RdmaCmEvent, RdmaConnParam, RdmaUdParam, event_type};
 use remora_abi::queue_pair::{QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV};
-use remora_broker::{ConnParam, ConnectedService, IdEvent, IdEventKind, Posted};
+use remora_broker::{ConnParam, ConnectedService, IdEvent, IdEventKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::channel::ChannelObject;
 use crate::event::{EventDetail, NewEvent};
 use crate::id::{IDS, IdObject, Made, Phase};
-use crate::{address, errno, ibverbs, multicast, qp_state, registry};
-
-/// The code of a posted event that stands for one in [`ChannelObject::moved`].
-pub const MOVED: u32 = u32::MAX;
+use crate::{address, errno, ibverbs, multicast, qp_state, registry, unread};
 
 /// The event that the program gets; `None`: it is nobody's.
 pub fn hand_out(channel: &Arc<ChannelObject>, event: IdEvent) -> Option<*mut RdmaCmEvent> {
-    if let IdEventKind::Posted(Posted { code: MOVED, .. }) = event.kind {
-        let moved = channel.moved().pop_front()?;
-        return hand_out(channel, moved);
-    }
-    let target = match event.kind {
-        IdEventKind::ConnectRequest { listener, .. } | IdEventKind::DatagramRequest { listener, .. } => {
-            listener
-        }
-        _ => event.id,
-    };
+    let event = unread::oldest(channel, event)?;
+    let target = unread::target(&event);
     let Some(id) = registry::deliver_to(&channel.manager, target) else {
         if target != event.id {
             // Its listener has ended: the peer is refused.
@@ -46,9 +35,7 @@ fn is_elsewhere(channel: &Arc<ChannelObject>, id: &IdObject, event: &IdEvent) ->
     if Arc::ptr_eq(&there, channel) {
         return false;
     }
-    there.moved().push_back(event.clone());
-    let posted = Posted { code: MOVED, ..Posted::default() };
-    let _ = id.manager.client.post(id.number, posted);
+    unread::append(&there, vec![event.clone()]);
     true
 }
 
@@ -162,6 +149,8 @@ struct Request {
 fn request(listener: &Arc<IdObject>, request: &Request, new_event: NewEvent) -> Option<*mut RdmaCmEvent> {
     let Request { number, qp_type, ends: [local, remote], depths } = *request;
     let client = &listener.manager.client;
+    // As in Linux, the backlog counts requests whose event the program has not taken.
+    let _ = client.taken(number);
     let refuse = || {
         let _ = client.destroy(number);
     };

@@ -30,6 +30,11 @@ fn ids_move_with_their_events_and_are_inert_in_a_forked_child() {
 }
 
 #[test]
+fn a_channel_is_readable_only_while_an_id_of_it_has_an_event() {
+    assert_eq!(runs("unread", &[]), "readable");
+}
+
+#[test]
 fn endpoints_wait_for_their_events_and_exchange_messages() {
     assert_eq!(runs("endpoints", &[]), "exchanged");
 }
