@@ -151,7 +151,7 @@ impl Bench {
     /// A MAD comes. What it causes has a bound, so that peers gain nothing by it.
     fn receive(&mut self, from: u8, to: u8, mad: &[u8]) {
         self.take(true, false);
-        let gids = GidPair { local: address(to % 2), remote: address(from) };
+        let gids = GidPair::new(address(to % 2), address(from));
         self.fresh += 1;
         if self.cm.receive(self.now, gids, mad, self.fresh) {
             assert_eq!(self.heard.insert(self.fresh, Some(0)), None);
@@ -235,7 +235,7 @@ impl Bench {
     fn begin(&mut self, call: Call, handle: u64) -> Result<(), CmError> {
         match call {
             Call::Connect { to, service: which, qpn, retries } => {
-                let gids = GidPair { local: address(0), remote: address(to) };
+                let gids = GidPair::new(address(0), address(to));
                 let service_id = service(which);
                 let ip = ip_of(gids, service_id);
                 let (qpn, max_cm_retries) = (Qpn::new(u32::from(qpn % 6)), retries % 17);
@@ -244,11 +244,11 @@ impl Bench {
             }
             Call::Listen { service: which, backlog, everywhere } => {
                 let address = if everywhere { None } else { Some(address(which % 2)) };
-                let listen = Listen { service_id: service(which), address, backlog: u32::from(backlog % 4) };
+                let listen = Listen { service_id: service(which), address, backlog: u32::from(backlog % 4), zone: 0 };
                 self.cm.listen(handle, &listen)
             }
             Call::SidrRequest { to, service: which } => {
-                let gids = GidPair { local: address(0), remote: address(to) };
+                let gids = GidPair::new(address(0), address(to));
                 let service_id = service(which);
                 let ip = ip_of(gids, service_id);
                 let param =

@@ -72,9 +72,32 @@ pub fn gid(of: SocketAddr) -> IbvGid {
     IbvGid { raw: Address::from(of.ip()).0 }
 }
 
-/// Have two addresses the same GID?
+/// The interface of a link-local address; `None`: the address is of another kind.
+fn zone(at: SocketAddr) -> Option<u32> {
+    match at {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => Some(v6.scope_id()),
+        _ => None,
+    }
+}
+
+/// Checks that a link-local address names an interface, without which it may be that of several hosts, and one
+/// that exists.
+pub fn check_zone(at: SocketAddr) -> Result<(), c_int> {
+    let mut name = [0; libc::IF_NAMESIZE];
+    match zone(at) {
+        None => Ok(()),
+        Some(0) => Err(libc::EINVAL),
+        // SAFETY: a place for a name.
+        Some(index) if unsafe { libc::if_indextoname(index, name.as_mut_ptr()) }.is_null() => {
+            Err(libc::ENODEV)
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Is it the same GID, of the same interface if it is link-local?
 fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
-    one.ip().to_canonical() == other.ip().to_canonical()
+    one.ip().to_canonical() == other.ip().to_canonical() && zone(one) == zone(other)
 }
 
 fn is_ipv4(at: SocketAddr) -> bool {
@@ -96,7 +119,11 @@ pub fn own(gids: &[Gid], at: SocketAddr) -> Result<Gid, c_int> {
         return first(gids, at).map_err(|_| libc::EADDRNOTAVAIL);
     }
     // The system says whether the address is one of this host that the device has not.
-    let is_of_host = UdpSocket::bind((at.ip().to_canonical(), 0)).is_ok();
+    let any_port = match at {
+        SocketAddr::V6(v6) if zone(at).is_some() => SocketAddrV6::new(*v6.ip(), 0, 0, v6.scope_id()).into(),
+        _ => SocketAddr::new(at.ip().to_canonical(), 0),
+    };
+    let is_of_host = UdpSocket::bind(any_port).is_ok();
     Err(if is_of_host { libc::ENODEV } else { libc::EADDRNOTAVAIL })
 }
 
@@ -179,6 +206,20 @@ mod tests {
         assert_eq!(own(&device, at("127.0.0.9:7")), Err(libc::ENODEV));
         assert_eq!(own(&device, at("192.0.2.1:7")), Err(libc::EADDRNOTAVAIL));
         assert_eq!(own(&device, at("[::1]:7")), Err(libc::EADDRNOTAVAIL));
+    }
+
+    #[test]
+    fn a_link_local_address_is_that_of_its_interface() {
+        let device: Vec<Gid> = [3, 4]
+            .iter()
+            .map(|index| Gid { index: *index, address: at(&format!("[fe80::1%{index}]:0")) })
+            .collect();
+        assert_eq!(own(&device, at("[fe80::1%4]:7")), Ok(device[1]));
+        assert_eq!(source(&device, at("[fe80::1%3]:7")), Ok(device[0]));
+        assert!(own(&device, at("[fe80::1%5]:7")).is_err());
+        assert_eq!(check_zone(at("[fe80::1]:7")), Err(libc::EINVAL));
+        assert_eq!(check_zone(at("[fe80::1%999999]:7")), Err(libc::ENODEV));
+        assert_eq!((check_zone(at("[fe80::1%1]:7")), check_zone(at("[fd00::1]:7"))), (Ok(()), Ok(())));
     }
 
     #[test]

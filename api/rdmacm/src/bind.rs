@@ -20,13 +20,16 @@ pub fn to_gid(id: &IdObject, state: &mut IdState, gid: Gid, port: u16) -> Result
     let bound = id.manager.client.bind(id.number, at, state.options.reuses);
     let bound = bound.map_err(|error| errno::of_io(&error))?;
     id.at_device(state, gid)?;
-    id.set_local(state, SocketAddr::new(at.ip(), bound.port()));
+    let mut local = at;
+    local.set_port(bound.port());
+    id.set_local(state, local);
     state.phase = Phase::Bound;
     Ok(())
 }
 
 /// Binds an id to an address of the device, or to a port of all of them.
 pub fn bind(id: &IdObject, at: SocketAddr) -> Result<(), c_int> {
+    address::check_zone(at)?;
     let mut state = id.state();
     if state.phase != Phase::Idle {
         return Err(libc::EINVAL);

@@ -11,7 +11,6 @@ mod timers;
 
 use std::collections::VecDeque;
 
-use remora_wire::Address;
 use remora_wire::mad::{CmMessage, LEN, ServiceId, time_ns};
 
 use crate::cm_id::{RemoteId, RemoteQp};
@@ -132,9 +131,9 @@ impl Cm {
         self.listeners.insert(handle, listen)
     }
 
-    /// Is this service offered at this address?
-    pub fn is_offered(&self, service_id: ServiceId, address: Address) -> bool {
-        self.listeners.find(service_id, address).is_some()
+    /// Is this service offered at the local one of these addresses?
+    pub fn is_offered(&self, service_id: ServiceId, gids: GidPair) -> bool {
+        self.listeners.find(service_id, gids).is_some()
     }
 
     /// What a queue pair needs to send and receive, as far as both sides have agreed on it: from a request or

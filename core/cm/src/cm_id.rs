@@ -10,6 +10,8 @@ use crate::{CmState, GidPair, Instant, QpAttributes};
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RemoteId {
     pub address: Address,
+    /// The interface of a link-local address.
+    pub zone: u32,
     /// Of a SIDR_REQ, which does not say it: `None`.
     pub ca_guid: Option<u64>,
     pub comm_id: u32,
@@ -19,6 +21,8 @@ pub(crate) struct RemoteId {
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RemoteQp {
     pub address: Address,
+    /// The interface of a link-local address.
+    pub zone: u32,
     pub ca_guid: u64,
     pub qpn: Qpn,
 }
@@ -73,14 +77,14 @@ impl CmId {
         local_comm_id: 0,
         remote_comm_id: 0,
         remote_ca_guid: None,
-        gids: GidPair { local: Address([0; 16]), remote: Address([0; 16]) },
+        gids: GidPair::new(Address([0; 16]), Address([0; 16])),
         transaction_id: 0,
         service_id: ServiceId(0),
         is_active: false,
         failover: 0,
         local_qpn: Qpn::new(0),
         attributes: QpAttributes {
-            gids: GidPair { local: Address([0; 16]), remote: Address([0; 16]) },
+            gids: GidPair::new(Address([0; 16]), Address([0; 16])),
             service: ConnectedService::Rc,
             remote_qpn: Qpn::new(0),
             rq_psn: Psn::new(0),
@@ -110,13 +114,19 @@ impl CmId {
 
     /// What the peer calls it.
     pub fn remote_id(&self) -> RemoteId {
-        RemoteId { address: self.gids.remote, ca_guid: self.remote_ca_guid, comm_id: self.remote_comm_id }
+        RemoteId {
+            address: self.gids.remote,
+            zone: self.gids.zone,
+            ca_guid: self.remote_ca_guid,
+            comm_id: self.remote_comm_id,
+        }
     }
 
     /// The peer's queue pair.
     pub fn remote_qp(&self) -> RemoteQp {
         RemoteQp {
             address: self.gids.remote,
+            zone: self.gids.zone,
             ca_guid: self.remote_ca_guid.unwrap_or_default(),
             qpn: self.attributes.remote_qpn,
         }

@@ -4,13 +4,14 @@ use remora_wire::Address;
 use remora_wire::mad::ServiceId;
 
 use crate::index::Index;
-use crate::{CmError, Listen};
+use crate::{CmError, GidPair, Listen};
 
 /// A service at an address; at all addresses for [`ANY`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ServiceAddress {
     service_id: ServiceId,
     address: Address,
+    zone: u32,
 }
 
 /// The unspecified address, which no peer can send to.
@@ -46,7 +47,7 @@ impl Listeners {
         if listen.backlog == 0 || listen.address.is_some_and(|address| !address.is_host()) {
             return Err(CmError::OutOfRange);
         }
-        let place = ServiceAddress { service_id: listen.service_id, address };
+        let place = ServiceAddress { service_id: listen.service_id, address, zone: listen.zone };
         if self.by_place.get(&place).is_some() {
             return Err(CmError::AddressInUse);
         }
@@ -71,10 +72,10 @@ impl Listeners {
         self.by_handle.get(&handle).is_some()
     }
 
-    /// The listener for a service at an address; that of the address before that of all.
-    pub fn find(&self, service_id: ServiceId, address: Address) -> Option<u32> {
-        let at = |address| self.by_place.get(&ServiceAddress { service_id, address });
-        at(address).or_else(|| at(ANY))
+    /// The listener for a service at the local one of two addresses; that of the address before that of all.
+    pub fn find(&self, service_id: ServiceId, gids: GidPair) -> Option<u32> {
+        let at = |address, zone| self.by_place.get(&ServiceAddress { service_id, address, zone });
+        at(gids.local, gids.zone).or_else(|| at(ANY, 0))
     }
 
     /// The handle of a listener.
@@ -129,7 +130,7 @@ mod tests {
     const SERVICE: ServiceId = ServiceId(7);
 
     fn listen(address: Option<Address>) -> Listen {
-        Listen { service_id: SERVICE, address, backlog: 2 }
+        Listen { service_id: SERVICE, address, backlog: 2, zone: 0 }
     }
 
     #[test]
@@ -138,13 +139,29 @@ mod tests {
         let mut listeners = Listeners::new(4);
         listeners.insert(10, &listen(None)).unwrap();
         listeners.insert(11, &listen(Some(one))).unwrap();
-        let handle =
-            |listeners: &Listeners, address| listeners.find(SERVICE, address).map(|at| listeners.handle(at));
+        let handle = |listeners: &Listeners, address| {
+            let gids = GidPair::new(address, address);
+            listeners.find(SERVICE, gids).map(|at| listeners.handle(at))
+        };
         assert_eq!((handle(&listeners, one), handle(&listeners, two)), (Some(11), Some(10)));
-        assert_eq!(listeners.find(ServiceId(8), one), None);
+        assert_eq!(listeners.find(ServiceId(8), GidPair::new(one, one)), None);
         listeners.remove(10).unwrap();
         assert_eq!((handle(&listeners, one), handle(&listeners, two)), (Some(11), None));
         listeners.check(|_| 0);
+    }
+
+    #[test]
+    fn one_link_local_address_on_two_links_has_two_listeners() {
+        let address = Address::from("fe80::1".parse::<std::net::Ipv6Addr>().unwrap());
+        let mut listeners = Listeners::new(2);
+        for zone in [3, 4] {
+            listeners.insert(zone.into(), &Listen { zone, ..listen(Some(address)) }).unwrap();
+        }
+        let found = |zone| listeners.find(SERVICE, GidPair { zone, ..GidPair::new(address, address) });
+        assert_eq!([3, 4].map(|zone| found(zone).map(|at| listeners.handle(at))), [Some(3), Some(4)]);
+        assert_eq!(found(5), None);
+        let again = Listen { zone: 3, ..listen(Some(address)) };
+        assert_eq!(listeners.insert(7, &again), Err(CmError::AddressInUse));
     }
 
     #[test]

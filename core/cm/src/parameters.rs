@@ -17,9 +17,16 @@ pub struct GidPair {
     pub local: Address,
     /// The peer's.
     pub remote: Address,
+    /// The interface of this adapter's address if that is link-local, by this host's number; else 0.
+    pub zone: u32,
 }
 
 impl GidPair {
+    /// Two addresses that need no interface.
+    pub const fn new(local: Address, remote: Address) -> GidPair {
+        GidPair { local, remote, zone: 0 }
+    }
+
     /// Can one host have each of them?
     pub(crate) fn are_hosts(&self) -> bool {
         self.local.is_host() && self.remote.is_host()
@@ -33,6 +40,8 @@ pub struct Listen {
     pub service_id: ServiceId,
     /// At this address only; `None`: at all addresses that have no listener of their own for the service.
     pub address: Option<Address>,
+    /// The interface of a link-local address; else 0.
+    pub zone: u32,
     /// Requests that wait for the program at most, 1 or more: until it takes their event ([`Cm::taken`]) or
     /// answers. Further requests are refused.
     ///

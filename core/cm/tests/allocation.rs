@@ -16,7 +16,7 @@ const DATAGRAMS: ServiceId = ServiceId(2);
 
 fn gids(local: usize) -> GidPair {
     let [local, remote] = [local, 1 - local].map(|n| Address::from(Ipv4Addr::new(10, 0, 0, 1 + n as u8)));
-    GidPair { local, remote }
+    GidPair::new(local, remote)
 }
 
 /// Two managers, and programs that say yes to everything.
@@ -37,7 +37,7 @@ impl Managers {
         };
         let mut cms = [small, CmConfig { ca_guid: 2, seed: 7, ..small }].map(Cm::new);
         for (handle, service_id) in [(1, CONNECTIONS), (2, DATAGRAMS)] {
-            cms[1].listen(handle, &Listen { service_id, address: None, backlog: 64 }).unwrap();
+            cms[1].listen(handle, &Listen { service_id, address: None, backlog: 64, zone: 0 }).unwrap();
         }
         Managers { cms, now: Instant(0), fresh: 1_000 }
     }

@@ -8,7 +8,7 @@ use remora_wire::Address;
 use remora_wire::mad::{LEN, PortSpace, ServiceId, ip_cm};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use super::gsi::Gsi;
 use super::port_table::PortTable;
@@ -21,11 +21,46 @@ pub(super) const IDS: usize = 16_384;
 /// Event channels at most, all programs' together: each takes a descriptor.
 pub(super) const CHANNELS: usize = 256;
 
+/// An address of this host.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Local {
+    pub address: Address,
+    /// The interface of a link-local address; else 0.
+    pub zone: u32,
+}
+
+impl Local {
+    pub fn of(at: SocketAddr) -> Local {
+        let zone = match at {
+            SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => v6.scope_id(),
+            _ => 0,
+        };
+        Local { address: at.ip().into(), zone }
+    }
+
+    /// A link-local address that names no interface may be that of several hosts.
+    pub fn is_ambiguous(self) -> bool {
+        self.zone == 0 && is_link_local(self.address)
+    }
+
+    /// The socket address of this port.
+    pub fn at(self, port: u16) -> SocketAddr {
+        match IpAddr::from(self.address) {
+            IpAddr::V6(ip) if self.zone != 0 => SocketAddrV6::new(ip, port, 0, self.zone).into(),
+            ip => SocketAddr::new(ip, port),
+        }
+    }
+}
+
+pub(super) fn is_link_local(address: Address) -> bool {
+    matches!(IpAddr::from(address), IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
 /// Where an id is bound.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bound {
     /// `None`: at every address.
-    pub address: Option<Address>,
+    pub address: Option<Local>,
     pub port: u16,
 }
 
@@ -241,7 +276,7 @@ impl CmAgent {
 
     /// Takes the next request that was kept and waits no more. False: there is none.
     pub fn receive_early(&mut self, now: Instant) -> bool {
-        let is_offered = |service, address| self.cm.is_offered(service, address);
+        let is_offered = |service, gids| self.cm.is_offered(service, gids);
         let Some((gids, mad)) = self.early.next_ready(now, is_offered) else { return false };
         self.receive(now, gids, &mad[..]);
         true
@@ -312,8 +347,12 @@ impl CmAgent {
             return None;
         };
         self.add_id(event.handle, Id { bound: None, ..listener });
-        let at = |address: Address, port| SocketAddr::new(address.into(), port);
-        let ends = [at(asked.gids.local, asked.service_id.port()), at(asked.gids.remote, ip.port)];
+        let GidPair { local, remote, zone } = asked.gids;
+        let at = |address, port| {
+            let zone = if is_link_local(address) { zone } else { 0 };
+            Local { address, zone }.at(port)
+        };
+        let ends = [at(local, asked.service_id.port()), at(remote, ip.port)];
         Some(IdEvent { id: event.handle, kind: kind(ends), private_data: event.private_data.to_vec() })
     }
 

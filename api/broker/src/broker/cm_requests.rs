@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
-use super::cm_agent::{Bound, EventChannel, Id};
+use super::cm_agent::{Bound, EventChannel, Id, Local, is_link_local};
 use super::places::Place;
 use super::state::{Source, State};
 use crate::message::{CmReply, CmRequest, Connect, IdEvent, IdEventKind, Posted, Reply};
@@ -35,8 +35,8 @@ fn errno(error: CmError) -> Errno {
 }
 
 fn socket_address(bound: Bound) -> SocketAddr {
-    let unspecified = IpAddr::from(std::net::Ipv6Addr::UNSPECIFIED);
-    SocketAddr::new(bound.address.map_or(unspecified, IpAddr::from), bound.port)
+    let every = SocketAddr::new(std::net::Ipv6Addr::UNSPECIFIED.into(), bound.port);
+    bound.address.map_or(every, |local| local.at(bound.port))
 }
 
 fn accept_param<'a>(param: &ConnParam, private_data: &'a [u8]) -> AcceptParam<'a> {
@@ -178,8 +178,8 @@ impl State {
     }
 
     /// The place of an address, whose first socket is bound then.
-    fn place_of(&mut self, address: Address) -> Result<usize, Errno> {
-        let is = |local: SocketAddr| Address::from(local.ip()) == address;
+    fn place_of(&mut self, wanted: Local) -> Result<usize, Errno> {
+        let is = |local: SocketAddr| Local::of(local) == wanted;
         let find = |lives: bool| {
             let mut addresses = self.addresses.iter();
             addresses.position(|address| is(address.local) && (address.gid().is_some() || !lives))
@@ -191,7 +191,10 @@ impl State {
 
     fn bind_id(&mut self, client: u32, id: u64, at: SocketAddr, reuses: bool) -> Result<Bound, Errno> {
         let there = self.agent.id(client, id).ok_or(Errno::INVAL)?;
-        let address = (!at.ip().is_unspecified()).then(|| Address::from(at.ip()));
+        let address = (!at.ip().is_unspecified()).then(|| Local::of(at));
+        if address.is_some_and(Local::is_ambiguous) {
+            return Err(Errno::INVAL);
+        }
         if self.agent.cm.state(id).is_some() || self.agent.is_listening(id, there) {
             return Err(Errno::INVAL);
         }
@@ -244,7 +247,8 @@ impl State {
         self.begin(0).map_err(|_| Errno::NODEV)?;
         let service_id = ServiceId::rdma_ip(space, bound.port);
         let backlog = if backlog == 0 { BACKLOG } else { backlog.min(BACKLOG) };
-        let listen = Listen { service_id, address: bound.address, backlog };
+        let (address, zone) = (bound.address.map(|at| at.address), bound.address.map_or(0, |at| at.zone));
+        let listen = Listen { service_id, address, zone, backlog };
         self.agent.cm.listen(id, &listen).map_err(errno)?;
         if self.agent.ports(space).listen(id, bound.port).is_err() {
             let now = self.agent.now();
@@ -259,14 +263,15 @@ impl State {
         let Id { space, bound, .. } = self.agent.id(client, id).ok_or(Errno::INVAL)?;
         let bound = bound.ok_or(Errno::INVAL)?;
         let local = bound.address.ok_or(Errno::INVAL)?;
-        let remote = Address::from(connect.destination.ip());
-        if local.is_ipv4() != remote.is_ipv4() {
+        let Local { address: remote, zone } = Local::of(connect.destination);
+        let reaches_zone = !is_link_local(remote) || zone == local.zone;
+        if local.address.is_ipv4() != remote.is_ipv4() || !reaches_zone {
             return Err(Errno::NETUNREACH);
         }
         self.place_of(local)?;
-        let gids = GidPair { local, remote };
+        let gids = GidPair { local: local.address, remote, zone: local.zone };
         let service_id = ServiceId::rdma_ip(space, connect.destination.port());
-        let ip = ip_cm::Repr { port: bound.port, addresses: ip_cm::Addresses::of(local, remote) };
+        let ip = ip_cm::Repr { port: bound.port, addresses: ip_cm::Addresses::of(gids.local, remote) };
         let now = self.agent.now();
         if space == PortSpace::Udp {
             let new = SidrRequestParam::new(gids, service_id);
@@ -294,13 +299,14 @@ impl State {
 
     /// Takes a frame for queue pair 1 of an address, which stands here in the buffer.
     pub(super) fn receive_mad(&mut self, place: usize, source: Endpoint, frame: std::ops::Range<usize>) {
-        let local = udp::endpoint(self.addresses[place].local);
+        let at = self.addresses[place].local;
+        let local = udp::endpoint(at);
         let Some(mad) = self.agent.gsi.open(source, local, &self.buffer[frame]) else {
             self.tally.management += 1;
             return;
         };
         self.tally.mads += 1;
-        let gids = GidPair { local: local.address, remote: source.address };
+        let gids = GidPair { local: local.address, remote: source.address, zone: Local::of(at).zone };
         let now = self.agent.now();
         // Who asks from here is one of the programs that connect.
         let from_here = self.addresses.iter().any(|own| Address::from(own.local.ip()) == gids.remote);
@@ -347,20 +353,16 @@ impl State {
 
     /// A MAD that cannot be sent is lost, as in a network; it comes again.
     fn send_mad(&mut self, gids: GidPair, mad: &[u8; LEN]) {
-        let is = |local: SocketAddr| Address::from(local.ip()) == gids.local;
-        let own = self.addresses.iter().find(|address| is(address.local));
+        let from = Local { address: gids.local, zone: gids.zone };
+        let own = self.addresses.iter().find(|address| Local::of(address.local) == from);
         let Some((local, group)) = own.and_then(|own| Some((own.local, own.group.as_ref()?))) else {
             self.tally.unsent += 1;
             return;
         };
         let to = Endpoint { address: gids.remote, udp_port: ROCE_PORT };
-        let scope = match local {
-            SocketAddr::V6(v6) => v6.scope_id(),
-            SocketAddr::V4(_) => 0,
-        };
         let frame = self.agent.gsi.seal(udp::endpoint(local), to, mad);
         let socket = &group.sockets()[0];
-        let sent = socket.send_to(&frame, &socket.destination(udp::socket_address(to, scope)));
+        let sent = socket.send_to(&frame, &socket.destination(udp::socket_address(to, gids.zone)));
         self.tally.unsent += u64::from(sent.is_err());
     }
 

@@ -175,7 +175,7 @@ impl In<'_> {
     }
 
     fn attributes(&mut self) -> Option<QpAttributes> {
-        let gids = GidPair { local: Address(self.take()?), remote: Address(self.take()?) };
+        let gids = GidPair { local: Address(self.take()?), remote: Address(self.take()?), zone: self.u32()? };
         Some(QpAttributes {
             gids,
             service: self.service()?,
@@ -200,6 +200,7 @@ impl In<'_> {
 fn attributes(out: Out, of: &QpAttributes) -> Out {
     out.gid(of.gids.local)
         .gid(of.gids.remote)
+        .u32(of.gids.zone)
         .u8(of.service.codes()[0])
         .u32(of.remote_qpn.get())
         .u32(of.rq_psn.get())

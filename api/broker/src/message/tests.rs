@@ -60,7 +60,7 @@ fn cm_requests() -> Vec<CmRequest> {
 
 fn cm_replies() -> Vec<CmReply> {
     let attributes = QpAttributes {
-        gids: GidPair { local: Address([1; 16]), remote: Address([2; 16]) },
+        gids: GidPair { local: Address([1; 16]), remote: Address([2; 16]), zone: 0x0102_0304 },
         service: ConnectedService::Xrc,
         remote_qpn: Qpn::new(3),
         rq_psn: Psn::new(4),

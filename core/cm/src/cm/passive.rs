@@ -41,13 +41,16 @@ impl ReqRefusal {
 
 impl Cm {
     pub(super) fn receive_req(&mut self, arrival: &ReceivedMad, req: &req::Repr, fresh: u64) -> bool {
-        let (address, guid) = (arrival.gids.remote, req.local_ca_guid);
-        let id = RemoteId { address, ca_guid: Some(guid), comm_id: req.local_comm_id };
+        let GidPair { remote: address, zone, .. } = arrival.gids;
+        let guid = req.local_ca_guid;
+        let id = RemoteId { address, zone, ca_guid: Some(guid), comm_id: req.local_comm_id };
         if let Some(slot) = self.by_remote_id.get(&id) {
             self.receive_req_again(arrival, slot, req);
             return false;
         }
-        if let Some(slot) = self.by_remote_qp.get(&RemoteQp { address, ca_guid: guid, qpn: req.local_qpn }) {
+        if let Some(slot) =
+            self.by_remote_qp.get(&RemoteQp { address, zone, ca_guid: guid, qpn: req.local_qpn })
+        {
             // The peer has forgotten that connection, or it would not use its queue pair again.
             self.refuse_req(arrival, req, &ReqRefusal::new(RejectReason::STALE_CONNECTION));
             self.end_stale(arrival.now, slot);
@@ -109,11 +112,11 @@ impl Cm {
             return refuse(RejectReason::UNSUPPORTED_REQUEST);
         }
         let has_connections = req.service_id.port_space().is_none_or(PortSpace::has_connections);
-        let listener = self.listeners.find(req.service_id, arrival.gids.local).filter(|_| has_connections);
+        let listener = self.listeners.find(req.service_id, arrival.gids).filter(|_| has_connections);
         let Some(listener) = listener else { return refuse(RejectReason::INVALID_SERVICE_ID) };
         // Over RoCE both are addresses of the datagram. Another one would make the program's queue pair send to
         // a host that has asked for nothing.
-        let path = GidPair { local: req.primary.remote_gid, remote: req.primary.local_gid };
+        let path = GidPair { local: req.primary.remote_gid, remote: req.primary.local_gid, ..arrival.gids };
         if path != arrival.gids || !path.are_hosts() {
             let info = arrival.gids.local.0;
             return Err(ReqRefusal { reason: RejectReason::PRIMARY_GID, info, info_len: info.len() });

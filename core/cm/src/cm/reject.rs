@@ -6,7 +6,7 @@ use super::Cm;
 use super::received_mad::ReceivedMad;
 use crate::cm_id::RemoteId;
 use crate::state::On;
-use crate::{Cause, CmError, CmState, EventKind, PrivateData, RejectParam, Rejection};
+use crate::{Cause, CmError, CmState, EventKind, GidPair, PrivateData, RejectParam, Rejection};
 
 impl Cm {
     /// Refuses a request or a response. The handle is free then, except where a REP has left before: that
@@ -83,8 +83,9 @@ impl Cm {
     /// The id of the peer that a REJ names by its adapter's GUID.
     fn find_by_guid(&self, arrival: &ReceivedMad, rej: &rej::Repr) -> Option<u32> {
         let guid = u64::from_be_bytes(*rej.info().first_chunk()?);
-        let (address, comm_id) = (arrival.gids.remote, rej.local_comm_id);
-        self.by_remote_id.get(&RemoteId { address, ca_guid: Some(guid), comm_id })
+        let GidPair { remote: address, zone, .. } = arrival.gids;
+        let comm_id = rej.local_comm_id;
+        self.by_remote_id.get(&RemoteId { address, zone, ca_guid: Some(guid), comm_id })
     }
 
     pub(super) fn receive_rej(&mut self, arrival: &ReceivedMad, rej: &rej::Repr) {

@@ -69,7 +69,12 @@ impl Cm {
         req: &sidr_req::Repr,
         fresh: u64,
     ) -> bool {
-        let key = RemoteId { address: arrival.gids.remote, ca_guid: None, comm_id: req.request_id };
+        let key = RemoteId {
+            address: arrival.gids.remote,
+            zone: arrival.gids.zone,
+            ca_guid: None,
+            comm_id: req.request_id,
+        };
         if let Some(slot) = self.by_remote_id.get(&key) {
             self.counters.duplicates += 1;
             if self.ids.get(slot).state == CmState::SidrRepSent {
@@ -78,7 +83,7 @@ impl Cm {
             return false;
         }
         let has_datagrams = req.service_id.port_space().is_none_or(PortSpace::has_datagrams);
-        let listener = self.listeners.find(req.service_id, arrival.gids.local).filter(|_| has_datagrams);
+        let listener = self.listeners.find(req.service_id, arrival.gids).filter(|_| has_datagrams);
         let Some(listener) = listener else {
             self.refuse_sidr(arrival, req, SidrStatus::UNSUPPORTED);
             return false;

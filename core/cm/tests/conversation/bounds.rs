@@ -138,7 +138,7 @@ fn a_handle_in_use_is_not_given_away() {
     pair.passive.receive(NOW, 1, &requests[0]);
     // The driver offers the handle of the first one again, and then the listener's.
     for used in [1_000, 1] {
-        let gids = GidPair { local: address(2), remote: address(1) };
+        let gids = GidPair::new(address(2), address(1));
         assert!(!pair.passive.cm.receive(NOW, gids, &requests[1], used));
         let CmMessage::Rej(rej) = message(&pair.passive.sent()[0]) else { panic!("a REJ") };
         assert_eq!(rej.reason, RejectReason::NO_RESOURCES);
@@ -149,7 +149,7 @@ fn a_handle_in_use_is_not_given_away() {
 #[test]
 fn listeners_are_bounded_and_a_service_has_one() {
     let mut node = Node::new(2, config(2));
-    let listen = |n| Listen { service_id: ServiceId(n), address: None, backlog: 1 };
+    let listen = |n| Listen { service_id: ServiceId(n), address: None, backlog: 1, zone: 0 };
     for n in 0..4 {
         node.cm.listen(n, &listen(n)).unwrap();
     }
@@ -256,10 +256,10 @@ fn ten_thousand_connections_come_and_go_through_sixteen_ids() {
 fn ten_thousand_connections_stand_at_once() {
     const COUNT: u32 = 10_000;
     let [mut active, mut passive] = [1, 2].map(|n| remora_cm::Cm::new(CmConfig::new(n, n)));
-    let listen = Listen { service_id: crate::node::SERVICE, address: None, backlog: 16 };
+    let listen = Listen { service_id: crate::node::SERVICE, address: None, backlog: 16, zone: 0 };
     passive.listen(u64::MAX, &listen).unwrap();
     let [to_active, to_passive] =
-        [[1, 2], [2, 1]].map(|[local, remote]| GidPair { local: address(local), remote: address(remote) });
+        [[1, 2], [2, 1]].map(|[local, remote]| GidPair::new(address(local), address(remote)));
     let mut mad = [0; 256];
     for n in 0..COUNT {
         let handle = u64::from(n);

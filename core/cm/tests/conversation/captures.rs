@@ -92,7 +92,7 @@ impl Replay {
 
     /// The guest heard this.
     fn hear(&mut self, recorded: &Recorded) {
-        let gids = GidPair { local: recorded.to, remote: recorded.from };
+        let gids = GidPair::new(recorded.to, recorded.from);
         let mad = self.with_our_ids(&recorded.mad);
         if self.cm.receive(self.now, gids, &mad, self.fresh) {
             self.requests.push_back(self.fresh);
@@ -103,7 +103,7 @@ impl Replay {
 
     /// Makes our manager say what the guest said, and compares the bytes.
     fn say(&mut self, recorded: &Recorded) {
-        let gids = GidPair { local: recorded.from, remote: recorded.to };
+        let gids = GidPair::new(recorded.from, recorded.to);
         let local = u32::from_be_bytes(recorded.mad[24..28].try_into().unwrap());
         if let CmMessage::Rep(_) = message(&recorded.mad) {
             let handle = self.requests.pop_front().expect("a request");
@@ -202,7 +202,7 @@ fn our_passive_side_says_what_that_of_linux_said() {
         replay.now = replay.now.after(10_000_000);
         if let (false, CmMessage::Req(req)) = (listened, message(&one.mad)) {
             // The first connection is rping's, the others are perftest's.
-            let listen = |service_id| Listen { service_id, address: None, backlog: 1 };
+            let listen = |service_id| Listen { service_id, address: None, backlog: 1, zone: 0 };
             replay.cm.listen(1, &listen(req.service_id)).unwrap();
             replay.cm.listen(2, &listen(remora_wire::mad::ServiceId(0x0106_4853))).unwrap();
             listened = true;

@@ -25,7 +25,10 @@ fn call(world: &mut World, at: usize) {
         }
         3 => {
             let service_id = if random.chance(70) { crate::node::SERVICE } else { DATAGRAMS };
-            cm.listen(handle, &Listen { service_id, address: None, backlog: 1 + random.below(3) as u32 })
+            cm.listen(
+                handle,
+                &Listen { service_id, address: None, backlog: 1 + random.below(3) as u32, zone: 0 },
+            )
         }
         4..=5 => {
             let qpn = Qpn::new(random.below(6) as u32);
@@ -36,7 +39,7 @@ fn call(world: &mut World, at: usize) {
         8 => cm.disconnect(now, handle, &[]),
         9 => cm.establish(handle),
         10 => {
-            let gids = GidPair { local: address(from), remote: address(to) };
+            let gids = GidPair::new(address(from), address(to));
             let ip = Some(ip_cm::Repr { port: 1, addresses: ip_cm::Addresses::of(gids.local, gids.remote) });
             let question =
                 SidrRequestParam { ip, max_cm_retries: 2, ..SidrRequestParam::new(gids, DATAGRAMS) };

@@ -13,7 +13,7 @@ fn both_sides_get_what_the_other_one_said() {
     pair.active.cm.connect(pair.now, ACTIVE, &param(1, 2)).unwrap();
     assert_eq!(pair.exchange(), ["REQ"]);
     let event = pair.passive.event();
-    let gids = GidPair { local: address(2), remote: address(1) };
+    let gids = GidPair::new(address(2), address(1));
     let expected = ConnectRequest {
         listener: 1,
         gids,
@@ -155,7 +155,7 @@ fn an_alternate_path_is_not_supported_and_the_connection_comes_up_without() {
 fn a_service_id_of_the_programs_own_has_no_header_and_92_bytes() {
     let mut pair = Pair::new();
     let service_id = ServiceId(0x1234_5678_9abc_def0);
-    let listen = remora_cm::Listen { service_id, address: Some(address(2)), backlog: 1 };
+    let listen = remora_cm::Listen { service_id, address: Some(address(2)), backlog: 1, zone: 0 };
     pair.passive.cm.listen(2, &listen).unwrap();
     let long = [0xab; 92];
     let own = remora_cm::ConnectParam { service_id, ip: None, private_data: &long, ..param(1, 2) };

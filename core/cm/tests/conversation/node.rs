@@ -42,7 +42,7 @@ pub fn name(mad: &Mad) -> &'static str {
 
 /// A request of node `from` to node `to`, with values that are easily told apart.
 pub fn param(from: u8, to: u8) -> ConnectParam<'static> {
-    let gids = GidPair { local: address(from), remote: address(to) };
+    let gids = GidPair::new(address(from), address(to));
     let ip = ip_cm::Repr { port: 40_000, addresses: ip_cm::Addresses::of(gids.local, gids.remote) };
     let new = ConnectParam::new(gids, SERVICE, Qpn::new(0x10_0000 | u32::from(from)));
     ConnectParam {
@@ -85,12 +85,12 @@ impl Node {
 
     /// Listens to [`SERVICE`] with handle 1.
     pub fn listen(&mut self, backlog: u32) {
-        self.cm.listen(1, &Listen { service_id: SERVICE, address: None, backlog }).unwrap();
+        self.cm.listen(1, &Listen { service_id: SERVICE, address: None, backlog, zone: 0 }).unwrap();
     }
 
     /// Takes a MAD from node `from`.
     pub fn receive(&mut self, now: Instant, from: u8, mad: &[u8]) {
-        let gids = GidPair { local: address(self.n), remote: address(from) };
+        let gids = GidPair::new(address(self.n), address(from));
         if self.cm.receive(now, gids, mad, self.fresh) {
             self.fresh += 1;
         }

@@ -71,7 +71,7 @@ fn a_refused_gid_or_mtu_comes_with_one_that_would_be_accepted() {
 fn a_port_of_datagrams_has_no_connections() {
     let mut pair = Pair::new();
     let service_id = ServiceId::rdma_ip(PortSpace::Udp, 7174);
-    pair.passive.cm.listen(2, &Listen { service_id, address: None, backlog: 1 }).unwrap();
+    pair.passive.cm.listen(2, &Listen { service_id, address: None, backlog: 1, zone: 0 }).unwrap();
     pair.active.cm.connect(pair.now, ACTIVE, &ConnectParam { service_id, ..param(1, 2) }).unwrap();
     assert_eq!(pair.exchange(), ["REQ", "REJ"]);
     let EventKind::Rejected(rejection) = pair.active.event().kind else { panic!("rejected") };

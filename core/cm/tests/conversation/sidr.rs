@@ -9,7 +9,7 @@ use crate::node::{ACTIVE, Pair, address, message};
 const DATAGRAMS: ServiceId = ServiceId::rdma_ip(PortSpace::Udp, 7174);
 
 fn question() -> SidrRequestParam<'static> {
-    let gids = GidPair { local: address(1), remote: address(2) };
+    let gids = GidPair::new(address(1), address(2));
     let ip = ip_cm::Repr { port: 40_000, addresses: ip_cm::Addresses::of(gids.local, gids.remote) };
     SidrRequestParam { ip: Some(ip), private_data: b"who has it?", ..SidrRequestParam::new(gids, DATAGRAMS) }
 }
@@ -23,7 +23,7 @@ const ANSWER: SidrReplyParam<'static> = SidrReplyParam {
 
 fn pair() -> Pair {
     let mut pair = Pair::new();
-    pair.passive.cm.listen(2, &Listen { service_id: DATAGRAMS, address: None, backlog: 1 }).unwrap();
+    pair.passive.cm.listen(2, &Listen { service_id: DATAGRAMS, address: None, backlog: 1, zone: 0 }).unwrap();
     pair
 }
 
@@ -33,7 +33,7 @@ fn a_question_is_answered_with_queue_pair_and_key() {
     pair.active.cm.sidr_request(pair.now, ACTIVE, &question()).unwrap();
     assert_eq!(pair.exchange(), ["SIDR_REQ"]);
     let event = pair.passive.event();
-    let gids = GidPair { local: address(2), remote: address(1) };
+    let gids = GidPair::new(address(2), address(1));
     let expected =
         EventKind::SidrRequest { listener: 2, gids, service_id: DATAGRAMS, ip: question().ip, pkey: 0xffff };
     assert_eq!((event.kind, event.private_data.len()), (expected, 180));
@@ -157,7 +157,7 @@ fn values_that_do_not_fit_are_refused() {
 fn a_datagram_program_may_have_a_service_id_of_its_own() {
     let mut pair = pair();
     let service_id = ServiceId(77);
-    pair.passive.cm.listen(3, &Listen { service_id, address: None, backlog: 1 }).unwrap();
+    pair.passive.cm.listen(3, &Listen { service_id, address: None, backlog: 1, zone: 0 }).unwrap();
     let long = [5; 216];
     let own = SidrRequestParam { service_id, ip: None, private_data: &long, ..question() };
     pair.active.cm.sidr_request(pair.now, ACTIVE, &own).unwrap();

@@ -3,7 +3,6 @@
 //! Where there is none, whoever asked is refused at once.
 
 use remora_cm::{Cm, GidPair, Instant};
-use remora_wire::Address;
 use remora_wire::mad::{CmMessage, LEN, ServiceId, header};
 use std::collections::VecDeque;
 
@@ -40,7 +39,7 @@ impl EarlyRequests {
     pub fn hold(&mut self, now: Instant, gids: GidPair, mad: &[u8], cm: &Cm) -> bool {
         let Some(mad) = mad.first_chunk::<LEN>() else { return false };
         let Some(service_id) = service_of(mad) else { return false };
-        if cm.is_offered(service_id, gids.local) || self.0.len() >= HELD {
+        if cm.is_offered(service_id, gids) || self.0.len() >= HELD {
             return false;
         }
         let until = now.after(PATIENCE_NS);
@@ -52,10 +51,9 @@ impl EarlyRequests {
     pub fn next_ready(
         &mut self,
         now: Instant,
-        is_offered: impl Fn(ServiceId, Address) -> bool,
+        is_offered: impl Fn(ServiceId, GidPair) -> bool,
     ) -> Option<(GidPair, Box<[u8; LEN]>)> {
-        let is_ready =
-            |early: &EarlyRequest| early.until <= now || is_offered(early.service_id, early.gids.local);
+        let is_ready = |early: &EarlyRequest| early.until <= now || is_offered(early.service_id, early.gids);
         let place = self.0.iter().position(is_ready)?;
         self.0.remove(place).map(|early| (early.gids, early.mad))
     }
@@ -70,19 +68,19 @@ impl EarlyRequests {
 mod tests {
     use super::*;
     use remora_cm::{CmConfig, ConnectParam, Listen};
-    use remora_wire::Qpn;
     use remora_wire::mad::{PortSpace, ip_cm};
+    use remora_wire::{Address, Qpn};
     use std::net::Ipv4Addr;
 
     fn gids() -> GidPair {
         let [local, remote] = [1, 2].map(|host| Address::from(Ipv4Addr::new(10, 0, 0, host)));
-        GidPair { local, remote }
+        GidPair::new(local, remote)
     }
 
     /// What the other host sends to ask for this port.
     fn request(port: u16) -> [u8; LEN] {
         let mut peer = Cm::new(CmConfig::new(7, 8));
-        let ways = GidPair { local: gids().remote, remote: gids().local };
+        let ways = GidPair::new(gids().remote, gids().local);
         let addresses = ip_cm::Addresses::of(ways.local, ways.remote);
         let ip = Some(ip_cm::Repr { port, addresses });
         let service_id = ServiceId::rdma_ip(PortSpace::Tcp, port);
@@ -104,7 +102,7 @@ mod tests {
         };
         assert_eq!(ready(&mut early, &cm, 0), None);
         let service_id = ServiceId::rdma_ip(PortSpace::Tcp, 7175);
-        cm.listen(9, &Listen { service_id, address: None, backlog: 8 }).unwrap();
+        cm.listen(9, &Listen { service_id, address: None, backlog: 8, zone: 0 }).unwrap();
         assert_eq!(*ready(&mut early, &cm, 0).unwrap().1, request(7175));
         assert_eq!(early.next_deadline(), Instant(PATIENCE_NS));
         assert_eq!(*ready(&mut early, &cm, PATIENCE_NS).unwrap().1, request(7174));

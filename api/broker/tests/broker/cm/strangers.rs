@@ -32,7 +32,7 @@ impl Stranger {
 
     /// Asks for a connection to a service there, by this queue pair.
     fn ask(&mut self, port: u16, qpn: u32) {
-        let gids = GidPair { local: self.here.address, remote: self.there.address };
+        let gids = GidPair::new(self.here.address, self.there.address);
         let ip = ip_cm::Repr { port: 50_000, addresses: ip_cm::Addresses::of(gids.local, gids.remote) };
         let new = ConnectParam::new(gids, ServiceId::rdma_ip(PortSpace::Tcp, port), Qpn::new(qpn));
         let param = ConnectParam { ip: Some(ip), ..new };
@@ -64,7 +64,7 @@ impl Stranger {
         let covered = &buffer[..len - icrc::LEN];
         let received = icrc::read(&buffer[..len]).unwrap();
         assert!(Flow::new(self.there, self.here).accepts(0, covered, received));
-        let gids = GidPair { local: self.here.address, remote: self.there.address };
+        let gids = GidPair::new(self.here.address, self.there.address);
         self.cm.receive(Instant(2), gids, packet.payload, 1 << 40);
     }
 }
