@@ -22,6 +22,10 @@ pub const RAI_PASSIVE: c_int = 1;
 pub const RAI_NUMERICHOST: c_int = 2;
 /// `RAI_FAMILY`.
 pub const RAI_FAMILY: c_int = 8;
+/// `RAI_SA`.
+pub const RAI_SA: c_int = 16;
+/// `RAI_DNS`.
+pub const RAI_DNS: c_int = 32;
 
 /// `enum rdma_cm_event_type`.
 pub mod event_type {
@@ -41,6 +45,9 @@ pub mod event_type {
     pub const MULTICAST_JOIN: c_int = 12;
     pub const MULTICAST_ERROR: c_int = 13;
     pub const TIMEWAIT_EXIT: c_int = 15;
+    pub const ADDRINFO_RESOLVED: c_int = 16;
+    pub const ADDRINFO_ERROR: c_int = 17;
+    pub const USER: c_int = 18;
 }
 
 abi! {
@@ -153,4 +160,6 @@ abi! {
 pub union EventParam {
     pub conn: RdmaConnParam,
     pub ud: RdmaUdParam,
+    /// Of an event that the program wrote itself.
+    pub arg: u64,
 }

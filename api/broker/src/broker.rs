@@ -16,6 +16,7 @@ mod programs;
 mod state;
 mod strays;
 mod users;
+mod zoned_address;
 
 use remora_host::Signal;
 use remora_host::packet::{FoundBy, PeerCredentials};

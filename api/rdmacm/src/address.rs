@@ -80,8 +80,8 @@ fn zone(at: SocketAddr) -> Option<u32> {
     }
 }
 
-/// Checks that a link-local address names an interface, without which it may be that of several hosts, and one
-/// that exists.
+/// Checks that a link-local address names an interface, without which it may be that of several hosts, and
+/// one that exists.
 pub fn check_zone(at: SocketAddr) -> Result<(), c_int> {
     let mut name = [0; libc::IF_NAMESIZE];
     match zone(at) {

@@ -9,12 +9,30 @@ use crate::{address, errno, ibverbs};
 
 /// A result, and what it points to.
 #[repr(C)]
-struct Found {
+pub struct Found {
     verbs: RdmaAddrinfo,
     source: libc::sockaddr_storage,
     destination: libc::sockaddr_storage,
     /// The name of the host, as the resolver has it.
     name: *mut c_char,
+}
+
+// SAFETY: the name is its own, and its other pointers are set when it has its place.
+unsafe impl Send for Found {}
+
+impl Clone for Found {
+    fn clone(&self) -> Found {
+        // SAFETY: a C string of its own, if there is one.
+        let name = if self.name.is_null() { self.name } else { unsafe { libc::strdup(self.name) } };
+        Found { name, ..*self }
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        // SAFETY: NULL, or the C library's, and nobody else's.
+        unsafe { libc::free(self.name.cast()) };
+    }
 }
 
 /// What the resolver is asked for.
@@ -75,7 +93,8 @@ fn any_address(node: *const c_char, service: *const c_char, hints: &RdmaAddrinfo
     }
 }
 
-fn found(node: *const c_char, service: *const c_char, hints: &RdmaAddrinfo) -> Result<Found, c_int> {
+/// Finds the addresses of a name and a service. The error is the resolver's own number.
+pub fn found(node: *const c_char, service: *const c_char, hints: &RdmaAddrinfo) -> Result<Found, c_int> {
     let is_passive = hints.ai_flags & RAI_PASSIVE != 0;
     let (mut source, mut destination) = (None, None);
     let mut name = std::ptr::null_mut();
@@ -139,32 +158,33 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
     match found(node, service, &hints) {
         Err(number) => number,
         Ok(found) => {
-            let found = Box::leak(Box::new(found));
-            let (source, destination) = (&raw mut found.source, &raw mut found.destination);
-            let verbs = &mut found.verbs;
-            if verbs.ai_src_len > 0 {
-                verbs.ai_src_addr = source.cast();
-            }
-            if verbs.ai_dst_len > 0 {
-                verbs.ai_dst_addr = destination.cast();
-            }
-            let is_passive = verbs.ai_flags & RAI_PASSIVE != 0;
-            *(if is_passive { &mut verbs.ai_src_canonname } else { &mut verbs.ai_dst_canonname }) =
-                found.name;
-            *out = &raw mut found.verbs;
+            *out = give(found);
             0
         }
     }
+}
+
+/// Hands a result to the program, which frees it.
+pub fn give(found: Found) -> *mut RdmaAddrinfo {
+    let found = Box::leak(Box::new(found));
+    let (source, destination) = (&raw mut found.source, &raw mut found.destination);
+    let verbs = &mut found.verbs;
+    if verbs.ai_src_len > 0 {
+        verbs.ai_src_addr = source.cast();
+    }
+    if verbs.ai_dst_len > 0 {
+        verbs.ai_dst_addr = destination.cast();
+    }
+    let is_passive = verbs.ai_flags & RAI_PASSIVE != 0;
+    *(if is_passive { &mut verbs.ai_src_canonname } else { &mut verbs.ai_dst_canonname }) = found.name;
+    &raw mut found.verbs
 }
 
 /// Frees what was found.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_freeaddrinfo(found: *mut RdmaAddrinfo) {
     if !found.is_null() {
-        // SAFETY: what was found begins with this, and is freed once; the name is the C library's.
-        unsafe {
-            let found = Box::from_raw(found.cast::<Found>());
-            libc::free(found.name.cast());
-        }
+        // SAFETY: what was found begins with this, and is freed once.
+        drop(unsafe { Box::from_raw(found.cast::<Found>()) });
     }
 }

@@ -20,8 +20,8 @@ pub struct ChannelObject {
     verbs: UnsafeCell<RdmaEventChannel>,
     pub manager: Arc<CmDevice>,
     pub socket: EventChannel,
-    /// Events that come before those in the socket, and for each a posted event in the socket: those that were
-    /// read when an id ended or moved (`unread.rs`).
+    /// Events that come before those in the socket, and for each a posted event in the socket: those that
+    /// were read when an id ended or moved (`unread.rs`).
     moved: Mutex<VecDeque<IdEvent>>,
 }
 

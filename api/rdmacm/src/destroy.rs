@@ -33,8 +33,8 @@ pub fn destroy(id: *const RdmaCmId) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Takes the unread events of an id that has ended out of its channel. Peers whose requests are among them are
-/// refused.
+/// Takes the unread events of an id that has ended out of its channel. Peers whose requests are among them
+/// are refused.
 fn forget_unread(id: &IdObject, channel: &ChannelObject) {
     for event in unread::take_out(channel, id.number) {
         if event.id != id.number {

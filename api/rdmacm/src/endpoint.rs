@@ -4,14 +4,19 @@ use remora_abi::cma::{RAI_PASSIVE, RdmaAddrinfo, RdmaCmId, event_type};
 use remora_abi::objects::IbvPd;
 use remora_abi::queue_pair::IbvQpInitAttr;
 use std::ffi::c_int;
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::event::{self, EVENTS};
 use crate::id::{self, Endpoint, IDS, IdObject};
 use crate::{address, bind, create, destroy, errno, get_event, qp, resolve, srq, sync};
 
+/// The time in which a host on the same link answers, as in rdma-core's library.
+const RESOLVE_LIMIT: Duration = Duration::from_secs(2);
+
 /// Gives an id the addresses that were found, and its queue pair: at once, or with each request.
 fn prepare(
-    id: &IdObject,
+    id: &Arc<IdObject>,
     found: &RdmaAddrinfo,
     pd: *mut IbvPd,
     attr: Option<&mut IbvQpInitAttr>,
@@ -23,7 +28,7 @@ fn prepare(
         return Ok(());
     }
     let from = if found.ai_src_addr.is_null() { None } else { Some(address::parse(found.ai_src_addr)?) };
-    resolve::resolve_address(id, from, address::parse(found.ai_dst_addr)?)?;
+    resolve::resolve_address(id, from, address::parse(found.ai_dst_addr)?, RESOLVE_LIMIT)?;
     resolve::resolve_route(id)?;
     if let Some(attr) = attr {
         attr.qp_type = id.shown().qp_type;
@@ -46,7 +51,7 @@ pub unsafe extern "C" fn rdma_create_ep(
         let (out, found) = (out.ok_or(libc::EINVAL)?, found.ok_or(libc::EINVAL)?);
         let none = std::ptr::null_mut();
         let id = create::create(none, none.cast(), found.ai_port_space, Some(found.ai_qp_type))?;
-        IDS.give(std::sync::Arc::clone(&id));
+        IDS.give(Arc::clone(&id));
         if let Err(errno) = prepare(&id, found, pd, attr) {
             let _ = destroy::destroy(id.handle());
             return Err(errno);

@@ -33,6 +33,8 @@ pub enum EventDetail {
     Nothing,
     /// Of a connection.
     Connection(RdmaConnParam),
+    /// A number of the program's choice.
+    Argument(u64),
     /// Where datagrams go.
     Datagrams(RdmaUdParam),
 }
@@ -69,6 +71,11 @@ impl NewEvent {
             }
             EventDetail::Connection(conn) => {
                 EventParam { conn: RdmaConnParam { private_data: begin, private_data_len: len, ..conn } }
+            }
+            EventDetail::Argument(arg) => {
+                let mut param = EventParam { conn: crate::ibverbs::zeroed() };
+                param.arg = arg;
+                param
             }
             // A group's event has the program's context there.
             EventDetail::Datagrams(ud) if begin.is_null() => EventParam { ud },

@@ -12,6 +12,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::addrinfo::Found;
 use crate::channel::ChannelObject;
 use crate::cm_device::{CmDevice, Gid, PORT};
 use crate::id_options::IdOptions;
@@ -33,6 +34,8 @@ pub enum Phase {
     Idle,
     Bound,
     Listening,
+    /// The kernel looks for the destination on its link.
+    Resolving,
     AddressResolved,
     RouteResolved,
     /// A request came with it.
@@ -70,6 +73,8 @@ pub struct IdState {
     /// Of requests to a listener of `rdma_create_ep`: the queue pair that each gets.
     pub endpoint: Option<Endpoint>,
     pub groups: Vec<Membership>,
+    /// The result of `rdma_resolve_addrinfo`.
+    pub found: Option<Found>,
     /// This id made its completion queues itself.
     pub made_cqs: bool,
     /// The program knows that the device is gone.
@@ -134,6 +139,7 @@ impl IdObject {
             starting_psn: random_psn(),
             endpoint: None,
             groups: Vec::new(),
+            found: None,
             made_cqs: false,
             is_bereft: false,
         };

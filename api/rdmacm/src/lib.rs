@@ -14,6 +14,7 @@
 mod accept;
 mod address;
 mod addrinfo;
+mod background;
 mod bind;
 mod channel;
 mod cm_device;
@@ -43,7 +44,9 @@ mod qp_state;
 mod received;
 mod registry;
 mod resolve;
+mod resolved;
 mod rsocket;
 mod srq;
 mod sync;
 mod unread;
+mod user_event;

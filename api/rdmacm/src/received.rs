@@ -66,6 +66,10 @@ fn report(id: &Arc<IdObject>, event: IdEvent) -> Option<*mut RdmaCmEvent> {
         IdEventKind::Posted(posted) if posted.code == event_type::MULTICAST_JOIN as u32 => {
             return multicast::joined(id, posted.subject);
         }
+        IdEventKind::Posted(posted) if posted.code == event_type::USER as u32 => {
+            let detail = EventDetail::Argument(posted.subject);
+            NewEvent { detail, ..NewEvent::plain(event_type::USER, posted.status) }
+        }
         IdEventKind::Posted(posted) => NewEvent::plain(posted.code as i32, posted.status),
         IdEventKind::ConnectResponse(param) => responded(id, &param, private_data),
         IdEventKind::Established => NewEvent::plain(event_type::ESTABLISHED, 0),

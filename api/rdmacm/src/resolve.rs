@@ -1,15 +1,74 @@
-//! The way to a peer: which address of the device packets leave from. RoCE needs no more, so it is known at
-//! once; events tell it as if it had taken time.
+//! The way to a peer: which address of the device packets leave from, and whether a host on the same link
+//! answers. RoCE needs no more. Where nobody has to be asked, events come as if it had taken time.
 
 use remora_abi::cma::{RdmaCmId, event_type};
+use remora_port::xdp::OnLinkHost;
 use std::ffi::c_int;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::id::{IdObject, Phase};
-use crate::{address, bind, errno, id, post, sync};
+use crate::{address, background, bind, errno, id, post, sync};
 
-/// Resolves a destination; the source is the program's, or that of the route.
-pub fn resolve_address(id: &IdObject, from: Option<SocketAddr>, to: SocketAddr) -> Result<(), c_int> {
+/// The first and the longest pause between two looks into the kernel's table of neighbours.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
+
+/// Waits until the kernel knows the host's hardware address. `false`: it does not at the end of the time.
+fn appears(host: &mut OnLinkHost, until: Instant) -> bool {
+    let [mut pause, longest] = PAUSES;
+    loop {
+        if host.is_known() {
+            return true;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        // The kernel gives up after some seconds, and is asked once more.
+        if !host.is_asked() {
+            let _ = host.ask();
+        }
+        std::thread::sleep(pause.min(left));
+        pause = (2 * pause).min(longest);
+    }
+}
+
+/// Ends the resolution of an id's destination: the program is told, and the id may try once more if that
+/// failed.
+fn finish(id: &IdObject, status: c_int) {
+    let mut state = id.state();
+    if state.phase != Phase::Resolving {
+        return;
+    }
+    let (phase, event) = match status {
+        0 => (Phase::AddressResolved, event_type::ADDR_RESOLVED),
+        _ => (Phase::Bound, event_type::ADDR_ERROR),
+    };
+    state.phase = phase;
+    // An id that has ended meanwhile is told nothing.
+    let _ = post::post(id, event, status, 0);
+}
+
+/// Waits beside the program for a host on the link of the id's address.
+fn await_host(id: &Arc<IdObject>, mut host: OnLinkHost, limit: Duration) -> Result<(), c_int> {
+    let (id, until) = (Arc::clone(id), Instant::now() + limit);
+    background::start(move || {
+        let status = if appears(&mut host, until) { 0 } else { -libc::ETIMEDOUT };
+        finish(&id, status);
+    })
+}
+
+/// Resolves a destination; the source is the program's, or that of the route. A host on the same link has the
+/// time of the limit to answer ARP or ND.
+pub fn resolve_address(
+    id: &Arc<IdObject>,
+    from: Option<SocketAddr>,
+    to: SocketAddr,
+    limit: Duration,
+) -> Result<(), c_int> {
+    from.map_or(Ok(()), address::check_zone)?;
+    address::check_zone(to)?;
     let mut state = id.state();
     if !matches!(state.phase, Phase::Idle | Phase::Bound) {
         return Err(libc::EINVAL);
@@ -30,6 +89,16 @@ pub fn resolve_address(id: &IdObject, from: Option<SocketAddr>, to: SocketAddr) 
                 bind::to_gid(id, &mut state, gid, port)?;
             }
             id.set_remote(&mut state, to);
+            let source = state.local.map(|local| local.ip());
+            let host = source.and_then(|source| OnLinkHost::find(source, to));
+            if let Some(mut host) = host.filter(|_| !to.ip().is_multicast())
+                && !host.is_known()
+            {
+                state.phase = Phase::Resolving;
+                drop(state);
+                await_host(id, host, limit).inspect_err(|_| id.state().phase = Phase::Bound)?;
+                return sync::complete(id);
+            }
             state.phase = Phase::AddressResolved;
             0
         }
@@ -61,16 +130,17 @@ pub unsafe extern "C" fn rdma_resolve_addr(
     id: *mut RdmaCmId,
     from: *mut libc::sockaddr,
     to: *mut libc::sockaddr,
-    _timeout_ms: c_int,
+    timeout_ms: c_int,
 ) -> c_int {
     errno::minus_one((|| {
         let id = id::look(id)?;
         let from = if from.is_null() { None } else { Some(address::parse(from)?) };
-        resolve_address(&id, from, address::parse(to)?)
+        let limit = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
+        resolve_address(&id, from, address::parse(to)?, limit)
     })())
 }
 
-/// Resolves the route to it.
+/// Resolves the route to it. RoCE asks nobody for that, so the time limit is not needed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_resolve_route(id: *mut RdmaCmId, _timeout_ms: c_int) -> c_int {
     errno::minus_one(id::look(id).and_then(|id| resolve_route(&id)))

@@ -17,5 +17,5 @@ macro_rules! absent {
 absent! {
     rsocket rbind rlisten raccept rconnect rshutdown rclose rrecv rrecvfrom rrecvmsg rsend rsendto rsendmsg
     rread rreadv rwrite rwritev rpoll rselect rgetpeername rgetsockname rsetsockopt rgetsockopt rfcntl riomap
-    riounmap riowrite
+    riounmap riowrite repoll_create repoll_ctl repoll_wait
 }

@@ -1,5 +1,5 @@
-//! Events that lie in a channel's socket and that the program has not read. They leave it when their id ends or
-//! moves, so that the descriptor is readable only while there is something to read.
+//! Events that lie in a channel's socket and that the program has not read. They leave it when their id ends
+//! or moves, so that the descriptor is readable only while there is something to read.
 
 use remora_broker::{IdEvent, IdEventKind, Posted};
 use rustix::net::RecvFlags;

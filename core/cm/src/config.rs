@@ -5,8 +5,8 @@
 pub struct CmConfig {
     /// The GUID of the channel adapter, which peers use to tell ids of different managers apart.
     pub ca_guid: u64,
-    /// The key of the permutation that communication ids come from. Outside a simulation it must be random and
-    /// secret: a stranger who knows a connection's ids can end it.
+    /// The key of the permutation that communication ids come from. Outside a simulation it must be random
+    /// and secret: a stranger who knows a connection's ids can end it.
     pub seed: u64,
     /// Ids at most, 1 to 65,536: connections, those that end, and questions for datagram services.
     pub max_ids: u32,

@@ -13,8 +13,9 @@ const MAX_IDS: u32 = 1 << 16;
 
 /// The slots of all ids.
 ///
-/// Communication ids are a keyed permutation of the numbers from 1 on, so that an id does not follow from those
-/// before it, and none comes back before 2^32 others. A slot that becomes free goes to the end of the queue.
+/// Communication ids are a keyed permutation of the numbers from 1 on, so that an id does not follow from
+/// those before it, and none comes back before 2^32 others. A slot that becomes free goes to the end of the
+/// queue.
 #[derive(Debug)]
 pub(crate) struct IdTable {
     ids: Vec<CmId>,

@@ -7,6 +7,7 @@
 //! | `interface.rs` | what an interface is: MAC address, MTU, IP addresses |
 //! | `netlink.rs` | asking the kernel about its network |
 //! | `neighbours.rs` | routes and neighbours (ARP, ND), asked for and followed |
+//! | `on_link.rs` | [`OnLinkHost`]: whether the kernel knows the hardware address of a host |
 //! | `resolver.rs` | waiting until the way to a peer is known |
 //! | `peers.rs` | the bounded table of peers (no calls) |
 //! | `program.rs` | the program that picks our frames out (no calls) |
@@ -42,6 +43,7 @@ mod interface;
 mod neighbours;
 mod netlink;
 mod nic;
+mod on_link;
 mod options;
 mod peers;
 mod probe;
@@ -59,6 +61,7 @@ pub use attachment::Attachment;
 pub use bpf::Mode;
 pub use interface::Interface;
 pub use nic::{XdpCounters, XdpPort};
+pub use on_link::OnLinkHost;
 pub use options::{OpenError, Options};
 pub use peers::PeerError;
 pub use probe::{Candidate, Driver, probe};

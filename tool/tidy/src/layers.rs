@@ -113,7 +113,7 @@ pub const LAYERS: [Layer; 30] = [
     // The same for programs of verbs, by libibverbs' own ABI.
     Layer { names_only: Some(&["nic", "verbs", "broker", "abi"]), ..impure("api", "ibverbs", true) },
     // Connections of such programs, by librdmacm's ABI: it knows the device by libibverbs' symbols alone.
-    Layer { names_only: Some(&["wire", "memory", "broker", "abi"]), ..impure("api", "rdmacm", true) },
+    Layer { names_only: Some(&["wire", "memory", "broker", "abi", "port"]), ..impure("api", "rdmacm", true) },
     // Stands before functions of the C library; it names no crate, so that it is small.
     Layer { names_only: Some(&[]), ..impure("api", "paths", true) },
     // The stores over real NICs, for programs: no arguments, no printing.

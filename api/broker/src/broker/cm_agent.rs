@@ -4,14 +4,14 @@ mod early_requests;
 mod event_channel;
 
 use remora_cm::{Cm, CmConfig, CmError, CmEvent, EventKind, GidPair, Instant};
-use remora_wire::Address;
 use remora_wire::mad::{LEN, PortSpace, ServiceId, ip_cm};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::net::SocketAddr;
 
 use super::gsi::Gsi;
 use super::port_table::PortTable;
+use super::zoned_address::{ZonedAddress, is_link_local};
 use crate::message::{IdEvent, IdEventKind};
 use early_requests::EarlyRequests;
 pub(super) use event_channel::{EventChannel, Full};
@@ -21,46 +21,11 @@ pub(super) const IDS: usize = 16_384;
 /// Event channels at most, all programs' together: each takes a descriptor.
 pub(super) const CHANNELS: usize = 256;
 
-/// An address of this host.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) struct Local {
-    pub address: Address,
-    /// The interface of a link-local address; else 0.
-    pub zone: u32,
-}
-
-impl Local {
-    pub fn of(at: SocketAddr) -> Local {
-        let zone = match at {
-            SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => v6.scope_id(),
-            _ => 0,
-        };
-        Local { address: at.ip().into(), zone }
-    }
-
-    /// A link-local address that names no interface may be that of several hosts.
-    pub fn is_ambiguous(self) -> bool {
-        self.zone == 0 && is_link_local(self.address)
-    }
-
-    /// The socket address of this port.
-    pub fn at(self, port: u16) -> SocketAddr {
-        match IpAddr::from(self.address) {
-            IpAddr::V6(ip) if self.zone != 0 => SocketAddrV6::new(ip, port, 0, self.zone).into(),
-            ip => SocketAddr::new(ip, port),
-        }
-    }
-}
-
-pub(super) fn is_link_local(address: Address) -> bool {
-    matches!(IpAddr::from(address), IpAddr::V6(ip) if ip.is_unicast_link_local())
-}
-
 /// Where an id is bound.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bound {
     /// `None`: at every address.
-    pub address: Option<Local>,
+    pub address: Option<ZonedAddress>,
     pub port: u16,
 }
 
@@ -350,7 +315,7 @@ impl CmAgent {
         let GidPair { local, remote, zone } = asked.gids;
         let at = |address, port| {
             let zone = if is_link_local(address) { zone } else { 0 };
-            Local { address, zone }.at(port)
+            ZonedAddress { address, zone }.at(port)
         };
         let ends = [at(local, asked.service_id.port()), at(remote, ip.port)];
         Some(IdEvent { id: event.handle, kind: kind(ends), private_data: event.private_data.to_vec() })

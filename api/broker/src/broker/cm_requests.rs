@@ -13,9 +13,10 @@ use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
-use super::cm_agent::{Bound, EventChannel, Id, Local, is_link_local};
+use super::cm_agent::{Bound, EventChannel, Id};
 use super::places::Place;
 use super::state::{Source, State};
+use super::zoned_address::{ZonedAddress, is_link_local};
 use crate::message::{CmReply, CmRequest, Connect, IdEvent, IdEventKind, Posted, Reply};
 
 /// Requests that may wait for a listener's answer at most, and for who asks for 0: as in Linux'
@@ -178,8 +179,8 @@ impl State {
     }
 
     /// The place of an address, whose first socket is bound then.
-    fn place_of(&mut self, wanted: Local) -> Result<usize, Errno> {
-        let is = |local: SocketAddr| Local::of(local) == wanted;
+    fn place_of(&mut self, wanted: ZonedAddress) -> Result<usize, Errno> {
+        let is = |local: SocketAddr| ZonedAddress::of(local) == wanted;
         let find = |lives: bool| {
             let mut addresses = self.addresses.iter();
             addresses.position(|address| is(address.local) && (address.gid().is_some() || !lives))
@@ -191,8 +192,8 @@ impl State {
 
     fn bind_id(&mut self, client: u32, id: u64, at: SocketAddr, reuses: bool) -> Result<Bound, Errno> {
         let there = self.agent.id(client, id).ok_or(Errno::INVAL)?;
-        let address = (!at.ip().is_unspecified()).then(|| Local::of(at));
-        if address.is_some_and(Local::is_ambiguous) {
+        let address = (!at.ip().is_unspecified()).then(|| ZonedAddress::of(at));
+        if address.is_some_and(ZonedAddress::is_ambiguous) {
             return Err(Errno::INVAL);
         }
         if self.agent.cm.state(id).is_some() || self.agent.is_listening(id, there) {
@@ -263,7 +264,7 @@ impl State {
         let Id { space, bound, .. } = self.agent.id(client, id).ok_or(Errno::INVAL)?;
         let bound = bound.ok_or(Errno::INVAL)?;
         let local = bound.address.ok_or(Errno::INVAL)?;
-        let Local { address: remote, zone } = Local::of(connect.destination);
+        let ZonedAddress { address: remote, zone } = ZonedAddress::of(connect.destination);
         let reaches_zone = !is_link_local(remote) || zone == local.zone;
         if local.address.is_ipv4() != remote.is_ipv4() || !reaches_zone {
             return Err(Errno::NETUNREACH);
@@ -306,7 +307,7 @@ impl State {
             return;
         };
         self.tally.mads += 1;
-        let gids = GidPair { local: local.address, remote: source.address, zone: Local::of(at).zone };
+        let gids = GidPair { local: local.address, remote: source.address, zone: ZonedAddress::of(at).zone };
         let now = self.agent.now();
         // Who asks from here is one of the programs that connect.
         let from_here = self.addresses.iter().any(|own| Address::from(own.local.ip()) == gids.remote);
@@ -353,8 +354,8 @@ impl State {
 
     /// A MAD that cannot be sent is lost, as in a network; it comes again.
     fn send_mad(&mut self, gids: GidPair, mad: &[u8; LEN]) {
-        let from = Local { address: gids.local, zone: gids.zone };
-        let own = self.addresses.iter().find(|address| Local::of(address.local) == from);
+        let from = ZonedAddress { address: gids.local, zone: gids.zone };
+        let own = self.addresses.iter().find(|address| ZonedAddress::of(address.local) == from);
         let Some((local, group)) = own.and_then(|own| Some((own.local, own.group.as_ref()?))) else {
             self.tally.unsent += 1;
             return;

@@ -1,6 +1,6 @@
 //! The ports of one of `rdma_cm`'s port spaces: who is bound to which.
 
-use super::cm_agent::Local;
+use super::zoned_address::ZonedAddress;
 use std::collections::BTreeMap;
 
 /// Where ports are taken from that a program does not choose: Linux' own range.
@@ -11,7 +11,7 @@ const EPHEMERAL: std::ops::Range<u16> = 32_768..61_000;
 struct Binding {
     id: u64,
     /// `None`: every address.
-    address: Option<Local>,
+    address: Option<ZonedAddress>,
     /// It shares the port with others that do so, until one of them listens (`RDMA_OPTION_ID_REUSEADDR`).
     reuses: bool,
     listens: bool,
@@ -53,7 +53,7 @@ impl PortTable {
     pub fn bind(
         &mut self,
         id: u64,
-        address: Option<Local>,
+        address: Option<ZonedAddress>,
         port: u16,
         reuses: bool,
     ) -> Result<u16, PortTaken> {
@@ -108,8 +108,8 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    fn host(n: u8) -> Option<Local> {
-        Some(Local { address: Ipv4Addr::new(10, 0, 0, n).into(), zone: 0 })
+    fn host(n: u8) -> Option<ZonedAddress> {
+        Some(ZonedAddress { address: Ipv4Addr::new(10, 0, 0, n).into(), zone: 0 })
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_port_of_a_link_local_address_is_one_ids_on_each_link() {
         let mut ports = PortTable::new(0);
-        let on = |zone| host(1).map(|host| Local { zone, ..host });
+        let on = |zone| host(1).map(|host| ZonedAddress { zone, ..host });
         assert_eq!(ports.bind(1, on(3), 7174, false), Ok(7174));
         assert_eq!(ports.bind(2, on(3), 7174, false), Err(PortTaken));
         assert_eq!(ports.bind(2, on(4), 7174, false), Ok(7174));

@@ -136,6 +136,18 @@ pub fn remora() -> PathBuf {
 /// commands. Returns what it printed.
 #[track_caller]
 pub fn c_program(name: &str, words: &[&str], make: &dyn Fn(&[&str]) -> Command) -> String {
+    let built = built_c_program(name);
+    let words: Vec<&str> = std::iter::once(built.as_str()).chain(words.iter().copied()).collect();
+    let mut command = make(&words);
+    let printed = command.output().unwrap();
+    std::fs::remove_file(&built).unwrap();
+    succeeded(&command, &printed).trim().to_owned()
+}
+
+/// Compiles a program of `tests/c` against the system's headers. Returns the path of its file, which the
+/// caller removes.
+#[track_caller]
+pub fn built_c_program(name: &str) -> String {
     // Tests of one process may run the same program at once.
     static BUILT: AtomicU32 = AtomicU32::new(0);
     let (process, own) = (std::process::id(), BUILT.fetch_add(1, Ordering::Relaxed));
@@ -145,9 +157,5 @@ pub fn c_program(name: &str, words: &[&str], make: &dyn Fn(&[&str]) -> Command) 
     cc.args(["-std=c11", "-D_DEFAULT_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-I", HEADERS, "-o"]);
     cc.arg(&built).arg(source).arg("-L").arg(folder()).args(crate::LIBRARIES.map(|name| format!("-l{name}")));
     done(cc.args(["-lpthread", "-ldl"]));
-    let words: Vec<&str> = std::iter::once(built.to_str().unwrap()).chain(words.iter().copied()).collect();
-    let mut command = make(&words);
-    let printed = command.output().unwrap();
-    std::fs::remove_file(&built).unwrap();
-    succeeded(&command, &printed).trim().to_owned()
+    built.to_str().unwrap().to_owned()
 }

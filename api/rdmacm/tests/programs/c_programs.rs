@@ -31,7 +31,12 @@ fn ids_move_with_their_events_and_are_inert_in_a_forked_child() {
 
 #[test]
 fn a_channel_is_readable_only_while_an_id_of_it_has_an_event() {
-    assert_eq!(runs("unread", &[]), "readable");
+    assert_eq!(c_program("unread", &[], &program), "readable");
+}
+
+#[test]
+fn events_of_the_program_and_names_are_told_by_the_channel() {
+    assert_eq!(c_program("user_events", &[], &program), "told");
 }
 
 #[test]

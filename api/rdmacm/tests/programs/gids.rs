@@ -26,7 +26,7 @@ pub fn hosts() -> Option<[Namespace; 2]> {
 }
 
 /// A program on this host.
-fn on(host: &Namespace, line: &str) -> Command {
+pub fn on(host: &Namespace, line: &str) -> Command {
     let words: Vec<&str> = line.split_whitespace().collect();
     program_everywhere(&[&host.exec()[..], &words].concat())
 }

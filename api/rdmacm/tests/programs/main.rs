@@ -6,6 +6,7 @@ mod connections;
 mod gids;
 #[path = "../../../ibverbs/tests/programs/library.rs"]
 mod library;
+mod links;
 mod loss;
 mod many;
 mod ownership;

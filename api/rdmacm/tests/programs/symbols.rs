@@ -28,9 +28,12 @@ fn the_library_knows_the_device_by_public_symbols_alone() {
 }
 
 #[test]
-fn debians_library_has_no_other_symbols_and_its_programs_find_theirs() {
+fn debians_library_has_no_other_symbols_but_those_of_later_versions_and_its_programs_find_theirs() {
     let debians = symbols("/usr/lib/x86_64-linux-gnu/librdmacm.so.1", "RDMACM_", false);
-    assert_eq!(exported(), debians);
+    let later = |symbol: &String| symbol.starts_with("RDMACM_1.4") || symbol.starts_with("RDMACM_1.5");
+    let ours: BTreeSet<String> = exported().into_iter().filter(|symbol| !later(symbol)).collect();
+    let theirs: BTreeSet<String> = debians.iter().filter(|symbol| !later(symbol)).cloned().collect();
+    assert_eq!(ours, theirs);
     for file in ["rping", "mckey", "rstream", "rdma_xserver", "ib_write_bw", "qperf"] {
         let wanted = symbols(&format!("/usr/bin/{file}"), "RDMACM_", true);
         assert!(!wanted.is_empty(), "{file}");

@@ -114,8 +114,8 @@ impl Cm {
         let has_connections = req.service_id.port_space().is_none_or(PortSpace::has_connections);
         let listener = self.listeners.find(req.service_id, arrival.gids).filter(|_| has_connections);
         let Some(listener) = listener else { return refuse(RejectReason::INVALID_SERVICE_ID) };
-        // Over RoCE both are addresses of the datagram. Another one would make the program's queue pair send to
-        // a host that has asked for nothing.
+        // Over RoCE both are addresses of the datagram. Another one would make the program's queue pair send
+        // to a host that has asked for nothing.
         let path = GidPair { local: req.primary.remote_gid, remote: req.primary.local_gid, ..arrival.gids };
         if path != arrival.gids || !path.are_hosts() {
             let info = arrival.gids.local.0;

@@ -62,9 +62,9 @@ impl Cm {
         rej::Repr::new(id.local_comm_id, id.remote_comm_id, answered, reason, info, private_data)
     }
 
-    /// The id that a REJ means. A peer that gave up on its REQ may not know this side's id: its adapter's GUID
-    /// identifies the connection, unless it is established. Then both ids must be right, so that nobody ends it
-    /// by what the peer shows to all its peers.
+    /// The id that a REJ means. A peer that gave up on its REQ may not know this side's id: its adapter's
+    /// GUID identifies the connection, unless it is established. Then both ids must be right, so that nobody
+    /// ends it by what the peer shows to all its peers.
     fn find_rejected(&mut self, arrival: &ReceivedMad, rej: &rej::Repr) -> Option<u32> {
         if rej.reason == RejectReason::TIMEOUT {
             if let Some(slot) = self.find_by_guid(arrival, rej)

@@ -9,8 +9,8 @@ use crate::{Cause, CmState, EventKind, Instant, PrivateData};
 /// The code of the time for which an answered SIDR_REQ is remembered: two repetitions of `rdma_cm`'s.
 const SIDR_TIMEWAIT: u8 = 21;
 
-/// The shortest time until a message is repeated. Both codes of a peer are a millisecond at least, as in Linux:
-/// otherwise one forged request would cause sixteen responses at once.
+/// The shortest time until a message is repeated. Both codes of a peer are a millisecond at least, as in
+/// Linux: otherwise one forged request would cause sixteen responses at once.
 const MIN_INTERVAL_NS: u64 = 2_000_000;
 /// The longest time until a message is repeated, so that a peer's codes hold no id for days.
 const MAX_INTERVAL_NS: u64 = 2 * time_ns(24);

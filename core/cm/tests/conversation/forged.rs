@@ -1,4 +1,5 @@
-//! Messages that a stranger makes up from what is public: addresses, an adapter's GUID, and times of its choice.
+//! Messages that a stranger makes up from what is public: addresses, an adapter's GUID, and times of its
+//! choice.
 
 use remora_cm::{CmState, EventKind};
 use remora_wire::mad::{Answered, CmMessage, RejectReason, mra, rej};

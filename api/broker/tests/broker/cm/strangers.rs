@@ -1,18 +1,21 @@
 //! A stranger's manager: it is answered as any peer, and what it sends too much or broken harms nobody.
 
-use remora_broker::{Broker, IdEventKind, Options};
+use remora_broker::{Broker, Connect, IdEventKind, Options};
 use remora_cm::{Cm, CmConfig, ConnectParam, EventKind, GidPair, Instant};
 use remora_host::wait_readable;
 use remora_port::udp;
 use remora_wire::icrc::{self, Flow};
-use remora_wire::mad::{self, PortSpace, ServiceId, ip_cm};
+use remora_wire::mad::{
+    self, Answered, CmMessage, PortSpace, RejectReason, ServiceId, drep, dreq, ip_cm, rej, rtu,
+};
 use remora_wire::{Endpoint, Extensions, Opcode, Packet, Psn, Qpn, bth, deth};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{Side, param};
-use crate::{LONG, at, until};
+use super::{Side, asking, param};
+use crate::{LONG, at, report, until};
 
 /// A manager that is no broker's, on an address of its own, as another host's is.
 struct Stranger {
@@ -44,15 +47,19 @@ impl Stranger {
     fn send(&mut self, ip_id: u16) {
         let mut mad = [0; mad::LEN];
         while self.cm.transmit(&mut mad).is_some() {
-            let bth = bth::Repr::new(Opcode::UD_SEND_ONLY, Qpn::new(1), Psn::new(1));
-            let deth = Some(deth::Repr { qkey: mad::QKEY, src_qp: Qpn::new(1) });
-            let packet = Packet::new(bth, Extensions { deth, ..Extensions::NONE }, &mad);
-            let mut frame = vec![0; packet.buffer_len()];
-            let end = packet.emit(&mut frame);
-            let sealed = Flow::new(self.here, self.there).seal(ip_id, &frame[..end]);
-            icrc::write(&mut frame, sealed);
-            self.socket.send_to(&frame, udp::socket_address(self.there, 0)).unwrap();
+            self.send_mad(&mad, ip_id);
         }
+    }
+
+    fn send_mad(&self, mad: &[u8; mad::LEN], ip_id: u16) {
+        let bth = bth::Repr::new(Opcode::UD_SEND_ONLY, Qpn::new(1), Psn::new(1));
+        let deth = Some(deth::Repr { qkey: mad::QKEY, src_qp: Qpn::new(1) });
+        let packet = Packet::new(bth, Extensions { deth, ..Extensions::NONE }, mad);
+        let mut frame = vec![0; packet.buffer_len()];
+        let end = packet.emit(&mut frame);
+        let sealed = Flow::new(self.here, self.there).seal(ip_id, &frame[..end]);
+        icrc::write(&mut frame, sealed);
+        self.socket.send_to(&frame, udp::socket_address(self.there, 0)).unwrap();
     }
 
     /// Takes the next MAD that comes, whose ICRC must be right.
@@ -117,4 +124,93 @@ fn a_stranger_connects_and_its_flood_and_its_broken_mads_harm_nobody() {
     };
     server.cm.reject(own, b"").unwrap();
     client.expect(asks, IdEventKind::Rejected(28));
+}
+
+/// A message of any connection between two hosts, with ids and queue pairs that follow from a number.
+fn forged(number: u64) -> [u8; mad::LEN] {
+    let random = |salt: u64| (number ^ salt << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    let (local_comm_id, remote_comm_id) = (random(1) as u32, random(2) as u32);
+    let qpn = Qpn::new(2 + random(3) as u32 % (1 << 18));
+    let message = match number % 5 {
+        0 => {
+            let guid = random(4).to_be_bytes();
+            let [timeout, req] = [RejectReason::TIMEOUT, RejectReason::CONSUMER];
+            let (reason, answered) =
+                if random(5) % 2 == 0 { (timeout, Answered::Other) } else { (req, Answered::Req) };
+            CmMessage::Rej(rej::Repr::new(local_comm_id, remote_comm_id, answered, reason, &guid, &[]))
+        }
+        1 => CmMessage::Drep(drep::Repr {
+            local_comm_id,
+            remote_comm_id,
+            private_data: [0; drep::PRIVATE_LEN],
+        }),
+        2 => CmMessage::Rtu(rtu::Repr { local_comm_id, remote_comm_id, private_data: [0; rtu::PRIVATE_LEN] }),
+        _ => CmMessage::Dreq(dreq::Repr {
+            local_comm_id,
+            remote_comm_id,
+            remote_qpn: qpn,
+            private_data: [0; dreq::PRIVATE_LEN],
+        }),
+    };
+    let mut mad = [0; mad::LEN];
+    message.emit(number, &mut mad);
+    mad
+}
+
+/// Any user of a peer's host may send from that host's address.
+#[test]
+fn a_storm_of_forged_messages_from_a_peers_host_ends_no_connection_and_keeps_nobody_from_connecting() {
+    const CONNECTIONS: u32 = 20;
+    let address = "127.95.0.20:0";
+    let _broker = Broker::open(at(address), &Options::default()).unwrap();
+    let (server, client) = (Side::open(address), Side::open(address));
+    let (_, service) = server.listen(address);
+    let other = UdpSocket::bind(at(address)).unwrap().local_addr().unwrap();
+    let stranger = Stranger::new(&other.to_string(), "127.95.0.20:4791");
+    let over = AtomicBool::new(false);
+    let connections = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..).take_while(|_| !over.load(Ordering::Relaxed)).for_each(|number| {
+                stranger.send_mad(&forged(number), 0);
+                // As many as the socket has space for, so that not each message of the client is lost, too.
+                if number % 32 == 0 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+        });
+        // The storm ends with the test, however that ends.
+        let _ends = Ends(&over);
+        let connect = |number| {
+            let asks =
+                client.connect_by(address, Connect { param: param(0x1000 + number), ..asking(service) });
+            let (accepts, _) = server.request();
+            server.cm.accept(accepts, &param(0x2000 + number), b"").unwrap();
+            client.event();
+            client.cm.ready_to_use(asks, b"").unwrap();
+            server.expect(accepts, IdEventKind::Established);
+            [asks, accepts]
+        };
+        (0..CONNECTIONS).map(connect).collect::<Vec<_>>()
+    });
+    let forged = report(at(address)).broker.tally.mads;
+    assert!(forged > u64::from(3 * CONNECTIONS) + 100, "{forged} messages");
+    for side in [&server, &client] {
+        assert!(
+            !wait_readable(side.channel.as_fd(), Some(Duration::ZERO)).unwrap(),
+            "a connection has ended"
+        );
+    }
+    for [asks, accepts] in connections {
+        client.cm.disconnect(asks, b"").unwrap();
+        server.expect(accepts, IdEventKind::Disconnected);
+    }
+}
+
+/// Says that something is over when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

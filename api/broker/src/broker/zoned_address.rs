@@ -1,0 +1,40 @@
+//! Addresses with their interfaces, as the communication manager has them.
+
+use remora_wire::Address;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+
+/// An address of this host or of a peer.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct ZonedAddress {
+    pub address: Address,
+    /// The interface of a link-local address; else 0.
+    pub zone: u32,
+}
+
+impl ZonedAddress {
+    pub fn of(at: SocketAddr) -> ZonedAddress {
+        let zone = match at {
+            SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => v6.scope_id(),
+            _ => 0,
+        };
+        ZonedAddress { address: at.ip().into(), zone }
+    }
+
+    /// A link-local address that names no interface may be that of several hosts.
+    pub fn is_ambiguous(self) -> bool {
+        self.zone == 0 && is_link_local(self.address)
+    }
+
+    /// The socket address of this port.
+    pub fn at(self, port: u16) -> SocketAddr {
+        match IpAddr::from(self.address) {
+            IpAddr::V6(ip) if self.zone != 0 => SocketAddrV6::new(ip, port, 0, self.zone).into(),
+            ip => SocketAddr::new(ip, port),
+        }
+    }
+}
+
+/// True for fe80::/10.
+pub(super) fn is_link_local(address: Address) -> bool {
+    matches!(IpAddr::from(address), IpAddr::V6(ip) if ip.is_unicast_link_local())
+}

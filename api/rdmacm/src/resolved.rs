@@ -1,0 +1,113 @@
+//! Names and services that are resolved without making the caller wait (`rdma_resolve_addrinfo`).
+
+use remora_abi::cma::{RAI_DNS, RAI_SA, RdmaAddrinfo, RdmaCmId, event_type};
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::sync::Arc;
+
+use crate::addrinfo::{self, Found};
+use crate::id::IdObject;
+use crate::{address, background, errno, ibverbs, id, post, sync};
+
+/// A question for the resolver, which outlives the call that brought it.
+struct Question {
+    node: Option<CString>,
+    service: Option<CString>,
+    hints: RdmaAddrinfo,
+    /// The addresses that the hints point to.
+    ends: Box<[libc::sockaddr_storage; 2]>,
+}
+
+// SAFETY: its pointers lead to its own storage.
+unsafe impl Send for Question {}
+
+/// A copy of a C string; `None` for NULL.
+///
+/// # Safety
+/// NULL, or a C string.
+unsafe fn copied(text: *const c_char) -> Option<CString> {
+    // SAFETY: the caller's promise.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_owned())
+}
+
+impl Question {
+    fn new(node: Option<CString>, service: Option<CString>, mut hints: RdmaAddrinfo) -> Question {
+        let mut ends = Box::new([ibverbs::zeroed(); 2]);
+        let [source, destination] = &mut *ends;
+        for (at, len, place) in [
+            (&mut hints.ai_src_addr, &mut hints.ai_src_len, source),
+            (&mut hints.ai_dst_addr, &mut hints.ai_dst_len, destination),
+        ] {
+            match address::parse(*at) {
+                Ok(address) if *len > 0 => {
+                    *place = address::store(address);
+                    *at = std::ptr::from_mut(place).cast();
+                }
+                _ => (*at, *len) = (std::ptr::null_mut(), 0),
+            }
+        }
+        Question { node, service, hints, ends }
+    }
+
+    fn answer(&self) -> Result<Found, c_int> {
+        debug_assert!(!self.ends.is_empty(), "the hints point there");
+        let text = |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
+        addrinfo::found(text(&self.node), text(&self.service), &self.hints)
+    }
+}
+
+/// Keeps what was found, and tells the program.
+fn finish(id: &IdObject, answer: Result<Found, c_int>) {
+    let (event, status) = match answer {
+        Ok(found) => {
+            id.state().found = Some(found);
+            (event_type::ADDRINFO_RESOLVED, 0)
+        }
+        Err(number) => (event_type::ADDRINFO_ERROR, number),
+    };
+    // An id that has ended meanwhile is told nothing.
+    let _ = post::post(id, event, status, 0);
+}
+
+fn resolve(id: &Arc<IdObject>, question: Question) -> Result<(), c_int> {
+    let flags = question.hints.ai_flags;
+    match (flags & RAI_DNS != 0, flags & RAI_SA != 0) {
+        (true, true) => return Err(libc::EINVAL),
+        // A subnet administrator, which RoCE has not.
+        (false, true) => return Err(libc::EOPNOTSUPP),
+        _ => {}
+    }
+    let asks = Arc::clone(id);
+    background::start(move || finish(&asks, question.answer()))?;
+    sync::complete(id)
+}
+
+/// Resolves a name and a service as `rdma_getaddrinfo` does, and tells the end by an event.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_resolve_addrinfo(
+    id: *mut RdmaCmId,
+    node: *const c_char,
+    service: *const c_char,
+    hints: *const RdmaAddrinfo,
+) -> c_int {
+    errno::minus_one(id::look(id).and_then(|id| {
+        // SAFETY: NULL, or the program's.
+        let (given, node, service) = unsafe { (hints.as_ref().copied(), copied(node), copied(service)) };
+        if given.is_none() && node.is_none() && service.is_none() {
+            return Err(libc::EINVAL);
+        }
+        resolve(&id, Question::new(node, service, given.unwrap_or_else(ibverbs::zeroed)))
+    }))
+}
+
+/// Gives the program a copy of what `rdma_resolve_addrinfo` found, for `rdma_freeaddrinfo`. EINVAL if nothing
+/// was.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_query_addrinfo(id: *mut RdmaCmId, out: *mut *mut RdmaAddrinfo) -> c_int {
+    errno::minus_one(id::look(id).and_then(|id| {
+        // SAFETY: NULL, or the program's.
+        let out = unsafe { out.as_mut() }.ok_or(libc::EINVAL)?;
+        let found = id.state().found.clone().ok_or(libc::EINVAL)?;
+        *out = addrinfo::give(found);
+        Ok(())
+    }))
+}

@@ -1,0 +1,95 @@
+//! Hosts on the links of this one: whether the kernel knows their hardware addresses.
+
+use super::neighbours::{NextHop, Reachability, known, next_hop};
+use super::netlink::{Ask, Netlink};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkFlags, LinkMessage};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+/// The UDP port of the datagram that makes the kernel look for a host: that of the discard service.
+const DISCARD: u16 = 9;
+
+/// A host on a link, whose hardware address the kernel has to find out by ARP or ND.
+#[derive(Debug)]
+pub struct OnLinkHost {
+    netlink: Netlink,
+    interface: u32,
+    address: SocketAddr,
+}
+
+impl OnLinkHost {
+    /// The host to which packets from `source` to `to` go without a router. `None`: the packets go by a
+    /// router, stay in this host, or leave by an interface without ARP and ND, or the kernel does not say. A
+    /// link-local address names its interface.
+    pub fn find(source: IpAddr, to: SocketAddr) -> Option<OnLinkHost> {
+        let mut netlink = Netlink::open(&[]).ok()?;
+        let (ip, zone) = (to.ip().to_canonical(), zone(to));
+        let hop = next_hop(&mut netlink, source.to_canonical(), ip, zone).ok()?;
+        let NextHop::Out { interface, hop } = hop else { return None };
+        let address = match to {
+            SocketAddr::V6(mut v6) if ip.is_ipv6() => {
+                v6.set_port(DISCARD);
+                v6.into()
+            }
+            _ => SocketAddr::new(ip, DISCARD),
+        };
+        let is_asked_for = hop == ip && has_neighbours(&mut netlink, interface);
+        is_asked_for.then_some(OnLinkHost { netlink, interface, address })
+    }
+
+    /// True if the kernel knows the hardware address, or does not say.
+    pub fn is_known(&mut self) -> bool {
+        let state = known(&mut self.netlink, self.interface, self.address.ip());
+        matches!(state, Ok(Reachability::Fresh(_) | Reachability::Stale(_)) | Err(_))
+    }
+
+    /// True while the kernel waits for the host's answer.
+    pub fn is_asked(&mut self) -> bool {
+        matches!(known(&mut self.netlink, self.interface, self.address.ip()), Ok(Reachability::Asking))
+    }
+
+    /// Makes the kernel look for the host, by an empty datagram.
+    ///
+    /// # Errors
+    /// The datagram cannot be sent.
+    pub fn ask(&self) -> std::io::Result<()> {
+        let any: IpAddr = match self.address {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        UdpSocket::bind((any, 0))?.send_to(&[], self.address).map(|_| ())
+    }
+}
+
+fn zone(at: SocketAddr) -> u32 {
+    match at {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(v6) => v6.scope_id(),
+    }
+}
+
+/// True if the interface's hosts are found by ARP or ND.
+fn has_neighbours(netlink: &mut Netlink, interface: u32) -> bool {
+    let mut question = LinkMessage::default();
+    question.header.index = interface;
+    let mut has = false;
+    let asked = netlink.ask(RouteNetlinkMessage::GetLink(question), Ask::One, |answer| {
+        if let RouteNetlinkMessage::NewLink(link) = answer {
+            has = !link.header.flags.intersects(LinkFlags::Noarp | LinkFlags::Loopback);
+        }
+    });
+    asked.is_ok() && has
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_host_and_the_loopback_need_no_neighbour() {
+        for [source, to] in [["127.0.0.1", "127.0.0.9:7"], ["::1", "[::1]:7"], ["127.0.0.1", "127.0.0.1:0"]] {
+            let found = OnLinkHost::find(source.parse().unwrap(), to.parse().unwrap());
+            assert!(found.is_none(), "{to}: {found:?}");
+        }
+    }
+}
