@@ -13,7 +13,7 @@ impl Code<'_> {
     /// (Figure 6). Costs 1C + 1A + 4E with a number. Only for code that runs once.
     pub fn break_when(&mut self, (x, test, y): Condition<Operand>) {
         self.choose((x, test, y), Work::nop().signaled(), Work::nop());
-        // If the comparison is negated, the work request is generated unsignaled, and its completion is added here.
+        // A negated comparison makes the work request unsignaled. Its completion is added here.
         self.unsaid += u64::from(!test.wakes());
         let count = self.completions();
         self.push(Work::wait(self.queue, count));
