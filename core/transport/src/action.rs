@@ -1,5 +1,5 @@
-//! The interface between protocol and memory: the action that a packet requests from the NIC, and its
-//! outcome.
+//! The interface between protocol and memory: the action that a packet requests from the NIC, and the
+//! outcome of the action.
 //!
 //! The responder turns each request packet into one [`Action`]. The NIC, which alone may access memory,
 //! executes the action at once and answers with an [`Outcome`]. Both types are small and `Copy`. They are
@@ -105,7 +105,7 @@ pub enum Action {
     Rpc(strom::Part),
 }
 
-const _: () = assert!(size_of::<Action>() <= 48, "an action travels in registers and one cache line");
+const _: () = assert!(size_of::<Action>() <= 48, "an action fits in registers and one cache line");
 
 /// The result of executing an [`Action`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

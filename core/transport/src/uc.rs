@@ -54,7 +54,10 @@ impl<D: Copy> Requester<D> {
 
     /// Submits a SEND or WRITE, with or without immediate data. The caller has checked `is_busy`.
     pub fn submit(&mut self, message: Message<D>) {
-        debug_assert!(self.current.is_none() && carries(&message.kind), "the service has these four only");
+        debug_assert!(
+            self.current.is_none() && carries(&message.kind),
+            "the service supports SEND and WRITE, with or without immediate data"
+        );
         self.current = Some((message, 0));
     }
 
@@ -97,7 +100,7 @@ impl<D: Copy> Requester<D> {
     pub fn check(&self) {
         if let Some((message, offset)) = &self.current {
             assert!(*offset < message.len || *offset == 0, "a message ends with its last packet");
-            assert!(offset.is_multiple_of(self.mtu), "packets but the last have the path MTU");
+            assert!(offset.is_multiple_of(self.mtu), "all packets but the last have the path MTU");
             assert!(carries(&message.kind), "an unreliable connection has SENDs and WRITEs only");
         }
     }
@@ -294,7 +297,7 @@ impl Responder {
             MessageInProgress::Send { offset } => {
                 assert!(
                     offset > 0 && offset.is_multiple_of(self.mtu),
-                    "packets but the last have the path MTU"
+                    "all packets but the last have the path MTU"
                 );
             }
             MessageInProgress::Write { left, total, .. } => {

@@ -120,7 +120,7 @@ impl<D: Copy> Sender<D> {
     /// Asserts that the current datagram fits one packet of `mtu` bytes.
     pub fn check(&self, mtu: u32) {
         if let Some(datagram) = &self.current {
-            assert!(datagram.len <= mtu, "a datagram is one packet");
+            assert!(datagram.len <= mtu, "a datagram fits one packet");
         }
     }
 

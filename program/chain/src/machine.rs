@@ -156,7 +156,7 @@ impl Machine {
 
     fn fill(&mut self, image: &Image) {
         for (bytes, content) in self.sections.iter().zip(&image.sections) {
-            bytes.write(0, content).expect("as long as its section");
+            bytes.write(0, content).expect("the buffer has the length of the section");
         }
         let all = self.queues.iter_mut().zip(&self.program.queues);
         for ((queue, said), (slots, receives)) in all.zip(image.queues.iter().zip(&image.receives)) {
@@ -183,7 +183,7 @@ impl Machine {
         engine.doorbell(loaded.qp);
         let enabled = self.program.queues[queue].enabled;
         if enabled > 0 {
-            engine.enable(loaded.qp, enabled).expect("its own queue");
+            engine.enable(loaded.qp, enabled).expect("the queue pair exists");
         }
     }
 
@@ -282,7 +282,7 @@ impl Machine {
     fn memory(&self) -> Vec<Vec<u8>> {
         let copy = |bytes: &Bytes, from: usize| {
             let mut all = vec![0; bytes.len() - from];
-            bytes.read(from, &mut all).expect("its own bytes");
+            bytes.read(from, &mut all).expect("the range is inside the buffer");
             all
         };
         let data = self.sections.iter().map(|bytes| copy(bytes, 0));

@@ -136,7 +136,7 @@ impl Experiment {
             machine.ring(queue);
             executed.extend(machine.watch(MOST));
         }
-        assert_eq!(machine.failures(), [], "a chain that works");
+        assert_eq!(machine.failures(), [], "the chain has no failures");
         let times = timeline::play(model, &placed(&machine, &self.sites), &executed, &[]);
         Run { executed, times }
     }

@@ -238,7 +238,7 @@ impl Event {
     /// Returns the event as a line with a newline. A caller that writes the line by one call before it acts
     /// keeps the event even if the process dies.
     pub fn line(&self) -> String {
-        let mut line = serde_json::to_string(self).expect("numbers and names are JSON");
+        let mut line = serde_json::to_string(self).expect("events can be encoded as JSON");
         line.push('\n');
         line
     }

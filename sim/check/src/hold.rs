@@ -27,5 +27,5 @@ fn keep(name: &str, history: &History) -> std::io::Result<PathBuf> {
 /// Returns the folder for built and fetched files in the root of the workspace.
 pub(crate) fn cache() -> PathBuf {
     let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).expect("a crate lies in a folder of the root").join(".cache")
+    here.ancestors().nth(2).expect("the crate is two folders below the root").join(".cache")
 }

@@ -9,7 +9,7 @@ use std::fmt;
 pub struct Measures {
     /// Number of histories added.
     pub histories: usize,
-    /// Number of their operations.
+    /// Number of operations in these histories.
     pub operations: usize,
     /// Number of operations that overlap in time and key with one of another client. An operation of unknown
     /// outcome counts for as long as its client waited.
@@ -127,7 +127,11 @@ impl Measures {
             let enough = share(fired, self.histories) >= asked.fired;
             need(enough, format!("{fault} in {:.0} % of the histories", 100.0 * asked.fired));
         }
-        assert!(missing.is_empty(), "these histories show too little: {}\n{self}", missing.join(", "));
+        assert!(
+            missing.is_empty(),
+            "these histories do not meet the requirements: {}\n{self}",
+            missing.join(", ")
+        );
     }
 }
 

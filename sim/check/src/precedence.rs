@@ -90,10 +90,10 @@ impl Precedence {
         }
         let (from, to) = (nodes[second], nodes[first]);
         let way = petgraph::algo::astar(&graph, from, |node| node == to, |_| 1, |_| 0);
-        let (_, way) = way.expect("the closure says that there is a way back");
+        let (_, way) = way.expect("the transitive closure contains a path back");
         let mut cycle = vec![(first, because)];
         for pair in way.windows(2) {
-            let edge = graph.find_edge(pair[0], pair[1]).expect("a way goes along edges");
+            let edge = graph.find_edge(pair[0], pair[1]).expect("a path consists of edges");
             cycle.push((pair[0].index(), graph[edge]));
         }
         cycle

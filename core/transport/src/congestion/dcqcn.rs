@@ -354,7 +354,7 @@ mod tests {
             assert!(close(point.current, target - (target - start) / f64::from(1 << step)));
         }
         point.expire(Instant(55_000 * 5));
-        assert!(close(point.target, target + 40e6), "additive increase begins with the fifth step");
+        assert!(close(point.target, target + 40e6), "additive increase starts with the fifth step");
     }
 
     #[test]
@@ -413,7 +413,7 @@ mod tests {
     fn ns3_the_rate_is_cut_at_the_end_of_an_interval_once_for_all_notifications_in_it() {
         let mut point = ns3();
         (0..100).for_each(|at| point.notified(Instant(10 + 30 * at)));
-        assert!(close(point.current, LINE), "not before the interval has ended");
+        assert!(close(point.current, LINE), "the rate is not cut before the interval has ended");
         assert_eq!(point.deadline(), Instant(10 + 4_000));
         run(&mut point, 5_000);
         // The first CNP set α to 1, the next three intervals had CNPs, and the fourth had none.
@@ -448,7 +448,7 @@ mod tests {
         run(&mut point, 904_001);
         assert!(close(point.target, target + 140e6));
         run(&mut point, 1_204_001);
-        assert!(close(point.target, target + 240e6), "each step adds the same");
+        assert!(close(point.target, target + 240e6), "all steps are equal");
     }
 
     #[test]

@@ -82,8 +82,8 @@ mod tests {
             pacer.sent(now, 64);
             gaps.push(pacer.next().since(now));
         }
-        assert_eq!(gaps.iter().sum::<u64>(), 5_119_999, "and the last fraction is still to come");
-        assert!(gaps.iter().all(|gap| (5..=6).contains(gap)), "no burst pays for the fractions");
+        assert_eq!(gaps.iter().sum::<u64>(), 5_119_999, "the last fraction is carried to the next packet");
+        assert!(gaps.iter().all(|gap| (5..=6).contains(gap)), "the fractions cause no burst");
     }
 
     #[test]

@@ -167,7 +167,7 @@ mod tests {
         sender.sent(4);
         assert!(sender.acknowledge(11) && sender.go_back());
         sender.sent(1);
-        assert!(!sender.go_back(), "the same gap twice");
+        assert!(!sender.go_back(), "the same gap causes one go-back");
         sender.restart();
         assert_eq!((sender.snd_nxt, sender.snd_max), (11, 14));
     }

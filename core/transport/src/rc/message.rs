@@ -221,13 +221,16 @@ impl<D: Copy> Window<D> {
     /// Asserts that the messages fit the ring. Also asserts that the oldest, the newest and message `some`
     /// use consecutive sequence numbers with the message behind each, up to `write_seq`.
     pub fn check(&self, some: u64, write_seq: Seq) {
-        assert!(self.head <= self.tail && self.len() <= self.capacity(), "messages <= slots of the window");
+        assert!(
+            self.head <= self.tail && self.len() <= self.capacity(),
+            "messages <= capacity of the window"
+        );
         let newest = self.tail.wrapping_sub(1);
         for number in [self.head, some, newest] {
             let Some(placed) = self.get(number) else { continue };
-            assert!(placed.first <= placed.end, "a message ends behind its first packet");
+            assert!(placed.first <= placed.end, "a message ends at or after its first packet");
             let next = self.get(number + 1).map_or(write_seq, |next| next.first);
-            assert_eq!(placed.end, next, "a message begins where the one before it ends");
+            assert_eq!(placed.end, next, "a message starts where the previous one ends");
         }
     }
 

@@ -111,16 +111,16 @@ impl Replay {
     /// `rcv_nxt` were executed.
     pub fn check(&self, rcv_nxt: Seq) {
         let Replay { capacity, tail, pending, answered, floor, valued, .. } = *self;
-        assert!(tail - answered <= capacity, "requests without an answer <= max_dest_rd_atomic");
-        assert!(pending <= tail && floor <= tail && valued <= tail, "no entry of the replay is yet to come");
-        assert!(self.oldest() <= pending, "an answer that leaves is kept");
+        assert!(tail - answered <= capacity, "unanswered requests <= max_dest_rd_atomic");
+        assert!(pending <= tail && floor <= tail && valued <= tail, "entries of the replay were pushed");
+        assert!(self.oldest() <= pending, "an answer that is sent is kept");
         if let Some(entry) = self.front() {
             let Entry { first, end, from, next, until, .. } = *entry;
             assert!(
                 first <= from && from <= next && next < until,
-                "an answer has a packet to send: {entry:?}"
+                "a pending answer has a packet to send: {entry:?}"
             );
-            assert!(until <= end && end <= rcv_nxt, "an answer is to an executed request: {entry:?}");
+            assert!(until <= end && end <= rcv_nxt, "an answer belongs to an executed request: {entry:?}");
         }
     }
 

@@ -509,7 +509,7 @@ impl<D: Copy> Requester<D> {
     fn advance(&mut self, now: Instant, upto: Seq) -> bool {
         let snd_nxt = self.tx_window.snd_nxt;
         let advanced = self.tx_window.acknowledge(upto);
-        debug_assert!(self.tx_window.snd_una >= upto, "snd_una advances to what is acknowledged");
+        debug_assert!(self.tx_window.snd_una >= upto, "snd_una advances to the acknowledged packet");
         if !advanced {
             self.repeated = true;
             return false;
@@ -780,7 +780,9 @@ fn one_sided(kind: &Kind, first: bool, last: bool, offset: u32, len: u32) -> (Op
             }
         }
         Kind::Send | Kind::SendImm(_) | Kind::SendInv(_) | Kind::Local | Kind::Prism(_) => {
-            unreachable!("two-sided kinds and PRISM have their op-codes above, local work has none")
+            unreachable!(
+                "`headers` handles two-sided kinds; `prism::headers` handles PRISM; local work has no packets"
+            )
         }
     };
     (opcode, ext)

@@ -6,7 +6,8 @@ use remora_wire::rma::{MAX_OPERATION, UNIT};
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arrivals(u64);
 
-const _: () = assert!(MAX_OPERATION / UNIT == u64::BITS, "a bit for each unit of the longest operation");
+const _: () =
+    assert!(MAX_OPERATION / UNIT == u64::BITS, "the bitmap has a bit for each unit of the longest operation");
 
 /// Returns a mask of the lowest `units` bits.
 #[inline]

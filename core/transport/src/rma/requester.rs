@@ -171,7 +171,7 @@ impl Requester {
     /// Records that the request of a slot was sent with this nonce, so that its operation is in service.
     pub fn sent(&mut self, now: Instant, slot: u16, nonce: Nonce) {
         let Some(place) = self.slots.get_mut(usize::from(slot)) else { return };
-        debug_assert_eq!(place.phase, Phase::Waiting, "a request leaves once");
+        debug_assert_eq!(place.phase, Phase::Waiting, "a request is sent once");
         (place.phase, place.entered, place.chain) = (Phase::Sent, now, Chain::new(nonce));
         self.deadlines.set(slot, now.after(self.trips.timeout(place.command.server)));
     }

@@ -221,7 +221,7 @@ impl<C: Copy + Default> Responder<C> {
     pub fn sent(&mut self, slot: u16, response: Response) {
         let Served { phase, request, .. } = &mut self.slots[usize::from(slot)];
         let line = &mut self.due[request.class as usize];
-        debug_assert_eq!(line.front(), Some(&slot), "what was planned leaves first");
+        debug_assert_eq!(line.front(), Some(&slot), "the planned response is the first one");
         line.pop_front();
         if let Response::Data { offset, len } = response {
             self.owed -= u64::from(len);
@@ -245,7 +245,7 @@ impl<C: Copy + Default> Responder<C> {
     /// timeout.
     pub fn solicited(&mut self, now: Instant, slot: u16, nonce: Nonce) {
         let served = &mut self.slots[usize::from(slot)];
-        debug_assert_eq!(served.phase, Phase::Waiting, "a solicit leaves once");
+        debug_assert_eq!(served.phase, Phase::Waiting, "a solicit is sent once");
         (served.phase, served.chain, served.solicited) = (Phase::Solicited, served.chain.then(nonce), now);
         self.deadlines.set(slot, now.after(self.timeout(slot)));
     }

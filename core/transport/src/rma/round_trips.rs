@@ -122,7 +122,11 @@ mod tests {
     #[test]
     fn measured_timers_are_five_round_trips_and_half_of_that_with_a_least_and_a_most() {
         let (mut trips, settings) = (trips(Timers::Measured), Settings::busy_polling());
-        assert_eq!(times(&trips, 7), (settings.timeout, settings.dispatch_timeout), "nothing is measured");
+        assert_eq!(
+            times(&trips, 7),
+            (settings.timeout, settings.dispatch_timeout),
+            "no round trip was measured yet"
+        );
         trips.measured(peer(7), 1_000 * US);
         assert_eq!(times(&trips, 7), (5_000 * US, 2_500 * US));
         for _ in 0..200 {

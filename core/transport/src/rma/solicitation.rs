@@ -73,7 +73,7 @@ impl Solicitation {
     /// In debug builds, if more operations wait than there are slots.
     pub fn join(&mut self, waiting: Waiting) {
         let line = &mut self.lines[waiting.class as usize];
-        debug_assert!(line.len() < self.capacity, "each slot waits once");
+        debug_assert!(line.len() < self.capacity, "each slot waits at most once");
         // Only heads are considered, so no operation leaves before its predecessors.
         let until = line.back().map_or(waiting.until, |last| waiting.until.max(last.until));
         line.push_back(Waiting { until, ..waiting });
@@ -140,7 +140,7 @@ impl Solicitation {
     /// # Panics
     /// In debug builds, if fewer bytes were debited.
     pub fn refund(&mut self, class: Class, debit: u32) {
-        debug_assert!(self.outstanding[class as usize] >= debit, "no more is refunded than was debited");
+        debug_assert!(self.outstanding[class as usize] >= debit, "refunded bytes were debited");
         self.free += debit;
         self.outstanding[class as usize] -= debit;
         self.check();
@@ -182,6 +182,6 @@ impl Solicitation {
     #[inline]
     pub fn check(&self) {
         let debited = self.outstanding[0] + self.outstanding[1];
-        debug_assert_eq!(self.free + debited, self.size, "the window: free and debited");
+        debug_assert_eq!(self.free + debited, self.size, "free and debited bytes add up to the window");
     }
 }

@@ -147,7 +147,7 @@ fn an_unknown_id_leaves_25_bits_of_check() {
     let mut spans = IdSpans::new();
     let transport = [0x2a; 92];
     let right = flow.seal(0, &transport);
-    // Every error of one bit, and every burst of up to 24 bits within the ICRC field, is caught.
+    // All single-bit errors, and all bursts of up to 24 bits within the ICRC field, are detected.
     for width in (1..=24).step_by(if cfg!(miri) { 9 } else { 1 }) {
         for shift in 0..=32 - width {
             let burst = ((1u64 << width) - 1) << shift;

@@ -60,7 +60,7 @@ impl Attribute {
     pub const REQ: Attribute = Attribute(0x0010);
     /// A message was received and its answer takes longer.
     pub const MRA: Attribute = Attribute(0x0011);
-    /// A message is refused.
+    /// Refusal of a message.
     pub const REJ: Attribute = Attribute(0x0012);
     /// Answer to a request for a connection.
     pub const REP: Attribute = Attribute(0x0013);
@@ -74,7 +74,7 @@ impl Attribute {
     pub const SIDR_REQ: Attribute = Attribute(0x0017);
     /// The queue pair of a datagram service.
     pub const SIDR_REP: Attribute = Attribute(0x0018);
-    /// Loads an alternate path.
+    /// Request to load an alternate path.
     pub const LAP: Attribute = Attribute(0x0019);
     /// Answers [`Attribute::LAP`].
     pub const APR: Attribute = Attribute(0x001a);

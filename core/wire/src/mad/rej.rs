@@ -45,7 +45,7 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A body whose length has been checked, and that of its additional information.
+/// A borrowed body whose length and length of additional information have been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
@@ -77,7 +77,7 @@ impl<'a> View<'a> {
         Answered::of(self.0.answered)
     }
 
-    /// Bytes of the additional information that count, 0 to 72; 7 bits.
+    /// Number of valid bytes of the additional information, 0 to 72, in 7 bits.
     #[inline]
     pub fn info_len(&self) -> u8 {
         self.0.info_len >> 1
@@ -111,7 +111,7 @@ pub struct Repr {
     pub remote_comm_id: u32,
     /// Message that is refused.
     pub answered: Answered,
-    /// Bytes of the additional information that count, 0 to 72; `emit` keeps 7 bits.
+    /// Number of valid bytes of the additional information, 0 to 72; `emit` keeps 7 bits.
     pub info_len: u8,
     /// Reason of the refusal.
     pub reason: RejectReason,

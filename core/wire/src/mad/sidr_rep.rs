@@ -69,7 +69,7 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
-/// A body whose length has been checked, and that of its additional information.
+/// A borrowed body whose length and length of additional information have been checked.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a>(&'a Raw);
 
@@ -95,7 +95,7 @@ impl<'a> View<'a> {
         SidrStatus(self.0.status)
     }
 
-    /// Bytes of the additional information that count, 0 to 72.
+    /// Number of valid bytes of the additional information, 0 to 72.
     #[inline]
     pub fn info_len(&self) -> u8 {
         self.0.info_len
@@ -139,7 +139,7 @@ pub struct Repr {
     pub request_id: u32,
     /// Result of the lookup.
     pub status: SidrStatus,
-    /// Bytes of the additional information that count, 0 to 72.
+    /// Number of valid bytes of the additional information, 0 to 72.
     pub info_len: u8,
     /// Queue pair number for the datagrams.
     pub qpn: Qpn,

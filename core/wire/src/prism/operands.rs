@@ -145,7 +145,7 @@ impl Repr {
             8 => self.emit_sized::<8>(swaps, out),
             16 => self.emit_sized::<16>(swaps, out),
             32 => self.emit_sized::<32>(swaps, out),
-            _ => panic!("sizes are 8, 16 and 32"),
+            _ => panic!("the size of an operand is 8, 16 or 32 bytes"),
         }
     }
 

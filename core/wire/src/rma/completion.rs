@@ -74,7 +74,7 @@ impl Repr {
     /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("space for what a completion adds");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for the fields of a completion");
         *place = Raw { status: self.status as u8, reserved: [0; 3] };
     }
 }

@@ -225,7 +225,7 @@ impl Repr {
     /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("space for a header of 1RMA");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for a 1RMA header");
         *place = Raw {
             kind: self.kind as u8,
             version_class: VERSION << 4 | self.class as u8,

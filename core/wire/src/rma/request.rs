@@ -86,7 +86,7 @@ impl Repr {
     /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("space for what a request of 1RMA adds");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for the fields of a 1RMA request");
         *place = Raw {
             pid: U32::new(self.pid),
             incarnation: U32::new(self.incarnation),

@@ -80,7 +80,7 @@ impl Repr {
     /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("space for what a solicit adds");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for the fields of a solicit");
         *place = Raw {
             server_slot: U16::new(self.server_slot),
             max_payload: U16::new(self.max_payload),

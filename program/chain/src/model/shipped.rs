@@ -54,7 +54,7 @@ pub fn search(model: &ConnectX5, found: u64, len: u64) -> u64 {
 fn answered(model: &ConnectX5, name: &str, asked: &Asked<'_>) -> u64 {
     let text = OFFLOADS.iter().find(|(known, _)| *known == name).expect("it ships").1;
     let program = assemble(&text.replace(" 65536", " 131072")).expect("it ships");
-    let port = program.queue("port").expect("where messages come to");
+    let port = program.queue("port").expect("the program has a queue for messages");
     let sites: Vec<Site> = (0..program.queues.len())
         .map(|queue| if queue == port { Site::server().over_the_network() } else { Site::server() })
         .collect();

@@ -96,7 +96,7 @@ fn the_programs_that_ship_are_sound() {
     }
 }
 
-/// Their clients may choose the bytes that they read, and the key that is compared.
+/// Clients of these offloads may choose the address that is read and the key that is compared.
 #[test]
 fn the_offloads_that_ship_are_sound() {
     for (name, text) in crate::offload::OFFLOADS {

@@ -187,7 +187,8 @@ mod tests {
             fetch: (bits & 4 != 0).then_some(fetch::Repr { number: 3 }),
             sack: None,
         });
-        let additions = all.find(|additions| additions.fit(opcode, None)).expect("those of the op-code");
+        let additions =
+            all.find(|additions| additions.fit(opcode, None)).expect("the additions of the op-code");
         let mut payload = vec![0; additions.len() + len as usize];
         additions.emit(&mut payload);
         let packet = Packet::new(bth::Repr::new(opcode, Qpn::new(1), Psn::new(1)), ext, &payload);

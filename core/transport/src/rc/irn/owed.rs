@@ -86,7 +86,7 @@ impl OwedAcks {
         self.ahead.check(expected, end);
         if self.ahead.ones() > 0 {
             let reported = self.ahead.find(true, expected, end);
-            assert!(reported.is_some_and(there), "a packet that is reported has arrived: {reported:?}");
+            assert!(reported.is_some_and(there), "a reported packet has arrived: {reported:?}");
         }
     }
 

@@ -217,16 +217,13 @@ impl Reads {
 
     /// Asserts the order of the numbers and that the oldest kept request has unacknowledged responses.
     pub fn check(&self, una: Seq) {
-        assert!(self.oldest <= self.next, "a READ is executed before it is forgotten: {self:?}");
-        assert!(
-            self.next - self.oldest <= self.capacity,
-            "READs that are kept <= max_dest_rd_atomic: {self:?}"
-        );
+        assert!(self.oldest <= self.next, "a READ is executed before it is dropped: {self:?}");
+        assert!(self.next - self.oldest <= self.capacity, "kept READs <= max_dest_rd_atomic: {self:?}");
         if self.oldest < self.next {
             let kept = self.ring[self.slot(self.oldest)];
             assert!(
                 kept.is_some_and(|read| read.end > una),
-                "a READ is kept for its responses: {kept:?}, {una}"
+                "a kept READ has unacknowledged responses: {kept:?}, {una}"
             );
         }
     }
@@ -261,7 +258,7 @@ mod tests {
     fn one_that_arrives_early_waits_for_its_turn() {
         let mut reads = Reads::new(4);
         assert_eq!(reads.keep(11, 1, WANTED, 20), Ok(None));
-        assert!(reads.due(11).is_none(), "the first one comes first");
+        assert!(reads.due(11).is_none(), "the first request is executed first");
         assert_eq!(reads.keep(10, 0, WANTED, 20), Ok(None));
         assert_eq!(reads.due(10).map(|read| read.request), Some(10));
         reads.executed(None, 100, 103, 1, 0);

@@ -134,7 +134,7 @@ impl Receiver {
     pub fn mark(&mut self, seq: Seq, ends: Ends) {
         debug_assert!(
             seq.wrapping_sub(self.expected) < self.one.size(),
-            "a packet that is remembered lies within the bitmaps: {seq}, {} expected",
+            "a recorded packet lies within the bitmaps: {seq}, {} expected",
             self.expected
         );
         if ends != Ends::Message {
@@ -169,7 +169,7 @@ impl Receiver {
     /// Equivalent to [`mark`](Receiver::mark) and [`step`](Receiver::step), but does not access the bitmaps.
     #[inline]
     pub fn pass(&mut self, ends: bool) {
-        debug_assert!(!self.has_ahead(), "packets ahead have their turn after this one");
+        debug_assert!(!self.has_ahead(), "no packet after a gap is recorded");
         self.msn = (self.msn + u32::from(ends)) & 0x00ff_ffff;
         self.expected += 1;
     }
@@ -236,7 +236,7 @@ impl Tracker {
     pub fn take(&mut self, seq: Seq) {
         debug_assert!(
             seq.wrapping_sub(self.expected) < self.there.size(),
-            "a response that is remembered lies within the bitmap: {seq}, {} expected",
+            "a recorded response lies within the bitmap: {seq}, {} expected",
             self.expected
         );
         if seq != self.expected {

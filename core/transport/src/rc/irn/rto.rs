@@ -346,7 +346,7 @@ mod tests {
         rto.heard(Instant(600));
         assert_eq!(rto.patience(100, 0), Instant(700));
         assert_eq!(rto.patience(u64::MAX, 0), Instant::NEVER);
-        assert_eq!(rto.patience(100, 1), Instant::NEVER, "nothing was sent again");
+        assert_eq!(rto.patience(100, 1), Instant::NEVER, "nothing was retransmitted");
         rto.expired(Instant(800));
         assert_eq!((rto.patience(100, 1), rto.patience(100, 2)), (Instant(700), Instant::NEVER));
     }

@@ -355,7 +355,7 @@ impl Sender {
     pub(super) fn check_advance(&self, cumulative: Seq, sack: Option<Seq>) {
         debug_assert!(
             self.una >= cumulative || cumulative > self.high || sack.is_some_and(|sack| sack >= self.high),
-            "una advances to what is acknowledged: {cumulative}, {self:?}"
+            "una advances to the acknowledged packet: {cumulative}, {self:?}"
         );
     }
 
@@ -364,15 +364,13 @@ impl Sender {
     pub fn check(&self) {
         let Sender { una, next, high, top, cap, retransmit, do_retransmit, ref sacked, .. } = *self;
         assert!(una <= next && next <= high, "una <= next <= high: {una}, {next}, {high}");
-        assert!(
-            high - una <= sacked.size(),
-            "packets on the way <= those that the bitmap remembers: {self:?}"
-        );
-        // After a rewind, packets that have arrived are passed over: the cap does not count those.
+        assert!(high - una <= sacked.size(), "packets in flight <= size of the bitmap: {self:?}");
+        // After a rewind, packets that were selectively acknowledged are skipped, so the cap does not count
+        // them.
         let on_the_way = (next - una).saturating_sub(u64::from(sacked.ones()));
-        assert!(on_the_way <= u64::from(cap), "packets on the way <= cap: {self:?}");
+        assert!(on_the_way <= u64::from(cap), "packets in flight <= cap: {self:?}");
         assert!(top <= high, "no packet is acknowledged before it is sent: {self:?}");
-        assert!(!do_retransmit || retransmit < high, "a packet that is sent again was sent before: {self:?}");
+        assert!(!do_retransmit || retransmit < high, "a retransmitted packet was sent before: {self:?}");
         sacked.check(una, high);
     }
 

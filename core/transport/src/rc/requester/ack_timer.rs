@@ -212,7 +212,7 @@ mod tests {
             machine.expire();
         }
         assert_eq!(machine.timeouts(), 0);
-        assert!(machine.leave().unwrap().ack_req, "a peer that is gone must be found");
+        assert!(machine.leave().unwrap().ack_req, "a dead peer must be detected");
         assert_eq!(machine.requester.deadline(), Instant(machine.now + TIMEOUT));
         machine.now += TIMEOUT;
         machine.expire();
@@ -263,8 +263,8 @@ mod tests {
     #[test]
     fn a_peer_that_acknowledges_nothing_new_gets_up_to_four_timeouts() {
         assert_eq!(timeouts(true, true), [1, 2, 4, 4, 4, 4, 4, 4]);
-        assert_eq!(timeouts(true, false), [1; 8], "a silent peer is found as soon as before");
-        assert_eq!(timeouts(false, true), [1; 8], "the timeout is a setting");
+        assert_eq!(timeouts(true, false), [1; 8], "a silent peer is detected without delay");
+        assert_eq!(timeouts(false, true), [1; 8], "backoff can be disabled");
     }
 
     #[test]

@@ -12,7 +12,7 @@ impl<D: Copy> Requester<D> {
         self.window.check(self.next_message, self.write_seq);
         let (head, tail) = self.window.bounds();
         let next = self.next_message;
-        assert!(head <= next && next <= tail, "the next message is submitted and not retired");
+        assert!(head <= next && next <= tail, "the next message was submitted and is not retired");
         if !self.failing.any() {
             self.check_next();
         }
@@ -24,7 +24,7 @@ impl<D: Copy> Requester<D> {
     fn check_next(&self) {
         let (snd_nxt, next) = (self.tx_window.snd_nxt, self.window.get(self.next_message));
         match next {
-            None => assert_eq!(snd_nxt, self.write_seq, "every message has left if there is no next one"),
+            None => assert_eq!(snd_nxt, self.write_seq, "without a next message, every message was sent"),
             Some(next) => assert!(
                 next.first <= snd_nxt && snd_nxt < next.end,
                 "snd_nxt lies in the next message: {snd_nxt}, {}..{}",
@@ -36,28 +36,31 @@ impl<D: Copy> Requester<D> {
 
     fn check_fetches(&self) {
         let most = usize::from(self.parameters.max_rd_atomic);
-        assert!(self.fetches.len() <= most, "READs and atomics on the way <= max_rd_atomic");
-        assert!(self.fetch_messages as usize <= self.window.len(), "READs and atomics are messages");
-        assert!(self.verdicts.len() <= self.window.len(), "operations that ended are messages");
+        assert!(self.fetches.len() <= most, "outstanding READs and atomics <= max_rd_atomic");
+        assert!(
+            self.fetch_messages as usize <= self.window.len(),
+            "READs and atomics are submitted messages"
+        );
+        assert!(self.verdicts.len() <= self.window.len(), "results belong to submitted messages");
         let ends = self.fetches.front().zip(self.fetches.back());
         if let Some((first, last)) = ends {
             let sender = &self.tx_window;
             assert!(
                 sender.snd_una < *first && first <= last && *last <= sender.snd_nxt,
-                "READs and atomics on the way lie between snd_una and snd_nxt: {first}, {last}, {sender:?}"
+                "outstanding READs and atomics lie between snd_una and snd_nxt: {first}, {last}, {sender:?}"
             );
         }
     }
 
     /// Asserts that a timer runs while the peer owes an ACK.
     fn check_timer(&self) {
-        assert!(self.ack_req_end <= self.tx_window.snd_nxt, "packets that ask for an ACK have left");
+        assert!(self.ack_req_end <= self.tx_window.snd_nxt, "packets that request an ACK were sent");
         let endless = self.parameters.timeout_ns == u64::MAX;
         let over = self.window.len() == 0 || self.failing.any();
         assert!(
             endless || over || !self.ack_is_owed() || self.ack_deadline < Instant::NEVER,
             "the ACK timer runs while an ACK is owed"
         );
-        assert!(self.retries <= self.parameters.retry_cnt.max(7), "retries that are left <= 7");
+        assert!(self.retries <= self.parameters.retry_cnt.max(7), "remaining retries <= 7");
     }
 }

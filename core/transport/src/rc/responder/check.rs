@@ -8,7 +8,7 @@ const LONGEST: u32 = 1 << 31;
 impl Responder {
     /// Asserts the invariants. Debug builds call this method after every event.
     pub fn check(&self) {
-        assert!(self.pending.is_none(), "each action has its outcome");
+        assert!(self.pending.is_none(), "each action was concluded");
         assert!(self.msn <= 0x00ff_ffff, "a message sequence number has 24 bits");
         self.replay.check(self.rx_window.rcv_nxt);
         match self.in_progress {
@@ -16,21 +16,21 @@ impl Responder {
             MessageInProgress::Send { offset } => {
                 assert!(
                     offset > 0 && offset.is_multiple_of(self.mtu),
-                    "packets but the last have the path MTU"
+                    "all packets but the last have the path MTU"
                 );
-                assert!(offset <= LONGEST, "a SEND has 2^31 bytes at most");
+                assert!(offset <= LONGEST, "a SEND has at most 2^31 bytes");
             }
             MessageInProgress::Write { left, total, .. } => {
                 assert!(0 < left && left < total && total <= LONGEST, "0 < bytes left < bytes of the WRITE");
             }
             MessageInProgress::Prism(in_progress) => {
-                assert!(self.prism, "PRISM is agreed with the peer");
+                assert!(self.prism, "the peer agreed on PRISM");
                 assert!(
                     in_progress.offset > 0 && in_progress.offset < in_progress.total,
                     "0 < bytes that arrived < bytes of the operation: {in_progress:?}"
                 );
             }
-            MessageInProgress::Rpc(_) => assert!(self.strom, "StRoM is agreed with the peer"),
+            MessageInProgress::Rpc(_) => assert!(self.strom, "the peer agreed on StRoM"),
         }
     }
 }

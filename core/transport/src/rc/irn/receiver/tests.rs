@@ -148,7 +148,7 @@ fn numbers_that_will_never_be_used_are_stepped_over() {
     for seq in [10, 12, 15, 16, 20] {
         tracker.take(seq);
     }
-    // 12 should not have come.
+    // 12 lies in the skipped range.
     tracker.skip(15);
     assert_eq!(tracker.expected(), 17);
     tracker.skip(1000);

@@ -6,15 +6,15 @@ use crate::rc::irn::Place;
 impl Responder {
     /// Asserts the invariants. Debug builds call this method after every event.
     pub fn check(&self) {
-        assert!(self.pending.is_none(), "each step has its outcome");
+        assert!(self.pending.is_none(), "each step was concluded");
         self.receiver.check(self.ended || self.is_stalled());
         self.owed.check(self.receiver.expected(), |seq| {
             !self.keeps || self.ended || self.receiver.place(seq) == Place::Again
         });
         self.sender.check();
-        assert!(self.sender.high() <= self.responses, "responses that left were executed");
+        assert!(self.sender.high() <= self.responses, "responses that were sent belong to executed requests");
         self.reads.check(self.sender.una());
-        assert!(self.in_progress.is_none() || self.prism, "PRISM is agreed with the peer");
+        assert!(self.in_progress.is_none() || self.prism, "the peer agreed on PRISM");
     }
 
     /// Returns true if a request was refused, after which nothing is executed.

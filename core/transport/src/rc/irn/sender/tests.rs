@@ -165,7 +165,7 @@ fn with_go_back_n_everything_is_sent_again_once_for_each_gap() {
     sender.acknowledge(1, Some(3));
     assert_eq!(chances(&mut sender, 6), [1, 2, 3, 4, 5, 6]);
     assert!(!sender.acknowledge(1, Some(4)));
-    assert_eq!(chance(&mut sender), Some(7), "the same gap twice");
+    assert_eq!(chance(&mut sender), Some(7), "the same gap causes one go-back");
     assert_eq!(sender.timeout(false), Timeout::Resend);
     assert_eq!(chance(&mut sender), Some(1));
     // An acknowledgement arrives while the packets that it covers are being retransmitted.
