@@ -1,6 +1,7 @@
 """Peers that mean harm. They run in a process of their own, with the lowest priority: what is measured is what a server does to its clients,
 not how a machine shares its cores."""
 
+import concurrent.futures
 import json
 import os
 import random
@@ -215,6 +216,42 @@ def act(kind, address, count, seconds, longest, request, words):
             silent(connections, over, request if kind == "stalled" else b"")
         made, ended = connections.made, connections.ended
     print(json.dumps({"made": made, "ended": ended}), flush=True)
+
+
+# UDP ports of an address that claim to be clients, and hand-shakes at a time.
+PORTS_EACH = 50_000
+TOGETHER = 8
+
+
+def claims(address, request, numbers):
+    """Connections of clients that come and go, each with a NIC of another address of this host; how many were taken, and the last refusal."""
+    taken, refusal = 0, ""
+    ready = b"RemoraCM" + struct.pack("<HHI", 1, 3, 0)
+    for number in numbers:
+        claimed = bytearray(request)
+        host, port = 2 + number // PORTS_EACH, 1024 + number % PORTS_EACH
+        claimed[30:32] = struct.pack("<H", port)
+        claimed[32:48] = bytes(10) + b"\xff\xff" + bytes([127, 0, host >> 8, host & 0xFF])
+        claimed[48:64] = random.randbytes(16)
+        with socket.create_connection(address, timeout=10) as peer:
+            peer.sendall(claimed)
+            answer = peer.recv(4096)
+            if answer[10:12] == b"\x02\0":
+                peer.sendall(ready)
+                # GO: the server has made a peer of the address.
+                taken += peer.recv(16) != b""
+            else:
+                refusal = answer[16:].decode(errors="replace")
+            # Without it each connection would keep a port of the system for a minute.
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return taken, refusal
+
+
+def claim_all(address, request, count):
+    """The same from several threads at once."""
+    with concurrent.futures.ThreadPoolExecutor(TOGETHER) as pool:
+        parts = list(pool.map(lambda first: claims(address, request, range(first, count, TOGETHER)), range(TOGETHER)))
+    return sum(taken for taken, _ in parts), next((refusal for _, refusal in parts if refusal), "")
 
 
 class Peers:

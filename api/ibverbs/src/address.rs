@@ -17,6 +17,8 @@ use crate::source::Sources;
 pub const ROCE_PORT: u16 = 4791;
 /// The variable of the file that records all frames.
 const CAPTURE: &str = "REMORA_CAPTURE";
+/// The variable of the bytes that such a file has at most.
+const CAPTURE_LIMIT: &str = "REMORA_CAPTURE_LIMIT";
 /// The variable that leaves page faults to the program, if it is 0.
 const GUARD: &str = "REMORA_GUARD";
 /// Random loopback addresses that are tried for a forked child of a program that has its address alone.
@@ -159,6 +161,12 @@ fn configured(device: Device) -> Result<Device, OpenError> {
     let mut device = device.nic_limits(attributes::limits()).memory_limits(memory);
     if let Some(file) = text(CAPTURE)? {
         device = device.capture(file);
+    }
+    if let Some(limit) = text(CAPTURE_LIMIT)? {
+        let bytes = remora_verbs::parse_bytes(&limit);
+        device = device.capture_limit(
+            bytes.map_err(|error| OpenError::Port(format!("{CAPTURE_LIMIT}={limit}: {error}")))?,
+        );
     }
     if let Some(file) = text(FAULT)? {
         let words = |error: &dyn std::fmt::Display| OpenError::Port(format!("{FAULT}={file}: {error}"));

@@ -31,7 +31,7 @@ struct HandleInner {
     number: u32,
     endpoint: Endpoint,
     /// The peer of the port that this handle keeps in use.
-    used: Option<Peer>,
+    peer: Peer,
 }
 
 impl Drop for HandleInner {
@@ -41,9 +41,7 @@ impl Drop for HandleInner {
         }
         let ended = self.engine.control(|control| {
             let ended = control.nic.destroy_address_handle(self.number);
-            if let Some(peer) = self.used {
-                control.release_peer(peer);
-            }
+            control.release_peer(self.peer);
             ended
         });
         debug_assert!(ended.is_ok(), "nobody else destroys it");
@@ -62,23 +60,34 @@ impl AddressHandle {
         let engine = engines.get(engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
         let peer = remora_host::connect::reach(engine, endpoint)
             .map_err(|error| CreateError::Unreachable(error.to_string()))?;
-        AddressHandle::new(domain, engine, peer, endpoint, false)
+        AddressHandle::new(domain, engine, peer, endpoint)
     }
 
+    /// A handle that is a user of `peer` from now on. On an error, the peer has one user less.
     fn new(
         domain: &ProtectionDomain,
         engine: &Arc<Engine>,
         peer: Peer,
         endpoint: Endpoint,
-        uses: bool,
     ) -> Result<AddressHandle, CreateError> {
+        let number = AddressHandle::create(domain, engine, peer, endpoint)
+            .inspect_err(|_| remora_host::connect::release(engine, peer))?;
+        let (domain, engine) = (domain.clone(), Arc::clone(engine));
+        Ok(AddressHandle { inner: Arc::new(HandleInner { domain, engine, number, endpoint, peer }) })
+    }
+
+    /// A new handle of the NIC; its number.
+    fn create(
+        domain: &ProtectionDomain,
+        engine: &Arc<Engine>,
+        peer: Peer,
+        endpoint: Endpoint,
+    ) -> Result<u32, CreateError> {
         domain.context().refuse_child()?;
         let route = Route::new(engine.facts().source, endpoint);
         let address = AddressVector::new(peer, route);
         let pd = domain.pd()?;
-        let number = engine.control(|control| control.nic.create_address_handle(pd, &address))?;
-        let (domain, engine, used) = (domain.clone(), Arc::clone(engine), uses.then_some(peer));
-        Ok(AddressHandle { inner: Arc::new(HandleInner { domain, engine, number, endpoint, used }) })
+        Ok(engine.control(|control| control.nic.create_address_handle(pd, &address))?)
     }
 
     /// The address (GID) and UDP port that it leads to.
@@ -227,6 +236,8 @@ impl DatagramQueuePair {
         let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
         let local =
             LocalQp::new(domain.context(), send_cq.engine()?, Service::Ud, options, |nic| make(nic, init))?;
+        // A datagram comes behind its IP header, which has these fields.
+        local.engine.control(|control| control.port.show_ip_fields());
         local.bring_up_alone()?;
         Ok(DatagramQueuePair {
             local,
@@ -441,14 +452,11 @@ impl DatagramQueuePair {
     fn remote(&self, agreed: Agreement) -> Result<RemoteQueue, ConnectError> {
         let Agreement { peer, remote, .. } = agreed;
         let engine = &self.local.engine;
-        let handle =
-            AddressHandle::new(&self.domain, engine, peer, remote.endpoint, true).map_err(|error| {
-                remora_host::connect::release(engine, peer);
-                match error {
-                    CreateError::Nic(error) => ConnectError::Nic(error),
-                    _ => ConnectError::BadMessage,
-                }
-            })?;
+        let handle = AddressHandle::new(&self.domain, engine, peer, remote.endpoint);
+        let handle = handle.map_err(|error| match error {
+            CreateError::Nic(error) => ConnectError::Nic(error),
+            _ => ConnectError::BadMessage,
+        })?;
         Ok(RemoteQueue { handle, qp: remote.qp.get(), qkey: remote.qkey, private_data: remote.private_data })
     }
 

@@ -171,6 +171,14 @@ impl Device {
         self
     }
 
+    /// Ends its capture at so many bytes; frames beyond are counted in the file's last block. By default it
+    /// is 1 GiB.
+    #[must_use]
+    pub fn capture_limit(mut self, bytes: u64) -> Device {
+        self.config.capture_limit = bytes;
+        self
+    }
+
     /// Injects faults by these rules: frames are lost, doubled, delayed, reordered or broken.
     #[must_use]
     pub fn fault(mut self, rules: Rules) -> Device {

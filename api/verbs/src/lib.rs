@@ -84,7 +84,9 @@ pub use xrc::{XrcDomain, XrcInitiator, XrcTarget};
 
 pub use remora_chain as chain;
 pub use remora_host::connect::{Capacity, ConnectError, Departures, Full, SetupConnection};
-pub use remora_host::{DriverCounters, EngineEvent, Mode, OpenError, PortFacts, PortKind, Rules, RulesError};
+pub use remora_host::{
+    DriverCounters, EngineEvent, Mode, OpenError, PortFacts, PortKind, Rules, RulesError, parse_bytes,
+};
 pub use remora_memory::Config as MemoryConfig;
 pub use remora_memory::{
     Access, AccessError, Binding, Bytes, Error as MemoryError, Key, Range, WindowType, page_fault,

@@ -3,7 +3,7 @@
 use remora_host::Engine;
 use remora_host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection, Side};
 use remora_memory::{Owner, Reentered};
-use remora_nic::{AddressVector, Modify, Service};
+use remora_nic::{AddressVector, Modify, PeerFrames, Service};
 use remora_transport::state::State;
 use remora_wire::frame::Route;
 use remora_wire::{Psn, Qpn};
@@ -164,7 +164,8 @@ impl LocalQp {
 
     pub fn address_vector(&self, agreement: &Agreement) -> AddressVector {
         let (ours, theirs) = (self.engine.facts().source, agreement.remote.endpoint);
-        AddressVector::new(agreement.peer, Route::new(ours, theirs))
+        let accepts = agreement.source_port().map_or(PeerFrames::AnyPort, PeerFrames::Port);
+        AddressVector { accepts, ..AddressVector::new(agreement.peer, Route::new(ours, theirs)) }
     }
 
     /// INIT to RTR to RTS. On success `up` holds the agreement.

@@ -34,6 +34,7 @@
 mod backend;
 mod grant;
 mod portal;
+mod servers;
 
 use remora_host::random_key;
 use remora_nic::rma::{Identity, Regions};
@@ -50,6 +51,7 @@ pub use remora_nic::rma::{Cipher, Facts, RegionKey, Rights};
 pub use remora_transport::rma::executor::{CongestionSettings, ControlKind, SubmitError};
 pub use remora_transport::rma::{Settings, Status, Timers, WriteDebit};
 pub use remora_wire::rma::{Class, Kind};
+pub(crate) use servers::{Reached, Servers};
 
 use backend::Backend;
 

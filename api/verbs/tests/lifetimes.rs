@@ -2,8 +2,8 @@
 #![allow(unsafe_code, reason = "fork(2)")]
 
 use remora_verbs::{
-    Access, Context, CreateError, Device, EMPTY, MemoryRegion, Mode, PollError, PostError, ProtectionDomain,
-    QpOptions, QueuePair, Status, work,
+    Access, Context, CreateError, Device, EMPTY, MemoryRegion, Mode, PollError, PortKind, PostError,
+    ProtectionDomain, QpOptions, QueuePair, Status, work,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -258,6 +258,8 @@ fn queue_pairs_come_and_go() {
             let (one, _two) = QueuePair::connect_pair(one, two).unwrap();
             peers.insert(one.agreement().unwrap().peer.0);
         }
-        assert_eq!(peers.len(), 1, "one link, used again and again");
+        // A link stays for the next connection; the number of an endpoint comes back, and rests for a while.
+        let most = if near.port().kind == PortKind::Shm { 1 } else { 64 };
+        assert!(peers.len() <= most, "{} numbers of 300 connections, one at a time", peers.len());
     }
 }

@@ -28,7 +28,7 @@ impl AddressHandle {
             return &mut self.address_path;
         }
         let AddressPath { route, class, .. } = self.address_path;
-        let address = AddressVector { peer, route, class };
+        let address = AddressVector { class, ..AddressVector::new(peer, route) };
         // All nearer peers have this handle's address, so the headers are the same for each.
         let nearer = self.nearer.get_or_insert_with(|| Box::new(AddressPath::new(&address)));
         nearer.peer = peer;

@@ -1,6 +1,6 @@
 //! A received frame, without what precedes the BTH.
 
-use remora_wire::frame::{Address, Endpoint, Ingress, Network, Start};
+use remora_wire::frame::{Address, Endpoint, Ingress, IpFields, Network, Origin, Start};
 use remora_wire::{WireError, ethernet, udp};
 
 /// A received frame, split below the transport.
@@ -24,6 +24,23 @@ impl<'a> Arrived<'a> {
             Start::Bth => None,
             Start::Ip => Some(frame.bytes),
             Start::Ethernet => frame.bytes.get(ethernet::LEN..),
+        }
+    }
+
+    /// The fields of its IP header, where the port shows them without the header.
+    pub fn ip_fields(&self) -> Option<IpFields> {
+        match self.frame.origin {
+            Some(Origin::Ip(fields)) => Some(fields),
+            _ => None,
+        }
+    }
+
+    /// The QPN range of the program whose link it came by, on a port that has links to neighbours.
+    #[inline]
+    pub fn neighbour(&self) -> Option<u8> {
+        match self.frame.origin {
+            Some(Origin::Neighbour(range)) => Some(range),
+            _ => None,
         }
     }
 
@@ -56,7 +73,8 @@ pub(crate) fn strip<'a>(frame: &'a Ingress<'a>) -> Result<Arrived<'a>, WireError
         Start::Bth => {
             let (source, ip_id) = (frame.source, None);
             let destination_port = frame.destination.map(|to| to.udp_port);
-            return Ok(Arrived { transport: frame.bytes, source, destination_port, ip_id, ecn: 0, frame });
+            let ecn = if let Some(Origin::Ip(fields)) = frame.origin { fields.traffic_class & 3 } else { 0 };
+            return Ok(Arrived { transport: frame.bytes, source, destination_port, ip_id, ecn, frame });
         }
         Start::Ip => frame.bytes,
         Start::Ethernet => {

@@ -16,12 +16,27 @@ pub struct AddressVector {
     pub route: Route,
     /// The traffic class of its frames (`ibv_ah_attr.sl`), on ports that tell classes apart.
     pub class: Class,
+    /// The frames that a connection takes for the peer's.
+    pub accepts: PeerFrames,
+}
+
+/// The frames with the peer's address that a connection takes for the peer's. Datagrams are taken from
+/// anyone.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum PeerFrames {
+    /// From any UDP port: RoCE leaves the source port to the sender. Not by a link of a shared address.
+    #[default]
+    AnyPort,
+    /// From this UDP port, by which the peer is known to send.
+    Port(u16),
+    /// By the link to the program that has the peer's QPN range of the shared address, and in no other way.
+    Link,
 }
 
 impl AddressVector {
-    /// In class 0.
+    /// In class 0, with the peer's frames from any UDP port.
     pub const fn new(peer: Peer, route: Route) -> AddressVector {
-        AddressVector { peer, route, class: Class::new(0) }
+        AddressVector { peer, route, class: Class::new(0), accepts: PeerFrames::AnyPort }
     }
 }
 

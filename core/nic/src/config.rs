@@ -20,9 +20,12 @@ pub struct Config {
     /// Queue pairs, up to 65 536; with a QPN range up to 32 766.
     pub max_qps: u32,
     /// Its QPN range, 0 to 127: the upper seven bits of each queue pair's number, by which NICs that share an
-    /// address are told apart. Behind them stand two bits that change when a number is used again, and 15 of
-    /// index. `None`: all numbers are its own.
+    /// address are told apart. Behind them stand bits that change when a number is used again, and the index.
+    /// `None`: all numbers are its own.
     pub qpn_range: Option<u8>,
+    /// A random number, from which the numbers of queue pairs follow, so that strangers cannot guess them.
+    /// `None`, the default: they are counted up, as the same simulation has them each time.
+    pub qpn_seed: Option<u64>,
     /// Completion queues.
     pub max_cqs: u32,
     /// Shared receive queues, up to 65 536.
@@ -82,6 +85,7 @@ impl Default for Config {
             engine: 0,
             max_qps: 1 << 14,
             qpn_range: None,
+            qpn_seed: None,
             max_cqs: 1 << 10,
             max_srqs: 1 << 10,
             max_xrc_domains: 1 << 8,

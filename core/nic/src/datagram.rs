@@ -4,7 +4,7 @@
 use remora_memory::{Mem, Pd};
 use remora_transport::rc::{Kind, Message, Retired};
 use remora_transport::{Status, ud};
-use remora_wire::frame::{Egress, Endpoint, Network, Route};
+use remora_wire::frame::{Egress, Endpoint, IpFields, Network, Route};
 use remora_wire::icrc::{self, Flow};
 use remora_wire::{bth, ipv6, packet};
 
@@ -166,7 +166,9 @@ pub(crate) fn grh(arrived: &Arrived<'_>, own: Endpoint) -> [u8; GRH] {
         return grh;
     }
     let here = Endpoint { address: arrived.destination().unwrap_or(own.address), ..own };
-    let (_, network, _) = Route::new(arrived.source, here).headers(0, arrived.transport.len() as u16);
+    let IpFields { traffic_class, hop_limit } = arrived.ip_fields().unwrap_or_default();
+    let route = Route { traffic_class, hop_limit, ..Route::new(arrived.source, here) };
+    let (_, network, _) = route.headers(0, arrived.transport.len() as u16);
     let at = if matches!(network, Network::V4(_)) { GRH - remora_wire::ipv4::LEN } else { 0 };
     network.emit(&mut grh[at..]);
     grh

@@ -120,6 +120,7 @@ pub(crate) fn emit_from(
     let (peer, seals) = (address_path.peer, out.seals(address_path.peer));
     let below_bth = address_path.headers.get_or_insert_with(|| Headers::new(route, out.start(peer)));
     let below = below_bth.len();
+    out.mark(route.ip_fields());
     let Some(lease) = out.lend(peer, class, below + total) else { return refused(out, peer, class) };
     below_bth.emit(lease.ip_id, total, lease.bytes);
     let frame = &mut lease.bytes[below..below + total];

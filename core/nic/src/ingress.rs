@@ -36,7 +36,7 @@ impl QueuePair {
             _ => return self.admits_unreliable(arrived, packet, shared),
         };
         let fits = may_receive
-            && path.is_from(&arrived.source.address)
+            && path.is_from(arrived)
             && path.carries(packet.bth.opcode)
             && (packet.bth.opcode.0 & service_bits::SERVICE != Opcode::BUNDLE.0 || self.prism.is_some())
             && packet.bth.pkey & 0x7fff == 0x7fff

@@ -38,6 +38,7 @@ mod multicast;
 mod nic;
 mod path;
 pub mod prism;
+mod qp_numbers;
 mod queue_caps;
 mod queue_pair;
 mod receive_queue;
@@ -57,7 +58,7 @@ pub mod wqe;
 mod wqe_opcode;
 mod xrc_domain;
 
-pub use attributes::{AddressVector, Modify, ModifyFault, PathMigration};
+pub use attributes::{AddressVector, Modify, ModifyFault, PathMigration, PeerFrames};
 pub use completion_queue::{CqFlags, Notify, Poller};
 pub use config::{Config, NicError, QueuePairInit, Receives};
 pub use datagram::GRH;

@@ -28,6 +28,7 @@ use crate::egress::wants_turn;
 use crate::event::AsyncEvent;
 use crate::fair_scheduler::{FairScheduler, RMA};
 use crate::prism::{Prefetched, prefetch_pointer, waits};
+use crate::qp_numbers::QpNumbers;
 use crate::queue_pair::QueuePair;
 use crate::rma::Rma;
 use crate::shared::Shared;
@@ -41,11 +42,8 @@ const NONE: u32 = u32::MAX;
 /// One engine of a NIC.
 pub struct Nic {
     pub(crate) qps: Vec<Option<Box<QueuePair>>>,
-    generations: Vec<u8>,
-    free: VecDeque<u32>,
+    numbers: QpNumbers,
     index_bits: u32,
-    /// The upper seven bits of its queue pairs' numbers, if it has a range of them.
-    qpn_range: Option<u32>,
     line: VecDeque<u32>,
     /// The queue pair of the last packets, which has not been scheduled since; or `NONE`.
     touched: u32,
@@ -62,26 +60,15 @@ pub struct Nic {
     pub(crate) rma: Option<Box<Rma>>,
 }
 
-/// Bits of a queue pair's index in its number, if the NIC has a QPN range.
-const RANGE_INDEX_BITS: u32 = 15;
-/// Queue pair numbers 0 and 1 are the management queue pairs'.
-const FIRST_INDEX: u32 = 2;
-
 impl Nic {
     /// An engine without queues.
     pub fn new(config: Config) -> Nic {
-        let most = match config.qpn_range {
-            None => 1 << 16,
-            Some(_) => (1 << RANGE_INDEX_BITS) - FIRST_INDEX,
-        };
-        let max = config.max_qps.clamp(1, most) + FIRST_INDEX;
-        let places = max.next_power_of_two();
+        let numbers = QpNumbers::new(&config);
+        let places = numbers.places();
         Nic {
             qps: (0..places).map(|_| None).collect(),
-            generations: vec![0; places as usize],
-            free: (FIRST_INDEX..max).collect(),
-            index_bits: places.trailing_zeros(),
-            qpn_range: config.qpn_range.map(|range| u32::from(range & 0x7f)),
+            index_bits: numbers.index_bits(),
+            numbers,
             line: VecDeque::with_capacity(places as usize),
             touched: NONE,
             interrupted: TurnUsage::default(),

@@ -94,13 +94,33 @@ pub struct Ingress<'a> {
     pub origin: Option<Origin>,
 }
 
+/// Fields of a frame's IP header that its sender chooses for each frame. The ICRC covers none of them.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct IpFields {
+    /// TOS byte of IPv4, traffic class of IPv6: DSCP and ECN.
+    pub traffic_class: u8,
+    /// TTL or hop limit.
+    pub hop_limit: u8,
+}
+
+impl Default for IpFields {
+    /// Best effort, 64 hops.
+    fn default() -> IpFields {
+        IpFields { traffic_class: 0, hop_limit: 64 }
+    }
+}
+
 /// The path on which a frame arrived, independent of the addresses in its headers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The link of this peer.
     Link(Peer),
+    /// The link of the program that has this QPN range of the port's shared address.
+    Neighbour(u8),
     /// This source MAC address.
     Mac([u8; 6]),
+    /// The network, with these fields of an IP header that the frame does not contain.
+    Ip(IpFields),
 }
 
 /// The part of a port that the NIC uses to send frames. Dispatch is static.
@@ -117,6 +137,13 @@ pub trait Egress {
     fn nearest(&mut self, peer: Peer, to: Qpn) -> Peer {
         let _ = to;
         peer
+    }
+
+    /// Sets the IP header fields of all frames that are lent from now on, for a port whose frames do not
+    /// contain that header.
+    #[inline(always)]
+    fn mark(&mut self, fields: IpFields) {
+        let _ = fields;
     }
 
     /// Lends a buffer for a frame of exactly `len` bytes to `peer` in `class`, counted from
@@ -179,6 +206,10 @@ impl Egress for &mut dyn Egress {
 
     fn nearest(&mut self, peer: Peer, to: Qpn) -> Peer {
         (**self).nearest(peer, to)
+    }
+
+    fn mark(&mut self, fields: IpFields) {
+        (**self).mark(fields);
     }
 
     fn lend(&mut self, peer: Peer, class: Class, len: usize) -> Option<Lease<'_>> {

@@ -50,7 +50,7 @@ pub mod xrceth;
 
 pub use aeth::{NakCode, Syndrome};
 pub use error::WireError;
-pub use frame::{Address, Class, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
+pub use frame::{Address, Class, Egress, Endpoint, Ingress, IpFields, Lease, Origin, Peer, Start};
 pub use opcode::{Opcode, Operation, Service};
 pub use packet::{Extensions, Packet};
 pub use psn::Psn;

@@ -117,11 +117,14 @@ pub struct Config {
     pub spin: Duration,
     /// Limits of memory registration; the key seed is replaced by a random one.
     pub memory: remora_memory::Config,
-    /// Limits of each engine; whether the ICRC is checked and the window follow from the port.
+    /// Limits of each engine; whether the ICRC is checked and the window follow from the port, and the seed
+    /// of queue pair numbers is replaced by a random one.
     pub nic: remora_nic::Config,
     /// The pcapng file that records everything that passes the port; further engines add their number to the
     /// name.
     pub capture: Option<PathBuf>,
+    /// Bytes of each such file at most; frames beyond are counted.
+    pub capture_limit: u64,
     /// Faults to inject, by rule. A capture shows the frames behind the faults.
     pub fault: Option<Rules>,
 }
@@ -137,6 +140,7 @@ impl Config {
             memory: remora_memory::Config::default(),
             nic: remora_nic::Config::default(),
             capture: None,
+            capture_limit: remora_port::capture::CAPTURE_LIMIT,
             fault: None,
         }
     }
@@ -318,6 +322,7 @@ impl Adapter {
         let core_parts = CoreParts {
             config,
             number,
+            qpn_seed: random()? as u64,
             watch,
             clock: clock.clone(),
             events: Arc::clone(&self.events),
@@ -412,6 +417,7 @@ impl Adapter {
 struct CoreParts<'a> {
     config: &'a Config,
     number: usize,
+    qpn_seed: u64,
     watch: Watch,
     clock: Clock,
     events: Arc<Signal<EngineEvent>>,
@@ -434,7 +440,7 @@ impl CoreParts<'_> {
             (None, Some(rules)) => self.build(Fault::new(port, rules), faulty),
             (Some(path), rules) => {
                 let path = numbered(path, self.number);
-                let capture = Capture::create(port, &path).map_err(|error| {
+                let capture = Capture::limited(port, &path, config.capture_limit).map_err(|error| {
                     OpenError::Port(format!("the capture {} cannot be written: {error}", path.display()))
                 })?;
                 let rules = rules.clone().unwrap_or_default();
@@ -444,7 +450,11 @@ impl CoreParts<'_> {
     }
 
     fn build<P: Port + Attach>(self, port: P, cell: fn(Biased<Core<P>>) -> Cell) -> (PortFacts, Cell) {
-        let nic = remora_nic::Config { engine: self.number as u16, ..fitted(self.config.nic, &port) };
+        let nic = remora_nic::Config {
+            engine: self.number as u16,
+            qpn_seed: Some(self.qpn_seed),
+            ..fitted(self.config.nic, &port)
+        };
         let nic = Nic::new(nic);
         let facts = facts(&port);
         let core = Core::new(nic, port, self.watch, self.clock, self.number, self.events);

@@ -186,8 +186,12 @@ pub trait Attach {
         ""
     }
 
-    /// Removes a peer that no queue pair names, nor will name.
-    fn remove(&mut self, _peer: Peer) {}
+    /// As [`Port::show_ip_fields`].
+    fn show_ip_fields(&mut self) {}
+
+    /// Gives the number of a peer back that no queue pair names, nor will name. Frames to it are dropped,
+    /// until the number means another peer.
+    fn remove(&mut self, peer: Peer);
 
     /// A peer that died and was not reported yet; `None`: there is none.
     fn take_lost(&mut self) -> Option<Peer> {
@@ -238,7 +242,9 @@ impl Attach for ShmPort {
     }
 
     fn remove(&mut self, peer: Peer) {
-        self.remove_link(peer);
+        if peer != remora_port::shm::EVERYONE {
+            self.remove_link(peer);
+        }
     }
 
     fn take_lost(&mut self) -> Option<Peer> {
@@ -282,6 +288,14 @@ impl Attach for UdpPort {
     fn leave(&mut self, group: Endpoint) {
         let left = UdpPort::leave(self, group);
         debug_assert!(left.is_ok(), "whoever leaves has joined");
+    }
+
+    fn show_ip_fields(&mut self) {
+        Port::show_ip_fields(self);
+    }
+
+    fn remove(&mut self, peer: Peer) {
+        UdpPort::remove(self, peer);
     }
 
     fn max_peers(&self) -> usize {
@@ -378,6 +392,10 @@ impl Attach for LinkedPort {
         "an address shared by a broker, links to neighbours"
     }
 
+    fn show_ip_fields(&mut self) {
+        Port::show_ip_fields(self);
+    }
+
     fn remove(&mut self, peer: Peer) {
         LinkedPort::remove(self, peer);
     }
@@ -422,6 +440,10 @@ impl Attach for XdpPort {
             (Mode::Native, false) => "in the driver, one copy",
             (Mode::Generic, false) => "after the driver, one copy",
         }
+    }
+
+    fn remove(&mut self, peer: Peer) {
+        XdpPort::remove(self, peer);
     }
 
     fn max_peers(&self) -> usize {
@@ -513,6 +535,10 @@ macro_rules! attach_inside {
 
             fn manner(&self) -> &'static str {
                 self.port().manner()
+            }
+
+            fn show_ip_fields(&mut self) {
+                Port::show_ip_fields(self);
             }
 
             fn remove(&mut self, peer: Peer) {

@@ -23,13 +23,14 @@ mod message;
 mod pending;
 mod request;
 mod shared;
+mod source;
 
 use remora_nic::Service;
 use remora_port::Peer;
 use remora_port::shm::{Admit, Link};
 use remora_wire::{Psn, Qpn};
 use rustix::fd::OwnedFd;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,7 @@ use exchange::{read, write};
 pub use full::{Capacity, Full};
 pub use lasting::{Departures, SetupConnection};
 pub use listener::Listener;
-pub use message::{Hello, IRN, LASTING, LinkOffer, Message, PRISM, STROM};
+pub use message::{Hello, IRN, LASTING, LinkOffer, Message, PRISM, SOURCE_PORT, STROM};
 pub use pending::{PENDING, PENDING_OF_SOURCE};
 pub use request::{Answered, Request};
 pub use shared::REQUESTS;
@@ -103,7 +104,8 @@ impl Side<'_> {
             extensions: if self.irn { IRN } else { 0 }
                 | if self.prism { PRISM } else { 0 }
                 | if self.strom { STROM } else { 0 }
-                | if self.lasting { LASTING } else { 0 },
+                | if self.lasting { LASTING } else { 0 }
+                | if facts.source == facts.endpoint { SOURCE_PORT } else { 0 },
             irn_reach: if self.irn { self.engine.control(|control| control.nic.irn().reach()) } else { 0 },
             private_data: self.private_data.to_vec(),
         })
@@ -134,6 +136,13 @@ pub struct Agreement {
 }
 
 impl Agreement {
+    /// The UDP port that the other side's frames come from. `None`: they may come from any, or over shared
+    /// memory.
+    pub fn source_port(&self) -> Option<u16> {
+        let known = self.remote.kind != PortKind::Shm && self.remote.extensions & SOURCE_PORT != 0;
+        known.then_some(self.remote.endpoint.udp_port)
+    }
+
     fn new(peer: Peer, local: &Hello, remote: Hello) -> Agreement {
         let extensions = local.extensions & remote.extensions;
         Agreement {
@@ -208,7 +217,7 @@ fn attempt(
     let local = side.hello(link)?;
     let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Connecting))?;
     let mut stream =
-        TcpStream::connect_timeout(&address, left).map_err(|error| ConnectError::tcp(address, error))?;
+        source::connect(address, &local, left).map_err(|error| ConnectError::tcp(address, error))?;
     // Four small messages, each waited for.
     let _ = stream.set_nodelay(true);
     write(&mut stream, &Message::Request(local.clone()), deadline)?;
@@ -263,7 +272,8 @@ fn meet(local: &Hello, remote: &Hello) -> Result<(), ConnectError> {
 }
 
 /// Makes the NIC called `endpoint`, or all members of this multicast group, reachable by an engine's port,
-/// without asking it. Works where addresses are names, not over shared memory.
+/// without asking it. Works where addresses are names, not over shared memory. The caller is a user of the
+/// peer until [`release`].
 ///
 /// # Errors
 /// `Attach`.
@@ -280,12 +290,10 @@ pub fn reach_from(
     address: u8,
     endpoint: remora_port::Endpoint,
 ) -> Result<Peer, ConnectError> {
-    if endpoint.address.is_multicast() {
-        let added = engine.control(|control| control.port.add_group_at(address, endpoint));
-        return added.map_err(ConnectError::Attach);
+    if !endpoint.address.is_multicast() {
+        wait_for_route(engine, endpoint, NEIGHBOUR_TIMEOUT)?;
     }
-    wait_for_route(engine, endpoint, NEIGHBOUR_TIMEOUT)?;
-    engine.control(|control| control.port.add_endpoint_at(address, endpoint)).map_err(ConnectError::Attach)
+    engine.control(|control| control.use_endpoint(address, endpoint)).map_err(ConnectError::Attach)
 }
 
 /// The client's half of making the ports each other's peers.
@@ -329,13 +337,7 @@ fn add_endpoint(engine: &Arc<Engine>, remote: &Hello, deadline: Deadline) -> Res
         remote.endpoint,
         deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?.min(NEIGHBOUR_TIMEOUT),
     )?;
-    engine
-        .control(|control| {
-            let peer = control.port.add_endpoint(remote.endpoint)?;
-            control.peers.add(remote.engine, peer);
-            Ok(peer)
-        })
-        .map_err(ConnectError::Attach)
+    engine.control(|control| control.use_endpoint(0, remote.endpoint)).map_err(ConnectError::Attach)
 }
 
 fn add_link(engine: &Arc<Engine>, remote: &Hello, link: Link) -> Result<Peer, ConnectError> {
@@ -381,7 +383,7 @@ pub fn loop_back_multicast(engine: &Arc<Engine>) -> Result<(), ConnectError> {
     add_loopback(engine).map(|_| ())
 }
 
-/// Releases a peer after a failed set-up: the queue pair does not use it.
+/// Takes one use of a peer back: a set-up has failed, or what used it has ended.
 pub fn release(engine: &Arc<Engine>, peer: Peer) {
     engine.control(|control| control.release_peer(peer));
 }

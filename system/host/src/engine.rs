@@ -9,7 +9,7 @@ use remora_port::linked::LinkedPort;
 use remora_port::shm::ShmPort;
 use remora_port::udp::UdpPort;
 use remora_port::xdp::XdpPort;
-use remora_port::{Counters as PortCounters, Endpoint, Port};
+use remora_port::{Counters as PortCounters, Endpoint, Peer, Port};
 use remora_transport::{Counters, Instant};
 use remora_wire::Qpn;
 use rustix::fd::OwnedFd;
@@ -17,7 +17,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use crate::attach::{Attach, PortKind};
+use crate::attach::{Attach, AttachError, PortKind};
 use crate::bells::{Bells, Rung, Sets};
 use crate::clock::Clock;
 use crate::doorbells::Doorbells;
@@ -161,8 +161,29 @@ impl Control<'_> {
         }
     }
 
+    /// Makes an endpoint or a multicast group a peer of the address with this number, with one user more.
+    ///
+    /// # Errors
+    /// Those of [`Attach::add_endpoint_at`] and [`Attach::add_group_at`].
+    pub fn use_endpoint(&mut self, address: u8, endpoint: Endpoint) -> Result<Peer, AttachError> {
+        let peer = if endpoint.address.is_multicast() {
+            self.port.add_group_at(address, endpoint)?
+        } else {
+            self.port.add_endpoint_at(address, endpoint)?
+        };
+        self.peers.retain_endpoint(peer);
+        Ok(peer)
+    }
+
+    /// The number of the address from which frames with this source leave, 0 if none of the further ones has
+    /// it.
+    pub fn address_of(&self, source: Endpoint) -> u8 {
+        let further = (1..=u8::MAX).map_while(|number| Some((number, self.port.further_address(number)?.0)));
+        further.into_iter().find(|(_, further)| *further == source).map_or(0, |(number, _)| number)
+    }
+
     /// One queue pair fewer uses `peer`.
-    pub fn release_peer(&mut self, peer: remora_port::Peer) {
+    pub fn release_peer(&mut self, peer: Peer) {
         if self.peers.release(peer) {
             self.port.remove(peer);
         }

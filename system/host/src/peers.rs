@@ -1,5 +1,5 @@
-//! Which peer engines this engine can reach, and how many queue pairs use each: many queue pairs share one
-//! link.
+//! Which peers this engine can reach, and how many queue pairs, address handles and programs use each. A link
+//! lasts as long as the process at its other end, an endpoint's number as long as its users.
 
 use remora_port::Peer;
 use std::collections::BTreeMap;
@@ -12,7 +12,13 @@ pub struct EngineId(pub u128);
 struct Entry {
     id: Option<EngineId>,
     users: u64,
-    lost: bool,
+    /// The port may forget the peer when its last user is gone: it is no link, or a link that is lost.
+    ends: bool,
+}
+
+impl Entry {
+    /// A link without users.
+    const LINK: Entry = Entry { id: None, users: 0, ends: false };
 }
 
 /// The peers of one engine's port.
@@ -35,9 +41,9 @@ impl Peers {
         self.by_id.contains_key(&id)
     }
 
-    /// A new peer, with one user. A newer one of the same name takes over the name.
+    /// A new link, with one user. A newer one of the same name takes over the name.
     pub fn add(&mut self, id: EngineId, peer: Peer) {
-        let entry = self.entries.entry(peer.0).or_insert(Entry { id: None, users: 0, lost: false });
+        let entry = self.entries.entry(peer.0).or_insert(Entry::LINK);
         entry.users += 1;
         entry.id = Some(id);
         if let Some(old) = self.by_id.insert(id, peer)
@@ -48,17 +54,22 @@ impl Peers {
         }
     }
 
-    /// One user more of a peer that has no name of its own.
+    /// One user more of a link that has no name of its own.
     pub fn retain(&mut self, peer: Peer) {
-        let entry = self.entries.entry(peer.0).or_insert(Entry { id: None, users: 0, lost: false });
-        entry.users += 1;
+        self.entries.entry(peer.0).or_insert(Entry::LINK).users += 1;
     }
 
-    /// One user less. True: the peer is dead and nobody names it any more, so that the port may forget it.
+    /// One user more of a peer that is an endpoint or a group: the port forgets it with its last user.
+    pub fn retain_endpoint(&mut self, peer: Peer) {
+        self.entries.entry(peer.0).or_insert(Entry { ends: true, ..Entry::LINK }).users += 1;
+    }
+
+    /// One user less. True: it was the last user of an endpoint, or of a link that is lost, so that the port
+    /// may forget the peer.
     pub fn release(&mut self, peer: Peer) -> bool {
         let Some(entry) = self.entries.get_mut(&peer.0) else { return false };
         entry.users = entry.users.saturating_sub(1);
-        let over = entry.users == 0 && entry.lost;
+        let over = entry.users == 0 && entry.ends;
         if over {
             self.entries.remove(&peer.0);
         }
@@ -68,7 +79,7 @@ impl Peers {
     /// The peer died: its name is free for a newer link. True: nobody names it.
     pub fn lose(&mut self, peer: Peer) -> bool {
         let Some(entry) = self.entries.get_mut(&peer.0) else { return true };
-        entry.lost = true;
+        entry.ends = true;
         if let Some(id) = entry.id.take() {
             self.by_id.remove(&id);
         }
@@ -138,6 +149,18 @@ mod tests {
         peers.retain(Peer(3));
         assert!(!peers.release(Peer(3)), "alive");
         assert!(peers.lose(Peer(3)), "nobody names it");
+    }
+
+    #[test]
+    fn an_endpoint_is_forgotten_with_its_last_user() {
+        let mut peers = Peers::default();
+        for _ in 0..3 {
+            peers.retain_endpoint(Peer(7));
+            peers.retain_endpoint(Peer(7));
+            assert!(!peers.release(Peer(7)), "one user is left");
+            assert!(peers.release(Peer(7)));
+            assert_eq!((peers.count(), peers.release(Peer(7))), (0, false));
+        }
     }
 
     #[test]

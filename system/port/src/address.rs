@@ -5,7 +5,7 @@ use remora_wire::frame::Address;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -116,6 +116,30 @@ pub fn is_broadcast(ip: IpAddr) -> bool {
     let Ok(socket) = rustix::net::socket_with(AddressFamily::INET, kind, flags, None) else { return false };
     // Port 9 discards. Connecting sends nothing.
     rustix::net::connect(&socket, &SocketAddrV4::new(ip, 9)) == Err(Errno::ACCESS)
+}
+
+/// Has this host the address, in the network namespace of this thread? A socket asks the kernel; nothing is
+/// sent. An address that the kernel still checks is not one yet.
+pub fn is_local(ip: IpAddr) -> bool {
+    let interface = match ip {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => interface_of(v6).unwrap_or(0),
+        _ => 0,
+    };
+    std::net::UdpSocket::bind(with_scope(ip, interface)).is_ok()
+}
+
+/// The interface of this host that has this link-local address. `None`: none has it, or several have.
+pub fn interface_of(ip: Ipv6Addr) -> Option<u32> {
+    let table = table()?;
+    let mut interfaces = rows(&table).filter(|row| row.0 == ip).map(|row| row.1);
+    interfaces.next().filter(|_| interfaces.next().is_none())
+}
+
+fn with_scope(ip: IpAddr, interface: u32) -> SocketAddr {
+    match ip {
+        IpAddr::V4(ip) => SocketAddrV4::new(ip, 0).into(),
+        IpAddr::V6(ip) => SocketAddrV6::new(ip, 0, 0, interface).into(),
+    }
 }
 
 /// A loopback address of this machine: IPv4's before IPv6's. None: its loopback interface is down.
@@ -247,6 +271,12 @@ mod tests {
     fn the_broadcast_address_of_a_network_is_known() {
         assert!(is_broadcast(ip("127.255.255.255")) && is_broadcast(ip("::ffff:127.255.255.255")));
         assert!(!is_broadcast(ip("127.0.0.1")) && !is_broadcast(ip("::1")));
+    }
+
+    #[test]
+    fn addresses_of_other_hosts_are_not_local() {
+        assert!(is_local(ip("127.0.0.77")) && is_local(ip("::1")));
+        assert!(!is_local(ip("192.0.2.1")) && !is_local(ip("2001:db8::1")) && !is_local(ip("fe80::1:2:3")));
     }
 
     #[test]

@@ -8,10 +8,12 @@
 //! | `wrapper.rs` | [`Capture`]: a port that is recorded |
 //! | `written.rs` | [`FrameFile`]: frames of simulated time, which their owner writes |
 //!
-//! A frame is recorded as it would look on a wire. On a UDP port the IP and UDP headers are made up from the
-//! true addresses. Their checksums are left out, and the identification is the one that the ICRC was sealed
-//! with. On a shared memory port the Ethernet header is added and the ICRC is sealed. The MAC addresses are
-//! made up from the IP addresses. A message of 1RMA has no ICRC: its tag is recorded as it is.
+//! A frame is recorded as it looks on a wire. On a UDP port the kernel writes and takes the IP and UDP
+//! headers, and the capture has the fields that it was asked to write: addresses, traffic class, hop limit,
+//! UDP checksum, a flow label of 0, and the identification that the ICRC was sealed with. Of a received frame
+//! it has the traffic class and hop limit that the kernel reports, and no UDP checksum, which is not
+//! reported. On a shared memory port the Ethernet header is added and the ICRC is sealed. The MAC addresses
+//! are made up from the IP addresses. A message of 1RMA has no ICRC: its tag is recorded as it is.
 
 mod ethernet;
 mod pcapng;
@@ -21,5 +23,5 @@ mod written;
 
 pub use pcapng::PacketDirection;
 pub use recorder::Recorded;
-pub use wrapper::Capture;
+pub use wrapper::{CAPTURE_LIMIT, Capture};
 pub use written::FrameFile;

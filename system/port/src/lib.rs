@@ -22,6 +22,7 @@ pub mod linked;
 mod prefetch;
 pub mod shm;
 mod signals;
+mod slots;
 mod staging;
 mod threads;
 mod time_slice;
@@ -31,7 +32,9 @@ pub mod xdp;
 
 use std::os::fd::RawFd;
 
-pub use remora_wire::frame::{Address, Class, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
+pub use remora_wire::frame::{
+    Address, Class, Egress, Endpoint, Ingress, IpFields, Lease, Origin, Peer, Start,
+};
 pub use signals::block_signals;
 pub use threads::spawn_settled;
 pub use time_slice::ask_for_time_slice;
@@ -78,6 +81,10 @@ pub trait Port: Egress {
 
     /// Appends the file descriptors that become readable when there is work.
     fn poll_fds(&self, out: &mut Vec<RawFd>);
+
+    /// From now on, says with which IP header's fields each frame came that does not contain that header
+    /// ([`Origin::Ip`]), if the system knows them.
+    fn show_ip_fields(&mut self) {}
 
     /// The counters of the port so far.
     fn counters(&self) -> Counters;

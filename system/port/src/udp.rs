@@ -73,5 +73,5 @@ pub use peers::PeerError;
 pub use range::{RANGES, Steering, range_of};
 pub use reuseport::{ReuseportGroup, SteeredBy};
 pub use shared::{Handover, SharedEndpoint, SharedPage};
-pub use socket::Socket;
 pub(crate) use socket::last_errno;
+pub use socket::{Socket, bind_source};

@@ -39,7 +39,7 @@ fn receive(port: &mut LinkedPort) -> (u8, bool, bool) {
     while found.is_none() {
         assert!(Instant::now() < until, "a frame comes");
         port.receive(1, &mut |frame| {
-            let by_link = matches!(frame.origin, Some(Origin::Link(_)));
+            let by_link = matches!(frame.origin, Some(Origin::Neighbour(_)));
             assert_eq!(frame.start, if by_link { Start::Ip } else { Start::Bth });
             found = frame.bytes.last().map(|last| (*last, frame.sealed, by_link));
         });

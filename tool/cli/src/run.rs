@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 
-use remora_bench::command::device::{CAPTURE, OwnAddress};
+use remora_bench::command::device::{CAPTURE, CAPTURE_LIMIT, OwnAddress};
 use remora_bench::command::ending;
 use remora_broker::GIDS;
 use remora_broker::client::{self, ADDRESS, ALONE, COMMAND, FAULT, LIBRARY_PATH, PORT};
@@ -36,6 +36,10 @@ pub struct Args {
     /// Record everything that passes the port in this pcapng file.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
+    /// Bytes of that file at most, with k, m or g for multiples of 1024; frames beyond are counted [default:
+    /// 1g].
+    #[arg(long, value_name = "SIZE", requires = "capture", value_parser = remora_host::parse_bytes)]
+    capture_limit: Option<u64>,
     /// The program has the address alone: no broker is started, and no other program can share it.
     #[arg(long)]
     alone: bool,
@@ -116,6 +120,9 @@ pub fn run(args: &Args) -> Result<()> {
     }
     if let Some(path) = &args.capture {
         command.env(CAPTURE, std::path::absolute(path)?);
+    }
+    if let Some(bytes) = args.capture_limit {
+        command.env(CAPTURE_LIMIT, bytes.to_string());
     }
     match alone {
         true => command.env(ALONE, "1"),

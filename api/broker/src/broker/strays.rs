@@ -36,7 +36,13 @@ impl State {
         let socket = self.addresses[place].group.as_ref()?.sockets().get(usize::from(range))?;
         match socket.recv_train(&mut self.buffer) {
             Ok(arrival) => arrival,
-            Err(_) => Some(Arrival { len: 0, segment: 1, source: Default::default(), truncated: false }),
+            Err(_) => Some(Arrival {
+                len: 0,
+                segment: 1,
+                source: Default::default(),
+                fields: None,
+                truncated: false,
+            }),
         }
     }
 

@@ -398,7 +398,10 @@ impl DaemonState {
         };
         let done = match request {
             // It may wait for the network, and others look at the tenant.
-            Request::Reach(endpoint) => self.rma.reach(endpoint).map(|()| (Reply::Done, Vec::new())),
+            Request::Reach(endpoint) => self.rma.find(endpoint).map(|reached| {
+                lock(tenant).keep_reached(reached);
+                (Reply::Done, Vec::new())
+            }),
             Request::Connect { .. } | Request::ConnectPair { .. } | Request::Answer { .. } => {
                 negotiate::begin(tenant, request, packet.descriptors)
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::limits::Limits;
-use crate::rma::{OwnRma, RmaOptions, Settings};
+use crate::rma::{OwnRma, Reached, RmaOptions, Settings};
 use crate::{Context, CreateError, PortKind};
 
 /// 1RMA of the daemon's engine, which speaks it as soon as a program asks for it.
@@ -36,16 +36,16 @@ impl RmaService {
         &self.options.settings
     }
 
-    /// Finds the way to a server where the network must be asked for it.
-    pub fn reach(&self, server: Endpoint) -> Result<(), String> {
+    /// Finds the way to a server where the network must be asked for it; `None` where it need not be asked.
+    pub fn find(&self, server: Endpoint) -> Result<Option<Reached>, String> {
         if self.context.port().kind != PortKind::Xdp {
-            return Ok(());
+            return Ok(None);
         }
         if !server.address.is_host() {
             return Err("this is no address of a host".to_owned());
         }
         let rma = self.open().map_err(|error| error.to_string())?;
-        rma.reach(server).map_err(|error| error.to_string())
+        rma.find(server).map(Some).map_err(|error| error.to_string())
     }
 }
 

@@ -19,6 +19,7 @@ use super::limits::Limits;
 use super::message::{Allocate, CreateCq, CreateQp, PairFacts, QueueFacts, RegionFacts, Reply, Request};
 use super::rma::{RmaService, User};
 use crate::queue_pair::Own;
+use crate::rma::Servers;
 use crate::{
     Access, CompletionChannel, CompletionQueue, Context, CqOptions, CreateError, Init, MemoryRegion, Modify,
     Notify, ProtectionDomain, QpOptions, QueuePair, Ready, State,
@@ -136,6 +137,7 @@ pub(crate) struct Tenant {
     next_address: u64,
     next_number: u32,
     negotiations: usize,
+    servers: Servers,
     // From here on in the order in which objects may be dropped.
     portals: BTreeMap<u32, LentPortal>,
     exposed: BTreeMap<u32, Exposed>,
@@ -208,6 +210,7 @@ impl Tenant {
             next_address: FIRST_ADDRESS,
             next_number: 1,
             negotiations: 0,
+            servers: Servers::default(),
             portals: BTreeMap::new(),
             exposed: BTreeMap::new(),
             pairs: BTreeMap::new(),

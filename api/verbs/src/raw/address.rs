@@ -1,7 +1,9 @@
 //! Address handles, by number.
 
+use remora_host::Control;
 use remora_memory::Pd;
 use remora_nic::AddressVector;
+use remora_wire::frame::Peer;
 use std::sync::Arc;
 
 use super::ChannelAdapter;
@@ -13,21 +15,38 @@ pub struct Ah {
     adapter: Arc<ChannelAdapter>,
     number: u32,
     pd: Pd,
+    /// The peer that it keeps in use.
+    peer: Peer,
+}
+
+/// Makes the peer of an address vector one of the port, with one user more, and puts its number there.
+pub(super) fn use_peer(control: &mut Control<'_>, address: &mut AddressVector) -> Result<Peer, CreateError> {
+    let from = control.address_of(address.route.source);
+    let peer = control
+        .use_endpoint(from, address.route.destination)
+        .map_err(|error| CreateError::Unreachable(error.to_string()))?;
+    address.peer = peer;
+    Ok(peer)
 }
 
 impl Ah {
     /// A handle of this domain, for this way.
     ///
     /// # Errors
-    /// `Nic(Full)`; `Memory(Unknown)`: the domain; `Forked`.
+    /// `Nic(Full)`; `Memory(Unknown)`: the domain; `Unreachable`: the port takes no more peers; `Forked`.
     pub fn create(adapter: &Arc<ChannelAdapter>, pd: Pd, address: &AddressVector) -> Result<Ah, CreateError> {
         adapter.refuse_child()?;
         adapter.table().retain_pd(pd)?;
-        let made = adapter.engine().control(|control| control.nic.create_address_handle(pd, address));
-        let number = made.inspect_err(|_| {
+        let made = adapter.engine().control(|control| {
+            let mut address = *address;
+            let peer = use_peer(control, &mut address)?;
+            let number = control.nic.create_address_handle(pd, &address);
+            Ok((number.inspect_err(|_| control.release_peer(peer))?, peer))
+        });
+        let (number, peer) = made.inspect_err(|_: &CreateError| {
             let _ = adapter.table().release_pd(pd);
         })?;
-        Ok(Ah { adapter: Arc::clone(adapter), number, pd })
+        Ok(Ah { adapter: Arc::clone(adapter), number, pd, peer })
     }
 
     /// Its number, which a datagram names ([`Target`](super::Target)).
@@ -44,7 +63,11 @@ impl Ah {
         if self.adapter.is_child() {
             return Ok(());
         }
-        self.adapter.engine().control(|control| control.nic.destroy_address_handle(self.number))?;
+        self.adapter.engine().control(|control| {
+            control.nic.destroy_address_handle(self.number)?;
+            control.release_peer(self.peer);
+            Ok::<(), CreateError>(())
+        })?;
         Ok(self.adapter.table().release_pd(self.pd)?)
     }
 }

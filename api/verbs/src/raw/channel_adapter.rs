@@ -142,7 +142,8 @@ impl ChannelAdapter {
         self.engine().control(|control| control.hook_events(hook));
     }
 
-    /// The way to the NIC, or to the multicast group, of this name.
+    /// The way to the NIC, or to the multicast group, of this name. The port keeps it for queue pairs and
+    /// address handles that are given it.
     ///
     /// # Errors
     /// `Unreachable`: the port's text; `Forked`.
@@ -169,7 +170,11 @@ impl ChannelAdapter {
         self.refuse_child()?;
         let peer = remora_host::connect::reach_from(self.engine(), address, to)
             .map_err(|error| CreateError::Unreachable(error.to_string()))?;
-        let further = self.engine().control(|control| control.port.further_address(address));
+        let further = self.engine().control(|control| {
+            // What is given the vector becomes a user of the peer itself.
+            control.release_peer(peer);
+            control.port.further_address(address)
+        });
         let source = further.map_or(self.facts().source, |(source, _)| source);
         let route = Route { traffic_class, hop_limit, ..Route::new(source, to) };
         Ok(AddressVector::new(peer, route))

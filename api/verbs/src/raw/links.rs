@@ -1,7 +1,7 @@
 //! Links to neighbours: programs on the same address. A connection chooses its link on the way to RTR.
 
 use remora_host::Control;
-use remora_nic::{AddressVector, Modify, Service};
+use remora_nic::{AddressVector, Modify, PeerFrames, Service};
 use remora_port::Peer;
 use remora_port::shm::Link;
 use remora_transport::state::State;
@@ -33,7 +33,7 @@ impl ChannelAdapter {
     }
 
     /// Chooses the link of a connection whose address vector is about to be set, and puts its peer there.
-    /// Returns it: the connection is a user of it until [`release_link`](ChannelAdapter::release_link).
+    /// Returns it: the connection is a user of it until it is released.
     pub(super) fn choose_link(
         &self,
         service: Service,
@@ -49,6 +49,7 @@ impl ChannelAdapter {
         match self.link_to(links, address, dest_qp) {
             Ok((peer, window)) => {
                 address.peer = peer;
+                address.accepts = PeerFrames::Link;
                 if change.state == Some(State::Rtr) {
                     change.window = window;
                 }
@@ -77,11 +78,6 @@ impl ChannelAdapter {
         }
         (links.introduce)(range)?;
         find().ok_or_else(|| format!("the link to QPN range {range} is gone already"))
-    }
-
-    /// A connection does not use this link any more.
-    pub(super) fn release_link(&self, peer: Peer) {
-        self.engine().control(|control| control.release_peer(peer));
     }
 }
 

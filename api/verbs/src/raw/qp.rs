@@ -10,6 +10,7 @@ use remora_wire::Qpn;
 use remora_wire::frame::{Endpoint, Peer};
 use std::sync::Arc;
 
+use super::address::use_peer;
 use super::guarded::Guarded;
 pub use super::srq::Receives;
 use super::srq::slots;
@@ -85,8 +86,8 @@ struct Queues {
     /// None: its receives are a shared receive queue's, or it has none.
     receive: Option<ReceiveSide>,
     groups: Vec<Endpoint>,
-    /// The link that it is connected by.
-    link: Option<Peer>,
+    /// The link or the peer of the port that it is connected to.
+    peer: Option<Peer>,
 }
 
 impl Qp {
@@ -127,7 +128,13 @@ impl Qp {
             fetching: Fetching::Posted,
         };
         adapter.table().retain_pd(pd)?;
-        let made = adapter.engine().control(|control| control.nic.create_qp(init));
+        let made = adapter.engine().control(|control| {
+            if service == Service::Ud {
+                // A datagram comes behind its IP header, which has these fields.
+                control.port.show_ip_fields();
+            }
+            control.nic.create_qp(init)
+        });
         let number = made.inspect_err(|_| {
             let _ = adapter.table().release_pd(pd);
         })?;
@@ -142,7 +149,7 @@ impl Qp {
             number,
             service,
             Some(pd),
-            Queues { send, receive, groups: Vec::new(), link: None },
+            Queues { send, receive, groups: Vec::new(), peer: None },
         ))
     }
 
@@ -154,7 +161,7 @@ impl Qp {
         adapter.refuse_child()?;
         let number = adapter.engine().control(|control| control.nic.create_xrc_target(domain))?;
         let send = SendSide::new(adapter.ring(1)?, Bounds { max_sge: 0, max_inline: 0 }).closed();
-        let queues = Queues { send, receive: None, groups: Vec::new(), link: None };
+        let queues = Queues { send, receive: None, groups: Vec::new(), peer: None };
         Ok(Qp::over(adapter, number, Service::XrcTarget, None, queues))
     }
 
@@ -183,7 +190,7 @@ impl Qp {
     ///
     /// # Errors
     /// `Modify`: the transition, or a value, is not allowed; `Unreachable`: a link is demanded, and there is
-    /// none; `Forked`.
+    /// none, or the port takes no more peers; `Forked`.
     pub fn modify(&self, change: &Modify) -> Result<(), CreateError> {
         self.adapter.refuse_child()?;
         let mut change = *change;
@@ -198,13 +205,25 @@ impl Qp {
         if change.state == Some(State::Err) {
             self.take_arrived();
         }
-        let modified = self.queues.engine().control(|control| control.nic.modify_qp(self.number, &change));
-        if modified.is_ok() && (change.address.is_some() || change.state == Some(State::Reset)) {
-            self.keep_link(link);
-        } else if let Some(link) = link {
-            self.adapter.release_link(link);
+        let (modified, used) = self.queues.engine().control(|control| {
+            let peer = match (&mut change.address, link) {
+                (Some(address), None) => match use_peer(control, address) {
+                    Ok(peer) => Some(peer),
+                    Err(error) => return (Err(error), None),
+                },
+                (_, link) => link,
+            };
+            let modified = control.nic.modify_qp(self.number, &change).map_err(CreateError::Modify);
+            if modified.is_err() {
+                peer.into_iter().for_each(|peer| control.release_peer(peer));
+                return (modified, None);
+            }
+            (modified, Some(peer))
+        });
+        if let Some(peer) = used.filter(|_| change.address.is_some() || change.state == Some(State::Reset)) {
+            self.keep_peer(peer);
         }
-        modified.map_err(CreateError::Modify)
+        modified
     }
 
     /// Takes the frames that have arrived, as hardware has by now. An acknowledgement among them ends a
@@ -215,12 +234,12 @@ impl Qp {
         }
     }
 
-    /// It is connected by this link from now on, and by no other.
-    fn keep_link(&self, link: Option<Peer>) {
-        let replaced =
-            self.queues.engine().inside(|inside| std::mem::replace(&mut self.queues.get(inside).link, link));
+    /// It uses this peer from now on, and no other.
+    fn keep_peer(&self, peer: Option<Peer>) {
+        let engine = self.queues.engine();
+        let replaced = engine.inside(|inside| std::mem::replace(&mut self.queues.get(inside).peer, peer));
         if let Ok(Some(old)) = replaced {
-            self.adapter.release_link(old);
+            remora_host::connect::release(engine, old);
         }
     }
 
@@ -334,7 +353,7 @@ impl Qp {
         }
         let engine = self.queues.engine();
         engine.control(|control| control.nic.destroy_qp(self.number))?;
-        self.keep_link(None);
+        self.keep_peer(None);
         let table = self.adapter.table();
         // Windows of type 2 that were bound by it lose their owner.
         table.unbind_owner(Owner::new(engine.number() as u16, self.number.get()));

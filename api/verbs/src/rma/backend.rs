@@ -4,9 +4,9 @@ use remora_host::{Engine, PortKind};
 use remora_nic::rma::{Cipher, PortalInit, RegionKey, RegionMemory, Regions, Rights};
 use remora_nic::{NicError, Ring};
 use remora_wire::frame::Endpoint;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Client, NO_RANDOMNESS, RmaOptions};
+use super::{Client, NO_RANDOMNESS, Reached, RmaOptions, Servers};
 use crate::nicd::DaemonClient;
 use crate::nicd::message::{CreatePortal, PortalFacts, RegisterRma, Request};
 use crate::{CompletionQueue, Context, CreateError, MemoryRegion, ProtectionDomain};
@@ -24,6 +24,7 @@ pub(crate) struct OwnRma {
     pub engine: Arc<Engine>,
     pub regions: Arc<Regions>,
     most: u32,
+    servers: Arc<Mutex<Servers>>,
     // While it is there, nobody else speaks 1RMA by the engine.
     _user: Arc<()>,
 }
@@ -53,16 +54,23 @@ impl OwnRma {
         if !enabled.map_err(|_| CreateError::System(NO_RANDOMNESS))? {
             return Err(NicError::Busy.into());
         }
-        Ok(OwnRma { engine, regions, most: options.regions, _user: user })
+        Ok(OwnRma { engine, regions, most: options.regions, servers: Arc::default(), _user: user })
     }
 
     /// Makes a server reachable where the network must be asked for the way first.
     pub fn reach(&self, server: Endpoint) -> Result<(), CreateError> {
-        if self.engine.facts().kind == PortKind::Shm {
-            return Ok(());
+        if self.engine.facts().kind != PortKind::Shm {
+            let reached = self.find(server)?;
+            self.servers.lock().unwrap_or_else(PoisonError::into_inner).keep(reached);
         }
-        let reached = remora_host::connect::reach(&self.engine, server);
-        reached.map(|_| ()).map_err(|error| CreateError::Unreachable(error.to_string()))
+        Ok(())
+    }
+
+    /// The way to a server, for another program to keep; not over shared memory.
+    pub fn find(&self, server: Endpoint) -> Result<Reached, CreateError> {
+        let peer = remora_host::connect::reach(&self.engine, server)
+            .map_err(|error| CreateError::Unreachable(error.to_string()))?;
+        Ok(Reached::new(&self.engine, server, peer))
     }
 }
 

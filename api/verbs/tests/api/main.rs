@@ -14,6 +14,7 @@ mod multicast;
 mod namespaces;
 mod offloads;
 mod own;
+mod peers;
 mod prism;
 mod prism_conformance;
 mod processes;

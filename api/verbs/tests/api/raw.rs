@@ -1,11 +1,13 @@
 //! The raw layer: queue pairs by `Modify`, addresses by GID, objects in use, and threads that share all.
 
+use remora_nic::Destination;
 use remora_verbs::ReceiveCaps;
-use remora_verbs::raw::{Ah, ChannelAdapter, Cq, Qp, QpAttributes, Srq, Target};
+use remora_verbs::raw::{Ah, ChannelAdapter, Cq, Pd, Qp, QpAttributes, Srq, Target};
 use remora_verbs::{
-    Access, CreateError, Device, Flags, MemoryError, Modify, NicError, Operation, Payload, PostError, Psn,
-    QueueError, ReceiveRequest, Service, Sge, State, Status, WorkRequest,
+    Access, CreateError, Device, EMPTY, Flags, GRH, MemoryError, Modify, NicError, Operation, Payload,
+    PostError, Psn, QpOptions, QueueError, ReceiveRequest, Service, Sge, State, Status, WorkRequest,
 };
+use remora_wire::Qpn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -214,4 +216,49 @@ fn an_acknowledgement_that_has_arrived_counts_before_a_queue_pair_goes_to_err() 
     let mut ended = Vec::new();
     cq.poll(16, |cqe| ended.push((cqe.completion.id, cqe.completion.status))).unwrap();
     assert_eq!(ended, [(1, Status::Success)]);
+}
+
+/// A queue pair of datagrams that can send.
+fn datagrams(adapter: &Arc<ChannelAdapter>, pd: Pd, cq: &Cq) -> Arc<Qp> {
+    let qp = Qp::create(adapter, Service::Ud, pd, cq, cq, None, &QpAttributes::default()).unwrap();
+    let to = |state| Modify { state: Some(state), ..Modify::default() };
+    let init = Modify { qkey: Some(7), pkey_index: Some(0), port: Some(1), ..to(State::Init) };
+    for change in [init, to(State::Rtr), Modify { sq_psn: Some(Psn::new(0)), ..to(State::Rts) }] {
+        qp.modify(&change).unwrap();
+    }
+    qp
+}
+
+#[test]
+fn a_datagram_comes_behind_the_traffic_class_that_its_address_handle_names() {
+    for host in ["127.0.0.1", "[::1]"] {
+        let device = Device::udp(format!("{host}:0")).unwrap();
+        let context = device.open().unwrap();
+        let (domain, mut cq) = (context.alloc_pd().unwrap(), context.create_cq(16).unwrap());
+        let memory = domain.allocate(4096, Access::LOCAL_WRITE).unwrap();
+        let mut receiver = domain.create_datagram_qp(&cq, &cq, &QpOptions::default()).unwrap();
+
+        let adapter = ChannelAdapter::open(&device).unwrap();
+        let (pd, send_cq) =
+            (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 16, None, false).unwrap());
+        let qp = datagrams(&adapter, pd, &send_cq);
+        for (class, hops) in [(0xff, 64), (0, 3), (0x68, 255), (0, 64)] {
+            let way = adapter.address_vector(context.port().endpoint, class, hops).unwrap();
+            let ah = Ah::create(&adapter, pd, &way).unwrap();
+            receiver.post_recv(&ReceiveRequest { id: 1, sges: &[memory.sge(0, 128)] }).unwrap();
+            let to = Destination { qp: Qpn::new(receiver.number()), qkey: receiver.qkey() };
+            let send = WorkRequest { operation: Operation::Send, ..nop(2) };
+            let target = Target::Datagram { handle: ah.number(), to };
+            qp.post_send(|queue| queue.push(&send, &target)).unwrap().unwrap();
+            let mut done = [EMPTY; 1];
+            assert_eq!(cq.wait(&mut done, std::time::Duration::from_secs(60)), Ok(1));
+            let grh = memory.get::<[u8; GRH]>(0).unwrap();
+            let came = match host {
+                "[::1]" => (grh[0] << 4 | grh[1] >> 4, grh[7]),
+                _ => (grh[21], grh[28]),
+            };
+            assert_eq!(came, (class, hops), "{host}");
+            ah.destroy().unwrap();
+        }
+    }
 }

@@ -2,7 +2,9 @@
 //! and seals its frames by them.
 #![allow(unsafe_code, reason = "an option of a socket that nothing safe sets")]
 
-use remora_verbs::{Access, Device, EMPTY, Endpoint, GRH, QpOptions, ReceiveRequest, Status, work};
+use remora_verbs::{
+    Access, Device, EMPTY, Endpoint, GRH, QpOptions, QueuePair, Ready, ReceiveRequest, Status, work,
+};
 use remora_wire::icrc::{self, Flow};
 use remora_wire::{Extensions, Opcode, Packet, Psn, Qpn, bth, deth};
 use std::net::{SocketAddr, UdpSocket};
@@ -89,4 +91,45 @@ fn over_ipv4_a_stranger_that_counts_its_packets_is_heard_all_the_way_round() {
 #[test]
 fn over_ipv6_a_stranger_without_udp_checksums_is_heard() {
     a_stranger_is_heard("[::1]", |_| 0);
+}
+
+/// The first message of the peer of `pair`, as a socket at `from` would send it.
+fn forged(pair: &QueuePair<Ready>, from: SocketAddr, here: Endpoint) -> Vec<u8> {
+    let psn = pair.agreement().unwrap().remote.psn;
+    let bth = bth::Repr::new(Opcode::RC_SEND_ONLY, Qpn::new(pair.number()), psn);
+    let packet = Packet { bth, ext: Extensions::NONE, payload: b"gone" };
+    let mut bytes = vec![0; packet.buffer_len()];
+    packet.emit(&mut bytes);
+    let covered = bytes.len() - icrc::LEN;
+    let sealed = Flow::new(endpoint(from), here).seal(0, &bytes[..covered]);
+    icrc::write(&mut bytes, sealed);
+    bytes
+}
+
+/// Any user of the peer's host can open another socket there.
+#[test]
+fn a_message_from_another_port_of_the_peers_host_is_not_taken_for_the_peers() {
+    for host in ["127.0.0.1", "[::1]"] {
+        let contexts = [(); 2].map(|()| Device::udp(format!("{host}:0")).unwrap().open().unwrap());
+        let domains = [0, 1].map(|side| contexts[side].alloc_pd().unwrap());
+        let mut cqs = [0, 1].map(|side| contexts[side].create_cq(16).unwrap());
+        let [one, other] = [0, 1]
+            .map(|side| domains[side].create_qp(&cqs[side], &cqs[side], &QpOptions::default()).unwrap());
+        let (mut sender, mut receiver) = QueuePair::connect_pair(one, other).unwrap();
+        let memory = domains[1].allocate(4096, Access::LOCAL_WRITE).unwrap();
+        receiver.post_recv(&ReceiveRequest { id: 1, sges: &[memory.sge(0, 128)] }).unwrap();
+
+        let stranger = UdpSocket::bind(format!("{host}:0")).unwrap();
+        let here = contexts[1].port().endpoint;
+        let message = forged(&receiver, stranger.local_addr().unwrap(), here);
+        stranger.send_to(&message, (host.trim_matches(['[', ']']), here.udp_port)).unwrap();
+        while contexts[1].counters().unknown_qp == 0 {
+            assert_eq!(cqs[1].poll(&mut [EMPTY; 1]), Ok(0), "{host}: the forged message was taken");
+        }
+        sender.post_send(&work::send_inline(2, b"true")).unwrap();
+        let mut done = [EMPTY; 1];
+        assert_eq!(cqs[1].wait(&mut done, LONG), Ok(1));
+        assert_eq!((done[0].id, memory.get::<[u8; 4]>(0).unwrap()), (1, *b"true"));
+        assert_eq!(contexts[1].counters().unknown_qp, 1);
+    }
 }

@@ -4,11 +4,10 @@ use remora_memory::{Owner, Pd};
 use remora_transport::state::{Service, State};
 use remora_wire::Qpn;
 
-use super::{Nic, RANGE_INDEX_BITS};
+use super::Nic;
 use crate::attributes::{Modify, ModifyFault};
 use crate::completion_queue::{CompletionQueue, CqFlags, Notify};
 use crate::config::{NicError, QueuePairInit, Receives};
-use crate::multicast::MULTICAST_QPN;
 use crate::queue_pair::{GSI, QueuePair, Srq};
 use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
@@ -70,7 +69,7 @@ impl Nic {
 
     /// Makes a queue pair in RESET; its number.
     pub fn create_qp(&mut self, init: QueuePairInit) -> Result<Qpn, NicError> {
-        if self.free.is_empty() {
+        if self.numbers.is_full() {
             return Err(NicError::Full);
         }
         let (receive, srq) = self.queues_of(&init)?;
@@ -114,12 +113,7 @@ impl Nic {
         srq: Option<Srq>,
         xrc_domain: u32,
     ) -> Result<Qpn, NicError> {
-        let index = self.free.pop_front().ok_or(NicError::Full)?;
-        let mut number = self.number(index);
-        if number.get() == MULTICAST_QPN {
-            self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
-            number = self.number(index);
-        }
+        let (index, number) = self.numbers.take().ok_or(NicError::Full)?;
         self.put_qp(index, number, init, receive, srq, xrc_domain);
         Ok(number)
     }
@@ -138,17 +132,6 @@ impl Nic {
         self.shared.control.set_enabled(index, enabled);
         self.qps[index as usize] =
             Some(Box::new(QueuePair::new(number, owner, init, receive, srq, xrc_domain)));
-    }
-
-    /// The number of the next queue pair at this place.
-    fn number(&self, index: u32) -> Qpn {
-        let generation = u32::from(self.generations[index as usize]);
-        // The generation above the index: a packet for a destroyed queue pair does not reach its successor.
-        let number = match self.qpn_range {
-            None => generation << self.index_bits | index,
-            Some(range) => range << Qpn::RANGE_SHIFT | (generation & 3) << RANGE_INDEX_BITS | index,
-        };
-        Qpn::new(number & 0x00ff_ffff)
     }
 
     /// The receive queue of a queue pair to be, and the shared one that it takes from.
@@ -196,12 +179,7 @@ impl Nic {
         }
         self.scheduler.leave(qp.tenant, index);
         self.timers.remove(index);
-        if index == GSI {
-            return Ok(());
-        }
-        self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
-        // Behind all others: the number returns as late as can be.
-        self.free.push_back(index);
+        self.numbers.give_back(index);
         Ok(())
     }
 
@@ -232,38 +210,5 @@ impl Nic {
     /// The state of a queue pair.
     pub fn qp_state(&self, number: Qpn) -> Option<State> {
         self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.state)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::VecDeque;
-
-    use remora_memory::Bytes;
-
-    use super::*;
-    use crate::config::Config;
-
-    /// The number of all ones stands for a multicast group's queue pairs.
-    #[test]
-    fn no_queue_pair_has_the_number_of_all_ones() {
-        let mut nic = Nic::new(Config { max_qps: 1 << 16, ..Config::default() });
-        let ring = || Ring::new(Bytes::heap(Ring::size(4)).unwrap()).unwrap();
-        let last = (1 << nic.index_bits) - 1;
-        nic.free = VecDeque::from([last]);
-        nic.generations[last as usize] = u8::MAX;
-        let cq = nic.create_cq(ring()).unwrap();
-        let number = nic.create_qp(QueuePairInit {
-            service: Service::Ud,
-            pd: Pd::NONE,
-            send_ring: ring(),
-            receives: Receives::Own { ring: ring(), max_sge: 1 },
-            send_cq: cq,
-            receive_cq: cq,
-            signal_all: false,
-            fetching: Fetching::Posted,
-        });
-        assert_eq!(number, Ok(Qpn::new(last)), "of the next generation");
-        assert_eq!(nic.qp_state(Qpn::new(last)), Some(State::Reset));
     }
 }

@@ -161,7 +161,7 @@ impl QueuePair {
             && match unreliable {
                 Unreliable::Connected(connected) => {
                     matches!(service, Some(remora_wire::Service::Uc | remora_wire::Service::Cnp))
-                        && connected.path.is_from(&arrived.source.address)
+                        && connected.path.is_from(arrived)
                 }
                 Unreliable::Datagrams(_) => service == Some(remora_wire::Service::Ud),
             };

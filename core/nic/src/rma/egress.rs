@@ -295,6 +295,8 @@ impl Rma {
         };
         let start = out.start(peer);
         let below = start.overhead(is_ipv4);
+        let route = Route { traffic_class: DSCP << 2, ..Route::new(shared.endpoint, to.endpoint) };
+        out.mark(route.ip_fields());
         let Some(lease) = out.lend(peer, Class::default(), below + len) else {
             self.full_peer = peer;
             return Left::Blocked;
@@ -309,7 +311,6 @@ impl Rma {
         let text = &mut self.buffer[..len - clear - TAG_LEN];
         let place = self.keys.place(key);
         let tag = self.keys.cipher().seal(place, &header.nonce.bytes(), aad, text);
-        let route = Route { traffic_class: DSCP << 2, ..Route::new(shared.endpoint, to.endpoint) };
         route.emit(start, lease.ip_id, len as u16, lease.bytes);
         let frame = &mut lease.bytes[below..];
         frame[..clear].copy_from_slice(&private[..clear]);

@@ -1,5 +1,6 @@
 //! The headers below the transport: Ethernet, IP and UDP.
 
+use super::IpFields;
 use super::{Endpoint, Network, Start};
 use crate::{ethernet, ipv4, ipv6, udp};
 
@@ -33,6 +34,12 @@ impl Route {
             traffic_class: 0,
             hop_limit: 64,
         }
+    }
+
+    /// Returns the fields of the IP header for a port whose frames do not contain that header.
+    #[inline]
+    pub const fn ip_fields(&self) -> IpFields {
+        IpFields { traffic_class: self.traffic_class, hop_limit: self.hop_limit }
     }
 
     /// Returns the headers of a frame with `transport_len` bytes from BTH to the end of the ICRC. The

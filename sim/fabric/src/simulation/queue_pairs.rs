@@ -174,7 +174,8 @@ impl Simulation {
             route.source.udp_port = port;
             let class = Class::new(spec.class.unwrap_or(self.config.data_class));
             let far = self.set_far_end(spec, own, peer, port);
-            let address = AddressVector { peer: self.peer_of(own.host, peer.host, &far), route, class };
+            let peer_number = self.peer_of(own.host, peer.host, &far);
+            let address = AddressVector { class, ..AddressVector::new(peer_number, route) };
             let mut guard = self.hosts[own.host as usize].engine.enter();
             let nic = guard.parts().0;
             for change in changes(Service::Rc, address, peer.number, [0, 0], &settings) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use remora_nic::{ModifyFault, NicError};
 use remora_port::shm::SetupError;
@@ -77,6 +77,13 @@ pub enum ConnectError {
         ours: remora_nic::Service,
         /// The service of the other side's queue pair.
         theirs: remora_nic::Service,
+    },
+    /// The NIC that a client names is not of the host that its TCP connection comes from.
+    OtherSource {
+        /// The address of the NIC.
+        claimed: IpAddr,
+        /// The source of the TCP connection.
+        from: IpAddr,
     },
     /// The private data has this many bytes, which is too long.
     PrivateTooLong(usize),
@@ -163,6 +170,11 @@ impl fmt::Display for ConnectError {
                     "ports {ours} and {theirs} do not meet: open both NICs with shm, or both with udp or xdp"
                 )
             }
+            ConnectError::OtherSource { claimed, from } => write!(
+                f,
+                "this connection comes from {from}, and the NIC that it names has the address {claimed}: open the \
+                 client's device on {from}, or name the server by an address that the client reaches from {claimed}"
+            ),
             ConnectError::PrivateTooLong(len) => {
                 write!(f, "{len} bytes of private data; {MAX_PRIVATE} are allowed")
             }

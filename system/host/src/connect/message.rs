@@ -17,8 +17,10 @@
 //!
 //! Extensions: bit 0, IRN; then the IRN reach is the number of packets ahead of the order that this side
 //! remembers. It is a power of two from 64 to 65536, else 0. Bit 1, PRISM. Bit 2, StRoM. Bit 3, LASTING: this
-//! TCP connection stays open as long as the queue pairs, and its end shows that one of them is gone. Other
-//! bits are 0, and ignored: an extension that only one side has is not used.
+//! TCP connection stays open as long as the queue pairs, and its end shows that one of them is gone. Bit 4,
+//! SOURCE_PORT: this side's frames come from the UDP port of its address alone, so that others are not its
+//! own; one side may have it without the other. Other bits are 0, and ignored: an extension that only one
+//! side has is not used.
 //!
 //! READY and GO are empty; the body of REJECT is UTF-8 for people. The body of FULL (kind 6) is three words
 //! of 32 bits: the capacity that is used up (1 clients, 2 connections being set up), how much is in use, and
@@ -42,6 +44,8 @@ pub const PRISM: u64 = 2;
 pub const STROM: u64 = 4;
 /// The extension bit of a TCP connection that stays open as long as the queue pairs.
 pub const LASTING: u64 = 8;
+/// The extension bit of a NIC whose frames come from the UDP port that its hello names, and from no other.
+pub const SOURCE_PORT: u64 = 16;
 /// Bytes of a link's name at most: an abstract socket address has 108.
 const MAX_NAME: usize = 107;
 /// Bytes of the text of a refusal at most.
@@ -91,7 +95,7 @@ pub struct Hello {
     pub endpoint: Endpoint,
     /// Its engine, by the random name that it has over all machines.
     pub engine: EngineId,
-    /// Extensions that it has, one bit each: [`IRN`], [`PRISM`], [`STROM`], [`LASTING`].
+    /// Extensions that it has, one bit each: [`IRN`], [`PRISM`], [`STROM`], [`LASTING`], [`SOURCE_PORT`].
     pub extensions: u64,
     /// Packets ahead of the order that it remembers over IRN; 0 without it.
     pub irn_reach: u32,

@@ -249,7 +249,14 @@ impl Pending {
         let Some(newcomer) = self.remove(number) else { return };
         match message {
             Ok(hello) if newcomer.stream.set_nonblocking(false).is_ok() => {
-                self.shared.put(Request::new(newcomer.stream, newcomer.from, hello));
+                let request = Request::new(newcomer.stream, newcomer.from, hello);
+                match request.check_source() {
+                    Ok(()) => self.shared.put(request),
+                    Err(error) => {
+                        self.refuse(newcomer.from, &error);
+                        request.reject(&error.to_string());
+                    }
+                }
             }
             Ok(_) => {}
             Err(error) => self.end(newcomer, &error),

@@ -11,7 +11,9 @@ use super::exchange::{read, write};
 use super::full::Full;
 use super::lasting::{SetupConnection, has_hung_up};
 use super::message::{Hello, LinkOffer, Message};
-use super::{Agreement, ConnectError, Deadline, Side, add_endpoint, add_link, add_loopback, meet, release};
+use super::{
+    Agreement, ConnectError, Deadline, Side, add_endpoint, add_link, add_loopback, meet, release, source,
+};
 use crate::attach::PortKind;
 
 /// Time for sending a refusal: it fits into the system's buffer of any connection.
@@ -42,6 +44,14 @@ impl Request {
     /// Takes it apart, for another process to answer.
     pub fn into_parts(self) -> (TcpStream, Hello) {
         (self.stream, self.hello)
+    }
+
+    /// Checks that the NIC that the other side names is of the host that the connection comes from.
+    ///
+    /// # Errors
+    /// `OtherSource`.
+    pub(super) fn check_source(&self) -> Result<(), ConnectError> {
+        source::check(&self.hello, self.from)
     }
 
     /// The first message of the other side.
@@ -124,6 +134,7 @@ impl Request {
         bring_up: &mut dyn FnMut(&Agreement) -> Result<(), ConnectError>,
     ) -> Result<Agreement, ConnectError> {
         let ours = side.engine.facts().kind;
+        self.check_source()?;
         meet(&side.hello(LinkOffer::None)?, &self.hello)?;
         let (peer, local) = match ours {
             PortKind::Udp | PortKind::Xdp => {

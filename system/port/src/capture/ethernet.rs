@@ -1,9 +1,12 @@
 //! The parts of an Ethernet frame that a port's frame lacks: headers and ICRC.
 
 use crate::staging::has_icrc;
-use remora_wire::frame::{Address, Endpoint, Network, Route, Start};
+use remora_wire::frame::{Address, Endpoint, IpFields, Network, Route, Start};
 use remora_wire::icrc::{self, Flow, IdSpans};
 use remora_wire::{ethernet, udp};
+
+/// Hops of a datagram to a group: the kernel's default, which the port leaves.
+const MULTICAST_HOPS: u8 = 1;
 
 /// Longest of the headers that may have to be made up: Ethernet, IPv6, UDP.
 pub(super) const MAX_HEADERS: usize = ethernet::LEN + 40 + udp::LEN;
@@ -15,11 +18,66 @@ fn mac(address: Address) -> [u8; 6] {
     [2, 0, a, b, c, d]
 }
 
-/// Writes the headers of a frame that begins at the BTH; returns their bytes. The UDP checksum is left out.
-pub(super) fn headers(from: Endpoint, to: Endpoint, ip_id: u16, len: usize, out: &mut [u8]) -> usize {
-    let route =
-        Route { source_mac: mac(from.address), destination_mac: mac(to.address), ..Route::new(from, to) };
-    route.emit(Start::Ethernet, ip_id, len as u16, out)
+/// What stands before the BTH of a frame that begins there.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Below {
+    pub source: Endpoint,
+    pub destination: Endpoint,
+    pub fields: IpFields,
+    pub ip_id: u16,
+    /// The kernel writes the UDP checksum. A received frame may have had none, so it is left out there.
+    pub checksum: bool,
+}
+
+impl Below {
+    /// Writes the headers of a frame; returns their bytes.
+    pub(super) fn emit(&self, transport: &[u8], out: &mut [u8]) -> usize {
+        let Below { source, destination, fields, ip_id, checksum } = *self;
+        // The kernel sends to groups with its own hop limit.
+        let hop_limit = if destination.address.is_multicast() { MULTICAST_HOPS } else { fields.hop_limit };
+        let route = Route {
+            source_mac: mac(source.address),
+            destination_mac: mac(destination.address),
+            traffic_class: fields.traffic_class,
+            hop_limit,
+            ..Route::new(source, destination)
+        };
+        let len = route.emit(Start::Ethernet, ip_id, transport.len() as u16, out);
+        if checksum {
+            let sum = udp_checksum(source, destination, transport);
+            out[len - 2..len].copy_from_slice(&sum.to_be_bytes());
+        }
+        len
+    }
+}
+
+/// The checksum of a UDP datagram (RFC 768, RFC 8200 §8.1).
+fn udp_checksum(source: Endpoint, destination: Endpoint, payload: &[u8]) -> u16 {
+    const UDP: u64 = 17;
+    let address = |address: &Address| {
+        let from = if address.is_ipv4() { 12 } else { 0 };
+        words(&address.0[from..])
+    };
+    let len = (udp::LEN + payload.len()) as u64;
+    // The length stands in the pseudo-header and in the header.
+    let ports = u64::from(source.udp_port) + u64::from(destination.udp_port);
+    let mut sum =
+        address(&source.address) + address(&destination.address) + UDP + 2 * len + ports + words(payload);
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    // Zero means that there is no checksum.
+    match !(sum as u16) {
+        0 => 0xffff,
+        sum => sum,
+    }
+}
+
+/// The sum of the 16-bit words of some bytes, of which an odd last one has a zero behind it.
+fn words(bytes: &[u8]) -> u64 {
+    let (pairs, rest) = bytes.as_chunks::<2>();
+    let sum: u64 = pairs.iter().map(|pair| u64::from(u16::from_be_bytes(*pair))).sum();
+    sum + rest.first().map_or(0, |last| u64::from(*last) << 8)
 }
 
 /// The IPv4 identification that a received frame (BTH to ICRC) was sealed with, found from its ICRC; 0 if

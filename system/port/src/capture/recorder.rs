@@ -23,7 +23,8 @@ const LINGER_NS: u64 = 100_000_000;
 pub struct Recorded {
     /// Frames that passed the port, recorded or not.
     pub seen: u64,
-    /// Of those, frames that are missing in the file because the disk did not keep up, or failed.
+    /// Of those, frames that are missing in the file because the disk did not keep up, or failed, or the file
+    /// has reached its limit.
     pub dropped: u64,
 }
 
@@ -46,12 +47,15 @@ pub(super) struct Recorder {
     writer: Option<JoinHandle<io::Result<()>>>,
     seen: u64,
     dropped: u64,
+    /// Bytes that may still be recorded.
+    left: u64,
     /// Packets that the thread could not write.
     lost: Arc<AtomicU64>,
 }
 
 impl Recorder {
-    /// Begins a file for an interface of this name, with a description unless that is empty.
+    /// Begins a file of up to `limit` bytes for an interface of this name, with a description unless that is
+    /// empty. The last block stands behind the limit.
     ///
     /// # Errors
     /// The error of writing the file's first bytes, or of starting the thread.
@@ -59,8 +63,10 @@ impl Recorder {
         mut file: W,
         interface: &str,
         description: &str,
+        limit: u64,
     ) -> io::Result<Recorder> {
-        file.write_all(&pcapng::opening(interface, description))?;
+        let opening = pcapng::opening(interface, description);
+        file.write_all(&opening)?;
         file.flush()?;
         let (full, filled) = sync_channel(CHUNKS);
         let (emptied, spare) = channel();
@@ -82,16 +88,23 @@ impl Recorder {
             writer: Some(writer),
             seen: 0,
             dropped: 0,
+            left: limit.saturating_sub(opening.len() as u64),
             lost,
         })
     }
 
     /// Records a frame, given in pieces; drops it (and counts that) if all buffers are with the writing
-    /// thread.
+    /// thread, or the file has reached its limit. Nothing is recorded behind the first frame that does not
+    /// fit.
     pub(super) fn record(&mut self, time_ns: u64, direction: PacketDirection, pieces: &[&[u8]]) {
         self.seen += 1;
         self.last_ns = time_ns;
         let len = pcapng::packet_len(pieces.iter().map(|piece| piece.len()).sum());
+        let Some(left) = self.left.checked_sub(len as u64) else {
+            self.left = 0;
+            self.dropped += 1;
+            return;
+        };
         let full = self.current.as_ref().is_some_and(|chunk| chunk.bytes.len() + len > CHUNK_BYTES);
         if full || time_ns.saturating_sub(self.since_ns) > LINGER_NS {
             self.hand_over();
@@ -104,6 +117,7 @@ impl Recorder {
             Some(chunk) if len <= CHUNK_BYTES => {
                 pcapng::packet(&mut chunk.bytes, time_ns, direction, pieces);
                 chunk.packets += 1;
+                self.left = left;
             }
             _ => self.dropped += 1,
         }
@@ -197,7 +211,7 @@ mod tests {
     #[test]
     fn a_disk_that_stands_still_costs_frames_and_never_time_and_they_are_counted() {
         let disk = Disk(Arc::new(Mutex::new(Vec::new())));
-        let mut recorder = Recorder::new(disk.clone(), "test", "").unwrap();
+        let mut recorder = Recorder::new(disk.clone(), "test", "", u64::MAX).unwrap();
         let held = disk.0.lock().unwrap();
         let frame = [7; 4096];
         let fits = (CHUNKS * (CHUNK_BYTES / pcapng::packet_len(frame.len()))) as u64;
@@ -224,7 +238,7 @@ mod tests {
                 Ok(())
             }
         }
-        let mut recorder = Recorder::new(Full(1000), "test", "").unwrap();
+        let mut recorder = Recorder::new(Full(1000), "test", "", u64::MAX).unwrap();
         for time in 0..100 {
             recorder.record(time, PacketDirection::Out, &[&[1; 100]]);
         }
@@ -233,9 +247,31 @@ mod tests {
     }
 
     #[test]
+    fn a_capture_ends_at_its_limit_and_says_how_many_frames_it_lacks() {
+        let disk = Disk(Arc::new(Mutex::new(Vec::new())));
+        let limit = 20_000;
+        let mut recorder = Recorder::new(disk.clone(), "test", "", limit).unwrap();
+        for time in 0..1000 {
+            // Frames that would still fit are not recorded behind one that did not.
+            recorder.record(
+                time,
+                PacketDirection::In,
+                &[&[1; 1000][..if time % 2 == 0 { 1000 } else { 10 }]],
+            );
+        }
+        let Recorded { seen, dropped } = recorder.finish().unwrap();
+        let file = disk.0.lock().unwrap();
+        assert_eq!((seen, packets(&file) as u64), (1000, 1000 - dropped));
+        let closing = pcapng::closing(999, seen, dropped).len();
+        let len = file.len() - closing;
+        assert!(len as u64 <= limit && len as u64 > limit - 1100, "{len} bytes");
+        assert_eq!(file[len..], pcapng::closing(999, seen, dropped));
+    }
+
+    #[test]
     fn old_frames_do_not_wait_for_a_full_buffer() {
         let disk = Disk(Arc::new(Mutex::new(Vec::new())));
-        let mut recorder = Recorder::new(disk.clone(), "test", "").unwrap();
+        let mut recorder = Recorder::new(disk.clone(), "test", "", u64::MAX).unwrap();
         recorder.record(0, PacketDirection::In, &[&[1; 64]]);
         recorder.record(LINGER_NS + 1, PacketDirection::In, &[&[2; 64]]);
         while packets(&disk.0.lock().unwrap()) == 0 {

@@ -1,13 +1,13 @@
 //! [`Capture`]: a port that is recorded.
 
-use super::ethernet::{MAX_HEADERS, complete, headers, sealed_id};
+use super::ethernet::{Below, MAX_HEADERS, complete, sealed_id};
 use super::pcapng::PacketDirection;
 use super::recorder::{Recorded, Recorder};
 use crate::clock::{Clock, Wall};
 use crate::staging::{Staging, forward, reseal};
 use crate::{Counters, Port};
 use remora_wire::Qpn;
-use remora_wire::frame::{Class, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
+use remora_wire::frame::{Class, Egress, Endpoint, Ingress, IpFields, Lease, Origin, Peer, Start};
 use remora_wire::icrc::{self, IdSpans};
 use std::fs::File;
 use std::io::{self, Write};
@@ -18,11 +18,14 @@ use std::path::Path;
 /// whole.
 const QUIET_CALLS: u32 = 4096;
 
+/// Bytes of a capture at most, unless another limit is given.
+pub const CAPTURE_LIMIT: u64 = 1 << 30;
+
 /// Any port, with every frame that passes recorded in a pcapng file.
 ///
 /// The data path copies each frame into a bounded buffer; a thread writes. If the disk is too slow, frames
-/// are missing in the file, never in the traffic. [`Capture::recorded`] and the file's last block count the
-/// missing frames.
+/// are missing in the file, never in the traffic. So they are behind the file's limit: a flood of frames does
+/// not fill a disk. [`Capture::recorded`] and the file's last block count the missing frames.
 #[derive(Debug)]
 pub struct Capture<P, C = Wall> {
     port: P,
@@ -45,23 +48,37 @@ fn decode_as(endpoint: Endpoint) -> String {
 }
 
 impl<P: Port> Capture<P> {
-    /// Records to a new file at `path`.
+    /// Records to a new file at `path`, up to [`CAPTURE_LIMIT`] bytes.
     ///
     /// # Errors
     /// The error of creating or writing the file.
     pub fn create(port: P, path: impl AsRef<Path>) -> io::Result<Self> {
-        Capture::new(port, File::create(path)?, Wall)
+        Capture::limited(port, path, CAPTURE_LIMIT)
+    }
+
+    /// Records to a new file at `path`, up to `limit` bytes; the file's last block comes behind them.
+    ///
+    /// # Errors
+    /// The error of creating or writing the file.
+    pub fn limited(port: P, path: impl AsRef<Path>, limit: u64) -> io::Result<Self> {
+        Capture::with_clock(port, File::create(path)?, Wall, limit)
     }
 }
 
 impl<P: Port, C: Clock> Capture<P, C> {
-    /// Records to `file`, with the times of `clock` (nanoseconds since 1970).
+    /// Records to `file`, with the times of `clock` (nanoseconds since 1970), up to [`CAPTURE_LIMIT`] bytes.
     ///
     /// # Errors
     /// The error of writing the file's first bytes.
     pub fn new<W: Write + Send + 'static>(port: P, file: W, clock: C) -> io::Result<Self> {
+        Capture::with_clock(port, file, clock, CAPTURE_LIMIT)
+    }
+
+    /// Records to `file`, with the times of `clock`, up to `limit` bytes.
+    fn with_clock<W: Write + Send + 'static>(mut port: P, file: W, clock: C, limit: u64) -> io::Result<Self> {
+        port.show_ip_fields();
         let endpoint = port.endpoint();
-        let recorder = Recorder::new(file, &format!("remora {endpoint}"), &decode_as(endpoint))?;
+        let recorder = Recorder::new(file, &format!("remora {endpoint}"), &decode_as(endpoint), limit)?;
         let spans = IdSpans::new();
         Ok(Capture { port, clock, recorder, staging: Staging::default(), stuck: false, spans, quiet: 0 })
     }
@@ -95,10 +112,11 @@ impl<P: Port, C: Clock> Capture<P, C> {
 
     /// Sends the committed frame and records it. `false`: the port has no space, and the frame stays.
     fn send(&mut self) -> bool {
-        let Some((peer, bytes)) = self.staging.take() else { return true };
-        let Some(ip_id) = forward(&mut self.port, peer, bytes) else {
+        let Some((to, bytes)) = self.staging.take() else { return true };
+        let peer = to.peer;
+        let Some(ip_id) = forward(&mut self.port, to, bytes) else {
             self.stuck = true;
-            self.staging.put_back(peer);
+            self.staging.put_back(to);
             return false;
         };
         self.stuck = false;
@@ -113,30 +131,31 @@ impl<P: Port, C: Clock> Capture<P, C> {
             bytes[..6].copy_from_slice(&destination);
             bytes[6..12].copy_from_slice(&source);
         }
-        let ends = self.port.peer_endpoint(peer).map(|to| (self.port.source_to(peer), to));
-        record(&mut self.recorder, time, PacketDirection::Out, start, sealed, ends, ip_id, bytes);
+        let below = self.port.peer_endpoint(peer).map(|destination| Below {
+            source: self.port.source_to(peer),
+            destination,
+            fields: to.fields,
+            ip_id,
+            checksum: true,
+        });
+        record(&mut self.recorder, time, PacketDirection::Out, start, sealed, below, bytes);
         true
     }
 }
 
-/// Records one frame as it would look on a wire. `ends` are its sender and receiver, where the frame does not
-/// contain them.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the facts of one frame, from two places that know them differently"
-)]
+/// Records one frame as it would look on a wire. `below` is what stands before its BTH, where the frame does
+/// not contain that.
 fn record(
     recorder: &mut Recorder,
     time: u64,
     direction: PacketDirection,
     start: Start,
     sealed: bool,
-    ends: Option<(Endpoint, Endpoint)>,
-    ip_id: u16,
+    below: Option<Below>,
     bytes: &[u8],
 ) {
     let mut headers = [0; MAX_HEADERS];
-    with_pieces(start, sealed, ends, ip_id, bytes, &mut headers, |pieces| {
+    with_pieces(start, sealed, below, bytes, &mut headers, |pieces| {
         recorder.record(time, direction, pieces);
     });
 }
@@ -145,15 +164,14 @@ fn record(
 pub(super) fn with_pieces(
     start: Start,
     sealed: bool,
-    ends: Option<(Endpoint, Endpoint)>,
-    ip_id: u16,
+    below: Option<Below>,
     bytes: &[u8],
     buffer: &mut [u8; MAX_HEADERS],
     take: impl FnOnce(&[&[u8]]),
 ) {
-    match (start, ends) {
-        (Start::Bth, Some((from, to))) => {
-            let len = headers(from, to, ip_id, bytes.len(), buffer);
+    match (start, below) {
+        (Start::Bth, Some(below)) => {
+            let len = below.emit(bytes, buffer);
             take(&[&buffer[..len], bytes]);
         }
         (Start::Ip, _) => match complete(bytes, buffer) {
@@ -185,6 +203,10 @@ impl<P: Port, C: Clock> Egress for Capture<P, C> {
         self.port.peer_of(to, origin)
     }
 
+    fn mark(&mut self, fields: IpFields) {
+        self.staging.mark(fields);
+    }
+
     fn lend(&mut self, peer: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
         if self.stuck && !self.send() {
             return None;
@@ -214,16 +236,10 @@ impl<P: Port, C: Clock> Port for Capture<P, C> {
             let reads_id = start == Start::Bth && here.address.is_ipv4();
             let ip_id = if reads_id { sealed_id(from, here, frame.bytes, spans) } else { 0 };
             let time = clock.now_ns();
-            record(
-                recorder,
-                time,
-                PacketDirection::In,
-                start,
-                sealed,
-                Some((from, here)),
-                ip_id,
-                frame.bytes,
-            );
+            let fields =
+                if let Some(Origin::Ip(fields)) = frame.origin { fields } else { IpFields::default() };
+            let below = Below { source: from, destination: here, fields, ip_id, checksum: false };
+            record(recorder, time, PacketDirection::In, start, sealed, Some(below), frame.bytes);
             take(frame);
         });
         self.quiet = if found > 0 { 0 } else { self.quiet.saturating_add(1) };
@@ -265,6 +281,10 @@ impl<P: Port, C: Clock> Port for Capture<P, C> {
 
     fn poll_fds(&self, out: &mut Vec<RawFd>) {
         self.port.poll_fds(out);
+    }
+
+    fn show_ip_fields(&mut self) {
+        self.port.show_ip_fields();
     }
 
     fn counters(&self) -> Counters {

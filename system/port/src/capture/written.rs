@@ -43,7 +43,7 @@ impl<W: Write> FrameFile<W> {
         packet: &[u8],
     ) -> io::Result<()> {
         let mut headers = [0; MAX_HEADERS];
-        with_pieces(Start::Ip, sealed, None, 0, packet, &mut headers, |pieces| {
+        with_pieces(Start::Ip, sealed, None, packet, &mut headers, |pieces| {
             self.block.clear();
             pcapng::packet(&mut self.block, time_ns, direction, pieces);
         });

@@ -3,10 +3,10 @@
 use super::held::{Held, Until};
 use super::{Direction, Facts, Policy, Rules, Tally, Verdict};
 use crate::clock::{Clock, Monotonic};
-use crate::staging::{Staging, forward};
+use crate::staging::{Addressed, Staging, forward};
 use crate::{Counters, Port};
 use remora_wire::Qpn;
-use remora_wire::frame::{Class, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
+use remora_wire::frame::{Class, Egress, Endpoint, Ingress, IpFields, Lease, Origin, Peer, Start};
 use std::os::fd::RawFd;
 
 /// Any port, with frames dropped, duplicated, reordered, delayed and corrupted by [`Rules`].
@@ -23,7 +23,7 @@ pub struct Fault<P, C = Monotonic> {
     /// The rules apply; if not, every frame passes.
     active: bool,
     staging: Staging,
-    outgoing: Held<Peer>,
+    outgoing: Held<Addressed>,
     incoming: Held<Facets>,
     scratch: Vec<u8>,
     overflowed: u64,
@@ -95,7 +95,7 @@ impl<P: Port, C: Clock> Fault<P, C> {
         let now = self.clock.now_ns();
         let port = &mut self.port;
         loop {
-            match self.outgoing.put_back(now, |peer, bytes| forward(port, peer, bytes).is_some()) {
+            match self.outgoing.put_back(now, |to, bytes| forward(port, to, bytes).is_some()) {
                 Some(true) => {}
                 Some(false) => return false,
                 None => return true,
@@ -151,6 +151,11 @@ impl<P: Port, C: Clock> Egress for Fault<P, C> {
         self.port.peer_of(to, origin)
     }
 
+    fn mark(&mut self, fields: IpFields) {
+        self.staging.mark(fields);
+        self.port.mark(fields);
+    }
+
     fn lend(&mut self, peer: Peer, class: Class, len: usize) -> Option<Lease<'_>> {
         if !self.policy.looks(Direction::Send) {
             return self.port.lend(peer, class, len);
@@ -166,7 +171,8 @@ impl<P: Port, C: Clock> Egress for Fault<P, C> {
         if !self.policy.looks(Direction::Send) {
             return self.port.commit();
         }
-        let Some((peer, bytes)) = self.staging.take() else { return };
+        let Some((to, bytes)) = self.staging.take() else { return };
+        let peer = to.peer;
         let known = self.port.peer_endpoint(peer);
         let (facts, bth) = Facts::of(self.port.start(peer), bytes, Direction::Send, known);
         let verdict = if self.active { self.policy.judge(Direction::Send, &facts) } else { Verdict::Pass };
@@ -189,14 +195,14 @@ impl<P: Port, C: Clock> Egress for Fault<P, C> {
                 true
             }
             Some(until) => {
-                self.outgoing.hold(until, now, peer, bytes);
+                self.outgoing.hold(until, now, to, bytes);
                 verdict == Verdict::Duplicate
             }
         };
         // The frame itself goes before its duplicate, which waits for the next flush. `lend` has made sure
         // that no other frame waits for space, so a frame that finds none now is the next to go.
-        if passes && forward(&mut self.port, peer, bytes).is_none() {
-            self.outgoing.hold(Until::Now, now, peer, bytes);
+        if passes && forward(&mut self.port, to, bytes).is_none() {
+            self.outgoing.hold(Until::Now, now, to, bytes);
         }
     }
 
@@ -286,6 +292,10 @@ impl<P: Port, C: Clock> Port for Fault<P, C> {
 
     fn poll_fds(&self, out: &mut Vec<RawFd>) {
         self.port.poll_fds(out);
+    }
+
+    fn show_ip_fields(&mut self) {
+        self.port.show_ip_fields();
     }
 
     fn counters(&self) -> Counters {

@@ -118,6 +118,15 @@ impl FurtherAddresses {
         Some(peer.map(|peer| join(number, peer)))
     }
 
+    /// As [`UdpPort::remove`], for a peer of the address with this number.
+    pub fn remove(&mut self, number: usize, peer: Peer) {
+        let Some(address) = self.get_mut(number) else { return };
+        address.port.remove(peer);
+        if address.own == Some(peer) {
+            address.own = None;
+        }
+    }
+
     /// The same for a multicast group.
     pub fn group(&mut self, number: usize, group: Endpoint) -> Option<Result<Peer, GroupError>> {
         let grouped = self.get_mut(number)?.port.group(group);
@@ -172,6 +181,11 @@ impl FurtherAddresses {
         for address in &mut self.addresses {
             address.port.flush();
         }
+    }
+
+    /// As [`Port::show_ip_fields`].
+    pub fn show_ip_fields(&mut self) {
+        self.ports_mut().for_each(Port::show_ip_fields);
     }
 
     /// As [`Port::arm`].

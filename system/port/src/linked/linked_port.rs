@@ -8,7 +8,7 @@ use crate::shm::{DEFAULT_GEOMETRY, Limits, Link, SetupError, ShmPort};
 use crate::udp::{GroupError, PeerError, UdpPort};
 use crate::{Counters, Port};
 use remora_wire::Qpn;
-use remora_wire::frame::{Address, Class, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
+use remora_wire::frame::{Address, Class, Egress, Endpoint, Ingress, IpFields, Lease, Origin, Peer, Start};
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -44,6 +44,10 @@ pub struct LinkedPort {
     local: Vec<Address>,
     /// Frames of links that name another source.
     forged: u64,
+    /// The IP header's fields of the frames that are lent next.
+    fields: IpFields,
+    /// The ports of addresses that come say with which fields of the IP header frames come.
+    shows_fields: bool,
 }
 
 /// Which port has lent a buffer.
@@ -142,6 +146,8 @@ impl LinkedPort {
             lease: LeaseFrom::Udp,
             polling: Polling::default(),
             forged: 0,
+            fields: IpFields::default(),
+            shows_fields: false,
         })
     }
 
@@ -149,9 +155,12 @@ impl LinkedPort {
     ///
     /// # Errors
     /// The port, if there are as many as there may be.
-    pub fn add_address(&mut self, udp: UdpPort) -> Result<usize, Box<UdpPort>> {
+    pub fn add_address(&mut self, mut udp: UdpPort) -> Result<usize, Box<UdpPort>> {
         if self.further.is_full() {
             return Err(Box::new(udp));
+        }
+        if self.shows_fields {
+            udp.show_ip_fields();
         }
         self.learn_local(&[udp.endpoint().address]);
         Ok(self.further.add(udp))
@@ -257,11 +266,20 @@ impl LinkedPort {
         Some(outer(lost))
     }
 
-    /// Closes the link to a neighbour that no queue pair names any more.
+    /// Gives the number of a peer back that no queue pair names any more, and closes its link if it has one.
     pub fn remove(&mut self, peer: Peer) {
         if is_link(peer) {
             self.ranges.forget(inner(peer));
             self.links.remove_link(inner(peer));
+            return;
+        }
+        let (address, there) = further::split(peer);
+        if address > 0 {
+            return self.further.remove(address, there);
+        }
+        self.udp.remove(peer);
+        if self.own == Some(peer) {
+            self.own = None;
         }
     }
 
@@ -296,7 +314,9 @@ impl LinkedPort {
             return self.udp.lend(peer, class, len);
         }
         self.lease = LeaseFrom::Further(address);
-        self.further.sending(address)?.lend(there, class, len)
+        let port = self.further.sending(address)?;
+        port.mark(self.fields);
+        port.lend(there, class, len)
     }
 
     /// Receives by links; how many frames, and whether it is time to look at the socket.
@@ -304,13 +324,14 @@ impl LinkedPort {
     fn receive_by_links(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> (usize, bool) {
         let due = self.polling.is_due();
         self.polling.skipped = !due;
-        let (local, forged) = (&self.local, &mut self.forged);
+        let (local, ranges, forged) = (&self.local, &self.ranges, &mut self.forged);
         // Neither may keep the other waiting.
         let share = if due { budget.div_ceil(2) } else { budget };
         let taken = self.links.receive(share, &mut |frame| {
             let Some(Origin::Link(link)) = frame.origin else { return };
+            let Some(range) = ranges.range_of(link) else { return };
             if local.iter().any(|address| is_from(frame.bytes, address)) {
-                take(Ingress { origin: Some(Origin::Link(outer(link))), ..frame });
+                take(Ingress { origin: Some(Origin::Neighbour(range)), ..frame });
             } else {
                 *forged += 1;
             }
@@ -365,6 +386,12 @@ impl Egress for LinkedPort {
             wanted.add(range);
         }
         peer
+    }
+
+    #[inline(always)]
+    fn mark(&mut self, fields: IpFields) {
+        self.fields = fields;
+        self.udp.mark(fields);
     }
 
     #[inline(always)]
@@ -470,6 +497,12 @@ impl Port for LinkedPort {
         self.udp.poll_fds(out);
         self.links.poll_fds(out);
         self.further.poll_fds(out);
+    }
+
+    fn show_ip_fields(&mut self) {
+        self.shows_fields = true;
+        self.udp.show_ip_fields();
+        self.further.show_ip_fields();
     }
 
     fn counters(&self) -> Counters {

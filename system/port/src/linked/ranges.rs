@@ -11,13 +11,15 @@ const ASK_AGAIN: u16 = 4096;
 #[derive(Debug)]
 pub(super) struct Ranges {
     links: [Option<Peer>; RANGES],
+    /// The range that each link leads to, by the link's number.
+    by_link: Vec<u8>,
     /// Datagrams to each range until the port asks for a link.
     patience: [u16; RANGES],
 }
 
 impl Ranges {
     pub(super) fn new() -> Ranges {
-        Ranges { links: [None; RANGES], patience: [0; RANGES] }
+        Ranges { links: [None; RANGES], by_link: Vec::new(), patience: [0; RANGES] }
     }
 
     /// The link to this range.
@@ -31,6 +33,17 @@ impl Ranges {
         if let Some(place) = self.links.get_mut(usize::from(range)) {
             *place = Some(link);
         }
+        let number = link.0 as usize;
+        if number >= self.by_link.len() {
+            self.by_link.resize(number + 1, 0);
+        }
+        self.by_link[number] = range;
+    }
+
+    /// The range that a link leads to.
+    #[inline]
+    pub(super) fn range_of(&self, link: Peer) -> Option<u8> {
+        self.by_link.get(link.0 as usize).copied()
     }
 
     /// The link leads nowhere any more.

@@ -3,7 +3,7 @@
 
 use super::address;
 use super::socket::{Socket, last_errno};
-use remora_wire::frame::Endpoint;
+use remora_wire::frame::{Endpoint, IpFields};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny};
 use std::mem::{MaybeUninit, size_of};
@@ -21,17 +21,19 @@ pub struct Arrival {
     pub segment: usize,
     /// The sender of all of them.
     pub source: Endpoint,
+    /// Fields of their IP header; `None`: the kernel was not asked for them.
+    pub fields: Option<IpFields>,
     /// The datagram was longer than the buffer and its end is lost.
     pub truncated: bool,
 }
 
-/// A buffer for one control message with one `int` (`UDP_GRO`) or less (`UDP_SEGMENT`), aligned as the kernel
-/// requires.
+/// A buffer for one control message with one `int` (`UDP_GRO`, and the two fields of the IP header) or less
+/// (`UDP_SEGMENT`) each, aligned as the kernel requires.
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_LEN]);
 
 // SAFETY: CMSG_SPACE computes a length from a length and touches no memory.
-const CONTROL_LEN: usize = unsafe { libc::CMSG_SPACE(size_of::<libc::c_int>() as libc::c_uint) } as usize;
+const CONTROL_LEN: usize = 3 * unsafe { libc::CMSG_SPACE(size_of::<libc::c_int>() as libc::c_uint) } as usize;
 
 /// The source address as the kernel writes it: of either family, distinguished by the first field.
 #[repr(C)]
@@ -71,6 +73,7 @@ impl Socket {
             len: len.min(capacity),
             segment: len.min(capacity),
             source,
+            fields: None,
             truncated: len > capacity,
         }))
     }
@@ -146,9 +149,10 @@ impl Socket {
         let source = unsafe { source(from.as_ptr(), message.msg_namelen) }.ok_or(Errno::AFNOSUPPORT)?;
         // SAFETY: recvmsg succeeded, so `msg_controllen` bytes of `control`, which is still alive, are
         // written.
-        let joined = unsafe { segment_of(&message) };
+        let (joined, fields) = unsafe { read_control(&message) };
         let segment = joined.filter(|segment| *segment > 0).unwrap_or(len);
-        Ok(Some(Arrival { len, segment, source, truncated: message.msg_flags & libc::MSG_TRUNC != 0 }))
+        let truncated = message.msg_flags & libc::MSG_TRUNC != 0;
+        Ok(Some(Arrival { len, segment, source, fields, truncated }))
     }
 }
 
@@ -181,22 +185,39 @@ unsafe fn source(from: *const Source, len: libc::socklen_t) -> Option<Endpoint> 
     }
 }
 
-/// The length of the datagrams in a joined train; `None`: the kernel marked none, so this is one datagram.
+/// The length of the datagrams in a joined train, or `None` for one datagram, and the fields of their IP
+/// header if the kernel was asked for them.
 ///
 /// # Safety
 /// `message` is as recvmsg left it and its control buffer is alive.
 #[inline]
-unsafe fn segment_of(message: &libc::msghdr) -> Option<usize> {
+unsafe fn read_control(message: &libc::msghdr) -> (Option<usize>, Option<IpFields>) {
+    let (mut segment, mut class, mut hops) = (None, None, None);
     if message.msg_controllen == 0 || message.msg_flags & libc::MSG_CTRUNC != 0 {
-        return None;
+        return (None, None);
     }
     // SAFETY: the kernel wrote `msg_controllen` bytes of well-formed control messages, so a header that
-    // CMSG_FIRSTHDR finds is whole; UDP_GRO's data is one int.
+    // CMSG_FIRSTHDR or CMSG_NXTHDR finds is whole; IP_TOS's data is one byte, that of the others one int.
     unsafe {
-        let header = libc::CMSG_FIRSTHDR(ptr::from_ref(message));
-        if header.is_null() || (*header).cmsg_level != libc::SOL_UDP || (*header).cmsg_type != libc::UDP_GRO {
-            return None;
+        let mut header = libc::CMSG_FIRSTHDR(ptr::from_ref(message));
+        while !header.is_null() {
+            let data = libc::CMSG_DATA(header);
+            match ((*header).cmsg_level, (*header).cmsg_type) {
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    segment = usize::try_from(data.cast::<libc::c_int>().read_unaligned()).ok();
+                }
+                (libc::IPPROTO_IP, libc::IP_TOS) => class = Some(*data),
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                    class = Some(data.cast::<libc::c_int>().read_unaligned() as u8);
+                }
+                (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+                    hops = Some(data.cast::<libc::c_int>().read_unaligned() as u8);
+                }
+                _ => {}
+            }
+            header = libc::CMSG_NXTHDR(ptr::from_ref(message), header);
         }
-        usize::try_from(libc::CMSG_DATA(header).cast::<libc::c_int>().read_unaligned()).ok()
     }
+    let fields = class.zip(hops).map(|(traffic_class, hop_limit)| IpFields { traffic_class, hop_limit });
+    (segment, fields)
 }

@@ -37,7 +37,10 @@ impl fmt::Display for GroupError {
                 write!(f, "{group} names no multicast group that this port can reach")
             }
             GroupError::Full(most) => {
-                write!(f, "this port is a member of {most} groups and can join no more: raise `max_groups`")
+                write!(
+                    f,
+                    "this port is a member of {most} groups and can join no more: leave one, or open another device"
+                )
             }
             GroupError::NoPeer(error) => error.fmt(f),
             GroupError::NotAMember(group) => write!(f, "this port is not a member of {group}"),
@@ -65,6 +68,8 @@ pub(super) struct Groups {
     turn: usize,
     /// A buffer for one datagram; empty until the port joins a group.
     buffer: Vec<u8>,
+    /// The kernel says with which fields of the IP header frames come.
+    shows_fields: bool,
 }
 
 /// Is this a group that a port at `local` may join and send to?
@@ -94,7 +99,7 @@ pub(super) fn send_by_own_interface(socket: &Socket) -> Result<(), GroupError> {
 
 impl Groups {
     pub(super) fn new(max: u32) -> Groups {
-        Groups { members: Vec::new(), max, turn: 0, buffer: Vec::new() }
+        Groups { members: Vec::new(), max, turn: 0, buffer: Vec::new(), shows_fields: false }
     }
 
     #[inline(always)]
@@ -114,6 +119,9 @@ impl Groups {
             return Err(GroupError::Full(self.max));
         }
         let socket = hear(group, own)?;
+        if self.shows_fields {
+            socket.show_ip_fields().map_err(|errno| GroupError::Os("IP_RECVTOS", errno))?;
+        }
         self.buffer.resize(usize::from(u16::MAX), 0);
         self.members.push(Membership { group: name, socket, users: 1 });
         Ok(())
@@ -137,13 +145,26 @@ impl Groups {
         for _ in 0..self.members.len() {
             self.turn = (self.turn + 1) % self.members.len();
             let Membership { group, socket, .. } = &self.members[self.turn];
-            match socket.recv_from(&mut self.buffer) {
+            // No group's socket joins trains, but only this call reads the fields.
+            let arrival = match self.shows_fields {
+                true => socket.recv_train(&mut self.buffer),
+                false => socket.recv_from(&mut self.buffer),
+            };
+            match arrival {
                 Ok(None) => {}
                 Ok(Some(arrival)) => return Some((Ok(arrival), *group, &self.buffer[..arrival.len])),
                 Err(errno) => return Some((Err(errno), *group, &[])),
             }
         }
         None
+    }
+
+    /// Asks the kernel for the fields of the IP header of frames to all groups.
+    pub(super) fn show_ip_fields(&mut self) {
+        self.shows_fields = true;
+        for member in &self.members {
+            let _ = member.socket.show_ip_fields();
+        }
     }
 
     pub(super) fn poll_fds(&self, out: &mut Vec<RawFd>) {
@@ -234,7 +255,7 @@ mod tests {
             assert_eq!(port.group(group(wrong)).map(|_| ()), refused);
         }
         let words = GroupError::Full(2).to_string();
-        assert!(words.contains("max_groups"), "{words}");
+        assert!(words.contains("leave one"), "{words}");
     }
 
     #[test]
@@ -244,7 +265,7 @@ mod tests {
         let first = port.group(group("239.255.70.7:4791")).unwrap();
         let full = GroupError::NoPeer(PeerError::Full(1));
         assert_eq!(port.group(group("239.255.70.8:4791")), Err(full));
-        assert!(full.to_string().contains("max_peers"), "{full}");
+        assert!(full.to_string().contains("all 1 peers"), "{full}");
         assert_eq!(port.group(group("239.255.70.7:4791")), Ok(first));
     }
 

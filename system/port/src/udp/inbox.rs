@@ -1,7 +1,7 @@
 //! The datagrams of one receiving call, handed on frame by frame. No system calls.
 
 use super::datagram::Arrival;
-use remora_wire::frame::{Endpoint, Ingress, Start};
+use remora_wire::frame::{Endpoint, Ingress, Origin, Start};
 
 /// A buffer for one datagram or train, and how far it was handed on. A train longer than the caller's budget
 /// stays until the next time.
@@ -12,13 +12,21 @@ pub(super) struct Inbox {
     end: usize,
     segment: usize,
     source: Endpoint,
+    origin: Option<Origin>,
 }
 
 impl Inbox {
     /// A buffer of 65535 bytes: the longest train or datagram.
     pub(super) fn new() -> Self {
         let source = Endpoint::default();
-        Inbox { buffer: vec![0; 65_535].into_boxed_slice(), next: 0, end: 0, segment: 0, source }
+        Inbox {
+            buffer: vec![0; 65_535].into_boxed_slice(),
+            next: 0,
+            end: 0,
+            segment: 0,
+            source,
+            origin: None,
+        }
     }
 
     #[inline(always)]
@@ -41,6 +49,7 @@ impl Inbox {
         self.end = arrival.len.min(self.buffer.len());
         self.segment = arrival.segment.max(1);
         self.source = arrival.source;
+        self.origin = arrival.fields.map(Origin::Ip);
     }
 
     /// Hands at most `budget` frames to `take`; returns how many and their bytes.
@@ -59,7 +68,7 @@ impl Inbox {
                 sealed: true,
                 source: self.source,
                 destination: None,
-                origin: None,
+                origin: self.origin,
             });
             frames += 1;
         }
@@ -78,7 +87,7 @@ mod tests {
             *byte = at as u8;
         }
         let source = Endpoint { address: Address([7; 16]), udp_port: 9 };
-        inbox.arrived(Arrival { len, segment, source, truncated: false });
+        inbox.arrived(Arrival { len, segment, source, fields: None, truncated: false });
         inbox
     }
 

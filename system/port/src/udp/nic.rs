@@ -10,7 +10,7 @@ use super::socket::{MAX_DATAGRAM, Socket};
 use super::train::{MAX_SEGMENTS, Train};
 use super::{Arrival, address, mtu};
 use crate::{Counters, Port};
-use remora_wire::frame::{Class, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
+use remora_wire::frame::{Class, Egress, Endpoint, Ingress, IpFields, Lease, Origin, Peer, Start};
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -32,6 +32,11 @@ pub struct UdpPort {
     peers: Peers,
     groups: Groups,
     train: Train,
+    /// The IP header's fields of the frames that are lent next, and those that the sending socket writes.
+    fields: IpFields,
+    written: IpFields,
+    /// The kernel says with which of them frames come.
+    shows_fields: bool,
     inbox: Inbox,
     /// A buffer for a frame that can never leave (unknown peer, impossible length). Empty until the first
     /// one.
@@ -135,10 +140,14 @@ impl UdpPort {
         let mtu = mtu::of_address(socket.as_fd(), local).unwrap_or(1500);
         let sends_trains = sender.as_ref().unwrap_or(&socket).sends_trains();
         let limit = if sends_trains { MAX_SEGMENTS } else { 1 };
+        let fields = IpFields { traffic_class: options.traffic_class, hop_limit: options.ttl };
         UdpPort {
             peers: Peers::new(options.max_peers),
             groups: Groups::new(options.max_groups),
             train: Train::new(limit),
+            fields,
+            written: fields,
+            shows_fields: false,
             inbox: Inbox::new(),
             waste: Vec::new(),
             wasted: false,
@@ -155,14 +164,29 @@ impl UdpPort {
         }
     }
 
-    /// The number of the peer with this name, to be used with [`Egress::lend`]. Asking again gives the same
-    /// number.
+    /// The number of the peer with this name, to be used with [`Egress::lend`] until
+    /// [`remove`](UdpPort::remove). Asking again gives the same number.
     ///
     /// # Errors
     /// [`PeerError`]: not reachable from here, not one host, or the table is full.
     pub fn peer(&mut self, peer: Endpoint) -> Result<Peer, PeerError> {
         let local = self.socket.local();
         self.peers.add(address::socket_address(peer, address::scope(local)), local)
+    }
+
+    /// Gives the number of a peer or group back that nobody sends to any more. It may stand for another peer
+    /// later.
+    pub fn remove(&mut self, peer: Peer) {
+        self.send_train_of(peer);
+        self.peers.remove(peer);
+    }
+
+    /// Sends the frames that wait for a peer whose number is about to mean another one, or drops them.
+    fn send_train_of(&mut self, peer: Peer) {
+        if self.train.peer() == peer && !self.train.is_empty() && !self.send() {
+            self.counters.send_dropped += self.train.count() as u64;
+            self.train.clear();
+        }
     }
 
     /// Joins a multicast group. Frames sent to it arrive from now on, until [`leave`](UdpPort::leave) was
@@ -237,8 +261,11 @@ impl UdpPort {
         if self.train.is_empty() {
             return true;
         }
+        if self.train.fields() != self.written {
+            self.write_fields();
+        }
         let Some(to) = self.peers.address(self.train.peer()) else {
-            // `lend` lets no unknown peer through; a table never shrinks.
+            // `lend` lets no unknown peer through, and `remove` sends first.
             self.train.clear();
             return true;
         };
@@ -265,6 +292,16 @@ impl UdpPort {
         }
         self.train.left(self.has_id);
         true
+    }
+
+    /// Makes the sending socket write the fields of the train's frames.
+    #[cold]
+    fn write_fields(&mut self) {
+        self.written = self.train.fields();
+        if let Err(errno) = self.sending().mark(self.written) {
+            self.udp.errnos.add(errno);
+            self.counters.os_errors += 1;
+        }
     }
 
     /// Called when the kernel refused a frame for good: it is dropped, as a network would, and counted.
@@ -347,11 +384,11 @@ impl UdpPort {
     /// Asks the kernel once for a datagram or a train. `Ok(false)`: nothing is there.
     #[inline(always)]
     fn fetch(&mut self) -> Result<bool, Errno> {
-        let joined = self.reading.joined();
+        let joined = self.reading.joined() || self.shows_fields;
         let buffer = self.inbox.buffer();
         let arrival = if joined { self.socket.recv_train(buffer) } else { self.socket.recv_from(buffer) };
         let arrival = match arrival {
-            Err(errno) if joined => self.read_plainly(errno),
+            Err(errno) if self.reading.joined() => self.read_plainly(errno),
             arrival => arrival,
         };
         let change = match arrival? {
@@ -500,7 +537,7 @@ impl UdpPort {
                         sealed: true,
                         source: arrival.source,
                         destination: Some(group),
-                        origin: None,
+                        origin: arrival.fields.map(Origin::Ip),
                     });
                 }
                 Ok(_) => {
@@ -528,19 +565,24 @@ impl Egress for UdpPort {
     }
 
     #[inline(always)]
+    fn mark(&mut self, fields: IpFields) {
+        self.fields = fields;
+    }
+
+    #[inline(always)]
     fn lend(&mut self, peer: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
         self.wasted = len == 0 || len > MAX_DATAGRAM || self.peers.address(peer).is_none();
         if self.wasted {
             return Some(self.lend_waste(peer, len));
         }
         // A second time for a frame of another QPN range that stood behind the train.
-        while !self.train.takes(peer, len) {
+        while !self.train.takes(peer, self.fields, len) {
             if !self.send() {
                 self.counters.no_room += 1;
                 return None;
             }
         }
-        let (bytes, place) = self.train.lend(peer, len, || self.peers.has_ranges(peer));
+        let (bytes, place) = self.train.lend(peer, self.fields, len, || self.peers.has_ranges(peer));
         Some(Lease { bytes, ip_id: if self.has_id { place } else { 0 } })
     }
 
@@ -548,10 +590,8 @@ impl Egress for UdpPort {
         let local = self.socket.local();
         let address = address::socket_address(*to, address::scope(local));
         let (peer, taken) = self.peers.stranger(to, address, local)?;
-        if taken && self.train.peer() == peer && !self.train.is_empty() && !self.send() {
-            // Frames for the one whose number this was still wait.
-            self.train.clear();
-            self.counters.send_dropped += 1;
+        if taken {
+            self.send_train_of(peer);
         }
         Some(peer)
     }
@@ -608,6 +648,17 @@ impl Port for UdpPort {
         out.push(self.socket.as_fd().as_raw_fd());
         self.groups.poll_fds(out);
         out.extend(self.shared.as_ref().map(|shared| shared.channel().as_raw_fd()));
+    }
+
+    fn show_ip_fields(&mut self) {
+        if !self.shows_fields
+            && let Err(errno) = self.socket.show_ip_fields()
+        {
+            self.udp.errnos.add(errno);
+            self.counters.os_errors += 1;
+        }
+        self.shows_fields = true;
+        self.groups.show_ip_fields();
     }
 
     fn counters(&self) -> Counters {

@@ -9,6 +9,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use crate::address::{is_broadcast, single};
+use crate::slots::Slots;
 
 /// Why an address cannot be a peer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub enum PeerError {
     OtherFamily(SocketAddr),
     /// No single host has this address, or its port is 0.
     NotAHost(SocketAddr),
-    /// The table of peers is full; it has this many.
+    /// So many peers are in use, and the table takes no more.
     Full(u32),
 }
 
@@ -28,9 +29,11 @@ impl fmt::Display for PeerError {
                 write!(f, "{peer} cannot be reached from here: one end is IPv4, the other IPv6")
             }
             PeerError::NotAHost(peer) => write!(f, "{peer} does not name one UDP port of one host"),
-            PeerError::Full(known) => {
-                write!(f, "this port knows {known} peers and can know no more: raise `max_peers`")
-            }
+            PeerError::Full(most) => write!(
+                f,
+                "all {most} peers that this port can have are in use: close connections or destroy address handles, \
+                 or open another device"
+            ),
         }
     }
 }
@@ -49,11 +52,11 @@ const STRANGERS: usize = 256;
 /// Their numbers lie beyond those of all peers.
 const FIRST_STRANGER: u32 = u32::MAX - STRANGERS as u32;
 
-/// All peers, by number and by name. Peers are never forgotten: a number stays good as long as the port. A
-/// stranger's number is good until another stranger needs its place.
+/// All peers, by number and by name. A peer's number is good until [`Peers::remove`], that of a stranger
+/// until another stranger needs its place.
 #[derive(Debug)]
 pub(super) struct Peers {
-    entries: Vec<Entry>,
+    entries: Slots<Entry>,
     by_endpoint: HashMap<Endpoint, Peer>,
     max: u32,
     strangers: Vec<Option<Entry>>,
@@ -61,7 +64,7 @@ pub(super) struct Peers {
 
 impl Peers {
     pub(super) fn new(max: u32) -> Self {
-        Peers { entries: Vec::new(), by_endpoint: HashMap::new(), max, strangers: Vec::new() }
+        Peers { entries: Slots::new(max), by_endpoint: HashMap::new(), max, strangers: Vec::new() }
     }
 
     /// The number of this peer, a new one if it is not known yet.
@@ -86,13 +89,17 @@ impl Peers {
         if let Some(known) = self.by_endpoint.get(&endpoint) {
             return Ok(*known);
         }
-        let number = self.entries.len() as u32;
-        if number >= self.max {
-            return Err(PeerError::Full(self.max));
+        let entry = Entry { endpoint, address: SocketAddrAny::from(peer) };
+        let number = Peer(self.entries.insert(entry).ok_or(PeerError::Full(self.max))?);
+        self.by_endpoint.insert(endpoint, number);
+        Ok(number)
+    }
+
+    /// Gives the number of a peer or group back. Frames to it are dropped until the number has another peer.
+    pub(super) fn remove(&mut self, peer: Peer) {
+        if let Some(entry) = self.entries.remove(peer.0) {
+            self.by_endpoint.remove(&entry.endpoint);
         }
-        self.entries.push(Entry { endpoint, address: SocketAddrAny::from(peer) });
-        self.by_endpoint.insert(endpoint, Peer(number));
-        Ok(Peer(number))
     }
 
     /// The number of a stranger, and whether it took another one's place. None: no host, or of the other
@@ -126,7 +133,7 @@ impl Peers {
     /// The address as the kernel reads it; `None`: no such peer.
     #[inline(always)]
     pub(super) fn address(&self, peer: Peer) -> Option<&SocketAddrAny> {
-        match self.entries.get(peer.0 as usize) {
+        match self.entries.get(peer.0) {
             Some(entry) => Some(&entry.address),
             None => self.stranger_address(peer),
         }
@@ -137,7 +144,7 @@ impl Peers {
     #[inline(always)]
     pub(super) fn has_ranges(&self, peer: Peer) -> bool {
         // A stranger speaks 1RMA, whose messages have no QP number.
-        self.entries.get(peer.0 as usize).is_some_and(|entry| entry.endpoint.udp_port == ROCE_PORT)
+        self.entries.get(peer.0).is_some_and(|entry| entry.endpoint.udp_port == ROCE_PORT)
     }
 
     #[cold]
@@ -148,7 +155,7 @@ impl Peers {
 
     pub(super) fn endpoint(&self, peer: Peer) -> Option<Endpoint> {
         let stranger = || self.strangers.get(peer.0.checked_sub(FIRST_STRANGER)? as usize)?.as_ref();
-        self.entries.get(peer.0 as usize).or_else(stranger).map(|entry| entry.endpoint)
+        self.entries.get(peer.0).or_else(stranger).map(|entry| entry.endpoint)
     }
 }
 
@@ -192,6 +199,19 @@ mod tests {
         assert_eq!(peers.add(at("10.0.0.2:4791"), local), Err(PeerError::Full(2)));
         assert_eq!(peers.add(at("10.0.0.1:4791"), local), Ok(Peer(0)));
         assert!(peers.address(Peer(1)).is_some() && peers.address(Peer(2)).is_none());
+    }
+
+    #[test]
+    fn a_removed_peer_gives_its_number_and_its_name_back() {
+        let (mut peers, local) = (Peers::new(2), at("127.0.0.1:4791"));
+        for port in 1..=1000 {
+            let peer = peers.add(SocketAddr::new(at("10.0.0.1:1").ip(), port), local).unwrap();
+            assert!(peers.address(peer).is_some());
+            peers.remove(peer);
+            assert_eq!((peers.endpoint(peer), peers.address(peer)), (None, None));
+        }
+        assert!(peers.by_endpoint.is_empty(), "names of removed peers");
+        assert!(peers.add(at("10.0.0.2:1"), local).is_ok() && peers.add(at("10.0.0.2:2"), local).is_ok());
     }
 
     #[test]

@@ -287,11 +287,14 @@ fn receive(channel: &OwnedFd, buffer: &mut [u8]) -> Received {
     let part = |from: usize| Address(std::array::from_fn(|at| header[from + at]));
     if segment == 0 || len == 0 || len > capacity {
         let source = Endpoint::default();
-        return Received::Frames(Arrival { len: 0, segment: 1, source, truncated: false }, part(20));
+        return Received::Frames(
+            Arrival { len: 0, segment: 1, source, fields: None, truncated: false },
+            part(20),
+        );
     }
     let udp_port = u16::from_le_bytes([header[16], header[17]]);
     let source = Endpoint { address: part(0), udp_port };
-    Received::Frames(Arrival { len, segment, source, truncated: false }, part(20))
+    Received::Frames(Arrival { len, segment, source, fields: None, truncated: false }, part(20))
 }
 
 /// The program's side, in its port.

@@ -3,7 +3,7 @@
 use super::address;
 use super::options::{OpenError, Options};
 use super::range;
-use remora_wire::frame::Endpoint;
+use remora_wire::frame::{Endpoint, IpFields};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
 use std::mem::size_of;
@@ -189,6 +189,35 @@ impl Socket {
         get(&probe, level, name).map(|mtu| usize::try_from(mtu).unwrap_or(0))
     }
 
+    /// Chooses the fields of the IP header of all datagrams that are sent from now on. A hop limit of 0 is
+    /// not possible and leaves the former one.
+    ///
+    /// # Errors
+    /// The errno of setsockopt(2).
+    pub fn mark(&self, fields: IpFields) -> Result<(), Errno> {
+        let (class, hops) = (fields.traffic_class, fields.hop_limit);
+        if self.local.is_ipv6() {
+            sockopt::set_ipv6_tclass(&self.fd, class.into())?;
+            return if hops == 0 { Ok(()) } else { sockopt::set_ipv6_unicast_hops(&self.fd, Some(hops)) };
+        }
+        sockopt::set_ip_tos(&self.fd, class)?;
+        if hops == 0 { Ok(()) } else { sockopt::set_ip_ttl(&self.fd, hops.into()) }
+    }
+
+    /// Asks the kernel to say with which fields of the IP header each datagram came
+    /// ([`Socket::recv_train`]).
+    ///
+    /// # Errors
+    /// The errno of setsockopt(2).
+    pub fn show_ip_fields(&self) -> Result<(), Errno> {
+        if self.local.is_ipv6() {
+            set(&self.fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+            return set(&self.fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1);
+        }
+        set(&self.fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+        set(&self.fd, libc::IPPROTO_IP, libc::IP_RECVTTL, 1)
+    }
+
     /// The address as the kernel reads it, for [`Socket::send_to`].
     pub fn destination(&self, to: SocketAddr) -> SocketAddrAny {
         SocketAddrAny::from(to)
@@ -201,6 +230,9 @@ impl AsFd for Socket {
     }
 }
 
+/// The option by which the kernel makes up flow labels, where libc does not name it (the kernel's in6.h).
+const IPV6_AUTOFLOWLABEL: libc::c_int = 70;
+
 /// All options but the trains', which the kernel may lack.
 fn configure(fd: &OwnedFd, v6: bool, options: &Options) -> Result<(), OpenError> {
     let failed = |call| move |errno| OpenError::Os(call, errno);
@@ -212,6 +244,8 @@ fn configure(fd: &OwnedFd, v6: bool, options: &Options) -> Result<(), OpenError>
             .map_err(failed("IPV6_MTU_DISCOVER"))?;
         sockopt::set_ipv6_unicast_hops(fd, Some(options.ttl)).map_err(failed("IPV6_UNICAST_HOPS"))?;
         sockopt::set_ipv6_tclass(fd, options.traffic_class.into()).map_err(failed("IPV6_TCLASS"))?;
+        // The NIC's flow label is 0. Kernels without the option (before 4.0) write none by themselves.
+        let _ = set(fd, libc::IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, 0);
     } else {
         set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
             .map_err(failed("IP_MTU_DISCOVER"))?;
@@ -227,16 +261,27 @@ fn configure(fd: &OwnedFd, v6: bool, options: &Options) -> Result<(), OpenError>
         .map_err(failed("SO_SNDBUF"))
 }
 
+/// Makes a TCP socket connect from this address. Its port is chosen as it connects, so that one port serves
+/// connections to several servers.
+///
+/// # Errors
+/// The errno of setsockopt(2) or bind(2): the address is not one of this host.
+pub fn bind_source(socket: &impl AsFd, source: SocketAddr) -> Result<(), Errno> {
+    set(socket.as_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+    rustix::net::bind(socket, &source)
+}
+
 /// Sets an option whose value is one `int`.
 pub(super) fn set(
-    fd: &OwnedFd,
+    fd: impl AsFd,
     level: libc::c_int,
     name: libc::c_int,
     value: libc::c_int,
 ) -> Result<(), Errno> {
     let len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: `value` lives through the call and `len` is its size.
-    let status = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), len) };
+    let status =
+        unsafe { libc::setsockopt(fd.as_fd().as_raw_fd(), level, name, (&raw const value).cast(), len) };
     if status == 0 { Ok(()) } else { Err(last_errno()) }
 }
 

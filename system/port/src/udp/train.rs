@@ -1,4 +1,5 @@
-//! The frames that wait to leave together: equal length, one peer, end to end in one buffer. No system calls.
+//! The frames that wait to leave together: equal length, one peer, one traffic class, end to end in one
+//! buffer. No system calls.
 //!
 //! Where the peer's address is shared, they are for one QPN range. The range is in the frame, so it shows
 //! only when the frame is committed. A frame of another range then stands behind the train, and begins the
@@ -9,7 +10,7 @@
 use super::range::range_of;
 use super::socket::MAX_DATAGRAM;
 use crate::staging::reseal;
-use remora_wire::frame::Peer;
+use remora_wire::frame::{IpFields, Peer};
 
 /// Datagrams that every kernel with `UDP_SEGMENT` takes in one train.
 pub(super) const MAX_SEGMENTS: usize = 64;
@@ -20,6 +21,8 @@ pub(super) const MAX_SEGMENTS: usize = 64;
 pub(super) struct Train {
     bytes: Box<[u8]>,
     peer: Peer,
+    /// The IP header's fields of all frames.
+    fields: IpFields,
     /// Length of every frame but the last; meaningful when `count > 0`.
     segment: usize,
     count: usize,
@@ -44,6 +47,7 @@ impl Train {
         Train {
             bytes,
             peer: Peer(0),
+            fields: IpFields::default(),
             segment: 0,
             count: 0,
             used: 0,
@@ -59,14 +63,15 @@ impl Train {
         self.count == 0
     }
 
-    /// May a frame of `len` bytes to `peer` join what is here?
+    /// May a frame of `len` bytes to `peer`, with these fields of its IP header, join what is here?
     #[inline(always)]
-    pub(super) fn takes(&self, peer: Peer, len: usize) -> bool {
+    pub(super) fn takes(&self, peer: Peer, fields: IpFields, len: usize) -> bool {
         if self.count == 0 {
             return len <= self.bytes.len();
         }
         let open = self.used == self.count * self.segment && self.apart == 0 && self.alone.is_none();
         open && peer == self.peer
+            && fields == self.fields
             && len <= self.segment
             && self.count < self.limit
             && self.used + len <= self.bytes.len()
@@ -79,12 +84,14 @@ impl Train {
     pub(super) fn lend(
         &mut self,
         peer: Peer,
+        fields: IpFields,
         len: usize,
         has_ranges: impl FnOnce() -> bool,
     ) -> (&mut [u8], u16) {
-        debug_assert!(len > 0 && self.takes(peer, len));
+        debug_assert!(len > 0 && self.takes(peer, fields, len));
         if self.count == 0 {
             self.peer = peer;
+            self.fields = fields;
             self.range = has_ranges().then_some(0);
         }
         self.lent = len;
@@ -117,6 +124,10 @@ impl Train {
 
     pub(super) fn peer(&self) -> Peer {
         self.peer
+    }
+
+    pub(super) fn fields(&self) -> IpFields {
+        self.fields
     }
 
     pub(super) fn count(&self) -> usize {
@@ -206,8 +217,8 @@ mod tests {
     use super::*;
 
     fn put(train: &mut Train, peer: u32, len: usize, byte: u8) -> u16 {
-        assert!(train.takes(Peer(peer), len));
-        let (buffer, place) = train.lend(Peer(peer), len, || false);
+        assert!(train.takes(Peer(peer), IpFields::default(), len));
+        let (buffer, place) = train.lend(Peer(peer), IpFields::default(), len, || false);
         buffer.fill(byte);
         assert_eq!(train.commit(), Some(len));
         place
@@ -218,10 +229,13 @@ mod tests {
         let mut train = Train::new(64);
         assert_eq!(put(&mut train, 1, 10, 1), 0);
         assert_eq!(put(&mut train, 1, 10, 2), 1);
-        assert!(!train.takes(Peer(1), 11), "longer than the others");
-        assert!(!train.takes(Peer(2), 10), "another peer");
+        assert!(!train.takes(Peer(1), IpFields::default(), 11), "longer than the others");
+        assert!(!train.takes(Peer(2), IpFields::default(), 10), "another peer");
         assert_eq!(put(&mut train, 1, 4, 3), 2);
-        assert!(!train.takes(Peer(1), 10) && !train.takes(Peer(1), 4), "nothing follows a shorter frame");
+        assert!(
+            !train.takes(Peer(1), IpFields::default(), 10) && !train.takes(Peer(1), IpFields::default(), 4),
+            "nothing follows a shorter frame"
+        );
         assert_eq!(train.bytes(), [[1u8; 10].as_slice(), &[2; 10], &[3; 4]].concat());
     }
 
@@ -231,22 +245,25 @@ mod tests {
         for place in 0..64 {
             assert_eq!(put(&mut train, 0, 100, 0), place);
         }
-        assert!(!train.takes(Peer(0), 100), "64 frames");
+        assert!(!train.takes(Peer(0), IpFields::default(), 100), "64 frames");
         train.clear();
         for _ in 0..15 {
             put(&mut train, 0, 4132, 0);
         }
-        assert!(!train.takes(Peer(0), 4132), "16 x 4132 bytes are more than a datagram");
-        assert!(train.takes(Peer(0), MAX_DATAGRAM - 15 * 4132));
+        assert!(!train.takes(Peer(0), IpFields::default(), 4132), "16 x 4132 bytes are more than a datagram");
+        assert!(train.takes(Peer(0), IpFields::default(), MAX_DATAGRAM - 15 * 4132));
         train.clear();
-        assert!(train.takes(Peer(0), MAX_DATAGRAM) && !train.takes(Peer(0), MAX_DATAGRAM + 1));
+        assert!(
+            train.takes(Peer(0), IpFields::default(), MAX_DATAGRAM)
+                && !train.takes(Peer(0), IpFields::default(), MAX_DATAGRAM + 1)
+        );
     }
 
     #[test]
     fn a_lease_without_commit_is_forgotten() {
         let mut train = Train::new(64);
-        train.lend(Peer(3), 50, || false).0.fill(9);
-        train.lend(Peer(4), 20, || false).0.fill(8);
+        train.lend(Peer(3), IpFields::default(), 50, || false).0.fill(9);
+        train.lend(Peer(4), IpFields::default(), 20, || false).0.fill(8);
         assert_eq!(train.commit(), Some(20));
         assert_eq!(train.commit(), None, "one commit for one lease");
         assert_eq!((train.peer(), train.bytes()), (Peer(4), &[8u8; 20][..]));
@@ -260,7 +277,7 @@ mod tests {
         }
         let sealed = train.bytes().to_vec();
         train.take_apart(true);
-        assert!(train.is_apart() && !train.takes(Peer(1), 4));
+        assert!(train.is_apart() && !train.takes(Peer(1), IpFields::default(), 4));
         let mut frames = Vec::new();
         while let Some(frame) = train.next_alone() {
             frames.push(frame.to_vec());
@@ -276,7 +293,9 @@ mod tests {
             assert_eq!(again, sealed[range]);
         }
         train.clear();
-        assert!(!train.is_apart() && train.next_alone().is_none() && train.takes(Peer(2), 9));
+        assert!(
+            !train.is_apart() && train.next_alone().is_none() && train.takes(Peer(2), IpFields::default(), 9)
+        );
     }
 
     /// A frame with an ICRC for identification 0, as a position in a train changes it.
@@ -288,7 +307,7 @@ mod tests {
     }
 
     fn put_framed(train: &mut Train, range: u8, len: usize) {
-        let (buffer, place) = train.lend(Peer(1), len, || true);
+        let (buffer, place) = train.lend(Peer(1), IpFields::default(), len, || true);
         buffer.copy_from_slice(&framed(range, len, place));
         train.commit();
     }
@@ -297,10 +316,10 @@ mod tests {
     fn frames_of_another_qpn_range_begin_a_train_of_their_own() {
         let mut train = Train::new(64);
         for range in [3, 3, 9] {
-            assert!(train.takes(Peer(1), 40));
+            assert!(train.takes(Peer(1), IpFields::default(), 40));
             put_framed(&mut train, range, 40);
         }
-        assert!(!train.takes(Peer(1), 40), "one frame of another range is behind it");
+        assert!(!train.takes(Peer(1), IpFields::default(), 40), "one frame of another range is behind it");
         assert_eq!((train.count(), train.bytes()), (2, &[framed(3, 40, 0), framed(3, 40, 1)].concat()[..]));
         train.left(true);
         assert_eq!((train.count(), train.bytes()), (1, &framed(9, 40, 0)[..]), "sealed as the first again");
@@ -322,7 +341,7 @@ mod tests {
     fn a_message_of_1rma_is_for_range_0_and_keeps_its_tag_when_it_begins_a_train() {
         let mut train = Train::new(64);
         put_framed(&mut train, 3, 40);
-        let (buffer, _) = train.lend(Peer(1), 40, || true);
+        let (buffer, _) = train.lend(Peer(1), IpFields::default(), 40, || true);
         buffer.fill(0xe1);
         train.commit();
         train.left(true);
@@ -333,7 +352,7 @@ mod tests {
     fn a_peer_with_one_nic_gets_trains_of_all_its_queue_pairs() {
         let mut train = Train::new(64);
         for range in [3, 9, 100] {
-            let (buffer, _) = train.lend(Peer(1), 40, || false);
+            let (buffer, _) = train.lend(Peer(1), IpFields::default(), 40, || false);
             buffer.fill(range << 1);
             train.commit();
         }
@@ -345,7 +364,7 @@ mod tests {
         let mut train = Train::new(64);
         train.limit_to(1);
         assert_eq!(put(&mut train, 1, 10, 1), 0);
-        assert!(!train.takes(Peer(1), 10));
+        assert!(!train.takes(Peer(1), IpFields::default(), 10));
         train.clear();
         assert_eq!(put(&mut train, 1, 10, 2), 0);
     }

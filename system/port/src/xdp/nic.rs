@@ -113,6 +113,11 @@ impl XdpPort {
         Ok(number)
     }
 
+    /// Gives the number of a peer back that nobody sends to any more. It may stand for another peer later.
+    pub fn remove(&mut self, peer: Peer) {
+        self.peers.remove(peer);
+    }
+
     /// The resolver of this port's peers, which waits without holding the port up.
     pub fn resolver(&self) -> Arc<Resolver> {
         Arc::clone(&self.resolver)

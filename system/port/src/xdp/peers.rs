@@ -1,6 +1,7 @@
 //! The bounded table of a port's peers, and of the neighbours that are their next hops.
 
 use super::neighbours::{Mac, Reachability};
+use crate::slots::Slots;
 use remora_wire::frame::{Endpoint, Peer};
 use std::collections::HashMap;
 use std::fmt;
@@ -14,7 +15,7 @@ pub enum PeerError {
     OtherFamily(Endpoint),
     /// No single host has this address, or its port is 0.
     NotAHost(Endpoint),
-    /// The table of peers is full; it has this many.
+    /// So many peers are in use, and the table takes no more.
     Full(u32),
     /// Another address of this machine: its frames would never leave.
     OwnMachine(Endpoint),
@@ -49,9 +50,11 @@ impl fmt::Display for PeerError {
                 write!(f, "{peer} cannot be reached from here: one end is IPv4, the other IPv6")
             }
             PeerError::NotAHost(peer) => write!(f, "{peer} does not name one UDP port of one host"),
-            PeerError::Full(known) => {
-                write!(f, "this port knows {known} peers and can know no more: raise `max_peers`")
-            }
+            PeerError::Full(most) => write!(
+                f,
+                "all {most} peers that this port can have are in use: close connections or destroy address handles, \
+                 or open another device"
+            ),
             PeerError::OwnMachine(peer) => write!(
                 f,
                 "{peer} is an address of this machine, which frames of an interface cannot reach: use port shm or udp"
@@ -114,6 +117,8 @@ enum Trust {
 #[derive(Debug)]
 struct Hop {
     address: IpAddr,
+    /// Peers whose frames go there.
+    users: u32,
     mac: Option<Mac>,
     trust: Trust,
 }
@@ -131,12 +136,12 @@ pub(super) enum Path {
     Loop,
 }
 
-/// All peers, by number and by name. Peers are never forgotten: a number stays good as long as the port.
+/// All peers, by number and by name. A number is good until [`Peers::remove`].
 #[derive(Debug)]
 pub(super) struct Peers {
-    entries: Vec<Entry>,
+    entries: Slots<Entry>,
     by_endpoint: HashMap<Endpoint, Peer>,
-    hops: Vec<Hop>,
+    hops: Slots<Hop>,
     by_address: HashMap<IpAddr, u32>,
     /// Neighbours whose address is not known at all.
     unknown: usize,
@@ -152,9 +157,9 @@ const FIRST_STRANGER: u32 = u32::MAX - STRANGERS as u32;
 impl Peers {
     pub(super) fn new(max: u32) -> Self {
         Peers {
-            entries: Vec::new(),
+            entries: Slots::new(max),
             by_endpoint: HashMap::new(),
-            hops: Vec::new(),
+            hops: Slots::new(max),
             by_address: HashMap::new(),
             unknown: 0,
             max,
@@ -198,28 +203,49 @@ impl Peers {
 
     /// Adds a peer. `hop` is its next neighbour; None: the peer is this port itself.
     pub(super) fn add(&mut self, endpoint: Endpoint, hop: Option<IpAddr>) -> Result<Peer, PeerError> {
-        let number = self.entries.len() as u32;
-        if number >= self.max {
-            return Err(PeerError::Full(self.max));
+        let number =
+            Peer(self.entries.insert(Entry { endpoint, to: To::Own }).ok_or(PeerError::Full(self.max))?);
+        if let Some(address) = hop {
+            // There are no more neighbours than peers, so that there is a number for each.
+            let hop = self.hop(address).ok_or(PeerError::Full(self.max))?;
+            if let Some(entry) = self.entries.get_mut(number.0) {
+                entry.to = To::Hop(hop);
+            }
         }
-        let to = hop.map_or(To::Own, |address| To::Hop(self.hop(address)));
-        self.entries.push(Entry { endpoint, to });
-        self.by_endpoint.insert(endpoint, Peer(number));
-        Ok(Peer(number))
+        self.by_endpoint.insert(endpoint, number);
+        Ok(number)
     }
 
-    /// The number of a neighbour, a new one if it is not known yet.
-    fn hop(&mut self, address: IpAddr) -> u32 {
-        *self.by_address.entry(address).or_insert_with(|| {
-            self.unknown += 1;
-            self.hops.push(Hop { address, mac: None, trust: Trust::Doubtful });
-            self.hops.len() as u32 - 1
-        })
+    /// Gives the number of a peer back, and that of its next hop with the last peer behind it.
+    pub(super) fn remove(&mut self, peer: Peer) {
+        let Some(entry) = self.entries.remove(peer.0) else { return };
+        self.by_endpoint.remove(&entry.endpoint);
+        let To::Hop(number) = entry.to else { return };
+        let Some(hop) = self.hops.get_mut(number) else { return };
+        hop.users -= 1;
+        if hop.users == 0
+            && let Some(hop) = self.hops.remove(number)
+        {
+            self.unknown -= usize::from(hop.mac.is_none());
+            self.by_address.remove(&hop.address);
+        }
+    }
+
+    /// The number of a neighbour, a new one if it is not known yet; it has one user more.
+    fn hop(&mut self, address: IpAddr) -> Option<u32> {
+        if let Some(known) = self.by_address.get(&address).copied() {
+            self.hops.get_mut(known)?.users += 1;
+            return Some(known);
+        }
+        let number = self.hops.insert(Hop { address, users: 1, mac: None, trust: Trust::Doubtful })?;
+        self.unknown += 1;
+        self.by_address.insert(address, number);
+        Some(number)
     }
 
     /// Enters the kernel's state of a neighbour; a neighbour that no peer needs is ignored.
     pub(super) fn learn(&mut self, address: IpAddr, known: Reachability) {
-        let Some(hop) = self.by_address.get(&address).map(|number| &mut self.hops[*number as usize]) else {
+        let Some(hop) = self.by_address.get(&address).and_then(|number| self.hops.get_mut(*number)) else {
             return;
         };
         let (mac, trust) = match known {
@@ -236,11 +262,11 @@ impl Peers {
     /// The way of a frame to `peer`, which leaves now.
     #[inline(always)]
     pub(super) fn path(&mut self, peer: Peer) -> Path {
-        let Some(entry) = self.entries.get(peer.0 as usize) else {
+        let Some(entry) = self.entries.get(peer.0) else {
             return self.stranger_of(peer).map_or(Path::Drop(None), |(_, mac)| Path::Send(mac));
         };
         let To::Hop(number) = entry.to else { return Path::Loop };
-        let hop = &mut self.hops[number as usize];
+        let Some(hop) = self.hops.get_mut(number) else { return Path::Drop(None) };
         match (hop.trust, hop.mac) {
             (Trust::Good | Trust::Asked, Some(mac)) => Path::Send(mac),
             (Trust::Doubtful, Some(mac)) => {
@@ -257,21 +283,21 @@ impl Peers {
 
     /// The MAC address that frames to `peer` bear, if it is known.
     pub(super) fn mac(&self, peer: Peer) -> Option<Mac> {
-        let Some(entry) = self.entries.get(peer.0 as usize) else {
+        let Some(entry) = self.entries.get(peer.0) else {
             return self.stranger_of(peer).map(|(_, mac)| mac);
         };
         match entry.to {
-            To::Hop(number) => self.hops[number as usize].mac,
+            To::Hop(number) => self.hops.get(number)?.mac,
             To::Own => None,
         }
     }
 
     pub(super) fn is_known(&self, peer: Peer) -> bool {
-        (peer.0 as usize) < self.entries.len() || self.stranger_of(peer).is_some()
+        self.entries.get(peer.0).is_some() || self.stranger_of(peer).is_some()
     }
 
     pub(super) fn endpoint(&self, peer: Peer) -> Option<Endpoint> {
-        let known = self.entries.get(peer.0 as usize).map(|entry| entry.endpoint);
+        let known = self.entries.get(peer.0).map(|entry| entry.endpoint);
         known.or_else(|| self.stranger_of(peer).map(|(endpoint, _)| endpoint))
     }
 
@@ -314,6 +340,30 @@ mod tests {
         assert_eq!(peers.number(at("10.0.0.2:4791")), None);
         assert!(peers.is_known(Peer(1)) && !peers.is_known(Peer(2)));
         assert_eq!(peers.path(Peer(2)), Path::Drop(None));
+    }
+
+    #[test]
+    fn a_removed_peer_gives_back_its_number_and_its_hop_with_the_last_peer_behind_it() {
+        let mut peers = Peers::new(3);
+        let gateway = Some(ip("10.0.0.254"));
+        let first = peers.add(at("10.9.0.1:4791"), gateway).unwrap();
+        let second = peers.add(at("10.9.0.2:4791"), gateway).unwrap();
+        peers.remove(first);
+        assert!(!peers.is_known(first) && peers.has_unknown());
+        assert_eq!(peers.hops().count(), 1, "the second peer is behind the gateway, too");
+        peers.remove(second);
+        assert_eq!(
+            (peers.hops().count(), peers.has_unknown(), peers.path(second)),
+            (0, false, Path::Drop(None))
+        );
+        for last in 1..=200 {
+            let neighbour = format!("10.0.0.{last}");
+            let peer = peers.add(at(&format!("{neighbour}:4791")), Some(ip(&neighbour))).unwrap();
+            peers.learn(ip(&neighbour), Reachability::Fresh(A));
+            assert_eq!(peers.path(peer), Path::Send(A));
+            peers.remove(peer);
+        }
+        assert!(peers.by_endpoint.is_empty() && peers.by_address.is_empty());
     }
 
     #[test]

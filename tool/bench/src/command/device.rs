@@ -102,6 +102,17 @@ fn captured(device: Device) -> Result<Device> {
     })
 }
 
+/// The variable of the bytes that a capture has at most.
+pub const CAPTURE_LIMIT: &str = "REMORA_CAPTURE_LIMIT";
+
+/// The limit of captures that the environment has.
+fn limit() -> Result<Option<u64>> {
+    let Some(text) = std::env::var_os(CAPTURE_LIMIT).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let text = text.to_string_lossy();
+    let bytes = remora_host::parse_bytes(&text);
+    Ok(Some(bytes.map_err(|error| anyhow::anyhow!("{CAPTURE_LIMIT}={text}: {error}"))?))
+}
+
 /// Files of one `remora capture` at most.
 const CAPTURES: u32 = 1000;
 
@@ -159,6 +170,10 @@ pub struct PortArgs {
     /// Record everything that passes the port in this pcapng file.
     #[arg(long, value_name = "FILE")]
     pub capture: Option<PathBuf>,
+    /// Bytes of that file at most, with k, m or g for multiples of 1024; frames beyond are counted [default:
+    /// that of REMORA_CAPTURE_LIMIT, or 1g].
+    #[arg(long, value_name = "SIZE", requires = "capture", value_parser = remora_host::parse_bytes)]
+    pub capture_limit: Option<u64>,
     /// Lose, double, delay, reorder or break frames by the rules of this TOML file.
     #[arg(long, value_name = "RULES")]
     pub fault: Option<PathBuf>,
@@ -195,7 +210,7 @@ impl LentArgs {
 impl PortArgs {
     /// This port on the loopback, with nothing around it.
     pub fn plain(port: PortName) -> PortArgs {
-        PortArgs { port, address: None, interface: None, capture: None, fault: None }
+        PortArgs { port, address: None, interface: None, capture: None, capture_limit: None, fault: None }
     }
 
     fn bare(&self) -> Result<Device> {
@@ -221,6 +236,9 @@ impl PortArgs {
             Some(file) => device.capture(file),
             None => captured(device)?,
         };
+        if let Some(bytes) = self.capture_limit.map_or_else(limit, |bytes| Ok(Some(bytes)))? {
+            device = device.capture_limit(bytes);
+        }
         if let Some(path) = &self.fault {
             let text = read_to_string(path).with_context(|| format!("opening {}", path.display()))?;
             let rules = remora_host::Rules::parse(&text).map_err(|error| {

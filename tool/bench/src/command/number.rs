@@ -45,14 +45,8 @@ pub fn seconds(
 /// # Errors
 /// It is none.
 pub fn size(text: &str) -> Result<usize, String> {
-    let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_lowercase) {
-        Some(b'k') => (&text[..text.len() - 1], 10),
-        Some(b'm') => (&text[..text.len() - 1], 20),
-        Some(b'g') => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    let number = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift));
-    number.filter(|number| *number > 0).ok_or_else(|| "a number above 0, with k, m or g behind it".to_owned())
+    let bytes = remora_host::parse_bytes(text).ok().and_then(|bytes| usize::try_from(bytes).ok());
+    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "a number above 0, with k, m or g behind it".to_owned())
 }
 
 #[cfg(test)]

@@ -103,8 +103,7 @@ fn side(seed: u64) -> Result<Side> {
 /// Connects a side with the other's queue pair.
 fn connect(own: &Side, peer: Qpn) -> Result<()> {
     let endpoint = Endpoint { address: Ipv4Addr::LOCALHOST.into(), udp_port: remora_wire::ROCE_PORT };
-    let address =
-        AddressVector { peer: Peer(0), route: Route::new(endpoint, endpoint), class: Class::default() };
+    let address = AddressVector::new(Peer(0), Route::new(endpoint, endpoint));
     let at_once = BATCH as u8;
     let settings = Settings {
         access: Access::REMOTE_READ,

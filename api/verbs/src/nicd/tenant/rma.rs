@@ -13,7 +13,7 @@ use super::super::rma::{Claim, Held};
 use super::{Program, ReplyResult, Tenant, descriptor, unknown, words};
 use crate::ProtectionDomain;
 use crate::completion_queue;
-use crate::rma::OwnRma;
+use crate::rma::{OwnRma, Reached};
 
 /// A RegionId of a tenant.
 pub(super) struct Exposed {
@@ -48,6 +48,15 @@ impl LentPortal {
     /// Its command slots.
     pub fn slots(&self) -> usize {
         self.claim.held().slots
+    }
+}
+
+impl Tenant {
+    /// Keeps the way to a server that commands of the tenant may name; `None`: there is nothing to keep.
+    pub(in crate::nicd) fn keep_reached(&mut self, reached: Option<Reached>) {
+        if let Some(reached) = reached {
+            self.servers.keep(reached);
+        }
     }
 }
 

@@ -1,0 +1,51 @@
+//! Servers that commands of 1RMA name: the port keeps the way to each as long as it is listed here.
+
+use remora_host::Engine;
+use remora_memory::ForkMark;
+use remora_wire::frame::{Endpoint, Peer};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A way to a server. Dropping it gives it back to the port.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    engine: Arc<Engine>,
+    server: Endpoint,
+    peer: Peer,
+    fork: ForkMark,
+}
+
+impl Reached {
+    /// A way that [`reach`](remora_host::connect::reach) has found.
+    pub fn new(engine: &Arc<Engine>, server: Endpoint, peer: Peer) -> Reached {
+        Reached { engine: Arc::clone(engine), server, peer, fork: ForkMark::get() }
+    }
+}
+
+impl Drop for Reached {
+    fn drop(&mut self) {
+        if !self.fork.is_child() {
+            remora_host::connect::release(&self.engine, self.peer);
+        }
+    }
+}
+
+/// The servers of one program, the latest [`Servers::MOST`] of them.
+#[derive(Debug, Default)]
+pub(crate) struct Servers {
+    reached: VecDeque<Reached>,
+}
+
+impl Servers {
+    /// Servers that one program has at a time. The way to an older one must be found again before it is used.
+    pub const MOST: usize = 1024;
+
+    /// Keeps the way to one more server. At the limit, the way to the oldest is given back.
+    pub fn keep(&mut self, reached: Reached) {
+        self.reached.retain(|known| known.server != reached.server);
+        if self.reached.len() == Servers::MOST {
+            self.reached.pop_front();
+        }
+        self.reached.push_back(reached);
+    }
+}

@@ -1,0 +1,84 @@
+//! Numbered entries of a table whose numbers are given back.
+
+use std::collections::VecDeque;
+
+/// Freed numbers that rest before the first of them is used for another entry, while the table is not full.
+const RESTING: usize = 64;
+
+/// Entries by number. The number of a removed entry is used for another one as late as can be.
+#[derive(Debug)]
+pub(crate) struct Slots<T> {
+    entries: Vec<Option<T>>,
+    freed: VecDeque<u32>,
+    max: u32,
+}
+
+impl<T> Slots<T> {
+    /// An empty table of up to `max` entries.
+    pub fn new(max: u32) -> Self {
+        Slots { entries: Vec::new(), freed: VecDeque::new(), max }
+    }
+
+    /// The entry with this number; `None`: there is none.
+    #[inline(always)]
+    pub fn get(&self, number: u32) -> Option<&T> {
+        self.entries.get(number as usize)?.as_ref()
+    }
+
+    /// The same, to be changed.
+    #[inline(always)]
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+        self.entries.get_mut(number as usize)?.as_mut()
+    }
+
+    /// Adds an entry and returns its number. `None`: the table is full.
+    pub fn insert(&mut self, entry: T) -> Option<u32> {
+        let count = self.entries.len() as u32;
+        if count < self.max && self.freed.len() < RESTING {
+            self.entries.push(Some(entry));
+            return Some(count);
+        }
+        let number = self.freed.pop_front()?;
+        self.entries[number as usize] = Some(entry);
+        Some(number)
+    }
+
+    /// Removes the entry with this number and returns it; `None`: there is none.
+    pub fn remove(&mut self, number: u32) -> Option<T> {
+        let removed = self.entries.get_mut(number as usize)?.take()?;
+        self.freed.push_back(number);
+        Some(removed)
+    }
+
+    /// All entries.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_given_back_and_rests_while_the_table_has_room() {
+        let mut slots = Slots::new(200);
+        let first = slots.insert('a').unwrap();
+        assert_eq!((slots.remove(first), slots.remove(first), slots.get(first)), (Some('a'), None, None));
+        for _ in 0..10_000 {
+            let number = slots.insert('b').unwrap();
+            assert_eq!(slots.remove(number), Some('b'));
+        }
+        assert!(slots.entries.len() <= RESTING + 1, "{} entries for one at a time", slots.entries.len());
+    }
+
+    #[test]
+    fn a_full_table_takes_one_more_for_each_that_is_removed() {
+        let mut slots = Slots::new(3);
+        let numbers: Vec<u32> = (0..3).map(|entry| slots.insert(entry).unwrap()).collect();
+        assert_eq!(slots.insert(9), None);
+        assert_eq!(slots.remove(numbers[1]), Some(1));
+        assert_eq!((slots.insert(9), slots.insert(10)), (Some(numbers[1]), None));
+        assert_eq!(slots.iter().copied().collect::<Vec<_>>(), [0, 9, 2]);
+    }
+}

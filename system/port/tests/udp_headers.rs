@@ -1,0 +1,129 @@
+//! The headers that the kernel writes, beside those that a capture shows and that the NIC has asked for.
+#![allow(unsafe_code, reason = "namespaces and TUN devices are system calls")]
+
+mod network;
+
+use network::{Tun, own_namespace, possible};
+use remora_port::capture::Capture;
+use remora_port::clock::Wall;
+use remora_port::udp::{Options, UdpPort, endpoint};
+use remora_port::{Class, Egress, IpFields, Origin, Peer, Port};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+/// Classes and hops one after the other, with two frames that could form a train each.
+const MARKS: [IpFields; 7] = [
+    fields(0, 64),
+    fields(0xff, 64),
+    fields(0x68, 1),
+    fields(2, 255),
+    fields(0x68, 64),
+    fields(1, 64),
+    fields(0, 64),
+];
+
+/// A file that the test reads.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The packets of a pcapng file, from their IP header on.
+fn packets(file: &[u8]) -> Vec<Vec<u8>> {
+    let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap()) as usize;
+    let (mut at, mut packets) = (0, Vec::new());
+    while at < file.len() {
+        if word(at) == 6 {
+            packets.push(file[at + 28 + ETHERNET..at + 28 + word(at + 20)].to_vec());
+        }
+        at += word(at + 4);
+    }
+    packets
+}
+
+const fn fields(traffic_class: u8, hop_limit: u8) -> IpFields {
+    IpFields { traffic_class, hop_limit }
+}
+
+fn send(port: &mut impl Egress, peer: Peer, mark: IpFields, byte: u8, len: usize) {
+    port.mark(mark);
+    port.lend(peer, Class::default(), len).expect("space").bytes.fill(byte);
+    port.commit();
+}
+
+#[test]
+fn a_capture_shows_every_byte_that_the_kernel_puts_on_the_wire() {
+    if !possible() {
+        return;
+    }
+    let _own = own_namespace();
+    let mut tun = Tun::new("wire3", &["10.95.0.1/24", "fd95::1/64"]);
+    for (local, far) in [("10.95.0.1:4791", "10.95.0.2:4000"), ("[fd95::1]:4791", "[fd95::2]:4000")] {
+        let file = Written::default();
+        let port = UdpPort::open(local.parse().unwrap(), &Options::default()).unwrap();
+        let mut port = Capture::new(port, file.clone(), Wall).unwrap();
+        let peer = port.port_mut().peer(endpoint(far.parse().unwrap())).unwrap();
+        for (turn, mark) in MARKS.into_iter().enumerate() {
+            // Messages of 1RMA are not sealed anew: the bytes stay what they are here.
+            for len in [64, 64, 999] {
+                send(&mut port, peer, mark, 0xe0, len);
+            }
+            if turn % 2 == 0 {
+                port.flush();
+            }
+        }
+        port.flush();
+        port.finish().unwrap();
+        let captured = packets(&file.0.lock().unwrap());
+        assert_eq!(captured.len(), 3 * MARKS.len());
+        for (at, captured) in captured.iter().enumerate() {
+            let sent = tun.next().unwrap_or_else(|| panic!("packet {at} to {far} is missing"));
+            assert_eq!(*captured, sent, "packet {at} to {far}");
+            let class = if sent[0] >> 4 == 4 { sent[1] } else { sent[0] << 4 | sent[1] >> 4 };
+            assert_eq!(class, MARKS[at / 3].traffic_class, "packet {at} to {far}");
+        }
+    }
+}
+
+/// Receives frames until one has come, and returns with which fields.
+fn arrival(port: &mut UdpPort) -> Option<Origin> {
+    let (mut came, began) = (None, Instant::now());
+    while came.is_none() {
+        assert!(began.elapsed() < Duration::from_secs(60), "a frame is missing");
+        port.receive(1, &mut |frame| came = Some(frame.origin));
+    }
+    came.unwrap()
+}
+
+#[test]
+fn a_port_that_is_asked_says_with_which_fields_frames_came() {
+    for host in ["127.0.0.1:0", "[::1]:0"] {
+        let [mut from, mut to] =
+            [(); 2].map(|()| UdpPort::open(host.parse().unwrap(), &Options::default()).unwrap());
+        let peer = from.peer(to.endpoint()).unwrap();
+        send(&mut from, peer, MARKS[1], 1, 64);
+        from.flush();
+        assert_eq!(arrival(&mut to), None, "nobody has asked");
+        to.show_ip_fields();
+        for mark in MARKS {
+            for _ in 0..2 {
+                send(&mut from, peer, mark, 1, 64);
+            }
+            from.flush();
+            for _ in 0..2 {
+                assert_eq!(arrival(&mut to), Some(Origin::Ip(mark)), "{host}");
+            }
+        }
+    }
+}
