@@ -1,12 +1,16 @@
 //! What this machine can run, what is wrong with it, and how to mend that. Everything is tried, not guessed.
 
 use std::fs;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use remora_port::shm::{Admit, Geometry, Listener};
 use remora_port::udp::{Options, Socket};
 use remora_port::xdp::{Candidate, Driver};
+use rustix::event::epoll::CreateFlags;
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Resource, getrlimit};
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::{Device, PortKind};
 
@@ -60,6 +64,8 @@ pub fn examine(udp: impl Fn(u16) -> SocketAddr, interface: Option<&str>) -> Vec<
     vec![
         cores(),
         clock(),
+        system_calls(),
+        file_size(),
         shared_memory(),
         shm_port(),
         udp_port("port udp", udp(0)),
@@ -105,6 +111,49 @@ fn clock() -> Finding {
             "clock",
             slow,
             "each clock read is a system call: boot with clocksource=tsc if the machine allows",
+        ),
+    }
+}
+
+/// The system calls that every NIC needs and that a sandbox may refuse, with their errors here.
+fn refused_calls() -> Vec<(&'static str, io::Error)> {
+    let thread = std::thread::Builder::new().spawn(|| ()).map(|thread| drop(thread.join()));
+    let tried = [
+        ("clone3", thread),
+        ("epoll_create1", rustix::event::epoll::create(CreateFlags::CLOEXEC).map(drop).map_err(Into::into)),
+        ("eventfd2", remora_host::packet::eventfd().map(drop)),
+        ("getrandom", getrandom(&mut [0; 16], GetRandomFlags::empty()).map(drop).map_err(Into::into)),
+        ("memfd_create", memfd_create("remora-doctor", MemfdFlags::CLOEXEC).map(drop).map_err(Into::into)),
+    ];
+    tried.into_iter().filter_map(|(call, outcome)| Some((call, outcome.err()?))).collect()
+}
+
+fn system_calls() -> Finding {
+    let refused = refused_calls();
+    if refused.is_empty() {
+        return Finding::good("system calls", "none of those that a NIC needs is refused");
+    }
+    let refused: Vec<String> = refused.iter().map(|(call, error)| format!("{call}: {error}")).collect();
+    Finding::missing(
+        "system calls",
+        refused.join("; "),
+        "allow them in the seccomp profile of this sandbox, or update its runtime (Docker before 20.10.10 refuses clone3)",
+    )
+}
+
+/// Shared memory that a link or a queue may take: as a file, it is under the limit of a file's size.
+const LARGEST: u64 = 64 << 20;
+
+fn file_size() -> Finding {
+    match getrlimit(Resource::Fsize).current {
+        Some(few) if few < LARGEST => Finding::limited(
+            "file size",
+            format!("{} KiB", few >> 10),
+            "run `ulimit -f unlimited` before it: regions, queues and links are shared memory, which counts as files",
+        ),
+        limit => Finding::good(
+            "file size",
+            limit.map_or("no limit".to_owned(), |few| format!("{} MiB", few >> 20)),
         ),
     }
 }

@@ -64,6 +64,6 @@ pub fn errno_of_open(error: &OpenError) -> i32 {
         OpenError::Engines(_) => libc::EINVAL,
         OpenError::Port(_) => libc::ENODEV,
         OpenError::Memory(error) => errno_of_memory(*error),
-        OpenError::System(error) => error.raw_os_error().unwrap_or(libc::EIO),
+        OpenError::System(error) | OpenError::Call(_, error) => error.raw_os_error().unwrap_or(libc::EIO),
     }
 }

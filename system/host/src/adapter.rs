@@ -11,6 +11,7 @@ use remora_port::udp::{SharedEndpoint, UdpPort};
 use remora_port::xdp::XdpPort;
 use remora_port::{Address, Endpoint, Port};
 use remora_transport::rc::irn::{self, Timers};
+use rustix::io::Errno;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -157,6 +158,8 @@ pub enum OpenError {
     Memory(remora_memory::Error),
     /// The system gave no descriptor, no thread or no randomness.
     System(io::Error),
+    /// The system refused this system call.
+    Call(&'static str, io::Error),
 }
 
 impl fmt::Display for OpenError {
@@ -165,17 +168,31 @@ impl fmt::Display for OpenError {
             OpenError::Engines(count) => write!(f, "an adapter has 1 to {MAX_ENGINES} engines, not {count}"),
             OpenError::Port(words) => f.write_str(words),
             OpenError::Memory(error) => write!(f, "the memory table: {error}"),
-            OpenError::System(error) => {
-                write!(
-                    f,
-                    "the system refused: {error} (descriptors are limited by `ulimit -n`, threads by `ulimit -u`)"
-                )
-            }
+            OpenError::System(error) => write!(f, "the system refused: {error} ({})", cause(error)),
+            OpenError::Call(call, error) => write!(f, "{call}: {error} ({})", cause(error)),
         }
     }
 }
 
 impl std::error::Error for OpenError {}
+
+/// The likely cause of a refusal, by its errno.
+fn cause(error: &io::Error) -> &'static str {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::MFILE | Errno::NFILE) => "descriptors are limited by `ulimit -n`",
+        Some(Errno::AGAIN) => "threads are limited by `ulimit -u` and by the container",
+        Some(Errno::PERM | Errno::ACCESS | Errno::NOSYS) => {
+            "a sandbox (seccomp) forbids the call, or the kernel lacks it: `remora doctor` names all such calls"
+        }
+        Some(Errno::FBIG) => "files and shared memory are limited by `ulimit -f`",
+        _ => "descriptors are limited by `ulimit -n`, threads by `ulimit -u`, files by `ulimit -f`",
+    }
+}
+
+/// Names the system call of an error.
+fn refused<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> OpenError {
+    move |error| OpenError::Call(call, error.into())
+}
 
 impl From<io::Error> for OpenError {
     fn from(error: io::Error) -> OpenError {
@@ -263,7 +280,7 @@ impl Adapter {
         let random = random()?;
         let seeded = remora_memory::Config { key_seed: random as u64, ..config.memory };
         let table = Arc::new(Table::new(seeded).map_err(OpenError::Memory)?);
-        let events = Arc::new(Signal::new(EVENTS)?);
+        let events = Arc::new(Signal::new(EVENTS).map_err(refused("eventfd2"))?);
         let mut adapter = Adapter {
             engines: Vec::with_capacity(config.engines),
             table,
@@ -285,25 +302,25 @@ impl Adapter {
     }
 
     fn start_inline(&mut self, config: &Config, clock: &Clock) -> Result<(), OpenError> {
-        let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let (poll, waker) = poll()?;
         for number in 0..config.engines {
             self.add_engine(config, number, &poll, &waker, Token(number), clock)?;
         }
         let attendant = Attendant::new(&self.engines, poll, clock.clone(), Arc::clone(&self.threads.stop));
-        self.threads.spawn("remora-attend".to_owned(), &waker, move || attendant.run())?;
+        let spawned = self.threads.spawn("remora-attend".to_owned(), &waker, move || attendant.run());
+        spawned.map_err(refused("clone3"))?;
         Ok(())
     }
 
     fn start_dedicated(&mut self, config: &Config, clock: &Clock) -> Result<(), OpenError> {
         for number in 0..config.engines {
-            let poll = Poll::new()?;
-            let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+            let (poll, waker) = poll()?;
             self.add_engine(config, number, &poll, &waker, Token(0), clock)?;
             let (engine, clock, spin) = (Arc::clone(&self.engines[number]), clock.clone(), config.spin);
             let stop = Arc::clone(&self.threads.stop);
             let body = move || dedicated::run(&engine, poll, &clock, &stop, spin);
-            self.threads.spawn(format!("remora-engine-{number}"), &waker, body)?;
+            let spawned = self.threads.spawn(format!("remora-engine-{number}"), &waker, body);
+            spawned.map_err(refused("clone3"))?;
         }
         Ok(())
     }
@@ -502,10 +519,17 @@ pub fn random() -> Result<u128, OpenError> {
         match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
             Ok(count) => filled += count,
             Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(OpenError::System(errno.into())),
+            Err(errno) => return Err(refused("getrandom")(errno)),
         }
     }
     Ok(u128::from_ne_bytes(bytes))
+}
+
+/// An epoll instance, and the eventfd that wakes it.
+fn poll() -> Result<(Poll, Arc<Waker>), OpenError> {
+    let poll = Poll::new().map_err(refused("epoll_create1"))?;
+    let waker = Waker::new(poll.registry(), WAKER).map_err(refused("eventfd2"))?;
+    Ok((poll, Arc::new(waker)))
 }
 
 fn open_shm(

@@ -141,12 +141,16 @@ enum Serve {
 fn main() -> ExitCode {
     logs::begin();
     take_descriptors();
+    survive_file_limit();
     match run(parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // One line with its causes, whatever RUST_BACKTRACE says: who reads it made a mistake, not a
             // program.
-            eprintln!("error: {error:#}");
+            // Some causes are texts of other processes.
+            let text = format!("{error:#}");
+            let lines: Vec<String> = text.lines().map(remora_bench::command::print::shown).collect();
+            eprintln!("error: {}", lines.join("\n"));
             ExitCode::FAILURE
         }
     }
@@ -159,6 +163,14 @@ fn take_descriptors() {
     limit.current = limit.maximum;
     // Where that is refused the old one stays, and is named when it is reached.
     let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// A write beyond `ulimit -f` fails with EFBIG and is reported, where SIGXFSZ would end this process without a
+/// word. A handler does that, and not SIG_IGN, which programs that this command starts would inherit.
+fn survive_file_limit() {
+    let seen = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    // Where that is refused the signal ends the process, as it did.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, seen);
 }
 
 /// The command line. A benchmark's options are looked at once more: each of those that some of them have.

@@ -83,6 +83,7 @@ pub fn run(args: &Args) -> Result<()> {
     let Some((program, words)) = args.program.split_first() else { bail!("which program?") };
     let count = args.address.len();
     ensure!(count <= GIDS, "a device has {GIDS} addresses at most, and --address names {count}");
+    check_file_limit()?;
     let libraries = libraries()?;
     let alone = args.alone || args.port.is_alone();
     let address = broker::address(args.address.first().copied());
@@ -132,6 +133,21 @@ pub fn run(args: &Args) -> Result<()> {
         ending::pass_on(&mut command).with_context(|| format!("running {}", Path::new(program).display()))?;
     if !status.success() {
         std::process::exit(capture::code(status));
+    }
+    Ok(())
+}
+
+/// Bytes of shared memory that a program's queues take at least.
+const LEAST_FILE: u64 = 16 << 20;
+
+/// Refuses a limit under which the program would die by SIGXFSZ at its first region or queue.
+fn check_file_limit() -> Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if let Some(bytes) = limit.filter(|bytes| *bytes < LEAST_FILE) {
+        bail!(
+            "files are limited to {bytes} bytes (`ulimit -f`), and queues and links are shared memory, which counts as files: run \
+             `ulimit -f unlimited` first"
+        );
     }
     Ok(())
 }

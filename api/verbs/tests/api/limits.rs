@@ -3,10 +3,12 @@
 //! back.
 #![allow(unsafe_code, reason = "taking rights away from a process")]
 
+use remora_verbs::doctor::{Verdict, examine};
 use remora_verbs::{
     Access, CreateError, Device, EMPTY, MemoryError, QpOptions, QueuePair, ReceiveRequest, Status, work,
 };
 use std::io::Write;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 const ROLE: &str = "REMORA_TEST_LIMITS_ROLE";
@@ -42,6 +44,7 @@ fn acts_its_role() {
             locks_its_pages();
         }
         Ok("small") => has_little_address_space(),
+        Ok("sandboxed") => names_refused_calls(),
         _ => {}
     }
 }
@@ -146,6 +149,67 @@ fn has_little_address_space() {
     assert_eq!(refused, CreateError::Memory(MemoryError::Os(libc::ENOMEM)));
     drop(domain.allocate(1 << 20, shared()).unwrap());
     println!("2 GiB were too much");
+}
+
+/// Refuses these system calls to this process by EPERM, as a container runtime's seccomp profile does.
+fn forbid(calls: &[libc::c_long]) {
+    let statement = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
+    let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let answer = libc::BPF_RET | libc::BPF_K;
+    // The number of the call is the first word of `struct seccomp_data`.
+    let mut program = vec![statement(load, 0, 0, 0)];
+    for call in calls {
+        program.push(statement(equal, *call as u32, 0, 1));
+        program.push(statement(answer, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0, 0));
+    }
+    program.push(statement(answer, libc::SECCOMP_RET_ALLOW, 0, 0));
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the kernel copies a program that lives through the calls.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let (mode, filter) = (libc::SECCOMP_MODE_FILTER as libc::c_ulong, &raw const filter);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, filter, 0, 0), 0);
+    }
+}
+
+/// A sandbox that refuses more and more of the calls that a NIC needs.
+fn names_refused_calls() {
+    let open = |device: Device| device.open().unwrap_err().to_string();
+    let calls = || {
+        let findings = examine(|port| SocketAddr::from(([127, 0, 0, 1], port)), None);
+        findings.into_iter().find(|finding| finding.what == "system calls").unwrap()
+    };
+    assert_eq!(calls().verdict, Verdict::Good);
+    let udp = || Device::udp("127.0.0.1:0").unwrap();
+    // A thread is made last, an eventfd before it, randomness first of all: each hides those behind it.
+    for (call, name) in [
+        (libc::SYS_clone3, "clone3"),
+        (libc::SYS_eventfd2, "eventfd2"),
+        (libc::SYS_memfd_create, "memfd_create"),
+        (libc::SYS_getrandom, "getrandom"),
+    ] {
+        forbid(&[call]);
+        let found = calls();
+        assert_eq!(found.verdict, Verdict::Missing, "{found:?}");
+        assert!(
+            found.found.contains(&format!("{name}: ")) && found.found.contains("os error 1"),
+            "{found:?}"
+        );
+        if call == libc::SYS_memfd_create {
+            continue;
+        }
+        for words in [open(Device::shm()), open(udp())] {
+            assert!(words.contains(name) && words.contains("os error 1"), "{name}: {words}");
+            assert!(words.contains("remora doctor") && !words.contains("ulimit"), "{words}");
+        }
+    }
+    println!("refused calls have names");
+}
+
+#[test]
+fn where_a_sandbox_refuses_a_system_call_errors_and_doctor_name_it() {
+    assert!(run("sandboxed").contains("refused calls have names"));
 }
 
 #[test]
