@@ -9,13 +9,18 @@ use std::os::unix::ffi::OsStrExt as _;
 pub fn escape(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
-        for byte in chunk.valid().as_bytes() {
-            match byte {
-                b'\\' => out.extend(b"\\\\"),
-                b'\n' => out.extend(b"\\n"),
-                b'\t' => out.extend(b"\\t"),
-                0..0x20 | 0x7f => out.extend(format!("\\x{byte:02x}").bytes()),
-                _ => out.push(*byte),
+        for character in chunk.valid().chars() {
+            let mut bytes = [0; 4];
+            let bytes = character.encode_utf8(&mut bytes).as_bytes();
+            match character {
+                '\\' => out.extend(b"\\\\"),
+                '\n' => out.extend(b"\\n"),
+                '\t' => out.extend(b"\\t"),
+                // U+0080 to U+009F as well: terminals obey U+009B as they do ESC [.
+                _ if character.is_control() => {
+                    bytes.iter().for_each(|byte| out.extend(format!("\\x{byte:02x}").bytes()));
+                }
+                _ => out.extend(bytes),
             }
         }
         chunk.invalid().iter().for_each(|byte| out.extend(format!("\\x{byte:02x}").bytes()));
@@ -96,6 +101,7 @@ mod tests {
         assert!(
             shown.iter().all(|byte| *byte >= 0x20 && *byte != 0x7f) && std::str::from_utf8(&shown).is_ok()
         );
+        assert_eq!(escape("\u{9b}31m".as_bytes()), b"\\xc2\\x9b31m");
         assert_eq!(escape("blå\u{e9}".as_bytes()), "blå\u{e9}".as_bytes());
         assert_eq!(unescape(&shown), Ok(all));
     }

@@ -13,6 +13,19 @@ pub fn line(text: impl Display) {
     bytes(format!("{text}\n").as_bytes());
 }
 
+/// A text of another process or host, as a terminal may show it: control characters, which move the cursor,
+/// change colours or set a title, are written as `\x1b`.
+pub fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => shown.extend(format!("\\x{:02x}", u32::from(character)).chars()),
+            false => shown.push(character),
+        }
+    }
+    shown
+}
+
 /// Prints these bytes at once.
 pub fn bytes(bytes: &[u8]) {
     let mut out = std::io::stdout().lock();
@@ -22,4 +35,17 @@ pub fn bytes(bytes: &[u8]) {
     }
     eprintln!("error: what is to be said cannot be printed: {error}");
     exit(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_of_a_text_are_written_and_never_sent_to_the_terminal() {
+        let name = "\u{1b}[2J\u{1b}[31mhi\u{7}\u{9b}31m\r\n\u{7f} blå";
+        let text = shown(name);
+        assert_eq!(text, "\\x1b[2J\\x1b[31mhi\\x07\\x9b31m\\x0d\\x0a\\x7f blå");
+        assert!(!text.chars().any(char::is_control));
+    }
 }

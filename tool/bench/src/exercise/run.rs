@@ -352,8 +352,8 @@ mod tests {
     }
 
     fn exercise(liar: bool, breaks: u32) -> History {
-        let name = format!("remora-exercise-{}-{liar}-{breaks}.jsonl", std::process::id());
-        let history = std::env::temp_dir().join(name);
+        let folder = tempfile::tempdir().unwrap();
+        let history = folder.path().join("history.jsonl");
         let args = ExerciseArgs {
             history: Some(history.clone()),
             every: None,
@@ -369,7 +369,6 @@ mod tests {
         };
         run(&args, super::super::removable, &mut Registers { breaks, ..Registers::default() }).unwrap();
         let file = std::fs::File::open(&history).unwrap();
-        std::fs::remove_file(&history).unwrap();
         History::read(std::io::BufReader::new(file)).unwrap()
     }
 

@@ -106,7 +106,8 @@ impl Benchmark for Args {
         // wait for the other's time to end.
         let [clients, servers] = two_cores(&[])?;
         pin(servers)?;
-        let socket = std::env::temp_dir().join(format!("remora-failure-{}.sock", std::process::id()));
+        let folder = tempfile::Builder::new().prefix("remora-failure-").tempdir()?;
+        let socket = folder.path().join("nic.sock");
         let mut command = program()?;
         command
             .args(["nicd", "--json", "--child", "--port", self.port.name(), "--memory", "64g", "--socket"])
@@ -114,7 +115,6 @@ impl Benchmark for Args {
         let (daemon, _) = Process::start_ready(&mut command, 1).context("the NIC daemon did not start")?;
         let measured = all(self, &socket, clients, report);
         drop(daemon);
-        let _ = std::fs::remove_file(&socket);
         measured
     }
 }

@@ -1,7 +1,7 @@
 //! Round trips by what was on the wire: the client's NIC records its frames, and each time answers follow
 //! requests is one.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 
@@ -29,10 +29,10 @@ enum Seen {
 
 /// Round trips of each case: the median.
 pub fn count(testbed: &Testbed) -> Result<Vec<(Case, f64)>> {
-    let file = Capture::new();
+    let capture = Capture::new()?;
     {
         let peer = Peer::start(testbed)?;
-        let end = End::with_extensions(&peer, testbed.port(), PRISM, Some(&file.0))?;
+        let end = End::with_extensions(&peer, testbed.port(), PRISM, Some(&capture.file))?;
         let mut client = Client::new(end, &peer)?;
         for case in Case::ALL {
             if case.is_call() {
@@ -46,7 +46,7 @@ pub fn count(testbed: &Testbed) -> Result<Vec<(Case, f64)>> {
             peer.run(Command::Sleep)?;
         }
     }
-    let frames = frames(&std::fs::read(&file.0).context("the benchmark's own capture")?)?;
+    let frames = frames(&std::fs::read(&capture.file).context("the benchmark's own capture")?)?;
     let trips = round_trips(&frames);
     ensure!(trips.len() == Case::ALL.len() * TRIPS, "the capture lacks frames");
     let of_case = |trips: &[usize]| median(&trips.iter().map(|count| *count as f64).collect::<Vec<f64>>());
@@ -86,18 +86,17 @@ fn next_block(file: &[u8]) -> Option<(&[u8], &[u8])> {
     if len < 12 { None } else { file.split_at_checked(len) }
 }
 
-/// A file that goes away.
-struct Capture(PathBuf);
-
-impl Capture {
-    fn new() -> Capture {
-        Capture(std::env::temp_dir().join(format!("remora-bench-prism-{}.pcapng", std::process::id())))
-    }
+/// A capture in a folder of its own, whose name is random and to which only this user can write. Both go away
+/// with this value.
+struct Capture {
+    file: PathBuf,
+    _folder: tempfile::TempDir,
 }
 
-impl Drop for Capture {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(Path::new(&self.0));
+impl Capture {
+    fn new() -> Result<Capture> {
+        let folder = tempfile::Builder::new().prefix("remora-bench-prism-").tempdir()?;
+        Ok(Capture { file: folder.path().join("frames.pcapng"), _folder: folder })
     }
 }
 

@@ -20,12 +20,14 @@ const LEN: u64 = 64;
 pub struct Daemon {
     socket: PathBuf,
     _process: Process,
+    _folder: tempfile::TempDir,
 }
 
 impl Daemon {
     /// Starts one.
     pub fn start(cores: [usize; 2]) -> Result<Daemon> {
-        let socket = std::env::temp_dir().join(format!("remora-bench-{}.sock", std::process::id()));
+        let folder = tempfile::Builder::new().prefix("remora-bench-").tempdir()?;
+        let socket = folder.path().join("nic.sock");
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["nicd", "--json", "--child", "--port", "udp", "--socket"]).arg(&socket);
         // A process begins on the core of the thread that starts it, and ends when that thread does.
@@ -33,18 +35,12 @@ impl Daemon {
         let started = Process::start_ready(command.stdin(Stdio::null()), 1);
         pin(cores[0])?;
         let (process, _) = started.context("the NIC daemon did not start")?;
-        Ok(Daemon { socket, _process: process })
+        Ok(Daemon { socket, _process: process, _folder: folder })
     }
 
     /// Its NIC for one more tenant.
     pub fn attach(&self) -> Result<Context> {
         Ok(Device::nicd(&self.socket).open()?)
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.socket);
     }
 }
 

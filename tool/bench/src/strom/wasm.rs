@@ -19,14 +19,9 @@ const FILES: [(&str, &str); 4] = [
 const WITHOUT: &str = "this remora is built without them; \
     `cargo build --release --package remora-cli --features wasm` builds one with them";
 
-/// A folder with the module in it, which is gone when this is dropped.
-pub struct Built(PathBuf);
-
-impl Drop for Built {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+/// A folder with the module in it, which is gone when this is dropped. Its name is random and only this user
+/// can write to it: cargo obeys a `.cargo/config.toml` there.
+pub struct Built(tempfile::TempDir);
 
 impl Built {
     /// Builds it.
@@ -36,15 +31,17 @@ impl Built {
     #[cfg(feature = "wasm")]
     pub fn new() -> Result<Built> {
         use anyhow::{Context as _, ensure};
-        let built = Built(std::env::temp_dir().join(format!("remora-kernel-{}", std::process::id())));
-        std::fs::create_dir_all(built.0.join("src"))?;
+        let folder = tempfile::Builder::new().prefix("remora-kernel-").tempdir()?;
+        let built = Built(folder);
+        let folder = built.0.path();
+        std::fs::create_dir(folder.join("src"))?;
         for (name, text) in FILES {
-            std::fs::write(built.0.join(name), text)?;
+            std::fs::write(folder.join(name), text)?;
         }
         // Not into the folder of a build that this may run in.
         let done = std::process::Command::new("cargo")
             .args(["build", "--release", "--target", "wasm32-unknown-unknown"])
-            .current_dir(&built.0)
+            .current_dir(folder)
             .env_remove("CARGO_TARGET_DIR")
             .output()
             .context("building a kernel needs cargo")?;
@@ -63,7 +60,7 @@ impl Built {
 
     /// The module.
     pub fn module(&self) -> PathBuf {
-        self.0.join("target/wasm32-unknown-unknown/release/kernel.wasm")
+        self.0.path().join("target/wasm32-unknown-unknown/release/kernel.wasm")
     }
 }
 
