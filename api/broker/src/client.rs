@@ -20,7 +20,6 @@ use remora_host::packet::{PacketSocket, PeerCredentials};
 use remora_port::udp::{SharedEndpoint, SteeredBy};
 use remora_verbs::{Context, Counters, Device, OpenError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,6 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::broker::{Broker, Options as BrokerOptions};
+use crate::environment;
 use crate::interface::Interfaces;
 use crate::message::{BrokerFacts, MAX_PACKET, PortState, ProgramFacts, Reply, Request, UserFacts, VERSION};
 use crate::name;
@@ -97,13 +97,13 @@ impl Default for Options {
 }
 
 impl Options {
-    /// As the variables [`ALONE`], [`COMMAND`] and [`ALLOW_UID`] say.
+    /// The options that the variables [`ALONE`], [`COMMAND`] and [`ALLOW_UID`] name; none of them in a
+    /// privileged program ([`environment`]).
     pub fn from_environment() -> Options {
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty() && value != OsStr::new("0"));
-        let allow = std::env::var(ALLOW_UID).unwrap_or_default();
+        let allow = environment::variable(ALLOW_UID).and_then(|value| value.into_string().ok());
         Options {
-            start: if set(ALONE).is_some() { Start::Alone } else { Start::Search },
-            allow: allow.split(',').filter_map(|uid| uid.trim().parse().ok()).collect(),
+            start: if environment::is_set(ALONE) { Start::Alone } else { Start::Search },
+            allow: allow.unwrap_or_default().split(',').filter_map(|uid| uid.trim().parse().ok()).collect(),
             ..Options::default()
         }
     }

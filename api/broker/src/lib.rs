@@ -15,6 +15,7 @@
 //! | `interface.rs` | the interfaces of the network namespace, and their addresses |
 //! | `broker/port_table.rs` | which id is bound to which port |
 //! | `client.rs` | [`client::open`]: a QPN range for this program, and a broker where there is none |
+//! | `environment.rs` | the variables that the libraries obey |
 //! | `client/cm.rs` | [`client::CmClient`]: ids that connect, and the channels of their events |
 //! | `paths.rs`, `paths/`, `broker/paths.rs` | paths of `/sys` and `/dev`, and counters as files |
 //! | `client/paths.rs` | [`client::Paths`]: keeps them while a program reads them |
@@ -35,6 +36,7 @@
 
 mod broker;
 pub mod client;
+pub mod environment;
 mod interface;
 mod message;
 mod name;

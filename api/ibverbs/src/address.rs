@@ -4,6 +4,7 @@
 use remora_broker::client::{
     self, ADDRESS, FAULT, Neighbours, Options, PORT, PortEvents, Range, Start, Watch,
 };
+use remora_broker::environment;
 use remora_verbs::raw::{ChannelAdapter, Wanted};
 use remora_verbs::{Device, MemoryConfig, OpenError, Rules};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
@@ -176,13 +177,10 @@ fn configured(device: Device) -> Result<Device, OpenError> {
     Ok(device)
 }
 
-/// A variable that is set and not empty.
+/// The text of a variable; `None` if it is unset or empty.
 fn text(variable: &str) -> Result<Option<String>, OpenError> {
-    match std::env::var(variable) {
-        Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
-        Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(error) => Err(OpenError::Port(format!("{variable}: {error}"))),
-    }
+    let value = environment::variable(variable).map(std::ffi::OsString::into_string).transpose();
+    value.map_err(|value| OpenError::Port(format!("{variable}={}: not UTF-8 text", value.display())))
 }
 
 /// The addresses of a list with commas.

@@ -3,6 +3,7 @@
 
 use remora_abi::device::IbvGid;
 use remora_abi::objects::{IbvContext, IbvWc};
+use remora_broker::environment;
 use remora_verbs::Status;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -69,7 +70,7 @@ fn known() -> MutexGuard<'static, Known> {
 /// Does the program's user want words?
 pub fn is_wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
-    *WANTED.get_or_init(|| std::env::var_os(EXPLAIN).is_some_and(|value| !value.is_empty() && value != "0"))
+    *WANTED.get_or_init(|| environment::is_set(EXPLAIN))
 }
 
 fn say(words: &str) {

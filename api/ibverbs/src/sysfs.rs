@@ -1,6 +1,7 @@
 //! Reading files of sysfs, for programs that ask the library to.
 
 use remora_abi::device::IbvDevice;
+use remora_broker::environment;
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,7 +14,7 @@ use crate::errno;
 pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static PATH: OnceLock<std::ffi::CString> = OnceLock::new();
     let path = PATH.get_or_init(|| {
-        let chosen = std::env::var_os("SYSFS_PATH").unwrap_or_else(|| "/sys".into());
+        let chosen = environment::variable("SYSFS_PATH").unwrap_or_else(|| "/sys".into());
         std::ffi::CString::new(chosen.as_bytes()).unwrap_or_default()
     });
     path.as_ptr()

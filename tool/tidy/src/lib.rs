@@ -12,6 +12,7 @@ pub mod attributes;
 pub mod cycles;
 pub mod docs;
 pub mod drawing;
+pub mod environment;
 pub mod glossary;
 pub mod layers;
 pub mod lengths;

@@ -3,8 +3,8 @@
 
 use remora_tidy::tree::{self, File};
 use remora_tidy::{
-    Fault, arguments, attributes, cycles, docs, drawing, glossary, layers, lengths, listing, names, plain,
-    planted, purity, unsafety, witness, words,
+    Fault, arguments, attributes, cycles, docs, drawing, environment, glossary, layers, lengths, listing,
+    names, plain, planted, purity, unsafety, witness, words,
 };
 use std::sync::LazyLock;
 
@@ -152,6 +152,11 @@ fn texts_hold_no_notes_to_oneself_and_no_paths_of_one_machine() {
 #[test]
 fn pure_crates_have_no_clock_socket_thread_or_unordered_map() {
     holds(words::impure(&FILES));
+}
+
+#[test]
+fn the_libraries_read_variables_in_one_place() {
+    holds(environment::check(&FILES));
 }
 
 #[test]

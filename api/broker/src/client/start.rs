@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::{COMMAND, ClientError, Start};
+use crate::environment;
 use crate::name;
 
 /// The word that a broker writes when programs can reach it.
@@ -24,7 +25,7 @@ const LONGEST: usize = 4096;
 pub(super) fn broker(address: SocketAddr, how: &Start, until: Instant) -> Result<(), ClientError> {
     let program = match how {
         Start::Command(path) => path.clone(),
-        _ => command(),
+        _ => command(address)?,
     };
     let (reader, writer) = io::pipe()?;
     let mut command = Command::new(&program);
@@ -33,6 +34,9 @@ pub(super) fn broker(address: SocketAddr, how: &Start, until: Instant) -> Result
     command.args(["broker", "--background", "--address", &text]);
     // A library that the program preloads is for the program.
     command.env_remove("LD_PRELOAD").current_dir("/");
+    if environment::is_privileged() {
+        command.env_clear();
+    }
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     // SAFETY: between fork and exec, `detach` makes system calls only.
     unsafe { command.pre_exec(detach) };
@@ -64,14 +68,29 @@ fn cannot(program: &Path, error: &io::Error) -> ClientError {
 const PLACES: [&str; 5] =
     ["remora", "../bin/remora", "../../bin/remora", "../../debug/remora", "../../release/remora"];
 
-/// The `remora` command: of the variable, where it was installed or built, or in PATH.
-fn command() -> PathBuf {
-    if let Some(named) = std::env::var_os(COMMAND).filter(|named| !named.is_empty()) {
-        return named.into();
+/// The `remora` command: of the variable, where it was installed or built, or in PATH. A privileged program
+/// takes it from the first two alone, since PATH is a variable of the user that started it.
+fn command(address: SocketAddr) -> Result<PathBuf, ClientError> {
+    if let Some(named) = environment::variable(COMMAND) {
+        return Ok(named.into());
     }
     let own = object().and_then(|own| own.parent().map(Path::to_owned)).unwrap_or_default();
     let found = PLACES.into_iter().map(|place| own.join(place)).find(|path| path.is_file());
-    found.unwrap_or_else(|| OsStr::new("remora").into())
+    match found {
+        Some(found) => Ok(found),
+        None if environment::is_privileged() => Err(unfound(&own, address)),
+        None => Ok(OsStr::new("remora").into()),
+    }
+}
+
+/// A privileged program has no broker, and no `remora` stands beside its library in `folder`.
+fn unfound(folder: &Path, address: SocketAddr) -> ClientError {
+    ClientError::Start(format!(
+        "this address has no broker, `remora` is not installed with the library in {}, and a set-user-ID program obeys neither \
+         {COMMAND} nor PATH: start `remora broker --address {}` before it",
+        folder.display(),
+        name::ip(address)
+    ))
 }
 
 /// The file of this code: a shared library that a program has loaded, or the program.

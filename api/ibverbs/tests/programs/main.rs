@@ -13,6 +13,7 @@ mod ownership;
 mod pairs;
 mod perftest;
 mod pingpong;
+mod privileged;
 mod symbols;
 mod valgrind;
 

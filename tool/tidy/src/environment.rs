@@ -1,0 +1,84 @@
+//! Environment variables are read in one place, where a set-user-ID program has none.
+
+use std::collections::BTreeSet;
+
+use crate::Fault;
+use crate::layers;
+use crate::tokens::{Scope, is_ident, is_punct, line, test_modules, walk};
+use crate::tree::File;
+
+/// The files that read variables; the preload library depends on no other crate.
+const READERS: [&str; 2] = ["api/broker/src/environment.rs", "api/paths/src/rewrite.rs"];
+/// The folders whose crates are part of the drop-in's libraries, with `fault`.
+const LINKED: [&str; 4] = ["core", "program", "system", "api"];
+/// Functions of `std::env` that read a variable. The folder of temporary files is one.
+const STANDARD: [&str; 5] = ["var", "var_os", "vars", "vars_os", "temp_dir"];
+/// Functions of the C library.
+const FOREIGN: [&str; 2] = ["getenv", "secure_getenv"];
+
+/// Variables that code of the libraries reads past the one place.
+pub fn check(files: &[File]) -> Vec<Fault> {
+    let sources: Vec<&File> = files.iter().filter(|file| file.is_source() && is_linked(file)).collect();
+    let tests: BTreeSet<(&str, String)> = sources
+        .iter()
+        .flat_map(|file| test_modules(file).into_iter().map(|module| (file.member(), module)))
+        .collect();
+    let mut faults = Vec::new();
+    for file in sources {
+        let is_test = tests.contains(&(file.member(), file.module().to_owned()));
+        if is_test || READERS.contains(&file.path.as_str()) {
+            continue;
+        }
+        let walked = walk(file, Scope::Shipped, &mut |tokens| {
+            for (at, token) in tokens.iter().enumerate() {
+                let follows = |name: &&str| is_ident(tokens.get(at + 3), name);
+                let reads = is_ident(Some(token), "env")
+                    && is_punct(tokens.get(at + 1), ':')
+                    && STANDARD.iter().any(follows);
+                if reads || FOREIGN.iter().any(|name| is_ident(Some(token), name)) {
+                    let says =
+                        "a set-user-ID program must not obey this variable: ask `remora_broker::environment`";
+                    faults.push(Fault::new(&file.path, line(token), says));
+                }
+            }
+        });
+        faults.extend(walked.err());
+    }
+    faults
+}
+
+fn is_linked(file: &File) -> bool {
+    let layer = layers::find(file.member());
+    layer.is_some_and(|layer| LINKED.contains(&layer.folder) || layer.name == "fault")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(path: &str, text: &str) -> usize {
+        check(&[File::sample(path, text)]).len()
+    }
+
+    #[test]
+    fn a_variable_that_a_library_reads_by_itself_is_a_fault() {
+        for text in [
+            "fn a() { std::env::var_os(\"REMORA_X\"); }",
+            "fn a() { std::env::temp_dir(); }",
+            "fn a() { unsafe { libc::getenv(c\"X\".as_ptr()) }; }",
+        ] {
+            assert_eq!(faults("api/ibverbs/src/a.rs", text), 1, "{text}");
+            assert_eq!(faults("tool/cli/src/a.rs", text), 0, "the command is no library: {text}");
+            assert_eq!(faults("api/broker/src/environment.rs", text), 0, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_variable_of_a_test_or_of_the_build_is_none() {
+        for text in
+            ["#[cfg(test)] mod tests { fn a() { std::env::var(\"X\"); } }", "const A: &str = env!(\"X\");"]
+        {
+            assert_eq!(faults("core/cm/src/a.rs", text), 0, "{text}");
+        }
+    }
+}
