@@ -15,7 +15,7 @@ CHECKS = fmt tidy deny clippy unit abuse programs interop doc models fuzz miri
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
 
-.PHONY: help setup setup-bench test nightly fmt tidy deny clippy unit abuse programs doc miri fuzz fuzz-soak planted models dropin compat compat-full interop interop-full install uninstall demo bench figures-irn sweeps-irn soak clean
+.PHONY: help setup setup-bench test nightly fmt tidy deny clippy unit abuse programs doc miri fuzz fuzz-soak planted models dropin compat compat-full interop interop-full build install uninstall demo bench figures-irn sweeps-irn soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -42,7 +42,7 @@ fmt:
 
 tidy: ## style, layers, the empty import lists of the pure crates, docs/TESTS.md; prints the layers and their sizes
 	$(CARGO) test --quiet --package remora-tidy --lib
-	$(CARGO) test --package remora-tidy --test repository -- --show-output
+	$(CARGO) test --package remora-tidy --test repository --test scripts -- --show-output
 
 deny: ## licences, sources and security advisories of third-party crates, by deny.toml
 	@scripts/deny
@@ -98,7 +98,11 @@ compat-full: ## the same with each size and path MTU, and each way of UCX, libfa
 	$(CARGO) build --quiet --package remora-cli --bin remora
 	@scripts/compat --full
 
-install: ## the remora command and its libraries into PREFIX (/usr/local), below DESTDIR
+build: ## the remora command, its libraries and the C API, optimised
+	@scripts/setup build
+	@scripts/install build
+
+install: ## what is built into PREFIX (/usr/local), below DESTDIR; builds what is missing or old, if cargo is in PATH
 	@scripts/install
 
 uninstall: ## remove what `make install` has installed
@@ -116,7 +120,7 @@ interop-full: ## all of them, also with frames lost and over `xdp`: minutes
 
 demo: ## one key-value table over real RDMA verbs, two processes
 	@scripts/setup build
-	$(CARGO) run --release --quiet --bin remora -- demo
+	$(CARGO) run --release --bin remora -- demo
 
 bench: setup-bench ## the numbers of docs/PERFORMANCE.md, baselines in the same run
 	$(CARGO) build --release --features remora-cli/wasm --bin remora

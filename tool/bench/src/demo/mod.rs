@@ -4,6 +4,7 @@
 mod page;
 pub mod redn;
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
@@ -174,6 +175,8 @@ fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
     let systems = |port| System::all(port).filter(|system| args.transport.contains(&system.transport()));
     let tables = |port| args.value_len.len() * systems(port).count();
     let bar = progress::bar(Testbed::ports(args.port).map(tables).sum::<usize>() as u64, "tables")?;
+    // A bar draws nothing there, and each line takes seconds.
+    let is_piped = !std::io::stderr().is_terminal();
     let mut lines = Vec::new();
     for port in Testbed::ports(args.port) {
         let tables = tables(port);
@@ -185,6 +188,15 @@ fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
             let plan = Plan { records, value_len, operations, window, seed: 42, inserts: 0 };
             bar.set_message(format!("{} over {}: {records} records", system.name(), port.name()));
             bar.tick();
+            if is_piped && !args.json {
+                eprintln!(
+                    "{} of {}: {} over {}",
+                    bar.position() + 1,
+                    bar.length().unwrap_or(0),
+                    system.title(),
+                    port.name()
+                );
+            }
             let measured = measure(system, &testbed, link, &plan)?;
             let line = line(system, port, value_len, &measured);
             if args.json {

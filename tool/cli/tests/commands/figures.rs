@@ -65,7 +65,7 @@ fn on_a_terminal(words: &[&str]) -> String {
 }
 
 #[test]
-fn the_demo_shows_its_progress_to_a_person_and_not_to_a_pipe() {
+fn the_demo_shows_a_bar_to_a_person_and_a_line_for_each_row_to_a_pipe() {
     let report = std::env::temp_dir().join(format!("remora-demo-{}", std::process::id()));
     let folder = report.to_str().expect("a name");
     let words = [
@@ -84,7 +84,8 @@ fn the_demo_shows_its_progress_to_a_person_and_not_to_a_pipe() {
     let shown = on_a_terminal(&words);
     assert!(shown.contains("farm over shm: 2000 records") && shown.contains("2/6"), "{shown}");
     let piped = remora(&words);
-    assert_eq!(piped.err, "");
+    let told: Vec<&str> = piped.err.lines().collect();
+    assert!(told.len() == 6 && told[3] == "4 of 6: indirect READ (PRISM) over shm", "{told:?}");
     let table = piped.good();
     for column in ["round trips", "median", "p99", "GETs/s", "server CPU per GET"] {
         assert!(table.contains(column), "{table}");

@@ -1,0 +1,106 @@
+//! `scripts/install` and `scripts/install-c` as `make install` and a packager run them, with short files in
+//! the place of what cargo builds.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::place::Place;
+
+/// Programs that the scripts call; cargo is none of them.
+const TOOLS: &str = "env bash realpath dirname basename find install date cat cp ln sed head rm rmdir";
+
+impl Place {
+    /// The files that cargo and `scripts/dropin` build in this profile.
+    fn built(&self, profile: &str) {
+        for file in ["remora", "libremora.so", "libremora.a"] {
+            self.write(&format!("target/{profile}/{file}"), profile);
+        }
+        for file in ["libibverbs.so.1", "libremora-paths.so", "bin/rdma"] {
+            self.write(&format!("target/dropin/lib/{file}"), profile);
+        }
+        self.write("target/dropin/lib/.profile", profile);
+    }
+
+    /// Runs `scripts/install` in this folder without cargo, and with a umask that lets nobody else in.
+    fn install(&self, words: &[&str], variables: &[(&str, &str)]) -> Output {
+        let mut command = self.script("install", words);
+        command.env("CARGO_TARGET_DIR", self.0.join("target"));
+        command.env_remove("DESTDIR").env_remove("PREFIX").env_remove("REMORA_BUILT");
+        command.envs(variables.iter().copied()).output().unwrap()
+    }
+
+    #[track_caller]
+    fn installs(&self, variables: &[(&str, &str)]) -> String {
+        let output = self.install(&[], variables);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// The flags of a program's compiler, as a shell takes them from pkg-config.
+fn flags(prefix: &Path) -> String {
+    let script = "eval set -- $(pkg-config --cflags --libs remora); printf '%s\\n' \"$@\"";
+    let output = Command::new("sh")
+        .args(["-c", script])
+        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_staged_installation_names_its_prefix_and_everybody_may_read_it() {
+    let place = Place::new(TOOLS, "staged");
+    place.built("debug");
+    place.installs(&[("REMORA_BUILT", "debug"), ("DESTDIR", "stage"), ("PREFIX", "/opt/a b")]);
+    let pc = fs::read_to_string(place.0.join("stage/opt/a b/lib/pkgconfig/remora.pc")).unwrap();
+    assert!(!pc.contains("stage"), "{pc}");
+    assert_eq!(flags(&place.0.join("stage/opt/a b")), "-I/opt/a b/include\n-L/opt/a b/lib\n-lremora\n");
+    let mut find = Command::new("find");
+    find.arg(place.0.join("stage/opt")).args(["!", "-type", "l", "!", "-perm", "-a=r"]);
+    let closed = String::from_utf8(find.output().unwrap().stdout).unwrap();
+    assert_eq!(closed, "", "other users may not read these");
+}
+
+#[test]
+fn a_relative_prefix_is_one_of_the_callers_folder() {
+    let place = Place::new(TOOLS, "relative");
+    place.built("debug");
+    place.installs(&[("REMORA_BUILT", "debug"), ("PREFIX", "own/prefix")]);
+    let prefix = place.0.join("own/prefix");
+    assert!(flags(&prefix).starts_with(&format!("-I{}/include\n", prefix.display())));
+    assert!(prefix.join("bin/remora").exists());
+}
+
+#[test]
+fn uninstall_leaves_what_others_have_installed_and_nothing_of_its_own() {
+    let place = Place::new(TOOLS, "uninstall");
+    place.built("debug");
+    place.write("prefix/lib/libremora.so.conf", "");
+    place.write("prefix/include/remora/others.h", "");
+    place.installs(&[("REMORA_BUILT", "debug"), ("PREFIX", "prefix")]);
+    assert!(place.files("prefix").len() > 10, "{:?}", place.files("prefix"));
+    assert!(place.install(&["uninstall"], &[("PREFIX", "prefix")]).status.success());
+    assert_eq!(place.files("prefix"), ["./include/remora/others.h", "./lib/libremora.so.conf"]);
+}
+
+#[test]
+fn without_cargo_what_was_built_before_is_installed_and_told_and_nothing_else_is_taken_for_it() {
+    let place = Place::new(TOOLS, "built");
+    let prefix = [("PREFIX", "prefix")];
+    let words = |output: Output| {
+        assert!(!output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let nothing = words(place.install(&[], &prefix));
+    assert!(nothing.contains("nothing is built") && nothing.contains("make build"), "{nothing}");
+    place.built("release");
+    place.write("target/release/.remora-built", "");
+    assert!(place.installs(&prefix).contains("installing what was built on "));
+    assert_eq!(fs::read_to_string(place.0.join("prefix/bin/remora")).unwrap(), "release");
+    // `make dropin` has linked other libraries meanwhile.
+    place.write("target/dropin/lib/.profile", "dev");
+    assert!(words(place.install(&[], &prefix)).contains("does not hold the optimised libraries"));
+}

@@ -1,0 +1,56 @@
+//! A folder for a test, with the only programs that a script finds.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The root of the repository.
+pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// A folder that is removed when the test is over. Its `tools` is the PATH of the scripts.
+pub struct Place(pub PathBuf);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Place {
+    /// A folder with these of the system's programs, by their names with blanks between them.
+    pub fn new(tools: &str, name: &str) -> Place {
+        let place = Place(std::env::temp_dir().join(format!("remora-script-{}-{name}", std::process::id())));
+        fs::create_dir_all(place.0.join("tools")).unwrap();
+        for tool in tools.split(' ') {
+            symlink(format!("/usr/bin/{tool}"), place.0.join("tools").join(tool)).unwrap();
+        }
+        place
+    }
+
+    /// Writes a file that may be executed.
+    pub fn write(&self, file: &str, text: &str) {
+        let path = self.0.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// A script of the repository, run in this folder.
+    pub fn script(&self, name: &str, words: &[&str]) -> Command {
+        let mut command = Command::new("/bin/bash");
+        command.args(["-c", "umask 077; exec \"$@\"", "bash"]).arg(format!("{ROOT}/scripts/{name}"));
+        command.args(words).current_dir(&self.0).env("PATH", self.0.join("tools"));
+        command
+    }
+
+    /// All files and links below a folder of this one, in order.
+    pub fn files(&self, folder: &str) -> Vec<String> {
+        let mut find = Command::new("find");
+        let found = find.args([".", "!", "-type", "d"]).current_dir(self.0.join(folder)).output().unwrap();
+        let mut files: Vec<String> =
+            String::from_utf8(found.stdout).unwrap().lines().map(str::to_owned).collect();
+        files.sort();
+        files
+    }
+}
