@@ -2,29 +2,36 @@
 //! own.
 //!
 //! The kernel's own paths cannot be written to. A preload library (`api/paths`) reads this tree in their
-//! place. Its files are those of a device of Soft-RoCE: a virtual one, without a `device` link.
+//! place. Its files are those of a device of Soft-RoCE: a virtual one below `/sys/devices/virtual`, without a
+//! `device` link. The entries of the class folders are symbolic links to it, as the kernel has them.
 
+mod copied;
 mod counter;
+mod private_folder;
 mod sweep;
 
-use std::ffi::{CString, OsString};
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::interface::Interfaces;
 use crate::{GIDS, PortState};
+pub(crate) use copied::CopiedTree;
 pub(crate) use counter::file;
+pub use private_folder::PrivateFolder;
 
 /// The variable that has the folder of the tree.
 pub const PATHS: &str = "REMORA_PATHS";
 /// The folder of the device in the tree.
-const DEVICE: &str = "sys/class/infiniband/remora0";
+const DEVICE: &str = "sys/devices/virtual/infiniband/remora0";
 /// The folder of its character device's entry.
-const UVERBS: &str = "sys/class/infiniband_verbs/uverbs0";
+const UVERBS: &str = "sys/devices/virtual/infiniband_verbs/uverbs0";
+/// The folders of their symbolic links.
+const CLASS: &str = "sys/class/infiniband";
+const VERBS_CLASS: &str = "sys/class/infiniband_verbs";
 /// A link in the tree whose target is the abstract name of the broker, for whoever asks it for a counter.
 const BROKER: &str = "broker";
 
@@ -39,12 +46,10 @@ pub fn node_guid() -> u64 {
     u64::from_ne_bytes([0x02, a, b, 0xff, 0xfe, c, d, e])
 }
 
-/// A tree. Dropping it removes its folder.
+/// A tree in a folder of its own.
 #[derive(Debug)]
 pub(crate) struct Tree {
-    folder: PathBuf,
-    /// Locked while the tree is in use: a broker that was killed leaves a folder without an owner.
-    _lock: File,
+    home: PrivateFolder,
 }
 
 /// A tree for all programs that have chosen the same addresses.
@@ -62,24 +67,17 @@ impl Tree {
     /// # Errors
     /// The system refuses a folder or a file.
     pub fn write(state: &PortState, broker: &str, all: bool) -> io::Result<Tree> {
-        sweep::sweep();
-        let folder = fresh_folder()?;
-        let written = sweep::lock(&folder).and_then(|lock| {
-            fs::set_permissions(&folder, Permissions::from_mode(if all { 0o755 } else { 0o700 }))?;
-            symlink(broker, folder.join(BROKER))?;
-            write_verbs(&folder)?;
-            write_device(&folder.join(DEVICE))?;
-            write_port(&folder.join(DEVICE).join("ports/1"))?;
-            show(&folder, state, &Interfaces::now())?;
-            Ok(lock)
-        });
-        match written {
-            Ok(lock) => Ok(Tree { folder, _lock: lock }),
-            Err(error) => {
-                let _ = fs::remove_dir_all(&folder);
-                Err(error)
-            }
-        }
+        let home = PrivateFolder::new(|_| true)?;
+        let folder = home.path();
+        fs::set_permissions(folder, Permissions::from_mode(if all { 0o755 } else { 0o700 }))?;
+        symlink(broker, folder.join(BROKER))?;
+        write_verbs(folder)?;
+        write_device(&folder.join(DEVICE))?;
+        fs::create_dir_all(folder.join(CLASS))?;
+        symlink("../../devices/virtual/infiniband/remora0", folder.join(CLASS).join("remora0"))?;
+        write_port(&folder.join(DEVICE).join("ports/1"))?;
+        show(folder, state, &Interfaces::now())?;
+        Ok(Tree { home })
     }
 
     /// Shows another state of the port, and other GIDs. A reader sees a file as it was or as it is.
@@ -87,18 +85,20 @@ impl Tree {
     /// # Errors
     /// The system refuses a file.
     pub fn show(&self, state: &PortState, interfaces: &Interfaces) -> io::Result<()> {
-        show(&self.folder, state, interfaces)
+        show(self.folder(), state, interfaces)
     }
 
     /// Its folder.
     pub fn folder(&self) -> &Path {
-        &self.folder
+        self.home.path()
     }
-}
 
-impl Drop for Tree {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+    /// Opens its folder, for a program in whose mount namespace it has no name.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn open(&self) -> io::Result<OwnedFd> {
+        Ok(File::open(self.folder())?.into())
     }
 }
 
@@ -125,46 +125,6 @@ fn show(folder: &Path, state: &PortState, interfaces: &Interfaces) -> io::Result
         }
     }
     Ok(())
-}
-
-/// Folders for trees, of which the first that takes one is used: that of temporary files, that of the
-/// user's session, and two that exist where the root of a container is read-only.
-fn folders() -> Vec<PathBuf> {
-    let session =
-        std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
-    let mut folders = vec![std::env::temp_dir()];
-    folders.extend(session.into_iter().chain(["/dev/shm", "/var/tmp"].map(PathBuf::from)));
-    folders
-}
-
-/// A folder that nobody else can have made. The error is that of the folder of temporary files.
-fn fresh_folder() -> io::Result<PathBuf> {
-    fresh_folder_in(&folders())
-}
-
-fn fresh_folder_in(folders: &[PathBuf]) -> io::Result<PathBuf> {
-    let mut first = None;
-    for folder in folders {
-        match make_folder(folder) {
-            Ok(made) => return Ok(made),
-            Err(error) => drop(first.get_or_insert((folder, error))),
-        }
-    }
-    Err(first.map_or_else(
-        || io::ErrorKind::NotFound.into(),
-        |(folder, error)| io::Error::new(error.kind(), format!("{}: {error}", folder.display())),
-    ))
-}
-
-fn make_folder(folder: &Path) -> io::Result<PathBuf> {
-    let pattern = folder.join(format!("{}XXXXXX", sweep::BEGIN));
-    let mut bytes = CString::new(pattern.as_os_str().as_bytes())?.into_bytes_with_nul();
-    // SAFETY: a C string, whose last six characters are changed.
-    if unsafe { libc::mkdtemp(bytes.as_mut_ptr().cast()) }.is_null() {
-        return Err(io::Error::last_os_error());
-    }
-    bytes.pop();
-    Ok(OsString::from_vec(bytes).into())
 }
 
 /// One line in a file, as sysfs has it.
@@ -201,7 +161,10 @@ fn write_verbs(root: &Path) -> io::Result<()> {
     let (entry, devices) = (root.join(UVERBS), root.join("dev/infiniband"));
     fs::create_dir_all(&entry)?;
     fs::create_dir_all(&devices)?;
-    line(&root.join("sys/class/infiniband_verbs"), "abi_version", "6")?;
+    let class = root.join(VERBS_CLASS);
+    fs::create_dir_all(&class)?;
+    line(&class, "abi_version", "6")?;
+    symlink("../../devices/virtual/infiniband_verbs/uverbs0", class.join("uverbs0"))?;
     line(&entry, "ibdev", "remora0")?;
     line(&entry, "abi_version", "1")?;
     line(&entry, "dev", "1:3")?;
@@ -257,16 +220,6 @@ fn write_port(port: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_tree_goes_where_a_folder_takes_it_and_the_error_is_that_of_the_first() {
-        let none = [PathBuf::from("/proc/no-folder"), PathBuf::from("/proc")];
-        let words = fresh_folder_in(&none).unwrap_err().to_string();
-        assert!(words.starts_with("/proc/no-folder: "), "{words}");
-        let made = fresh_folder_in(&[none[0].clone(), std::env::temp_dir()]).unwrap();
-        assert!(made.starts_with(std::env::temp_dir()));
-        fs::remove_dir(made).unwrap();
-    }
 
     #[test]
     fn a_tree_has_the_device_and_its_gids_and_goes_when_it_is_dropped() {

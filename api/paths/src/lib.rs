@@ -10,6 +10,7 @@
 //! | `rewrite.rs` | where such a path leads, also one that is relative to a folder |
 //! | `next.rs` | the functions that come next: the C library's |
 //! | `counter.rs` | a counter's file, from the broker |
+//! | `foreign.rs` | one line about a libibverbs or librdmacm that is not Remora's |
 //! | `hook/` | the functions that programs call |
 //!
 //! Programs call these functions in signal handlers and in forked children. So nothing here allocates or
@@ -22,6 +23,8 @@
 )]
 
 mod counter;
+#[cfg(not(test))]
+mod foreign;
 // A test's own calls stay the C library's.
 #[cfg(not(test))]
 mod hook;

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::next::{errno, set_errno};
-use crate::own::{self, Own};
+use crate::own;
 
 /// Bytes of a path at most, with its end.
 pub const PATH_MAX: usize = libc::PATH_MAX as usize;
@@ -38,6 +38,19 @@ impl Space {
         Some(())
     }
 
+    /// Puts other bytes in the place of the first ones; `None`: it is too long.
+    fn replace_front(&mut self, replaced: usize, front: &[u8]) -> Option<()> {
+        let end = (self.len - replaced) + front.len();
+        if end >= PATH_MAX {
+            return None;
+        }
+        self.bytes.copy_within(replaced..self.len, front.len());
+        self.bytes[..front.len()].copy_from_slice(front);
+        self.bytes[end] = 0;
+        self.len = end;
+        Some(())
+    }
+
     /// Its bytes without the end.
     pub fn path(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -49,11 +62,15 @@ impl Space {
     }
 }
 
-/// The folder of the tree; `None`: this process has none.
+/// The folder of the tree; `None`: this process has none, or more rights than its starter.
 pub fn folder<'a>() -> Option<&'a [u8]> {
     // SAFETY: a C string. The string that it returns lives as long as the program does not change the
     // variable; the caller copies or compares it at once.
     let folder = unsafe {
+        // A set-user-ID program that the linker loads this library into obeys no variable of its starter.
+        if libc::getauxval(libc::AT_SECURE) != 0 {
+            return None;
+        }
         let folder = libc::getenv(PATHS.as_ptr());
         (!folder.is_null()).then(|| CStr::from_ptr(folder))?
     };
@@ -62,7 +79,7 @@ pub fn folder<'a>() -> Option<&'a [u8]> {
 
 /// Where a path of the device's leads.
 pub struct Found {
-    /// The path in the tree.
+    /// The path in the tree, or one of the kernel's that the device's leads to.
     pub space: Space,
     /// Where the name of a counter begins in it, if it is one's.
     counter: Option<usize>,
@@ -93,7 +110,10 @@ pub unsafe fn may_be_own(path: *const c_char) -> bool {
         // `/sys`, `/dev`, or slashes.
         b'/' => matches!(second, b's' | b'd' | b'/'),
         0 => false,
-        _ => matches!(first, b's' | b'c' | b'i' | b'd' | b'.') || INSIDE.load(Ordering::Relaxed) != OUTSIDE,
+        _ => {
+            matches!(first, b's' | b'c' | b'i' | b'd' | b'v' | b'.')
+                || INSIDE.load(Ordering::Relaxed) != OUTSIDE
+        }
     };
     // SAFETY: a C string.
     candidate && looks_own(unsafe { CStr::from_ptr(path) }.to_bytes())
@@ -118,7 +138,7 @@ pub unsafe fn find(dir: c_int, path: *const c_char) -> Option<Found> {
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     let kept = errno();
     let found = match path {
-        [b'/', ..] => own::own(path).and_then(|own| in_tree(&own)),
+        [b'/', ..] => own::own(path).and_then(|_| folder()).and_then(|_| look(path)),
         _ => look_from(dir, path),
     };
     set_errno(kept);
@@ -151,8 +171,35 @@ fn look_from(dir: c_int, path: &[u8]) -> Option<Found> {
     whole.push(path.strip_prefix(b"./").unwrap_or(path))?;
     let tree = folder()?;
     // A folder of the tree stands for the device's own.
-    let path = whole.path().strip_prefix(tree).filter(|rest| rest.starts_with(b"/"));
-    own::own(path.unwrap_or(whole.path())).and_then(|own| in_tree(&own))
+    let is_in_tree = whole.path().strip_prefix(tree).is_some_and(|rest| rest.starts_with(b"/"));
+    if is_in_tree {
+        whole.replace_front(tree.len(), b"")?;
+    }
+    lead(&mut whole)
+}
+
+#[inline(never)]
+fn look(path: &[u8]) -> Option<Found> {
+    let mut whole = Space::new();
+    whole.push(path)?;
+    lead(&mut whole)
+}
+
+/// Where an absolute path leads; `None`: it has nothing to do with the device. One that leads out of the
+/// device's folders is one of the kernel's, without the folders that only the device has.
+fn lead(path: &mut Space) -> Option<Found> {
+    let mut left = false;
+    while let Some(own) = own::own(path.path()) {
+        let Some(outside) = own.outside() else { return in_tree(path.path()) };
+        left = true;
+        let replaced = path.len - outside.rest.len();
+        path.replace_front(replaced, outside.folder)?;
+    }
+    left.then(|| {
+        let mut space = Space::new();
+        space.push(path.path())?;
+        Some(Found { space, counter: None })
+    })?
 }
 
 /// The path of an open folder, or of the working folder.
@@ -192,13 +239,12 @@ fn descriptor(dir: c_int, name: &mut [u8; 32]) -> Option<&[u8]> {
 }
 
 #[inline(never)]
-fn in_tree(own: &Own<'_>) -> Option<Found> {
+fn in_tree(path: &[u8]) -> Option<Found> {
     let mut space = Space::new();
     space.push(folder()?)?;
-    space.push(own.folder)?;
-    space.push(own.rest)?;
+    space.push(path)?;
     INSIDE.store(ENTERED, Ordering::Relaxed);
-    let counter = own::counter(own).map(|name| space.len - name.len());
+    let counter = own::own(path).and_then(|own| Some(space.len - own::counter(&own)?.len()));
     Some(Found { space, counter })
 }
 
@@ -230,6 +276,21 @@ mod tests {
         assert_eq!(descriptor(0, &mut name), Some(&b"/proc/self/fd/0\0"[..]));
         assert_eq!(descriptor(i32::MAX, &mut name), Some(&b"/proc/self/fd/2147483647\0"[..]));
         assert_eq!(descriptor(-3, &mut name), None);
+    }
+
+    #[test]
+    fn a_path_that_leads_out_of_the_devices_folders_and_back_is_followed_to_its_end() {
+        let lead = |path: &str| {
+            let mut space = Space::new();
+            space.push(path.as_bytes()).unwrap();
+            super::lead(&mut space).map(|found| String::from_utf8(found.space.path().to_vec()).unwrap())
+        };
+        let around = "/sys/class/infiniband/../infiniband/remora0/../../infiniband_verbs/uverbs0/../../net/x";
+        assert_eq!(lead(around).as_deref(), Some("/sys/devices/virtual/net/x"));
+        assert_eq!(lead("/dev/infiniband/..").as_deref(), Some("/dev"));
+        assert_eq!(lead("/sys/class/net/lo"), None);
+        // This process has no tree.
+        assert_eq!(lead("/sys/class/infiniband/remora0"), None);
     }
 
     #[test]

@@ -35,9 +35,18 @@ fn folder() -> &'static Path {
     &FOLDER
 }
 
-/// Runs a program at this address under `remora run`. Returns what it printed.
+/// Runs a program at this address under `remora run`. Returns what it printed; nothing is on the standard
+/// error.
 #[track_caller]
 fn run(address: &str, words: &[&str]) -> String {
+    let (out, err) = both(address, words);
+    assert_eq!(err, "", "{words:?}");
+    out
+}
+
+/// Runs a program that succeeds. Returns what is on its standard output and standard error.
+#[track_caller]
+fn both(address: &str, words: &[&str]) -> (String, String) {
     let remora = built().parent().unwrap().join("remora");
     assert!(remora.exists(), "{} is missing: cargo build -p remora-cli", remora.display());
     let mut command = Command::new("timeout");
@@ -45,8 +54,7 @@ fn run(address: &str, words: &[&str]) -> String {
     let output = command.env("REMORA_LIBRARY_PATH", folder()).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{words:?}: {}\n{out}\n{err}", output.status);
-    assert_eq!(err, "", "{words:?}");
-    out.into_owned()
+    (out.into_owned(), err.into_owned())
 }
 
 #[test]
@@ -55,10 +63,11 @@ fn programs_see_one_device_below_sys_and_dev() {
     assert_eq!(run(address, &["ls", "/sys/class/infiniband"]), "remora0\n");
     assert_eq!(run(address, &["cat", &format!("{PORT}/state")]), "4: ACTIVE\n");
     assert_eq!(run(address, &["cat", "/sys/class/infiniband_verbs/uverbs0/ibdev"]), "remora0\n");
-    assert!(run(address, &["ls", "-lR", "/sys/class/infiniband"]).contains("port_xmit_data"));
+    assert!(run(address, &["ls", "-lR", "/sys/class/infiniband/remora0/"]).contains("port_xmit_data"));
     let gid = run(address, &["cat", &format!("{PORT}/gids/0")]);
     assert_eq!(gid, "0000:0000:0000:0000:0000:ffff:7f5e:0001\n");
-    assert_eq!(run(address, &["readlink", "-f", PORT]), format!("{PORT}\n"), "no path of the tree is shown");
+    let resolved = "/sys/devices/virtual/infiniband/remora0/ports/1\n";
+    assert_eq!(run(address, &["readlink", "-f", PORT]), resolved, "no path of the tree is shown");
     let character = "test -c /dev/infiniband/uverbs0 && test -r /dev/infiniband/uverbs0 && echo readable";
     assert_eq!(run(address, &["sh", "-c", character]), "readable\n");
     // A program that chooses its addresses sees theirs, in their order.
@@ -68,6 +77,51 @@ fn programs_see_one_device_below_sys_and_dev() {
     assert_eq!(listed, format!("{prefix}ffff:7f5e:0009\n{prefix}ffff:7f5e:000a\n{prefix}0000:0000:0000\n"));
     // Another folder of the kernel's stays what it is.
     assert_eq!(run(address, &["cat", "/sys/class/net/lo/ifindex"]), "1\n");
+}
+
+#[test]
+fn a_device_is_a_link_and_paths_above_it_are_the_kernels() {
+    let address = "127.94.0.5";
+    let device = "/sys/class/infiniband/remora0";
+    assert_eq!(run(address, &["readlink", device]), "../../devices/virtual/infiniband/remora0\n");
+    assert_eq!(run(address, &["realpath", &format!("{device}/../..")]), "/sys/devices/virtual\n");
+    assert!(run(address, &["ls", "-la", "/sys/class/infiniband"]).contains(" ..\n"));
+    let class = run(address, &["ls", "/sys/class"]);
+    assert_eq!(run(address, &["ls", "/sys/class/infiniband/.."]), class);
+    // A program that works in the device's folder, by the C library's `realpath` and relative paths.
+    let script = format!(
+        "import os, ctypes\n\
+         libc = ctypes.CDLL(None)\n\
+         libc.realpath.restype = ctypes.c_char_p\n\
+         print(libc.realpath(b'{device}/../..', None))\n\
+         os.chdir('{device}')\n\
+         print(os.listdir('..'), os.path.exists('../../net/lo/ifindex'), open('../remora0/node_type').read())\n\
+         print(os.open('/sys/devices/virtual/infiniband/remora0/ports/1/counters/symbol_error', 0) > 0)\n"
+    );
+    let printed = "b'/sys/devices/virtual'\n['remora0'] True 1: CA\n\nTrue\n";
+    assert_eq!(run(address, &["python3", "-c", &script]), printed);
+}
+
+#[test]
+fn a_library_of_the_programs_own_that_was_not_replaced_is_named_in_one_line() {
+    let own = built().join("libibverbs-1de1263b.so.1");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-x", "c", "/dev/null", "-o"]).arg(&own);
+    assert!(cc.status().unwrap().success());
+    let told = |script: String| {
+        let (out, err) = both("127.94.0.6", &["python3", "-c", &script]);
+        assert_eq!(out, "done\n", "{err}");
+        err
+    };
+    let line = format!("remora: {} is this program's own and was not replaced: ", own.display());
+    let load = format!("import ctypes, socket; ctypes.CDLL('{}')", own.display());
+    let err = told(format!("{load}; print('done')"));
+    assert!(err.starts_with(&line) && err.lines().count() == 1, "{err}");
+    // At the moment when it asks for devices, and no second time.
+    let asks = "try: socket.socket(16, 3, 20)\nexcept OSError: print('asked', file=__import__('sys').stderr)";
+    let err = told(format!("{load}\n{asks}\nprint('done')"));
+    assert!(err.starts_with(&line) && err.ends_with("\nasked\n") && err.lines().count() == 2, "{err}");
+    assert_eq!(told("import ctypes; ctypes.CDLL('libpthread.so.0'); print('done')".to_owned()), "");
 }
 
 #[test]

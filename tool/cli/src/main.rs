@@ -25,6 +25,7 @@ mod run;
 mod sim;
 mod top;
 mod txn;
+mod unreplaced;
 
 use std::process::ExitCode;
 

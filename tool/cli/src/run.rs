@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,9 +14,9 @@ use remora_bench::command::device::{CAPTURE, CAPTURE_LIMIT, OwnAddress};
 use remora_bench::command::ending;
 use remora_broker::GIDS;
 use remora_broker::client::{self, ADDRESS, ALONE, COMMAND, FAULT, LIBRARY_PATH, PORT};
-use remora_broker::paths::PATHS;
+use remora_broker::paths::{PATHS, PrivateFolder};
 
-use crate::{broker, capture};
+use crate::{broker, capture, unreplaced};
 
 /// Arguments of `remora run`.
 #[derive(Parser)]
@@ -51,6 +53,8 @@ pub struct Args {
     program: Vec<OsString>,
 }
 
+/// The name of the link to the libraries in a private folder.
+const LINK: &str = "lib";
 /// The library by which programs see the device's paths.
 const PRELOAD: &str = "libremora-paths.so";
 
@@ -84,7 +88,12 @@ pub fn run(args: &Args) -> Result<()> {
     let count = args.address.len();
     ensure!(count <= GIDS, "a device has {GIDS} addresses at most, and --address names {count}");
     check_file_limit()?;
-    let libraries = libraries()?;
+    let installed = libraries()?;
+    let link = listable(&installed)?;
+    let libraries = link.as_ref().map_or_else(|| installed.clone(), |link| link.path().join(LINK));
+    if let Some(words) = unreplaced::reason(program) {
+        eprintln!("remora: {words}");
+    }
     let alone = args.alone || args.port.is_alone();
     let address = broker::address(args.address.first().copied());
     let own = std::env::current_exe().context("finding this command")?;
@@ -131,6 +140,9 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let status =
         ending::pass_on(&mut command).with_context(|| format!("running {}", Path::new(program).display()))?;
+    // An exit drops nothing, and both remove their folders.
+    drop(paths);
+    drop(link);
     if !status.success() {
         std::process::exit(capture::code(status));
     }
@@ -179,6 +191,32 @@ fn libraries() -> Result<PathBuf> {
         format!(
             "{LIBRARY} is not beside {}: run `make dropin`, or set {LIBRARY_PATH} to its folder",
             own.display()
+        )
+    })
+}
+
+/// The dynamic linker splits LD_PRELOAD at blanks and colons, and LD_LIBRARY_PATH at semicolons, too.
+fn has_separator(path: &Path) -> bool {
+    path.as_os_str().as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || matches!(byte, b':' | b';'))
+}
+
+/// A private folder with a link to the folder of the libraries, if that has a name that cannot stand in a
+/// list of paths. It stays while the program runs.
+fn listable(libraries: &Path) -> Result<Option<PrivateFolder>> {
+    if !has_separator(libraries) {
+        return Ok(None);
+    }
+    let make = || {
+        let folder = PrivateFolder::new(|place| !has_separator(place))?;
+        symlink(libraries, folder.path().join(LINK))?;
+        Ok(folder)
+    };
+    let made: std::io::Result<PrivateFolder> = make();
+    made.map(Some).with_context(|| {
+        format!(
+            "{}: the dynamic linker takes no such name (blanks, colons, semicolons), and no folder for temporary files takes a \
+             link to it: install Remora elsewhere, or set TMPDIR",
+            libraries.display()
         )
     })
 }

@@ -10,9 +10,10 @@ use crate::name;
 use crate::paths::{self, ShownTree, Tree};
 
 impl State {
-    /// The folder of the tree with these addresses, which is written at the first call. Without
-    /// addresses it has all of the network namespace. The connection keeps the broker, and the tree.
-    pub(super) fn tree(&mut self, number: u32, addresses: Vec<SocketAddr>) -> Result<String, String> {
+    /// Sends the folder of the tree with these addresses, which is written at the first call: its name, and
+    /// its descriptor for a program of another mount namespace. Without addresses it has all of the network
+    /// namespace. The connection keeps the broker, and the tree.
+    pub(super) fn hand_out_tree(&mut self, number: u32, addresses: Vec<SocketAddr>) -> Result<(), String> {
         if addresses.is_empty() {
             self.have_every_address(number);
         }
@@ -26,8 +27,12 @@ impl State {
             client.reads = Some(addresses);
         }
         self.idle = None;
-        let folder = self.trees[place].tree.folder().to_str();
-        folder.map(str::to_owned).ok_or_else(|| "the temporary folder's name is no UTF-8".to_owned())
+        let tree = &self.trees[place].tree;
+        let folder = tree.folder().to_str().ok_or("the temporary folder's name is no UTF-8")?.to_owned();
+        let open =
+            tree.open().map_err(|error| format!("the device's paths cannot be handed out: {error}"))?;
+        self.send(number, &Reply::Paths(folder), &[open.as_fd()]);
+        Ok(())
     }
 
     /// Writes a tree; those that nobody reads make way for it. Returns its place.

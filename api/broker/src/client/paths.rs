@@ -1,23 +1,34 @@
 //! The device's paths of `/sys` and `/dev`, for whoever runs a program that reads them.
 
 use remora_host::packet::PacketSocket;
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use super::{ClientError, Options, Start, reach};
 use crate::interface::Interfaces;
 use crate::message::{GidEntry, PortState, Reply, Request, VERSION};
 use crate::name;
-use crate::paths::Tree;
+use crate::paths::{CopiedTree, Tree};
 
 /// A tree of paths, which stays while this value lives.
 #[derive(Debug)]
 pub struct Paths {
-    folder: PathBuf,
+    tree: Kept,
     /// Keeps the broker, and so its tree.
     _broker: Option<PacketSocket>,
+}
+
+/// Where the tree is, and what keeps it.
+#[derive(Debug)]
+enum Kept {
     /// Of a program that has its address alone, whose broker begins when the program opens the device.
-    _own: Option<Tree>,
+    Own(Tree),
+    /// The broker's folder.
+    Brokers(PathBuf),
+    /// A copy: the broker's folder is in another mount namespace.
+    Copied(CopiedTree),
 }
 
 impl Paths {
@@ -33,18 +44,21 @@ impl Paths {
     pub fn open(addresses: &[SocketAddr], options: &Options) -> Result<Paths, ClientError> {
         let address = name::standard(addresses[0]);
         let is_alone = options.start == Start::Alone;
-        let own = is_alone.then(|| own_tree(address, addresses)).transpose()?;
+        if is_alone {
+            return Ok(Paths { tree: Kept::Own(own_tree(address, addresses)?), _broker: None });
+        }
         let chosen = if options.every_address { &[] } else { addresses };
-        let broker = if is_alone { None } else { Some(broker_tree(address, chosen, options)?) };
-        let (socket, theirs) = broker.unzip();
-        let folder =
-            own.as_ref().map(|own| own.folder().to_owned()).or(theirs).ok_or(ClientError::Nonsense)?;
-        Ok(Paths { folder, _broker: socket, _own: own })
+        let (socket, tree) = broker_tree(address, chosen, options)?;
+        Ok(Paths { tree, _broker: Some(socket) })
     }
 
     /// The folder, which has `sys` and `dev`.
     pub fn folder(&self) -> &Path {
-        &self.folder
+        match &self.tree {
+            Kept::Own(tree) => tree.folder(),
+            Kept::Brokers(folder) => folder,
+            Kept::Copied(tree) => tree.folder(),
+        }
     }
 }
 
@@ -59,16 +73,29 @@ fn own_tree(broker: SocketAddr, addresses: &[SocketAddr]) -> Result<Tree, Client
     Ok(Tree::write(&PortState { active: true, gids }, &name::of(broker), false)?)
 }
 
-/// The connection that keeps a broker's tree, and its folder.
+/// The connection that keeps a broker's tree, and the tree, or a copy where its folder cannot be seen.
 fn broker_tree(
     broker: SocketAddr,
     addresses: &[SocketAddr],
     options: &Options,
-) -> Result<(PacketSocket, PathBuf), ClientError> {
+) -> Result<(PacketSocket, Kept), ClientError> {
     let addresses = addresses.iter().copied().map(name::standard).collect();
     let request = Request::Paths { version: VERSION, addresses };
     match reach(broker, options, &request)? {
-        (socket, (Reply::Paths(folder), _)) => Ok((socket, folder.into())),
+        (socket, (Reply::Paths(folder), descriptors)) => {
+            let folder = PathBuf::from(folder);
+            let tree = match descriptors.into_iter().next() {
+                Some(open) if !is_at(&open, &folder)? => Kept::Copied(CopiedTree::new(open)?),
+                _ => Kept::Brokers(folder),
+            };
+            Ok((socket, tree))
+        }
         _ => Err(ClientError::Nonsense),
     }
+}
+
+/// True if this path leads to the open folder here, as it does for the broker.
+fn is_at(open: &OwnedFd, folder: &Path) -> io::Result<bool> {
+    let there = rustix::fs::fstat(open)?;
+    Ok(rustix::fs::stat(folder).is_ok_and(|here| here.st_dev == there.st_dev && here.st_ino == there.st_ino))
 }

@@ -1,4 +1,4 @@
-//! Folders of trees whose brokers were killed: nobody holds their lock any more.
+//! Folders of processes that were killed: no process holds their lock any more.
 
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
@@ -8,8 +8,8 @@ use std::path::Path;
 
 /// What the name of a tree's folder begins with.
 pub(super) const BEGIN: &str = "remora-paths-";
-/// The file in it that its broker locks.
-const LOCK: &str = "lock";
+/// The file in it that its process locks.
+pub(super) const LOCK: &str = "lock";
 /// Folders that are looked at.
 const MOST: usize = 1024;
 
@@ -20,12 +20,8 @@ pub(super) fn lock(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Removes folders of this user that no broker has.
-pub(super) fn sweep() {
-    super::folders().iter().for_each(|folder| sweep_in(folder));
-}
-
-fn sweep_in(temporary: &Path) {
+/// Removes folders of this user that no process has.
+pub(super) fn sweep_in(temporary: &Path) {
     let own = remora_host::packet::own_uid();
     let Ok(entries) = fs::read_dir(temporary) else { return };
     let named = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(BEGIN));

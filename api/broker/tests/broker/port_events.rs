@@ -107,6 +107,54 @@ fn a_program_is_told_of_its_interface_and_its_address_and_the_paths_show_them() 
     .unwrap();
 }
 
+/// Moves the calling thread into a mount namespace of its own, where the folders for temporary files are
+/// empty and only `/dev/shm` can be written to.
+fn leave_the_folders() {
+    // SAFETY: the calling thread alone is moved, and mounts in its own namespace.
+    let done = unsafe {
+        let moved = libc::unshare(libc::CLONE_NEWNS);
+        let none = std::ptr::null();
+        let private = libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast());
+        let mount = |place: &std::ffi::CStr, flags| {
+            libc::mount(c"none".as_ptr(), place.as_ptr(), c"tmpfs".as_ptr(), flags, none.cast())
+        };
+        let temporary = std::ffi::CString::new(std::env::temp_dir().to_str().unwrap()).unwrap();
+        moved
+            + private
+            + mount(&temporary, libc::MS_RDONLY)
+            + mount(c"/tmp", libc::MS_RDONLY)
+            + mount(c"/dev/shm", 0)
+    };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn a_program_of_another_mount_namespace_gets_paths_of_its_own_that_follow_the_port() {
+    let Some([near, _far]) = hosts("10.98.0.1/24") else { return };
+    near.inside(|| {
+        let address = "10.98.0.1:0";
+        let _broker = Broker::open(at(address), &Options::default()).unwrap();
+        let theirs = Paths::open(&[at(address)], &never()).unwrap().folder().to_owned();
+        leave_the_folders();
+        assert!(!theirs.exists());
+        let paths = Paths::open(&[at(address)], &never()).unwrap();
+        let own = paths.folder().to_owned();
+        assert!(own.starts_with("/dev/shm"), "{}", own.display());
+        shows(&paths, "gids/0", "0000:0000:0000:0000:0000:ffff:0a62:0001");
+        shows(&paths, "gid_attrs/ndevs/0", "eth0");
+        assert!(own.join("broker").is_symlink() && own.join("dev/infiniband/uverbs0").exists());
+        near.ip("address del 10.98.0.1/24 dev eth0").unwrap();
+        shows(&paths, "gids/0", "0000:0000:0000:0000:0000:0000:0000:0000");
+        near.ip("link set eth0 down").unwrap();
+        shows(&paths, "state", "1: DOWN");
+        let gone = own.join("sys/class/infiniband/remora0/ports/1/gid_attrs/ndevs/0");
+        assert!(!gone.exists(), "an empty entry has no interface");
+        drop(paths);
+        assert!(!own.exists());
+    })
+    .unwrap();
+}
+
 #[test]
 fn a_broker_has_paths_for_sixteen_lists_of_addresses_at_once() {
     let address = "127.94.0.71:0";

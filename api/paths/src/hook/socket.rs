@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use crate::foreign;
 use crate::next::set_errno;
 use crate::rewrite::folder;
 
@@ -12,6 +13,8 @@ const NETLINK_RDMA: c_int = 20;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA && folder().is_some() {
+        // Remora's libraries never ask the kernel for devices.
+        foreign::tell();
         set_errno(libc::EPROTONOSUPPORT);
         return -1;
     }

@@ -169,6 +169,56 @@ fn run_sets_the_environment_starts_the_broker_and_passes_the_exit_status_on() {
 }
 
 #[test]
+fn libraries_below_a_folder_with_a_blank_and_a_colon_are_found_by_a_link_that_goes_with_the_program() {
+    let folder = libraries("listed");
+    let odd = folder.0.join("a b:c;d");
+    std::fs::create_dir(&odd).expect("a folder");
+    std::fs::write(odd.join("libibverbs.so.1"), b"").expect("a file");
+    // A library by whose constructor a program shows that it was preloaded.
+    let source = "#include <unistd.h>\n__attribute__((constructor)) void begin(void) { write(2, \"loaded\\n\", 7); }\n";
+    std::fs::write(odd.join("begin.c"), source).expect("a file");
+    let mut cc = Command::new("cc");
+    cc.args(["-w", "-shared", "-fPIC", "-o"]).args([odd.join("libremora-paths.so"), odd.join("begin.c")]);
+    assert!(cc.status().expect("a compiler").success());
+    let mut run = command(&["run", "--address", "127.96.0.8", "--alone", "--"]);
+    run.args(["sh", "-c", "echo ${LD_LIBRARY_PATH%%:*}; exec readlink ${LD_LIBRARY_PATH%%:*}"]);
+    let ended = finish(run.env(client::LIBRARY_PATH, &odd).env_remove("LD_LIBRARY_PATH"));
+    assert_eq!(ended.err, "loaded\nloaded\n", "the shell, and the program");
+    let lines: Vec<&str> = ended.out.lines().collect();
+    assert_eq!((ended.status, lines[1]), (0, odd.to_str().expect("a name")));
+    assert!(!Path::new(lines[0]).parent().expect("its folder").exists(), "{}", lines[0]);
+}
+
+#[test]
+fn a_program_that_loads_no_library_of_ours_is_named_in_a_line_and_runs() {
+    let folder = libraries("unreplaced");
+    let program = folder.0.join("static");
+    std::fs::write(folder.0.join("x.c"), "int main(void) { return 3; }\n").expect("a file");
+    let mut cc = Command::new("cc");
+    assert!(
+        cc.args(["-static", "-o"]).args([&program, &folder.0.join("x.c")]).status().expect("cc").success()
+    );
+    let run = |program: &Path| {
+        let mut run = command(&["run", "--address", "127.96.0.9", "--alone", "--"]);
+        finish(run.arg(program).env(client::LIBRARY_PATH, &folder.0))
+    };
+    let ended = run(&program);
+    let words = format!("remora: {} is linked statically, ", program.display());
+    assert!(
+        ended.status == 3 && ended.err.starts_with(&words) && ended.err.lines().count() == 1,
+        "{}",
+        ended.err
+    );
+    assert_eq!(run(Path::new("true")).err, "");
+    if rustix::process::geteuid().is_root() {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::os::unix::fs::chown(&program, Some(1001), None).expect("another owner");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).expect("its mode");
+        assert!(run(&program).err.contains("(set-user-ID)"));
+    }
+}
+
+#[test]
 fn run_gives_the_device_each_address_that_it_is_told_in_that_order() {
     let folder = libraries("run-addresses");
     let run = |words: &[&str]| {

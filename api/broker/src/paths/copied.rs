@@ -1,0 +1,145 @@
+//! A copy of a broker's tree, for a program whose mount namespace does not have the broker's folder: the
+//! other containers of a pod. The broker hands its folder over by descriptor, which leads there from every
+//! namespace.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, readlinkat, statat};
+
+use super::{DEVICE, sweep};
+use crate::paths::PrivateFolder;
+
+/// Time within which a change of the port shows in a copy.
+const FOLLOW: Duration = Duration::from_millis(100);
+/// The folders below the port's whose entries a broker replaces.
+const CHANGING: [&str; 4] = ["", "gids", "gid_attrs/types", "gid_attrs/ndevs"];
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// A copy, which follows the broker's tree while this value lives.
+#[derive(Debug)]
+pub(crate) struct CopiedTree {
+    home: PrivateFolder,
+    /// The thread that follows ends when it is dropped.
+    _end: Sender<()>,
+}
+
+impl CopiedTree {
+    /// Copies the tree that is open at `tree` into a folder of this process.
+    ///
+    /// # Errors
+    /// The system refuses a folder, a file or a thread.
+    pub fn new(tree: OwnedFd) -> io::Result<CopiedTree> {
+        let home = PrivateFolder::new(|_| true)?;
+        let seen = signature(tree.as_fd())?;
+        copy(tree.as_fd(), home.path())?;
+        let (end, ended) = channel();
+        let to = home.path().join(DEVICE).join("ports/1");
+        let mut follower = Follower { tree, to, seen, again: true };
+        thread::Builder::new().name("remora-paths".to_owned()).spawn(move || {
+            while ended.recv_timeout(FOLLOW) == Err(RecvTimeoutError::Timeout) {
+                // A broker that is gone has taken its tree with it: the copy stays as it was.
+                let _ = follower.follow();
+            }
+        })?;
+        Ok(CopiedTree { home, _end: end })
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        self.home.path()
+    }
+}
+
+/// Copies what the broker replaces.
+struct Follower {
+    tree: OwnedFd,
+    /// The port's folder in the copy.
+    to: PathBuf,
+    seen: Signature,
+    /// The copy may have begun within the same tick of the file system's clock as a change.
+    again: bool,
+}
+
+/// The times at which the folders were changed.
+type Signature = [(i64, u64); CHANGING.len()];
+
+impl Follower {
+    fn follow(&mut self) -> io::Result<()> {
+        let now = signature(self.tree.as_fd())?;
+        if now == self.seen && !self.again {
+            return Ok(());
+        }
+        self.again = now != self.seen;
+        self.seen = now;
+        copy(openat(&self.tree, port(""), FOLDER, Mode::empty())?.as_fd(), &self.to)
+    }
+}
+
+fn port(folder: &str) -> String {
+    format!("{DEVICE}/ports/1/{folder}")
+}
+
+fn signature(tree: BorrowedFd<'_>) -> io::Result<Signature> {
+    let mut times = Signature::default();
+    for (time, folder) in times.iter_mut().zip(CHANGING) {
+        let stat = statat(tree, port(folder), AtFlags::empty())?;
+        *time = (stat.st_mtime as i64, stat.st_mtime_nsec as u64);
+    }
+    Ok(times)
+}
+
+/// Makes the folder `to` as the one that is open at `from`. A reader sees a file as it was or as it is.
+fn copy(from: BorrowedFd<'_>, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    let mut names = Vec::new();
+    for entry in Dir::read_from(from)? {
+        let entry = entry?;
+        let name = Path::new(std::ffi::OsStr::from_bytes(entry.file_name().to_bytes())).to_owned();
+        if [".", "..", sweep::LOCK, ".new"].iter().any(|other| name == Path::new(other)) {
+            continue;
+        }
+        let stat = match statat(from, &name, AtFlags::SYMLINK_NOFOLLOW) {
+            // It was removed meanwhile, and the next copy shows it.
+            Err(rustix::io::Errno::NOENT) => continue,
+            done => done?,
+        };
+        let target = to.join(&name);
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => copy(openat(from, &name, FOLDER, Mode::empty())?.as_fd(), &target)?,
+            FileType::Symlink if fs::symlink_metadata(&target).is_err() => {
+                let leads = readlinkat(from, &name, Vec::new())?;
+                symlink(std::ffi::OsStr::from_bytes(leads.to_bytes()), &target)?;
+            }
+            FileType::RegularFile => copy_file(from, &name, &target)?,
+            _ => {}
+        }
+        names.push(name);
+    }
+    for entry in fs::read_dir(to)? {
+        let entry = entry?;
+        let is_kept = names.iter().any(|name| name.as_os_str() == entry.file_name());
+        if !is_kept && entry.file_type()?.is_file() && entry.file_name() != sweep::LOCK {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn copy_file(from: BorrowedFd<'_>, name: &Path, to: &Path) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    match openat(from, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+        Err(rustix::io::Errno::NOENT) => return Ok(()),
+        opened => File::from(opened?).read_to_end(&mut bytes)?,
+    };
+    let new = to.with_file_name(".new");
+    File::create(&new)?.write_all(&bytes)?;
+    fs::rename(new, to)
+}

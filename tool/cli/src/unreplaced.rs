@@ -1,0 +1,99 @@
+//! Programs into which no library of Remora's is loaded, as far as their file shows it.
+
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a file that are read: its header and the program headers of every usual linker.
+const BEGIN: u64 = 4096;
+/// `PT_INTERP`: the segment that names the dynamic linker.
+const INTERPRETER: u32 = 3;
+/// The set-user-ID and the set-group-ID bit.
+const OTHER_RIGHTS: u32 = 0o6000;
+
+/// Why the program of this name will find no device; `None`: nothing is known against it.
+pub fn reason(program: &OsStr) -> Option<String> {
+    let path = found(program, &std::env::var_os("PATH").unwrap_or_default())?;
+    let file = File::open(&path).ok()?;
+    let metadata = file.metadata().ok()?;
+    let mut begin = Vec::new();
+    file.take(BEGIN).read_to_end(&mut begin).ok()?;
+    let words = if has_other_rights(&metadata) {
+        "runs with the rights of another user (set-user-ID), so that the dynamic linker loads no library of Remora's into it; run \
+         `remora run` with those rights"
+    } else if is_static(&begin)? {
+        "is linked statically, so that no library of Remora's is loaded into it"
+    } else {
+        return None;
+    };
+    Some(format!("{} {words}: it finds no device (docs/DROPIN.md, What it cannot reach)", path.display()))
+}
+
+/// The file that is executed for this name.
+fn found(program: &OsStr, path: &OsStr) -> Option<PathBuf> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Some(program.into());
+    }
+    std::env::split_paths(path).map(|folder| folder.join(program)).find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
+}
+
+fn has_other_rights(metadata: &Metadata) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    metadata.mode() & OTHER_RIGHTS != 0 && metadata.uid() != own
+}
+
+/// True for an ELF file of 64 bits that names no dynamic linker; `None` for another kind of file, such as a
+/// script.
+fn is_static(file: &[u8]) -> Option<bool> {
+    let is_elf = file.starts_with(b"\x7fELF\x02\x01");
+    let number = |at: usize| Some(u16::from_le_bytes(file.get(at..at + 2)?.try_into().ok()?));
+    let headers = usize::try_from(u64::from_le_bytes(file.get(32..40)?.try_into().ok()?)).ok()?;
+    let size = usize::from(number(54).filter(|size| is_elf && *size > 0)?);
+    let mut all = (0..usize::from(number(56)?)).map(|index| {
+        let at = headers.checked_add(index * size)?;
+        Some(u32::from_le_bytes(file.get(at..at.checked_add(4)?)?.try_into().ok()?))
+    });
+    // A header behind what was read may be the one.
+    all.try_fold(true, |none, kind| Some(none && kind? != INTERPRETER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_static_program_is_known_by_its_headers_and_no_bytes_are_a_fault() {
+        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let begin = &own[..BEGIN as usize];
+        assert_eq!(is_static(begin), Some(false));
+        let mut none = begin.to_vec();
+        let headers = usize::from(none[32]);
+        let size = usize::from(none[54]);
+        for index in 0..usize::from(none[56]) {
+            if none[headers + index * size] == INTERPRETER as u8 {
+                none[headers + index * size] = 4;
+            }
+        }
+        assert_eq!(is_static(&none), Some(true));
+        assert_eq!(is_static(b"#!/bin/sh\n"), None);
+        for len in 0..begin.len() {
+            assert_ne!(is_static(&begin[..len]), Some(true), "{len} bytes of it");
+        }
+        none[32..40].copy_from_slice(&[0xff; 8]);
+        assert_eq!(is_static(&none), None);
+    }
+
+    #[test]
+    fn a_name_without_a_slash_is_looked_for_in_path() {
+        let shell = found(OsStr::new("sh"), OsStr::new("/no/such:/bin:/usr/bin"));
+        assert_eq!(shell.as_deref(), Some(Path::new("/bin/sh")));
+        assert_eq!(found(OsStr::new("./sh"), OsStr::new("/bin")), Some("./sh".into()));
+        assert_eq!(found(OsStr::new("no-such-program"), OsStr::new("/bin")), None);
+    }
+}
