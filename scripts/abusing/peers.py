@@ -13,8 +13,12 @@ import sys
 import threading
 import time
 
+from abusing import lent
+
 # How many of each there are, as a whole phase has them.
-COUNTS = {"silent": 1000, "stalled": 100, "garbage": 1000, "dripping": 100, "killed": 200}
+COUNTS = {"silent": 1000, "stalled": 100, "garbage": 1000, "dripping": 100, "killed": 200, "tenant": 1}
+# User id of the tenant that takes everything.
+TENANT = 1001
 # What an abuse is compared with, if not with nothing: clients that are killed cost what as many clients that end by themselves cost, and no more.
 BESIDE = {"killed": "ended"}
 OF = {beside: kind for kind, beside in BESIDE.items()}
@@ -189,6 +193,44 @@ def clients(words, count, over, seconds, longest):
     return begun
 
 
+def tenant(path, over):
+    """A user of the NIC daemon that takes all of everything that it gets: kept names, attachments, memory, queues. Then it asks for more,
+    200 times a second. Returns how much it got, and how often it was refused."""
+    os.setgroups([])
+    os.setgid(TENANT)
+    os.setuid(TENANT)
+    got, refused = 0, 0
+    # A name is kept while it has an object.
+    for number in range(1000):
+        program, answer = lent.attach(path, f"hog{number}")
+        if program is None:
+            break
+        program.ask(lent.DOMAIN)
+        program.end()
+        got += 1
+    programs = []
+    while (program := lent.attach(path, "")[0]) is not None:
+        programs.append(program)
+    got += len(programs)
+    first = programs[0]
+    domain = first.ask(lent.DOMAIN)
+    queue = first.ask(lent.queue(16))
+    asked = [lent.region(domain, 16 << 20), lent.queue(16), lent.pair(domain, queue), lent.DOMAIN]
+    for request in asked:
+        while first.ask(request) is not None:
+            got += 1
+    say_ready()
+    while not over():
+        for request in asked:
+            refused += first.ask(request) is None
+        program, _ = lent.attach(path, "")
+        refused += program is None
+        time.sleep(0.025)
+    for program in programs:
+        program.end()
+    return got, refused
+
+
 def say_ready():
     print("ready", flush=True)
 
@@ -204,7 +246,9 @@ def act(kind, address, count, seconds, longest, request, words):
 
     threading.Thread(target=wait, daemon=True).start()
     over = told.is_set
-    if kind in ("killed", "ended"):
+    if kind == "tenant":
+        made, ended = tenant(words[0], over)
+    elif kind in ("killed", "ended"):
         made = ended = clients(words, count, over, seconds, longest if kind == "killed" else None)
     else:
         connections = Connections(address, count)
@@ -260,7 +304,8 @@ class Peers:
     def __init__(self, kind, server, share, seconds, longest):
         count = max(1, round(COUNTS[OF.get(kind, kind)] * share))
         at = f"{server.address[0]}:{server.address[1]}"
-        order = [kind, at, count, seconds, max(0.045, longest), server.request.hex(), *server.newcomer()]
+        words = [server.lender] if kind == "tenant" else server.newcomer()
+        order = [kind, at, count, seconds, max(0.045, longest), server.request.hex(), *words]
         words = [sys.executable, sys.argv[0], "--peers", *map(str, order)]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.process.stdout.readline()

@@ -10,6 +10,8 @@ import tempfile
 import threading
 import time
 
+from abusing.peers import TENANT
+
 DESIGNS = ["farm", "pilaf", "two-sided", "prism", "strom"]
 NAMES = [f"kv-{design}" for design in DESIGNS] + ["block", "txn", "cache", "nicd"]
 PORTS = ["shm", "udp"]
@@ -89,7 +91,7 @@ class Server:
     def __init__(self, binary, name, port, places=PLACES):
         self.binary, self.name, self.port = binary, name, port
         self.folder = tempfile.mkdtemp(prefix="remora-abuse-")
-        self.processes = []
+        self.processes, self.lender = [], None
         try:
             self.address = self.start(["--clients", str(places)])
             self.fill()
@@ -126,7 +128,11 @@ class Server:
         table = ["--capacity", "1000"]
         if self.name == "nicd":
             path = os.path.join(self.folder, "nic.sock")
-            daemon = Process(self.words("nicd", "--socket", path, "--port", self.port))
+            # Another user must reach the socket, and what it can take is small enough for a short test.
+            os.chmod(self.folder, 0o755)
+            self.lender = path
+            few = ["--tenants", "16", "--attachments", "32", "--memory", "256m", "--pairs", "256"]
+            daemon = Process(self.words("nicd", "--socket", path, "--port", self.port, "--allow-uid", str(TENANT), *few))
             self.processes.append(daemon)
             daemon.wait_for(r"lending a NIC over .* at (.*); end")
             lent = ["--nicd", path, "--keep", "store", "--clients", more[1]]
@@ -179,6 +185,16 @@ class Server:
             finally:
                 client.kill()
                 client.wait()
+
+    def end_tenants(self):
+        """Ends what the abusing user has kept, as the owner of a daemon would."""
+        at = ["--socket", self.lender]
+        listed = subprocess.run(self.words("nicd", "list", *at, "--json"), capture_output=True, text=True, timeout=PATIENCE, check=True)
+        names = [row["tenant"] for row in map(json.loads, listed.stdout.splitlines()) if row["uid"] == TENANT and row["tenant"]]
+        if not names:
+            raise Failed("the daemon lists no kept tenant of the abusing user")
+        for name in names:
+            subprocess.run(self.words("nicd", "end", name, "--uid", str(TENANT), *at), timeout=PATIENCE, check=True)
 
     def facts(self):
         """Resident KiB, descriptors and threads of its processes together."""

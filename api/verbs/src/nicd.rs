@@ -8,7 +8,8 @@
 //! ```
 //! use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, nicd, work};
 //!
-//! let path = std::env::temp_dir().join(format!("remora-doc-{}", std::process::id()));
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("nic.sock");
 //! let _daemon = nicd::Daemon::open(&Device::shm(), &path, &nicd::Options::default())?;
 //!
 //! // Another program, as a rule.
@@ -33,16 +34,19 @@ mod daemon_client;
 mod kept;
 mod limits;
 pub(crate) mod loan;
+mod manage;
 pub(crate) mod message;
 mod negotiate;
 mod rma;
 mod tenant;
 #[cfg(test)]
 mod tests;
+mod users;
 
 pub use attach::Attachment;
 pub use daemon::{Daemon, Options};
 pub(crate) use daemon_client::DaemonClient;
 pub use kept::Kept;
 pub use limits::Limits;
+pub use manage::{end, tenants};
 pub use tenant::TenantFacts;

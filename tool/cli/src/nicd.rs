@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use remora_host::metrics;
-use remora_verbs::nicd::{Daemon, Limits, Options, TenantFacts};
+use remora_verbs::nicd::{self, Daemon, Limits, Options, TenantFacts};
 use serde_json::json;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
@@ -21,9 +21,12 @@ use remora_bench::print_table;
 /// Arguments of `remora nicd`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora nicd\n  remora nicd --socket /run/nic.sock --port udp --address 10.0.0.1 --memory 16g --allow-uid 1000\n  remora serve kv --nicd /run/nic.sock --keep store\n\nA program that attaches with a name is kept: killed or stopped, its queue pairs and regions go on. SIGUSR1 prints who is there."
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  remora nicd\n  remora nicd --socket /run/nic.sock --port udp --address 10.0.0.1 --memory 16g --allow-uid 1000\n  remora serve kv --nicd /run/nic.sock --keep store\n  remora nicd list --socket /run/nic.sock\n  remora nicd end store --socket /run/nic.sock\n\nA program that attaches with a name is kept: killed or stopped, its queue pairs and regions go on. SIGUSR1 prints who is there."
 )]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<Manage>,
     #[command(flatten)]
     port: PortArgs,
     /// Socket to listen at [default: remora-nicd.sock in $XDG_RUNTIME_DIR, or in /run/user/UID].
@@ -32,28 +35,28 @@ pub struct Args {
     /// User that may attach beside the daemon's own; more by repeating it.
     #[arg(long, value_name = "UID", value_parser = natural::<u32>)]
     allow_uid: Vec<u32>,
-    /// Bytes of regions and queues that a tenant may have, with k, m or g for 2^10, 2^20 and 2^30.
+    /// Bytes of regions and queues that a user may have, with k, m or g for 2^10, 2^20 and 2^30.
     #[arg(long, value_parser = size, default_value = "4g")]
     memory: usize,
-    /// Protection domains of a tenant.
+    /// Protection domains of a user, over all of its programs and kept tenants, as the limits below.
     #[arg(long, default_value_t = Limits::default().domains, value_parser = natural::<usize>)]
     domains: usize,
-    /// Regions of a tenant.
+    /// Regions of a user.
     #[arg(long, default_value_t = Limits::default().regions, value_parser = natural::<usize>)]
     regions: usize,
-    /// Completion queues of a tenant.
+    /// Completion queues of a user.
     #[arg(long, default_value_t = Limits::default().queues, value_parser = natural::<usize>)]
     queues: usize,
-    /// Completion channels of a tenant.
+    /// Completion channels of a user.
     #[arg(long, default_value_t = Limits::default().channels, value_parser = natural::<usize>)]
     channels: usize,
-    /// Queue pairs of a tenant.
+    /// Queue pairs of a user.
     #[arg(long, default_value_t = Limits::default().pairs, value_parser = whole::<usize>(1..=16384))]
     pairs: usize,
-    /// Kernels of a tenant; the NIC has 32 for all.
+    /// Kernels of a user; the NIC has 32 for all.
     #[arg(long, default_value_t = Limits::default().kernels, value_parser = natural::<usize>)]
     kernels: usize,
-    /// Command portals of 1RMA of a user, over all of its programs.
+    /// Command portals of 1RMA of a user.
     #[arg(long, default_value_t = Limits::default().rma_portals, value_parser = whole::<usize>(0..=256))]
     rma_portals: usize,
     /// Command slots of 1RMA of a user; the NIC has 1024 for all, and users share it in proportion to them.
@@ -65,10 +68,10 @@ pub struct Args {
     /// Regions of 1RMA of a user; the NIC has 16384 for all.
     #[arg(long, default_value_t = Limits::default().rma_regions, value_parser = natural::<usize>)]
     rma_regions: usize,
-    /// Tenants that are kept while no program is attached for them.
+    /// Kept tenants of all users; half of them are shared out evenly among the users that may attach.
     #[arg(long, default_value_t = Options::default().tenants, value_parser = natural::<usize>)]
     tenants: usize,
-    /// Programs attached at a time.
+    /// Programs of all users attached at a time; half of these places are shared out in the same way.
     #[arg(long, default_value_t = Options::default().attachments, value_parser = natural::<usize>)]
     attachments: usize,
     /// Address of an endpoint with counters for Prometheus and `remora top`.
@@ -80,6 +83,56 @@ pub struct Args {
     /// Say where it listens, and who is there, as JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// Requests to a daemon that runs.
+#[derive(Subcommand)]
+enum Manage {
+    /// List the tenants of a running daemon: all of them for its owner and root, else your own.
+    List {
+        #[command(flatten)]
+        at: At,
+        /// Print one JSON object per tenant.
+        #[arg(long)]
+        json: bool,
+    },
+    /// End a kept tenant: its program is cut off, and its queue pairs and regions are destroyed.
+    End {
+        /// Name of the tenant.
+        name: String,
+        /// User of the tenant, if it is not yours; only the daemon's owner and root may end it then.
+        #[arg(long, value_parser = natural::<u32>)]
+        uid: Option<u32>,
+        #[command(flatten)]
+        at: At,
+    },
+}
+
+/// Where the daemon listens.
+#[derive(clap::Args)]
+struct At {
+    /// Socket of the daemon [default: remora-nicd.sock in $XDG_RUNTIME_DIR, or in /run/user/UID].
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+impl At {
+    fn path(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(LentArgs::default_socket)
+    }
+}
+
+impl Manage {
+    fn run(&self) -> Result<()> {
+        match self {
+            Manage::List { at, json } => print_tenants(&nicd::tenants(&at.path())?, *json),
+            Manage::End { name, uid, at } => {
+                let uid = uid.unwrap_or_else(|| rustix::process::geteuid().as_raw());
+                nicd::end(&at.path(), uid, name)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Args {
@@ -105,6 +158,9 @@ impl Args {
 
 /// `remora nicd`.
 pub fn run(args: &Args) -> Result<()> {
+    if let Some(command) = &args.command {
+        return command.run();
+    }
     let socket = args.socket.clone().unwrap_or_else(LentArgs::default_socket);
     if args.child {
         ending::end_with_parent()?;
@@ -134,13 +190,13 @@ pub fn run(args: &Args) -> Result<()> {
         if signal != SIGUSR1 {
             break;
         }
-        tell(&daemon.tenants(), args.json);
+        print_tenants(&daemon.tenants(), args.json);
     }
     Ok(())
 }
 
-/// Says who is there.
-fn tell(tenants: &[TenantFacts], as_json: bool) {
+/// Prints the tenants: a table, or one JSON object a line.
+fn print_tenants(tenants: &[TenantFacts], as_json: bool) {
     if as_json {
         for tenant in tenants {
             let TenantFacts { uid, name, attached, regions, queues, pairs, bytes, rma_slots, rma_regions } =

@@ -2,13 +2,14 @@
 
 use remora_host::packet::PacketSocket;
 use remora_host::{OpenError, Signal};
+use remora_port::user;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::daemon_client::{ATTACHING, DaemonClient, silent};
 use super::message::{MAX_NAME, Request, VERSION};
-use crate::Context;
+use crate::{Context, CreateError};
 
 /// A NIC that a daemon lends, before it is opened ([`Device::nicd`](crate::Device::nicd)).
 #[derive(Clone, Debug)]
@@ -50,31 +51,43 @@ impl Attachment {
         if self.name.len() > MAX_NAME || self.kept && self.name.is_empty() {
             return Err(OpenError::Port(format!("a tenant's name has 1 to {MAX_NAME} bytes")));
         }
-        let socket = PacketSocket::connect(&self.path, ATTACHING).map_err(|error| {
-            OpenError::Port(match error.kind() {
-                ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-                    format!("no NIC daemon listens at {at}: start it by `remora nicd --socket {at}`")
-                }
-                ErrorKind::PermissionDenied => {
-                    format!("the NIC daemon at {at} admits other users only: start it with --allow-uid")
-                }
-                ErrorKind::TimedOut => {
-                    format!("{at}: {}", silent(ATTACHING))
-                }
-                _ => format!("the NIC daemon at {at}: {error}"),
-            })
-        })?;
-        let owner = socket.peer_uid()?;
-        let trusted =
-            self.owner.map_or(owner == 0 || owner == remora_host::packet::own_uid(), |uid| uid == owner);
-        if !trusted {
+        let socket = connect(&self.path)?;
+        let daemon = socket.peer()?;
+        let named = |uid| daemon.is_this_process() || user::is_same(uid, daemon.uid);
+        if !self.owner.map_or_else(|| daemon.is_trusted(&[]), named) {
+            let owner = user::name(daemon.uid);
+            let mend = match user::is_mapped(daemon.uid) {
+                true => "if that is intended, name it as the owner",
+                false => "start a daemon of this program's user",
+            };
             return Err(OpenError::Port(format!(
-                "the NIC daemon at {at} runs as uid {owner}, which would see this program's memory: if that is intended, name it as the owner"
+                "the NIC daemon at {at} is of {owner}, which would see this program's memory: {mend}"
             )));
         }
         let hello = Request::Attach { version: VERSION, name: self.name.clone(), kept: self.kept };
-        let daemon = DaemonClient::attach(socket, &hello)
-            .map_err(|error| OpenError::Port(format!("{at}: {error}")))?;
+        let daemon = DaemonClient::attach(socket, &hello).map_err(|error| port_error(&self.path, &error))?;
         Ok(Context::of_daemon(Arc::new(daemon), Signal::new(1)?))
     }
+}
+
+/// Connects to the daemon that listens at `path`.
+pub(super) fn connect(path: &Path) -> Result<PacketSocket, OpenError> {
+    let at = path.display();
+    PacketSocket::connect(path, ATTACHING).map_err(|error| {
+        OpenError::Port(match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+                format!("no NIC daemon listens at {at}: start it by `remora nicd --socket {at}`")
+            }
+            ErrorKind::PermissionDenied => {
+                format!("the NIC daemon at {at} admits other users only: start it with --allow-uid")
+            }
+            ErrorKind::TimedOut => format!("{at}: {}", silent(ATTACHING)),
+            _ => format!("the NIC daemon at {at}: {error}"),
+        })
+    })
+}
+
+/// The error of a daemon, with the path of its socket.
+pub(super) fn port_error(path: &Path, error: &CreateError) -> OpenError {
+    OpenError::Port(format!("{}: {error}", path.display()))
 }

@@ -3,7 +3,8 @@
 use remora_host::packet::{PacketListener, PacketSocket};
 use remora_host::{Adapter, OpenError, Signal, metrics::Family, wait_either};
 use remora_memory::ForkMark;
-use std::collections::{BTreeMap, BTreeSet};
+use remora_port::user;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,19 +14,20 @@ use std::time::{Duration, Instant};
 use super::limits::Limits;
 use super::message::{MAX_PACKET, Reply, Request, VERSION, wipe};
 use super::negotiate;
-use super::rma::{RmaService, Users};
+use super::rma::RmaService;
 use super::tenant::{Program, ReplyResult, Shared, Tenant, TenantFacts};
+use super::users::{Amounts, Claim, Resource, User, Users};
 use crate::rma::{RmaOptions, Settings};
 use crate::{Context, Device, PortFacts};
 
 /// Attributes of a daemon that is to be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The limits of each tenant.
+    /// The limits of each user.
     pub limits: Limits,
-    /// Programs attached at a time.
+    /// Programs of all users attached at a time.
     pub attachments: usize,
-    /// Tenants that are kept at most, attached or not.
+    /// Kept tenants of all users at most, attached or not.
     pub tenants: usize,
     /// Users that may attach beside the daemon's own.
     pub allow: Vec<u32>,
@@ -52,26 +54,42 @@ impl Default for Options {
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Time for which a name may still be another program's: one that was killed a moment ago.
 const HANDOVER: Duration = Duration::from_secs(2);
+/// The user that may list and end tenants of every daemon.
+const ROOT: u32 = 0;
 
 /// The name of a kept tenant: its user and its own name.
 type Name = (u32, String);
 
+/// A kept tenant, and the place that its name takes.
+struct Kept {
+    tenant: Shared,
+    _claim: Claim,
+}
+
+/// The program that is attached by a name.
+struct Holder {
+    /// The number of its connection.
+    serial: u64,
+    /// Its process; 0 if the daemon cannot see it.
+    pid: u32,
+}
+
 /// The tenants and the programs that are attached.
 #[derive(Default)]
 struct Register {
-    kept: BTreeMap<Name, Shared>,
-    attached: BTreeSet<Name>,
+    kept: BTreeMap<Name, Kept>,
+    attached: BTreeMap<Name, Holder>,
     passing: BTreeMap<u64, (u32, Shared)>,
     sockets: BTreeMap<u64, PacketSocket>,
     threads: BTreeMap<u64, JoinHandle<()>>,
-    /// Serial numbers of the sockets that have sent no first message yet.
-    silent: BTreeSet<u64>,
+    /// Connections that have sent no first message yet, with their users.
+    silent: BTreeMap<u64, u32>,
 }
 
 struct DaemonState {
     context: Context,
     rma: Arc<RmaService>,
-    users: Users,
+    users: Arc<Users>,
     options: Options,
     uid: u32,
     register: Mutex<Register>,
@@ -100,7 +118,8 @@ impl Daemon {
     /// # Errors
     /// One line with the fault and its mend.
     pub fn open(device: &Device, socket: &Path, options: &Options) -> Result<Daemon, OpenError> {
-        let adapter = Adapter::open(&device.of_daemon())?;
+        let config = device.of_daemon();
+        let adapter = Adapter::open(&config)?;
         let listener = PacketListener::bind(socket, !options.allow.is_empty()).map_err(|error| {
             let at = socket.display();
             OpenError::Port(match error.kind() {
@@ -119,12 +138,13 @@ impl Daemon {
         let (settings, regions) = (options.rma, options.rma_regions);
         let rma = RmaOptions { settings, regions, ..RmaOptions::default() };
         let rma = Arc::new(RmaService::new(&context, rma));
+        let uid = remora_host::packet::own_uid();
         let state = Arc::new(DaemonState {
             context,
             rma,
-            users: Users::default(),
+            users: Arc::new(Users::new(options, &config, uid)),
             options: options.clone(),
-            uid: remora_host::packet::own_uid(),
+            uid,
             register: Mutex::default(),
             changed: Condvar::new(),
             stop: Signal::new(1)?,
@@ -153,18 +173,7 @@ impl Daemon {
         if self.fork.is_child() {
             return Vec::new();
         }
-        let register = self.state.register();
-        let facts = |uid: u32, name: &str, attached: bool, tenant: &Shared| TenantFacts {
-            uid,
-            name: name.to_owned(),
-            attached,
-            ..lock(tenant).facts()
-        };
-        let kept = register
-            .kept
-            .iter()
-            .map(|(name, tenant)| facts(name.0, &name.1, register.attached.contains(name), tenant));
-        kept.chain(register.passing.values().map(|(uid, tenant)| facts(*uid, "", true, tenant))).collect()
+        self.state.register().facts()
     }
 
     /// Connections that were refused, and requests that made no sense.
@@ -214,7 +223,8 @@ impl Drop for Daemon {
         for thread in threads.into_values() {
             let _ = thread.join();
         }
-        self.state.register().kept.clear();
+        let kept = std::mem::take(&mut self.state.register().kept);
+        drop(kept);
     }
 }
 
@@ -231,7 +241,6 @@ fn accept_all(state: &Arc<DaemonState>, listener: &PacketListener) {
         match listener.accept() {
             Ok(Some(socket)) => {
                 serial += 1;
-                state.hang_up_on_silent();
                 state.admit(serial, socket);
             }
             Ok(None) => {}
@@ -246,52 +255,56 @@ impl DaemonState {
         self.register.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// At the limit of attachments, hangs up on the oldest that has sent no first message.
-    fn hang_up_on_silent(&self) {
-        let mut register = self.register();
-        register.threads.retain(|_, thread| !thread.is_finished());
-        if register.threads.len() < self.options.attachments {
-            return;
+    /// Takes one more connection of a user. At the limit, hangs up on the user's oldest connection that has
+    /// sent no first message.
+    fn greeting(&self, user: &User, uid: u32) -> Result<Claim, String> {
+        let one = || user.claim(Amounts::of(Resource::Greeting, 1));
+        one().or_else(|words| {
+            let mut register = self.register();
+            let oldest = register.silent.iter().find(|(_, of)| **of == uid).map(|(serial, _)| *serial);
+            let oldest = oldest.ok_or(words)?;
+            register.silent.remove(&oldest);
+            if let Some(socket) = register.sockets.get(&oldest) {
+                socket.hang_up();
+            }
+            let thread = register.threads.remove(&oldest);
+            drop(register);
+            if let Some(thread) = thread {
+                let _ = thread.join();
+            }
+            one()
+        })
+    }
+
+    /// The claim of a connection that is taken, or the text of its refusal. Root is taken for the requests of
+    /// [`manage`](super::manage), which need no attachment.
+    fn take(&self, socket: &PacketSocket) -> Result<(u32, Claim), String> {
+        let peer = socket.peer().map_err(|error| error.to_string())?;
+        let uid = peer.uid;
+        let is_known = peer.is_this_process() || user::is_mapped(uid);
+        if !is_known || !self.users.admits(uid) && uid != ROOT {
+            return Err(not_admitted(uid));
         }
-        let Some(oldest) = register.silent.pop_first() else { return };
-        if let Some(socket) = register.sockets.get(&oldest) {
-            socket.hang_up();
-        }
-        let thread = register.threads.remove(&oldest);
-        drop(register);
-        if let Some(thread) = thread {
-            let _ = thread.join();
-        }
+        Ok((uid, self.greeting(&User::new(&self.users, uid), uid)?))
     }
 
     /// Takes a program that has connected, or refuses it.
     fn admit(self: &Arc<Self>, serial: u64, socket: PacketSocket) {
-        let mut register = self.register();
-        register.threads.retain(|_, thread| !thread.is_finished());
-        let refusal = match socket.peer_uid() {
-            Ok(uid) if uid != self.uid && !self.options.allow.contains(&uid) => {
-                Some(format!("the NIC daemon does not admit uid {uid}: start it with --allow-uid {uid}"))
-            }
-            Ok(_) if register.threads.len() >= self.options.attachments => Some(format!(
-                "{} programs are attached: end one, or start `remora nicd` with more --attachments",
-                self.options.attachments
-            )),
-            Ok(_) => None,
-            Err(error) => Some(error.to_string()),
-        };
+        let taken = self.take(&socket);
         // A socket that reads nothing holds nobody up.
         let _ = socket.set_patience(Some(PATIENCE), Some(PATIENCE));
-        if let Some(words) = refusal {
-            self.refused.fetch_add(1, Ordering::Relaxed);
-            let _ = socket.send(&Reply::Refused(words).emit(), &[]);
-            return;
-        }
+        let (uid, greeting) = match taken {
+            Ok(taken) => taken,
+            Err(words) => return self.refuse(&socket, words),
+        };
+        let mut register = self.register();
+        register.threads.retain(|_, thread| !thread.is_finished());
         let Ok(handle) = socket.try_clone() else { return };
         register.sockets.insert(serial, handle);
-        register.silent.insert(serial);
+        register.silent.insert(serial, uid);
         let state = Arc::clone(self);
         let spawned = std::thread::Builder::new().name("remora-attach".to_owned()).spawn(move || {
-            state.serve(serial, &socket);
+            state.serve(serial, &socket, uid, greeting);
             let mut register = state.register();
             register.sockets.remove(&serial);
             register.silent.remove(&serial);
@@ -306,11 +319,27 @@ impl DaemonState {
     }
 
     /// Serves one program, from its first message to its end.
-    fn serve(&self, serial: u64, socket: &PacketSocket) {
-        let (Ok(uid), Ok(program)) = (socket.peer_uid(), Program::at(socket)) else { return };
+    fn serve(&self, serial: u64, socket: &PacketSocket, uid: u32, greeting: Claim) {
+        let Ok(program) = Program::at(socket) else { return };
         let request = first_word(socket);
         self.register().silent.remove(&serial);
-        let (name, tenant) = match request.and_then(|request| self.greet(uid, request)) {
+        drop(greeting);
+        let user = User::new(&self.users, uid);
+        let request = match request {
+            Ok(Request::List { version }) => return self.list(socket, uid, version),
+            Ok(Request::End { version, uid: owner, name }) => {
+                let done = right_version(version).and_then(|()| self.end(uid, (owner, name)));
+                answer(socket, done.map(|()| (Reply::Done, Vec::new())));
+                return;
+            }
+            request => request,
+        };
+        let attached = request.and_then(|request| {
+            let place = user.claim(Amounts::of(Resource::Attachment, 1))?;
+            let holder = Holder { serial, pid: program.pid };
+            self.greet(uid, &user, holder, request).map(|known| (known, place))
+        });
+        let ((name, tenant), _place) = match attached {
             Ok(known) => known,
             Err(words) => return self.refuse(socket, words),
         };
@@ -330,17 +359,22 @@ impl DaemonState {
     }
 
     /// Takes the first message and finds the program's tenant.
-    fn greet(&self, uid: u32, request: Request) -> Result<(Option<Name>, Shared), String> {
+    fn greet(
+        &self,
+        uid: u32,
+        user: &User,
+        holder: Holder,
+        request: Request,
+    ) -> Result<(Option<Name>, Shared), String> {
         let Request::Attach { version, name, kept } = request else { return Err(nonsense()) };
-        if version != VERSION {
-            return Err(format!(
-                "the program speaks version {version} to its NIC daemon, which speaks {VERSION}: update the older one"
-            ));
+        right_version(version)?;
+        if !self.users.admits(uid) {
+            return Err(not_admitted(uid));
         }
         let fresh = || {
-            let user = self.users.of(uid);
-            let tenant = Tenant::new(&self.context, self.options.limits, user, Arc::clone(&self.rma))
-                .map_err(|error| error.to_string())?;
+            let (limits, rma) = (self.options.limits, Arc::clone(&self.rma));
+            let tenant =
+                Tenant::new(&self.context, limits, user.clone(), rma).map_err(|error| error.to_string())?;
             Ok::<Shared, String>(Arc::new(Mutex::new(tenant)))
         };
         if !kept {
@@ -352,30 +386,69 @@ impl DaemonState {
         let name = (uid, name);
         let mut register = self.wait_for(&name)?;
         if !register.kept.contains_key(&name) {
-            if register.kept.len() >= self.options.tenants {
-                return Err(format!(
-                    "{} tenants are kept: let one give its objects back, or start `remora nicd` with more --tenants",
-                    self.options.tenants
-                ));
-            }
-            let tenant = fresh()?;
-            register.kept.insert(name.clone(), tenant);
+            let claim = user.claim(Amounts::of(Resource::Name, 1))?;
+            register.kept.insert(name.clone(), Kept { tenant: fresh()?, _claim: claim });
         }
-        register.attached.insert(name.clone());
-        let tenant = register.kept.get(&name).cloned().ok_or_else(nonsense)?;
+        register.attached.insert(name.clone(), holder);
+        let kept = register.kept.get(&name).ok_or_else(nonsense)?;
+        let tenant = Arc::clone(&kept.tenant);
         Ok((Some(name), tenant))
+    }
+
+    /// May a process of this user list and end the tenants of all users?
+    fn manages_all(&self, uid: u32) -> bool {
+        uid == self.uid || uid == ROOT
+    }
+
+    /// Sends the tenants that a user may see.
+    fn list(&self, socket: &PacketSocket, uid: u32, version: u16) {
+        if let Err(words) = right_version(version) {
+            return self.refuse(socket, words);
+        }
+        let mut tenants = self.register().facts();
+        tenants.retain(|facts| facts.uid == uid || self.manages_all(uid));
+        let replies = tenants.into_iter().map(Reply::Tenant).chain([Reply::Nothing]);
+        for reply in replies {
+            if !answer(socket, Ok((reply, Vec::new()))) {
+                return;
+            }
+        }
+    }
+
+    /// Ends a kept tenant at the request of user `uid`, and cuts its program off if one is attached.
+    fn end(&self, uid: u32, name: Name) -> Result<(), String> {
+        let (owner, text) = &name;
+        if uid != *owner && !self.manages_all(uid) {
+            return Err(format!(
+                "user {uid} may not end tenants of user {owner}: its own user, the daemon's and root may"
+            ));
+        }
+        let unknown = || format!("user {owner} has no kept tenant `{text}`: `remora nicd list` shows them");
+        let register = self.register();
+        if let Some(holder) = register.attached.get(&name)
+            && let Some(socket) = register.sockets.get(&holder.serial)
+        {
+            socket.hang_up();
+        }
+        let known = register.kept.contains_key(&name);
+        drop(register);
+        // The end of its program takes a tenant without objects away.
+        let mut register = self.wait_for(&name)?;
+        let kept = register.kept.remove(&name);
+        drop(register);
+        if known || kept.is_some() { Ok(()) } else { Err(unknown()) }
     }
 
     /// Waits until no other program has this name.
     fn wait_for(&self, name: &Name) -> Result<MutexGuard<'_, Register>, String> {
         let until = Instant::now() + HANDOVER;
         let mut register = self.register();
-        while register.attached.contains(name) {
+        while let Some(holder) = register.attached.get(name) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || self.stopped.load(Ordering::Acquire) {
                 return Err(format!(
-                    "another program is attached as `{}`: end it, or choose another name",
-                    name.1
+                    "process {} of user {} is attached as `{}`: end it, or choose another name",
+                    holder.pid, name.0, name.1
                 ));
             }
             register = self.changed.wait_timeout(register, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -414,14 +487,53 @@ impl DaemonState {
     fn part(&self, serial: u64, name: Option<Name>, tenant: &Shared) {
         let mut register = self.register();
         register.passing.remove(&serial);
+        let mut ended = None;
         if let Some(name) = name {
             lock(tenant).farewell();
             if lock(tenant).is_empty() {
-                register.kept.remove(&name);
+                ended = register.kept.remove(&name);
             }
             register.attached.remove(&name);
         }
         self.changed.notify_all();
+        drop(register);
+        drop(ended);
+    }
+}
+
+impl Register {
+    /// The facts of all tenants.
+    fn facts(&self) -> Vec<TenantFacts> {
+        let facts = |uid: u32, name: &str, attached: bool, tenant: &Shared| TenantFacts {
+            uid,
+            name: name.to_owned(),
+            attached,
+            ..lock(tenant).facts()
+        };
+        let kept = self
+            .kept
+            .iter()
+            .map(|(name, kept)| facts(name.0, &name.1, self.attached.contains_key(name), &kept.tenant));
+        kept.chain(self.passing.values().map(|(uid, tenant)| facts(*uid, "", true, tenant))).collect()
+    }
+}
+
+fn right_version(version: u16) -> Result<(), String> {
+    if version == VERSION {
+        return Ok(());
+    }
+    Err(format!(
+        "the program speaks version {version} to its NIC daemon, which speaks {VERSION}: update the older one"
+    ))
+}
+
+fn not_admitted(uid: u32) -> String {
+    match user::is_mapped(uid) {
+        true => format!("the NIC daemon does not admit uid {uid}: start it with --allow-uid {uid}"),
+        false => format!(
+            "the NIC daemon does not admit {}: run both in one user namespace, or start another daemon",
+            user::name(uid)
+        ),
     }
 }
 

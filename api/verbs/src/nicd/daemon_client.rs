@@ -299,7 +299,7 @@ impl DaemonClient {
 }
 
 /// Why there is no answer.
-enum Failed {
+pub(super) enum Failed {
     /// The daemon refuses, or has gone.
     Refused(CreateError),
     /// It has not answered for so long.
@@ -321,18 +321,33 @@ fn exchange(
     descriptors: &[BorrowedFd<'_>],
     patience: Duration,
 ) -> Result<(Reply, Vec<OwnedFd>), Failed> {
+    send_with(socket, request, descriptors, patience)?;
+    receive(socket, patience)
+}
+
+fn send_with(
+    socket: &PacketSocket,
+    request: &Request,
+    descriptors: &[BorrowedFd<'_>],
+    patience: Duration,
+) -> Result<(), Failed> {
     let mut packet = request.emit();
     let sent = socket.send(&packet, descriptors);
     wipe(&mut packet);
     match sent {
         Err(error) if error.kind() == ErrorKind::TimedOut => Err(Failed::Silent(patience)),
         // After a hang-up the last reply may still be there.
-        Ok(()) | Err(_) => receive(socket, patience),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 
+/// Sends a request without descriptors.
+pub(super) fn send(socket: &PacketSocket, request: &Request, patience: Duration) -> Result<(), Failed> {
+    send_with(socket, request, &[], patience)
+}
+
 /// The daemon's next reply; a refusal is an error.
-fn receive(socket: &PacketSocket, patience: Duration) -> Result<(Reply, Vec<OwnedFd>), Failed> {
+pub(super) fn receive(socket: &PacketSocket, patience: Duration) -> Result<(Reply, Vec<OwnedFd>), Failed> {
     let mut buffer = [0; MAX_PACKET];
     // A daemon that refuses does not read on, and the system reports the hang-up before the refusal.
     let packet = match socket.receive(&mut buffer) {

@@ -1,6 +1,6 @@
-//! The limits of a tenant, and those of its user.
+//! The limits of a user.
 
-/// The limits of one tenant.
+/// The limits of one user, over all of its programs and kept tenants.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Protection domains at a time.
@@ -13,29 +13,29 @@ pub struct Limits {
     pub channels: usize,
     /// Queue pairs at a time.
     pub pairs: usize,
-    /// Kernels; the NIC has 32 for all tenants.
+    /// Kernels; the NIC has 32 for all users.
     pub kernels: usize,
     /// Bytes of regions and queues.
     pub bytes: u64,
     /// Connections being set up.
     pub negotiations: usize,
-    /// Command portals of 1RMA, of all tenants of a user together.
+    /// Command portals of 1RMA.
     pub rma_portals: usize,
-    /// Command slots of 1RMA, likewise: they share the NIC in proportion to them.
+    /// Command slots of 1RMA: users share the NIC in proportion to them.
     pub rma_slots: usize,
-    /// Command slots of portals that may issue commands of the latency class, likewise.
+    /// Command slots of portals that may issue commands of the latency class.
     pub rma_latency_slots: usize,
-    /// Regions of 1RMA, likewise.
+    /// Regions of 1RMA.
     pub rma_regions: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            domains: 64,
+            domains: 256,
             regions: 1024,
             queues: 256,
-            channels: 64,
+            channels: 256,
             pairs: 1024,
             kernels: 8,
             bytes: 4 << 30,

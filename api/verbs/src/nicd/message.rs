@@ -19,6 +19,7 @@ use remora_wire::frame::{Address, Endpoint};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use super::tenant::TenantFacts;
 use crate::{Access, QpOptions};
 
 /// Version of this format.
@@ -188,6 +189,16 @@ pub(crate) enum Request {
     DestroyPortal(u32),
     /// Finds the way to a server of 1RMA.
     Reach(Endpoint),
+    /// In place of the first message: the tenants.
+    List {
+        version: u16,
+    },
+    /// In place of the first message: ends a kept tenant.
+    End {
+        version: u16,
+        uid: u32,
+        name: String,
+    },
 }
 
 /// A command portal that the daemon lends.
@@ -266,6 +277,8 @@ pub(crate) enum Reply {
     RmaKey(RegionKey),
     /// With the memory of its ring.
     Portal(PortalFacts),
+    /// One of the tenants; `Nothing` ends the list.
+    Tenant(TenantFacts),
 }
 
 /// Overwrites the bytes of a packet, which may hold a key.
@@ -312,6 +325,16 @@ impl Out {
     fn key(&mut self, key: &RegionKey) -> &mut Out {
         self.0.extend(key.bytes());
         self
+    }
+
+    fn tenant(&mut self, facts: &TenantFacts) -> &mut Out {
+        let TenantFacts { uid, name, attached, regions, queues, pairs, bytes, rma_slots, rma_regions } =
+            facts;
+        self.u32(*uid).bytes(name.as_bytes()).u8((*attached).into());
+        for count in [regions, queues, pairs, rma_slots, rma_regions] {
+            self.u64(*count as u64);
+        }
+        self.u64(*bytes)
     }
 
     fn endpoint(&mut self, endpoint: Endpoint) -> &mut Out {
@@ -566,6 +589,22 @@ impl<'a> In<'a> {
         Some(PortFacts { kind, endpoint, source: endpoint, path_mtu, manner: "through its daemon" })
     }
 
+    fn tenant(&mut self) -> Option<TenantFacts> {
+        let (uid, name, attached) = (self.u32()?, self.text(MAX_NAME)?, self.flag()?);
+        let mut count = || usize::try_from(self.u64()?).ok();
+        Some(TenantFacts {
+            uid,
+            name,
+            attached,
+            regions: count()?,
+            queues: count()?,
+            pairs: count()?,
+            rma_slots: count()?,
+            rma_regions: count()?,
+            bytes: self.u64()?,
+        })
+    }
+
     fn state(&mut self) -> Option<State> {
         let number = self.u8()?;
         State::ALL.into_iter().find(|state| *state as u8 == number)
@@ -620,6 +659,10 @@ impl Request {
             }
             Request::DestroyPortal(number) => out.u8(32).u32(*number),
             Request::Reach(endpoint) => out.u8(33).endpoint(*endpoint),
+            Request::List { version } => out.u8(34).u64(MAGIC).u16(*version),
+            Request::End { version, uid, name } => {
+                out.u8(35).u64(MAGIC).u16(*version).u32(*uid).bytes(name.as_bytes())
+            }
         };
         out.0
     }
@@ -682,6 +725,10 @@ impl Request {
             }),
             32 => Request::DestroyPortal(from.u32()?),
             33 => Request::Reach(from.endpoint()?),
+            34 if from.u64()? == MAGIC => Request::List { version: from.u16()? },
+            35 if from.u64()? == MAGIC => {
+                Request::End { version: from.u16()?, uid: from.u32()?, name: from.text(MAX_NAME)? }
+            }
             _ => return None,
         };
         from.0.is_empty().then_some(request)
@@ -720,6 +767,7 @@ impl Reply {
             Reply::Portal(PortalFacts { number, bell, first }) => {
                 out.u8(16).u32(*number).u32(*bell).u16(*first)
             }
+            Reply::Tenant(facts) => out.u8(17).tenant(facts),
         };
         out.0
     }
@@ -752,6 +800,7 @@ impl Reply {
             14 => Reply::Identity { pid: from.u32()?, incarnation: from.u32()? },
             15 => Reply::RmaKey(from.key()?),
             16 => Reply::Portal(PortalFacts { number: from.u32()?, bell: from.u32()?, first: from.u16()? }),
+            17 => Reply::Tenant(from.tenant()?),
             _ => return None,
         };
         from.0.is_empty().then_some(reply)

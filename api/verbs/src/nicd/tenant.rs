@@ -17,7 +17,8 @@ use self::kernels::Deployed;
 use self::rma::{Exposed, LentPortal};
 use super::limits::Limits;
 use super::message::{Allocate, CreateCq, CreateQp, PairFacts, QueueFacts, RegionFacts, Reply, Request};
-use super::rma::{RmaService, User};
+use super::rma::RmaService;
+use super::users::{Amounts, Claim, Resource, User};
 use crate::queue_pair::Own;
 use crate::rma::Servers;
 use crate::{
@@ -66,11 +67,13 @@ struct Region {
     /// The memory that is lent to the program.
     memory: Bytes,
     facts: RegionFacts,
+    claim: Claim,
 }
 
 struct Queue {
     cq: CompletionQueue,
     facts: QueueFacts,
+    claim: Claim,
 }
 
 /// How far the set-up of a queue pair is.
@@ -104,7 +107,19 @@ impl Stage {
 struct Pair {
     stage: Stage,
     facts: PairFacts,
-    bytes: u64,
+    claim: Claim,
+}
+
+/// A completion channel of a tenant.
+struct Channel {
+    signal: CompletionChannel,
+    _claim: Claim,
+}
+
+/// A protection domain of a tenant.
+struct Domain {
+    domain: ProtectionDomain,
+    _claim: Claim,
 }
 
 /// The program of an attachment, as the daemon knows it.
@@ -127,16 +142,15 @@ impl Program {
 pub(crate) struct Tenant {
     context: Context,
     limits: Limits,
-    user: Arc<User>,
+    user: User,
     rma: Arc<RmaService>,
     program: Program,
     set: u32,
     doorbells: Bytes,
     wake: OwnedFd,
-    used: u64,
     next_address: u64,
     next_number: u32,
-    negotiations: usize,
+    negotiations: Vec<Claim>,
     servers: Servers,
     // From here on in the order in which objects may be dropped.
     portals: BTreeMap<u32, LentPortal>,
@@ -144,9 +158,9 @@ pub(crate) struct Tenant {
     pairs: BTreeMap<u32, Pair>,
     kernels: BTreeMap<u32, Deployed>,
     queues: BTreeMap<u32, Queue>,
-    channels: BTreeMap<u32, CompletionChannel>,
+    channels: BTreeMap<u32, Channel>,
     regions: BTreeMap<u32, Region>,
-    domains: BTreeMap<u32, ProtectionDomain>,
+    domains: BTreeMap<u32, Domain>,
 }
 
 impl Drop for Tenant {
@@ -166,12 +180,6 @@ fn unknown(what: &str, number: u32) -> String {
     format!("this program has no {what} {number}")
 }
 
-fn full(what: &str, most: usize, option: &str) -> String {
-    format!(
-        "this tenant has all of its {most} {what}: give some back, or start `remora nicd` with a larger --{option}"
-    )
-}
-
 /// Memory that can be lent.
 fn fresh(len: u64) -> Result<Bytes, String> {
     Bytes::memfd("remora-region", usize::try_from(len).map_err(words)?).map_err(words)
@@ -186,7 +194,7 @@ impl Tenant {
     pub fn new(
         context: &Context,
         limits: Limits,
-        user: Arc<User>,
+        user: User,
         rma: Arc<RmaService>,
     ) -> Result<Tenant, CreateError> {
         let places = bells(&limits);
@@ -206,10 +214,9 @@ impl Tenant {
             set,
             doorbells,
             wake,
-            used: 0,
             next_address: FIRST_ADDRESS,
             next_number: 1,
-            negotiations: 0,
+            negotiations: Vec::new(),
             servers: Servers::default(),
             portals: BTreeMap::new(),
             exposed: BTreeMap::new(),
@@ -252,10 +259,6 @@ impl Tenant {
         self.portals.clear();
         self.exposed.clear();
         self.pairs.retain(|_, pair| matches!(pair.stage, Stage::Up(_)));
-        self.used = self.regions.values().map(|region| region.memory.len() as u64).sum::<u64>()
-            + self.queues.values().map(|queue| queue.cq.ring().bytes().len() as u64).sum::<u64>()
-            + self.pairs.values().map(|pair| pair.bytes).sum::<u64>()
-            + self.kernels.values().map(|kernel| kernel.bytes).sum::<u64>();
         self.channels.clear();
     }
 
@@ -266,7 +269,7 @@ impl Tenant {
             && self.queues.is_empty()
             && self.regions.is_empty()
             && self.domains.is_empty()
-            && self.negotiations == 0
+            && self.negotiations.is_empty()
     }
 
     /// What it has, without its user and name.
@@ -278,10 +281,23 @@ impl Tenant {
             regions: self.regions.len(),
             queues: self.queues.len(),
             pairs: self.pairs.len(),
-            bytes: self.used,
+            bytes: self.bytes(),
             rma_slots: self.portals.values().map(LentPortal::slots).sum(),
             rma_regions: self.exposed.len(),
         }
+    }
+
+    /// Bytes of its regions, queues and kernels.
+    fn bytes(&self) -> u64 {
+        let regions = self.regions.values().map(|region| &region.claim);
+        let queues = self.queues.values().map(|queue| &queue.claim);
+        let pairs = self.pairs.values().map(|pair| &pair.claim);
+        let kernels = self.kernels.values().map(Deployed::claim);
+        let claims = regions.chain(queues).chain(pairs).chain(kernels);
+        claims
+            .chain(self.portals.values().map(LentPortal::claim))
+            .map(|claim| claim.get(Resource::Byte))
+            .sum()
     }
 
     /// Executes a request that needs no wait.
@@ -308,7 +324,7 @@ impl Tenant {
                 let queue = self.queues.get(&number).ok_or_else(|| unknown("completion queue", number))?;
                 let signal = self.channels.get(&channel);
                 let signal = signal.ok_or_else(|| unknown("completion channel", channel))?;
-                queue.cq.set_channel(signal).map_err(words)?;
+                queue.cq.set_channel(&signal.signal).map_err(words)?;
                 done
             }
             Request::CreateQp(asked) => self.create_qp(asked),
@@ -347,7 +363,9 @@ impl Tenant {
             Request::RmaKey(region) => self.rma_key(region),
             Request::CreatePortal(asked) => self.create_portal(asked),
             Request::DestroyPortal(number) => self.destroy_portal(number).and(done),
-            Request::Attach { .. } => Err("this program is attached already".to_owned()),
+            Request::Attach { .. } | Request::List { .. } | Request::End { .. } => {
+                Err("this is a first message, and the program is attached already".to_owned())
+            }
             Request::Connect { .. }
             | Request::ConnectPair { .. }
             | Request::Answer { .. }
@@ -383,25 +401,16 @@ impl Tenant {
         Ok((reply, Vec::new()))
     }
 
-    /// Is there capacity for `bytes` more? `Err`: the text of the limit.
-    fn refuse_beyond(&self, bytes: u64) -> Result<(), String> {
-        let most = self.limits.bytes;
-        match self.used.checked_add(bytes) {
-            Some(sum) if sum <= most => Ok(()),
-            _ => Err(format!(
-                "{bytes} bytes more than the {} in use are over this tenant's {most}: give some back, or start `remora nicd` with a larger --memory",
-                self.used
-            )),
-        }
+    /// Claims one object of this kind with its memory.
+    fn claim(&self, kind: Resource, bytes: u64) -> Result<Claim, String> {
+        self.user.claim(Amounts::of(kind, 1).and(Resource::Byte, bytes))
     }
 
     fn alloc_domain(&mut self) -> ReplyResult {
-        if self.domains.len() >= self.limits.domains {
-            return Err(full("protection domains", self.limits.domains, "domains"));
-        }
+        let claim = self.claim(Resource::Domain, 0)?;
         let domain = self.context.alloc_pd().map_err(words)?;
         let number = self.number();
-        self.domains.insert(number, domain);
+        self.domains.insert(number, Domain { domain, _claim: claim });
         Ok((Reply::Number(number), Vec::new()))
     }
 
@@ -417,7 +426,8 @@ impl Tenant {
     }
 
     fn domain(&self, number: u32) -> Result<&ProtectionDomain, String> {
-        self.domains.get(&number).ok_or_else(|| unknown("protection domain", number))
+        let found = self.domains.get(&number).ok_or_else(|| unknown("protection domain", number))?;
+        Ok(&found.domain)
     }
 
     fn free_domain(&mut self, number: u32) -> Result<(), String> {
@@ -430,10 +440,7 @@ impl Tenant {
 
     fn allocate(&mut self, asked: Allocate) -> ReplyResult {
         let Allocate { domain, len, access, name } = asked;
-        if self.regions.len() >= self.limits.regions {
-            return Err(full("regions", self.limits.regions, "regions"));
-        }
-        self.refuse_beyond(len)?;
+        let claim = self.claim(Resource::Region, len)?;
         if !name.is_empty() && self.regions.values().any(|region| region.facts.name == name) {
             return Err(format!(
                 "there is a region `{name}` already: take it out of what was kept, or give it back"
@@ -449,11 +456,10 @@ impl Tenant {
         let facts =
             RegionFacts { domain: domain_number, key: region.lkey().get(), iova: region.address(), name };
         self.next_address = next.unwrap_or(FIRST_ADDRESS);
-        self.keep_region(Region { region, memory, facts })
+        self.keep_region(Region { region, memory, facts, claim })
     }
 
     fn keep_region(&mut self, region: Region) -> ReplyResult {
-        self.used += region.memory.len() as u64;
         let answer = self.lend_region(&region);
         self.regions.insert(region.facts.key, region);
         answer
@@ -466,38 +472,34 @@ impl Tenant {
     fn deregister(&mut self, key: u32) -> Result<(), String> {
         let region = self.regions.remove(&key).ok_or_else(|| unknown("region with key", key))?;
         self.exposed.retain(|_, exposed| exposed.region != key);
-        self.used -= region.memory.len() as u64;
         // Its key ends with it.
-        drop(region.region);
+        drop(region);
         Ok(())
     }
 
     fn create_channel(&mut self) -> ReplyResult {
-        if self.channels.len() >= self.limits.channels {
-            return Err(full("completion channels", self.limits.channels, "channels"));
-        }
+        let claim = self.claim(Resource::Channel, 0)?;
         let (here, there) = PacketSocket::pair().map_err(words)?;
-        let channel = CompletionChannel::to(&self.context, here.into());
+        let signal = CompletionChannel::to(&self.context, here.into());
         let number = self.number();
-        self.channels.insert(number, channel);
+        self.channels.insert(number, Channel { signal, _claim: claim });
         Ok((Reply::Number(number), vec![there.into()]))
     }
 
     fn create_cq(&mut self, asked: &CreateCq) -> ReplyResult {
-        if self.queues.len() >= self.limits.queues {
-            return Err(full("completion queues", self.limits.queues, "queues"));
-        }
+        let (depth, counted) = (asked.depth.max(1), asked.counted);
+        let claim = self.claim(Resource::Queue, remora_nic::Ring::size(depth) as u64)?;
         let channel = match asked.channel {
             0 => None,
-            number => Some(self.channels.get(&number).ok_or_else(|| unknown("completion channel", number))?),
+            number => {
+                let channel = self.channels.get(&number);
+                Some(&channel.ok_or_else(|| unknown("completion channel", number))?.signal)
+            }
         };
-        self.refuse_beyond(remora_nic::Ring::size(asked.depth) as u64)?;
-        let (depth, counted) = (asked.depth.max(1), asked.counted);
         let options = CqOptions { depth, channel, counted, ..CqOptions::default() };
         let cq = CompletionQueue::tagged(&self.context, &options, asked.tag).map_err(words)?;
-        self.used += cq.ring().bytes().len() as u64;
         let facts = QueueFacts { number: cq.shared().number, tag: asked.tag };
-        let queue = Queue { cq, facts };
+        let queue = Queue { cq, facts, claim };
         let answer = self.lend_queue(&queue);
         self.queues.insert(queue.facts.number, queue);
         answer
@@ -512,30 +514,26 @@ impl Tenant {
         if queue.cq.is_used() {
             return Err("queue pairs use this completion queue, or a portal does".to_owned());
         }
-        self.used -= queue.cq.ring().bytes().len() as u64;
         self.queues.remove(&number);
         Ok(())
     }
 
     fn create_qp(&mut self, asked: CreateQp) -> ReplyResult {
         let [sends, receives] = self.ends(&asked)?;
+        let claim = self.claim(Resource::Pair, ring_bytes(&asked.options))?;
         let (domain, options) = (self.domain(asked.domain)?, &asked.options);
         let made = QueuePair::new(domain, sends, receives, asked.service, None, options);
         let mut pair = made.map_err(words)?;
         let bell = pair.share_bell(self.set).map_err(words)?;
-        self.keep_pair(Stage::Idle(pair), bell, asked)
+        self.keep_pair(Stage::Idle(pair), bell, asked, claim)
     }
 
     /// The completion queues of a queue pair that is requested.
     fn ends(&self, asked: &CreateQp) -> Result<[&CompletionQueue; 2], String> {
-        if self.pairs.len() >= self.limits.pairs {
-            return Err(full("queue pairs", self.limits.pairs, "pairs"));
-        }
         if !matches!(asked.service, Service::Rc | Service::Uc) {
             return Err(CreateError::NotByDaemon.to_string());
         }
         asked.options.check(Own::Both).map_err(words)?;
-        self.refuse_beyond(ring_bytes(&asked.options))?;
         let queue = |number| {
             self.queues.get(&number).map(|queue| &queue.cq).ok_or_else(|| unknown("completion queue", number))
         };
@@ -543,14 +541,12 @@ impl Tenant {
     }
 
     /// Keeps a queue pair that was made, with this index among the tenant's doorbells.
-    fn keep_pair(&mut self, stage: Stage, bell: u32, asked: CreateQp) -> ReplyResult {
+    fn keep_pair(&mut self, stage: Stage, bell: u32, asked: CreateQp, claim: Claim) -> ReplyResult {
         let CreateQp { domain, send_cq, receive_cq, service, mut options } = asked;
         options.connect_timeout = options.connect_timeout.min(LONGEST);
         let (number, agreement) = (stage.number(), None);
         let facts = PairFacts { number, bell, domain, send_cq, receive_cq, service, options, agreement };
-        let bytes: u64 = stage.rings()?.iter().map(|ring| ring.bytes().len() as u64).sum();
-        self.used += bytes;
-        let pair = Pair { stage, facts, bytes };
+        let pair = Pair { stage, facts, claim };
         let answer = self.lend_pair(&pair);
         self.pairs.insert(pair.facts.number, pair);
         answer
@@ -580,16 +576,12 @@ impl Tenant {
     }
 
     fn forget_pair(&mut self, number: u32) {
-        if let Some(pair) = self.pairs.remove(&number) {
-            self.used -= pair.bytes;
-        }
+        self.pairs.remove(&number);
     }
 
     /// Takes queue pairs out for a negotiation: all of them or none.
     pub fn take(&mut self, numbers: &[u32]) -> Result<Vec<QueuePair<Init>>, String> {
-        if self.negotiations >= self.limits.negotiations {
-            return Err(format!("{} connections are being set up: wait for one", self.negotiations));
-        }
+        let claim = self.user.claim(Amounts::of(Resource::Negotiation, 1))?;
         for number in numbers {
             if !matches!(self.pair(*number)?.stage, Stage::Idle(_)) {
                 return Err("this queue pair is connected, or being connected".to_owned());
@@ -600,7 +592,7 @@ impl Tenant {
         {
             return Err("a queue pair is not connected to itself".to_owned());
         }
-        self.negotiations += 1;
+        self.negotiations.push(claim);
         let mut taken = Vec::with_capacity(numbers.len());
         for number in numbers {
             if let Some(pair) = self.pairs.get_mut(number)
@@ -614,7 +606,7 @@ impl Tenant {
 
     /// Puts queue pairs back after a negotiation: connected, or gone.
     pub fn give_back(&mut self, numbers: &[u32], pairs: Option<Vec<QueuePair<Ready>>>) {
-        self.negotiations -= 1;
+        self.negotiations.pop();
         let mut pairs = pairs.unwrap_or_default().into_iter();
         for number in numbers {
             match (pairs.next(), self.pairs.get_mut(number)) {

@@ -2,6 +2,7 @@
 //! nothing: they share no more than two processes do.
 
 mod rma;
+mod users;
 
 use remora_host::connect::{Agreement, Full, Hello, LinkOffer};
 use remora_host::packet::{PacketListener, PacketSocket};
@@ -19,7 +20,7 @@ use super::message::{
     Allocate, CodeOf, CodePart, CreateCode, CreateCq, CreatePortal, CreateQp, Deploy, MAX_PACKET, MAX_PARTS,
     PairFacts, PortalFacts, QueueFacts, RegionFacts, RegisterRma, Reply, Request, VERSION,
 };
-use super::{Daemon, Limits, Options};
+use super::{Daemon, Limits, Options, TenantFacts};
 use crate::kernel::Shipped;
 use crate::{
     Access, CompletionQueue, Context, CreateError, Device, EMPTY, KernelOptions, MemoryRegion,
@@ -244,6 +245,8 @@ fn requests() -> Vec<Request> {
         Request::CreatePortal(CreatePortal { domain: 1, cq: 0, slots: 16, bulk_only: true }),
         Request::DestroyPortal(0),
         Request::Reach(hello().endpoint),
+        Request::List { version: VERSION },
+        Request::End { version: VERSION, uid: 1001, name: "tenant".to_owned() },
     ]
 }
 
@@ -293,6 +296,17 @@ fn replies() -> Vec<Reply> {
         Reply::Identity { pid: 77, incarnation: 0x1234_5678 },
         Reply::RmaKey(key_of_rma()),
         Reply::Portal(PortalFacts { number: 3, bell: 1, first: 64 }),
+        Reply::Tenant(TenantFacts {
+            uid: 1001,
+            name: "store".to_owned(),
+            attached: true,
+            regions: 1,
+            queues: 2,
+            pairs: 3,
+            bytes: 1 << 40,
+            rma_slots: 4,
+            rma_regions: 5,
+        }),
     ]
 }
 
@@ -641,7 +655,7 @@ fn programs_that_do_not_say_who_they_are_lock_nobody_out() {
     // Programs that are attached stay attached.
     let others = [lender.open(), lender.open(), lender.open()];
     let full = Device::nicd(&lender.path).open().unwrap_err().to_string();
-    assert!(full.contains("4 programs are attached"), "{full}");
+    assert!(full.contains("5 programs attached of user") && full.contains("--attachments"), "{full}");
     innocent.works();
     drop((others, silent));
 }

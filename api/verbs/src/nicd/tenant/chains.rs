@@ -8,24 +8,22 @@
 use remora_memory::{Access, Range};
 
 use super::super::message::{CodeOf, CodePart, CreateCode, CreateQp, RegionFacts};
-use super::{AWAY, Region, ReplyResult, Stage, Tenant, fresh, full, unknown, words};
+use super::{AWAY, Region, ReplyResult, Resource, Stage, Tenant, fresh, ring_bytes, unknown, words};
 use crate::QueuePair;
 
 impl Tenant {
     pub(super) fn create_loopback(&mut self, asked: CreateQp) -> ReplyResult {
         let [sends, receives] = self.ends(&asked)?;
+        let claim = self.claim(Resource::Pair, ring_bytes(&asked.options))?;
         let made = QueuePair::loopback(self.domain(asked.domain)?, sends, receives, &asked.options);
         let mut pair = made.map_err(words)?;
         let bell = pair.share_bell(self.set).map_err(words)?;
-        self.keep_pair(Stage::Up(pair), bell, asked)
+        self.keep_pair(Stage::Up(pair), bell, asked, claim)
     }
 
     /// Fresh memory and the slots of queue pairs, under one key with which a chain may do everything.
     pub(super) fn create_code(&mut self, asked: &CreateCode) -> ReplyResult {
-        if self.regions.len() >= self.limits.regions {
-            return Err(full("regions", self.limits.regions, "regions"));
-        }
-        self.refuse_beyond(asked.len)?;
+        let claim = self.claim(Resource::Region, asked.len)?;
         let memory = fresh(asked.len)?;
         let mut parts = Vec::with_capacity(asked.parts.len());
         for CodePart { of, iova } in asked.parts.iter().copied() {
@@ -44,6 +42,7 @@ impl Tenant {
             region,
             memory,
             facts: RegionFacts { domain, key, iova, name: String::new() },
+            claim,
         })
     }
 

@@ -3,7 +3,8 @@
 use remora_nic::kernel::Shipped;
 
 use super::super::message::{Deploy, Reply};
-use super::{ReplyResult, Tenant, full, unknown, words};
+use super::super::users::{Claim, Resource};
+use super::{ReplyResult, Tenant, unknown, words};
 use crate::kernels::answer_bytes;
 use crate::{KernelHandle, KernelOptions, MemoryRegion};
 
@@ -17,21 +18,25 @@ pub(super) struct Deployed {
     /// Removed when this is dropped.
     _handle: KernelHandle,
     pub domain: u32,
-    pub bytes: u64,
+    claim: Claim,
+}
+
+impl Deployed {
+    /// The claim of it and its memory.
+    pub fn claim(&self) -> &Claim {
+        &self.claim
+    }
 }
 
 impl Tenant {
     pub(super) fn deploy(&mut self, asked: &Deploy) -> ReplyResult {
-        if self.kernels.len() >= self.limits.kernels {
-            return Err(full("kernels", self.limits.kernels, "kernels"));
-        }
         let kernel = Shipped::of(asked.kernel).ok_or("no such kernel ships with this daemon")?;
         if !(1..=LANES).contains(&asked.lanes) {
             return Err(format!("a kernel has 1 to {LANES} lanes"));
         }
         let answers = u64::from(asked.lanes) + u64::from(asked.answers);
         let bytes = answer_bytes(answers, asked.longest);
-        self.refuse_beyond(bytes)?;
+        let claim = self.claim(Resource::Kernel, bytes)?;
         let region = |key: &u32| match self.regions.get(key) {
             Some(region) => Ok(&region.region),
             None => Err(unknown("region with key", *key)),
@@ -48,14 +53,11 @@ impl Tenant {
         let domain = self.domain(asked.domain)?;
         let handle = domain.deploy_shipped(kernel, asked.lanes, &options).map_err(words)?;
         let number = handle.number();
-        self.used += bytes;
-        self.kernels.insert(number, Deployed { _handle: handle, domain: asked.domain, bytes });
+        self.kernels.insert(number, Deployed { _handle: handle, domain: asked.domain, claim });
         Ok((Reply::Number(number), Vec::new()))
     }
 
     pub(super) fn remove_kernel(&mut self, number: u32) -> Result<(), String> {
-        let gone = self.kernels.remove(&number).ok_or_else(|| unknown("kernel", number))?;
-        self.used -= gone.bytes;
-        Ok(())
+        self.kernels.remove(&number).map(drop).ok_or_else(|| unknown("kernel", number))
     }
 }

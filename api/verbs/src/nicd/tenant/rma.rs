@@ -9,7 +9,7 @@ use remora_nic::rma::{PortalInit, RegionKey, RegionMemory};
 use std::sync::Arc;
 
 use super::super::message::{CreatePortal, PortalFacts, RegisterRma, Reply};
-use super::super::rma::{Claim, Held};
+use super::super::users::{Amounts, Claim, Resource};
 use super::{Program, ReplyResult, Tenant, descriptor, unknown, words};
 use crate::ProtectionDomain;
 use crate::completion_queue;
@@ -36,7 +36,6 @@ pub(super) struct LentPortal {
     number: u32,
     bell: u32,
     set: u32,
-    pub bytes: u64,
     rma: OwnRma,
     claim: Claim,
     // The portal uses these until it is gone.
@@ -47,7 +46,12 @@ pub(super) struct LentPortal {
 impl LentPortal {
     /// Its command slots.
     pub fn slots(&self) -> usize {
-        self.claim.held().slots
+        self.claim.get(Resource::Slot) as usize
+    }
+
+    /// The claim of it and its memory.
+    pub fn claim(&self) -> &Claim {
+        &self.claim
     }
 }
 
@@ -86,7 +90,7 @@ impl Tenant {
             len: region.len() as u64,
             rights: asked.rights,
         };
-        let claim = self.user.claim(Held { regions: 1, ..Held::default() }, &self.limits)?;
+        let claim = self.user.claim(Amounts::of(Resource::RmaRegion, 1))?;
         let rma = self.rma.open().map_err(words)?;
         let id = rma.regions.register(&memory, &asked.key).map_err(words)?;
         self.exposed.insert(id, Exposed { id, region: asked.region, rma, _claim: claim });
@@ -121,10 +125,12 @@ impl Tenant {
         let (cq, shared) = (queue.cq.shared().number, Arc::clone(queue.cq.shared()));
         let domain = self.domain(domain)?.clone();
         let latency_slots = if bulk_only { 0 } else { slots.into() };
-        let held = Held { portals: 1, slots: slots.into(), latency_slots, regions: 0 };
-        let claim = self.user.claim(held, &self.limits)?;
-        let bytes = remora_nic::Ring::size(slots.into()) as u64;
-        self.refuse_beyond(bytes)?;
+        let claim = self.user.claim(
+            Amounts::of(Resource::Portal, 1)
+                .and(Resource::Slot, slots.into())
+                .and(Resource::LatencySlot, latency_slots)
+                .and(Resource::Byte, remora_nic::Ring::size(slots.into()) as u64),
+        )?;
         let ring = self.context.ring(slots.into()).map_err(words)?;
         let lent = descriptor(ring.bytes())?;
         let rma = self.rma.open().map_err(words)?;
@@ -143,8 +149,7 @@ impl Tenant {
         });
         let facts = facts.map_err(|error| self.portal_words(slots, error))?;
         let PortalFacts { number, bell, .. } = facts;
-        self.used += bytes;
-        let portal = LentPortal { number, bell, set, bytes, rma, claim, _cq: shared, _domain: domain };
+        let portal = LentPortal { number, bell, set, rma, claim, _cq: shared, _domain: domain };
         self.portals.insert(number, portal);
         Ok((Reply::Portal(facts), vec![lent]))
     }
@@ -160,8 +165,6 @@ impl Tenant {
     }
 
     pub(super) fn destroy_portal(&mut self, number: u32) -> Result<(), String> {
-        let portal = self.portals.remove(&number).ok_or_else(|| unknown("command portal", number))?;
-        self.used -= portal.bytes;
-        Ok(())
+        self.portals.remove(&number).map(drop).ok_or_else(|| unknown("command portal", number))
     }
 }

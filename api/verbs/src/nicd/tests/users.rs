@@ -1,0 +1,164 @@
+//! Programs of several users at one daemon, and the requests that list and end kept tenants. The kernel takes
+//! the credentials of a connection from the thread that connects, so a thread may stand for a program of
+//! another user.
+
+use rustix::process::{Gid, Uid};
+use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
+
+use super::super::{end, tenants};
+use super::*;
+use remora_host::packet::own_uid;
+
+const HOG: u32 = 1001;
+const OTHER: u32 = 1002;
+
+/// A daemon in a folder that every user may enter, for its own user, `HOG` and `OTHER`.
+struct SharedLender {
+    daemon: Daemon,
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+fn shared(options: Options) -> SharedLender {
+    let folder = tempfile::tempdir().unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), mode).unwrap();
+    let path = folder.path().join("nic.sock");
+    let options = Options { allow: vec![HOG, OTHER], ..options };
+    SharedLender { daemon: Daemon::open(&Device::shm(), &path, &options).unwrap(), path, _folder: folder }
+}
+
+impl SharedLender {
+    /// Runs `program` with this user's credentials.
+    fn run<T: Send>(&self, uid: u32, program: impl FnOnce() -> T + Send) -> T {
+        assert_eq!(own_uid(), 0, "threads of other users take root");
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let (user, group) = (Uid::from_raw(uid), Gid::from_raw(uid));
+                set_thread_res_gid(group, group, group).unwrap();
+                set_thread_res_uid(user, user, user).unwrap();
+                program()
+            });
+            thread.join().unwrap()
+        })
+    }
+
+    fn raw(&self, name: &str) -> (Raw, Reply) {
+        let raw = Raw(PacketSocket::connect(&self.path, LONG).unwrap());
+        let kept = !name.is_empty();
+        let reply = raw.ask(&Request::Attach { version: VERSION, name: name.to_owned(), kept });
+        (raw, reply)
+    }
+
+    /// Attaches until the daemon refuses; the programs, and the refusal.
+    fn attach_all(&self) -> (Vec<Raw>, String) {
+        let mut programs = Vec::new();
+        loop {
+            match self.raw("") {
+                (raw, Reply::Attached { .. }) => programs.push(raw),
+                (_, Reply::Refused(words)) => return (programs, words),
+                (_, reply) => panic!("{reply:?}"),
+            }
+        }
+    }
+
+    /// Keeps tenants with a protection domain each until the daemon refuses; their number, and the refusal.
+    fn keep_all(&self) -> (usize, String) {
+        for number in 0.. {
+            match self.raw(&format!("hog{number}")) {
+                (raw, Reply::Attached { .. }) => drop(raw.number(&Request::AllocDomain)),
+                (_, Reply::Refused(words)) => return (number, words),
+                (_, reply) => panic!("{reply:?}"),
+            }
+        }
+        unreachable!()
+    }
+}
+
+#[test]
+fn a_user_at_every_limit_locks_no_other_user_out() {
+    let limits = Limits { bytes: 1 << 20, ..Limits::default() };
+    let lender = shared(Options { limits, attachments: 12, tenants: 12, ..Options::default() });
+    let (kept, words) = lender.run(HOG, || lender.keep_all());
+    assert_eq!(kept, 8);
+    assert!(words.contains("--tenants") && words.contains("user 1001"), "{words}");
+    let (programs, words) = lender.run(HOG, || lender.attach_all());
+    assert!(programs.len() <= 8 && words.contains("--attachments"), "{words}");
+    // Memory counts over all programs of the user.
+    let [first, second] = [&programs[0], &programs[1]];
+    let domains = [first, second].map(|program| program.number(&Request::AllocDomain));
+    first.number(&allocate(domains[0], 1 << 19));
+    second.refuses(&allocate(domains[1], (1 << 19) + 1), "that user 1001 may have");
+    // Another user keeps a tenant, attaches without a name and has memory.
+    lender.run(OTHER, || {
+        let (mine, reply) = lender.raw("mine");
+        assert!(matches!(reply, Reply::Attached { .. }), "{reply:?}");
+        let domain = mine.number(&Request::AllocDomain);
+        mine.number(&allocate(domain, 1 << 20));
+        let (_raw, reply) = lender.raw("");
+        assert!(matches!(reply, Reply::Attached { .. }), "{reply:?}");
+    });
+    drop(programs);
+}
+
+#[test]
+fn connections_of_one_user_that_say_nothing_do_not_displace_another_user() {
+    let lender = shared(Options { attachments: 6, ..Options::default() });
+    let connect = || PacketSocket::connect(&lender.path, LONG).unwrap();
+    let waiting = lender.run(OTHER, connect);
+    let silent: Vec<PacketSocket> = lender.run(HOG, || (0..50).map(|_| connect()).collect());
+    let raw = Raw(waiting);
+    let reply = raw.ask(&Request::Attach { version: VERSION, name: String::new(), kept: false });
+    assert!(matches!(reply, Reply::Attached { .. }), "{reply:?}");
+    drop(silent);
+}
+
+#[test]
+fn owner_and_root_list_and_end_what_is_kept_and_other_users_their_own() {
+    let lender = shared(Options::default());
+    let keep = |name: &str| {
+        let (raw, reply) = lender.raw(name);
+        assert!(matches!(reply, Reply::Attached { .. }), "{reply:?}");
+        raw.number(&Request::AllocDomain);
+        raw
+    };
+    let attached = lender.run(HOG, || {
+        drop(keep("gone"));
+        keep("\u{1b}[2Jhere")
+    });
+    lender.run(OTHER, || drop(keep("mine")));
+    let names = |uid: u32| {
+        lender.run(uid, || tenants(&lender.path)).unwrap().into_iter().map(|facts| (facts.uid, facts.name))
+    };
+    let of_hog = [(HOG, "\u{1b}[2Jhere".to_owned()), (HOG, "gone".to_owned())];
+    let of_other = [(OTHER, "mine".to_owned())];
+    assert_eq!(names(HOG).collect::<Vec<_>>(), of_hog);
+    assert_eq!(names(OTHER).collect::<Vec<_>>(), of_other);
+    assert_eq!(names(own_uid()).collect::<Vec<_>>(), [&of_hog[..], &of_other].concat());
+    let words = lender.run(OTHER, || end(&lender.path, HOG, "gone")).unwrap_err().to_string();
+    assert!(words.contains("user 1002 may not end tenants of user 1001"), "{words}");
+    let words = end(&lender.path, HOG, "nothing").unwrap_err().to_string();
+    assert!(words.contains("user 1001 has no kept tenant `nothing`"), "{words}");
+    lender.run(HOG, || end(&lender.path, HOG, "gone")).unwrap();
+    // A program that is attached is cut off.
+    end(&lender.path, HOG, "\u{1b}[2Jhere").unwrap();
+    attached.0.wait_for_end();
+    assert_eq!(names(own_uid()).collect::<Vec<_>>(), of_other);
+    assert_eq!(lender.daemon.tenants().len(), 1);
+    let words = lender.run(1003, || tenants(&lender.path)).unwrap_err().to_string();
+    assert!(words.contains("does not admit uid 1003"), "{words}");
+}
+
+#[test]
+fn a_name_in_use_is_reported_with_its_user_and_process() {
+    let lender = shared(Options::default());
+    let (first, _) = lender.raw("store");
+    let (_, reply) = lender.raw("store");
+    let Reply::Refused(words) = reply else { panic!("{reply:?}") };
+    let pid = std::process::id();
+    assert!(words.contains(&format!("process {pid} of user 0 is attached as `store`")), "{words}");
+    // Names of two users are two tenants.
+    let other = lender.run(OTHER, || lender.raw("store").1);
+    assert!(matches!(other, Reply::Attached { .. }), "{other:?}");
+    drop(first);
+}

@@ -1,0 +1,382 @@
+//! Things that the daemon counts for each user, over all programs and kept tenants of that user.
+//!
+//! Each kind has a limit for one user. Where the daemon or its NIC has a number of places for all users, half
+//! of the places are shared out evenly among the users that may attach: these places stay theirs, whatever
+//! others take. The other half goes to the first that ask.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::daemon::Options;
+
+/// A kind of thing that is counted.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Resource {
+    /// Connections that have sent no first message yet.
+    Greeting,
+    /// Programs attached.
+    Attachment,
+    /// Kept tenants, attached or not.
+    Name,
+    Domain,
+    Region,
+    Queue,
+    Channel,
+    Pair,
+    Kernel,
+    /// Bytes of regions, queues and kernels.
+    Byte,
+    Negotiation,
+    Portal,
+    Slot,
+    LatencySlot,
+    RmaRegion,
+}
+
+const KINDS: usize = Resource::RmaRegion as usize + 1;
+
+/// A number for each kind.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Amounts([u64; KINDS]);
+
+impl Amounts {
+    /// So many of one kind.
+    pub fn of(kind: Resource, amount: u64) -> Amounts {
+        Amounts::default().and(kind, amount)
+    }
+
+    /// These amounts, and so many of one kind.
+    pub fn and(mut self, kind: Resource, amount: u64) -> Amounts {
+        self.0[kind as usize] = amount;
+        self
+    }
+
+    /// The amount of one kind.
+    pub fn get(&self, kind: Resource) -> u64 {
+        self.0[kind as usize]
+    }
+
+    fn is_zero(&self) -> bool {
+        *self == Amounts::default()
+    }
+
+    fn add(&mut self, more: &Amounts) {
+        self.0.iter_mut().zip(more.0).for_each(|(held, more)| *held = held.saturating_add(more));
+    }
+
+    fn subtract(&mut self, less: &Amounts) {
+        self.0.iter_mut().zip(less.0).for_each(|(held, less)| *held -= less);
+    }
+}
+
+/// Places of one kind that all users have together.
+#[derive(Copy, Clone, Debug)]
+enum Places {
+    /// No number.
+    Unbounded,
+    /// Places of the daemon.
+    Daemon(u64),
+    /// Places of the NIC, which refuses one more by itself.
+    Nic(u64),
+}
+
+/// The limits of one kind.
+#[derive(Clone, Debug)]
+struct Bound {
+    kind: Resource,
+    /// The kind in a message.
+    noun: &'static str,
+    /// The option of `remora nicd` that sets the limit of a user, and that of the places of all.
+    option: &'static str,
+    of_a_user: u64,
+    of_all: Places,
+}
+
+/// The bounds of all kinds. A kind without an option of its own has an empty one.
+fn bounds(options: &Options, nic: &remora_host::Config) -> Vec<Bound> {
+    let limits = &options.limits;
+    let all = usize::MAX;
+    let bound = |kind, noun, option, of_a_user: usize, of_all| Bound {
+        kind,
+        noun,
+        option,
+        of_a_user: of_a_user as u64,
+        of_all,
+    };
+    let daemon = |places: usize| Places::Daemon(places as u64);
+    let of_nic = |places: u32| Places::Nic(places.into());
+    let (attachments, slots) = (options.attachments, of_nic(options.rma.slots.into()));
+    vec![
+        bound(
+            Resource::Greeting,
+            "programs that attach at the moment",
+            "attachments",
+            all,
+            daemon(attachments),
+        ),
+        bound(Resource::Attachment, "programs attached", "attachments", all, daemon(attachments)),
+        bound(Resource::Name, "kept tenants", "tenants", all, daemon(options.tenants)),
+        bound(Resource::Domain, "protection domains", "domains", limits.domains, Places::Unbounded),
+        bound(
+            Resource::Region,
+            "regions",
+            "regions",
+            limits.regions,
+            Places::Nic(nic.memory.max_regions as u64),
+        ),
+        bound(Resource::Queue, "completion queues", "queues", limits.queues, of_nic(nic.nic.max_cqs)),
+        bound(Resource::Channel, "completion channels", "channels", limits.channels, Places::Unbounded),
+        bound(Resource::Pair, "queue pairs", "pairs", limits.pairs, of_nic(nic.nic.max_qps)),
+        bound(Resource::Kernel, "kernels", "kernels", limits.kernels, of_nic(nic.nic.max_kernels)),
+        Bound {
+            of_a_user: limits.bytes,
+            ..bound(Resource::Byte, "bytes of regions and queues", "memory", all, Places::Unbounded)
+        },
+        bound(Resource::Negotiation, "connections being set up", "", limits.negotiations, Places::Unbounded),
+        bound(Resource::Portal, "command portals", "rma-portals", limits.rma_portals, slots),
+        bound(Resource::Slot, "command slots", "rma-slots", limits.rma_slots, slots),
+        bound(
+            Resource::LatencySlot,
+            "slots of the latency class",
+            "rma-latency-slots",
+            limits.rma_latency_slots,
+            Places::Unbounded,
+        ),
+        bound(
+            Resource::RmaRegion,
+            "regions of 1RMA",
+            "rma-regions",
+            limits.rma_regions,
+            of_nic(options.rma_regions),
+        ),
+    ]
+}
+
+impl Bound {
+    /// Places that stay those of each user that may attach.
+    fn share(&self, users: u64) -> u64 {
+        let places = match self.of_all {
+            Places::Unbounded => return 0,
+            Places::Daemon(places) | Places::Nic(places) => places,
+        };
+        // One place for each, as long as there are so many places.
+        (places / (2 * users)).max((places / users).min(1)).min(self.of_a_user)
+    }
+
+    /// The text of the refusal if user `uid` may not have `more`.
+    fn refusal(&self, ledger: &Ledger, uid: u32, more: u64) -> Option<String> {
+        let sum = ledger.held(uid).get(self.kind).saturating_add(more);
+        let Bound { noun, option, .. } = *self;
+        if sum > self.of_a_user {
+            let most = self.of_a_user;
+            return Some(match option {
+                "" => format!("{sum} {noun} are over the {most} that user {uid} may have: wait for one"),
+                option => format!(
+                    "{sum} {noun} are over the {most} that user {uid} may have: give some back, or start `remora nicd` with a larger --{option}"
+                ),
+            });
+        }
+        let (places, is_of_nic) = match self.of_all {
+            Places::Unbounded => return None,
+            Places::Daemon(places) => (places, false),
+            Places::Nic(places) => (places, true),
+        };
+        let share = self.share(ledger.admitted.len() as u64);
+        let others = ledger.admitted.iter().filter(|other| **other != uid);
+        let kept: u64 = others.map(|other| ledger.held(*other).get(self.kind).max(share)).sum();
+        if is_of_nic && kept == 0 {
+            return None;
+        }
+        (sum.saturating_add(kept) > places).then(|| {
+            format!(
+                "{sum} {noun} of user {uid}, and {kept} that other users have or may have, are over the {places} of this daemon: give some back, end kept tenants by `remora nicd end`, or start `remora nicd` with a larger --{option}"
+            )
+        })
+    }
+}
+
+/// The amounts that each user holds.
+#[derive(Debug)]
+struct Ledger {
+    admitted: BTreeSet<u32>,
+    held: BTreeMap<u32, Amounts>,
+}
+
+impl Ledger {
+    fn held(&self, uid: u32) -> Amounts {
+        self.held.get(&uid).copied().unwrap_or_default()
+    }
+}
+
+/// The users that may attach, and their amounts.
+pub(super) struct Users {
+    bounds: Vec<Bound>,
+    ledger: Mutex<Ledger>,
+}
+
+impl fmt::Debug for Users {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Users").finish_non_exhaustive()
+    }
+}
+
+impl Users {
+    /// Nothing is held yet. `own`: the daemon's user.
+    pub fn new(options: &Options, nic: &remora_host::Config, own: u32) -> Users {
+        let admitted = options.allow.iter().copied().chain([own]).collect();
+        let ledger = Mutex::new(Ledger { admitted, held: BTreeMap::new() });
+        Users { bounds: bounds(options, nic), ledger }
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// May this user attach?
+    pub fn admits(&self, uid: u32) -> bool {
+        self.ledger().admitted.contains(&uid)
+    }
+}
+
+/// One user of the daemon.
+#[derive(Clone, Debug)]
+pub(super) struct User {
+    uid: u32,
+    users: Arc<Users>,
+}
+
+impl User {
+    pub fn new(users: &Arc<Users>, uid: u32) -> User {
+        User { uid, users: Arc::clone(users) }
+    }
+
+    /// Takes these amounts; they come back when the claim is dropped. `Err`: the text of the limit, and
+    /// nothing is taken.
+    pub fn claim(&self, more: Amounts) -> Result<Claim, String> {
+        let mut ledger = self.users.ledger();
+        for bound in &self.users.bounds {
+            let amount = more.get(bound.kind);
+            if amount > 0
+                && let Some(words) = bound.refusal(&ledger, self.uid, amount)
+            {
+                return Err(words);
+            }
+        }
+        ledger.held.entry(self.uid).or_default().add(&more);
+        Ok(Claim { user: self.clone(), held: more })
+    }
+}
+
+/// A part of the amounts of a user.
+#[derive(Debug)]
+pub(super) struct Claim {
+    user: User,
+    held: Amounts,
+}
+
+impl Claim {
+    /// The claimed amount of one kind.
+    pub fn get(&self, kind: Resource) -> u64 {
+        self.held.get(kind)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut ledger = self.user.users.ledger();
+        let Some(held) = ledger.held.get_mut(&self.user.uid) else { return };
+        held.subtract(&self.held);
+        if held.is_zero() {
+            ledger.held.remove(&self.user.uid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+    use crate::nicd::Limits;
+
+    const OWN: u32 = 1000;
+    const HOG: u32 = 1001;
+    const OTHER: u32 = 1002;
+
+    fn users(options: &Options) -> Arc<Users> {
+        Arc::new(Users::new(options, &Device::shm().of_daemon(), OWN))
+    }
+
+    /// As many claims of one place as a user gets, and the refusal of the next one.
+    fn all(user: &User, kind: Resource) -> (Vec<Claim>, String) {
+        let mut claims = Vec::new();
+        loop {
+            match user.claim(Amounts::of(kind, 1)) {
+                Ok(claim) => claims.push(claim),
+                Err(words) => return (claims, words),
+            }
+        }
+    }
+
+    #[test]
+    fn a_user_that_takes_all_it_gets_leaves_each_other_user_its_share() {
+        let options = Options { allow: vec![HOG, OTHER], attachments: 64, tenants: 12, ..Options::default() };
+        let users = users(&options);
+        let [own, hog, other] = [OWN, HOG, OTHER].map(|uid| User::new(&users, uid));
+        let nic = Device::shm().of_daemon().nic;
+        for (kind, of_all, option) in [
+            (Resource::Greeting, 64, "--attachments"),
+            (Resource::Attachment, 64, "--attachments"),
+            (Resource::Name, 12, "--tenants"),
+        ] {
+            let share = of_all / 6;
+            let (taken, words) = all(&hog, kind);
+            assert_eq!(taken.len(), of_all - 2 * share, "{kind:?}");
+            assert!(words.contains("user 1001") && words.contains(option), "{words}");
+            let [others, owns] = [&other, &own].map(|user| all(user, kind).0);
+            assert_eq!((others.len(), owns.len()), (share, share), "{kind:?}");
+            drop(taken);
+            assert_eq!(all(&other, kind).0.len(), of_all - 2 * share - others.len(), "given back: {kind:?}");
+        }
+        let kernels = nic.max_kernels as usize;
+        let limits = Limits { kernels, ..Limits::default() };
+        let users = self::users(&Options { limits, ..options });
+        let (taken, words) = all(&User::new(&users, HOG), Resource::Kernel);
+        assert_eq!(taken.len(), kernels - 2 * (kernels / 6), "places of the NIC are kept as well");
+        assert!(words.contains("that other users have or may have"), "{words}");
+    }
+
+    #[test]
+    fn a_daemon_of_one_user_gives_it_all_places() {
+        let users = users(&Options { attachments: 4, tenants: 1, ..Options::default() });
+        let own = User::new(&users, OWN);
+        assert_eq!(all(&own, Resource::Attachment).0.len(), 4);
+        assert_eq!(all(&own, Resource::Name).0.len(), 1);
+    }
+
+    #[test]
+    fn with_fewer_places_than_users_nothing_is_kept_and_with_as_many_each_has_one() {
+        let options = Options { allow: vec![HOG, OTHER], attachments: 2, tenants: 3, ..Options::default() };
+        let users = users(&options);
+        let hog = User::new(&users, HOG);
+        assert_eq!(all(&hog, Resource::Attachment).0.len(), 2);
+        assert_eq!(all(&hog, Resource::Name).0.len(), 1);
+    }
+
+    #[test]
+    fn a_refused_claim_takes_nothing_and_a_dropped_one_gives_all_back() {
+        let limits = Limits { regions: 2, bytes: 100, ..Limits::default() };
+        let users = users(&Options { limits, ..Options::default() });
+        let own = User::new(&users, OWN);
+        let claim = |bytes| own.claim(Amounts::of(Resource::Region, 1).and(Resource::Byte, bytes));
+        let first = claim(60).unwrap();
+        for bytes in [41, u64::MAX] {
+            let words = claim(bytes).unwrap_err();
+            assert!(words.contains("that user 1000 may have") && words.contains("--memory"), "{words}");
+        }
+        let second = claim(40).unwrap();
+        assert!(claim(0).unwrap_err().contains("3 regions are over the 2"));
+        drop((first, second));
+        assert!(users.ledger().held.is_empty());
+    }
+}
