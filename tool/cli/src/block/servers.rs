@@ -14,7 +14,8 @@ pub struct ServersArgs {
     /// Where the replicas listen, all of them, with commas between.
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
     servers: Vec<SocketAddr>,
-    /// Map of the replicas: a TOML file, or etcd://HOST:2379/KEY.
+    /// Map of the replicas: a TOML file, or etcd://HOST:2379/KEY, which is asked over plain HTTP
+    /// without a user.
     #[arg(long, value_name = "SOURCE")]
     members: Option<Source>,
 }

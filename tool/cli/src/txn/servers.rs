@@ -15,7 +15,8 @@ pub struct ServersArgs {
     /// Where the shards listen, all of them in the order of their numbers, with commas between.
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
     shards: Vec<SocketAddr>,
-    /// Map of the shards, a server each: a TOML file, or etcd://HOST:2379/KEY.
+    /// Map of the shards, a server each: a TOML file, or etcd://HOST:2379/KEY, which is asked over plain HTTP
+    /// without a user.
     #[arg(long, value_name = "SOURCE")]
     members: Option<Source>,
 }
