@@ -51,7 +51,9 @@ def frame(qpn_range):
 
 def work(every):
     """Prints a line for each period: one frame after the other, sent and received."""
-    _, qpn_range, (own, relay, _) = borrow()
+    connection, qpn_range, (own, relay, _) = borrow()
+    # The range is given back with the connection.
+    connection.setblocking(False)
     sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sender.bind((ADDRESS, 0))
     poll = select.poll()
@@ -120,7 +122,12 @@ def steal():
     print(json.dumps({"read": read, "rounds": rounds, "ranges": len(held)}), flush=True)
 
 
-def act(role, every):
+def act(role, uid, every):
+    """Plays a role as this user. The interpreter itself may lie where other users cannot start it."""
+    if int(uid) != os.geteuid():
+        os.setgroups([])
+        os.setgid(int(uid))
+        os.setuid(int(uid))
     work(float(every)) if role == "work" else steal()
 
 
@@ -128,9 +135,8 @@ class Process:
     """A role in a process of its own, as this user."""
 
     def __init__(self, role, uid, every):
-        words = [sys.executable, sys.argv[0], "--guest", role, str(every)]
-        who = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **who)
+        words = [sys.executable, sys.argv[0], "--guest", role, str(os.geteuid() if uid is None else uid), str(every)]
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def end(self):
         self.process.kill()
