@@ -4,6 +4,7 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -11,7 +12,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::hexadecimal::{hex, unhex};
 use crate::secret_file::{make_secret, read_secret, without_mark};
-use crate::{Error, Result, tls};
+use crate::{Error, Result};
 
 /// The SHA-256 of a certificate.
 #[derive(Copy, Clone, PartialEq, Eq, Hash)]
@@ -184,7 +185,8 @@ impl Certificate {
     /// Checks that TLS can use certificate and key, before a peer is asked anything.
     fn check(&self) -> Result<(), rustls::Error> {
         rustls::server::ParsedCertificate::try_from(&self.chain)?;
-        tls::server(self).map(drop)
+        let provider = rustls::crypto::ring::default_provider();
+        CertifiedKey::from_der(vec![self.chain.clone()], self.key.clone_key(), &provider).map(drop)
     }
 
     /// Its fingerprint.

@@ -122,8 +122,8 @@ impl ClientCertVerifier for Verifier {
     }
 }
 
-/// The system's clock. One that stands before 1970, as on a board without a battery, counts as 1970: the dates
-/// of certificates are not looked at.
+/// The system's clock. A time before 1970, as on a board without a battery, counts as 1970: the dates of
+/// certificates are not looked at.
 #[derive(Debug)]
 struct SystemClock;
 

@@ -37,6 +37,7 @@ pub(crate) mod loan;
 mod manage;
 pub(crate) mod message;
 mod negotiate;
+mod options;
 mod rma;
 mod tenant;
 #[cfg(test)]
@@ -44,9 +45,10 @@ mod tests;
 mod users;
 
 pub use attach::Attachment;
-pub use daemon::{Daemon, Options};
+pub use daemon::Daemon;
 pub(crate) use daemon_client::DaemonClient;
 pub use kept::Kept;
 pub use limits::Limits;
 pub use manage::{end, tenants};
-pub use tenant::TenantFacts;
+pub use message::TenantFacts;
+pub use options::Options;

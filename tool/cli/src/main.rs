@@ -166,8 +166,8 @@ fn take_descriptors() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// A write beyond `ulimit -f` fails with EFBIG and is reported, where SIGXFSZ would end this process without a
-/// word. A handler does that, and not SIG_IGN, which programs that this command starts would inherit.
+/// Makes a write beyond `ulimit -f` fail with EFBIG, which is reported; SIGXFSZ would end the process
+/// silently. A handler does that instead of SIG_IGN, which programs started by this command would inherit.
 fn survive_file_limit() {
     let seen = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     // Where that is refused the signal ends the process, as it did.

@@ -11,44 +11,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::limits::Limits;
-use super::message::{MAX_PACKET, Reply, Request, VERSION, wipe};
+use super::message::{MAX_PACKET, Reply, Request, TenantFacts, VERSION, wipe};
 use super::negotiate;
+use super::options::Options;
 use super::rma::RmaService;
-use super::tenant::{Program, ReplyResult, Shared, Tenant, TenantFacts};
+use super::tenant::{Program, ReplyResult, Shared, Tenant};
 use super::users::{Amounts, Claim, Resource, User, Users};
-use crate::rma::{RmaOptions, Settings};
+use crate::rma::RmaOptions;
 use crate::{Context, Device, PortFacts};
-
-/// Attributes of a daemon that is to be started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// The limits of each user.
-    pub limits: Limits,
-    /// Programs of all users attached at a time.
-    pub attachments: usize,
-    /// Kept tenants of all users at most, attached or not.
-    pub tenants: usize,
-    /// Users that may attach beside the daemon's own.
-    pub allow: Vec<u32>,
-    /// Sizes and times of 1RMA, for all tenants together.
-    pub rma: Settings,
-    /// Regions of 1RMA of all tenants together.
-    pub rma_regions: u32,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            limits: Limits::default(),
-            attachments: 64,
-            tenants: 64,
-            allow: Vec::new(),
-            rma: Settings { slots: 1024, ..Settings::software() },
-            rma_regions: 1 << 14,
-        }
-    }
-}
 
 /// Time in which a new program must send its first message, and take the answer.
 const PATIENCE: Duration = Duration::from_secs(3);

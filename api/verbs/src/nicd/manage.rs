@@ -7,8 +7,7 @@ use std::path::Path;
 
 use super::attach::{connect, port_error};
 use super::daemon_client::{ATTACHING, receive, send};
-use super::message::{MAX_NAME, Reply, Request, VERSION};
-use super::tenant::TenantFacts;
+use super::message::{MAX_NAME, Reply, Request, TenantFacts, VERSION};
 use crate::CreateError;
 
 /// Sends the first and only request of a connection to the daemon at `path`.

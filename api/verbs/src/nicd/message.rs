@@ -19,7 +19,6 @@ use remora_wire::frame::{Address, Endpoint};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use super::tenant::TenantFacts;
 use crate::{Access, QpOptions};
 
 /// Version of this format.
@@ -32,6 +31,29 @@ pub(crate) const MAX_NAME: usize = 64;
 pub(crate) const MAX_PARTS: usize = 64;
 /// First bytes of the first packet.
 const MAGIC: u64 = u64::from_le_bytes(*b"RemoraNd");
+
+/// A tenant, as the daemon's owner sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantFacts {
+    /// The user id of its programs.
+    pub uid: u32,
+    /// Its name; empty for a tenant that ends with its program.
+    pub name: String,
+    /// True while a program is attached.
+    pub attached: bool,
+    /// Regions of the tenant.
+    pub regions: usize,
+    /// Completion queues of the tenant.
+    pub queues: usize,
+    /// Queue pairs of the tenant.
+    pub pairs: usize,
+    /// Bytes of its regions and queues.
+    pub bytes: u64,
+    /// Command slots of 1RMA.
+    pub rma_slots: usize,
+    /// Regions of 1RMA.
+    pub rma_regions: usize,
+}
 
 /// A request for memory.
 #[derive(Clone, Debug, PartialEq, Eq)]

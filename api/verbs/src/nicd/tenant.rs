@@ -16,7 +16,9 @@ mod rma;
 use self::kernels::Deployed;
 use self::rma::{Exposed, LentPortal};
 use super::limits::Limits;
-use super::message::{Allocate, CreateCq, CreateQp, PairFacts, QueueFacts, RegionFacts, Reply, Request};
+use super::message::{
+    Allocate, CreateCq, CreateQp, PairFacts, QueueFacts, RegionFacts, Reply, Request, TenantFacts,
+};
 use super::rma::RmaService;
 use super::users::{Amounts, Claim, Resource, User};
 use crate::queue_pair::Own;
@@ -25,29 +27,6 @@ use crate::{
     Access, CompletionChannel, CompletionQueue, Context, CqOptions, CreateError, Init, MemoryRegion, Modify,
     Notify, ProtectionDomain, QpOptions, QueuePair, Ready, State,
 };
-
-/// A tenant, as the daemon's owner sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TenantFacts {
-    /// The user id of its programs.
-    pub uid: u32,
-    /// Its name; empty: it ends with its program.
-    pub name: String,
-    /// A program is attached.
-    pub attached: bool,
-    /// Regions of the tenant.
-    pub regions: usize,
-    /// Completion queues of the tenant.
-    pub queues: usize,
-    /// Queue pairs of the tenant.
-    pub pairs: usize,
-    /// Bytes of its regions and queues.
-    pub bytes: u64,
-    /// Command slots of 1RMA.
-    pub rma_slots: usize,
-    /// Regions of 1RMA.
-    pub rma_regions: usize,
-}
 
 /// The first address of a tenant's memory, and the gap between two regions: addresses reveal nothing of the
 /// daemon's own.
@@ -90,6 +69,14 @@ impl Stage {
             Stage::Idle(pair) => pair.number(),
             Stage::Up(pair) => pair.number(),
             Stage::Away => 0,
+        }
+    }
+
+    fn state(&self) -> State {
+        match self {
+            Stage::Idle(pair) => pair.state(),
+            Stage::Away => State::Init,
+            Stage::Up(pair) => pair.state(),
         }
     }
 
@@ -334,14 +321,7 @@ impl Tenant {
                 let agreement = agreement.ok_or("this queue pair is not connected")?;
                 Ok((Reply::Agreed(Box::new(agreement)), Vec::new()))
             }
-            Request::State(number) => {
-                let state = match &self.pair(number)?.stage {
-                    Stage::Idle(pair) => pair.state(),
-                    Stage::Away => State::Init,
-                    Stage::Up(pair) => pair.state(),
-                };
-                Ok((Reply::State(state), Vec::new()))
-            }
+            Request::State(number) => Ok((Reply::State(self.pair(number)?.stage.state()), Vec::new())),
             Request::Fail(number) => {
                 let change = Modify { state: Some(State::Err), ..Modify::default() };
                 match &mut self.pairs.get_mut(&number).ok_or_else(|| unknown("queue pair", number))?.stage {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::daemon::Options;
+use super::options::Options;
 
 /// A kind of thing that is counted.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

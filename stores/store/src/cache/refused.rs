@@ -73,8 +73,8 @@ fn numbers(words: &[&[u8]], range: core::ops::Range<usize>) -> bool {
     words.get(range).is_some_and(|words| words.iter().all(|word| signed(word).is_some()))
 }
 
-/// Does the input begin with the whole request line of a browser, `METHOD /TARGET HTTP/VERSION`? A page may name
-/// any method, such as `gets`.
+/// Returns true if the input begins with the whole request line of a browser, `METHOD /TARGET HTTP/VERSION`.
+/// A page may name any method, such as `gets`.
 pub fn is_http_request(input: &[u8]) -> bool {
     let line = input.split(|byte| *byte == b'\n').next().filter(|line| line.len() < input.len());
     let line = line.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
