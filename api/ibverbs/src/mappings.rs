@@ -60,7 +60,7 @@ fn by_query(maps: &File, first: u64, end: u64, rights: u64) -> Option<bool> {
     while at < end {
         let mut query = Query { size: size_of::<Query>() as u64, address: at, ..Query::default() };
         // SAFETY: the kernel fills the struct, whose size it is told.
-        if unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, &mut query) } != 0 {
+        if unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY as _, &mut query) } != 0 {
             let errno = std::io::Error::last_os_error().raw_os_error();
             return if errno == Some(libc::ENOENT) { Some(false) } else { None };
         }

@@ -72,7 +72,7 @@ fn interface_mtu(index: u32) -> Option<usize> {
     let socket = socket.or_else(|_| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))).ok()?;
     // SAFETY: the kernel reads the name and writes the number, which is read then.
     unsafe {
-        let asked = libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request);
+        let asked = libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request);
         (asked == 0).then(|| usize::try_from(request.ifr_ifru.ifru_mtu).ok()).flatten()
     }
 }

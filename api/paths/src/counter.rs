@@ -184,10 +184,11 @@ fn receive(broker: &Descriptor, cloexec: bool) -> Option<c_int> {
 ///
 /// # Safety
 /// `header` is one of the kernel's, with descriptors that nobody has taken.
+#[allow(clippy::unnecessary_cast, reason = "with musl the length of a header has 32 bits")]
 unsafe fn take_first(header: *const libc::cmsghdr, first: &mut Option<Descriptor>) {
     // SAFETY: the caller's promise; the length is the kernel's.
     unsafe {
-        let bytes = (*header).cmsg_len - libc::CMSG_LEN(0) as usize;
+        let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
         let descriptors = libc::CMSG_DATA(header).cast::<c_int>();
         for place in 0..bytes / size_of::<c_int>() {
             let taken = Descriptor(descriptors.add(place).read_unaligned());

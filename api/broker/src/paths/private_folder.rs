@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use super::sweep;
 use crate::environment;
 
-/// Folders for temporary files, of which the first that takes one is used: that of `TMPDIR`, that of the user's
-/// session, and three more. Where the root of a container is read-only, `/dev/shm` is not.
+/// Folders for temporary files, of which the first that takes one is used: that of `TMPDIR`, that of the
+/// user's session, and three more. Where the root of a container is read-only, `/dev/shm` is not.
 fn places() -> Vec<PathBuf> {
     let session =
         environment::variable("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|place| place.is_absolute());

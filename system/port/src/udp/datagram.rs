@@ -103,7 +103,7 @@ impl Socket {
         message.msg_iovlen = 1;
         message.msg_control = control.0.as_mut_ptr().cast();
         // SAFETY: computes a length from a length.
-        message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<u16>() as libc::c_uint) } as usize;
+        message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<u16>() as libc::c_uint) } as _;
         // SAFETY: `control` is aligned and long enough for one header and an int, so the first header exists
         // and its data takes a u16. sendmsg only reads `bytes`, `to`, `vector` and `control`, all of which
         // outlive the call.
@@ -111,7 +111,7 @@ impl Socket {
             let header = libc::CMSG_FIRSTHDR(&raw const message);
             (*header).cmsg_level = libc::SOL_UDP;
             (*header).cmsg_type = libc::UDP_SEGMENT;
-            (*header).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as libc::c_uint) as usize;
+            (*header).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as libc::c_uint) as _;
             libc::CMSG_DATA(header).cast::<u16>().write_unaligned(segment);
             libc::sendmsg(self.fd.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT)
         };
@@ -128,15 +128,14 @@ impl Socket {
         let mut control = MaybeUninit::<Control>::uninit();
         let mut from = MaybeUninit::<Source>::uninit();
         let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-        let mut message = libc::msghdr {
-            msg_name: from.as_mut_ptr().cast(),
-            msg_namelen: size_of::<Source>() as libc::socklen_t,
-            msg_iov: &raw mut vector,
-            msg_iovlen: 1,
-            msg_control: control.as_mut_ptr().cast(),
-            msg_controllen: CONTROL_LEN,
-            msg_flags: 0,
-        };
+        // SAFETY: as for `send_train`; musl's has padding without names.
+        let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+        message.msg_name = from.as_mut_ptr().cast();
+        message.msg_namelen = size_of::<Source>() as libc::socklen_t;
+        message.msg_iov = &raw mut vector;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = CONTROL_LEN as _;
         // SAFETY: the kernel writes within `buffer`, `from` and `control`, whose true sizes `message` gives.
         let status = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
         let Ok(len) = usize::try_from(status) else {
