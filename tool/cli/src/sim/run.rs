@@ -65,14 +65,14 @@ pub fn run(args: &Args) -> Result<()> {
     if args.until.is_some() {
         scenario.until = args.until;
     }
-    for says in remora_scenario::setup::unheeded(&scenario) {
-        eprintln!("warning: {says}");
-    }
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stopped)).context("waiting for signals")?;
     }
     let mut run = Run::new(&scenario).map_err(anyhow::Error::msg)?;
+    for says in remora_scenario::setup::unheeded(&scenario) {
+        eprintln!("warning: {says}");
+    }
     let mut outputs = Outputs::create(args.out.as_deref(), &scenario, args.json)?;
     let recorded = record(args, &scenario, &mut run)?;
     let mut display = Display::new(args.json, run.progress().flows.1)?;
