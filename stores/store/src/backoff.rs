@@ -1,14 +1,14 @@
-//! How long to wait for a lock that another client holds.
+//! The pause before a client retries a lock that another client holds.
 
 use crate::random::Random;
 
-/// The first pause, in nanoseconds, at most.
+/// Upper bound of the first pause, in nanoseconds.
 const FIRST: u64 = 8_000;
-/// Pauses grow up to 2^8 times the first.
+/// Number of times that the bound doubles: the longest pause is 2^8 times the first.
 const DOUBLINGS: u32 = 8;
 
-/// The pause after `tries` tries: twice as long each time, with a random part so that two clients do not
-/// collide again.
+/// Returns the pause after `tries` failed attempts, in nanoseconds. The bound doubles with each attempt. A
+/// random part keeps two clients from colliding again.
 pub fn pause(tries: u32, random: &mut Random) -> u64 {
     let most = FIRST << tries.min(DOUBLINGS);
     most / 4 + random.below(most - most / 4)

@@ -14,36 +14,36 @@
 use crate::kv::{MAX_KEY, MAX_VALUE};
 use std::io::{BufRead, Error, ErrorKind};
 
-/// A key and its value, borrowed until the next one is read.
+/// A key and its value, borrowed until the next pair is read.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Pair<'a> {
-    /// Number of its line, from 1.
+    /// Number of the pair's line, from 1.
     pub line: u64,
-    /// At least one byte.
+    /// The key: at least one byte.
     pub key: &'a [u8],
-    /// May be empty.
+    /// The value: may be empty.
     pub value: &'a [u8],
 }
 
-/// A line that holds no pair.
+/// A line that contains no usable pair.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
-    /// Its number, from 1.
+    /// Number of the line, from 1.
     pub line: u64,
-    /// Why it is bad.
+    /// The reason for which the line is bad.
     pub fault: Fault,
 }
 
-/// Why a line is bad.
+/// The reason for which a line is bad.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It begins with a space or tab.
+    /// The line begins with a space or tab.
     EmptyKey,
-    /// It has neither space nor tab.
+    /// The line has neither space nor tab.
     NoValue,
-    /// The key is longer than so many bytes.
+    /// The key is longer than this maximum, in bytes.
     KeyTooLong(usize),
-    /// The value is longer than so many bytes.
+    /// The value is longer than this maximum, in bytes.
     ValueTooLong(usize),
 }
 
@@ -64,7 +64,8 @@ impl core::fmt::Display for Fault {
     }
 }
 
-/// The pairs of a file. Its buffer grows to the longest line and never beyond what a store takes.
+/// A reader of the pairs of a file. Its buffer grows to the longest line, and never beyond the longest pair
+/// that a store takes.
 #[derive(Debug)]
 pub struct Pairs<R> {
     reader: R,
@@ -74,11 +75,11 @@ pub struct Pairs<R> {
     max_value: usize,
 }
 
-/// The byte-order mark that other systems write in front of text in UTF-8.
+/// The UTF-8 byte-order mark, which some systems write in front of text.
 pub const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// Bytes of a line that are kept: a byte-order mark, the longest pair, its separator, CR. One more byte
-/// proves a line too long.
+/// Bytes of a line that are kept: a byte-order mark, the longest pair, its separator, CR. A line with one
+/// more byte is too long.
 const KEPT: usize = BOM.len() + MAX_KEY + MAX_VALUE + 3;
 
 impl<R: BufRead> Pairs<R> {
@@ -87,21 +88,21 @@ impl<R: BufRead> Pairs<R> {
         Pairs { reader, line: Vec::new(), number: 0, max_key: MAX_KEY, max_value: MAX_VALUE }
     }
 
-    /// The same for a store that takes keys and values of so many bytes at most.
+    /// Lowers the limits of the reader to `max_key` and `max_value` bytes.
     pub fn limited(self, max_key: usize, max_value: usize) -> Pairs<R> {
         let (max_key, max_value) = (max_key.min(MAX_KEY), max_value.min(MAX_VALUE));
         Pairs { max_key, max_value, ..self }
     }
 
-    /// The number of the line read last.
+    /// Returns the number of the line that was read last.
     pub fn line(&self) -> u64 {
         self.number
     }
 
-    /// The next pair or bad line; None at the end.
+    /// Returns the next pair or bad line, and `None` at the end of the file.
     ///
     /// # Errors
-    /// What the reader reports; `InvalidData` for text in UTF-16 or UTF-32.
+    /// An error of the reader, or `InvalidData` for text in UTF-16 or UTF-32.
     pub fn next_pair(&mut self) -> Result<Option<Result<Pair<'_>, BadLine>>, Error> {
         loop {
             if !self.read_line()? {
@@ -151,12 +152,12 @@ impl<R: BufRead> Pairs<R> {
         Ok(any)
     }
 
-    /// Takes the mark of UTF-8 off the first line; refuses what begins with another one.
+    /// Removes a UTF-8 byte-order mark from the first line, and refuses UTF-16 and UTF-32.
     fn begin(&mut self) -> Result<(), Error> {
         if self.line.starts_with(BOM) {
             self.line.drain(..BOM.len());
         }
-        // Two bytes alone may be a key. A line of UTF-16 has zeros beside each of its letters.
+        // Two bytes alone may be a key. Latin text in UTF-16 also has a zero byte beside each letter.
         let wide = matches!(self.line[..], [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, 0, 0xfe, 0xff, ..]);
         if wide && self.line.contains(&0) {
             let words =
@@ -167,7 +168,7 @@ impl<R: BufRead> Pairs<R> {
     }
 }
 
-/// A line's key and value.
+/// Splits a line into key and value at its first space or tab.
 fn split(line: &[u8], max_key: usize, max_value: usize) -> Result<(&[u8], &[u8]), Fault> {
     let separator = line.iter().position(|byte| matches!(byte, b' ' | b'\t'));
     let (key, value) = match separator {

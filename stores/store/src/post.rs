@@ -1,53 +1,53 @@
-//! What a machine sees of its queue pairs.
+//! The queue pair as a machine of this crate sees it.
 
 use remora_nic::{PostError, ReceiveRequest, WorkRequest, prism};
 use remora_transport::Status;
 
-/// The queue pair of a machine, as the machine sees it. An implementation may ring the doorbell at each call
-/// or once after a batch of them.
+/// The queue pair of a machine. An implementation may ring the doorbell at each call or once after a batch
+/// of calls.
 pub trait Post {
-    /// Puts a work request on the send queue.
+    /// Posts a work request to the send queue.
     ///
     /// # Errors
-    /// The queue is full or takes no such request; nothing was posted. With queues of the size that
-    /// [`QueueNeeds`](crate::QueueNeeds) asks for, "full" does not happen.
+    /// The queue is full or does not support the request; nothing was posted. A queue of the size that
+    /// [`QueueNeeds`](crate::QueueNeeds) asks for is never full.
     fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError>;
 
-    /// Puts a receive request on the receive queue.
+    /// Posts a receive request to the receive queue.
     ///
     /// # Errors
-    /// As [`post_send`](Post::post_send).
+    /// The queue is full or does not support the request; nothing was posted.
     fn post_receive(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError>;
 }
 
-/// A queue pair that both sides set up for PRISM.
+/// A queue pair on which both sides enabled PRISM.
 pub trait PostPrism: Post {
-    /// Puts a work request of PRISM on the send queue.
+    /// Posts a PRISM work request to the send queue.
     ///
     /// # Errors
-    /// As [`post_send`](Post::post_send).
+    /// The queue is full or does not support the request; nothing was posted.
     fn post_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError>;
 }
 
 /// The queue pairs of a machine that works with several servers.
 pub trait Connections {
-    /// One of them.
+    /// The queue pair of one server.
     type Endpoint<'a>: PostPrism
     where
         Self: 'a;
 
-    /// The queue pair of a server, by its number.
+    /// Returns the queue pair of the server with this number.
     fn endpoint(&mut self, server: usize) -> Self::Endpoint<'_>;
 }
 
-/// The queue pair is of no further use to the machine.
+/// The reason for which a machine can no longer use a queue pair.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// A work request ended with this status.
+    /// A work request completed with this error status.
     Completion(Status),
-    /// A work request was not taken.
+    /// The queue did not accept a work request.
     Post(PostError),
-    /// The peer sent what no correct peer sends.
+    /// The peer violated the protocol.
     Protocol,
 }
 

@@ -1,50 +1,50 @@
-//! Memory that remote clients read while the server changes it. Every store goes through here, in an order
-//! that matters.
+//! Memory that remote clients read while the server changes it. All stores of a server go through this
+//! module, because their order decides what a client can see.
 
 use remora_memory::{Bytes, Key};
 use remora_nic::{Remote, Sge};
 use std::sync::atomic::{Ordering, fence};
 
-/// A block of memory and where the NIC sees it.
+/// A block of registered memory, with the address and key by which the NIC knows it.
 #[derive(Clone, Debug)]
 pub struct Registered {
     /// The bytes of the block.
     pub bytes: Bytes,
-    /// Address of its first byte in the region's own address space.
+    /// Address of the first byte in the region's own address space.
     pub addr: u64,
-    /// The region's key, local and remote.
+    /// The key of the region, both lkey and rkey.
     pub key: Key,
 }
 
 impl Registered {
-    /// The block as a peer names it.
+    /// Returns the block's address and key for use by a peer.
     pub fn remote(&self) -> Remote {
         Remote { addr: self.addr, rkey: self.key }
     }
 
-    /// `len` bytes at `offset`, for a local work request.
+    /// Returns the scatter/gather element for `len` bytes at `offset`, for a local work request.
     #[inline]
     pub(crate) fn sge(&self, offset: usize, len: usize) -> Sge {
         Sge { addr: self.addr + offset as u64, len: len as u32, lkey: self.key }
     }
 
-    /// Copies `out.len()` bytes from `offset`.
+    /// Copies `out.len()` bytes from `offset` of the block to `out`.
     #[inline]
     pub(crate) fn read(&self, offset: usize, out: &mut [u8]) {
         self.bytes.read(offset, out).expect("the layout was checked against the block at set-up");
     }
 
-    /// Copies `data` to `offset`.
+    /// Copies `data` to `offset` of the block.
     #[inline]
     pub(crate) fn write(&self, offset: usize, data: &[u8]) {
         self.bytes.write(offset, data).expect("the layout was checked against the block at set-up");
     }
 }
 
-/// A server's view of memory that clients READ at any moment.
+/// A server's view of memory that clients may READ at any moment.
 ///
-/// Stores of words become visible one by one. [`Region::barrier`] separates stores that must not become
-/// visible before others.
+/// Stores of words become visible one by one. [`Region::barrier`] orders the stores before it and the stores
+/// after it.
 #[derive(Debug)]
 pub(crate) struct Region {
     block: Registered,
@@ -59,7 +59,7 @@ impl Region {
         &self.block
     }
 
-    /// The word at `offset`, a multiple of 8 inside the region.
+    /// Returns the word at `offset`, which is a multiple of 8 inside the region.
     #[inline]
     pub fn load(&self, offset: usize) -> u64 {
         self.block.bytes.word(offset).expect("an aligned word of the region").load(Ordering::Relaxed)
@@ -73,19 +73,19 @@ impl Region {
         self.block.bytes.word(offset).expect("an aligned word of the region").store(word, Ordering::Relaxed);
     }
 
-    /// Stores before it become visible before stores after it.
+    /// Makes all stores before the call visible before any store after it.
     #[inline]
     pub fn barrier(&self) {
         fence(Ordering::Release);
     }
 
-    /// Copies `out.len()` bytes from `offset`.
+    /// Copies `out.len()` bytes from `offset` of the region to `out`.
     #[inline]
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.block.read(offset, out);
     }
 
-    /// Copies `data` to `offset`, in no order that a reader may rely on.
+    /// Copies `data` to `offset` of the region. The bytes become visible in no particular order.
     #[inline]
     pub fn write(&mut self, offset: usize, data: &[u8]) {
         #[cfg(test)]
@@ -95,7 +95,7 @@ impl Region {
         self.block.write(offset, data);
     }
 
-    /// As `write`, each aligned word a logged step.
+    /// Copies `data` to `offset` as `write` does, but logs each aligned word as a step of its own.
     #[cfg(test)]
     fn write_by_words(&mut self, offset: usize, data: &[u8]) {
         let mut at = offset & !7;

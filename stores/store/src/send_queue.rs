@@ -1,23 +1,23 @@
-//! How full a send queue is, when most of its requests bring no completion.
+//! The number of free slots in a send queue most of whose requests bring no completion.
 
 use crate::work_id::NUMBER;
 
-/// What a machine needs of its queue pair.
+/// The sizes of queue pair and completion queue that a machine needs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct QueueNeeds {
-    /// Work requests in the send queue, each of up to `sges` elements (or of as many inline bytes as were
-    /// configured).
+    /// Work requests in the send queue, each of up to `sges` elements (or of the configured number of inline
+    /// bytes).
     pub send: u32,
     /// Receive requests in the receive queue.
     pub receive: u32,
-    /// Scatter/gather elements in a send request.
+    /// Scatter/gather elements per send request.
     pub sges: u32,
-    /// Completions that may wait to be polled at a time.
+    /// Completions that may wait to be polled at the same time.
     pub completions: u32,
 }
 
 impl QueueNeeds {
-    /// What serves either of two machines.
+    /// Returns the sizes that are sufficient for either of two machines.
     pub fn max(self, other: QueueNeeds) -> QueueNeeds {
         QueueNeeds {
             send: self.send.max(other.send),
@@ -28,35 +28,37 @@ impl QueueNeeds {
     }
 }
 
-/// How a machine knows how full its send queue is.
+/// The account of a send queue: a machine's own count of the free slots.
 pub trait Account {
-    /// READs complete in the order in which they were posted, and the failure of one is that of the queue.
+    /// True if READs complete in the order in which they were posted and a failed READ breaks the queue.
     const ORDERED: bool;
 
-    /// That of an empty queue, which serves `window` operations of up to three requests each.
+    /// Returns the account of an empty queue that serves `window` operations of up to three requests each.
     fn new(window: u32) -> Self;
 
-    /// Do `requests` more fit?
+    /// Returns true if `requests` more requests fit.
     fn has_space(&self, requests: u32) -> bool;
 
-    /// Notes one request about to be posted. `wanted`: its completion is needed. Returns its number, which
-    /// its completion gives to [`retire`](Account::retire), and whether it must be signaled.
+    /// Notes one request that is about to be posted; `wanted` says that the machine needs its completion.
+    /// Returns the request's number, which is passed to [`retire`](Account::retire) when it completes, and
+    /// whether the request must be signaled.
     fn enter(&mut self, wanted: bool) -> (u32, bool);
 
-    /// The request of this number (its low bits, as an id holds them) has completed.
+    /// Notes that the request with this number has completed. Only the low bits that a work request id holds
+    /// are used.
     fn retire(&mut self, number: u32);
 
-    /// Asserts the invariants.
+    /// Asserts the invariants of the account.
     fn check(&self);
 }
 
-/// A send queue's account. A request without completion is known to be out of the queue when a later one
-/// completes (IBTA vol. 1 §10.8.5.1: completions come in order), so every so often a request must be
-/// signaled.
+/// The account of a send queue of a connected queue pair. A request without completion is known to have left
+/// the queue when a later request completes (IBTA vol. 1 §10.8.5.1: completions come in order). So the
+/// account asks for a signaled request before the queue is full.
 #[derive(Debug)]
 pub struct SendQueue {
     depth: u32,
-    /// Requests posted and requests known to be out of the queue; both wrap.
+    /// Requests posted and requests known to have left the queue. Both numbers wrap.
     posted: u32,
     retired: u32,
     /// Requests since the last signaled one.
@@ -64,7 +66,7 @@ pub struct SendQueue {
 }
 
 impl SendQueue {
-    /// Depth that serves `window` operations of up to three requests each without waiting.
+    /// Returns the queue depth that serves `window` operations of up to three requests each without waiting.
     pub fn depth_for(window: u32) -> u32 {
         (window * 4).max(8)
     }
@@ -93,22 +95,22 @@ impl Account for SendQueue {
         (self.posted, signaled)
     }
 
-    /// Asserts that the requests in the queue fit it, and that one of them will complete.
+    /// Asserts that the queued requests fit the queue and that a full queue contains a signaled request.
     fn check(&self) {
         let queued = self.posted.wrapping_sub(self.retired);
         assert!(queued <= self.depth, "requests in the queue <= its depth: {self:?}");
         assert!(self.unsignaled < self.depth, "a full queue has a signaled request: {self:?}");
     }
 
-    /// With it all before have completed.
+    /// All requests before this one have completed, too.
     #[inline]
     fn retire(&mut self, number: u32) {
         self.retired = self.posted.wrapping_sub(self.posted.wrapping_sub(number) & NUMBER);
     }
 }
 
-/// The account of command slots: operations complete in any order, each by itself (1RMA). Only those whose
-/// completion is wanted take a slot; messages leave by a stream.
+/// The account of 1RMA command slots: operations complete in any order. Only operations whose completion is
+/// wanted take a slot, because messages leave by a stream.
 #[derive(Debug)]
 pub struct CommandSlots {
     depth: u32,
@@ -133,7 +135,7 @@ impl Account for CommandSlots {
         (0, wanted)
     }
 
-    /// Asserts that no more are taken than there are.
+    /// Asserts that no more slots are taken than exist.
     fn check(&self) {
         assert!(self.taken <= self.depth, "slots taken <= slots: {self:?}");
     }

@@ -1,9 +1,9 @@
-//! Little-endian numbers at fixed places of a byte slice.
+//! Little-endian integers at byte offsets of a slice.
 
 #[cfg(not(target_endian = "little"))]
 compile_error!("tables are little-endian and are read by word: a big-endian machine needs swaps in `region`");
 
-/// The 16 bits at `at`.
+/// Returns the 16-bit integer at byte offset `at`.
 #[inline(always)]
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     let mut word = [0; 2];
@@ -11,7 +11,7 @@ pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(word)
 }
 
-/// The 32 bits at `at`.
+/// Returns the 32-bit integer at byte offset `at`.
 #[inline(always)]
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let mut word = [0; 4];
@@ -19,7 +19,7 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(word)
 }
 
-/// The 64 bits at `at`.
+/// Returns the 64-bit integer at byte offset `at`.
 #[inline(always)]
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];
@@ -27,19 +27,19 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Stores 16 bits at `at`.
+/// Stores a 16-bit integer at byte offset `at`.
 #[inline(always)]
 pub(crate) fn set_u16(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Stores 32 bits at `at`.
+/// Stores a 32-bit integer at byte offset `at`.
 #[inline(always)]
 pub(crate) fn set_u32(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Stores 64 bits at `at`.
+/// Stores a 64-bit integer at byte offset `at`.
 #[inline(always)]
 pub(crate) fn set_u64(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());

@@ -1,16 +1,16 @@
-//! The id of a work request, which its completion returns to the machine that posted it.
+//! The id of a work request. The completion returns the id to the machine that posted the request.
 
-/// Kind of work, a slot or a receive buffer and, of sends, the number in the send queue's account. A NIC's
-/// ids have 48 bits: 4, 16 and 28.
+/// The parts of a work request's id: kind of work (4 bits), slot or receive buffer (16 bits), and the number
+/// in the send queue's account (28 bits). A NIC's ids have 48 bits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkId {
     pub work: Work,
     pub place: u16,
-    /// The low 28 bits count.
+    /// Number of a send request in the account; 28 bits.
     pub number: u32,
 }
 
-/// Kinds of work.
+/// The kind of work that a request does.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// The last READ of a step.
@@ -21,7 +21,7 @@ pub(crate) enum Work {
     Receive,
 }
 
-/// The bits of a number that an id holds.
+/// Mask of the bits of a number that an id holds.
 pub(crate) const NUMBER: u32 = (1 << 28) - 1;
 
 impl WorkId {
@@ -35,7 +35,7 @@ impl WorkId {
         kind << 44 | u64::from(self.place) << 28 | u64::from(self.number & NUMBER)
     }
 
-    /// Decodes an id. Returns None if it is not one of these.
+    /// Decodes an id. Returns `None` if the kind of work is unknown.
     #[inline]
     pub fn decode(id: u64) -> Option<WorkId> {
         let work = match id >> 44 {

@@ -1,4 +1,4 @@
-//! One client for both designs.
+//! A block client of either design.
 
 use remora_nic::WorkCompletion;
 use remora_transport::Instant;
@@ -6,17 +6,17 @@ use remora_transport::Instant;
 use super::{ClientConfig, Design, Finished, Grant, Lost, Machine, Refused, Slot, abdlock, prism_rs};
 use crate::{Broken, Connections, QueueNeeds, Registered};
 
-/// A client of the design that the replicas turn out to have.
+/// A block client of the design that the replicas use.
 #[derive(Debug)]
 pub enum AnyClient {
-    /// PRISM's chains.
+    /// A client of PRISM-RS.
     PrismRs(prism_rs::Client),
-    /// Locks and plain verbs.
+    /// A client of ABDLOCK.
     AbdLock(abdlock::Client),
 }
 
 impl AnyClient {
-    /// Bytes of registered memory that a client of this design needs.
+    /// Returns the bytes of registered memory that a client of this design needs.
     pub fn arena_len(design: Design, config: &ClientConfig) -> usize {
         match design {
             Design::PrismRs => prism_rs::Client::arena_len(config),
@@ -24,14 +24,15 @@ impl AnyClient {
         }
     }
 
-    /// What each queue pair must hold, whichever design the replica turns out to have.
+    /// Returns the sizes of queue pair that are sufficient for either design.
     pub fn needs(config: &ClientConfig) -> QueueNeeds {
         prism_rs::Client::needs(config).max(abdlock::Client::needs(config))
     }
 
-    /// A client without connections. `seed` decides how long it pauses for the locks of others.
+    /// Returns a client without connections. `seed` seeds the pauses before it retries locks.
     ///
-    /// None: the configuration is not possible, or `arena` is shorter than [`AnyClient::arena_len`].
+    /// Returns `None` if the configuration is invalid or if `arena` is shorter than
+    /// [`AnyClient::arena_len`].
     pub fn new(design: Design, config: ClientConfig, arena: Registered, seed: u64) -> Option<AnyClient> {
         match design {
             Design::PrismRs => prism_rs::Client::new(config, arena).map(AnyClient::PrismRs),
@@ -40,7 +41,7 @@ impl AnyClient {
     }
 }
 
-/// Calls the same method of either client.
+/// Calls the same method of the client of either design.
 macro_rules! either {
     ($self:expr, $client:ident => $call:expr) => {
         match $self {

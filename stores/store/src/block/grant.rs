@@ -1,4 +1,4 @@
-//! What a replica is made of, and what it tells its clients.
+//! The layout of a replica's memory, and the grant that a replica sends to its clients.
 
 use remora_memory::Key;
 use remora_nic::Remote;
@@ -7,21 +7,21 @@ use super::{MAX_BLOCK, MIN_BLOCK};
 use crate::heap::Class;
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
-/// The designs.
+/// The designs of the block store.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Design {
-    /// PRISM's chains.
+    /// PRISM-RS: out-of-place writes by PRISM chains.
     PrismRs = 1,
-    /// Locks, in place.
+    /// ABDLOCK: in-place writes under locks.
     AbdLock = 2,
 }
 
 impl Design {
-    /// All of them.
+    /// All designs.
     pub const ALL: [Design; 2] = [Design::PrismRs, Design::AbdLock];
 
-    /// Name as the command line says it.
+    /// Returns the name of the design on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Design::PrismRs => "prism-rs",
@@ -29,7 +29,7 @@ impl Design {
         }
     }
 
-    /// What it is, in one line.
+    /// Returns a description of one line.
     pub fn about(self) -> &'static str {
         match self {
             Design::PrismRs => "Multi-writer ABD by PRISM's chains",
@@ -37,26 +37,26 @@ impl Design {
         }
     }
 
-    /// The design of a [`name`](Design::name).
+    /// Returns the design with this [`name`](Design::name), or `None` if there is none.
     pub fn named(name: &str) -> Option<Design> {
         Design::ALL.into_iter().find(|design| design.name() == name)
     }
 }
 
-/// How many blocks there are, and how long each is.
+/// The number of blocks and their length.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Bytes of each: a multiple of 8.
+    /// Bytes per block: a multiple of 8.
     pub block_len: u32,
 }
 
-/// Bytes of a tag, of a lock, of a checksum.
+/// Bytes of a tag, a lock or a checksum.
 pub(super) const WORD: usize = 8;
-/// Bytes of PRISM-RS's metadata of a block: tag, address.
+/// Bytes of PRISM-RS's metadata per block: tag and address.
 pub(super) const ENTRY: usize = 16;
-/// Bytes from one line to the next: what is apart lies in different ones.
+/// Bytes of a cache line. Metadata and buffers begin on a line of their own.
 const LINE: usize = 64;
 
 impl Layout {
@@ -67,62 +67,62 @@ impl Layout {
             && (1..=1 << 24).contains(&self.blocks)
     }
 
-    /// Bytes of a block with its tag in front.
+    /// Returns the length of a block with its tag in front.
     pub fn tagged_len(&self) -> usize {
         WORD + self.block_len as usize
     }
 
-    /// The same, in whole lines: PRISM-RS's buffers are as long.
+    /// Returns the length of a PRISM-RS buffer: a block with its tag, rounded up to whole cache lines.
     pub fn buffer_len(&self) -> usize {
         self.tagged_len().next_multiple_of(LINE)
     }
 
-    /// PRISM-RS: where a block's metadata stands.
+    /// Returns the offset of a block's metadata in the table of PRISM-RS.
     pub(super) fn entry(&self, block: u64) -> usize {
         block as usize * ENTRY
     }
 
-    /// PRISM-RS: where the buffer stands that blocks have which were never written.
+    /// Returns the offset of PRISM-RS's buffer of zeros, to which all blocks point that were never written.
     pub(super) fn zeros(&self) -> usize {
         (self.blocks as usize * ENTRY).next_multiple_of(LINE)
     }
 
-    /// PRISM-RS: bytes in front of the buffers.
+    /// Returns the bytes of PRISM-RS's table, which precede the buffers.
     pub fn table_len(&self) -> usize {
         self.zeros() + self.buffer_len()
     }
 
-    /// PRISM-RS: buffers that so many clients of this window can have in their hands, beside those of the
-    /// blocks.
+    /// Returns the number of PRISM-RS buffers for this layout: one per block, and those that `clients`
+    /// clients with this window can hold at the same time.
     pub fn buffers_for(&self, clients: u32, window: u16) -> u32 {
         let hands = 4 * u32::from(window) + 2 * crate::heap::MOST_RETURNED as u32;
         self.blocks as u32 + clients * hands
     }
 }
 
-/// What a replica tells a client.
+/// The grant that a replica sends to a client when it connects.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Its design.
+    /// Design of the replica.
     pub design: Design,
-    /// Its blocks.
+    /// Number and length of the blocks.
     pub layout: Layout,
-    /// Its memory.
+    /// Address and key of the replica's table.
     pub table: Remote,
-    /// PRISM-RS: its buffers.
+    /// The size class of the buffers (PRISM-RS only).
     pub class: Class,
-    /// ABDLOCK: what this connection's locks hold.
+    /// The value of a lock that this connection holds (ABDLOCK only).
     pub lease: u64,
 }
 
-/// First word: "RBL1".
+/// First word of the message: "RBL1".
 const MAGIC: u32 = u32::from_le_bytes(*b"RBL1");
 
 impl Grant {
-    /// Bytes of the message.
+    /// Bytes of the encoded grant.
     pub const LEN: usize = 72;
 
-    /// The message.
+    /// Encodes the grant, little-endian.
     pub fn encode(&self) -> [u8; Grant::LEN] {
         let mut out = [0; Grant::LEN];
         set_u32(&mut out, 0, MAGIC);
@@ -139,7 +139,7 @@ impl Grant {
         out
     }
 
-    /// Reads the message; None if it is not one.
+    /// Decodes a grant. Returns `None` if the message is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Grant> {
         if bytes.len() != Grant::LEN || u32_at(bytes, 0) != MAGIC {
             return None;

@@ -3,31 +3,31 @@
 use super::{ClientId, Grant, MAX_REPLICAS, State};
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
-/// Why a peer connects.
+/// The purpose of a connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// A client: it reads and writes.
+    /// A client reads and writes blocks.
     Use {
-        /// It will write, and has no number yet.
+        /// True if the client will write and has no client number yet.
         wants_number: bool,
     },
-    /// A replica asks for the state of the store. The connection ends with the answer.
+    /// A replica asks for the state of the store. The connection is closed after the answer.
     Ask {
         /// Index of the replica that asks.
         replica: usize,
-        /// Its incarnation; 0 if it has none yet.
+        /// Incarnation of the replica that asks; 0 if it has none yet.
         incarnation: u64,
     },
-    /// A replica that is empty reads all blocks.
+    /// An empty replica reads all blocks to repair itself.
     Repair {
         /// Index of the replica that is repaired.
         replica: usize,
-        /// The incarnation that it will have.
+        /// The incarnation that the replica will have after the repair.
         incarnation: u64,
-        /// The store that it belongs to.
+        /// The store to which the replica belongs.
         store: u64,
     },
-    /// A replica moves the mark of its numbers. The connection ends with the answer.
+    /// A replica moves the mark of its client numbers. The connection is closed after the answer.
     Mark {
         /// Index of the replica whose mark moves.
         replica: usize,
@@ -41,13 +41,13 @@ pub enum Purpose {
 /// The first message of a connection, from the peer that connects.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// How many replicas the store has, according to the sender.
+    /// Number of replicas of the store, according to the sender.
     pub replicas: usize,
-    /// Why it connects.
+    /// The purpose of the connection.
     pub purpose: Purpose,
 }
 
-/// First word: "RBH2".
+/// First word of the message: "RBH2".
 const HELLO: u32 = u32::from_le_bytes(*b"RBH2");
 
 impl Hello {
@@ -72,7 +72,7 @@ impl Hello {
         out
     }
 
-    /// Reads the message; None if it is not one.
+    /// Decodes the message. Returns `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Hello> {
         if bytes.len() != Hello::LEN || u32_at(bytes, 0) != HELLO {
             return None;
@@ -90,14 +90,14 @@ impl Hello {
     }
 }
 
-/// What the replica answers.
+/// The answer of a replica to a [`Hello`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// The state of the store, according to this replica.
     pub state: State,
-    /// The client's number, if it wanted one.
+    /// The client's number; `None` if it wanted none.
     pub number: Option<ClientId>,
-    /// Where the blocks are, and the limits of this connection.
+    /// The location of the blocks, and the limits of this connection.
     pub grant: Grant,
 }
 
@@ -115,7 +115,7 @@ impl Welcome {
         out
     }
 
-    /// Reads the message; None if it is not one.
+    /// Decodes the message. Returns `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Welcome> {
         if bytes.len() != Welcome::LEN {
             return None;
@@ -180,7 +180,7 @@ mod tests {
             assert_eq!(Welcome::decode(&welcome.encode()), Some(welcome));
         }
         let good = Welcome { state, number: None, grant }.encode();
-        // A number that is too long, a replica that is none of five, an even number of them, another magic.
+        // A client number that is too long, replica 5 of 5, an even number of replicas, and a wrong magic.
         for (at, byte) in [(2, 0xf0), (8, 5), (12, 6), (8 + State::LEN, 0)] {
             let mut bad = good;
             bad[at] = byte;

@@ -1,4 +1,4 @@
-//! What the clients of both designs do for the program that drives them.
+//! The interface that the clients of both designs offer to the program that drives them.
 
 use remora_nic::WorkCompletion;
 use remora_transport::Instant;
@@ -6,12 +6,13 @@ use remora_transport::Instant;
 use super::{Finished, Grant, Lost, Operation, Refused, Slot};
 use crate::{Broken, Connections};
 
-/// A client of one design. It is pure: its caller owns the queue pairs and passes completions and the time.
+/// A client of one design. It does no input or output itself: its caller owns the queue pairs and passes
+/// completions and the time.
 pub trait Machine {
-    /// Takes a new connection to a replica. Nothing was posted on the connection before.
+    /// Adds a new connection to a replica. Nothing was posted on the connection before.
     ///
     /// # Errors
-    /// `Broken::Protocol`: the replica has another design or another layout.
+    /// `Broken::Protocol`: the replica has a design or a layout that differs from the client's.
     fn connect(
         &mut self,
         replica: usize,
@@ -19,7 +20,7 @@ pub trait Machine {
         connections: &mut impl Connections,
     ) -> Result<(), Broken>;
 
-    /// Ends the connection to a replica: no completion of it comes any more.
+    /// Removes the connection to a replica. No completion of that connection follows.
     ///
     /// All operations begin their phase again: the replica may return without its memory, so its earlier
     /// answers do not count (`docs/BLOCK.md`, empty replicas).
@@ -44,10 +45,10 @@ pub trait Machine {
         connections: &mut impl Connections,
     ) -> Result<Slot, Refused>;
 
-    /// Starts an operation; `value` is what a WRITE writes.
+    /// Starts an operation; `value` is the value of a WRITE.
     ///
     /// # Errors
-    /// As [`read`](Machine::read) and [`write`](Machine::write).
+    /// The errors of [`read`](Machine::read) and [`write`](Machine::write).
     fn start(
         &mut self,
         now: Instant,
@@ -62,8 +63,8 @@ pub trait Machine {
         }
     }
 
-    /// Takes a completion of a replica's queue pair and returns the operation that it ends. Completions of an
-    /// earlier connection are ignored.
+    /// Processes a completion of a replica's queue pair, and returns the operation that the completion ends.
+    /// Completions of an earlier connection are ignored.
     fn complete(
         &mut self,
         now: Instant,
@@ -72,18 +73,19 @@ pub trait Machine {
         connections: &mut impl Connections,
     ) -> Option<Finished<'_>>;
 
-    /// When [`expire`](Machine::expire) is due.
+    /// Returns the time at which [`expire`](Machine::expire) must be called.
     fn next_deadline(&self) -> Instant;
 
     /// Continues the operations whose deadline has passed.
     fn expire(&mut self, now: Instant, connections: &mut impl Connections);
 
-    /// A replica whose connection is of no further use.
+    /// Returns a replica whose connection must be closed, if there is one.
     fn lost(&self) -> Option<Lost>;
 
-    /// Operations in flight.
+    /// Returns the number of operations in flight.
     fn in_flight(&self) -> usize;
 
-    /// True if nothing is in flight, and no slow replica has a request, a lock or a buffer of this client.
+    /// Returns true if no operation is in flight, and no slow replica has a request, a lock or a buffer of
+    /// this client.
     fn is_quiet(&self) -> bool;
 }

@@ -1,27 +1,27 @@
-//! The membership of a replica: whether it belongs to a store yet, the other replicas, and the numbers that
-//! it may give.
+//! The membership of a replica: its store, the other replicas, and the client numbers that it may issue.
 //!
-//! A replica's memory ends with its process. So a process that begins is empty, and its operator says whether
-//! the store is new or exists. A *new* replica belongs to no store until all of them are new at once. Then
-//! replica 0 begins the store. One that comes back is *repaired* first, in a higher incarnation than all
-//! before it. `docs/BLOCK.md` proves that nothing is lost.
+//! A replica's memory ends with its process. So a new process is empty, and its operator says whether the
+//! store is new or exists. A *new* replica belongs to no store until all replicas are new at the same time.
+//! Then replica 0 begins the store. A replica that returns is *repaired* first, in a higher incarnation than
+//! all before it. `docs/BLOCK.md` proves that nothing is lost.
 
 use super::numbers::Numbers;
 use super::{ClientId, MAX_REPLICAS};
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
-/// What a replica knows of itself and the others. It sends this to each peer that connects.
+/// The state that a replica knows of itself and of the others. The replica sends it to each peer that
+/// connects.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Which replica it is.
+    /// Index of the replica.
     pub replica: usize,
-    /// How many there are: odd.
+    /// Number of replicas: odd.
     pub replicas: usize,
-    /// The store that it belongs to; 0: to none yet.
+    /// The store to which the replica belongs; 0 while it belongs to none.
     pub store: u64,
     /// The newest known incarnation of each replica.
     pub incarnations: [u64; MAX_REPLICAS],
-    /// How far each replica may go with its numbers, according to what this one has learned.
+    /// The mark of each replica's client numbers, as far as this replica knows.
     pub marks: [u32; MAX_REPLICAS],
 }
 
@@ -29,12 +29,12 @@ impl State {
     /// Bytes of the encoded state.
     pub const LEN: usize = 16 + 12 * MAX_REPLICAS + 4;
 
-    /// It belongs to a store.
+    /// Returns true if the replica belongs to a store.
     pub fn is_whole(&self) -> bool {
         self.store != 0
     }
 
-    /// Its own incarnation.
+    /// Returns the replica's own incarnation.
     pub fn incarnation(&self) -> u64 {
         self.incarnations[self.replica]
     }
@@ -61,7 +61,7 @@ impl State {
         })
     }
 
-    /// Takes in what another replica of the store knows.
+    /// Merges the incarnations and marks that another replica of the store knows.
     fn learn(&mut self, other: &State) {
         for replica in 0..MAX_REPLICAS {
             let incarnation = &mut self.incarnations[replica];
@@ -71,20 +71,20 @@ impl State {
     }
 }
 
-/// Why a replica or client is refused.
+/// The reason for which a replica or client is refused.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum MembershipError {
-    /// This replica, which is meant to begin a store, has met one that serves a store already.
+    /// This replica is meant to begin a store, but the replica with this index serves a store already.
     Lives(usize),
-    /// It is new, and its store has not begun.
+    /// The replica is new, and its store has not begun.
     NotBegun,
-    /// It belongs to another store.
+    /// The peer belongs to another store.
     OtherStore,
-    /// A newer incarnation of the replica is known.
+    /// A newer incarnation of the replica with this index is known.
     Superseded(usize),
-    /// It has no number for a writer, until others know how far it may go.
+    /// The replica has no client number to issue until other replicas know its next mark.
     NoNumber,
-    /// It has given all its numbers to writers.
+    /// The replica has issued all its client numbers.
     UsedUp,
 }
 
@@ -116,14 +116,15 @@ impl core::error::Error for MembershipError {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
     state: State,
-    /// Replica 0's incarnation that asked last, while this one was new: it will belong to no other's store.
+    /// The incarnation of replica 0 that asked last while this replica was new. This replica can join only a
+    /// store that this incarnation begins.
     promised: u64,
     numbers: Numbers,
 }
 
 impl Membership {
-    /// A replica of a store that has not begun, in an incarnation that none had before. Returns None if the
-    /// numbers are impossible.
+    /// Returns the membership of a replica whose store has not begun. The incarnation must not have been
+    /// used before. Returns `None` if the numbers are invalid.
     pub fn new(replica: usize, replicas: usize, incarnation: u64) -> Option<Membership> {
         let sound = replicas % 2 == 1 && replicas <= MAX_REPLICAS && replica < replicas && incarnation != 0;
         let mut incarnations = [0; MAX_REPLICAS];
@@ -133,8 +134,8 @@ impl Membership {
         sound.then(|| Membership { state, promised: 0, numbers: Numbers::first(replica) })
     }
 
-    /// A replica that has read all blocks from others, whose states these were when they permitted it.
-    /// Returns None if they are too few, or of different stores.
+    /// Returns the membership of a replica that has read all blocks from the replicas whose states are
+    /// `sources`. Returns `None` if these are no majority, or belong to different stores.
     pub fn repaired(replica: usize, incarnation: u64, sources: &[State]) -> Option<Membership> {
         let mut state = *sources.first()?;
         let same = |source: &State| source.store == state.store && source.replicas == state.replicas;
@@ -147,30 +148,30 @@ impl Membership {
         Some(Membership { state, promised: 0, numbers })
     }
 
-    /// An incarnation above all that a majority knows of a replica. Replicas that draw at the same time get
-    /// different ones.
+    /// Returns an incarnation above all that a majority knows of a replica. The random number `drawn` makes
+    /// the incarnations of concurrent attempts differ.
     pub fn next_incarnation(replica: usize, answers: &[State], drawn: u32) -> u64 {
         let last = answers.iter().map(|answer| answer.incarnations[replica]).max().unwrap_or(0);
         last.saturating_add(1 + u64::from(drawn))
     }
 
-    /// The state that this replica sends to its peers.
+    /// Returns the state that this replica sends to its peers.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Another replica asks.
+    /// Notes that another replica asked for the state.
     pub fn asked(&mut self, replica: usize, incarnation: u64) {
         if replica == 0 && incarnation != 0 && !self.state.is_whole() {
             self.promised = incarnation;
         }
     }
 
-    /// Takes the answers of other replicas in one round, while this one was new. Returns true if the store
-    /// has begun, and this one serves it.
+    /// Processes the answers of other replicas in one round while this replica is new. Returns true if the
+    /// store has begun and this replica serves it.
     ///
     /// # Errors
-    /// [`MembershipError::Lives`]: the store had begun without it.
+    /// [`MembershipError::Lives`]: the store began without this replica.
     pub fn take_answers(&mut self, answers: &[State]) -> Result<bool, MembershipError> {
         let own = self.state;
         if let Some(whole) = answers.iter().find(|answer| answer.is_whole()) {
@@ -193,7 +194,7 @@ impl Membership {
         Ok(self.state.is_whole())
     }
 
-    /// May a client use this replica?
+    /// Checks that clients may use this replica.
     ///
     /// # Errors
     /// [`MembershipError::NotBegun`].
@@ -201,10 +202,11 @@ impl Membership {
         if self.state.is_whole() { Ok(()) } else { Err(MembershipError::NotBegun) }
     }
 
-    /// A newer incarnation replaces a replica. It may read here when all connections of clients have ended.
+    /// Notes that a newer incarnation replaces another replica. That incarnation may read the blocks here
+    /// after all connections of clients have ended.
     ///
     /// # Errors
-    /// It is not the newest, or of another store.
+    /// The incarnation is not the newest, or the replica belongs to another store.
     pub fn replaced(&mut self, replica: usize, incarnation: u64, store: u64) -> Result<(), MembershipError> {
         self.serves()?;
         if store != self.state.store {
@@ -213,10 +215,10 @@ impl Membership {
         self.know(replica, incarnation)
     }
 
-    /// A replica moves its mark.
+    /// Learns another replica's new mark.
     ///
     /// # Errors
-    /// It is not the newest.
+    /// The incarnation is not the newest.
     pub fn marked(&mut self, replica: usize, incarnation: u64, mark: u32) -> Result<(), MembershipError> {
         self.serves()?;
         self.know(replica, incarnation)?;
@@ -233,21 +235,22 @@ impl Membership {
         Ok(())
     }
 
-    /// A number for a writer.
+    /// Issues a client number to a writer.
     ///
     /// # Errors
-    /// There is none, now or ever.
+    /// No number can be issued, for now or for ever.
     pub fn number(&mut self) -> Result<ClientId, MembershipError> {
         let used_up = self.numbers.are_used_up();
         self.numbers.give().ok_or(if used_up { MembershipError::UsedUp } else { MembershipError::NoNumber })
     }
 
-    /// The mark that f others should know of, before there are more numbers.
+    /// Returns the mark that f other replicas must learn before more numbers can be issued, if it is time to
+    /// move the mark.
     pub fn wanted_mark(&self) -> Option<u32> {
         self.numbers.wanted().filter(|_| self.state.is_whole())
     }
 
-    /// f others know of it.
+    /// Moves this replica's mark after f other replicas have learned it.
     pub fn mark(&mut self, mark: u32) {
         self.numbers.moved(mark);
         let own = &mut self.state.marks[self.state.replica];
@@ -263,11 +266,11 @@ pub struct View {
 }
 
 impl View {
-    /// Takes in the state of a replica that was connected. Connections to those that are no longer
-    /// [current](View::is_current) must end before anything is asked of this one.
+    /// Merges the state of a replica that the client has connected to. Connections to replicas that are no
+    /// longer [current](View::is_current) must be closed before anything is requested from this replica.
     ///
     /// # Errors
-    /// It must not be used.
+    /// The replica must not be used.
     pub fn meet(&mut self, state: &State) -> Result<(), MembershipError> {
         if !state.is_whole() {
             return Err(MembershipError::NotBegun);
@@ -285,7 +288,7 @@ impl View {
         Ok(())
     }
 
-    /// Is this the newest incarnation of a replica?
+    /// Returns true if no newer incarnation of the replica is known.
     pub fn is_current(&self, replica: usize, incarnation: u64) -> bool {
         incarnation >= self.incarnations[replica]
     }

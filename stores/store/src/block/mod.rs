@@ -1,13 +1,13 @@
-//! Replicated blocks: a linearizable register a block, on n = 2f + 1 replicas, of which f may fail.
+//! Replicated blocks: each block is a linearizable register on n = 2f + 1 replicas, of which f may fail.
 //!
-//! - [`prism_rs`]: multi-writer ABD by PRISM's chains (PRISM paper, §7.3): a write phase is one round trip.
-//! - [`abdlock`]: the same by locks and plain verbs (§7.2), what it is compared with.
+//! - [`prism_rs`]: multi-writer ABD by PRISM chains (PRISM paper, §7.3); a write phase takes one round trip.
+//! - [`abdlock`]: multi-writer ABD by locks and standard verbs (§7.2), the baseline.
 //!
-//! A client machine has a window of operations in flight, each at all replicas at once; it ends when a quorum
-//! of f + 1 has answered, and what the others still say is taken in later. A replica's CPU takes part in
-//! set-up and repair only.
+//! A client machine has a window of operations in flight, each at all replicas at the same time. An
+//! operation ends when a quorum of f + 1 replicas has answered; later answers are still processed. A
+//! replica's CPU takes part only in set-up and repair.
 //!
-//! `docs/BLOCK.md` draws the layouts and says why no acknowledged write is lost.
+//! `docs/BLOCK.md` draws the layouts and explains why no acknowledged write is lost.
 
 mod any_client;
 mod grant;
@@ -36,10 +36,10 @@ use crate::Broken;
 pub const MIN_BLOCK: u32 = 512;
 /// Longest block, in bytes.
 pub const MAX_BLOCK: u32 = 64 << 10;
-/// Most replicas.
+/// Maximum number of replicas.
 pub const MAX_REPLICAS: usize = 7;
 
-/// What a store of blocks does for its users.
+/// The operations of a block store.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Reads a block.
@@ -48,68 +48,69 @@ pub enum Operation {
     Write,
 }
 
-/// An operation in flight: its own until the operation is handed back.
+/// The identity of an operation in flight. The slot is reused after the operation has been returned.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Slot(u16);
 
 impl Slot {
-    /// As an index, below [`ClientConfig::slots`].
+    /// Returns the slot's index, below [`ClientConfig::slots`].
     pub fn index(self) -> usize {
         self.0.into()
     }
 }
 
-/// How large a client is.
+/// The configuration of a client.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// Its number: no other client, of now or before, has it.
+    /// Number of the client. No other client, past or present, may have it.
     pub id: ClientId,
-    /// Replicas: 2f + 1.
+    /// Number of replicas: 2f + 1.
     pub replicas: usize,
-    /// What they store.
+    /// The layout of the blocks on each replica.
     pub layout: Layout,
-    /// Operations in flight at most.
+    /// Maximum number of operations in flight.
     pub window: u16,
-    /// How it is broken on purpose.
+    /// A deliberate fault, for tests of the checkers.
     pub canary: Canary,
 }
 
-/// A fault on purpose: what a checker of histories must find.
+/// A deliberate fault that a checker of histories must detect.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Canary {
-    /// None.
+    /// No fault.
     #[default]
     Sound,
-    /// What is older overwrites what is newer.
+    /// A write of an older tag overwrites a newer one.
     NoTagCheck,
-    /// A READ does not bring to a quorum what it found at fewer.
+    /// A READ does not write back a value that fewer than a quorum of replicas have.
     NoWriteBack,
 }
 
 impl ClientConfig {
-    /// Replicas that may fail.
+    /// Returns f, the number of replicas that may fail.
     pub fn faults(&self) -> usize {
         self.replicas / 2
     }
 
-    /// Answers that an operation needs.
+    /// Returns the number of answers that an operation needs.
     pub fn quorum(&self) -> usize {
         self.replicas / 2 + 1
     }
 
-    /// Operations that are in flight or over, with a request to a slow replica under way. A slow one has as
-    /// many as `ClientConfig::tails` says: f slow ones stop nobody.
+    /// Returns the number of slots: operations in flight, and finished operations with a request at a slow
+    /// replica. `ClientConfig::tails` limits the latter per replica, so f slow replicas do not block the
+    /// client.
     pub fn slots(&self) -> usize {
         2 * usize::from(self.window)
     }
 
-    /// Operations that may be over while a replica still has a request of theirs; with that many it gets no
-    /// new ones.
+    /// Returns the maximum number of finished operations with a request at one replica. At the maximum, the
+    /// replica gets no new requests.
     pub(crate) fn tails(&self) -> u32 {
         (u32::from(self.window) / self.faults().max(1) as u32).max(1)
     }
 
-    /// Are the numbers possible?
+    /// Returns true if the configuration is valid.
     pub(crate) fn is_sound(&self) -> bool {
         let odd = self.replicas % 2 == 1 && self.replicas <= MAX_REPLICAS;
         odd && self.layout.is_sound()
@@ -119,11 +120,11 @@ impl ClientConfig {
     }
 }
 
-/// An operation was not started.
+/// The reason for which an operation was not started.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// As many operations as the window allows are in flight, or slow replicas hold up too many that are
-    /// over.
+    /// The window's maximum of operations is in flight, or slow replicas still have requests of too many
+    /// finished operations.
     WindowFull,
     /// There is no such block.
     NoSuchBlock,
@@ -143,41 +144,41 @@ impl core::fmt::Display for Refused {
 
 impl core::error::Error for Refused {}
 
-/// How an operation ended.
+/// The result of an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
-    /// READ: what the block holds.
+    /// READ: the value of the block.
     Value(&'a [u8]),
-    /// WRITE: f + 1 replicas have it.
+    /// WRITE: f + 1 replicas have stored the value.
     Done,
-    /// So many replicas have no buffer that f + 1 could not take it. A WRITE may have been done or not.
+    /// Too few replicas had a free buffer for f + 1 to store the value. A WRITE may have happened or not.
     NoBuffer,
-    /// WRITE: the block's time has run out: it was written 2^44 times.
+    /// WRITE: the block's tags are exhausted, after 2^44 writes.
     Exhausted,
 }
 
 /// An operation that has ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Finished<'a> {
-    /// Where it was; free again.
+    /// The slot of the operation, free again.
     pub slot: Slot,
-    /// What it was.
+    /// The kind of the operation.
     pub operation: Operation,
-    /// On which block.
+    /// Index of the block.
     pub block: u64,
     /// The tag that it read or wrote.
     pub tag: Tag,
-    /// How it ended.
+    /// The result of the operation.
     pub outcome: Outcome<'a>,
-    /// Round trips that it took.
+    /// Number of round trips that the operation took.
     pub round_trips: u32,
 }
 
-/// A replica's connection is of no further use: end it, then tell the machine by its `disconnect`.
+/// A replica whose connection must be closed. Close it, then call the client's `disconnect`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// Which.
+    /// Index of the replica.
     pub replica: usize,
-    /// Why.
+    /// The failure of the connection.
     pub why: Broken,
 }

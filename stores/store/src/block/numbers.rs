@@ -1,17 +1,17 @@
-//! The numbers that a replica gives to writers, each once in the life of its store.
+//! The client numbers that a replica issues to writers, each once in the life of its store.
 //!
-//! Each replica has a share of the numbers, so replicas need not ask each other for one. A *mark* limits how
-//! far a replica may go in its share, and f others know it. A replica that replaces it asks f + 1 of them.
-//! One of these knows the last mark, and the new replica continues behind it.
+//! Each replica has a share of the numbers, so replicas need not coordinate to issue one. A *mark* limits
+//! how far a replica may go in its share, and f other replicas know it. A replacement of the replica asks f
+//! + 1 replicas. At least one of them knows the last mark, and the replacement continues after it.
 
 use super::{ClientId, MAX_REPLICAS};
 
-/// Writers that a replica can number.
+/// Client numbers per replica.
 const SHARE: u32 = (1 << ClientId::BITS) / (MAX_REPLICAS as u32 + 1);
-/// By how much a mark is moved.
+/// Client numbers by which a mark is moved.
 const STEP: u32 = 256;
 
-/// The numbers of a replica.
+/// The client numbers of one replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Numbers {
     next: u32,
@@ -20,42 +20,43 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// The mark of a replica when its store begins; every replica knows it.
+    /// Returns the mark of a replica when its store begins. Every replica can compute it.
     pub fn first_mark(replica: usize) -> u32 {
         replica as u32 * SHARE + STEP
     }
 
-    /// The numbers of a replica whose store begins.
+    /// Returns the numbers of a replica whose store begins.
     pub fn first(replica: usize) -> Numbers {
         Numbers { next: replica as u32 * SHARE, ..Numbers::behind(replica, Numbers::first_mark(replica)) }
     }
 
-    /// The numbers of a replica that replaced one with this mark: none yet.
+    /// Returns the numbers of a replica that replaces one with this mark. None can be issued until the mark
+    /// is moved.
     pub fn behind(replica: usize, mark: u32) -> Numbers {
         let end = (replica as u32 + 1) * SHARE;
         let mark = mark.clamp(replica as u32 * SHARE, end);
         Numbers { next: mark, mark, end }
     }
 
-    /// The next one; None: the mark is reached, or the share is used up.
+    /// Issues the next number. Returns `None` if the mark is reached or the share is used up.
     pub fn give(&mut self) -> Option<ClientId> {
         let number = ClientId::new(self.next).filter(|_| self.next < self.mark)?;
         self.next += 1;
         Some(number)
     }
 
-    /// Where the mark should be moved to, if it is time.
+    /// Returns the mark to move to, or `None` if enough numbers are left below the current mark.
     pub fn wanted(&self) -> Option<u32> {
         let short = self.mark - self.next < STEP / 2 && self.mark < self.end;
         short.then(|| (self.mark + STEP).min(self.end))
     }
 
-    /// f others know of this mark.
+    /// Moves the mark after f other replicas have learned it.
     pub fn moved(&mut self, mark: u32) {
         self.mark = self.mark.max(mark.min(self.end));
     }
 
-    /// The share is used up.
+    /// Returns true if the share is used up.
     pub fn are_used_up(&self) -> bool {
         self.next == self.end
     }

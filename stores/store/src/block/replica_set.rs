@@ -1,4 +1,4 @@
-//! The replicas as a client sees them: which are connected, which are slow, and the ids of requests to them.
+//! The replicas as a client sees them: their connections, their backlog, and the ids of requests to them.
 
 use remora_nic::WorkCompletion;
 
@@ -6,7 +6,7 @@ use super::set::Set;
 use super::{ClientConfig, Grant, Lost};
 use crate::Broken;
 
-/// What a request is for. Its id holds this, the slot, and the number of the connection to that replica.
+/// The id of a request: its purpose, its slot, and the number of the connection to the replica.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct WorkId {
     pub step: u8,
@@ -28,19 +28,19 @@ impl WorkId {
 #[derive(Debug, Default)]
 struct Member {
     grant: Option<Grant>,
-    /// Connections to it so far; wraps.
+    /// Number of connections to the replica so far; wraps.
     connection: u16,
-    /// Operations that are over and have a request here.
+    /// Operations that are over for their user but still have a request at this replica.
     tails: u32,
     lost: Option<Broken>,
 }
 
-/// All replicas of a store, as one client sees them.
+/// All replicas of a store as one client sees them.
 #[derive(Debug)]
 pub struct ReplicaSet {
     members: Vec<Member>,
     most_tails: u32,
-    /// Replicas that were skipped because they had too many requests.
+    /// Replicas that were skipped because they had too many outstanding requests.
     passed: Set,
 }
 
@@ -69,21 +69,21 @@ impl ReplicaSet {
         self.passed.remove(replica);
     }
 
-    /// What the replica granted; None if it is not there.
+    /// Returns the replica's grant, or `None` if the replica is not connected.
     #[inline]
     pub fn grant(&self, replica: usize) -> Option<&Grant> {
         self.members[replica].grant.as_ref()
     }
 
-    /// The replica is connected and does not have too many requests.
+    /// Returns true if the replica is connected and does not have too many outstanding requests.
     #[inline]
     pub fn is_free(&self, replica: usize) -> bool {
         let member = &self.members[replica];
         member.grant.is_some() && member.tails < self.most_tails
     }
 
-    /// May it get a new request? If not, the client retries when the replica has [caught
-    /// up](ReplicaSet::caught_up).
+    /// Returns true if the replica may get a new request. If not, the client retries when the replica has
+    /// [caught up](ReplicaSet::caught_up).
     #[inline]
     pub fn takes(&mut self, replica: usize, has_space: bool) -> bool {
         let takes = has_space && self.members[replica].tails < self.most_tails;
@@ -102,7 +102,7 @@ impl ReplicaSet {
         caught
     }
 
-    /// An operation is over and has a request here, or has it no more.
+    /// Counts one more (`more`) or one less finished operation with a request at this replica.
     pub fn tail(&mut self, replica: usize, more: bool) {
         let tails = &mut self.members[replica].tails;
         *tails = if more { *tails + 1 } else { tails.saturating_sub(1) };
@@ -112,7 +112,8 @@ impl ReplicaSet {
         WorkId { step, connection: self.members[replica].connection, slot: slot as u16 }.encode()
     }
 
-    /// What a completion is about; None if it is of a connection that is no more, or failed.
+    /// Returns the id of a completed request. Returns `None` if the completion belongs to an earlier
+    /// connection or reports a failure.
     pub fn take(&mut self, replica: usize, completion: &WorkCompletion) -> Option<WorkId> {
         let id = WorkId::decode(completion.id);
         let member = &self.members[replica];
@@ -126,7 +127,7 @@ impl ReplicaSet {
         Some(id)
     }
 
-    /// Notes that a connection is of no further use.
+    /// Notes that a connection must be closed.
     pub fn lose(&mut self, replica: usize, why: Broken) {
         self.members[replica].lost.get_or_insert(why);
     }

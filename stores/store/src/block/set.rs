@@ -1,13 +1,13 @@
 //! Sets of replicas.
 
-/// One bit a replica.
+/// A set of replicas, with one bit per replica.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Set(u8);
 
 impl Set {
     pub const NONE: Set = Set(0);
 
-    /// This one alone.
+    /// Returns the set of this replica alone.
     pub fn of(replica: usize) -> Set {
         Set(1 << replica)
     }
@@ -32,33 +32,33 @@ impl Set {
         self.0 == 0
     }
 
-    /// The union of both sets.
+    /// Returns the union of both sets.
     pub fn or(self, other: Set) -> Set {
         Set(self.0 | other.0)
     }
 
-    /// The intersection of both sets.
+    /// Returns the intersection of both sets.
     pub fn and(self, other: Set) -> Set {
         Set(self.0 & other.0)
     }
 
-    /// The replicas in this set alone.
+    /// Returns the replicas of this set that are not in `other`.
     pub fn without(self, other: Set) -> Set {
         Set(self.0 & !other.0)
     }
 
-    /// The replicas `0..replicas`.
+    /// Returns the set of the replicas `0..replicas`.
     pub fn all(replicas: usize) -> Set {
         Set(((1_u16 << replicas) - 1) as u8)
     }
 
-    /// The replicas for which `holds` is true.
+    /// Returns the replicas of the set for which `holds` is true.
     pub fn filter(mut self, holds: impl Fn(usize) -> bool) -> Set {
         self.iter().filter(|replica| !holds(*replica)).for_each(|replica| self.remove(replica));
         self
     }
 
-    /// The one with the lowest number; the first of all if it has none.
+    /// Returns the lowest replica of the set, or 0 if the set is empty.
     pub fn first(self) -> usize {
         self.iter().next().unwrap_or(0)
     }

@@ -1,9 +1,9 @@
-//! The slots of a client, and how many of its operations are in flight.
+//! The slots of a client, and the number of its operations in flight.
 
 use super::{ClientConfig, Refused};
 
-/// Which slots are free. A slot is free again after its operation has ended and no replica has a request of
-/// it.
+/// The free slots of a client. A slot is free again after its operation has ended and no replica has a
+/// request of the slot.
 #[derive(Debug)]
 pub struct Slots {
     free: Vec<u16>,
@@ -14,7 +14,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// All slots of a client are free.
+    /// Returns the slots of a client, all of them free.
     pub fn new(config: &ClientConfig) -> Slots {
         let all = config.slots();
         let free = (0..all as u16).rev().collect();
@@ -22,7 +22,7 @@ impl Slots {
         Slots { free, all, in_flight: 0, window, blocks }
     }
 
-    /// A slot for an operation on a block.
+    /// Takes a slot for an operation on a block.
     ///
     /// # Errors
     /// `NoSuchBlock`, `WindowFull`.
@@ -38,18 +38,18 @@ impl Slots {
         Ok(slot.into())
     }
 
-    /// An operation has ended for its user. Its slot may still be busy at slow replicas.
+    /// Notes that an operation has ended for its user. Its slot may still be busy at slow replicas.
     pub fn end(&mut self) {
         self.in_flight -= 1;
     }
 
-    /// No replica has a request of the slot any more.
+    /// Frees a slot of which no replica has a request any more.
     pub fn free(&mut self, slot: usize) {
         self.free.push(slot as u16);
     }
 
-    /// Asserts, in debug builds only, that slots are free, in flight or left at slow replicas; `is_idle`
-    /// tells whether nothing uses a slot. All slots are looked at when nothing is in flight.
+    /// Asserts, in debug builds only, that each slot is free, in flight or left at slow replicas. `is_idle`
+    /// returns true if nothing uses a slot. All slots are checked when nothing is in flight.
     #[inline(always)]
     pub fn checked(&self, is_idle: impl Fn(usize) -> bool) {
         if cfg!(debug_assertions) {
@@ -67,12 +67,12 @@ impl Slots {
         }
     }
 
-    /// Operations in flight.
+    /// Returns the number of operations in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// True if every slot is free.
+    /// Returns true if every slot is free.
     pub fn are_all_free(&self) -> bool {
         self.free.len() == self.all
     }

@@ -1,38 +1,39 @@
-//! Tags order the writes of a block.
+//! Tags, which order the writes of a block.
 
-/// A client's number, of 20 bits.
+/// A client's number: 20 bits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ClientId(u32);
 
 impl ClientId {
-    /// Bits of it.
+    /// Number of bits in a client's number.
     pub const BITS: u32 = 20;
 
-    /// None if it has more bits.
+    /// Returns the client with this number, or `None` if the number has more than [`ClientId::BITS`] bits.
     pub fn new(id: u32) -> Option<ClientId> {
         (id < 1 << ClientId::BITS).then_some(ClientId(id))
     }
 
-    /// As a number.
+    /// Returns the client's number as an integer.
     pub fn get(self) -> u32 {
         self.0
     }
 }
 
-/// Time above, the writer's number below: no two writes of a block have the same one.
+/// The version of a block: the time in the high bits, the writer's number in the low bits. No two writes of
+/// a block have the same tag.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tag(pub u64);
 
 impl Tag {
-    /// The block was never written.
+    /// The tag of a block that was never written.
     pub const NEVER: Tag = Tag(0);
 
-    /// How often the block had been written, one write after the other.
+    /// Returns the number of writes of the block, one after the other, that led to this tag.
     pub fn time(self) -> u64 {
         self.0 >> ClientId::BITS
     }
 
-    /// The first tag of a client after a time; None if time has run out.
+    /// Returns the tag of a client's write that follows the given time, or `None` if the time is exhausted.
     pub fn after(time: u64, client: ClientId) -> Option<Tag> {
         let time = time + 1;
         (time < 1 << (64 - ClientId::BITS)).then(|| Tag(time << ClientId::BITS | u64::from(client.get())))

@@ -1,28 +1,28 @@
-//! A set of buffers.
+//! A set of buffers, as a bit vector.
 
-/// One bit a buffer.
+/// A set of buffer indices, with one bit per buffer.
 #[derive(Debug)]
 pub struct Bits {
     words: Box<[u64]>,
 }
 
 impl Bits {
-    /// None of `count`.
+    /// Returns an empty set of `count` buffers.
     pub fn new(count: usize) -> Bits {
         Bits { words: vec![0; count.div_ceil(64)].into_boxed_slice() }
     }
 
-    /// 64 buffers from a multiple of 64 on.
+    /// Returns the words of the set. Bit 0 of word `n` is buffer `64 * n`.
     pub fn words(&mut self) -> &mut [u64] {
         &mut self.words
     }
 
-    /// Not this one.
+    /// Removes a buffer from the set.
     pub fn clear(&mut self, at: usize) {
         self.words[at / 64] &= !(1 << (at % 64));
     }
 
-    /// The first at or behind `from`.
+    /// Returns the first buffer of the set with an index of `from` or more.
     pub fn next(&self, from: usize) -> Option<usize> {
         let mut word = from / 64;
         let mut bits = self.words.get(word)? & (u64::MAX << (from % 64));

@@ -1,33 +1,34 @@
-//! Size classes: buffers of one size, side by side, on a free list of their own.
+//! Size classes: contiguous buffers of one size, with a free list per class.
 
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
-/// Classes of a heap.
+/// Maximum number of classes of a heap.
 pub const MAX_CLASSES: usize = 16;
 
-/// A size class.
+/// A size class: `count` contiguous buffers of `size` bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// Number of its free list, which ALLOCATE names.
+    /// Number of the class's free list, which ALLOCATE names.
     pub list: u64,
-    /// Address of its first buffer.
+    /// Address of the first buffer.
     pub base: u64,
-    /// Bytes in each.
+    /// Bytes per buffer.
     pub size: u32,
     /// Number of buffers.
     pub count: u32,
 }
 
 impl Class {
-    /// Bytes of a class in a message.
+    /// Bytes per class in a message.
     const LEN: usize = 24;
 
-    /// Address of a buffer.
+    /// Returns the address of the buffer with this index.
     pub fn address(&self, index: u32) -> u64 {
         self.base + u64::from(index) * u64::from(self.size)
     }
 
-    /// The buffer that begins at an address.
+    /// Returns the index of the buffer that begins at an address, or `None` if no buffer of the class begins
+    /// there.
     pub fn index(&self, address: u64) -> Option<u32> {
         let offset = address.checked_sub(self.base)?;
         let index = offset / u64::from(self.size);
@@ -42,8 +43,8 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// A heap of these classes. Returns None if there are none or too many, if one has no buffers or empty
-    /// ones, or if two have the same size.
+    /// Returns a heap of these classes. Returns `None` if there are no classes or more than [`MAX_CLASSES`],
+    /// if a class has no buffers or buffers of zero bytes, or if two classes have the same size.
     pub fn new(mut all: Vec<Class>) -> Option<Classes> {
         all.sort_by_key(|class| class.size);
         let sound = all.iter().all(|class| class.size > 0 && class.count > 0);
@@ -51,30 +52,31 @@ impl Classes {
         (sound && apart && (1..=MAX_CLASSES).contains(&all.len())).then_some(Classes { all })
     }
 
-    /// All of them.
+    /// Returns the classes, smallest buffers first.
     pub fn all(&self) -> &[Class] {
         &self.all
     }
 
-    /// The class of the smallest buffers that hold `len` bytes.
+    /// Returns the index of the class with the smallest buffers that hold `len` bytes, or `None` if no class
+    /// has buffers of that size.
     #[inline]
     pub fn for_len(&self, len: u64) -> Option<usize> {
         let at = self.all.partition_point(|class| u64::from(class.size) < len);
         (at < self.all.len()).then_some(at)
     }
 
-    /// The class whose buffer begins at an address, and the index of that buffer.
+    /// Returns the class whose buffer begins at an address, and the index of that buffer.
     pub fn find(&self, address: u64) -> Option<(usize, u32)> {
         let indices = self.all.iter().map(|class| class.index(address));
         indices.enumerate().find_map(|(at, index)| Some((at, index?)))
     }
 
-    /// Bytes that [`encode`](Classes::encode) adds.
+    /// Returns the number of bytes that [`encode`](Classes::encode) appends.
     pub fn encoded_len(&self) -> usize {
         4 + self.all.len() * Class::LEN
     }
 
-    /// Adds them to a message: how many, then each.
+    /// Appends the classes to a message: their number, then each class.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.all.len() as u32).to_le_bytes());
         for class in &self.all {
@@ -87,7 +89,7 @@ impl Classes {
         }
     }
 
-    /// Reads them from the front of a message; None if they are not there.
+    /// Reads the classes from the front of a message. Returns `None` if the bytes are no valid classes.
     pub fn decode(bytes: &[u8]) -> Option<Classes> {
         let count = u32_at(bytes.get(..4)?, 0) as usize;
         if count > MAX_CLASSES {

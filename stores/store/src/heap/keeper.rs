@@ -1,4 +1,4 @@
-//! The server's part: posts returned buffers, and finds those that dead clients have left.
+//! The server's part of the heap: posts returned buffers, and finds buffers that dead clients leaked.
 
 use remora_nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, WorkCompletion, WorkRequest};
 use remora_transport::Status;
@@ -9,68 +9,69 @@ use super::sweep::{Stage, Sweep};
 use super::{Lists, Reachable};
 use crate::{Broken, Post, QueueNeeds, Registered};
 
-/// A client of a keeper: an index below the number that it was made for.
+/// A client of a keeper: an index below [`KeeperConfig::peers`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Peer(u32);
 
 impl Peer {
-    /// As an index.
+    /// Returns the client's index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// How large a keeper is.
+/// The size of a keeper.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct KeeperConfig {
-    /// Clients at a time.
+    /// Maximum number of clients at the same time.
     pub peers: u32,
 }
 
-/// Receive buffers of a client. It has one message under way at a time; the second covers the time in which
-/// the first is read.
+/// Receive buffers per client. A client sends one message at a time; the second buffer receives a message
+/// while the keeper reads the first.
 const RECEIVES: u32 = 2;
-/// Bytes of a client's buffers: those, and a message to it.
+/// Bytes of memory per client: the receive buffers, and one message to the client.
 const STRIDE: usize = RECEIVES as usize * LONGEST + GRACE;
-/// Id of a message to a client. Lower ones are receive buffers.
+/// Work request id of a message to a client. Lower ids are receive buffers.
 const NOTIFY: u64 = RECEIVES as u64;
 
 impl KeeperConfig {
-    /// Bytes of memory that it needs; only the server's own NIC touches it.
+    /// Returns the bytes of memory that the keeper needs. Only the server's own NIC accesses them.
     pub fn local_len(&self) -> usize {
         self.peers as usize * STRIDE
     }
 
-    /// What each client's queue pair must hold.
+    /// Returns the sizes that each client's queue pair needs.
     pub fn needs(&self) -> QueueNeeds {
         QueueNeeds { send: 2, receive: RECEIVES, sges: 1, completions: RECEIVES + 2 }
     }
 }
 
-/// What a keeper has done.
+/// Counters of a keeper.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeeperCounters {
     /// Buffers that clients returned.
     pub returned: u64,
-    /// Addresses that are no buffers.
+    /// Returned addresses that are no buffer of any class, or whose free list was full.
     pub strangers: u64,
-    /// Sweeps that have come to their end.
+    /// Sweeps that ended.
     pub sweeps: u64,
-    /// Buffers that they found.
+    /// Leaked buffers that sweeps found.
     pub swept: u64,
 }
 
-/// The state of a client.
+/// The grace numbers of a client. The client's own numbers count from `joined`.
 #[derive(Copy, Clone, Debug)]
 struct Client {
-    /// The grace number when it joined; its own numbers count from there.
+    /// The keeper's grace number when the client joined.
     joined: u64,
-    /// The grace number that was sent to it, and the one that it has reached.
+    /// The grace number that was sent to the client last, and the one that it answered last.
     announced: u64,
     answered: u64,
 }
 
-/// Posts buffers that come back. It is pure: the owner of the queue pairs drives it.
+/// The keeper of a server's buffers. It does no input or output itself: the owner of the queue pairs passes
+/// completions to it.
 #[derive(Debug)]
 pub struct Keeper {
     classes: Classes,
@@ -79,13 +80,14 @@ pub struct Keeper {
     sweep: Sweep,
     /// The number of the latest period of grace.
     grace: u64,
-    /// A client has died since the sweep began.
+    /// True if a client died since the sweep began, so that the sweep must start over.
     restart: bool,
     counters: KeeperCounters,
 }
 
 impl Keeper {
-    /// A keeper of these classes, with a block of [`KeeperConfig::local_len`] bytes; None if it is smaller.
+    /// Returns a keeper of these classes. Returns `None` if `local` has fewer than
+    /// [`KeeperConfig::local_len`] bytes.
     pub fn new(config: KeeperConfig, classes: Classes, local: Registered) -> Option<Keeper> {
         (local.bytes.len() >= config.local_len()).then(|| Keeper {
             sweep: Sweep::new(&classes),
@@ -98,21 +100,21 @@ impl Keeper {
         })
     }
 
-    /// The size classes.
+    /// Returns the size classes.
     pub fn classes(&self) -> &Classes {
         &self.classes
     }
 
-    /// Counts of the keeper's work so far.
+    /// Returns the counters.
     pub fn counters(&self) -> KeeperCounters {
         self.counters
     }
 
-    /// Posts all buffers, except those that `keep` says are in use. At set-up, and after a restart with
-    /// memory.
+    /// Posts all buffers to the free lists, except the addresses for which `keep` returns true. Call it at
+    /// set-up, and after a restart that kept the memory.
     ///
     /// # Errors
-    /// A list takes no more.
+    /// A free list is full.
     pub fn post_all(
         &self,
         lists: &mut impl Lists,
@@ -128,8 +130,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes a client on, and posts the receive requests on its queue pair. Returns None if it serves its
-    /// maximum of clients, or if the queue takes no request.
+    /// Accepts a client, and posts the receive requests on its queue pair. Returns `None` if the keeper
+    /// already has its maximum of clients, or if the queue takes no request.
     pub fn accept(&mut self, nic: &mut impl Post) -> Option<Peer> {
         let peer = Peer(self.clients.iter().position(Option::is_none)? as u32);
         (0..RECEIVES).try_for_each(|buffer| self.listen(peer, buffer, nic)).ok()?;
@@ -143,17 +145,17 @@ impl Keeper {
         Ok(nic.post_receive(&ReceiveRequest { id: buffer.into(), sges: &[sge] })?)
     }
 
-    /// A client and its queue pair no longer exist: a sweep looks for its buffers.
+    /// Removes a client whose queue pair no longer exists, and starts a sweep for its buffers.
     ///
-    /// A sweep that is under way starts over. The NIC has given back what the queue pair was taking, and
-    /// another client may have that by now.
+    /// A sweep that is under way starts over. The NIC has already freed the buffer that the dead queue pair
+    /// was allocating, and another client may have taken that buffer since.
     pub fn disconnect(&mut self, peer: Peer) {
         if self.clients.get_mut(peer.index()).and_then(Option::take).is_some() {
             self.sweep.stage = Stage::Out { class: 0 };
         }
     }
 
-    /// Starts a sweep for buffers that no client holds. Also useful when all are out.
+    /// Starts a sweep for buffers that no client holds. Also useful when the free lists are empty.
     pub fn sweep(&mut self) {
         match self.sweep.stage {
             Stage::Idle => self.sweep.stage = Stage::Out { class: 0 },
@@ -161,32 +163,33 @@ impl Keeper {
         }
     }
 
-    /// The stage of the sweep.
+    /// Returns the stage of the sweep.
     pub fn stage(&self) -> Stage {
         self.sweep.stage
     }
 
-    /// Has this client not answered, while all wait for it?
+    /// Returns true if the sweep waits for clients and this client has not answered.
     pub fn is_late(&self, peer: Peer) -> bool {
         let waits = matches!(self.sweep.stage, Stage::Grace { .. });
         let client = self.clients.get(peer.index()).copied().flatten();
         waits && client.is_some_and(|client| client.answered != self.grace)
     }
 
-    /// The clients that have not answered, while all wait for them.
+    /// Returns the clients for whose answers the sweep waits.
     pub fn late(&self) -> impl Iterator<Item = Peer> + '_ {
         self.peers().filter(|peer| self.is_late(*peer))
     }
 
-    /// Are there as many clients as it was made for?
+    /// Returns true if the keeper has its maximum of clients.
     pub fn is_full(&self) -> bool {
         self.clients.iter().all(Option::is_some)
     }
 
-    /// Takes a completion of a client's queue pair. Those of a disconnected client are ignored.
+    /// Processes a completion of a client's queue pair. Completions of a disconnected client are ignored.
     ///
     /// # Errors
-    /// The queue pair has failed or the client misbehaves: end it, then [`disconnect`](Keeper::disconnect).
+    /// The queue pair has failed or the client violates the protocol: close the queue pair, then call
+    /// [`disconnect`](Keeper::disconnect).
     pub fn handle(
         &mut self,
         peer: Peer,
@@ -228,7 +231,8 @@ impl Keeper {
             return;
         };
         self.sweep.came_back(class, index);
-        // A list has space for a post of each buffer: if it is full, these are posted already.
+        // A free list has space for all buffers of its class. If the list is full, this buffer is in it
+        // already.
         if lists.post_buffer(&self.classes.all()[class], address).is_ok() {
             self.counters.returned += 1;
         } else {
@@ -236,8 +240,8 @@ impl Keeper {
         }
     }
 
-    /// Does a step of the sweep, if there is one. Returns true if it can do more at once. Call it whenever
-    /// there is time.
+    /// Performs a step of the sweep. Returns true if more work can be done at once. Call it whenever there
+    /// is time.
     pub fn work(&mut self, table: &impl Reachable, lists: &mut impl Lists) -> bool {
         if matches!(self.sweep.stage, Stage::Grace { .. }) {
             if self.clients.iter().flatten().any(|client| client.answered != self.grace) {
@@ -259,8 +263,8 @@ impl Keeper {
         self.sweep.stage != Stage::Idle
     }
 
-    /// Sends a client the number of the grace period, unless it knows it or has not answered to the one
-    /// before.
+    /// Sends a client the current grace number, unless the client knows the number or has not answered the
+    /// previous one.
     ///
     /// # Errors
     /// The queue did not take the message.
@@ -281,13 +285,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// Clients at the moment.
+    /// Returns the connected clients.
     pub fn peers(&self) -> impl Iterator<Item = Peer> + '_ {
         self.clients.iter().enumerate().filter(|(_, client)| client.is_some()).map(|(at, _)| Peer(at as u32))
     }
 }
 
-/// Where a receive buffer lies.
+/// Returns the offset of a receive buffer in the keeper's memory.
 fn receive_at(peer: Peer, buffer: u32) -> usize {
     peer.index() * STRIDE + buffer as usize * LONGEST
 }

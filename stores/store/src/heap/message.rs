@@ -6,9 +6,9 @@
 
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
-/// Buffers in one message, at most.
+/// Maximum number of buffers in one message.
 pub const MOST: usize = 30;
-/// Bytes in front of the addresses.
+/// Bytes before the addresses.
 const HEAD: usize = 16;
 /// Bytes of the longest message.
 pub const LONGEST: usize = HEAD + MOST * 8;
@@ -18,12 +18,12 @@ pub const GRACE: usize = 16;
 const RETURN_MAGIC: u32 = u32::from_le_bytes(*b"RRET");
 const GRACE_MAGIC: u32 = u32::from_le_bytes(*b"RGRC");
 
-/// Bytes of a message with so many addresses.
+/// Returns the length in bytes of a message with `count` addresses.
 pub fn returned_len(count: usize) -> usize {
     HEAD + count * 8
 }
 
-/// Writes a client's message; how long it is.
+/// Writes a client's message to `out` and returns its length in bytes.
 pub fn emit_returned(out: &mut [u8; LONGEST], grace: u64, addresses: impl Iterator<Item = u64>) -> usize {
     let mut count = 0;
     for address in addresses.take(MOST) {
@@ -36,7 +36,8 @@ pub fn emit_returned(out: &mut [u8; LONGEST], grace: u64, addresses: impl Iterat
     returned_len(count)
 }
 
-/// Reads a client's message: the grace number and the addresses.
+/// Parses a client's message: the grace number and the addresses. Returns `None` if the message is
+/// malformed.
 pub fn parse_returned(bytes: &[u8]) -> Option<(u64, impl Iterator<Item = u64> + '_)> {
     let head = bytes.get(..HEAD)?;
     let count = u32_at(head, 4) as usize;
@@ -44,7 +45,7 @@ pub fn parse_returned(bytes: &[u8]) -> Option<(u64, impl Iterator<Item = u64> + 
     right.then(|| (u64_at(head, 8), bytes[HEAD..].chunks_exact(8).map(|word| u64_at(word, 0))))
 }
 
-/// A keeper's message.
+/// Returns the keeper's message that announces a grace number.
 pub fn emit_grace(grace: u64) -> [u8; GRACE] {
     let mut out = [0; GRACE];
     set_u32(&mut out, 0, GRACE_MAGIC);
@@ -52,7 +53,7 @@ pub fn emit_grace(grace: u64) -> [u8; GRACE] {
     out
 }
 
-/// Reads a keeper's message.
+/// Parses a keeper's message and returns the grace number, or `None` if the message is malformed.
 pub fn parse_grace(bytes: &[u8]) -> Option<u64> {
     (bytes.len() == GRACE && u32_at(bytes, 0) == GRACE_MAGIC).then(|| u64_at(bytes, 8))
 }

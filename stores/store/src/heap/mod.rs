@@ -46,22 +46,24 @@ use remora_nic::PostError;
 
 /// The free lists of a server's NIC, as the keeper uses them.
 pub trait Lists {
-    /// Posts a buffer of a class.
+    /// Posts a buffer to the free list of its class.
     ///
     /// # Errors
-    /// The list takes no more.
+    /// The list is full.
     fn post_buffer(&mut self, class: &Class, address: u64) -> Result<(), PostError>;
 
-    /// Which buffers of a class are neither free nor resting. Bit 0 of the first word is buffer `first`, a
-    /// multiple of 64. Bits beyond the last buffer are 0.
+    /// Sets the bits of the buffers of a class that are neither on the free list nor resting (returned, but
+    /// still protected from reuse by the NIC). Bit 0 of the first word is buffer `first`, a multiple of 64.
+    /// Bits beyond the last buffer are 0.
     fn out(&mut self, class: &Class, first: u32, bits: &mut [u64]);
 }
 
 /// A table whose entries point to buffers.
 pub trait Reachable {
-    /// Number of entries.
+    /// Returns the number of entries.
     fn entries(&self) -> usize;
 
-    /// Reports the addresses of the buffers that an entry points to. Others, 0 for instance, are ignored.
+    /// Calls `found` with the addresses of the buffers that an entry points to. Addresses that are no
+    /// buffers, 0 for instance, are ignored.
     fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64));
 }

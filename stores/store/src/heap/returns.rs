@@ -1,4 +1,4 @@
-//! The client's part: buffers that it no longer needs, on their way back.
+//! The client's part of the heap: buffers that the client no longer needs and returns to the server.
 
 use std::collections::VecDeque;
 
@@ -7,35 +7,38 @@ use remora_nic::{Flags, Operation, Payload, ReceiveRequest, WorkRequest};
 use super::message::{GRACE, LONGEST, MOST, emit_returned, parse_grace};
 use crate::{Broken, Post, Registered};
 
-/// The group of an operation: those that a grace number waits for, or those that came later.
+/// The group of an operation: those that were in flight when the keeper's last grace number arrived, or
+/// those that began later. The bit flips with each grace number.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Phase(bool);
 
-/// Buffers that go back to one server. They use the queue pair of the operations, with ids that the owner
-/// chooses.
+/// The buffers that a client returns to one server. The messages use the queue pair of the operations, with
+/// ids that the owner chooses.
 #[derive(Debug)]
 pub struct Returns {
     arena: Registered,
-    /// Where in the arena its bytes lie.
+    /// Offset in the arena of the [`Returns::ARENA`] bytes.
     at: usize,
     waiting: VecDeque<u64>,
-    /// A message is on its way.
+    /// True while a message is in the send queue.
     sending: bool,
-    /// Operations in flight, of either phase.
+    /// Operations in flight, per phase.
     in_flight: [u32; 2],
     phase: Phase,
     /// The grace number that was received last, and the one that was answered last.
     announced: u64,
     answered: u64,
-    /// All operations have ended that the number waits for: what goes before the answer.
+    /// The number of waiting buffers that must be sent before the answer to the keeper. `None` while
+    /// operations are in flight that the grace number waits for, or when nothing is to be answered.
     ahead: Option<usize>,
 }
 
 impl Returns {
-    /// Bytes that it needs in an arena: a message out, a message in.
+    /// Bytes of the arena that `Returns` needs: one message to the keeper, and one from it.
     pub const ARENA: usize = LONGEST + GRACE;
 
-    /// With [`Returns::ARENA`] bytes at `at` of an arena; at most `most` buffers wait.
+    /// Creates the state for the [`Returns::ARENA`] bytes at offset `at` of an arena. At most `most` buffers
+    /// wait to be sent.
     pub fn new(arena: Registered, at: usize, most: usize) -> Returns {
         Returns {
             arena,
@@ -50,58 +53,59 @@ impl Returns {
         }
     }
 
-    /// Posts the receive request for the keeper's messages, under this id.
+    /// Posts the receive request for the keeper's next message, with this work request id.
     ///
     /// # Errors
-    /// The queue did not take it.
+    /// The queue did not take the request.
     pub fn listen(&self, id: u64, nic: &mut impl Post) -> Result<(), Broken> {
         let sge = self.arena.sge(self.at + LONGEST, GRACE);
         Ok(nic.post_receive(&ReceiveRequest { id, sges: &[sge] })?)
     }
 
-    /// Buffers that may still be given before some must have gone.
+    /// Returns the number of buffers that can still be added before a message must be sent.
     ///
-    /// An operation that may return buffers begins only if they fit, together with those of all operations in
-    /// flight.
+    /// An operation that may return buffers begins only if they fit, together with those of all operations
+    /// in flight.
     pub fn space(&self) -> usize {
         self.waiting.capacity() - self.waiting.len()
     }
 
-    /// An operation begins.
+    /// Notes that an operation begins, and returns its phase.
     #[inline]
     pub fn begin(&mut self) -> Phase {
         self.in_flight[usize::from(self.phase.0)] += 1;
         self.phase
     }
 
-    /// An operation has ended, and has given back its buffers.
+    /// Notes that an operation has ended and has returned its buffers.
     #[inline]
     pub fn end(&mut self, phase: Phase) {
         self.in_flight[usize::from(phase.0)] -= 1;
         self.settle();
     }
 
-    /// A buffer goes back. The table does not point to it, and the client will not use it any more.
+    /// Adds a buffer to return. The table must not point to it, and the client must not use it any more.
     #[inline]
     pub fn give(&mut self, address: u64) {
         debug_assert!(self.space() > 0, "an operation begins only if its returns fit");
         self.waiting.push_back(address);
     }
 
-    /// The keeper has asked, and is not answered yet.
+    /// Returns true if the keeper announced a grace number that is not answered yet.
     pub fn is_asked(&self) -> bool {
         self.answered != self.announced
     }
 
-    /// Is there a reason to send a message now? Buffers go in groups unless `idle`; an answer to the keeper
-    /// goes at once.
+    /// Returns true if a message should be sent now. Buffers are sent in groups unless `idle` is true; an
+    /// answer to the keeper is sent at once.
     #[inline]
     pub fn is_due(&self, idle: bool) -> bool {
         let few = if idle { 1 } else { MOST / 2 };
         !self.sending && (self.waiting.len() >= few || self.ahead.is_some())
     }
 
-    /// Notes the moment at which all operations have ended that the keeper asks for.
+    /// Notes, once all operations that the grace number waits for have ended, which buffers go before the
+    /// answer.
     #[inline]
     fn settle(&mut self) {
         let asked = self.answered != self.announced && self.ahead.is_none();
@@ -110,17 +114,19 @@ impl Returns {
         }
     }
 
-    /// Sends a message if one is [due](Returns::is_due), under this id, signaled; whether it did.
+    /// Sends a signaled message with this id if one is [due](Returns::is_due). Returns true if a message was
+    /// sent.
     ///
     /// # Errors
-    /// The queue did not take it; nothing is lost.
+    /// The queue did not take the message; no buffer is lost.
     pub fn send(&mut self, id: u64, idle: bool, nic: &mut impl Post) -> Result<bool, Broken> {
         if !self.is_due(idle) {
             return Ok(false);
         }
         let count = self.waiting.len().min(MOST);
         let ahead = self.ahead.map(|ahead| ahead.saturating_sub(count));
-        // The answer goes with the last buffer that it waits for.
+        // The last buffer that must precede the answer is in this message, so the message carries the
+        // answer.
         let grace = if ahead == Some(0) { self.announced } else { self.answered };
         let mut message = [0; LONGEST];
         let len = emit_returned(&mut message, grace, self.waiting.iter().copied());
@@ -137,20 +143,20 @@ impl Returns {
         Ok(true)
     }
 
-    /// The message has gone.
+    /// Notes that the message has left the send queue.
     pub fn sent(&mut self) {
         self.sending = false;
     }
 
-    /// A message of `len` bytes from the keeper has come. Posts the next receive request under this id.
+    /// Processes a message of `len` bytes from the keeper, and posts the next receive request with this id.
     ///
     /// # Errors
-    /// It is no such message, or the queue took no receive request.
+    /// The message is malformed, or the queue took no receive request.
     pub fn received(&mut self, len: u32, id: u64, nic: &mut impl Post) -> Result<(), Broken> {
         let mut bytes = [0; GRACE];
         self.arena.read(self.at + LONGEST, &mut bytes);
         let grace = parse_grace(bytes.get(..len as usize).ok_or(Broken::Protocol)?);
-        // One number at a time: the keeper waits for the answer to the one before.
+        // The keeper announces a number only after the previous one was answered.
         let next = grace.filter(|grace| self.announced == self.answered && *grace > self.announced);
         self.announced = next.ok_or(Broken::Protocol)?;
         self.phase = Phase(!self.phase.0);

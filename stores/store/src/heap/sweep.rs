@@ -1,4 +1,4 @@
-//! The search for buffers that no client holds: two looks, two grace periods.
+//! The search for buffers that no client holds: two looks at the table, with a grace period after each.
 
 use super::bits::Bits;
 use super::class::Classes;
@@ -7,44 +7,44 @@ use super::{Lists, Reachable};
 /// The stage of a sweep.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
-    /// There is none.
+    /// No sweep is under way.
     #[default]
     Idle,
-    /// Asks the NIC which buffers are out.
+    /// Asks the NIC which buffers are neither free nor resting.
     Out {
-        /// The next class.
+        /// Index of the next class.
         class: usize,
     },
-    /// Looks at the table, for the first or the second time.
+    /// Reads the table and drops reachable buffers from the suspects.
     Look {
-        /// The second time.
+        /// True in the second look.
         second: bool,
-        /// The next entry.
+        /// Index of the next entry.
         entry: usize,
     },
-    /// Waits for the clients.
+    /// Waits until all clients have answered the grace number.
     Grace {
-        /// The second time.
+        /// True in the second grace period.
         second: bool,
     },
     /// Posts the remaining suspects.
     Post {
-        /// Where it looks next.
+        /// Index in the suspects at which the search continues.
         from: usize,
     },
 }
 
-/// Entries looked at in one step.
+/// Table entries read in one step.
 const STEP: usize = 4096;
 /// Buffers posted in one step.
 const POSTS: usize = 256;
 
-/// The state of a sweep.
+/// The progress of a sweep, and the suspects.
 #[derive(Debug)]
 pub struct Sweep {
     pub stage: Stage,
     suspects: Bits,
-    /// Where each class begins in the bits: a multiple of 64.
+    /// Index of each class's first bit in the suspects: a multiple of 64.
     starts: Vec<usize>,
     pub posted: u64,
 }
@@ -60,7 +60,7 @@ impl Sweep {
         Sweep { stage: Stage::Idle, suspects: Bits::new(count), starts, posted: 0 }
     }
 
-    /// A buffer has come back.
+    /// Notes that a client has returned a buffer, so that it is no longer a suspect.
     #[inline]
     pub fn came_back(&mut self, class: usize, index: u32) {
         if self.stage != Stage::Idle {
@@ -68,7 +68,8 @@ impl Sweep {
         }
     }
 
-    /// Does a part of the work that needs no answer. Returns true if the sweep now waits for the clients.
+    /// Performs a part of the sweep that needs no answer. Returns true if the sweep now waits for the
+    /// clients.
     pub fn step(&mut self, classes: &Classes, table: &impl Reachable, lists: &mut impl Lists) -> bool {
         match self.stage {
             Stage::Idle | Stage::Grace { .. } => {}
@@ -95,7 +96,7 @@ impl Sweep {
         false
     }
 
-    /// All clients have answered.
+    /// Continues the sweep after all clients have answered.
     pub fn answered(&mut self) {
         if let Stage::Grace { second } = self.stage {
             self.stage =
@@ -118,7 +119,8 @@ impl Sweep {
             let class = self.starts.partition_point(|start| *start <= at) - 1;
             let (class, index) = (&classes.all()[class], (at - self.starts[class]) as u32);
             if lists.post_buffer(class, class.address(index)).is_err() {
-                // The list has posts that the NIC has not looked at yet: later.
+                // The list is full with posts that the NIC has not processed yet, so the sweep continues
+                // later.
                 break;
             }
             self.suspects.clear(at);

@@ -1,4 +1,4 @@
-//! The client machine: a window of operations on one queue pair.
+//! The client machine of the READ-based designs: a window of operations on one queue pair.
 
 pub(super) mod asking;
 mod check;
@@ -17,27 +17,28 @@ use remora_nic::{CompletionKind, Flags, Payload, ReceiveRequest, Remote, Sge, Wo
 use remora_transport::Status;
 use std::collections::VecDeque;
 
-/// An operation in flight: below the window, and its own until the operation is handed back.
+/// The identity of an operation in flight: an index below the window. The slot is reused after the operation
+/// has been returned.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Slot(pub(super) u16);
 
 impl Slot {
-    /// As an index, below the window.
+    /// Returns the index of the slot, below the window.
     pub fn index(self) -> usize {
         self.0.into()
     }
 }
 
-/// An operation was not started.
+/// The reason for which an operation was not started.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// As many operations as the window allows are in flight.
+    /// The window's maximum of operations is in flight.
     WindowFull,
-    /// The key is longer than client or server take.
+    /// The key is longer than the maximum of client or server.
     KeyTooLong,
-    /// The value is longer than client or server take.
+    /// The value is longer than the maximum of client or server.
     ValueTooLong,
-    /// The queue pair has failed; what is in flight comes back by [`Client::abandon`].
+    /// The queue pair has failed. [`Client::abandon`] returns the operations in flight.
     Broken(Broken),
 }
 
@@ -54,52 +55,52 @@ impl core::fmt::Display for Refused {
 
 impl core::error::Error for Refused {}
 
-/// How an operation ended.
+/// The result of an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
-    /// GET: the value. LIST: a [`Page`](super::Page)'s bytes.
+    /// GET: the value. LIST: the bytes of a [`Page`](super::Page).
     Value(&'a [u8]),
-    /// PUT or DELETE: done.
+    /// PUT or DELETE: the operation has happened.
     Done,
-    /// GET or DELETE: there is no such key.
+    /// GET or DELETE: the table does not contain the key.
     Absent,
-    /// PUT: the server has no memory for it.
+    /// PUT: the server has no memory for the value.
     Refused(Refusal),
     /// GET: the value is longer than this client's buffers.
     TooLong,
-    /// GET: the key changed during each read of it; a retry is fine.
+    /// GET: the key changed during every attempt to read it. The operation may be retried.
     Contended,
-    /// The queue pair failed, or a read of this GET alone where each has its own end. A PUT or DELETE may
-    /// have been done or not.
+    /// The queue pair failed, or, where READs complete independently, a READ of this GET. A PUT or DELETE
+    /// may have happened or not.
     Failed(Broken),
 }
 
 /// An operation that has ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Finished<'a> {
-    /// The slot that it had, now free.
+    /// The slot of the operation, free again.
     pub slot: Slot,
     /// The kind of the operation.
     pub operation: Operation,
-    /// How it ended.
+    /// The result of the operation.
     pub outcome: Outcome<'a>,
-    /// Round trips that it took.
+    /// Number of round trips that the operation took.
     pub round_trips: u32,
-    /// How many of them found torn or vanished data.
+    /// Number of those round trips that found torn or vanished data.
     pub tries: u32,
 }
 
-/// What a slot is doing.
+/// The activity of a slot.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum State {
     Idle,
-    /// Its next round trip is ready, and waits for space in the send queue or for a staging piece.
+    /// The next round trip waits for space in the send queue or for a staging piece.
     Waiting,
-    /// READs of so many bytes are under way.
+    /// READs of this many bytes in total are under way.
     Reading(u32),
-    /// A kernel has been asked.
+    /// A request to a kernel of the server's NIC is under way.
     Asking,
-    /// A request is under way, with a staging piece if it is long.
+    /// A request to the server is under way; a long request holds this staging piece.
     Calling(Option<u32>),
 }
 
@@ -108,7 +109,7 @@ enum State {
 enum Next {
     Reads(Reads),
     Ask(Ask),
-    /// The request in the slot's buffer, of this length.
+    /// Sends the request in the slot's buffer, which has this length.
     Message(u32),
 }
 
@@ -121,23 +122,24 @@ struct Flight<P> {
     /// Distinguishes this operation's response from responses to earlier ones in the slot.
     sequence: u32,
     round_trips: u32,
-    /// Completions of READs that are to come, and the first of them that was bad.
+    /// Number of READs that have not completed, and the first error among the completed ones.
     reads_left: u8,
     read_failed: Option<Status>,
     next: Next,
     progress: P,
 }
 
-/// How an operation ended, before the value is borrowed.
+/// The result of an operation, before the value is borrowed.
 #[derive(Copy, Clone)]
 enum OwnedOutcome {
-    /// `len` bytes at `start` of the scratch.
+    /// Start and length of the value in `scratch`.
     Value(usize, usize),
     Other(Outcome<'static>),
 }
 
-/// A client. It is pure: the owner of the queue pair drives it. Its memory is one block (see
-/// [`ClientConfig::arena_len`]); nothing is allocated after it was made. `Q`: how its requests complete.
+/// A client. It does no input or output itself: the owner of the queue pair passes completions to it. Its
+/// memory is one block (see [`ClientConfig::arena_len`]), and no operation allocates memory. `Q` defines how
+/// its requests complete.
 #[derive(Debug)]
 pub struct Client<L: Lookup, Q: Account = SendQueue> {
     lookup: L,
@@ -145,33 +147,33 @@ pub struct Client<L: Lookup, Q: Account = SendQueue> {
     grant: Grant,
     arena: Registered,
     flights: Vec<Flight<L::Progress>>,
-    /// The keys in flight, `max_key` bytes a slot.
+    /// The keys of the operations in flight, `max_key` bytes per slot.
     keys: Vec<u8>,
     idle: Vec<u16>,
     waiting: VecDeque<u16>,
     staging: Vec<u32>,
     queue: Q,
-    /// What landed last, away from the NIC's reach.
+    /// The data that arrived last, in memory that the NIC cannot access.
     scratch: Vec<u8>,
     broken: Option<Broken>,
 }
 
 impl<L: Lookup> Client<L> {
-    /// A client of the server that gave `grant`, with its memory in `arena`.
+    /// Returns a client of the server that sent `grant`, with its memory in `arena`.
     ///
     /// # Errors
-    /// The grant is another design's or contradicts itself, the window is larger than granted, or the arena
-    /// is too small.
+    /// The grant is of another design or inconsistent, the window is larger than granted, or the arena is
+    /// too small.
     pub fn new(config: ClientConfig, grant: &Grant, arena: Registered) -> Result<Client<L>, SessionError> {
         Client::with_account(config, grant, arena)
     }
 }
 
 impl<L: Lookup, Q: Account> Client<L, Q> {
-    /// The same with another account of its requests.
+    /// Returns a client whose send queue has the account `Q`.
     ///
     /// # Errors
-    /// As [`new`](Client::new).
+    /// The errors of [`new`](Client::new).
     pub fn with_account(
         config: ClientConfig,
         grant: &Grant,
@@ -220,15 +222,15 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         })
     }
 
-    /// Posts the receive requests; once, before the first operation.
+    /// Posts the receive requests. Call it once, before the first operation.
     ///
     /// # Errors
-    /// The queue did not take them.
+    /// The queue did not take the requests.
     pub fn start(&mut self, nic: &mut impl Post) -> Result<(), Broken> {
         (0..self.config.window as u16).try_for_each(|buffer| self.post_receive(buffer, nic))
     }
 
-    /// Operations in flight.
+    /// Returns the number of operations in flight.
     pub fn in_flight(&self) -> usize {
         self.flights.len() - self.idle.len()
     }
@@ -275,11 +277,11 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         self.started(slot, posted)
     }
 
-    /// Starts asking for the keys from `cursor` on; one such operation at a time.
+    /// Starts listing the keys from `cursor` on. Only one such operation may be in flight.
     ///
     /// # Errors
-    /// See [`Refused`]; nothing was started. `KeyTooLong`: keys of this client must have [`Cursor::LEN`]
-    /// bytes.
+    /// See [`Refused`]; nothing was started. `KeyTooLong`: the client's maximum key length is below
+    /// [`Cursor::LEN`].
     pub fn list(&mut self, cursor: Cursor, nic: &mut impl Post) -> Result<Slot, Refused> {
         let cursor = cursor.encode();
         let slot = self.begin(Operation::List, &cursor)?;
@@ -287,10 +289,11 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         self.started(slot, posted)
     }
 
-    /// Takes a completion of this client's queue pair; the operation that it ends, if it ends one.
+    /// Processes a completion of this client's queue pair, and returns the operation that the completion
+    /// ends.
     ///
     /// # Errors
-    /// The queue pair has failed. What is in flight comes back by [`abandon`](Client::abandon).
+    /// The queue pair has failed. [`abandon`](Client::abandon) returns the operations in flight.
     #[inline]
     pub fn complete(
         &mut self,
@@ -305,7 +308,8 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
             self.release(slot);
         }
         if !self.waiting.is_empty() {
-            // `post` notes a failure, and the next call returns it: this operation has ended.
+            // `post` notes a failure, and the next call returns it, because this call must return the ended
+            // operation.
             let _ = self.resume(nic);
         }
         self.checked();
@@ -319,7 +323,7 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         }))
     }
 
-    /// After a failure: hands back the operations in flight, one a call.
+    /// Returns the operations in flight after a failure, one per call, and `None` when none is left.
     pub fn abandon(&mut self) -> Option<Finished<'static>> {
         let broken = self.broken?;
         let slot = self.flights.iter().position(|flight| flight.state != State::Idle)? as u16;
@@ -328,8 +332,8 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         Some(finished(slot, flight, Outcome::Failed(broken), L::tries(&flight.progress)))
     }
 
-    /// Gives the client up, for instance because its server is gone: every operation in flight comes back by
-    /// [`abandon`](Client::abandon).
+    /// Marks the client as failed, for instance because its server is gone. [`abandon`](Client::abandon)
+    /// then returns the operations in flight.
     pub fn give_up(&mut self, status: Status) {
         self.broken.get_or_insert(Broken::Completion(status));
     }
@@ -355,8 +359,8 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         Ok(slot)
     }
 
-    /// The slot of an operation whose first round trip was posted or waits. Frees it if the queue pair
-    /// failed.
+    /// Returns the slot of an operation whose first round trip was posted or waits. Frees the slot if the
+    /// queue pair failed.
     #[inline]
     fn started(&mut self, slot: u16, posted: Result<(), Broken>) -> Result<Slot, Refused> {
         if let Err(broken) = posted {
@@ -407,7 +411,7 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         self.go(slot, Next::Message(len as u32), nic)
     }
 
-    /// Posts a slot's next round trip now or, behind those that wait already, later.
+    /// Posts a slot's next round trip, or queues it behind those that wait already.
     #[inline]
     fn go(&mut self, slot: u16, next: Next, nic: &mut impl Post) -> Result<(), Broken> {
         if self.waiting.is_empty() && self.post(slot, &next, nic)? {
@@ -456,7 +460,7 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         }
         let mut at = self.buffer_at(slot);
         for (index, read) in reads.iter().enumerate() {
-            // READs of a queue pair end in order: the last completion covers all.
+            // READs of a queue pair complete in order, so only the last one needs a completion.
             let wanted = !Q::ORDERED || index + 1 == reads.len();
             let (number, signaled) = self.queue.enter(wanted);
             let work = if wanted { Work::Read } else { Work::Message };
@@ -497,7 +501,7 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         Ok(true)
     }
 
-    /// Sends the request at the beginning of the scratch.
+    /// Sends the request that is at the beginning of `scratch`.
     fn post_inline(&mut self, slot: u16, len: usize, nic: &mut impl Post) -> Result<(), Broken> {
         let scratch = core::mem::take(&mut self.scratch);
         let posted =
@@ -515,7 +519,7 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         payload: Payload<'_>,
         nic: &mut impl Post,
     ) -> Result<(), Broken> {
-        // Its response proves that it arrived; a completion is wanted only to keep the queue's account.
+        // The response proves that the request arrived. A completion is needed only for the queue's account.
         let (number, signaled) = self.queue.enter(false);
         let id = WorkId { work: Work::Message, place: slot, number }.encode();
         let flags = Flags { signaled, ..Flags::default() };
@@ -531,7 +535,7 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         Ok(nic.post_receive(&ReceiveRequest { id, sges: &sges })?)
     }
 
-    /// Acts on a completion.
+    /// Processes a completion.
     #[inline]
     fn take(
         &mut self,
@@ -558,7 +562,7 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         }
     }
 
-    /// A READ of a slot has landed, or was in vain.
+    /// Processes the end of a READ of a slot.
     #[inline]
     fn landed(&mut self, slot: u16, nic: &mut impl Post) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
         let flight = self.flights.get_mut(usize::from(slot)).ok_or(Broken::Protocol)?;
@@ -582,7 +586,7 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         self.walk(slot, step, nic)
     }
 
-    /// Continues a lookup, or ends it.
+    /// Performs the next step of a lookup, which may end it.
     #[inline(always)]
     fn walk(
         &mut self,
@@ -607,7 +611,7 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         Ok(Some((slot, end)))
     }
 
-    /// A response has arrived: in receive buffer `buffer`, or in a slot's buffer.
+    /// Processes a response, which is in receive buffer `buffer` or in a slot's buffer.
     fn answered(
         &mut self,
         completion: &WorkCompletion,

@@ -1,4 +1,4 @@
-//! How large a client is, and where things lie in its memory.
+//! The configuration of a client, and the layout of its memory.
 
 use super::lookup::Lookup;
 use super::rpc::HEADER;
@@ -6,21 +6,21 @@ use super::session::Hello;
 use crate::region::Registered;
 use crate::send_queue::{QueueNeeds, SendQueue};
 
-/// Bytes from one slot's request to a kernel to the next one's.
+/// Bytes from one slot's kernel request to the next slot's.
 pub(crate) const ASK_STRIDE: usize = 64;
 
-/// How large a client is.
+/// The configuration of a client.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// Operations in flight at most; 1 to 65535.
+    /// Maximum number of operations in flight: 1 to 65535.
     pub window: u32,
-    /// Longest key that it will use, in bytes.
+    /// Maximum key length in bytes.
     pub max_key: u32,
-    /// Longest value that it will use, in bytes.
+    /// Maximum value length in bytes.
     pub max_value: u32,
-    /// Bytes in a receive buffer: longer responses are written into a slot's buffer.
+    /// Bytes of a receive buffer. Longer responses are written to a slot's buffer.
     pub eager: u32,
-    /// Longest message that is handed to the queue inline; 0 for none.
+    /// Maximum length of a message that is posted inline; 0 for none.
     pub inline: u32,
 }
 
@@ -31,20 +31,20 @@ impl Default for ClientConfig {
 }
 
 impl ClientConfig {
-    /// What its queue pair must hold.
+    /// Returns the sizes that the client's queue pair needs.
     pub fn needs(&self) -> QueueNeeds {
         let send = SendQueue::depth_for(self.window);
         QueueNeeds { send, receive: self.window, sges: 1, completions: send + self.window }
     }
 
-    /// Bytes of registered memory that it needs. The region must allow local and remote writes: long
-    /// responses come as WRITEs.
+    /// Returns the bytes of registered memory that the client needs. The region must allow local and remote
+    /// writes, because the server WRITEs long responses.
     pub fn arena_len<L: Lookup>(&self) -> usize {
         let requests = if L::ASKS { self.window as usize * ASK_STRIDE } else { 0 };
         self.asks_at::<L>() + requests
     }
 
-    /// The client's message to the server, given its memory.
+    /// Returns the client's first message to the server, for a client with this memory.
     pub fn hello<L: Lookup>(&self, arena: &Registered) -> Hello {
         Hello {
             design: L::DESIGN,
@@ -56,33 +56,34 @@ impl ClientConfig {
         }
     }
 
-    /// Bytes in a slot's buffer: a request, a response, or what a lookup reads in one round trip.
+    /// Returns the bytes of a slot's buffer: a request, a response, or what a lookup reads in one round
+    /// trip.
     pub(crate) fn buffer_len<L: Lookup>(&self) -> usize {
         let (key, value) = (self.max_key as usize, self.max_value as usize);
         (HEADER + key + value).max(L::landing_len(key, value))
     }
 
-    /// Bytes from one slot's buffer to the next one's.
+    /// Returns the bytes from one slot's buffer to the next.
     pub(crate) fn slot_stride<L: Lookup>(&self) -> usize {
         self.buffer_len::<L>().next_multiple_of(64)
     }
 
-    /// Offset of the first receive buffer.
+    /// Returns the offset of the first receive buffer.
     pub(crate) fn receives_at<L: Lookup>(&self) -> usize {
         self.window as usize * self.slot_stride::<L>()
     }
 
-    /// Offset of the first request to a kernel.
+    /// Returns the offset of the first kernel request.
     pub(crate) fn asks_at<L: Lookup>(&self) -> usize {
         self.receives_at::<L>() + self.window as usize * self.receive_stride()
     }
 
-    /// Bytes from one receive buffer to the next one.
+    /// Returns the bytes from one receive buffer to the next.
     pub(crate) fn receive_stride(&self) -> usize {
         (self.eager as usize).next_multiple_of(64)
     }
 
-    /// Are the numbers possible?
+    /// Returns true if the configuration is valid.
     pub(crate) fn is_sound(&self) -> bool {
         (1..=0xffff).contains(&self.window)
             && self.eager as usize >= HEADER

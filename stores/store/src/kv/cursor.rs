@@ -1,27 +1,28 @@
-//! How far a listing has come.
+//! The progress of a listing.
 
 use crate::words::{set_u64, u64_at};
 
-/// Where a listing is.
+/// The position of a listing in the table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// The next index position; at or behind the last one: moves are listed.
+    /// The next index position. From the end of the index on, the listing visits positions that keys moved
+    /// to.
     pub(super) position: u64,
-    /// The first move that the listing has not seen.
+    /// Number of the first move that the listing has not visited.
     pub(super) unseen: u64,
 }
 
 pub(super) const UNKNOWN: u64 = u64::MAX;
 
 impl Cursor {
-    /// Bytes of one.
+    /// Bytes of an encoded cursor.
     pub const LEN: usize = 16;
-    /// Where a listing begins.
+    /// The beginning of a listing.
     pub const START: Cursor = Cursor { position: 0, unseen: UNKNOWN };
-    /// Where it ends.
+    /// The end of a listing.
     pub(super) const END: Cursor = Cursor { position: UNKNOWN, unseen: UNKNOWN };
 
-    /// The bytes that a request has as its key.
+    /// Encodes the cursor as the key of a LIST request.
     pub fn encode(self) -> [u8; Cursor::LEN] {
         let mut out = [0; Cursor::LEN];
         set_u64(&mut out, 0, self.position);

@@ -1,74 +1,73 @@
-//! Where objects lie: runs of 64-byte lines in one region.
+//! The allocator of objects: runs of 64-byte lines in one region.
 
 use super::rpc::Refusal;
 use crate::region::{Region, Registered};
 use offset_allocator::{Allocation, Allocator};
 
-/// Bytes in a line: objects begin on a cache line.
+/// Bytes of a line. Objects begin on a cache line.
 pub(crate) const LINE: usize = 64;
 
-/// A run of lines that belongs to one object. Freed by [`Extents::free`], once.
+/// A run of lines that belongs to one object. [`Extents::free`] frees it, exactly once.
 #[derive(Copy, Clone)]
 pub(crate) struct Extent(Allocation);
 
 impl Extent {
-    /// Index of the first line.
+    /// Returns the index of the first line.
     pub fn line(self) -> u32 {
         self.0.offset
     }
 
-    /// Byte offset of the first line in the region.
+    /// Returns the byte offset of the first line in the region.
     pub fn offset(self) -> usize {
         self.0.offset as usize * LINE
     }
 }
 
-/// The region of objects and its free runs. Bookkeeping is outside the region: clients read only objects
-/// there.
+/// The region of objects and its free runs. The allocator's own state is outside the region.
 pub(crate) struct Extents {
     pub region: Region,
     allocator: Allocator,
 }
 
-/// Lines that a run of so many really takes.
+/// Returns the number of lines that the allocator takes for a run of `lines` lines.
 ///
-/// The allocator keeps free runs by size, eight classes between a power of two and the next. It searches only
-/// classes whose runs all suffice. So a freed run whose length is no class would be too short for the next
-/// object of its length.
+/// The allocator groups free runs by size, with eight classes between a power of two and the next. It
+/// searches only classes all of whose runs are long enough. So a freed run whose length is no class size
+/// would not be found for the next object of that length.
 fn class(lines: usize) -> usize {
     let step = 1 << lines.max(8).ilog2().saturating_sub(3);
     lines.next_multiple_of(step)
 }
 
-/// Bytes of extents for `keys` objects of so many lines. An eighth more is for PUTs, which store the new
-/// object before they free the old, and for gaps between objects of different lengths.
+/// Returns the bytes of extents for `keys` objects of `lines` lines. An additional eighth is for PUTs, which
+/// store the new object before they free the old, and for gaps between objects of different lengths.
 pub(crate) fn bytes_for(keys: u32, lines: usize) -> usize {
     let objects = keys as usize * class(lines);
     (objects + objects / 8 + 4 * lines + 64) * LINE
 }
 
 impl Extents {
-    /// Takes the whole block, for at most `objects` at a time.
+    /// Takes the whole block, for at most `objects` objects at the same time.
     pub fn new(block: Registered, objects: u32) -> Extents {
         let lines = u32::try_from(block.bytes.len() / LINE).unwrap_or(u32::MAX);
-        // Free runs need a node each too: at most one beside every object. Some nodes are for objects being
-        // replaced.
+        // Each free run needs an allocator node, too: at most one per object. The additional nodes are for
+        // objects that are being replaced.
         let nodes = objects.saturating_mul(2).saturating_add(8).min(u32::MAX - 2);
         Extents { region: Region::new(block), allocator: Allocator::with_max_allocs(lines, nodes) }
     }
 
     /// Takes the whole block after a restart. `runs` are the first line and the length of each object, in
-    /// order. Returns None if they overlap, or lie outside.
+    /// order. Returns `None` if the runs overlap or exceed the block.
     pub fn reopen(block: Registered, objects: u32, runs: &[(u32, u32)]) -> Option<(Extents, Vec<Extent>)> {
         let lines = u32::try_from(block.bytes.len() / LINE).unwrap_or(u32::MAX);
-        // A gap is taken in pieces before it is given back whole.
+        // A gap is allocated in pieces before it is freed as a whole.
         let nodes = objects.saturating_mul(4).saturating_add(64).min(u32::MAX - 2);
         let mut allocator = Allocator::with_max_allocs(lines, nodes);
         let (mut at, mut gaps, mut held) = (0, Vec::new(), Vec::with_capacity(runs.len()));
         for (line, lines) in runs {
             let mut gap = line.checked_sub(at)?;
             while gap > 0 {
-                // An empty allocator returns its lines in order, if the lengths are those of its classes.
+                // An empty allocator returns its lines in order only for lengths that are class sizes.
                 let piece = gap - gap % (1 << gap.max(8).ilog2().saturating_sub(3));
                 gaps.push(allocator.allocate(piece)?);
                 gap -= piece;
@@ -85,17 +84,17 @@ impl Extents {
         Some((Extents { region: Region::new(block), allocator }, held))
     }
 
-    /// Lines that `bytes` bytes take.
+    /// Returns the number of lines for `bytes` bytes.
     pub fn lines_for(bytes: usize) -> usize {
         bytes.div_ceil(LINE).max(1)
     }
 
-    /// Lines that `bytes` bytes really take.
+    /// Returns the number of lines that the allocator takes for `bytes` bytes.
     pub fn lines_taken(bytes: usize) -> usize {
         class(Extents::lines_for(bytes))
     }
 
-    /// Do the bytes from `skip` on in the extent equal `bytes`?
+    /// Returns true if the extent contains `bytes` from byte `skip` on.
     #[inline]
     pub fn equal(&self, extent: Extent, skip: usize, bytes: &[u8]) -> bool {
         const PIECE: usize = 256;
@@ -109,21 +108,21 @@ impl Extents {
         })
     }
 
-    /// A run for `bytes` bytes.
+    /// Allocates a run for `bytes` bytes.
     ///
     /// # Errors
-    /// `NoSpace`: no run is long enough.
+    /// `NoSpace`: no free run is long enough.
     pub fn allocate(&mut self, bytes: usize) -> Result<Extent, Refusal> {
         let lines = u32::try_from(Extents::lines_taken(bytes)).map_err(|_| Refusal::NoSpace)?;
         self.allocator.allocate(lines).map(Extent).ok_or(Refusal::NoSpace)
     }
 
-    /// Gives a run back.
+    /// Frees a run.
     pub fn free(&mut self, extent: Extent) {
         self.allocator.free(extent.0);
     }
 
-    /// Free lines in all.
+    /// Returns the number of free lines.
     pub fn free_lines(&self) -> u32 {
         self.allocator.storage_report().total_free_space
     }
@@ -147,8 +146,8 @@ mod tests {
         );
     }
 
-    /// Regression: freed runs of 65 lines could not be reused for 65 lines, and 4096-byte values filled any
-    /// memory.
+    /// Regression: freed runs of 65 lines could not be reused for 65 lines, so 4096-byte values exhausted
+    /// any memory.
     #[test]
     fn runs_of_one_length_are_replaced_without_end() {
         for bytes in [64, 65 * 64, 100 * 64, 16385 * 64] {

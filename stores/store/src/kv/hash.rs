@@ -1,8 +1,8 @@
-//! The hash of a key: part of the contract between client and server, so a frozen function.
+//! The hash of a key. Client and server must compute the same value, so the function never changes.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// XXH3 (64 bits) of the key under the table's seed.
+/// Returns the XXH3 hash (64 bits) of the key with the table's seed.
 #[inline]
 pub fn hash_key(seed: u64, key: &[u8]) -> u64 {
     xxh3_64_with_seed(key, seed)
@@ -18,8 +18,9 @@ pub(crate) fn reduce(hash: u64, n: u64) -> u64 {
 /// parts of the golden ratio and of the square roots of 2 and 3, made odd.
 const CHOICES: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b];
 
-/// The three slots among `n` where a cuckoo table may hold a key; two may coincide. Each multiplier mixes the
-/// hash once, the high half is folded onto the low one, and a second product spreads it.
+/// Returns choice `which` (0 to 2) of the three slots among `n` in which a cuckoo table may hold a key; two
+/// choices may coincide. Each multiplier mixes the hash once, the high half is folded onto the low one, and
+/// a second product spreads it.
 #[inline(always)]
 pub(crate) fn choice(hash: u64, which: usize, n: u64) -> u64 {
     let mixed = hash.wrapping_mul(CHOICES[which]);
@@ -32,7 +33,7 @@ mod tests {
 
     #[test]
     fn known_values() {
-        // From the reference implementation's `xxhsum -H3` family: the empty input, seed 0.
+        // Output of the reference implementation (`xxhsum -H3`) for the empty input and seed 0.
         assert_eq!(hash_key(0, b""), 0x2d06_8005_38d3_94c2);
         assert_ne!(hash_key(0, b"user1"), hash_key(1, b"user1"));
     }
@@ -50,9 +51,10 @@ mod tests {
             }
             same += u32::from(places[0] == places[1]) + u32::from(places[1] == places[2]);
         }
-        // 100 expected in each, standard deviation 10: six of them is far outside of chance.
+        // The expectation is 100 per slot with standard deviation 10; a deviation by six of these is not
+        // chance.
         assert!(counts.iter().flatten().all(|count| (40..160).contains(count)));
-        // Two independent choices coincide once in N; two comparisons per key.
+        // Two independent choices coincide once in N, and there are two comparisons per key.
         assert!((100..320).contains(&same), "{same}");
     }
 

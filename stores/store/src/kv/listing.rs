@@ -17,11 +17,11 @@ use super::cursor::{Cursor, UNKNOWN};
 use super::table::Table;
 use crate::words::u32_at;
 
-/// Positions that one page looks at, at most: an empty table must not hold up other clients.
+/// Maximum number of positions per page, so that a listing of an empty table does not delay other clients.
 const POSITIONS: u64 = 4096;
 
-/// Writes a page of at most `most` bytes into `page`: the next cursor and keys. A record that does not fit
-/// alone is left out.
+/// Writes a page of at most `most` bytes to `page`: the next cursor, then keys. A record that is longer than
+/// a page is left out.
 pub(super) fn list(table: &impl Table, cursor: Cursor, most: usize, page: &mut Vec<u8>) {
     page.clear();
     page.resize(Cursor::LEN, 0);
@@ -46,7 +46,7 @@ pub(super) fn list(table: &impl Table, cursor: Cursor, most: usize, page: &mut V
     page[..Cursor::LEN].copy_from_slice(&at.encode());
 }
 
-/// The position that a cursor is at, if there is one to look at, and the next cursor. Returns None at the end
+/// Returns the position at a cursor, if it is to be visited, and the next cursor. Returns `None` at the end
 /// of the listing.
 fn step(table: &impl Table, cursor: Cursor) -> Option<(Option<u64>, Cursor)> {
     let moves = table.moves();
@@ -71,16 +71,16 @@ pub(crate) fn push(page: &mut Vec<u8>, len: usize, read: impl FnOnce(&mut [u8]))
     read(&mut page[at..]);
 }
 
-/// A page, as a client reads it.
+/// A page of a listing, as a client reads it.
 #[derive(Copy, Clone, Debug)]
 pub struct Page<'a> {
-    /// Where the next page begins. None: that was the last page.
+    /// The cursor of the next page; `None` after the last page.
     pub next: Option<Cursor>,
     records: &'a [u8],
 }
 
 impl<'a> Page<'a> {
-    /// Reads the value of a response. None: no correct server sends it.
+    /// Parses the value of a response. Returns `None` if it is malformed.
     pub fn parse(bytes: &'a [u8]) -> Option<Page<'a>> {
         let (cursor, records) = bytes.split_first_chunk()?;
         let cursor = Cursor::decode(cursor);
@@ -92,7 +92,7 @@ impl<'a> Page<'a> {
         Some(page)
     }
 
-    /// The keys of the page.
+    /// Returns the keys of the page.
     pub fn keys(&self) -> impl Iterator<Item = &'a [u8]> {
         let mut rest = self.records;
         std::iter::from_fn(move || {

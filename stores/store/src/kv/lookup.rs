@@ -1,4 +1,4 @@
-//! How a client finds a key: the part in which the designs differ.
+//! The lookup of a key by a client: the part in which the designs differ.
 
 use super::session::{Design, Grant};
 use remora_nic::Remote;
@@ -7,13 +7,13 @@ use remora_nic::kernel::Status;
 /// One READ of a lookup.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// What to read.
+    /// Remote address and key.
     pub remote: Remote,
-    /// How many bytes.
+    /// Number of bytes.
     pub len: u32,
 }
 
-/// READs that are posted together and land one behind the other: one round trip.
+/// READs of one round trip. They are posted together, and their bytes arrive contiguously.
 #[derive(Copy, Clone, Debug)]
 pub struct Reads {
     reads: [Read; Reads::MOST],
@@ -21,31 +21,31 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// READs in one round trip at most.
+    /// Maximum number of READs in one round trip.
     pub const MOST: usize = 3;
 
-    /// A single READ.
+    /// Returns a single READ.
     pub fn one(remote: Remote, len: u32) -> Reads {
         Reads { reads: [Read { remote, len }; Reads::MOST], count: 1 }
     }
 
-    /// As many as there are choices in a cuckoo table.
+    /// Returns three READs, one for each choice in a cuckoo table.
     pub fn three(reads: [Read; Reads::MOST]) -> Reads {
         Reads { reads, count: 3 }
     }
 
-    /// The READs, in the order in which they are posted and land.
+    /// Returns the READs in the order in which they are posted.
     pub fn as_slice(&self) -> &[Read] {
         &self.reads[..self.count.into()]
     }
 
-    /// Bytes that land.
+    /// Returns the total number of bytes that the READs return.
     pub fn total_len(&self) -> usize {
         self.as_slice().iter().map(|read| read.len as usize).sum()
     }
 }
 
-/// A request to a kernel of the server's NIC. The client chooses the address of its answer.
+/// A request to a kernel of the server's NIC. The client itself adds the address for the answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Op-code of the kernel.
@@ -55,67 +55,68 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// Bytes of parameters.
+    /// Number of parameter bytes.
     pub const LEN: usize = 16;
 }
 
-/// What comes next in a lookup.
+/// The next step of a lookup.
 #[derive(Copy, Clone, Debug)]
 pub enum Step {
-    /// Another round trip.
+    /// Post another round trip of READs.
     Read(Reads),
-    /// A round trip too, with a kernel at its other end.
+    /// Send a request to a kernel of the server's NIC.
     Ask(Ask),
-    /// The value is `len` bytes from `start` on in the bytes that landed last (as the lookup left them).
+    /// The value was found in the bytes that arrived last (as the lookup left them).
     Found {
-        /// Offset of the value.
+        /// Offset of the value in bytes.
         start: usize,
-        /// Bytes in it.
+        /// Length of the value in bytes.
         len: usize,
     },
-    /// At some moment since the lookup began the key was not in the table.
+    /// The key was not in the table at some moment since the lookup began.
     Absent,
-    /// The value is there but longer than the client's buffers.
+    /// The key was found, but the value is longer than the client's buffers.
     TooLong {
-        /// Bytes that the READ would take.
+        /// Length in bytes of the READ that would be needed.
         len: usize,
     },
-    /// The table kept changing under the reader for as many tries as it makes.
+    /// The table changed during every attempt, up to the maximum number of attempts.
     Contended,
-    /// Found by a call to the server.
+    /// The lookup needs a call to the server.
     Call,
 }
 
-/// How a design finds a key with READs. A value of this type is what a client knows of the server's table.
-/// `Progress` is what it knows of one operation.
+/// The lookup of a design. A value of this type knows the layout of the server's table. `Progress` is the
+/// state of one operation.
 pub trait Lookup {
-    /// The state of one operation; the default is its beginning.
+    /// The state of one operation; the default value is the initial state.
     type Progress: Copy + Default;
 
-    /// Which design this is.
+    /// The design that this lookup belongs to.
     const DESIGN: Design;
 
-    /// Does it ask kernels of the server's NIC? Then both sides' queue pairs agree on StRoM.
+    /// True if the lookup uses kernels of the server's NIC. Both queue pairs must then have StRoM enabled.
     const ASKS: bool = false;
 
-    /// From the server's grant; `buffer_len` bytes are all that can land in one round trip.
+    /// Creates the lookup from the server's grant. At most `buffer_len` bytes can be read in one round trip.
     fn new(grant: &Grant, buffer_len: usize) -> Self;
 
-    /// Bytes that can land in one round trip when keys and values have these lengths at most.
+    /// Returns the maximum number of bytes that one round trip reads, for keys and values of at most these
+    /// lengths.
     fn landing_len(max_key: usize, max_value: usize) -> usize;
 
-    /// Bytes of the READs of a GET that finds its key: of each but the last, and of the last. None if the GET
-    /// is a call.
+    /// Returns the bytes of the READs of a GET that finds its key: of each but the last, and of the last.
+    /// `None` if a GET is a call.
     fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)>;
 
-    /// The first step for a key of this hash.
+    /// Returns the first step for a key with this hash.
     fn begin(&self, progress: &mut Self::Progress, hash: u64) -> Step;
 
-    /// The step after `landed`, the bytes of the READs that were asked for last. They are the client's own
-    /// copy and may be changed.
+    /// Returns the step that follows `landed`, the bytes of the READs that were posted last. These are the
+    /// client's own copy, which the lookup may change.
     fn advance(&self, progress: &mut Self::Progress, key: &[u8], landed: &mut [u8]) -> Step;
 
-    /// The step after a kernel has answered with `landed`.
+    /// Returns the step that follows the answer `landed` of a kernel.
     fn kernel_answered(
         &self,
         progress: &mut Self::Progress,
@@ -127,10 +128,10 @@ pub trait Lookup {
         Step::Contended
     }
 
-    /// How often this operation found the table changing and retried.
+    /// Returns the number of times that the operation was retried because the table changed.
     fn tries(progress: &Self::Progress) -> u32;
 }
 
-/// Torn or vanished reads after which a lookup gives up. Each costs a round trip, and an update takes the
-/// server some microseconds. So a key must be written without pause for a reader to reach this limit.
+/// Number of torn or vanished reads after which a lookup gives up. Each costs a round trip, and an update
+/// takes the server some microseconds, so only a key that is written continuously reaches this limit.
 pub(crate) const MOST_TRIES: u32 = 64;

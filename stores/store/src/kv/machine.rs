@@ -1,4 +1,4 @@
-//! What the clients of all designs do for the program that drives them.
+//! The interface that the clients of all designs offer to the program that drives them.
 
 use remora_nic::WorkCompletion;
 
@@ -6,33 +6,34 @@ use super::{Broken, Client, Finished, Lookup, Refused, Replicas, Slot, prism};
 use crate::PostPrism;
 use crate::send_queue::Account;
 
-/// A client of any design. It is pure: its caller owns the queue pair and passes the completions.
+/// A client of any design. It does no input or output itself: its caller owns the queue pair and passes
+/// completions.
 pub trait Machine {
     /// Starts reading the value of `key`.
     ///
     /// # Errors
-    /// Nothing was started.
+    /// See [`Refused`]; nothing was started.
     fn get(&mut self, key: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused>;
 
     /// Starts storing `value` under `key`.
     ///
     /// # Errors
-    /// Nothing was started.
+    /// See [`Refused`]; nothing was started.
     fn put(&mut self, key: &[u8], value: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused>;
 
     /// Starts removing `key`.
     ///
     /// # Errors
-    /// Nothing was started.
+    /// See [`Refused`]; nothing was started.
     fn delete(&mut self, key: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused>;
 
-    /// Posts its receive requests.
+    /// Posts the client's receive requests.
     ///
     /// # Errors
-    /// The queue took none.
+    /// The queue did not take the requests.
     fn start(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken>;
 
-    /// Takes a completion; what it ends.
+    /// Processes a completion, and returns the operation that the completion ends.
     ///
     /// # Errors
     /// The queue pair has failed.
@@ -42,7 +43,7 @@ pub trait Machine {
         nic: &mut impl PostPrism,
     ) -> Result<Option<Finished<'_>>, Broken>;
 
-    /// Operations in flight.
+    /// Returns the number of operations in flight.
     fn in_flight(&self) -> usize;
 }
 

@@ -1,14 +1,16 @@
-//! Key-value designs: clients and servers as pure machines.
+//! Key-value designs: clients and servers that are driven by completions and do no input or output
+//! themselves.
 //!
 //! A [`Client`] has a window of operations in flight on one queue pair. [`get`](Client::get),
-//! [`put`](Client::put) and [`delete`](Client::delete) start one in a [`Slot`]; every work completion of the
-//! queue pair goes to [`complete`](Client::complete), which hands back an operation when it has ended. A
-//! [`Server`] owns a table in registered memory, answers calls from the completions of its queue pairs, and
-//! takes no part in the READs of the one-sided designs. Both speak to the outside through [`Post`] alone.
+//! [`put`](Client::put) and [`delete`](Client::delete) start an operation in a [`Slot`]. Every work
+//! completion of the queue pair goes to [`complete`](Client::complete), which returns the operation that has
+//! ended. A [`Server`] owns a table in registered memory, and answers calls from the completions of its
+//! queue pairs. It takes no part in the READs of the one-sided designs. Both post requests only through
+//! [`Post`].
 //!
-//! `stores/store/tests/over_nics.rs` drives all of it over two NICs.
+//! `stores/store/tests/over_nics.rs` drives clients and servers over two NICs.
 //!
-//! The designs differ in two places only: how a client finds a key ([`Lookup`]) and how a server keeps its
+//! The designs differ in two places: how a client finds a key ([`Lookup`]), and how a server stores its
 //! table ([`Table`]). PUT and DELETE are calls in all of them.
 
 pub(crate) mod checksum;
@@ -55,21 +57,21 @@ pub use table::{Hold, Stored, Table, TableGrant};
 
 pub use remora_nic::PostError;
 
-/// Longest key, in bytes.
+/// Maximum key length in bytes.
 pub const MAX_KEY: usize = 1 << 20;
-/// Longest value, in bytes.
+/// Maximum value length in bytes.
 pub const MAX_VALUE: usize = 1 << 20;
 
-/// What a store does for its users.
+/// The operations of a key-value store.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Operation {
     /// Reads the value of a key.
     Get = 1,
-    /// Stores a value under a key, new or not.
+    /// Stores a value under a new or existing key.
     Put = 2,
     /// Removes a key.
     Delete = 3,
-    /// Lists keys, a page at a time.
+    /// Lists keys, one page per operation.
     List = 4,
 }

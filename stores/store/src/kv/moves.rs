@@ -1,27 +1,27 @@
-//! The keys that moved to another position while listings may go on.
+//! The keys that moved to another position, for listings that are in progress.
 
 use std::collections::VecDeque;
 
-/// The positions that keys were moved to, the latest of them.
+/// The latest positions to which keys were moved.
 #[derive(Debug)]
 pub struct Moves {
     to: VecDeque<u64>,
-    /// Moves in all.
+    /// Total number of moves.
     pub(super) count: u64,
 }
 
 impl Default for Moves {
     fn default() -> Moves {
-        // Nothing is allocated once clients are served.
+        // The whole capacity is allocated here, because nothing is allocated while clients are served.
         Moves { to: VecDeque::with_capacity(Moves::KEPT), count: 0 }
     }
 }
 
 impl Moves {
-    /// Positions that are kept.
+    /// Number of moves that are kept.
     const KEPT: usize = 4096;
 
-    /// A key is at `position` now, and was at another one before.
+    /// Notes that a key has moved to `position`.
     pub fn note(&mut self, position: u64) {
         if self.to.len() == Moves::KEPT {
             self.to.pop_front();
@@ -30,7 +30,7 @@ impl Moves {
         self.count += 1;
     }
 
-    /// Any key may have moved: listings start over.
+    /// Notes that any key may have moved, so that listings start over.
     pub fn note_all(&mut self) {
         self.to.clear();
         self.count += 1;
@@ -41,7 +41,7 @@ impl Moves {
         self.count - self.to.len() as u64
     }
 
-    /// The position of a move; None if it is not kept.
+    /// Returns the position to which a move went, or `None` if the move is no longer kept.
     pub(super) fn get(&self, number: u64) -> Option<u64> {
         let first = self.count - self.to.len() as u64;
         let at = number.checked_sub(first)?;

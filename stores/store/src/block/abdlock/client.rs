@@ -1,4 +1,4 @@
-//! The client machine: a window of operations, each under locks of its own at a majority.
+//! The ABDLOCK client: a window of operations, each under its own locks at a majority of replicas.
 
 use remora_nic::WorkCompletion;
 use remora_transport::Instant;
@@ -16,14 +16,14 @@ use crate::random::Random;
 use crate::words::u64_at;
 use crate::{Broken, Connections, QueueNeeds, Registered};
 
-/// How long an operation waits for an answer, with locks of others in its hands, before it gives them back:
-/// nanoseconds. It doubles with each try.
+/// Nanoseconds for which an operation that holds locks waits for an answer before it releases them. The time
+/// doubles with each attempt.
 const PATIENCE: u64 = 500_000;
-/// Up to 2^7 times that.
+/// Number of times that the patience doubles: up to 2^7 times [`PATIENCE`].
 const DOUBLINGS: u32 = 7;
 
-/// A client: pure, driven by whoever owns the queue pairs. Its memory is one block; nothing is allocated for
-/// an operation.
+/// An ABDLOCK client. It does no input or output itself: its caller owns the queue pairs. Its registered
+/// memory is one block, and no operation allocates memory.
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
@@ -32,15 +32,15 @@ pub struct Client {
     random: Random,
     flights: Vec<Flight>,
     slots: Slots,
-    /// When something wants to go on, at the earliest.
+    /// Lower bound of the time at which an operation needs attention.
     deadline: Instant,
-    /// What is read or written, with tags and checksum, away from the NIC's reach.
+    /// The value that is read or written, with tags and checksum, in memory that the NIC cannot access.
     value: Vec<u8>,
 }
 
 impl Client {
-    /// A client with [`Client::arena_len`] bytes, whose pauses come from `seed`; it is connected to nobody
-    /// yet. None: the numbers are impossible.
+    /// Returns a client with [`Client::arena_len`] bytes of memory and no connections. `seed` seeds its
+    /// pauses. Returns `None` if the configuration is invalid or the arena too short.
     pub fn new(config: ClientConfig, arena: Registered, seed: u64) -> Option<Client> {
         if !config.is_sound() || arena.bytes.len() < Client::arena_len(&config) {
             return None;
@@ -57,12 +57,12 @@ impl Client {
         })
     }
 
-    /// Bytes of registered memory that it needs.
+    /// Returns the bytes of registered memory that the client needs.
     pub fn arena_len(config: &ClientConfig) -> usize {
         Client::buffer_at(config, config.slots(), 0)
     }
 
-    /// What each queue pair must hold.
+    /// Returns the sizes that each queue pair needs.
     pub fn needs(config: &ClientConfig) -> QueueNeeds {
         let slots = config.slots() as u32;
         QueueNeeds { send: slots + 1, receive: 1, sges: 1, completions: slots + 1 }
@@ -96,14 +96,14 @@ impl Machine for Client {
         Ok(())
     }
 
-    /// The replica breaks the locks of the connection.
+    /// Removes a connection; the replica itself breaks the locks of the connection.
     fn disconnect(&mut self, now: Instant, replica: usize, connections: &mut impl Connections) {
         self.replica_set.leave(replica);
         for slot in 0..self.flights.len() {
             let flight = &mut self.flights[slot];
             flight.busy[replica] = None;
             flight.held.remove(replica);
-            // One that was done, but for this lock, has nobody left to say so.
+            // For an operation that waited only for this release, no other completion would report its end.
             let released = flight.state == State::Releasing && flight.held.is_empty();
             if released || matches!(flight.state, State::Locking | State::Reading | State::Writing) {
                 flight.state = State::Waiting(now);
@@ -224,7 +224,7 @@ impl Client {
         (0..self.flights.len()).for_each(|slot| self.ask(slot, replica, connections));
     }
 
-    /// Asks a replica what the operation wants of it next.
+    /// Posts the next request of the operation to a replica.
     fn ask(&mut self, slot: usize, replica: usize, connections: &mut impl Connections) {
         let Some(step) = self.flights[slot].next(replica) else { return };
         if self.replica_set.grant(replica).is_none()
@@ -272,7 +272,7 @@ impl Client {
         }
     }
 
-    /// Tags came under their lock, perhaps with their copies: which is the newer one?
+    /// Processes the tags that were read under the lock, and decides which of the two copies is newer.
     fn tags_came(&mut self, slot: usize, replica: usize) {
         let (layout, at) = (&self.config.layout, Client::buffer_at(&self.config, slot, 1 + replica));
         let mut words = [0; verbs::TAGS];
@@ -284,7 +284,8 @@ impl Client {
         flight.read.add(replica);
     }
 
-    /// The operation goes to its next state, if it has what it needs. True: there is no tag left for it.
+    /// Moves the operation to its next state if its answers suffice. Returns true if the block's tags are
+    /// exhausted.
     fn advance(&mut self, slot: usize, now: Instant, connections: &mut impl Connections) -> bool {
         let (quorum, client) = (self.config.quorum(), u64::from(self.config.id.get()));
         let flight = &mut self.flights[slot];
@@ -314,8 +315,8 @@ impl Client {
         exhausted
     }
 
-    /// A quorum's tags were read. Does the operation need a value that it has not got? Unless it is coming,
-    /// one who has it is asked.
+    /// Returns true if the operation needs a value that it has not read, after a quorum's tags were read.
+    /// Unless the value is on its way, a replica that has it is selected.
     fn lacks_value(&mut self, slot: usize) -> bool {
         let flight = &mut self.flights[slot];
         let (_, holders) = flight.newest();
@@ -332,7 +333,8 @@ impl Client {
         true
     }
 
-    /// A quorum was read: what is written, and to whom. False: there is no tag left.
+    /// Decides, after a quorum was read, what is written to which replicas. Returns false if the block's
+    /// tags are exhausted.
     fn decide(&mut self, slot: usize) -> bool {
         let flight = &mut self.flights[slot];
         let (newest, holders) = flight.newest();
@@ -341,7 +343,8 @@ impl Client {
         let (operation, block, known) = (flight.operation, flight.block, flight.tag);
         let newer = flight.newer[source];
         let tag = match (known, operation) {
-            // One that begins again has its tag, and may have been written in part.
+            // An operation that begins again keeps its tag, because some replicas may have been written
+            // already.
             (Some(tag), _) => Some(tag),
             (None, Operation::Read) => Some(newest),
             (None, Operation::Write) => self.next_tag(block, newest),
@@ -351,13 +354,13 @@ impl Client {
             return false;
         };
         if known.is_none() {
-            // What is written stays what it is, whatever is read in a later try.
+            // The value to write never changes, whatever a later attempt reads.
             let layout = &self.config.layout;
             let at = Client::buffer_at(&self.config, slot, 0);
             let copy = Client::buffer_at(&self.config, slot, 1 + source) + value_at(layout, newer);
             let len = WORD + layout.block_len as usize;
             if operation == Operation::Read {
-                // With its checksum.
+                // The copied bytes include the checksum.
                 self.arena.read(copy, &mut self.value[WORD..WORD + len]);
                 verbs::set_tag(&mut self.value, tag);
             } else {
@@ -380,15 +383,15 @@ impl Client {
         true
     }
 
-    /// A tag above the newest that a quorum knows, and above those of this client's writes that are under
-    /// way.
+    /// Returns a tag above the newest that a quorum knows, and above those of this client's writes that are
+    /// under way. Returns `None` if the tags are exhausted.
     fn next_tag(&self, block: u64, newest: Tag) -> Option<Tag> {
         let ours = self.flights.iter().filter(|flight| flight.is_active() && flight.block == block);
         let own = ours.filter_map(|flight| flight.tag).map(Tag::time).max().unwrap_or(0);
         Tag::after(newest.time().max(own), self.config.id)
     }
 
-    /// Gives its locks back, and begins again after a pause.
+    /// Releases the locks of the operation, which begins again after a pause.
     fn give_up(&mut self, slot: usize, now: Instant, connections: &mut impl Connections) -> bool {
         let pause = pause(self.flights[slot].tries, &mut self.random);
         let flight = &mut self.flights[slot];
@@ -399,7 +402,8 @@ impl Client {
         false
     }
 
-    /// Is the operation over for its user? What is left of it at slow replicas is seen to.
+    /// Returns true if the operation is over for its user. Requests that are left at slow replicas are
+    /// released as they complete.
     fn end(&mut self, slot: usize, replica: usize, exhausted: bool) -> bool {
         let quorum = self.config.quorum();
         let flight = &mut self.flights[slot];
@@ -437,12 +441,13 @@ impl Client {
         Finished { slot: Slot(slot as u16), operation, block, tag, outcome, round_trips }
     }
 
-    /// Where the old value of a replica's lock comes to.
+    /// Returns the arena offset to which the CAS of a replica's lock returns the old value.
     fn lock_at(config: &ClientConfig, slot: usize, replica: usize) -> usize {
         (slot * config.replicas + replica) * WORD
     }
 
-    /// Where a slot's buffers are: 0 holds its own block, the others what the replicas read.
+    /// Returns the arena offset of a slot's buffer. Buffer 0 holds the slot's own block; buffer 1 + r holds
+    /// what replica r returned.
     fn buffer_at(config: &ClientConfig, slot: usize, buffer: usize) -> usize {
         let locks = Client::lock_at(config, config.slots(), 0).next_multiple_of(64);
         let stride = verbs::stride(&config.layout);
@@ -450,7 +455,7 @@ impl Client {
     }
 }
 
-/// When an operation wants to go on without an answer.
+/// Returns the time at which an operation continues without further answers.
 fn deadline(flight: &Flight) -> Instant {
     match flight.state {
         State::Waiting(until) => until,

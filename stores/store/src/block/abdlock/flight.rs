@@ -1,4 +1,4 @@
-//! The state of one operation, and of its request at each replica.
+//! The state of one operation, and of its requests at the replicas.
 
 use super::super::set::Set;
 use super::super::{MAX_REPLICAS, Operation, Tag};
@@ -8,22 +8,22 @@ use remora_transport::Instant;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum State {
     Idle,
-    /// Asks for locks.
+    /// The operation acquires locks.
     Locking,
-    /// Reads tags where it has the lock, and the value at one replica if it needs that.
+    /// The operation reads tags at the replicas that it has locked, and the value at one replica if needed.
     Reading,
-    /// Writes where it has read.
+    /// The operation writes to the replicas that it has read.
     Writing,
-    /// It is done, and gives its locks back.
+    /// The operation is done and releases its locks.
     Releasing,
-    /// It found locks that others hold, or a slow replica. It gives its locks back and starts over at this
-    /// time.
+    /// The operation met locks of other clients, or a slow replica. It releases its locks and starts over at
+    /// this time.
     Waiting(Instant),
-    /// It was handed back; a slow replica still has a request, or a lock.
+    /// The operation was returned to the user; a slow replica still has a request or a lock.
     Over,
 }
 
-/// The last request to a replica.
+/// The kind of the outstanding request to a replica.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Lock,
@@ -39,26 +39,26 @@ pub struct Flight {
     pub state: State,
     pub operation: Operation,
     pub block: u64,
-    /// The tag to write, once it is known; a write keeps it until its end.
+    /// The tag to write, once it is known. A WRITE keeps it until its end.
     pub tag: Option<Tag>,
     pub round_trips: u32,
-    /// How often it got no quorum of locks.
+    /// Number of attempts that got no quorum of locks.
     pub tries: u32,
-    /// When it began to ask for locks.
+    /// Time at which the current attempt to lock began.
     pub since: Instant,
-    /// Locks that it has given back, of those that it had when it was done.
+    /// Number of locks released since the operation was done.
     pub released: usize,
-    /// Replicas with a request of it, one each.
+    /// The outstanding request at each replica; at most one per replica.
     pub busy: [Option<Step>; MAX_REPLICAS],
-    /// Those that were asked for their locks in this try; only their answers count.
+    /// Replicas that were asked for their locks in this attempt. Only their answers count.
     pub asked: Set,
-    /// Replicas whose locks it holds, from this try or an earlier one.
+    /// Replicas whose locks the operation holds, from this attempt or an earlier one.
     pub held: Set,
-    /// Replicas whose tags were read in this try.
+    /// Replicas whose tags were read in this attempt.
     pub read: Set,
     pub wanted: Set,
     pub values: Set,
-    /// Which of its two copies is the newer one, of each that was read.
+    /// Index of the newer of the two copies, for each replica that was read.
     pub newer: [usize; MAX_REPLICAS],
     pub has: Set,
     pub seen: [Tag; MAX_REPLICAS],
@@ -92,7 +92,7 @@ impl Flight {
         self.lock(now);
     }
 
-    /// Asks for locks, at the start or after a pause.
+    /// Starts an attempt to lock, at the beginning or after a pause.
     pub fn lock(&mut self, now: Instant) {
         self.enter(State::Locking);
         self.since = now;
@@ -100,26 +100,26 @@ impl Flight {
         (self.wanted, self.values) = (Set::NONE, Set::NONE);
     }
 
-    /// A round trip begins.
+    /// Enters a state that costs a round trip.
     pub fn enter(&mut self, state: State) {
         self.state = state;
         self.round_trips += 1;
     }
 
-    /// Locks that it has of this try, and those that it may still get.
+    /// Returns the number of locks held from this attempt, and the number that may still be granted.
     pub fn locks(&self) -> (usize, usize) {
         let has = |replica: &usize| self.held.has(*replica);
         let may = |replica: &usize| self.busy[*replica] == Some(Step::Lock);
         (self.asked.iter().filter(has).count(), self.asked.iter().filter(may).count())
     }
 
-    /// What a replica without a request is asked now.
+    /// Returns the next request for a replica that has no outstanding one.
     pub fn next(&self, replica: usize) -> Option<Step> {
         let (asked, held) = (self.asked.has(replica), self.held.has(replica));
         let read = self.read.has(replica);
         let wants = self.wanted.has(replica) && !self.values.has(replica);
         let step = match self.state {
-            // A lock of an earlier try is given back first.
+            // A lock of an earlier attempt is released first.
             State::Locking if !asked => Some(if held { Step::Unlock } else { Step::Lock }),
             State::Reading if held && asked && wants => Some(Step::Read),
             State::Reading if held && asked && !read => Some(Step::Tags),
@@ -130,18 +130,18 @@ impl Flight {
         step.filter(|_| self.busy[replica].is_none())
     }
 
-    /// It waits for answers or for its time.
+    /// Returns true if the operation waits for answers or for its time.
     pub fn is_active(&self) -> bool {
         !matches!(self.state, State::Idle | State::Over)
     }
 
-    /// No replica has a request or a lock of it.
+    /// Returns true if no replica has a request or a lock of this operation.
     pub fn is_free(&self) -> bool {
         self.held.is_empty() && self.busy.iter().all(Option::is_none)
     }
 
-    /// Reads where it has the locks: tags, and the value at one replica if it needs one. `place` selects that
-    /// replica.
+    /// Starts to read at the locked replicas: tags, and the value at one replica if needed. `place` selects
+    /// that replica.
     pub fn read(&mut self, place: u64) {
         self.enter(State::Reading);
         if self.operation == Operation::Read && self.tag.is_none() {
@@ -151,13 +151,13 @@ impl Flight {
         }
     }
 
-    /// A value is under way.
+    /// Returns true if a READ of a value is outstanding.
     pub fn is_coming(&self) -> bool {
         let missing = self.wanted.without(self.values);
         missing.iter().any(|replica| self.busy[replica] == Some(Step::Read))
     }
 
-    /// The newest of the tags that were read, and the replicas that have it.
+    /// Returns the newest of the tags that were read, and the replicas that have it.
     pub fn newest(&self) -> (Tag, Set) {
         let newest = self.read.iter().map(|replica| self.seen[replica]).max().unwrap_or_default();
         (newest, self.read.filter(|replica| self.seen[replica] == newest))

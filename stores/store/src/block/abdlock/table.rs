@@ -1,4 +1,4 @@
-//! A replica's blocks, each with its lock.
+//! The blocks of an ABDLOCK replica, each with its lock.
 
 use remora_nic::Remote;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,27 +10,28 @@ use crate::Registered;
 use crate::heap::{Class, Reachable};
 use crate::region::Region;
 
-/// The blocks of a replica. Clients change them. The replica's own program breaks locks, and fills blocks
-/// before there are clients.
+/// The blocks of a replica. Clients modify them by RDMA. The replica's own program breaks locks, and fills
+/// blocks before there are clients.
 ///
-/// A lock holds its connection's lease: a number that this replica gives once. The lock of a lease that has
-/// ended is broken. Its queue pair no longer exists, so no request that its client sent under the lock still
-/// arrives.
+/// A lock holds its connection's lease: a number that this replica issues once. The replica breaks the lock
+/// of a lease that has ended. The queue pair of that lease no longer exists, so no request that its client
+/// sent under the lock can still arrive.
 #[derive(Debug)]
 pub struct Table {
     layout: Layout,
     region: Region,
-    /// The lease that was given last.
+    /// The lease that was issued last.
     last: u64,
 }
 
 impl Table {
-    /// Bytes of memory that it needs.
+    /// Returns the bytes of memory that the table needs.
     pub fn len(layout: Layout) -> usize {
         layout.blocks as usize * verbs::stride(&layout)
     }
 
-    /// Blocks that were never written. None: the memory is too short, or the layout impossible.
+    /// Initialises memory with blocks that were never written. Returns `None` if the memory is too short or
+    /// the layout invalid.
     pub fn format(layout: Layout, memory: Registered) -> Option<Table> {
         let mut table = Table::open(layout, memory)?;
         let zeros = vec![0; layout.block_len as usize];
@@ -41,8 +42,8 @@ impl Table {
         Some(table)
     }
 
-    /// The blocks that are in memory, after a restart with it. All connections have ended, so all locks are
-    /// broken. Returns None as [`Table::format`] does.
+    /// Opens the blocks that are in memory after a restart that kept it. All connections have ended, so all
+    /// locks are broken. Returns `None` if the memory is too short or the layout invalid.
     pub fn open(layout: Layout, memory: Registered) -> Option<Table> {
         let fits = layout.is_sound() && memory.bytes.len() >= Table::len(layout);
         let table = fits.then(|| Table { layout, region: Region::new(memory), last: 0 })?;
@@ -66,8 +67,8 @@ impl Table {
         }
     }
 
-    /// Stores a block as other replicas have it, before there are clients. Returns false if there is no such
-    /// block, or if the value does not have the length of one.
+    /// Stores a block that was read from other replicas, before there are clients. Returns false if there is
+    /// no such block or if the value does not have the length of a block.
     pub fn install(&mut self, block: u64, tag: Tag, value: &[u8]) -> bool {
         let fits = block < self.layout.blocks && value.len() == self.layout.block_len as usize;
         if fits {
@@ -76,7 +77,7 @@ impl Table {
         fits
     }
 
-    /// The grant of a new connection. Its lease is unique in this table.
+    /// Returns the grant of a new connection. Its lease is unique in this table.
     pub fn grant(&mut self) -> Grant {
         self.last += 1;
         let table = Remote { addr: self.region.block().addr, rkey: self.region.block().key };
@@ -84,16 +85,17 @@ impl Table {
         Grant { design: Design::AbdLock, layout: self.layout, table, class, lease: self.last }
     }
 
-    /// Breaks the locks of connections whose queue pairs have ended, and returns how many. `lives` says which
-    /// leases have not ended.
+    /// Breaks the locks of connections whose queue pairs have ended, and returns their number. `lives`
+    /// returns true for leases that have not ended.
     ///
-    /// What the owner of such a lock was writing may be torn: the copy loses its tag before another client
-    /// gets the lock. So a client believes a tag without a look at the value.
+    /// The copy that the owner of such a lock was writing may be torn. Its tag is reset before another
+    /// client gets the lock, so a client can trust a tag without reading the value.
     pub fn break_locks(&self, lives: impl Fn(u64) -> bool) -> usize {
         let broken = |block| {
             let word = self.word(block, verbs::lock_at(&self.layout));
             let lease = word.load(Ordering::Acquire);
-            // A client that got the lock in the meantime keeps it.
+            // The exchange fails if another client acquired the lock in the meantime; that client keeps the
+            // lock.
             let dead = lease != 0 && !lives(lease);
             if dead {
                 self.drop_torn(block);
@@ -107,8 +109,8 @@ impl Table {
         self.region.block().bytes.word(self.at(block) + at).expect("a word of a block")
     }
 
-    /// Drops a torn copy, the older one, of a block that no client changes any more: it counts as never
-    /// written.
+    /// Resets the tag of a torn copy to "never written". The lock's owner is dead, so no client modifies the
+    /// block.
     fn drop_torn(&self, block: u64) {
         let mut bytes = vec![0; verbs::whole_len(&self.layout)];
         self.region.read(self.at(block), &mut bytes);
@@ -119,7 +121,7 @@ impl Table {
     }
 }
 
-/// Blocks lie in place: there are no buffers.
+/// Reports no buffers, because blocks are updated in place.
 impl Reachable for Table {
     fn entries(&self) -> usize {
         0
@@ -146,8 +148,8 @@ mod tests {
         let tags =
             |block| [0, 1].map(|copy| word(block, verbs::tag_at(&LAYOUT, copy)).load(Ordering::Relaxed));
         let lock = |block| word(block, verbs::lock_at(&LAYOUT));
-        // The live client has written half of a copy of block 0, the dead one half of a copy of block 1. Of
-        // block 2 the dead one has read the tags.
+        // The live client has written half of a copy of block 0, the dead client half of a copy of block 1.
+        // The dead client has only read the tags of block 2.
         for (block, lease) in [(0, 1), (1, 2), (2, 2)] {
             lock(block).store(lease, Ordering::Relaxed);
         }
@@ -158,7 +160,7 @@ mod tests {
         assert_eq!(table.break_locks(|lease| lease == 1), 2);
         assert_eq!([0, 1, 2].map(|block| lock(block).load(Ordering::Relaxed)), [1, 0, 0]);
         assert_eq!([0, 1, 2].map(tags), [[7, 9], [7, 0], [7, 7]]);
-        // With its memory, but without its connections.
+        // The replica restarts with its memory, but without its connections.
         drop(Table::open(LAYOUT, memory.clone()).unwrap());
         assert_eq!((lock(0).load(Ordering::Relaxed), tags(0)), (0, [7, 0]));
     }

@@ -1,7 +1,7 @@
-//! The verbs that a client posts to a replica, and the layout of a block.
+//! The verbs that an ABDLOCK client posts to a replica, and the layout of a block.
 //!
-//! A block is value, checksum, tag; the lock; tag, value, checksum. So one verb can read both tags or write
-//! either copy.
+//! A block consists of value, checksum, tag (copy 0); the lock; tag, value, checksum (copy 1). So one verb
+//! can read both tags or write either copy.
 
 use remora_nic::{Flags, Operation, Payload, PostError, Remote, Sge, WorkRequest};
 
@@ -11,54 +11,56 @@ use crate::Post;
 use crate::kv::checksum::crc64;
 use crate::words::{set_u64, u64_at};
 
-/// Bytes of a copy: tag, value and checksum in one order or the other.
+/// Returns the bytes of a copy: tag, value and checksum, in either order.
 pub fn copy_len(layout: &Layout) -> usize {
     layout.tagged_len() + WORD
 }
 
-/// Bytes of a block: both copies and the lock. The newer copy stays whole while the older one is overwritten.
+/// Returns the bytes of a block: both copies and the lock. The newer copy stays intact while the older one
+/// is overwritten.
 pub fn whole_len(layout: &Layout) -> usize {
     2 * copy_len(layout) + WORD
 }
 
-/// Bytes from one block to the next.
+/// Returns the bytes from one block to the next.
 pub fn stride(layout: &Layout) -> usize {
     whole_len(layout).next_multiple_of(64)
 }
 
-/// Where a block's lock is.
+/// Returns the offset of the lock in a block.
 pub fn lock_at(layout: &Layout) -> usize {
     copy_len(layout)
 }
 
-/// Where the tag of a copy is.
+/// Returns the offset of a copy's tag in a block.
 pub fn tag_at(layout: &Layout, copy: usize) -> usize {
     if copy == 0 { lock_at(layout) - WORD } else { lock_at(layout) + WORD }
 }
 
-/// Where the value of a copy is, and behind it the checksum.
+/// Returns the offset of a copy's value in a block. The checksum follows the value.
 pub fn value_at(layout: &Layout, copy: usize) -> usize {
     if copy == 0 { 0 } else { lock_at(layout) + 2 * WORD }
 }
 
-/// Bytes of what a client writes from: a value with its checksum behind it, and the tag on both sides.
+/// Returns the bytes of a sealed value, from which a client writes: a tag, the value, its checksum, and the
+/// tag once more.
 pub fn sealed_len(layout: &Layout) -> usize {
     copy_len(layout) + WORD
 }
 
-/// Where a copy begins in that.
+/// Returns the offset of a copy in a sealed value.
 pub fn copy_in_sealed(copy: usize) -> usize {
     if copy == 0 { WORD } else { 0 }
 }
 
-/// Puts the tag on both sides of a value and its checksum.
+/// Stores the tag at both ends of a sealed value.
 pub fn set_tag(sealed: &mut [u8], tag: Tag) {
     let end = sealed.len() - WORD;
     set_u64(sealed, 0, tag.0);
     set_u64(sealed, end, tag.0);
 }
 
-/// The same, and makes the checksum: of tag and value.
+/// Stores the tag at both ends of a sealed value, and the checksum of tag and value.
 pub fn seal(sealed: &mut [u8], tag: Tag) {
     set_tag(sealed, tag);
     let end = sealed.len() - 2 * WORD;
@@ -66,7 +68,7 @@ pub fn seal(sealed: &mut [u8], tag: Tag) {
     set_u64(sealed, end, sum);
 }
 
-/// Is this copy of a block whole? A client that died during its WRITE leaves a part of it.
+/// Returns true if the checksum of a copy is right. A client that dies during a WRITE leaves a torn copy.
 pub fn is_whole(layout: &Layout, block: &[u8], copy: usize) -> bool {
     let (tag, value) = (tag_at(layout, copy), value_at(layout, copy));
     let end = value + layout.block_len as usize;
@@ -88,7 +90,7 @@ fn post(id: u64, operation: Operation, sge: Sge, nic: &mut impl Post) -> Result<
     nic.post_send(&WorkRequest { id, operation, payload: Payload::Sges(&[sge]), flags })
 }
 
-/// CAS of the lock from one number to another; the old one comes into `old`.
+/// Posts a CAS of the lock from one value to another. The previous value is returned to `old`.
 pub fn swap_lock(
     grant: &Grant,
     block: u64,
@@ -101,16 +103,16 @@ pub fn swap_lock(
     post(id, operation, old, nic)
 }
 
-/// READ of the whole block.
+/// Posts a READ of the whole block.
 pub fn read(grant: &Grant, block: u64, id: u64, into: Sge, nic: &mut impl Post) -> Result<(), PostError> {
     post(id, Operation::Read(place(grant, block, 0)), into, nic)
 }
 
-/// Bytes of both tags and what is between them: the lock.
+/// Bytes of both tags and the lock between them.
 pub const TAGS: usize = 3 * WORD;
 
-/// READ of both tags. The tags can be trusted while the lock is held. A client that died during a WRITE held
-/// the lock, and breaking that lock repaired the copy.
+/// Posts a READ of both tags. The tags can be trusted while the lock is held: a client that died during a
+/// WRITE held the lock, and breaking that lock repaired the copy.
 pub fn read_tags(
     grant: &Grant,
     block: u64,
@@ -121,7 +123,7 @@ pub fn read_tags(
     post(id, Operation::Read(place(grant, block, tag_at(&grant.layout, 0))), into, nic)
 }
 
-/// WRITE over one of the two copies.
+/// Posts a WRITE of one of the two copies.
 pub fn write(
     grant: &Grant,
     block: u64,
@@ -155,7 +157,7 @@ mod tests {
                 let torn = [&new[..cut], &old[cut..]].concat();
                 let mut block = vec![0; whole_len(&layout)];
                 block[at..at + torn.len()].copy_from_slice(&torn);
-                // A cut within bytes that are the same in both leaves one of the two whole.
+                // A cut within bytes that both versions share leaves one of the two intact.
                 let whole = torn == old || torn == new;
                 assert_eq!(is_whole(&layout, &block, copy), whole, "copy {copy}, cut at {cut}");
                 let tag = u64_at(&block, tag_at(&layout, copy));

@@ -1,4 +1,4 @@
-//! Stores that begin, replicas that come back, and clients that meet them.
+//! Stores that begin, replicas that return, and clients that meet them.
 
 use super::*;
 use crate::random::Random;
@@ -44,7 +44,7 @@ fn who_is_new_where_the_store_lives_is_refused() {
     let all = store();
     for replica in 0..3 {
         let mut again = new(replica, 99);
-        // Even if it has promised itself to this store: it is none of those that began it.
+        // A promise to this store does not help: the incarnation is not among those that began the store.
         again.asked(0, 10);
         let other = all[(replica + 1) % 3].state();
         assert_eq!(again.take_answers(&[other]), Err(MembershipError::Lives(other.replica)));
@@ -73,7 +73,7 @@ fn a_place_is_taken_by_the_highest_incarnation_and_everybody_hears_of_it() {
     let back = Membership::repaired(0, next, &[all[1].state(), all[2].state()]).expect("a majority");
     assert_eq!((back.state().store, back.state().incarnation()), (10, 17));
 
-    // A client that knew the old one, in every order of the states that it gets.
+    // A client that knew the old incarnation refuses it, in every order in which the states arrive.
     let old = all[0].state();
     let mut view = View::default();
     assert_eq!(view.meet(&old), Ok(()));
@@ -94,7 +94,7 @@ fn who_takes_a_place_gives_none_of_the_numbers_that_were_given_there() {
     let mut random = Random::new(5);
     let mut repaired = 0;
     for round in 0..40u64 {
-        // A while of writers; a mark is moved when one of the two others knows.
+        // Some writers take numbers; a mark is moved when one of the two other replicas knows it.
         for _ in 0..random.below(900) {
             if let Ok(number) = all[0].number() {
                 assert!(given.insert(number.get()), "round {round}");
@@ -117,7 +117,7 @@ fn who_takes_a_place_gives_none_of_the_numbers_that_were_given_there() {
     assert!(given.len() > 5_000 && repaired == 40, "{}", given.len());
 }
 
-/// Replicas begin, ask, are answered late, die and restart, each time with `--new`.
+/// Replicas start, ask, receive late answers, die and restart, each time with `--new`.
 #[test]
 fn whoever_dies_while_a_store_begins_all_that_serve_are_of_one_store() {
     let (mut begun, mut refused) = (0, 0);
@@ -128,7 +128,7 @@ fn whoever_dies_while_a_store_begins_all_that_serve_are_of_one_store() {
             fresh += 1;
             new(replica, fresh)
         });
-        // The answers to each that it has not read.
+        // Answers to each replica that it has not read yet.
         let mut received: [Vec<State>; 3] = Default::default();
         for _ in 0..60 {
             let one = random.below(3) as usize;
@@ -150,7 +150,7 @@ fn whoever_dies_while_a_store_begins_all_that_serve_are_of_one_store() {
                     match all[one].take_answers(&answers) {
                         Ok(whole) => begun += u32::from(whole),
                         Err(_) => {
-                            // It ends; an operator restarts it, and it is refused.
+                            // The refused replica ends, and an operator restarts it.
                             refused += 1;
                             fresh += 1;
                             all[one] = new(one, fresh);

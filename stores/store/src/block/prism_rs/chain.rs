@@ -1,4 +1,4 @@
-//! The requests to a replica: the READs of a read phase, and the chain of a write phase.
+//! The requests of PRISM-RS to a replica: the READs of a read phase, and the chain of a write phase.
 
 use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
 use remora_nic::{Flags, Payload, PostError, Remote, Sge};
@@ -7,7 +7,7 @@ use super::super::grant::WORD;
 use super::super::{Grant, Tag};
 use crate::PostPrism;
 
-/// Slots of the send queue that a READ and a chain take together, at most.
+/// Maximum number of send queue slots that a READ and a chain take together.
 pub const SLOTS: u32 = 2 + 3 + 2 + 3;
 
 const SIGNALED: Flags = Flags { signaled: true, ..QUIET };
@@ -16,11 +16,11 @@ const TAG_ONLY: [u64; 4] = [u64::MAX, 0, 0, 0];
 const NOTHING: [u64; 4] = [0; 4];
 const WHOLE: [u64; 4] = [u64::MAX, u64::MAX, 0, 0];
 
-/// Where a chain's answers go.
+/// The local memory to which a chain's results are returned.
 pub struct Answers {
-    /// The metadata as it was: 16 bytes. Nothing comes if no buffer was there.
+    /// The previous metadata: 16 bytes. Unchanged if no buffer was free.
     pub old: Sge,
-    /// The address of the new buffer: 8 bytes; 0 if none was there.
+    /// The address of the new buffer: 8 bytes; 0 if no buffer was free.
     pub mine: Sge,
 }
 
@@ -28,7 +28,7 @@ fn entry(grant: &Grant, block: u64) -> Remote {
     Remote { addr: grant.table.addr + grant.layout.entry(block) as u64, rkey: grant.table.rkey }
 }
 
-/// Asks for tag and value of a block: one READ through the address in its metadata.
+/// Posts an indirect READ of a block's tag and value through the address in its metadata.
 pub fn read(
     grant: &Grant,
     block: u64,
@@ -53,8 +53,8 @@ pub fn read(
     })
 }
 
-/// Asks for the tag alone, as it stands in the metadata: one word, so it cannot be torn. A writer needs no
-/// more, and a reader has the value from another replica.
+/// Posts a READ of the tag alone, from the metadata. The tag is one word, so it cannot be torn. A writer
+/// needs no value, and a reader gets the value from another replica.
 pub fn read_tag(
     grant: &Grant,
     block: u64,
@@ -70,12 +70,15 @@ pub fn read_tag(
     })
 }
 
-/// Stores a block with its tag if the tag is greater than the replica's. One completion: the last one.
+/// Posts the chain that stores a block if its tag is greater than the replica's. Only the last operation is
+/// signaled.
 ///
 /// 1. WRITE of ⟨tag, 0⟩ to scratch memory.
-/// 2. ALLOCATE of tag and value. The address goes beside the tag, and to the client: the loser must give its
-///    buffer back. It is 0 if there was no buffer.
-/// 3. If there was a buffer: CAS of the metadata with scratch memory, *greater*, comparing the tags alone.
+/// 2. ALLOCATE of a buffer for tag and value. The address is stored behind the tag in scratch memory, and
+/// returned to the client, which must give the buffer back if the CAS fails. The address is 0 if no buffer
+/// was free.
+/// 3. If a buffer was allocated: CAS of the metadata with scratch memory, mode *greater*, comparing only the
+/// tags.
 ///
 /// Without `checks` the CAS always swaps.
 pub fn write(
@@ -111,7 +114,7 @@ pub fn write(
         swap_add: Operand::At(SCRATCH),
     };
     let swap = Operation::CompareSwap { at: Address::direct(entry(grant, block)), operands };
-    // A plain verb: of PRISM's own operations each is answered.
+    // A standard verb needs no response of its own, whereas each PRISM operation is answered.
     nic.post_send(&remora_nic::WorkRequest {
         id,
         operation: remora_nic::Operation::Write(scratch(0)),
@@ -119,7 +122,7 @@ pub fn write(
         flags: QUIET,
     })?;
     let (redirect, result) = (Some(SCRATCH + WORD as u64), Some(answers.mine));
-    // The operations that are conditional on it travel with it.
+    // `conditional` sends this operation together with those whose execution depends on it.
     nic.post_prism(&WorkRequest { conditional: true, redirect, result, ..quiet(allocate) })?;
     let result = Some(answers.old);
     nic.post_prism(&WorkRequest { conditional: true, result, flags: SIGNALED, ..quiet(swap) })

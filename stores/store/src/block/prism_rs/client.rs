@@ -1,4 +1,4 @@
-//! The client machine: a window of operations at all replicas.
+//! The PRISM-RS client: a window of operations at all replicas.
 
 use remora_nic::WorkCompletion;
 use remora_transport::Instant;
@@ -19,55 +19,57 @@ use crate::{Broken, Connections, QueueNeeds, Registered};
 
 mod reading;
 
-/// What a request is for.
+/// Purposes of a request, as its id encodes them.
 const READ: u8 = 1;
 const WRITE: u8 = 2;
 const RETURN: u8 = 3;
 const LISTEN: u8 = 4;
 
-/// Bytes for the answers to a chain: metadata as it was, address of the new buffer.
+/// Bytes for the results of a chain: previous metadata, address of the new buffer.
 const ANSWERS: usize = 32;
 const MINE: usize = ENTRY;
 
-/// Time without an operation after which buffers go back in groups however small. Who begins the next
-/// operation at once does not wait for messages that carry a buffer each; it has whole groups of them soon.
+/// Nanoseconds without an operation after which buffers are returned in groups of any size. A client that
+/// starts its next operation at once does not send messages with one buffer each, because it soon has full
+/// groups.
 const REST_NS: u64 = 20_000;
 
-/// How an operation ended, before the value is borrowed.
+/// The outcome of an operation, before the value is borrowed.
 #[derive(Copy, Clone)]
 enum OwnedOutcome {
-    /// What this replica's answer says.
+    /// The value of this replica's answer.
     Value(usize),
     Other(Outcome<'static>),
 }
 
-/// A client: pure, driven by whoever owns the queue pairs. Its memory is one block; nothing is allocated for
-/// an operation.
+/// A PRISM-RS client. It does no input or output itself: its caller owns the queue pairs. Its registered
+/// memory is one block, and no operation allocates memory.
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
     arena: Registered,
     replica_set: ReplicaSet,
-    /// Buffers on their way back to each replica, and chains that may bring more.
+    /// Buffers to return to each replica, and the number of chains under way that may add more.
     returns: Vec<Option<Returns>>,
     chains: Vec<usize>,
     flights: Vec<Flight>,
     slots: Slots,
-    /// Who is asked for values, and when the next one of them is late; perhaps it has come meanwhile.
+    /// The replicas that are asked for values, and a lower bound of the time at which the next value is
+    /// late.
     sources: Sources,
     deadline: Instant,
-    /// When the client has rested, if no operation has begun by then.
+    /// Time at which the client counts as idle if no operation has begun by then.
     rested: Instant,
-    /// No tag of ours of this time or earlier may come again: a write of it ended before f + 1 replicas had
-    /// it.
+    /// The highest time in a tag of this client whose write ended before f + 1 replicas had it. No tag with
+    /// this time or a lower one may be used again.
     floor: u64,
-    /// What was read last, away from the NIC's reach.
+    /// The value that was read last, in memory that the NIC cannot access.
     value: Vec<u8>,
 }
 
 impl Client {
-    /// A client with [`Client::arena_len`] bytes; it is connected to nobody yet. None: the numbers are
-    /// impossible.
+    /// Returns a client with [`Client::arena_len`] bytes of memory and no connections. Returns `None` if the
+    /// configuration is invalid or the arena too short.
     pub fn new(config: ClientConfig, arena: Registered) -> Option<Client> {
         if !config.is_sound() || arena.bytes.len() < Client::arena_len(&config) {
             return None;
@@ -88,12 +90,12 @@ impl Client {
         })
     }
 
-    /// Bytes of registered memory that it needs.
+    /// Returns the bytes of registered memory that the client needs.
     pub fn arena_len(config: &ClientConfig) -> usize {
         Client::buffer_at(config, config.slots(), 0)
     }
 
-    /// What each queue pair must hold; a request takes up to three slots of the send queue.
+    /// Returns the sizes that each queue pair needs. A request takes up to three slots of the send queue.
     pub fn needs(config: &ClientConfig) -> QueueNeeds {
         let slots = config.slots() as u32;
         QueueNeeds { send: slots * chain::SLOTS + 1, receive: 2, sges: 1, completions: 2 * slots + 4 }
@@ -217,8 +219,8 @@ impl Machine for Client {
         self.deadline.min(self.rested)
     }
 
-    /// All replicas are asked for the values that are late, since something is wrong. Others that wait for
-    /// the same replicas stop waiting, too. A client that has rested returns buffers.
+    /// Asks all replicas for the values that are late. Other operations that wait for the same replicas stop
+    /// waiting, too. An idle client returns its buffers.
     fn expire(&mut self, now: Instant, connections: &mut impl Connections) {
         if self.rested <= now {
             self.rested = Instant::NEVER;
@@ -266,7 +268,7 @@ impl Client {
         Slot(slot as u16)
     }
 
-    /// Asserts the invariants, in debug builds only; of the replicas those of `replica`.
+    /// Asserts the invariants, in debug builds only; those of replicas only for `replica`.
     #[inline(always)]
     fn checked(&self, replica: usize) {
         self.slots.checked(|slot| self.flights[slot].state == State::Idle);
@@ -280,7 +282,7 @@ impl Client {
     }
 
     fn ask_all(&mut self, slot: usize, connections: &mut impl Connections) {
-        // What takes longest first.
+        // Requests for values are posted first, because they take longest.
         let wanted = self.flights[slot].wanted;
         wanted.iter().for_each(|replica| self.ask(slot, replica, connections));
         Set::all(self.replica_set.len())
@@ -293,8 +295,8 @@ impl Client {
         (0..self.flights.len()).for_each(|slot| self.ask(slot, replica, connections));
     }
 
-    /// Asks a replica what the operation's phase asks, unless it was asked or has an old request of the same
-    /// kind.
+    /// Posts the request of the operation's phase to a replica, unless it was posted or an old request of
+    /// the same kind is outstanding.
     fn ask(&mut self, slot: usize, replica: usize, connections: &mut impl Connections) {
         let flight = &mut self.flights[slot];
         if !flight.is_active() || flight.asked.has(replica) || self.replica_set.grant(replica).is_none() {
@@ -339,8 +341,8 @@ impl Client {
         }
     }
 
-    /// A tag above the newest that a quorum knows, and above those of this client that are not known to a
-    /// quorum.
+    /// Returns a tag above the newest that a quorum knows, and above those of this client that may not be
+    /// known to a quorum. Returns `None` if the tags are exhausted.
     fn next_tag(&self, block: u64, newest: Tag) -> Option<Tag> {
         let ours =
             self.flights.iter().filter(|flight| flight.state == State::Writing && flight.block == block);
@@ -362,7 +364,8 @@ impl Client {
         self.chains[replica] -= 1;
         let swapped = old < flight.tag || self.config.canary == Canary::NoTagCheck;
         if let (Some(returns), Some(grant)) = (&mut self.returns[replica], self.replica_set.grant(replica)) {
-            // Of the old buffer and ours, the one that is not in the table; none if we got none.
+            // Of the old and the new buffer, the one that is not in the table is returned. Nothing is
+            // returned if no buffer was allocated.
             let unlinked = if swapped { old_address } else { mine };
             if mine != 0 && grant.class.index(unlinked).is_some() {
                 returns.give(unlinked);
@@ -398,7 +401,7 @@ impl Client {
         })
     }
 
-    /// A request of an operation that is over, or in its next phase, has ended.
+    /// Notes that a request of an operation that is over, or in its next phase, has completed.
     fn tail_ends(&mut self, slot: usize, replica: usize) {
         let flight = &mut self.flights[slot];
         if flight.state != State::Over || flight.under_way().has(replica) {
@@ -411,7 +414,7 @@ impl Client {
         }
     }
 
-    /// The operation is over for its user.
+    /// Ends the operation for its user.
     fn over(&mut self, slot: usize, end: OwnedOutcome) -> Option<Outcome<'static>> {
         self.slots.end();
         let flight = &mut self.flights[slot];
@@ -438,7 +441,8 @@ impl Client {
         Finished { slot: Slot(slot as u16), operation, block, tag, outcome, round_trips }
     }
 
-    /// Buffers go back to a replica if it is time; if it was passed over and has space again, it is asked.
+    /// Returns buffers to a replica if a message is due. If the replica was skipped and has space again, its
+    /// requests are posted.
     fn give_back(&mut self, replica: usize, rested: bool, connections: &mut impl Connections) {
         let id = self.replica_set.id(replica, RETURN, 0);
         let Some(returns) = &mut self.returns[replica] else { return };
@@ -459,14 +463,14 @@ impl Client {
         u64_at(&bytes, 0)
     }
 
-    /// Where the answers of a replica to a slot's chain go.
+    /// Returns the arena offset of the results of a slot's chain at a replica.
     fn answers_at(config: &ClientConfig, slot: usize, replica: usize) -> usize {
         let returns = config.replicas * Returns::ARENA.next_multiple_of(64);
         returns + (slot * config.replicas + replica) * ANSWERS
     }
 
-    /// Where a slot's buffers are: 0 holds its own value with the tag in front, the others what the replicas
-    /// read.
+    /// Returns the arena offset of a slot's buffer. Buffer 0 holds the slot's own value with the tag in
+    /// front; buffer 1 + r holds what replica r returned.
     fn buffer_at(config: &ClientConfig, slot: usize, buffer: usize) -> usize {
         let answers = Client::answers_at(config, config.slots(), 0).next_multiple_of(64);
         answers + (slot * (config.replicas + 1) + buffer) * config.layout.buffer_len()

@@ -1,4 +1,4 @@
-//! The state of one operation, and of its requests.
+//! The state of one operation, and of its requests at the replicas.
 
 use super::super::set::Set;
 use super::super::{MAX_REPLICAS, Operation, Tag};
@@ -10,7 +10,7 @@ pub enum State {
     Idle,
     Reading,
     Writing,
-    /// It was handed back; a slow replica still has a request.
+    /// The operation was returned to the user; a slow replica still has a request.
     Over,
 }
 
@@ -22,24 +22,24 @@ pub struct Flight {
     pub block: u64,
     pub tag: Tag,
     pub round_trips: u32,
-    /// The replica whose answer is written back; None: the slot's own value is written.
+    /// The replica whose answer is written back; `None` if the slot's own value is written.
     pub source: Option<usize>,
-    /// Asked in this phase, answered in it, had no buffer in it.
+    /// Replicas that were asked in this phase, that answered, and that had no free buffer.
     pub asked: Set,
     pub answered: Set,
     pub refused: Set,
-    /// READs and chains under way, and those of them whose answers no longer count.
+    /// Replicas with a READ or a chain under way, and those of both kinds whose answers no longer count.
     pub reading: Set,
     pub writing: Set,
     pub stale: [Set; 2],
-    /// Replicas that are asked for the value, and not for the tag alone.
+    /// Replicas that are asked for the value in addition to the tag.
     pub wanted: Set,
-    /// READs under way that bring the value, and answers of this phase whose value has arrived.
+    /// Replicas whose READ under way includes the value, and replicas whose value has arrived in this phase.
     pub whole: Set,
     pub values: Set,
-    /// When a value was asked for.
+    /// Time at which the value was requested.
     pub since: Instant,
-    /// A quorum has answered its tags, and the operation waits for the value until then.
+    /// Time until which the operation waits for the value after a quorum has sent its tags.
     pub until: Instant,
     pub seen: [Tag; MAX_REPLICAS],
     pub phases: [Phase; MAX_REPLICAS],
@@ -74,40 +74,41 @@ impl Flight {
         *self = Flight { state: State::Reading, operation, block, round_trips: 1, ..Flight::new() };
     }
 
-    /// It waits for answers.
+    /// Returns true if the operation waits for answers.
     pub fn is_active(&self) -> bool {
         matches!(self.state, State::Reading | State::Writing)
     }
 
-    /// Replicas with a request of it.
+    /// Returns the replicas with a request of this operation.
     pub fn under_way(&self) -> Set {
         self.reading.or(self.writing)
     }
 
-    /// The phase starts over; requests under way no longer count.
+    /// Starts the phase over; answers to requests under way no longer count.
     pub fn restart(&mut self) {
         (self.asked, self.answered, self.refused) = (Set::NONE, Set::NONE, Set::NONE);
         (self.wanted, self.values, self.until) = (Set::NONE, Set::NONE, Instant::NEVER);
         self.stale = [self.reading, self.writing];
     }
 
-    /// READs that will bring a value of this phase.
+    /// Returns the replicas whose READ of this phase will bring a value.
     pub fn coming(&self) -> Set {
         self.reading.and(self.whole).without(self.stale[0])
     }
 
-    /// It waits for a value alone.
+    /// Returns true if the operation waits only for a value.
     pub fn waits(&self) -> bool {
         self.state == State::Reading && self.until != Instant::NEVER
     }
 
-    /// The newest tag of all answers.
+    /// Returns the newest tag of all answers.
     pub fn newest(&self) -> Tag {
         self.answered.iter().map(|replica| self.seen[replica]).max().unwrap_or_default()
     }
 
-    /// What a READ may return: the newest value that has arrived, if a quorum knew nothing newer. The result
-    /// is its tag, the replica that sent it, and those that have that tag or a greater one.
+    /// Returns what a READ may return: the newest value that has arrived, if a quorum knew nothing newer.
+    /// The result is its tag, the replica that sent it, and the replicas that have that tag or a greater
+    /// one.
     pub fn readable(&self, quorum: usize) -> Option<(Tag, usize, Set)> {
         let from = self.values.iter().max_by_key(|replica| self.seen[*replica])?;
         let tag = self.seen[from];
@@ -116,7 +117,7 @@ impl Flight {
         quiet.then(|| (tag, from, knew(|seen, tag| seen >= tag)))
     }
 
-    /// The write phase begins: these have the tag already.
+    /// Starts the write phase; `holders` already have the tag.
     pub fn write(&mut self, tag: Tag, source: Option<usize>, holders: Set) {
         (self.state, self.tag, self.source) = (State::Writing, tag, source);
         (self.asked, self.answered, self.refused) = (holders, holders, Set::NONE);

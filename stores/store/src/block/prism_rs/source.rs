@@ -1,25 +1,27 @@
-//! Which replica a client asks for the value of a block. The others answer with their tags alone.
+//! The choice of the replica that a client asks for the value of a block. The other replicas answer with
+//! their tags alone.
 
 use super::super::MAX_REPLICAS;
 use super::super::set::Set;
 
 /// Assumed nanoseconds for a value before one has arrived.
 const UNKNOWN: u64 = 250_000;
-/// A value is late after so many times the usual time, and so many nanoseconds more.
+/// A value is late after `TIMES` times the usual time plus `MORE` nanoseconds.
 const TIMES: u64 = 4;
 const MORE: u64 = 100_000;
 /// Upper bound of the usual time, in nanoseconds.
 const LONGEST: u64 = 100_000_000;
-/// Number of reads for which a late replica is skipped. It doubles each time, up to 2^12 times as many.
+/// Number of reads for which a late replica is skipped. The number doubles each time, up to 2^12 times as
+/// many.
 const PAUSE: u64 = 16;
 const DOUBLINGS: u32 = 12;
 
 /// A replica as a source of values.
 #[derive(Copy, Clone, Debug, Default)]
 struct Source {
-    /// How often it was late or failed, less the answers in time since then.
+    /// Number of times the replica was late or failed, minus its timely answers since then.
     faults: u32,
-    /// It is skipped until so many reads have begun.
+    /// The replica is skipped until this number of reads have begun.
     rests_until: u64,
 }
 
@@ -32,7 +34,7 @@ pub struct Sources {
     silent: Set,
     /// Reads that have begun.
     reads: u64,
-    /// The usual nanoseconds for a value: a moving average.
+    /// The usual time for a value in nanoseconds: a moving average.
     usual: u64,
 }
 
@@ -42,17 +44,17 @@ impl Sources {
         Sources { count, each, silent: Set::NONE, reads: 0, usual: UNKNOWN }
     }
 
-    /// A read begins: which replica is asked for the value?
+    /// Chooses the replica that a new read asks for the value.
     ///
     /// `place` spreads reads over the replicas. A replica that takes no requests, has not answered or is
-    /// skipped gives way to the next one that does better.
+    /// skipped gives way to the next one in a better state.
     pub fn choose(&mut self, place: u64, takes: impl Fn(usize) -> bool) -> usize {
         self.reads += 1;
         let first = (place % self.count as u64) as usize;
         self.best(first, takes)
     }
 
-    /// The first one in turn that is skipped for the shortest time.
+    /// Returns the replica in the best state, the first one in turn from `first` among equals.
     pub fn best(&self, first: usize, takes: impl Fn(usize) -> bool) -> usize {
         let turn = (0..self.count).map(|at| (first + at) % self.count);
         let badness = |replica: &usize| match *replica {
@@ -63,22 +65,22 @@ impl Sources {
         turn.min_by_key(badness).unwrap_or(first)
     }
 
-    /// How long to wait for a value that others could give, nanoseconds from when it was asked for.
+    /// Returns the nanoseconds to wait for a value, from its request, before other replicas are asked.
     pub fn patience(&self) -> u64 {
         TIMES * self.usual + MORE
     }
 
-    /// These did not answer in time.
+    /// Notes that these replicas did not answer in time.
     pub fn late(&mut self, replicas: Set) {
         for replica in replicas.iter() {
             self.failed(replica);
             self.silent.add(replica);
         }
-        // Perhaps it is only that all has become slower.
+        // All replicas may have become slower, so the assumed time grows.
         self.usual = (2 * self.usual).min(LONGEST);
     }
 
-    /// Its connection has ended.
+    /// Notes that a replica's connection ended.
     pub fn failed(&mut self, replica: usize) {
         self.silent.remove(replica);
         let source = &mut self.each[replica];
@@ -86,12 +88,12 @@ impl Sources {
         source.faults = (source.faults + 1).min(DOUBLINGS);
     }
 
-    /// Has each of these owed an answer for too long?
+    /// Returns true if each of these replicas was late and has not answered since.
     pub fn are_silent(&self, replicas: Set) -> bool {
         replicas.iter().all(|replica| self.silent.has(replica))
     }
 
-    /// The replica answers. Returns true if it was silent before.
+    /// Notes an answer of the replica. Returns true if the replica was silent before.
     #[inline]
     pub fn answered(&mut self, replica: usize) -> bool {
         let was = self.silent.has(replica);
@@ -99,7 +101,7 @@ impl Sources {
         was
     }
 
-    /// A value came in time, after so many nanoseconds.
+    /// Notes that a value arrived in time, after `took` nanoseconds.
     pub fn came(&mut self, replica: usize, took: u64) {
         self.usual = (7 * self.usual + took.min(LONGEST)) / 8;
         let faults = &mut self.each[replica].faults;
@@ -131,14 +133,14 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..4 {
             sources.late(set(&[1]));
-            // As long as it owes an answer it is not asked at all.
+            // A replica that owes an answer is not asked at all.
             assert!((0..1000).all(|_| sources.choose(1, |_| true) == 2));
             assert!(sources.answered(1) && !sources.answered(1));
             sources.failed(1);
             pauses.push((0..).take_while(|_| sources.choose(1, |_| true) != 1).count());
         }
         assert_eq!(pauses, [31, 127, 511, 2047]);
-        // A replica that has been in time as often is trusted as at first.
+        // A replica with enough timely answers is trusted as at first.
         (0..20).for_each(|_| sources.came(1, 1));
         sources.late(set(&[1]));
         assert!(sources.answered(1));
@@ -162,7 +164,7 @@ mod tests {
         (0..100).for_each(|_| sources.came(0, 10_000));
         let short = sources.patience();
         assert!((140_000..160_000).contains(&short), "{short}");
-        // One that is late is waited for longer the next time, in case all are.
+        // After a late value the client waits longer the next time, in case all replicas are slow.
         sources.late(set(&[2]));
         assert!(sources.patience() > short);
         (0..100).for_each(|_| sources.came(0, 1_000_000));

@@ -1,4 +1,4 @@
-//! A replica's table: ⟨tag, address⟩ for each block.
+//! The table of a PRISM-RS replica: ⟨tag, address⟩ for each block.
 
 use remora_nic::Remote;
 
@@ -8,8 +8,8 @@ use crate::heap::{Class, Classes, Reachable};
 use crate::region::Region;
 use crate::{Registered, words};
 
-/// The table of a replica. Clients change it. The replica's own program reads it, and fills it before there
-/// are clients.
+/// The table of a replica. Clients modify it by RDMA. The replica's own program reads it, and fills it
+/// before there are clients.
 #[derive(Debug)]
 pub struct Table {
     layout: Layout,
@@ -17,8 +17,9 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table in memory whose blocks were never written. They point to a buffer of zeros behind the table
-    /// that belongs to no free list. Returns None if the memory is too short or the layout impossible.
+    /// Initialises a table in memory whose blocks were never written. They point to a buffer of zeros behind
+    /// the table that belongs to no free list. Returns `None` if the memory is too short or the layout
+    /// invalid.
     pub fn format(layout: Layout, memory: Registered) -> Option<Table> {
         let mut table = Table::open(layout, memory)?;
         table.region.write(layout.zeros(), &vec![0; layout.buffer_len()]);
@@ -29,7 +30,7 @@ impl Table {
         Some(table)
     }
 
-    /// The table that is in memory. None as with [`Table::format`].
+    /// Opens the table that is in memory. Returns `None` if the memory is too short or the layout invalid.
     pub fn open(layout: Layout, memory: Registered) -> Option<Table> {
         let fits = layout.is_sound() && memory.bytes.len() >= layout.table_len();
         fits.then(|| Table { layout, region: Region::new(memory) })
@@ -44,9 +45,9 @@ impl Table {
         self.region.store(self.layout.entry(block) + WORD, address);
     }
 
-    /// Stores a block as other replicas have it in the buffer of this number. Call it before there are
-    /// clients, and before the buffers are posted. Returns false if there is no such block or buffer, or if
-    /// the value does not have the length of a block.
+    /// Stores a block that was read from other replicas in the buffer with this number. Call it before there
+    /// are clients, and before the buffers are posted. Returns false if there is no such block or buffer, or
+    /// if the value does not have the length of a block.
     pub fn install(&mut self, block: u64, tag: Tag, value: &[u8], class: &Class, buffer: u32) -> bool {
         let fits = block < self.layout.blocks
             && buffer < class.count
@@ -60,7 +61,7 @@ impl Table {
         fits
     }
 
-    /// The grant that clients get.
+    /// Returns the grant that clients get, or `None` if no size class fits a block.
     pub fn grant(&self, classes: &Classes) -> Option<Grant> {
         let len = self.layout.tagged_len();
         let class = classes.all()[classes.for_len(len as u64)?];
@@ -68,7 +69,7 @@ impl Table {
         Some(Grant { design: Design::PrismRs, layout: self.layout, table, class, lease: 0 })
     }
 
-    /// The tag of a block, and the one in its buffer. They are equal at any moment.
+    /// Returns the tag of a block in the metadata, and the tag in its buffer. Both are equal at any moment.
     pub fn tags(&self, block: u64) -> (Tag, Tag) {
         let at = self.layout.entry(block);
         let buffer = (self.region.load(at + WORD) - self.region.block().addr) as usize;

@@ -1,4 +1,4 @@
-//! Requests to a kernel of the server's NIC, and its answers.
+//! Requests to a kernel of the server's NIC, and the kernel's answers.
 
 use super::super::client_config::ASK_STRIDE;
 use super::super::lookup::{Ask, Lookup};
@@ -9,12 +9,12 @@ use crate::work_id::{Work, WorkId};
 use remora_nic::kernel::{Ending, HEAD_LEN, Place, Status};
 use remora_nic::{CompletionKind, Flags, Payload, WorkCompletion, WorkRequest};
 
-/// Bytes of a request: where the answer goes, then the parameters.
+/// Bytes of a request: the address for the answer, then the parameters.
 const REQUEST: usize = HEAD_LEN + Ask::LEN;
 const _: () = assert!(REQUEST <= ASK_STRIDE);
 
 impl<L: Lookup, Q: Account> Client<L, Q> {
-    /// Asks the kernel. Returns false if the queue has no space for the request now.
+    /// Posts the request to the kernel. Returns false if the queue has no space for it now.
     #[inline]
     pub(super) fn post_ask(&mut self, slot: u16, ask: &Ask, nic: &mut impl Post) -> Result<bool, Broken> {
         if !self.queue.has_space(1) {
@@ -27,7 +27,7 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         request[..HEAD_LEN].copy_from_slice(&place.emit());
         request[HEAD_LEN..].copy_from_slice(&ask.params);
         self.arena.write(at, &request);
-        // The answer proves that it arrived; a completion is wanted only to keep the queue's account.
+        // The answer proves that the request arrived. A completion is needed only for the queue's account.
         let (number, signaled) = self.queue.enter(false);
         nic.post_send(&WorkRequest {
             id: WorkId { work: Work::Message, place: slot, number }.encode(),
@@ -41,7 +41,7 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         Ok(true)
     }
 
-    /// The slot that this kernel's answer belongs to, if the completion is one.
+    /// Returns the slot to which a kernel's answer belongs, or `None` if the completion is no such answer.
     #[inline]
     pub(super) fn asked(&self, completion: &WorkCompletion) -> Option<u16> {
         let ending = Ending::parse(completion.imm?);
@@ -53,7 +53,7 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         mine.then_some(slot)
     }
 
-    /// A kernel has answered.
+    /// Processes a kernel's answer.
     #[inline]
     pub(super) fn kernel_answered(
         &mut self,
@@ -72,7 +72,8 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         self.walk(slot, step, nic)
     }
 
-    /// The slot, and the low bits of its sequence: an answer that comes late matches no operation.
+    /// Returns the slot with the low bits of its sequence number, so that a late answer matches no
+    /// operation.
     fn tag(&self, slot: u16) -> u32 {
         let sequence = self.flights[usize::from(slot)].sequence;
         (sequence & 0xff) << 16 | u32::from(slot)

@@ -1,11 +1,11 @@
-//! The invariants of a client between two calls of its owner.
+//! Assertions of a client's invariants between two calls of its owner.
 
 use super::super::lookup::Lookup;
 use super::{Client, State};
 use crate::send_queue::Account;
 
 impl<L: Lookup, Q: Account> Client<L, Q> {
-    /// Asserts them, in debug builds only. After a failure what waited is only handed back.
+    /// Asserts the invariants, in debug builds only. A failed client is not checked.
     #[inline(always)]
     pub(super) fn checked(&self) {
         if cfg!(debug_assertions) && self.broken.is_none() {
@@ -13,7 +13,7 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         }
     }
 
-    /// Asserts the invariants. All slots are looked at each time that none or all of them are in flight.
+    /// Asserts the invariants. All slots are checked whenever none or all of them are in flight.
     fn check(&self) {
         self.queue.check();
         let pieces = self.grant.staging_count as usize;

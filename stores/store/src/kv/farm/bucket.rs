@@ -22,10 +22,10 @@ use crate::words::{set_u16, set_u32, u16_at, u32_at};
 /// Slots in a bucket: H/2.
 pub(crate) const SLOTS: usize = 3;
 
-/// Blocks chained to one bucket at most: each is a round trip more for the keys in it.
+/// Maximum number of blocks chained to one bucket. Each block costs its keys another round trip.
 pub(crate) const CHAIN_MOST: usize = 4;
 
-/// A slot of a bucket: where the object of one key is.
+/// A slot of a bucket: the location of one key's object.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FarmSlot {
     pub line: u32,
@@ -35,13 +35,13 @@ pub(crate) struct FarmSlot {
 }
 
 impl FarmSlot {
-    /// Does it hold a key?
+    /// Returns true if the slot holds a key.
     pub fn is_taken(&self) -> bool {
         self.lines != 0
     }
 }
 
-/// A bucket, without its version.
+/// The content of a bucket, without its version.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bucket {
     pub left: u32,
@@ -50,14 +50,14 @@ pub(crate) struct Bucket {
     pub right: u32,
 }
 
-/// Where the slots begin in the payload.
+/// Offset of the slots in the payload.
 const SLOTS_AT: usize = 4;
 const SLOT: usize = 12;
 const CHAIN_AT: usize = SLOTS_AT + SLOTS * SLOT;
 const RIGHT_AT: usize = CHAIN_AT + 4;
 
 impl Bucket {
-    /// Reads it from the payload of a line.
+    /// Parses a bucket from the payload of a line.
     #[inline]
     pub fn parse(payload: &[u8]) -> Bucket {
         let slot = |which| {
@@ -93,13 +93,13 @@ impl Bucket {
     }
 }
 
-/// The home bucket of a hash among `buckets`.
+/// Returns the home bucket of a hash among `buckets` buckets.
 #[inline]
 pub(crate) fn home(hash: u64, buckets: u64) -> u64 {
     crate::kv::hash::reduce(hash, buckets)
 }
 
-/// The tag of a hash; the home comes from its other end.
+/// Returns the tag of a hash: its low bits. The home bucket depends on the high bits.
 #[inline]
 pub(crate) fn tag(hash: u64) -> u16 {
     hash as u16

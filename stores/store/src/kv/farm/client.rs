@@ -1,4 +1,4 @@
-//! The reader: neighbourhood, object, chain.
+//! FaRM's lookup by READs: neighbourhood, object, chain.
 
 use super::bucket::{Bucket, CHAIN_MOST, FarmSlot, SLOTS, home, tag};
 use super::line::{LINE, OBJECT_HEADER, ObjectHeader, PAYLOAD, join, lines_for, version_of};
@@ -6,7 +6,7 @@ use crate::kv::lookup::{Lookup, MOST_TRIES, Reads, Step};
 use crate::kv::session::{Design, Grant};
 use remora_nic::Remote;
 
-/// What a client knows of a FaRM server.
+/// The layout of a FaRM server's table, as a client knows it.
 #[derive(Copy, Clone, Debug)]
 pub struct Farm {
     index: Remote,
@@ -21,27 +21,27 @@ pub struct Progress {
     hash: u64,
     phase: Phase,
     tries: u32,
-    /// Slots with the key's tag in the buckets read last, those not yet followed at the front.
+    /// Slots with the key's tag in the buckets that were read last. Those not yet followed are at the front.
     candidates: [FarmSlot; 2 * SLOTS],
     left: u8,
-    /// A key was hopping from one bucket to the other while they were read.
+    /// True if a key was hopping from one bucket to the other while they were read.
     hopping: bool,
-    /// The slot being followed.
+    /// The slot whose object is being read.
     following: FarmSlot,
-    /// The chained block to read when no candidate is the key's.
+    /// The chained block to read if no candidate holds the key.
     chain: u32,
-    /// Blocks read since the neighbourhood was.
+    /// Number of chained blocks read since the neighbourhood was read.
     blocks: u8,
 }
 
 #[derive(Copy, Clone, Debug, Default)]
 enum Phase {
-    /// Reading the home bucket and the next.
+    /// The home bucket and the next one are being read.
     #[default]
     Neighbourhood,
-    /// Reading a chained block.
+    /// A chained block is being read.
     Block,
-    /// Reading an object.
+    /// An object is being read.
     Object,
 }
 
@@ -100,7 +100,7 @@ impl Lookup for Farm {
     }
 }
 
-/// The bucket in the line at `at`; None if it is torn.
+/// Returns the bucket in the line at `at`, or `None` if the line is torn.
 #[inline]
 fn bucket(landed: &[u8], at: usize) -> Option<Bucket> {
     let line = landed.get(at..at + LINE)?;
@@ -120,7 +120,7 @@ impl Farm {
         Step::Read(Reads::one(self.line_of(self.index, home), 2 * LINE as u32))
     }
 
-    /// The table changed during the read: starts over.
+    /// Starts over, because the table changed during the read.
     fn retry(&self, progress: &mut Progress) -> Step {
         progress.tries += 1;
         if progress.tries >= MOST_TRIES {
@@ -129,7 +129,7 @@ impl Farm {
         self.neighbourhood(progress)
     }
 
-    /// Notes the slots that have the key's tag.
+    /// Collects the slots that have the key's tag.
     #[inline]
     fn collect(&self, progress: &mut Progress, buckets: &[Bucket]) {
         progress.left = 0;
@@ -141,7 +141,7 @@ impl Farm {
         }
     }
 
-    /// The next candidate, or the chain, or nothing.
+    /// Follows the next candidate, else the chain; without either the key is absent.
     #[inline]
     fn follow(&self, progress: &mut Progress) -> Step {
         if progress.left > 0 {
@@ -149,22 +149,22 @@ impl Farm {
             let slot = progress.candidates[usize::from(progress.left)];
             progress.following = slot;
             progress.phase = Phase::Object;
-            // Of an object that is too long, only the part that holds its key.
+            // Of an object that exceeds the buffer, only the part with its key is read.
             let len = (usize::from(slot.lines) * LINE).min(self.buffer_len);
             return Step::Read(Reads::one(self.line_of(self.extents, slot.line.into()), len as u32));
         }
         if progress.hopping {
-            // The key that hopped may have been ours.
+            // The key that hopped may be the one that is looked up.
             return self.retry(progress);
         }
         match progress.chain {
             0 => Step::Absent,
-            // No server makes such a chain: the memory is not a table.
+            // No server makes a longer chain, so the memory is not a table.
             _ if usize::from(progress.blocks) == CHAIN_MOST => self.retry(progress),
             block => {
                 progress.phase = Phase::Block;
                 progress.blocks += 1;
-                // Blocks lie behind the buckets, of which there is one more than homes.
+                // Blocks follow the buckets, of which there is one more than there are homes.
                 let line = self.buckets + u64::from(block);
                 Step::Read(Reads::one(self.line_of(self.index, line), LINE as u32))
             }
@@ -184,7 +184,7 @@ impl Farm {
         let value_at = OBJECT_HEADER + key.len();
         let ours = header.key_len as usize == key.len() && object.get(OBJECT_HEADER..value_at) == Some(key);
         if !ours {
-            // A whole object of another key with the same tag.
+            // The object is complete but belongs to another key with the same tag.
             return self.follow(progress);
         }
         let len = header.value_len as usize;

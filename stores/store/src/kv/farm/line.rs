@@ -21,7 +21,7 @@
 use crate::region::Region;
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
-/// Bytes in a line, and of payload in it.
+/// Bytes of a line, and of the payload in it.
 pub(crate) const LINE: usize = 64;
 pub(crate) const PAYLOAD: usize = 56;
 const HEAD: usize = 4;
@@ -30,12 +30,12 @@ const TAIL: usize = 60;
 /// The version of a line that is being changed, and of memory that was never written.
 pub(crate) const LOCKED: u32 = 0;
 
-/// The version after `version`.
+/// Returns the version that follows `version`.
 pub(crate) fn next_version(version: u32) -> u32 {
     version.wrapping_add(1).max(LOCKED + 1)
 }
 
-/// The version of a line that was read whole; None if it is torn or locked.
+/// Returns the version of a line, or `None` if the line is torn or locked.
 #[inline]
 pub(crate) fn version_of(line: &[u8]) -> Option<u32> {
     let version = u32_at(line, 0);
@@ -45,7 +45,7 @@ pub(crate) fn version_of(line: &[u8]) -> Option<u32> {
 /// Bytes before the key of an object.
 pub(crate) const OBJECT_HEADER: usize = 16;
 
-/// Lines of an object.
+/// Returns the number of lines of an object.
 pub(crate) fn lines_for(key_len: usize, value_len: usize) -> usize {
     (OBJECT_HEADER + key_len + value_len).div_ceil(PAYLOAD)
 }
@@ -70,7 +70,8 @@ impl ObjectHeader {
     }
 }
 
-/// Joins the payloads of an object's lines at the beginning of `lines`; None if a line has another version.
+/// Joins the payloads of an object's lines at the beginning of `lines` and returns their length. Returns
+/// `None` if a line has another version.
 #[inline]
 pub(crate) fn join(lines: &mut [u8], version: u32) -> Option<usize> {
     let mut end = 0;
@@ -84,10 +85,11 @@ pub(crate) fn join(lines: &mut [u8], version: u32) -> Option<usize> {
     Some(end)
 }
 
-/// Writes one line of an object: both ends first, then what lies between.
+/// Writes one line of an object: the versions at both ends first, then the bytes between.
 #[inline]
 pub(crate) fn store_fresh(region: &mut Region, offset: usize, version: u32, payload: &[u8; PAYLOAD]) {
-    // From the payload to the words directly: a line built in memory first costs more than the rest.
+    // The words are computed from the payload directly; building the line in memory first would cost more
+    // than all other work.
     region.store(offset, u64::from(u32_at(payload, 0)) << 32 | u64::from(version));
     region.store(offset + 56, u64::from(version) << 32 | u64::from(u32_at(payload, PAYLOAD - 4)));
     region.barrier();

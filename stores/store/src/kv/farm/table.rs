@@ -1,4 +1,4 @@
-//! The server's table: the only writer.
+//! The server's table, which is the only writer of its memory.
 
 use super::bucket::{Bucket, CHAIN_MOST, FarmSlot, SLOTS, home, tag};
 use super::line::{
@@ -15,31 +15,31 @@ use crate::region::{Region, Registered};
 
 mod reopen;
 
-/// How large a table is.
+/// The size of a table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Home buckets, of three slots each.
+    /// Number of home buckets, of three slots each.
     pub buckets: u32,
-    /// Blocks, of three slots each, for keys whose neighbourhood is full.
+    /// Number of blocks, of three slots each, for keys whose neighbourhood is full.
     pub blocks: u32,
-    /// Seed of the hash.
+    /// Seed of the key hash.
     pub hash_seed: u64,
 }
 
 impl Config {
-    /// For `keys` keys, three quarters full.
+    /// Returns the configuration for `keys` keys with three quarters of the slots taken.
     pub fn for_keys(keys: u32, hash_seed: u64) -> Config {
         let buckets = (u64::from(keys) * 4 / 9).min(u64::from(u32::MAX / 2)) as u32 + 2;
         Config { buckets, blocks: buckets / 16 + 8, hash_seed }
     }
 
-    /// Bytes of the table's block: the buckets, one more that is no key's home, and the chained blocks.
+    /// Returns the bytes of the index: the buckets, one more that is no key's home, and the chained blocks.
     pub fn index_len(&self) -> usize {
         self.lines() * LINE
     }
 
-    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with spare space
-    /// for overwrites.
+    /// Returns the bytes of the extents for `keys` keys with keys and values of these lengths, with spare
+    /// space for overwrites.
     pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
         bytes_for(keys, lines_for(key_len, value_len))
     }
@@ -49,10 +49,10 @@ impl Config {
     }
 }
 
-/// Buckets looked at for a free slot to hop to.
+/// Number of buckets that are searched for a free slot to hop to.
 const HOP_RANGE: usize = 64;
 
-/// A slot: the line of its bucket or block, and which of the three.
+/// A slot: the line of its bucket or block, and its index in that.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct SlotRef {
     line: usize,
@@ -63,18 +63,18 @@ struct SlotRef {
 pub struct FarmTable {
     index: Region,
     extents: Extents,
-    /// The object of each slot.
+    /// The extent of each slot's object.
     held: Vec<[Option<Extent>; SLOTS]>,
     config: Config,
     keys: u64,
     moves: Moves,
     blocks_used: u32,
-    /// Version of the object stored last.
+    /// Version of the object that was stored last.
     version: u32,
 }
 
 impl FarmTable {
-    /// An empty table in `index` ([`Config::index_len`] bytes), with its objects in `extents`.
+    /// Returns an empty table in `index` ([`Config::index_len`] bytes), with its objects in `extents`.
     ///
     /// # Panics
     /// If the index block is too small or there are no buckets.
@@ -101,13 +101,13 @@ impl FarmTable {
         }
     }
 
-    /// Free 64-byte lines of the extents.
+    /// Returns the number of free 64-byte lines of the extents.
     pub fn free_lines(&self) -> u32 {
         self.extents.free_lines()
     }
 
-    /// Chained blocks in use. A block stays with its bucket for good: a reader on a chain must never reach
-    /// another chain.
+    /// Returns the number of chained blocks in use. A block stays with its bucket for ever: a reader on a
+    /// chain must never reach another chain.
     pub fn blocks_used(&self) -> u32 {
         self.blocks_used
     }
@@ -132,7 +132,7 @@ impl FarmTable {
         home(hash, self.config.buckets.into()) as usize
     }
 
-    /// The lines where a key of this home may lie: two buckets and the chain.
+    /// Returns the lines that may hold a key of this home: two buckets and the chain.
     fn lines_of(&self, home: usize) -> impl Iterator<Item = usize> {
         let chain = |line: usize| match self.load(line).chain {
             0 => None,
@@ -141,7 +141,7 @@ impl FarmTable {
         [home, home + 1].into_iter().chain(core::iter::successors(chain(home), move |&block| chain(block)))
     }
 
-    /// The slot that holds `key`.
+    /// Returns the slot that holds `key`.
     fn locate(&self, hash: u64, key: &[u8]) -> Option<SlotRef> {
         self.lines_of(self.home(hash)).find_map(|line| {
             let slots = self.load(line).slots;
@@ -156,7 +156,7 @@ impl FarmTable {
         ObjectHeader::parse(&header)
     }
 
-    /// Is this the object of `key`?
+    /// Returns true if the slot's object belongs to `key`.
     fn is(&self, slot: &FarmSlot, hash: u64, key: &[u8]) -> bool {
         let header = self.header(slot);
         if header.hash != hash || header.key_len as usize != key.len() {
@@ -176,7 +176,7 @@ impl FarmTable {
         true
     }
 
-    /// Reads the key of an object.
+    /// Reads the key of an object into `key`.
     fn read_key(&self, slot: &FarmSlot, key: &mut [u8]) {
         let (mut at, mut rest) = (OBJECT_HEADER, key);
         while !rest.is_empty() {
@@ -192,10 +192,10 @@ impl FarmTable {
         Some(SlotRef { line, slot })
     }
 
-    /// A free slot for a new key: in its neighbourhood, else by hopping, else in its chain.
+    /// Returns a free slot for a new key: in its neighbourhood, else by hopping, else in its chain.
     ///
     /// # Errors
-    /// `TableFull`: the chain is at its longest or there are no blocks left.
+    /// `TableFull`: the chain has its maximum length or no block is left.
     fn make_space(&mut self, home: usize) -> Result<SlotRef, Refusal> {
         let near = self.free_in(home).or_else(|| self.free_in(home + 1));
         match near.or_else(|| self.hop(home)) {
@@ -204,8 +204,8 @@ impl FarmTable {
         }
     }
 
-    /// Moves the nearest gap behind the neighbourhood into it: each step moves a key from its home bucket to
-    /// the next one.
+    /// Moves the nearest free slot after the neighbourhood into it. Each step moves a key from its home
+    /// bucket to the next one.
     fn hop(&mut self, home: usize) -> Option<SlotRef> {
         let last = (home + HOP_RANGE).min(self.config.buckets as usize);
         let mut gap = (home + 2..=last).find_map(|line| self.free_in(line))?;
@@ -220,8 +220,8 @@ impl FarmTable {
         Some(gap)
     }
 
-    /// Moves a key to the next bucket; it is there before it leaves the old one. Both joints count up. So a
-    /// reader detects that it saw one bucket after the move and the other before it.
+    /// Moves a key to the next bucket, where it appears before it leaves the old one. Both joints are
+    /// incremented, so a reader detects that it read one bucket after the move and the other before it.
     fn move_right(&mut self, from: SlotRef, to: SlotRef) {
         let (mut source, mut target) = (self.load(from.line), self.load(to.line));
         target.slots[to.slot] = core::mem::take(&mut source.slots[from.slot]);
@@ -233,7 +233,7 @@ impl FarmTable {
         self.moves.note((to.line * SLOTS + to.slot) as u64);
     }
 
-    /// A free slot in the chain of `home`, which grows by a block if it must.
+    /// Returns a free slot in the chain of `home`, which grows by a block if necessary.
     fn chain(&mut self, home: usize) -> Result<SlotRef, Refusal> {
         let blocks = || self.lines_of(home).skip(2);
         if let Some(place) = blocks().find_map(|line| self.free_in(line)) {
@@ -261,7 +261,7 @@ impl FarmTable {
         let mut parts: [&[u8]; 3] = [&header, key, value];
         for line in 0..lines {
             let offset = extent.offset() + line * LINE;
-            // Most lines of a long value are a piece of it.
+            // Most lines of a long value contain nothing but a piece of the value.
             if let ([[], [], _], Some((payload, rest))) = (&parts, parts[2].split_first_chunk()) {
                 store_fresh(&mut self.extents.region, offset, self.version, payload);
                 parts[2] = rest;
@@ -276,7 +276,7 @@ impl FarmTable {
     }
 }
 
-/// The next 56 bytes of `parts`, padded with zeros after the last.
+/// Returns the next 56 bytes of `parts`, padded with zeros after the last one.
 fn take_payload(parts: &mut [&[u8]]) -> [u8; PAYLOAD] {
     let mut payload = [0; PAYLOAD];
     let mut end = 0;

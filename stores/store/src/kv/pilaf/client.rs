@@ -1,4 +1,4 @@
-//! The reader: which entry or object to READ next.
+//! Pilaf's lookup by READs: the choice of the entry or object to read next.
 
 use super::entry::{ENTRY, PilafEntry};
 use crate::kv::checksum::crc64;
@@ -7,10 +7,10 @@ use crate::kv::lookup::{Lookup, MOST_TRIES, Read, Reads, Step};
 use crate::kv::session::{Design, Grant};
 use remora_nic::Remote;
 
-/// Ways of a key: entries that may hold it.
+/// Number of ways of a key: entries that may hold the key.
 pub(crate) const WAYS: usize = 3;
 
-/// What a client knows of a Pilaf server.
+/// The layout of a Pilaf server's table, as a client knows it.
 #[derive(Copy, Clone, Debug)]
 pub struct Pilaf {
     index: Remote,
@@ -25,7 +25,7 @@ pub struct Progress {
     hash: u64,
     phase: Phase,
     tries: u32,
-    /// Versions of the entries that were seen not to hold the key.
+    /// Versions of the entries that were read and do not hold the key.
     seen: [u64; WAYS],
     /// The entry whose object is being read.
     entry: PilafEntry,
@@ -33,13 +33,13 @@ pub struct Progress {
 
 #[derive(Copy, Clone, Debug, Default)]
 enum Phase {
-    /// Reading the entry of this way.
+    /// The entry of this way is being read.
     #[default]
     First,
     Probe(u8),
-    /// Reading the object of this way's entry.
+    /// The object of this way's entry is being read.
     Object(u8),
-    /// All ways were read and none has the key: reads all of them once more in one round trip.
+    /// No way has the key; all of them are being read once more in one round trip.
     Confirm,
 }
 
@@ -94,7 +94,7 @@ impl Pilaf {
         Step::Read(Reads::one(self.entry_at(progress.hash, way.into()), ENTRY as u32))
     }
 
-    /// The entry or its object changed during the read: reads the entry once more.
+    /// Reads the entry once more, because the entry or its object changed during the read.
     fn retry(&self, progress: &mut Progress, way: u8) -> Step {
         progress.tries += 1;
         if progress.tries >= MOST_TRIES {
@@ -103,7 +103,7 @@ impl Pilaf {
         self.probe(progress, way)
     }
 
-    /// A whole entry: is it the key's?
+    /// Decides whether a complete entry belongs to the key.
     fn judge(&self, progress: &mut Progress, way: u8, entry: PilafEntry, key_len: usize) -> Step {
         if !entry.is_taken() || entry.hash != progress.hash || entry.key_len as usize != key_len {
             return self.next_way(progress, way, entry.version);
@@ -114,19 +114,19 @@ impl Pilaf {
         }
         progress.entry = entry;
         progress.phase = Phase::Object(way);
-        // Never zero bytes: some NICs take that for 2 GiB.
+        // A READ of zero bytes is avoided, because some NICs take it for 2 GiB.
         Step::Read(Reads::one(Remote { addr: entry.address, rkey: self.extents.rkey }, len.max(1) as u32))
     }
 
-    /// This way does not have the key.
+    /// Continues with the next way, because this one does not hold the key.
     fn next_way(&self, progress: &mut Progress, way: u8, version: u64) -> Step {
         progress.seen[usize::from(way)] = version;
         if usize::from(way) + 1 < WAYS {
             return self.probe(progress, way + 1);
         }
         // During the lookup the key may have moved from a way not yet read to one already read. If all
-        // entries are the same when they are read once more, no entry had the key at the moment between the
-        // two reads.
+        // entries are unchanged when they are read once more, no entry held the key at the moment between
+        // the two reads.
         progress.phase = Phase::Confirm;
         let read = |way| Read { remote: self.entry_at(progress.hash, way), len: ENTRY as u32 };
         Step::Read(Reads::three(core::array::from_fn(read)))
@@ -137,12 +137,12 @@ impl Pilaf {
             return self.retry(progress, way);
         };
         if crc64(landed) != progress.entry.object_crc {
-            // Overwritten since the entry was read, or while the object was.
+            // The object was overwritten after the entry was read, or during the READ.
             return self.retry(progress, way);
         }
         match landed.strip_prefix(key) {
             Some(value) => Step::Found { start: key.len(), len: value.len() },
-            // Another key of the same hash.
+            // The object belongs to another key with the same hash.
             None => self.next_way(progress, way, progress.entry.version),
         }
     }

@@ -1,8 +1,8 @@
-//! The 64 bytes of a table entry.
+//! The format of a table entry, 64 bytes.
 //!
 //! ```text
 //!  0  hash       u64  XXH3 of the key
-//!  8  address    u64  of the object, in the extents' region; 0: no key here
+//!  8  address    u64  of the object, in the extents' region; 0: the entry is empty
 //! 16  key len    u32
 //! 20  value len  u32
 //! 24  object crc u64  CRC-64/NVME of key and value
@@ -10,16 +10,16 @@
 //! 40  0          16 bytes
 //! 56  entry crc  u64  CRC-64/NVME of bytes 0 to 55
 //! ```
-//! An object is its key and its value, nothing between; it begins on a 64-byte line.
+//! An object is its key followed by its value, without padding; it begins on a 64-byte line.
 
 use crate::kv::checksum::crc64;
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
-/// Bytes in an entry.
+/// Bytes of an entry.
 pub(crate) const ENTRY: usize = 64;
 const CRC_AT: usize = 56;
 
-/// An entry, as a value.
+/// The content of an entry.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PilafEntry {
     pub hash: u64,
@@ -31,7 +31,7 @@ pub(crate) struct PilafEntry {
 }
 
 impl PilafEntry {
-    /// Reads an entry; None if it is torn.
+    /// Parses an entry. Returns `None` if it is torn.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Option<PilafEntry> {
         let bytes = bytes.get(..ENTRY)?;
@@ -41,7 +41,7 @@ impl PilafEntry {
         Some(PilafEntry::unverified(bytes))
     }
 
-    /// Reads an entry that does not change during the call: the server's own.
+    /// Parses an entry without its CRC. Only for the server, whose entries do not change during the call.
     pub fn unverified(bytes: &[u8]) -> PilafEntry {
         PilafEntry {
             hash: u64_at(bytes, 0),
@@ -66,12 +66,12 @@ impl PilafEntry {
         out
     }
 
-    /// Does it hold a key?
+    /// Returns true if the entry holds a key.
     pub fn is_taken(&self) -> bool {
         self.address != 0
     }
 
-    /// Bytes of its object.
+    /// Returns the length in bytes of the entry's object.
     pub fn object_len(&self) -> usize {
         self.key_len as usize + self.value_len as usize
     }

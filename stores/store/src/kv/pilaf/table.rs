@@ -1,4 +1,4 @@
-//! The server's table: the only writer.
+//! The server's table, which is the only writer of its memory.
 
 use super::client::WAYS;
 use super::entry::{ENTRY, PilafEntry};
@@ -13,39 +13,39 @@ use crate::kv::table::{Table, TableGrant};
 use crate::region::{Region, Registered};
 use crate::words::u64_at;
 
-/// How large a table is.
+/// The size of a table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Number of entries. With up to 3/4 of them taken a GET reads 1.6 entries on average (Pilaf §4.3).
     /// Beyond 9/10 the table begins to refuse PUTs of new keys.
     pub entries: u32,
-    /// Seed of the hash.
+    /// Seed of the key hash.
     pub hash_seed: u64,
 }
 
 impl Config {
-    /// For `keys` keys, three quarters full.
+    /// Returns the configuration for `keys` keys with three quarters of the entries taken.
     pub fn for_keys(keys: u32, hash_seed: u64) -> Config {
         Config { entries: keys.saturating_add(keys / 3).saturating_add(8), hash_seed }
     }
 
-    /// Bytes of the table's block.
+    /// Returns the bytes of the index.
     pub fn index_len(&self) -> usize {
         self.entries as usize * ENTRY
     }
 
-    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with spare space
-    /// for overwrites.
+    /// Returns the bytes of the extents for `keys` keys with keys and values of these lengths, with spare
+    /// space for overwrites.
     pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
         bytes_for(keys, Extents::lines_for(key_len + value_len))
     }
 }
 
-/// Entries that the search for a free one visits before a new key is refused: a cuckoo search has no end of
-/// its own.
+/// Maximum number of entries that the search for a free one visits before a new key is refused. A cuckoo
+/// search has no natural end.
 const SEARCH: usize = 512;
 
-/// An entry reached by the search, and the one that its key would come from.
+/// An entry that the search reached, and the search node whose key would move to it.
 #[derive(Copy, Clone)]
 struct Node {
     entry: u32,
@@ -58,18 +58,18 @@ const ROOT: u16 = u16::MAX;
 pub struct PilafTable {
     index: Region,
     extents: Extents,
-    /// The object of each entry.
+    /// The extent of each entry's object.
     held: Vec<Option<Extent>>,
     config: Config,
     keys: u64,
     moves: Moves,
     search: Vec<Node>,
-    /// An object under construction.
+    /// A buffer in which an object is composed.
     scratch: Vec<u8>,
 }
 
 impl PilafTable {
-    /// An empty table in `index` ([`Config::index_len`] bytes), with its objects in `extents`.
+    /// Returns an empty table in `index` ([`Config::index_len`] bytes), with its objects in `extents`.
     ///
     /// # Panics
     /// If the index block is too small, there are no entries, or the extents begin at address 0.
@@ -96,7 +96,7 @@ impl PilafTable {
         table
     }
 
-    /// Free 64-byte lines.
+    /// Returns the number of free 64-byte lines of the extents.
     pub fn free_lines(&self) -> u32 {
         self.extents.free_lines()
     }
@@ -107,7 +107,8 @@ impl PilafTable {
         PilafEntry::unverified(&bytes)
     }
 
-    /// Stores an entry, after all that it points to. A reader in between sees a CRC that does not match.
+    /// Stores an entry, after everything that it points to. A reader that reads in between sees a CRC that
+    /// does not match.
     fn publish(&mut self, entry: u32, mut content: PilafEntry) {
         content.version = self.load(entry).version + 1;
         let bytes = content.emit();
@@ -122,7 +123,7 @@ impl PilafTable {
         core::array::from_fn(|way| choice(hash, way, self.config.entries.into()) as u32)
     }
 
-    /// The entry that holds `key`.
+    /// Returns the entry that holds `key`.
     fn locate(&self, hash: u64, key: &[u8]) -> Option<u32> {
         self.ways(hash).into_iter().find(|&entry| {
             let stored = self.load(entry);
@@ -133,11 +134,11 @@ impl PilafTable {
         })
     }
 
-    /// Frees one of the ways of `hash` by moving keys to their other ways; breadth first, so by the fewest
-    /// moves.
+    /// Frees one of the ways of `hash` by moving keys to their other ways. The search is breadth first, so
+    /// the number of moves is minimal.
     ///
     /// # Errors
-    /// `TableFull`: no free entry within [`SEARCH`]; nothing was moved.
+    /// `TableFull`: the search found no free entry among the [`SEARCH`] that it visited; nothing was moved.
     fn make_space(&mut self, hash: u64) -> Result<u32, Refusal> {
         self.search.clear();
         for entry in self.ways(hash) {
@@ -171,7 +172,7 @@ impl PilafTable {
             self.held[free as usize] = self.held[entry as usize].take();
             self.moves.note(free.into());
             if parent == ROOT {
-                // The old copy is still there; the new key overwrites it.
+                // The old copy is still in this entry; the new key overwrites it.
                 return entry;
             }
             (at, free) = (parent, entry);

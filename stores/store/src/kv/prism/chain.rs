@@ -1,4 +1,4 @@
-//! The requests of an operation.
+//! The work requests of a PRISM-KV operation.
 
 use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
 use remora_nic::{Flags, Payload, Remote};
@@ -10,22 +10,22 @@ use crate::heap::Class;
 use crate::words::{set_u64, u64_at};
 use crate::{Broken, PostPrism};
 
-/// What a request is for. The high bits of its id hold this, above the slot of the window.
+/// The purpose of a request. The high bits of its id hold the purpose, the low bits the slot of the window.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// The READ of a slot.
+    /// The READ through a slot.
     Look = 1,
-    /// The swap of a slot.
+    /// The CAS of a slot.
     Swap = 2,
-    /// Buffers go back.
+    /// A message that returns buffers.
     Return = 3,
-    /// A message of the server's.
+    /// A message from the server.
     Listen = 4,
-    /// What brings no completion unless it fails.
+    /// A request that brings no completion unless it fails.
     Quiet = 5,
-    /// The word in front of the tables.
+    /// The READ of the word in front of the tables.
     Front = 6,
-    /// A slot goes to the next table.
+    /// The move of a slot to the next table.
     Move = 7,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn request(id: u64, operation: Operation<'_>) -> WorkRequest<'_> {
     WorkRequest { id, operation, conditional: false, redirect: None, result: None, flags: Flags::default() }
 }
 
-/// The bounded READ through a slot, of `flight.asked` bytes to `to` in the arena.
+/// Posts the bounded READ through a slot, of at most `len` bytes to offset `to` of the arena.
 #[inline]
 pub(super) fn look(
     slot: Remote,
@@ -72,7 +72,7 @@ pub(super) fn look(
     Ok(nic.post_prism(&WorkRequest { flags: SIGNALED, ..request(Part::Look.id(place), read) })?)
 }
 
-/// The READ of the word in front of the tables.
+/// Posts the READ of the word in front of the tables.
 pub(super) fn ask(
     front: Remote,
     place: u16,
@@ -85,7 +85,7 @@ pub(super) fn ask(
     Ok(nic.post_prism(&WorkRequest { flags: SIGNALED, ..request(Part::Front.id(place), read) })?)
 }
 
-/// The swap of a whole slot, if it has this generation.
+/// Returns the CAS of a whole slot, which swaps if the slot has this generation.
 fn swap<'a>(slot: Remote, place: u16, generation: u64, new: Operand, arena: &Arena) -> WorkRequest<'a> {
     let operands = Operands {
         mode: Mode::Equal,
@@ -100,7 +100,7 @@ fn swap<'a>(slot: Remote, place: u16, generation: u64, new: Operand, arena: &Are
     WorkRequest { result, flags: SIGNALED, ..request(Part::Swap.id(place), operation) }
 }
 
-/// A DELETE: the slot no longer points to an object.
+/// Posts the CAS of a DELETE: the slot no longer points to an object.
 pub(super) fn delete(
     slot: Remote,
     place: u16,
@@ -113,12 +113,12 @@ pub(super) fn delete(
     Ok(nic.post_prism(&swap(slot, place, flight.generation, new, arena))?)
 }
 
-/// A PUT (§6.1), in three steps:
+/// Posts the chain of a PUT (§6.1), in three steps:
 ///
-/// 1. All but the pointer of the new slot goes to scratch memory.
-/// 2. A buffer gets the object. Its address goes in front of the scratch words, and to the client, which may
-///    have to give it back.
-/// 3. The words are swapped into the slot if it is still the one that was seen.
+/// 1. WRITE of the new slot without its pointer to scratch memory.
+/// 2. ALLOCATE of a buffer for the object. Its address is stored in front of the scratch words, and returned
+/// to the client, which may have to give the buffer back.
+/// 3. CAS of the scratch words into the slot, if the slot still has the generation that was read.
 pub(super) fn put(
     slot: Remote,
     place: u16,
@@ -148,21 +148,22 @@ pub(super) fn put(
     let data = Data::Local(Payload::Sges(&object));
     let allocate = Operation::Allocate { list: class.list, rkey: slot.rkey, data };
     let taken = Some(arena.block.sge(arena.taken(place), 8));
-    // Nothing depends on the WRITE: the operations that are conditional on it travel with it.
+    // `conditional` sends this operation together with those whose execution depends on it. The WRITE needs
+    // no such flag, because nothing depends on it.
     let allocate = WorkRequest { conditional: true, ..request(quiet, allocate) };
     nic.post_prism(&WorkRequest { redirect: Some(SCRATCH), result: taken, ..allocate })?;
     let swap = swap(slot, place, flight.generation, Operand::At(SCRATCH), arena);
     Ok(nic.post_prism(&WorkRequest { conditional: true, ..swap })?)
 }
 
-/// The slot as a swap found it.
+/// Returns the previous content of the slot, which the CAS returned.
 pub(super) fn old(arena: &Arena, place: u16) -> TableSlot {
     let mut bytes = [0; SLOT];
     arena.block.read(arena.old(place), &mut bytes);
     TableSlot::parse(&bytes)
 }
 
-/// The address of the buffer that a chain took.
+/// Returns the address of the buffer that a chain allocated.
 pub(super) fn taken(arena: &Arena, place: u16) -> u64 {
     let mut bytes = [0; 8];
     arena.block.read(arena.taken(place), &mut bytes);

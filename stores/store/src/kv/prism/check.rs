@@ -1,10 +1,10 @@
-//! The invariants of a client between two calls of its owner.
+//! Assertions of a client's invariants between two calls of its owner.
 
 use super::client::Client;
 use super::flight::State;
 
 impl Client {
-    /// Asserts them, in debug builds only. After a failure what waited is only handed back.
+    /// Asserts the invariants, in debug builds only. A failed client is not checked.
     #[inline(always)]
     pub(super) fn checked(&self) {
         if cfg!(debug_assertions) && self.is_whole() {
@@ -12,7 +12,7 @@ impl Client {
         }
     }
 
-    /// Asserts the invariants. All places are looked at each time that none or all of them are in flight.
+    /// Asserts the invariants. All places are checked whenever none or all of them are in flight.
     fn check(&self) {
         let (idle, waiting, swaps) = self.counts();
         let busy = self.in_flight();

@@ -1,4 +1,4 @@
-//! The client machine: a window of operations on one queue pair.
+//! The PRISM-KV client: a window of operations on one queue pair.
 
 use std::collections::VecDeque;
 
@@ -17,59 +17,60 @@ use crate::heap::Returns;
 use crate::kv::{Finished, Operation, Outcome, Refusal, Refused, SessionError, Slot};
 use crate::{Broken, PostPrism, Registered};
 
-/// Slots of other keys that one key may pass in a table. So a key is within this distance from its home
-/// there, or absent.
+/// Maximum number of slots of other keys that a key may pass in a table. So a key is within this distance
+/// from its home slot, or absent.
 pub(super) const MOST_PASSED: u32 = 512;
 
-/// How an operation ended, before the value is borrowed.
+/// The result of an operation, before the value is borrowed.
 #[derive(Copy, Clone)]
 pub(super) enum OwnedOutcome {
-    /// `len` bytes at `start` of what landed.
+    /// Start and length of the value in `landed`.
     Value(usize, usize),
     Other(Outcome<'static>),
 }
 
-/// What follows from a completion.
+/// The consequence of a completion.
 pub(super) enum Next {
     /// The operation has ended.
     End(OwnedOutcome),
-    /// It has another round trip ahead.
+    /// The operation continues with another round trip.
     On,
 }
 
-/// A client. It is pure: the owner of the queue pair drives it. Nothing is allocated after it was made.
+/// A PRISM-KV client. It does no input or output itself: the owner of the queue pair passes completions to
+/// it. No operation allocates memory.
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
     grant: Grant,
     pub(super) tables: Tables,
-    /// The last known word in front of them.
+    /// The last known value of the word in front of the tables.
     pub(super) front: Front,
-    /// A READ of that word is under way, for no operation in particular.
+    /// True while a READ of that word is under way that belongs to no particular operation.
     pub(super) looks_in_front: bool,
     pub(super) arena: Arena,
     pub(super) flights: Vec<Flight>,
-    /// The keys in flight, `max_key` bytes a place.
+    /// The keys of the operations in flight, `max_key` bytes per place.
     keys: Vec<u8>,
     idle: Vec<u16>,
-    /// Swaps that wait until the buffers that they may leave can be given back.
+    /// Operations whose CAS waits until there is space to return the buffer that it may unlink.
     waiting: VecDeque<u16>,
-    /// Swaps under way: each may leave a buffer to be given back.
+    /// Number of CASes under way. Each may unlink a buffer that must be returned.
     swaps: usize,
     pub(super) known: SlotCache,
     returns: Returns,
-    /// What landed last, away from the NIC's reach.
+    /// The data that arrived last, in memory that the NIC cannot access.
     landed: Vec<u8>,
-    /// Slots that it has taken to the next table.
+    /// Number of slots that this client moved to the next table.
     pub(super) moves: u64,
     broken: Option<Broken>,
 }
 
 impl Client {
-    /// A client of the server that gave `grant`, with its memory in `arena`.
+    /// Returns a client of the server that sent `grant`, with its memory in `arena`.
     ///
     /// # Errors
-    /// The numbers of `config` are impossible, or the arena is too small.
+    /// The configuration is invalid, or the arena is too small.
     pub fn new(config: ClientConfig, grant: &Grant, arena: Registered) -> Result<Client, SessionError> {
         let tables = grant.places().filter(|_| config.is_sound()).ok_or(SessionError::Malformed)?;
         let needed = config.arena_len();
@@ -78,7 +79,7 @@ impl Client {
         }
         let window = config.window as usize;
         let arena = Arena::new(arena, config);
-        // Half of it fills while the other half travels.
+        // One half of the space fills while the buffers of the other half are sent.
         let most = (2 * window).max(64);
         Ok(Client {
             returns: Returns::new(arena.block.clone(), arena.returns(), most),
@@ -100,30 +101,31 @@ impl Client {
         })
     }
 
-    /// Posts the receive request; once, before the first operation.
+    /// Posts the receive request. Call it once, before the first operation.
     ///
     /// # Errors
-    /// The queue did not take it.
+    /// The queue did not take the request.
     pub fn start(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
         self.returns.listen(Part::Listen.id(0), nic)
     }
 
-    /// Operations in flight.
+    /// Returns the number of operations in flight.
     pub fn in_flight(&self) -> usize {
         self.flights.len() - self.idle.len()
     }
 
-    /// Has its queue pair not failed?
+    /// Returns true unless the queue pair has failed.
     pub(super) fn is_whole(&self) -> bool {
         self.broken.is_none()
     }
 
-    /// Free places, places whose swap waits, and how many swaps are under way.
+    /// Returns the free places, the places whose CAS waits, and the number of CASes under way.
     pub(super) fn counts(&self) -> (&[u16], &VecDeque<u16>, usize) {
         (&self.idle, &self.waiting, self.swaps)
     }
 
-    /// Slots that it has found frozen and moved to the next table itself, since no other had.
+    /// Returns the number of slots that this client found frozen and moved to the next table itself, because
+    /// no other client had.
     pub fn helped(&self) -> u64 {
         self.moves
     }
@@ -135,7 +137,8 @@ impl Client {
     #[inline]
     pub fn get(&mut self, key: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused> {
         let place = self.begin(Operation::Get, key)?;
-        // Most keys are at home. Their remembered slots are further away in memory than they save.
+        // Most keys are in their home slot. Looking up the remembered slot would cost a cache miss and save
+        // nothing.
         if self.known.may_be_displaced(self.flights[usize::from(place)].hash) {
             self.recall(place);
         }
@@ -162,7 +165,7 @@ impl Client {
         self.arena.block.write(at, &header(0, flight.hash, key.len(), value.len()));
         self.arena.block.write(at + HEADER, key);
         self.arena.block.write(at + HEADER + key.len(), value);
-        // The prefetched entry has arrived.
+        // The entry of the slot cache that `begin` prefetched has arrived.
         self.recall(place);
         let posted = self.change(place, nic);
         self.started(place, posted)
@@ -179,10 +182,11 @@ impl Client {
         self.started(place, posted)
     }
 
-    /// Takes a completion of this client's queue pair; the operation that it ends, if it ends one.
+    /// Processes a completion of this client's queue pair, and returns the operation that the completion
+    /// ends.
     ///
     /// # Errors
-    /// The queue pair has failed. What is in flight comes back by [`abandon`](Client::abandon).
+    /// The queue pair has failed. [`abandon`](Client::abandon) returns the operations in flight.
     #[inline]
     pub fn complete(
         &mut self,
@@ -196,7 +200,8 @@ impl Client {
         if let Some((place, _)) = ended {
             self.release(place);
         }
-        // A failure is noted, and the next call returns it: this operation has ended.
+        // A failure is noted, and the next call returns it, because this call must return the ended
+        // operation.
         if let Err(broken) = self.proceed(nic) {
             self.broken = Some(broken);
         }
@@ -210,7 +215,7 @@ impl Client {
         }))
     }
 
-    /// After a failure: hands back the operations in flight, one a call.
+    /// Returns the operations in flight after a failure, one per call, and `None` when none is left.
     pub fn abandon(&mut self) -> Option<Finished<'static>> {
         let broken = self.broken?;
         let place = self.flights.iter().position(|flight| flight.state != State::Idle)? as u16;
@@ -218,8 +223,8 @@ impl Client {
         Some(finished(place, &self.flights[usize::from(place)], Outcome::Failed(broken)))
     }
 
-    /// Gives the client up, for instance because its server is gone: every operation in flight comes back by
-    /// [`abandon`](Client::abandon).
+    /// Marks the client as failed, for instance because its server is gone. [`abandon`](Client::abandon)
+    /// then returns the operations in flight.
     pub fn give_up(&mut self, status: Status) {
         self.broken.get_or_insert(Broken::Completion(status));
     }
@@ -254,7 +259,7 @@ impl Client {
         Ok(place)
     }
 
-    /// Goes where its key was last, if that is known.
+    /// Moves the operation to the slot in which its key was last seen, if that is known.
     #[inline]
     fn recall(&mut self, place: u16) {
         let flight = &mut self.flights[usize::from(place)];
@@ -263,7 +268,7 @@ impl Client {
         }
     }
 
-    /// The place of an operation that was started; frees it if the queue pair failed.
+    /// Returns the place of an operation that was started. Frees the place if the queue pair failed.
     #[inline]
     fn started(&mut self, place: u16, posted: Result<(), Broken>) -> Result<Slot, Refused> {
         if let Err(broken) = posted {
@@ -290,7 +295,7 @@ impl Client {
         Remote { addr, rkey: self.grant.table.rkey }
     }
 
-    /// READs through the slot that an operation is at.
+    /// Posts a READ through the operation's current slot.
     #[inline]
     pub(super) fn look(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let to = self.landing(place);
@@ -301,17 +306,17 @@ impl Client {
         chain::look(self.remote(at), place, asked, to, &self.arena, nic)
     }
 
-    /// Where an operation's READs come to.
+    /// Returns the arena offset to which an operation's READs go.
     #[inline]
     pub(super) fn landing(&self, place: u16) -> usize {
         match self.flights[usize::from(place)].operation {
             Operation::Get | Operation::List => self.arena.object(place),
-            // The object to be stored stays where it is.
+            // The object to be stored must not be overwritten.
             Operation::Put | Operation::Delete => self.arena.probe(place),
         }
     }
 
-    /// A PUT or DELETE: swaps the slot if it is known, else looks for it.
+    /// Posts the CAS of a PUT or DELETE if its slot is known, else a READ to find the slot.
     fn change(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<(), Broken> {
         if self.flights[usize::from(place)].remembered {
             self.swap(place, nic)
@@ -320,7 +325,7 @@ impl Client {
         }
     }
 
-    /// Swaps the slot now, or later if the buffer that it may leave could not be given back.
+    /// Posts the CAS of the slot now, or later if there is no space to return the buffer that it may unlink.
     fn swap(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<(), Broken> {
         if self.returns.space() > self.swaps && self.waiting.is_empty() {
             return self.post_swap(place, nic);
@@ -344,7 +349,7 @@ impl Client {
         chain::put(slot, place, &flight, &self.grant.classes.all()[class], &self.arena, nic)
     }
 
-    /// The class that a PUT takes its buffer from; None: there is none that large.
+    /// Returns the size class from which a PUT allocates its buffer, or `None` if no class is large enough.
     #[inline]
     fn class_of(&self, flight: &Flight) -> Option<usize> {
         let len = HEADER as u64 + u64::from(flight.key_len) + u64::from(flight.value_len);
@@ -352,7 +357,7 @@ impl Client {
         (class < self.grant.classes.all().len()).then_some(class)
     }
 
-    /// Sends the buffers to give back, and posts swaps that waited for that.
+    /// Sends the buffers to return, and posts CASes that waited for that.
     #[inline]
     fn proceed(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let idle = self.in_flight() == 0 || !self.waiting.is_empty();
@@ -366,7 +371,7 @@ impl Client {
         Ok(())
     }
 
-    /// Acts on a completion.
+    /// Processes a completion.
     #[inline]
     fn take(
         &mut self,
@@ -398,7 +403,7 @@ impl Client {
         })
     }
 
-    /// A READ has brought the bytes that a slot points to.
+    /// Processes a READ that has returned the object to which a slot points.
     #[inline]
     fn landed(&mut self, place: u16, len: usize, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let flight = self.flights.get(usize::from(place)).ok_or(Broken::Protocol)?;
@@ -437,10 +442,11 @@ impl Client {
         }
     }
 
-    /// A GET has reached its object; all of it, unless that is longer than it asked for.
+    /// Processes a GET whose READ returned its key's object. An object longer than the READ is read once
+    /// more.
     ///
-    /// Always inlined: remembering the slot stores to a distant line. A result stored behind it in pieces and
-    /// loaded whole would wait for that store.
+    /// Always inlined: remembering the slot stores to a distant line. A result stored behind it in pieces
+    /// and loaded whole would wait for that store.
     #[inline(always)]
     fn found(
         &mut self,
@@ -467,7 +473,8 @@ impl Client {
         self.retry(place, nic)
     }
 
-    /// Remembers where an operation has found its key. Also marks keys that are not where a lookup starts.
+    /// Remembers the slot in which an operation has found its key, and marks keys that are not in the slot
+    /// where a lookup starts.
     #[inline]
     fn remember(&mut self, place: u16, generation: u64) {
         let flight = &self.flights[usize::from(place)];
@@ -484,7 +491,7 @@ impl Client {
         Ok(Next::On)
     }
 
-    /// A swap has come to its end, and with it a DELETE or the chain of a PUT.
+    /// Processes the completion of a CAS, which ends a DELETE or the chain of a PUT.
     fn swapped(&mut self, place: u16, outcome: Ended, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let old = chain::old(&self.arena, place);
         let flight = self.flights.get_mut(usize::from(place)).ok_or(Broken::Protocol)?;
@@ -504,13 +511,14 @@ impl Client {
             }
             Ended::NotSwapped if flight.remembered => self.restart(place, nic),
             Ended::NotSwapped if old.is_moving() => self.met_a_move(place, old, nic),
-            // Else only a DELETE makes another generation of an odd one, and this one came since we looked.
+            // A slot with an odd generation changes its generation only by a DELETE. So the key was deleted
+            // after it was read.
             Ended::NotSwapped => Ok(Next::End(OwnedOutcome::Other(Outcome::Absent))),
             _ => Err(Broken::Protocol),
         }
     }
 
-    /// A PUT's chain has come to its end.
+    /// Processes the end of a PUT's chain.
     fn chained(
         &mut self,
         place: u16,
@@ -534,12 +542,13 @@ impl Client {
                     return self.met_a_move(place, old, nic);
                 }
                 if flight.overwrites() {
-                    // The key was deleted since we looked: as if we had come just before.
+                    // The key was deleted since its slot was read. The PUT counts as done just before that
+                    // DELETE.
                     return Ok(Next::End(OwnedOutcome::Other(Outcome::Done)));
                 }
                 self.retry(place, nic)
             }
-            // No buffer: the swap was skipped. A larger buffer holds the object too.
+            // There was no free buffer, so the CAS was skipped. A larger buffer holds the object, too.
             _ => {
                 self.returns.send(Part::Return.id(0), true, nic)?;
                 let larger = Flight { larger: flight.larger + 1, ..flight };
@@ -554,7 +563,7 @@ impl Client {
         }
     }
 
-    /// Gives back the buffer that a swap found in the slot, if there was one.
+    /// Returns the buffer that the CAS unlinked from the slot, if there was one.
     fn give_old(&mut self, place: u16) {
         let old = chain::old(&self.arena, place);
         if old.generation & 1 == 1 {

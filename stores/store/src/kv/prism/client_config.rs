@@ -1,9 +1,9 @@
-//! How large a client is, and where things lie in its memory.
+//! The configuration of a PRISM-KV client, and the layout of its memory.
 //!
-//! Each slot of the window has 64 bytes for chains, an object, and a header with a key. The first are 32
-//! bytes for the table's slot as a swap found it, 8 for the address of the buffer that was taken, and 24 for
-//! the new slot's last three words. The object is on its way out, or as a GET brings it. A PUT or DELETE
-//! looks for its key with the last.
+//! Each place of the window has 64 bytes for chains, an object, and a header with a key. The 64 bytes are
+//! the slot that a CAS returned (32 bytes), the address of the allocated buffer (8) and the last three words
+//! of the new slot (24). The object is the one to be stored, or the one that a GET reads. A PUT or DELETE
+//! finds its slot by reading a header and a key.
 
 use super::object::HEADER;
 use super::slot::SLOT;
@@ -11,18 +11,18 @@ use crate::heap::Returns;
 use crate::kv::{MAX_KEY, MAX_VALUE};
 use crate::{QueueNeeds, Registered};
 
-/// How large a client is.
+/// The configuration of a client.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// Operations in flight at most; 1 to 65534.
+    /// Maximum number of operations in flight: 1 to 65534.
     pub window: u32,
-    /// Longest key that it will use, in bytes.
+    /// Maximum key length in bytes.
     pub max_key: u32,
-    /// Longest value that it will use, in bytes.
+    /// Maximum value length in bytes.
     pub max_value: u32,
-    /// Bytes of a GET's first READ: a longer object takes another.
+    /// Bytes of a GET's first READ. A longer object takes a second READ.
     pub first_read: u32,
-    /// Slots that it remembers.
+    /// Number of slots that the client remembers.
     pub known: u32,
 }
 
@@ -32,32 +32,34 @@ impl Default for ClientConfig {
     }
 }
 
-/// Slots of the send queue that the longest chain takes: two swaps of five. A PUT takes eight: a WRITE, an
-/// ALLOCATE of two, a swap.
+/// Slots of the send queue that the longest chain takes: two CASes of five. A PUT takes eight: one for a
+/// WRITE, two for an ALLOCATE, five for a CAS.
 const CHAIN: u32 = 10;
 /// Bytes of the word in front of the tables.
 pub(super) const FRONT_WORD: usize = 8;
 /// Bytes before the object in a place of the window.
 const FRONT: usize = 64;
-/// Offset of the slot that a swap found.
+/// Offset of the slot that a CAS returned.
 const OLD: usize = 0;
 const TAKEN: usize = SLOT;
 const NEW: usize = TAKEN + 8;
 
 impl ClientConfig {
-    /// What its queue pair must hold; `send` counts 64-byte slots.
+    /// Returns the sizes that the client's queue pair needs; `send` counts 64-byte slots.
     pub fn needs(&self) -> QueueNeeds {
-        // A message with returned buffers, and a READ of the word in front.
+        // The additional slots are for a message with returned buffers (1), and a READ of the word in front
+        // of the tables (2).
         let send = self.window * CHAIN + 1 + 2;
         QueueNeeds { send, receive: 1, sges: 1, completions: self.window + 3 }
     }
 
-    /// Bytes of registered memory that it needs; only its own NIC touches it.
+    /// Returns the bytes of registered memory that the client needs. Only the client's own NIC accesses
+    /// them.
     pub fn arena_len(&self) -> usize {
         self.window as usize * self.stride() + FRONT_WORD + Returns::ARENA
     }
 
-    /// Bytes of the longest object.
+    /// Returns the maximum length of an object in bytes.
     pub(super) fn object_len(&self) -> usize {
         HEADER + self.max_key as usize + self.max_value as usize
     }
@@ -70,7 +72,7 @@ impl ClientConfig {
         (FRONT + self.object_len() + self.probe_len()).next_multiple_of(64)
     }
 
-    /// Are the numbers possible?
+    /// Returns true if the configuration is valid.
     pub(super) fn is_sound(&self) -> bool {
         (1..0xffff).contains(&self.window)
             && self.max_key as usize <= MAX_KEY
@@ -94,37 +96,37 @@ impl Arena {
         usize::from(place) * self.config.stride()
     }
 
-    /// Offset of the slot as a swap found it.
+    /// Returns the offset of the slot that a CAS returned.
     pub fn old(&self, place: u16) -> usize {
         self.place(place) + OLD
     }
 
-    /// Offset of the address of the buffer that was taken.
+    /// Returns the offset of the address of the allocated buffer.
     pub fn taken(&self, place: u16) -> usize {
         self.place(place) + TAKEN
     }
 
-    /// The new slot's last three words.
+    /// Returns the offset of the new slot's last three words.
     pub fn new_words(&self, place: u16) -> usize {
         self.place(place) + NEW
     }
 
-    /// Offset of an object.
+    /// Returns the offset of an object.
     pub fn object(&self, place: u16) -> usize {
         self.place(place) + FRONT
     }
 
-    /// Offset of a header and a key.
+    /// Returns the offset of a header and a key.
     pub fn probe(&self, place: u16) -> usize {
         self.object(place) + self.config.object_len()
     }
 
-    /// Offset of the word in front of the tables when no operation waits for it.
+    /// Returns the offset of the word in front of the tables, for READs that belong to no operation.
     pub fn front(&self) -> usize {
         self.config.window as usize * self.config.stride()
     }
 
-    /// Offset of the memory that `Returns` uses.
+    /// Returns the offset of the memory that `Returns` uses.
     pub fn returns(&self) -> usize {
         self.front() + FRONT_WORD
     }

@@ -5,19 +5,20 @@ use super::tables::Tables;
 use crate::heap::Phase;
 use crate::kv::Operation;
 
-/// What a place of the window is doing.
+/// The activity of a place of the window.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Idle,
-    /// Its next round trip waits until the buffers that it may leave can be given back.
+    /// The CAS waits until there is space to return the buffer that it may unlink.
     Waiting,
-    /// Looks into a slot.
+    /// A READ through a slot is under way.
     Reading,
-    /// Its chain or its swap is under way.
+    /// The chain or the CAS is under way.
     Swapping,
-    /// Has passed all that it may of the newest table that it knows, and asks whether there is another.
+    /// The operation has passed the maximum number of slots in the newest known table, and reads whether a
+    /// newer table exists.
     Asking,
-    /// Moves the frozen object of a slot to the next table.
+    /// The operation moves the frozen object of a slot to the next table.
     Helping,
 }
 
@@ -26,7 +27,7 @@ pub(super) enum State {
 pub(super) struct Frozen {
     /// Address of the slot.
     pub at: u64,
-    /// Its words, which do not change until it is moved.
+    /// The content of the slot, which does not change until the slot is moved.
     pub words: TableSlot,
 }
 
@@ -38,20 +39,20 @@ pub(super) struct Flight {
     pub hash: u64,
     pub key_len: u32,
     pub value_len: u32,
-    /// The address of the slot that it is at.
+    /// Address of the current slot.
     pub at: u64,
-    /// That is the one that it remembered.
+    /// True if the current slot is the one that was remembered.
     pub remembered: bool,
-    /// Else its table, and where in it.
+    /// Table and index of the current slot, unless it was remembered.
     pub table: u32,
     pub slot: u64,
-    /// Slots of others that it has passed in this table.
+    /// Number of slots of other keys that the operation has passed in this table.
     pub passed: u32,
-    /// The key's slot in the table before this one, if it is frozen.
+    /// The key's slot in the previous table, if that slot is frozen.
     pub frozen: Option<Frozen>,
-    /// Bytes that it asked for.
+    /// Bytes requested by the READ under way.
     pub asked: u32,
-    /// The generation that the slot must have for the swap.
+    /// The generation that the slot must have for the CAS to succeed.
     pub generation: u64,
     /// Since when it may hold buffers. The grace period of a sweep waits for that to end.
     pub phase: Option<Phase>,

@@ -1,10 +1,10 @@
 //! Reopens a table over the memory of a server that may have died between any two stores.
 //!
-//! A server changes one line at a time. So at most one line is locked or torn, and at most one slot in it. An
-//! object is complete before a slot points to it, and the object being stored has the newest version of all.
-//! A torn slot that has either half of that version is completed, so that the PUT has happened. Any other
-//! torn slot becomes empty, as after the DELETE or the hop that it was part of. A key that was hopping is in
-//! both buckets; the left copy goes.
+//! A server changes one line at a time. So at most one line is locked or torn, and at most one slot in it.
+//! An object is complete before a slot points to it, and the object that was stored last has the newest
+//! version of all. A torn slot that contains either half of that version is completed, so that the PUT has
+//! happened. Any other torn slot is emptied, as after the DELETE or the hop that it was part of. A key that
+//! was hopping is in both buckets; the left copy is removed.
 
 use super::{
     Bucket, Config, Extents, FarmSlot, FarmTable, LINE, OBJECT_HEADER, ObjectHeader, PAYLOAD, Region,
@@ -12,19 +12,19 @@ use super::{
 };
 use crate::kv::farm::line::version_of;
 
-/// Memory that is looked through.
+/// The memory of the dead server while it is examined.
 struct Found {
     index: Region,
     values: Region,
     config: Config,
-    /// The newest object, if it is whole: the only one that a torn slot may be made to point to.
+    /// The newest object, if it is complete. A torn slot can be completed only to point to this object.
     newest: Option<FarmSlot>,
     version: u32,
 }
 
 impl FarmTable {
-    /// The table of a server that ended or died, in its `index` and `extents`. Returns None if there is none
-    /// of this size.
+    /// Reopens the table of a server that ended or died, in its `index` and `extents`. Returns `None` if the
+    /// memory contains no table of this size.
     pub fn reopen(config: Config, index: Registered, extents: Registered) -> Option<FarmTable> {
         if config.buckets == 0 || index.bytes.len() < config.index_len() {
             return None;
@@ -68,7 +68,7 @@ impl Found {
         super::store_locked(&mut self.index, line * LINE, &bucket.emit());
     }
 
-    /// The newest version in memory, and the object that has it.
+    /// Finds the newest version in memory, and the object that has it.
     fn look_for_newest(&mut self) {
         let lines = self.values.block().bytes.len() / LINE;
         let mut first = 0;
@@ -97,7 +97,7 @@ impl Found {
         ObjectHeader::parse(&header)
     }
 
-    /// Is there an object where the slot points, all of it, and of its version?
+    /// Returns true if the slot points to a complete object of the slot's version.
     fn is_whole(&self, slot: &FarmSlot) -> bool {
         let (first, count) = (slot.line as usize, usize::from(slot.lines));
         if count == 0 || (first + count) * LINE > self.values.block().bytes.len() {
@@ -113,7 +113,8 @@ impl Found {
             })
     }
 
-    /// Empties, or completes, what a dead server was changing. None: this was never a table.
+    /// Empties or completes the slot that a dead server was changing. Returns `None` if the memory was never
+    /// a table.
     fn mend(&mut self, line: usize) -> Option<()> {
         let mut bytes = [0; LINE];
         self.index.read(line * LINE, &mut bytes);
@@ -136,13 +137,13 @@ impl Found {
         Some(())
     }
 
-    /// Is this line one where the object's key may be? Any key may be in a chained block.
+    /// Returns true if the object's key may be in this line. Any key may be in a chained block.
     fn may_stand(&self, slot: &FarmSlot, line: usize) -> bool {
         let home = home(self.header(slot.line).hash, self.config.buckets.into()) as usize;
         line > self.config.buckets as usize || line == home || line == home + 1
     }
 
-    /// Ends a hop from this bucket to the next one.
+    /// Completes a hop from this bucket to the next one.
     fn join(&mut self, line: usize) {
         let (mut left, right) = (self.load(line), self.load(line + 1));
         let before = left;
@@ -190,7 +191,7 @@ mod tests {
         new
     }
 
-    /// What a key has, by the server's own way to it.
+    /// Returns the value of a key, as the server itself finds it.
     fn get(table: &FarmTable, key: &[u8]) -> Option<Vec<u8>> {
         let hash = super::super::hash_key(CONFIG.hash_seed, key);
         let place = table.locate(hash, key)?;
@@ -213,8 +214,8 @@ mod tests {
         }
     }
 
-    /// A server dies after each store of each of many changes in a table that is nearly full. Completed
-    /// changes are there, the interrupted one has happened or not, and the table is usable.
+    /// A server dies after each store of each of many changes in a table that is nearly full. The reopened
+    /// table has all completed changes, and the interrupted one has happened or not.
     #[test]
     fn whenever_a_server_dies_the_next_one_has_all_that_was_done() {
         let [index, extents] = blocks();
@@ -244,7 +245,7 @@ mod tests {
                 mended += u32::from(got != old);
                 let keys = model.len() as u64;
                 assert_eq!(reopened.len(), keys - u64::from(old.is_some()) + u64::from(got.is_some()));
-                // The reopened table works with its free memory.
+                // The reopened table can allocate its free memory.
                 reopened.delete(b"key1").or_else(|_| reopened.put(b"key1", b"new")).expect("a change");
             }
             if done.is_ok() {
