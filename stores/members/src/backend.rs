@@ -1,15 +1,15 @@
-//! What a kind of source does for its follower.
+//! The interface of a source (file or etcd) to its follower.
 
 use crate::{Map, SourceError};
 
-/// A map, or an error, from a source.
+/// A new map from a source, or the error of reading it.
 pub type Update = Result<Map, SourceError>;
 
-/// A source in which a map is kept.
+/// A source from which a map is read.
 pub trait Backend: Send + 'static {
-    /// The map as it is.
+    /// Reads the current map.
     fn load(&mut self) -> Update;
 
-    /// Waits for a change, at most for a second or some. None: there was none.
+    /// Waits for a change for up to some seconds. Returns `None` if there was none.
     fn wait(&mut self) -> Option<Update>;
 }

@@ -1,4 +1,4 @@
-//! A map in etcd (v3.4 or later), by the JSON gateway that each of its servers has: `/v3/kv/range`,
+//! A map in etcd (v3.4 or later), read through the JSON gateway of an etcd server: `/v3/kv/range`,
 //! `/v3/watch`.
 
 use std::io::{BufRead, BufReader, Read};
@@ -13,27 +13,27 @@ use serde_json::json;
 use crate::backend::{Backend, Update};
 use crate::{Map, SourceError};
 
-/// A server that does not answer in this time is skipped.
+/// A server that does not answer within this time is skipped.
 const ANSWER: Duration = Duration::from_secs(3);
-/// A watch that is silent for so long is restarted, since its server may be dead.
+/// A watch that is silent for this time is restarted, because its server may be dead.
 const WATCH: Duration = Duration::from_secs(10);
 /// Time until a retry after no server answered.
 const AGAIN: Duration = Duration::from_millis(500);
-/// Longest line of a watch.
+/// Maximum length of a line of a watch, in bytes.
 const LONGEST: u64 = 4 << 20;
 
 pub struct Etcd {
     endpoints: Vec<String>,
-    /// The one that answered last.
+    /// Index of the endpoint that answered last.
     current: usize,
     key: String,
     agent: ureq::Agent,
     watch: Option<BufReader<Box<dyn Read + Send>>>,
-    /// Changes up to this revision are known.
+    /// The last revision whose changes are known.
     revision: u64,
 }
 
-/// The answer of etcd. Its numbers are strings, and zero or empty fields are left out.
+/// A response of etcd. Its numbers are strings, and zero or empty fields are omitted.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Response {
@@ -62,7 +62,7 @@ struct Event {
     kv: Pair,
 }
 
-/// A line of a watch.
+/// A line of a watch's response.
 #[derive(Deserialize)]
 struct Line {
     result: Response,
@@ -91,7 +91,7 @@ impl Etcd {
         STANDARD.encode(&self.key)
     }
 
-    /// Asks one server after the other until one answers.
+    /// Reads the key from the first server that answers.
     fn range(&mut self) -> Result<Response, SourceError> {
         let question = json!({ "key": self.coded_key() });
         let mut says = String::new();
@@ -112,7 +112,7 @@ impl Etcd {
         Map::parse(&text).map_err(|error| SourceError::Map(self.place(), error))
     }
 
-    /// Begins a watch behind the last known revision.
+    /// Starts a watch of the revisions after the last known one.
     fn listen(&mut self) -> Result<(), ureq::Error> {
         let create = json!({ "key": self.coded_key(), "start_revision": (self.revision + 1).to_string() });
         let body = self.ask("/v3/watch", &json!({ "create_request": create }))?;
@@ -120,7 +120,7 @@ impl Etcd {
         Ok(())
     }
 
-    /// The next line of the watch; None if there is no more.
+    /// Returns the next line of the watch, or `None` if the watch has ended.
     fn line(&mut self) -> Option<Response> {
         let watch = self.watch.as_mut()?;
         let mut text = String::new();
@@ -140,7 +140,7 @@ impl Backend for Etcd {
     fn wait(&mut self) -> Option<Update> {
         if self.watch.is_none() && self.listen().is_err() {
             thread::sleep(AGAIN);
-            // A new request finds a server that is there, and the missed changes.
+            // A new request finds a live server, and the missed changes.
             return Some(self.load());
         }
         let Some(answer) = self.line() else {

@@ -1,5 +1,5 @@
-//! A map in a file. An operator writes a new file and renames it, or edits it in place. So a file that is no
-//! map is read again at the next look.
+//! A map in a file, read periodically. An operator may rename a new file over the old one, or edit the file
+//! in place. So a file with an invalid map is read once more the next time.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use std::{fs, thread};
 use crate::backend::{Backend, Update};
 use crate::{Map, SourceError};
 
-/// Time between two looks.
+/// Time between two reads of the file.
 const LOOK: Duration = Duration::from_millis(200);
-/// Longest file that is read: a map of all the servers there may be takes less.
+/// Maximum length of the file in bytes. A map with the maximum number of servers is shorter.
 const LONGEST: u64 = 1 << 20;
 
 pub struct File {
     path: PathBuf,
-    /// The text, or the error, of the last look.
+    /// The text, or the error, of the last read.
     text: Result<String, SourceError>,
 }
 

@@ -1,4 +1,4 @@
-//! The map as it is now.
+//! The current map, kept up to date by a thread.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use crate::etcd::Etcd;
 use crate::file::File;
 use crate::{Map, Source, SourceError};
 
-/// Changes that wait to be asked for; the source waits then.
+/// Number of changes that may be queued before the source's thread waits.
 const WAITING: usize = 4;
 
 /// A map, and a thread that waits for its changes. The thread ends within seconds after the follower is
@@ -18,7 +18,7 @@ const WAITING: usize = 4;
 pub struct Follower {
     map: Map,
     news: Receiver<Update>,
-    /// Its thread ends when this has no other owner.
+    /// Keeps the thread alive: the thread ends when it can no longer upgrade its weak reference.
     _listens: Arc<()>,
 }
 
@@ -26,7 +26,7 @@ impl Source {
     /// Reads the map, and follows its changes from then on.
     ///
     /// # Errors
-    /// There is no map now. The follower reports later errors, and continues with the last map that it had.
+    /// The map cannot be read now. The follower reports later errors, and continues with the last valid map.
     pub fn follow(&self) -> Result<Follower, SourceError> {
         Follower::open(self)
     }
@@ -51,13 +51,13 @@ impl Follower {
         Ok(Follower { map, news, _listens: listens })
     }
 
-    /// The map as it was when it was last [asked](Follower::changed) for.
+    /// Returns the map as of the last call of [`changed`](Follower::changed).
     pub fn map(&self) -> &Map {
         &self.map
     }
 
-    /// Takes the next change, if there is one, without waiting. An error leaves the map as it was; each is
-    /// returned once.
+    /// Takes the next change, if there is one, without waiting. An error leaves the map unchanged; each
+    /// error is returned once.
     pub fn changed(&mut self) -> Option<Result<&Map, SourceError>> {
         match self.news.try_recv().ok()? {
             Ok(map) => {

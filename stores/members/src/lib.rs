@@ -1,6 +1,6 @@
-//! The servers of a store: its shards, and the replicas of each, from a file or from etcd.
+//! The servers of a store: its shards, and the replicas of each shard, read from a file or from etcd.
 //!
-//! The map is one TOML text, in both sources the same:
+//! The map is a TOML text, the same in both sources:
 //!
 //! ```
 //! let map = remora_members::Map::parse("
@@ -18,16 +18,16 @@
 //! # Ok::<(), remora_members::MapError>(())
 //! ```
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
-//! | `map.rs` | [`Map`]: the text, its rules, which shard a hash belongs to |
-//! | `source.rs` | [`Source`]: where it is kept, as people write it |
-//! | `follower.rs` | [`Source::follow`]; [`Follower`]: the map as it is now, and whether it has changed |
-//! | `file.rs`, `etcd.rs` | the two sources; `backend.rs` is what both do |
+//! | `map.rs` | [`Map`]: the parsed text, its rules, the shard of a hash |
+//! | `source.rs` | [`Source`]: the name of a file or an etcd key, as users write it |
+//! | `follower.rs` | [`Source::follow`]; [`Follower`]: the current map and its changes |
+//! | `file.rs`, `etcd.rs` | the two sources; `backend.rs` is their common interface |
 //!
-//! All of it is one key, so a change is seen whole or not at all, and etcd's order of changes is the only
-//! one. Nothing here elects, locks or counts votes. The operator of the servers changes the map, with
-//! `etcdctl` or an editor.
+//! The whole map is one file or one etcd key, so a change becomes visible as a whole, and etcd alone orders
+//! the changes. This crate does not elect, lock or count votes. The operator of the servers changes the map,
+//! with `etcdctl` or an editor.
 
 mod backend;
 mod etcd;

@@ -6,26 +6,26 @@ use std::net::SocketAddr;
 
 use serde::Deserialize;
 
-/// Servers of a map, at most.
+/// Maximum number of servers in a map.
 pub const MAX_SERVERS: usize = 1024;
 
 /// A server of a store.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// What people call it; no two have the same.
+    /// Name of the server, unique in the map.
     pub name: String,
-    /// TCP address at which it sets connections up.
+    /// TCP address at which the server accepts connections.
     pub address: SocketAddr,
-    /// The shard that it serves; servers of one shard are each other's replicas.
+    /// Index of the server's shard. Servers of the same shard are replicas of each other.
     #[serde(default)]
     pub shard: u32,
 }
 
-/// Shards and replicas.
+/// The servers of a store, by shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Map {
-    /// By shard, and within one in the order of the text.
+    /// Ordered by shard, and within a shard as in the text.
     servers: Vec<Server>,
     shards: u32,
 }
@@ -38,18 +38,18 @@ struct Text {
     server: Vec<Server>,
 }
 
-/// The text is no map.
+/// The reason for which a text is not a valid map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MapError {
-    /// It is no TOML, or has other fields.
+    /// The text is not TOML, or has unknown fields.
     Text(String),
-    /// It names no server.
+    /// The map contains no server.
     Empty,
-    /// It names more servers than [`MAX_SERVERS`].
+    /// The map contains this number of servers, more than [`MAX_SERVERS`].
     TooMany(usize),
-    /// Two servers have one name or one address.
+    /// Two servers have the same name or address.
     Twice(String),
-    /// No server has this shard, though there are shards of higher numbers.
+    /// No server has this shard, although there are shards with higher numbers.
     Gap(u32),
 }
 
@@ -70,10 +70,10 @@ impl fmt::Display for MapError {
 impl std::error::Error for MapError {}
 
 impl Map {
-    /// Reads a map.
+    /// Parses a map.
     ///
     /// # Errors
-    /// [`MapError`].
+    /// The text is not a valid map.
     pub fn parse(text: &str) -> Result<Map, MapError> {
         let text: Text = toml::from_str(text).map_err(|error| MapError::Text(one_line(&error)))?;
         let mut servers = text.server;
@@ -105,29 +105,30 @@ impl Map {
         Ok(Map { servers, shards })
     }
 
-    /// How many shards.
+    /// Returns the number of shards.
     pub fn shards(&self) -> u32 {
         self.shards
     }
 
-    /// All servers, by shard.
+    /// Returns all servers, ordered by shard.
     pub fn servers(&self) -> &[Server] {
         &self.servers
     }
 
-    /// The servers of a shard.
+    /// Returns the servers of a shard.
     pub fn replicas(&self, shard: u32) -> impl Iterator<Item = &Server> {
         self.servers.iter().filter(move |server| server.shard == shard)
     }
 
-    /// The shard of a key with this hash: each has an equal share of the hashes, in their order.
+    /// Returns the shard of a key with this hash. The shards divide the range of hashes into equal parts, in
+    /// order.
     #[inline]
     pub fn shard_of(&self, hash: u64) -> u32 {
         ((u128::from(hash) * u128::from(self.shards)) >> 64) as u32
     }
 }
 
-/// The message of a TOML error in one line, without its picture.
+/// Returns the message of a TOML error in one line, without its excerpt of the text.
 fn one_line(error: &toml::de::Error) -> String {
     error.message().replace('\n', " ")
 }

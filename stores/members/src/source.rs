@@ -1,4 +1,4 @@
-//! Where a map is kept.
+//! The name of the source from which a map is read.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,30 +6,30 @@ use std::str::FromStr;
 
 use crate::MapError;
 
-/// Where a map is kept, as people write it: the path of a file, or `etcd://HOST:PORT[,HOST:PORT…]/KEY`.
+/// The source of a map, written as the path of a file or as `etcd://HOST:PORT[,HOST:PORT…]/KEY`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The path of a file.
     File(PathBuf),
-    /// A key of etcd.
+    /// A key in etcd.
     Etcd {
-        /// `HOST:PORT` of one or more of its servers: the first that answers is asked.
+        /// `HOST:PORT` of one or more etcd servers. The first one that answers is used.
         endpoints: Vec<String>,
         /// Name of the key.
         key: String,
     },
 }
 
-/// Why there is no map.
+/// The reason for which a map cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceError {
-    /// This names no source.
+    /// The text is not the name of a source.
     Name(String),
-    /// The source was not reached.
+    /// The source cannot be reached.
     Reach(String),
     /// The source is empty.
     Missing(String),
-    /// Its content is no map.
+    /// The source's content is not a valid map.
     Map(String, MapError),
 }
 

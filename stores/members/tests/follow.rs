@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use remora_members::{Follower, Map, Source, SourceError};
 
-/// No test waits so long unless it hangs.
+/// Upper bound of a wait; only a test that hangs reaches it.
 const LONG: Duration = Duration::from_secs(60);
 
 fn text(addresses: &[&str]) -> String {
@@ -25,7 +25,7 @@ fn follow(name: &str) -> Result<Follower, SourceError> {
     name.parse::<Source>().expect("a source").follow()
 }
 
-/// The next change.
+/// Returns the next change.
 fn next(follower: &mut Follower) -> Result<Vec<String>, SourceError> {
     let end = Instant::now() + LONG;
     loop {
@@ -53,14 +53,14 @@ fn a_file_is_followed_through_changes_mistakes_and_its_absence() {
     assert_eq!(follower.map().shards(), 2, "a mistake takes nothing away");
     fs::remove_file(&path).unwrap();
     assert!(matches!(next(&mut follower), Err(SourceError::Missing(_))));
-    // As editors and careful scripts do it.
+    // Editors and careful scripts replace a file by renaming a new one.
     let new = folder.path().join("new");
     fs::write(&new, text(&["10.0.0.3:1"])).unwrap();
     fs::rename(&new, &path).unwrap();
     assert_eq!(next(&mut follower).unwrap(), ["10.0.0.3:1"]);
 }
 
-/// A real etcd of one server.
+/// A real etcd cluster of one server.
 struct Etcd {
     child: Child,
     client: u16,
@@ -114,7 +114,7 @@ fn a_key_of_etcd_is_followed_through_changes_a_crash_and_compaction() {
     let (client, peer) = (free_port(), free_port());
     let etcd = Etcd::start(folder.path(), client, peer);
     let dead = free_port();
-    // The first of its servers does not answer; the second does.
+    // The first endpoint does not answer; the second does.
     let name = format!("etcd://127.0.0.1:{dead},127.0.0.1:{client}/remora/blocks");
     assert!(matches!(follow(&name), Err(SourceError::Missing(_))));
     etcd.put(&text(&["10.0.0.1:1"]));
@@ -132,7 +132,8 @@ fn a_key_of_etcd_is_followed_through_changes_a_crash_and_compaction() {
     etcd.put(&text(&["10.0.0.4:1"]));
     assert_eq!(next(&mut follower).unwrap(), ["10.0.0.4:1"]);
 
-    // Killed, and back with its data; the next request finds changes that were compacted away since.
+    // The server is killed and returns with its data. The next request finds changes whose revisions were
+    // compacted in the meantime.
     let peer = etcd.peer;
     drop(etcd);
     assert!(matches!(next(&mut follower), Err(SourceError::Reach(_))));

@@ -12,11 +12,12 @@ use remora_verbs::{Device, Listener};
 const SIZE: Size = Size { layout: Layout { blocks: 16, block_len: 4096 }, clients: 4 };
 
 fn main() -> remora_service::Result<()> {
-    // Three addresses of this host, and a port that is free.
+    // Three addresses of this host with the same free port.
     let port = Listener::bind("127.0.0.1:0")?.address().port();
     let servers = || Servers::fixed([1, 2, 3].map(|host| ([127, 0, 0, host], port).into()).to_vec());
     let stop = AtomicBool::new(false);
-    // A client needs two of three replicas, and the third opens while the others serve: so it waits for all.
+    // A client needs two of three replicas, but the third one opens while the others serve, so the client
+    // waits for all.
     let (open, all_open) = mpsc::channel();
     let serve = &|replica, open: mpsc::Sender<()>| {
         let config = ReplicaConfig { replica, size: SIZE, new: true, listen: None };

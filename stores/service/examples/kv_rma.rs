@@ -1,5 +1,5 @@
-//! A key-value store over 1RMA, encrypted: two servers with the same pairs, and a client of both. One server
-//! ends, and the client reads on. `cargo run --example kv_rma`.
+//! An encrypted key-value store over 1RMA: two servers with the same pairs, and a client of both. One server
+//! ends, and the client continues to read. `cargo run --example kv_rma`.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Connecting to a server that may be full for a moment: a client waits its turn.
+//! Connecting to a server that may be full for a moment: the client retries until a place is free.
 
 use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant};
@@ -7,15 +7,15 @@ use remora_verbs::{CompletionQueue, ProtectionDomain, QpOptions, QueuePair, Read
 
 use crate::Result;
 
-/// How long a client waits for a place.
+/// Maximum time for which a client waits for a free place.
 pub const TURN: Duration = Duration::from_secs(5);
-/// The first pause between two attempts, and the longest.
+/// The first pause between two attempts, and the longest one.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(200)];
 
-/// Connects a new queue pair. While the server is full it tries again, for up to [`TURN`].
+/// Connects a new queue pair. While the server is full, the client retries for up to [`TURN`].
 ///
 /// # Errors
-/// The NIC's; `Error::Connect`, of the last attempt.
+/// The NIC failed, or `Error::Connect` of the last attempt.
 pub fn connect(
     domain: &ProtectionDomain,
     cq: &CompletionQueue,
@@ -25,10 +25,10 @@ pub fn connect(
     connect_within(TURN, domain, cq, options, address)
 }
 
-/// The same, with another bound.
+/// Connects a new queue pair. While the server is full, the client retries for up to `turn`.
 ///
 /// # Errors
-/// As [`connect`].
+/// The errors of [`connect`].
 pub fn connect_within(
     turn: Duration,
     domain: &ProtectionDomain,
@@ -39,7 +39,7 @@ pub fn connect_within(
     let until = Instant::now() + turn;
     let [mut pause, longest] = PAUSES;
     loop {
-        // An attempt that fails takes its queue pair with it.
+        // A failed attempt destroys its queue pair.
         let failed = match domain.create_qp(cq, cq, options)?.connect(&address) {
             Ok(pair) => return Ok(pair),
             Err(error) => error,
@@ -53,7 +53,8 @@ pub fn connect_within(
     }
 }
 
-/// Half to all of it: many that wait do not come at once.
+/// Returns a random time between half of `pause` and `pause`, so that many waiting clients do not retry at
+/// the same time.
 fn spread(pause: Duration) -> Duration {
     let share = remora_host::random().map_or(0, |random| random as u32 & 0xff);
     pause / 2 + pause / 2 * share / 256

@@ -1,99 +1,99 @@
-//! Why a server or a client cannot go on.
+//! The error type of servers and clients.
 
 use remora_store::{Broken, block, kv, txn};
 use remora_verbs::{ConnectError, CreateError, Full, LoadError, OpenError, PollError, PostError};
 
-/// Why a server or a client cannot go on.
+/// The reason for which a server or a client cannot continue.
 ///
-/// The text of a variant is a sentence for people. [`source`](std::error::Error::source) leads to the cause,
-/// which the text does not repeat; [`chain`](Error::chain) has both.
+/// The text of a variant is a sentence for the user. [`source`](std::error::Error::source) returns the
+/// cause, which the text does not repeat; [`chain`](Error::chain) contains both.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The NIC did not open.
+    /// The NIC could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The NIC did not create a resource.
     #[error(transparent)]
     Create(#[from] CreateError),
-    /// A queue did not take a request.
+    /// A queue did not accept a request.
     #[error(transparent)]
     Post(#[from] PostError),
-    /// Completions could not be polled for.
+    /// Polling a completion queue failed.
     #[error(transparent)]
     Poll(#[from] PollError),
-    /// A program was not loaded.
+    /// A chain program could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
     /// Memory could not be read or written.
     #[error(transparent)]
     Access(#[from] remora_verbs::AccessError),
-    /// A connection was not made.
+    /// A connection could not be established.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The operating system refused.
+    /// A system call failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
     /// A connection has failed.
     #[error(transparent)]
     Broken(#[from] Broken),
-    /// A key-value client and a server do not fit each other.
+    /// A key-value client and a server cannot work together.
     #[error(transparent)]
     Session(#[from] kv::SessionError),
-    /// A replica of another store, or of another time, was met.
+    /// A replica of another store, or of an earlier incarnation, was found.
     #[error(transparent)]
     Replica(#[from] block::MembershipError),
-    /// The shards of a transaction store do not fit each other.
+    /// The shards of a transaction store are inconsistent.
     #[error(transparent)]
     Shards(#[from] txn::GrantError),
-    /// A workload of transactions cannot go on.
+    /// A workload of transactions cannot continue.
     #[error(transparent)]
     Workload(#[from] txn::workload::RunnerError),
-    /// There is no map of servers.
+    /// The map of servers cannot be read.
     #[error(transparent)]
     Map(#[from] remora_members::SourceError),
-    /// There is no grant of 1RMA, or an operation by one did not succeed.
+    /// A grant of 1RMA is missing, or an operation with it failed.
     #[error(transparent)]
     Grants(#[from] remora_grants::Error),
-    /// A server has as many clients as it was made for.
+    /// The server has its maximum number of clients.
     #[error(transparent)]
     Full(#[from] Full),
-    /// Nobody listens at the address.
+    /// No server listens at the address.
     #[error("no {what} answers at {address}")]
     NoServer {
-        /// What was looked for there.
+        /// Kind of the server that was expected there.
         what: &'static str,
         /// Host and port.
         address: String,
     },
-    /// The configuration is not possible. The text says what to change.
+    /// The configuration is invalid. The text says what to change.
     #[error("{0}")]
     Config(String),
-    /// The peer is none of this store, or breaks its protocol.
+    /// The peer does not belong to this store, or violates its protocol.
     #[error("{0}")]
     Peer(String),
     /// Too few servers answer, or none does.
     #[error("{0}")]
     Silent(String),
-    /// An operation was not started, or did not do what was asked.
+    /// An operation was not started, or failed.
     #[error("{0}")]
     Refused(String),
-    /// What was being done when the cause came up.
+    /// The operation that failed, added to its cause.
     #[error("{what}")]
     While {
-        /// What.
+        /// Description of the operation.
         what: String,
-        /// The cause.
+        /// The cause of the failure.
         #[source]
         cause: Box<Error>,
     },
 }
 
-/// What this crate's functions return.
+/// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// The text with those of all causes, `: ` between them.
+    /// Returns the error's text, followed by those of all its causes, separated by `: `.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();
         let mut next = std::error::Error::source(self);
@@ -104,7 +104,7 @@ impl Error {
         text
     }
 
-    /// The same with what was being done.
+    /// Returns the error with a description of the operation that failed.
     pub fn context(self, what: impl Into<String>) -> Error {
         Error::While { what: what.into(), cause: Box::new(self) }
     }
@@ -116,7 +116,7 @@ impl From<remora_store::PostError> for Error {
     }
 }
 
-/// Adds what was being done to an error.
+/// Adds a description of the failed operation to an error.
 pub(crate) trait Context<T> {
     fn context(self, what: &str) -> Result<T>;
     fn with_context(self, what: impl FnOnce() -> String) -> Result<T>;
@@ -139,7 +139,7 @@ macro_rules! bail {
     };
 }
 
-/// The same unless a condition holds.
+/// Returns an error of this kind with a formatted text, unless the condition holds.
 macro_rules! ensure {
     ($condition:expr, $kind:ident, $($text:tt)+) => {
         if !$condition {
@@ -148,7 +148,7 @@ macro_rules! ensure {
     };
 }
 
-/// The value of an option, or an error of this kind.
+/// Evaluates to the value of an option. If it is `None`, returns an error of this kind.
 macro_rules! need {
     ($option:expr, $kind:ident, $($text:tt)+) => {
         $option.ok_or_else(|| $crate::Error::$kind(format!($($text)+)))?

@@ -1,5 +1,5 @@
-//! Before a peer is stopped, or goes away, it acknowledges all that was sent to it: nobody's retries run out
-//! then.
+//! A flush of connections: before a peer stops, it acknowledges everything that was sent to it, so that no
+//! sender runs out of retries.
 
 use std::time::{Duration, Instant};
 
@@ -9,42 +9,43 @@ use remora_verbs::{Key, QueuePair, Ready, Remote, Status, WorkCompletion, work};
 use crate::Result;
 use crate::error::ensure;
 
-/// Id of the READs posted here; no machine of the stores gives such a one.
+/// Id of the READs posted by a flush; no store machine uses this id.
 const FLUSH: u64 = (1 << ID_BITS) - 1;
-/// How long peers may take.
+/// Maximum time for peers to acknowledge.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// READs of nothing, one to each peer: when one has ended, its peer has acknowledged all that was posted
-/// before, which an answer does not say. They go round until nothing else has ended beside them, since who
-/// takes a completion may post more: buffers go back.
+/// A flush of connections by zero-length READs, one per peer. A completed READ proves that its peer has
+/// acknowledged everything that was posted before, which an answer of the application does not prove. Rounds
+/// are repeated until nothing else completes during a round, because processing a completion may post more,
+/// for instance returned buffers.
 pub struct Flush {
-    /// Those of this round that have not ended.
+    /// READs of this round that have not completed.
     left: usize,
-    /// Nothing else has ended since it began; false, too, before the first one.
+    /// True if nothing else has completed since the round began. False before the first round.
     quiet: bool,
     began: Instant,
-    /// Who does not answer if they do not end.
+    /// Name of the peers for the error message.
     whom: &'static str,
 }
 
 impl Flush {
-    /// Of connections to `whom`.
+    /// Returns a flush of connections to `whom`.
     pub fn of(whom: &'static str) -> Flush {
         Flush { left: 0, quiet: false, began: Instant::now(), whom }
     }
 
-    /// False: all is acknowledged. Posts what is due otherwise; completions are to be polled for then, each
-    /// to be shown to [`takes`](Flush::takes).
+    /// Returns false once everything is acknowledged. Otherwise posts the READs that are due; the caller
+    /// must poll for completions, and pass each to [`takes`](Flush::takes).
     ///
     /// # Errors
-    /// A queue does not take a READ, or a peer does not answer.
+    /// A queue does not accept a READ, or a peer does not answer.
     pub fn goes_on<'p>(&mut self, pairs: impl IntoIterator<Item = &'p mut QueuePair<Ready>>) -> Result<bool> {
         if self.left == 0 && self.quiet {
             return Ok(false);
         }
         ensure!(self.began.elapsed() < PATIENCE, Silent, "{} does not answer", self.whom);
         if self.left > 0 {
-            // The peer may be waiting for this core.
+            // The peer may be waiting for this CPU core.
             std::thread::yield_now();
             return Ok(true);
         }
@@ -56,10 +57,10 @@ impl Flush {
         Ok(true)
     }
 
-    /// Is it one of its own?
+    /// Returns true if the completion belongs to a READ of this flush.
     ///
     /// # Errors
-    /// It is, and has failed.
+    /// The READ failed.
     pub fn takes(&mut self, completion: &WorkCompletion) -> Result<bool> {
         let own = completion.id == FLUSH;
         if own {
@@ -80,7 +81,7 @@ mod tests {
     #[test]
     fn rounds_follow_each_other_until_nothing_else_has_ended_beside_one() {
         let mut flush = Flush::of("a peer");
-        // Two rounds of READs that have ended.
+        // Two rounds of completed READs.
         for _ in 0..2 {
             assert!(flush.goes_on([]).unwrap());
             flush.left = 1;

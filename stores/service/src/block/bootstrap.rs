@@ -1,4 +1,5 @@
-//! How a new store begins: its replicas meet, and nobody serves before all have been seen.
+//! The start of a new store: its replicas exchange their states, and none serves before it has seen all of
+//! them.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -13,16 +14,16 @@ use crate::Result;
 use crate::post::Later;
 use crate::server::Program;
 
-/// Time between two rounds of questions.
+/// Time between two rounds in which the other replicas are asked for their state.
 const AGAIN: Duration = Duration::from_millis(50);
-/// Time between two looks at who comes.
+/// Time between two checks for incoming connections.
 const TURN: Duration = Duration::from_millis(2);
-/// How long the others may take to begin before a person is told whom this one waits for.
+/// Time after which the user is told which replicas are missing.
 const QUIET: Duration = Duration::from_secs(2);
-/// Time that answering one question may take. Others are answered meanwhile.
+/// Maximum time to answer one peer. Others are answered concurrently.
 const ANSWERING: Duration = Duration::from_secs(3);
 
-/// Answers questions until `over`.
+/// Answers peers until `over` returns true.
 fn answer_until(
     listener: &Listener,
     handshakes: &mut Handshakes,
@@ -42,7 +43,7 @@ fn answer_until(
     Ok(())
 }
 
-/// Lets those end that have asked already.
+/// Completes the answers that are under way.
 fn finish(handshakes: &mut Handshakes) -> Result<()> {
     let began = Instant::now();
     while !handshakes.is_empty() && began.elapsed() < ANSWERING {
@@ -60,7 +61,7 @@ fn take_finished(handshakes: &mut Handshakes) {
     }
 }
 
-/// Begins to answer one question, over a queue pair that ends with the answer.
+/// Starts to answer one peer, over a queue pair that is closed after the answer.
 fn answer<B: Blocks>(
     request: ConnectRequest,
     handshakes: &mut Handshakes,
@@ -81,10 +82,10 @@ fn answer<B: Blocks>(
     Ok(())
 }
 
-/// Waits until the store has begun. `waits_for` is told which replicas are missing, when that changes.
+/// Waits until the store has begun. `waits_for` is called with the missing replicas whenever these change.
 ///
 /// # Errors
-/// It had begun without this replica.
+/// The store began without this replica.
 pub fn bootstrap<B: Blocks>(
     peers: &mut Peers,
     membership: &Shared,

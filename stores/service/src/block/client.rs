@@ -1,4 +1,4 @@
-//! A client of replicated blocks: a connection to each replica that is there.
+//! A client of replicated blocks, with a connection to each reachable replica.
 
 use std::time::{Duration, Instant};
 
@@ -16,19 +16,19 @@ use crate::error::{Result, bail, ensure, need};
 use crate::post::{Ringing, registered};
 use crate::{Error, seed};
 
-/// How long an operation may take at most.
+/// Maximum time of an operation.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a client waits before it asks a replica again that did not answer.
+/// Pause before a client reconnects to a replica that did not answer.
 const AGAIN: Duration = Duration::from_millis(500);
-/// The same, of one whose connection has just ended: a replica may end those of all its clients, and take
-/// them on again.
+/// Pause before a client reconnects to a replica whose connection has just ended. A replica may close the
+/// connections of all its clients and accept them once more.
 const SOON: Duration = Duration::from_millis(10);
-/// How long a client that ends waits for what is still under way.
+/// Maximum time for which a closing client waits for requests under way.
 const CLOSING: Duration = Duration::from_millis(100);
-/// Completions taken at a time.
+/// Maximum number of completions per poll.
 const TAKEN: usize = 32;
 
-/// The connections, as the machine sees them.
+/// The connections, as the client machine uses them.
 struct Ends<'a>(&'a mut [Option<Link>]);
 
 impl Connections for Ends<'_> {
@@ -42,7 +42,7 @@ impl Connections for Ends<'_> {
     }
 }
 
-/// The machine, once a replica has said what the blocks are like.
+/// The client machine and the layout of the blocks; known after the first replica was connected.
 struct Store {
     machine: AnyClient,
     design: Design,
@@ -50,25 +50,25 @@ struct Store {
     _arena: MemoryRegion,
 }
 
-/// What a client is for.
+/// The purpose of a client.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It reads.
+    /// The client reads.
     Reader,
-    /// It writes too.
+    /// The client reads and writes.
     Writer,
-    /// It is a replica that is empty, and reads all blocks of the others.
+    /// The client is an empty replica that reads all blocks from the others.
     Repairer {
-        /// Which: nobody connects to it.
+        /// Index of the empty replica, to which the client does not connect.
         replica: usize,
-        /// The incarnation that it will have.
+        /// The incarnation that the replica will have.
         incarnation: u64,
-        /// The store that it belongs to.
+        /// The store to which the replica belongs.
         store: u64,
     },
 }
 
-/// A client.
+/// A client session.
 pub struct Session {
     role: Role,
     servers: Servers,
@@ -76,13 +76,13 @@ pub struct Session {
     domain: ProtectionDomain,
     clock: Clock,
     links: Vec<Option<Link>>,
-    /// What each said when it was connected last: no two addresses lead to the same replica.
+    /// The state of each replica at its last connection, to detect two addresses of the same replica.
     states: Vec<Option<State>>,
     view: View,
-    /// Why the last attempt at each was in vain.
+    /// The failure of the last attempt to connect to each replica.
     faults: Vec<Option<String>>,
     store: Option<Store>,
-    /// Replicas whose first attempt is not over.
+    /// Number of replicas whose first connection attempt has not ended.
     opening: usize,
     done: [WorkCompletion; TAKEN],
     window: u16,
@@ -92,16 +92,16 @@ impl Session {
     /// Connects to a majority of the replicas.
     ///
     /// # Errors
-    /// Too few are there.
+    /// Too few replicas answer.
     pub fn open(context: Nic, servers: Servers, window: u16, writes: bool) -> Result<Session> {
         let role = if writes { Role::Writer } else { Role::Reader };
         Session::with_role(context, servers, window, role)
     }
 
-    /// The same for a client of any role.
+    /// Connects a client of any role to a majority of the replicas.
     ///
     /// # Errors
-    /// As [`Session::open`].
+    /// The errors of [`Session::open`].
     pub fn with_role(context: Nic, servers: Servers, window: u16, role: Role) -> Result<Session> {
         let count = servers.addresses().len();
         ensure!(
@@ -141,8 +141,8 @@ impl Session {
         while self.connected() < majority {
             self.look()?;
             let failed = self.faults.iter().flatten().count();
-            // A person hears at once of what is wrong; a replica that would have to be started again waits,
-            // and tries again.
+            // A user should get an error at once; a replica under repair would have to be restarted, so it
+            // waits and retries.
             let waits = matches!(self.role, Role::Repairer { .. });
             let late = started.elapsed() > PATIENCE;
             if (asked - failed < majority && !waits) || late {
@@ -155,17 +155,17 @@ impl Session {
         Ok(())
     }
 
-    /// Replicas that it is connected to.
+    /// Returns the number of connected replicas.
     pub fn connected(&self) -> usize {
         self.links.iter().flatten().count()
     }
 
-    /// Why one of those is not there that are not.
+    /// Returns the failure of one of the replicas that are not connected.
     pub fn fault(&self) -> String {
         self.faults.iter().flatten().next().map_or("nothing came back", String::as_str).to_owned()
     }
 
-    /// What a person is told of an operation that does not end.
+    /// Returns an explanation for the user of an operation that does not end.
     pub fn too_few(&self) -> String {
         let (there, all) = (self.connected(), self.links.len());
         if there > all / 2 {
@@ -179,14 +179,14 @@ impl Session {
         )
     }
 
-    /// What the replicas said that it was connected to.
+    /// Returns the states that the replicas sent when they were connected.
     pub fn sources(&self) -> Vec<State> {
         self.states.iter().flatten().copied().collect()
     }
 
     fn begin(&self, at: usize, pause: Duration) -> Result<()> {
         let purpose = match self.role {
-            // Later ones need no other number.
+            // The first replica issues the client's number; later replicas need not issue another one.
             Role::Writer => Purpose::Use { wants_number: self.store.is_none() },
             Role::Reader => Purpose::Use { wants_number: false },
             Role::Repairer { replica, incarnation, store } => Purpose::Repair { replica, incarnation, store },
@@ -195,7 +195,7 @@ impl Session {
         self.connector.begin(at, self.servers.addresses()[at], hello, pause)
     }
 
-    /// Takes in what attempts to connect came to, and what has changed in the map.
+    /// Processes the results of connection attempts, and changes of the map.
     fn look(&mut self) -> Result<()> {
         while let Some(attempt) = self.connector.next() {
             let at = attempt.at;
@@ -208,8 +208,8 @@ impl Session {
         }
         for at in self.servers.changed()? {
             self.states[at] = None;
-            // The thread that is at the old address, if there is one, comes back in vain and tries the new
-            // one.
+            // A connection attempt to the old address, if one is under way, fails and is followed by one to
+            // the new address.
             if self.links[at].is_some() {
                 self.leave(at)?;
             }
@@ -217,7 +217,7 @@ impl Session {
         Ok(())
     }
 
-    /// A replica is there.
+    /// Adds a connected replica.
     fn join(&mut self, at: usize, link: Link, welcome: &Welcome) -> Result<()> {
         let address = self.servers.addresses()[at];
         self.meet(at, &welcome.state)?;
@@ -250,8 +250,8 @@ impl Session {
         Ok(())
     }
 
-    /// May the replica at this address be used? What it has heard of others ends the connections to those
-    /// whose place was taken, before anything is asked of this one.
+    /// Checks that the replica at this address may be used. If its state shows that other replicas were
+    /// replaced, their connections are closed before any request is posted to this one.
     fn meet(&mut self, at: usize, state: &State) -> Result<()> {
         let known = |state: &Option<State>| state.map(|state| (state.replica, state.incarnation()));
         let same = |other: &Option<State>| known(other).is_some_and(|(replica, _)| replica == state.replica);
@@ -269,7 +269,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a connection, and begins to make another one.
+    /// Closes a connection, and starts to make a new one.
     fn leave(&mut self, at: usize) -> Result<()> {
         self.links[at] = None;
         if let Some(store) = &mut self.store {
@@ -278,15 +278,15 @@ impl Session {
         self.begin(at, SOON)
     }
 
-    /// The blocks.
+    /// Returns the layout of the blocks.
     pub fn layout(&self) -> Result<Layout> {
         Ok(need!(self.store.as_ref(), Silent, "a majority is connected").layout)
     }
 
-    /// Starts an operation; None: the window is full, or slow replicas hold it up.
+    /// Starts an operation. Returns `None` if the window is full, or if slow replicas delay it.
     ///
     /// # Errors
-    /// There is no such block, or the value has another length.
+    /// The block does not exist, or the value has another length.
     pub fn start(&mut self, operation: Operation, block: u64, value: &[u8]) -> Result<Option<Slot>> {
         let store = need!(self.store.as_mut(), Silent, "a majority is connected");
         let ends = &mut Ends(&mut self.links);
@@ -300,7 +300,7 @@ impl Session {
         }
     }
 
-    /// One turn: takes what has ended.
+    /// Performs one turn of the event loop: processes completions, and passes ended operations to `ended`.
     #[inline]
     pub fn turn(&mut self, mut ended: impl FnMut(&Finished<'_>)) -> Result<()> {
         let Some(store) = &mut self.store else { return self.look() };
@@ -323,7 +323,7 @@ impl Session {
         self.look()
     }
 
-    /// One operation, alone, and what `look` sees of its end.
+    /// Performs one operation, while no other is in flight, and returns what `look` returns for its result.
     fn one<R>(
         &mut self,
         operation: Operation,
@@ -347,7 +347,7 @@ impl Session {
     /// Reads a block.
     ///
     /// # Errors
-    /// No majority answers, or there is no such block.
+    /// No majority answers, or the block does not exist.
     pub fn read(&mut self, block: u64) -> Result<Vec<u8>> {
         self.one(Operation::Read, block, &[], |finished| match finished.outcome {
             Outcome::Value(value) => Ok(value.to_vec()),
@@ -358,7 +358,7 @@ impl Session {
     /// Writes a block.
     ///
     /// # Errors
-    /// No majority answers, or there is no such block.
+    /// No majority answers, or the block does not exist.
     pub fn write(&mut self, block: u64, value: &[u8]) -> Result<()> {
         self.one(Operation::Write, block, value, |finished| match finished.outcome {
             Outcome::Done => Ok(()),
@@ -366,11 +366,11 @@ impl Session {
         })?
     }
 
-    /// Waits until slow replicas have what is theirs, buffers are on their way back and nobody is in the
-    /// middle of connecting; not for long, since replicas find what a client leaves behind.
+    /// Waits until slow replicas have received their requests, buffers are returned and no connection
+    /// attempt is under way. The wait is short, because replicas also recover what a client leaves behind.
     ///
     /// # Errors
-    /// The NIC's.
+    /// The NIC failed.
     pub fn close(&mut self) -> Result<()> {
         let started = Instant::now();
         while !self.is_quiet() && started.elapsed() < CLOSING {
@@ -385,13 +385,13 @@ impl Session {
 }
 
 impl Role {
-    /// Is the replica at this place one of those that are asked?
+    /// Returns true if the client connects to the replica at this place.
     fn uses(self, at: usize) -> bool {
         !matches!(self, Role::Repairer { replica, .. } if replica == at)
     }
 }
 
-/// A client of blocks that are not known yet.
+/// Returns the configuration of a client that does not know the layout of the blocks yet.
 pub fn client_config(id: ClientId, replicas: usize, window: u16) -> ClientConfig {
     let layout = Layout { blocks: 1, block_len: MIN_BLOCK };
     ClientConfig { id, replicas, layout, window, canary: Canary::Sound }

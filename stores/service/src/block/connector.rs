@@ -1,4 +1,5 @@
-//! Connecting to replicas, each in a thread of its own: one that does not answer holds up nobody.
+//! Connection attempts to replicas, each in its own thread, so that a replica that does not answer delays no
+//! other.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,21 +15,19 @@ use crate::server::READS;
 
 /// A connection to a replica.
 pub struct Link {
-    /// It.
     pub pair: QueuePair<Ready>,
-    /// Of it alone.
     pub cq: CompletionQueue,
 }
 
-/// What became of an attempt.
+/// The result of a connection attempt.
 pub struct Attempt {
-    /// The place among the addresses.
+    /// Index of the replica among the addresses.
     pub at: usize,
-    /// The replica that answered, or why none did.
+    /// The connection and the replica's answer, or the failure.
     pub result: Result<(Link, Welcome)>,
 }
 
-/// Makes connections.
+/// A connector, which makes connections in threads of their own.
 pub struct Connector {
     context: Context,
     domain: ProtectionDomain,
@@ -37,20 +36,20 @@ pub struct Connector {
     attempts: Receiver<Attempt>,
 }
 
-/// Time that connecting may take.
+/// Maximum time of a connection attempt.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Connector {
-    /// Of this NIC, for queue pairs that hold so much.
+    /// Returns a connector for this NIC, whose queue pairs have the sizes `needs`.
     pub fn new(context: Context, domain: ProtectionDomain, needs: QueueNeeds) -> Connector {
         let (sender, attempts) = channel();
         Connector { context, domain, needs, sender, attempts }
     }
 
-    /// Begins to connect to a replica, after a while.
+    /// Starts to connect to a replica after `pause`.
     ///
     /// # Errors
-    /// There is no thread for it.
+    /// The thread could not be started.
     pub fn begin(&self, at: usize, address: SocketAddr, hello: Hello, pause: Duration) -> Result<()> {
         let (context, domain, needs) = (self.context.clone(), self.domain.clone(), self.needs);
         let sender = self.sender.clone();
@@ -58,14 +57,14 @@ impl Connector {
             thread::sleep(pause);
             let result = connect(&context, &domain, needs, address, hello)
                 .with_context(|| format!("the replica at {address}"));
-            // Who does not wait any more needs no connection.
+            // If the receiver is gone, nobody needs the connection.
             let _ = sender.send(Attempt { at, result });
         };
         thread::Builder::new().name("connect".into()).spawn(attempt).context("a thread to connect in")?;
         Ok(())
     }
 
-    /// The next attempt that is over.
+    /// Returns the next attempt that has ended.
     pub fn next(&self) -> Option<Attempt> {
         self.attempts.try_recv().ok()
     }
@@ -85,7 +84,7 @@ fn connect(
         private_data: hello.encode().to_vec(),
         max_rd_atomic: READS,
         max_dest_rd_atomic: READS,
-        // A replica of ABDLOCK declines it, which is well.
+        // A replica of ABDLOCK declines PRISM, which is correct.
         prism: true,
         connect_timeout: TIMEOUT,
         ..QpOptions::default()

@@ -49,5 +49,5 @@ pub use replica::{AbdLock, Blocks, PrismRs, Replica, Shared, Size};
 pub use serve::{OpenReplica, Progress, ReplicaConfig};
 pub use servers::Servers;
 
-/// Operations that a client has in flight at most: replicas have buffers for so many.
+/// Maximum number of operations in flight per client. Replicas have buffers for this number.
 pub const WINDOW: u16 = 16;

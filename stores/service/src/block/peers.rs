@@ -1,5 +1,5 @@
-//! The other replicas, as one of them sees them: it asks all of them at once, each over a connection that
-//! ends with the answer.
+//! The other replicas, as one replica sees them. It asks all of them concurrently, each over a connection
+//! that is closed after the answer.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,29 +14,29 @@ use super::replica::Shared;
 use super::servers::Servers;
 use crate::error::{Result, ensure};
 
-/// What a queue pair holds that nothing is sent on.
+/// The sizes of a queue pair on which nothing is sent.
 const NOTHING: QueueNeeds = QueueNeeds { send: 1, receive: 1, sges: 1, completions: 1 };
-/// Time between two looks at the numbers that are left.
+/// Time between two checks of the remaining client numbers.
 const LOOK: Duration = Duration::from_millis(50);
-/// The same, after an error.
+/// Time until the next check after an error.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// The others.
+/// The other replicas of a store.
 pub struct Peers {
     connector: Connector,
     servers: Servers,
     own: usize,
-    /// What they must be like.
+    /// The design and layout that the other replicas must have.
     design: Design,
     layout: Layout,
-    /// Questions that are not answered yet.
+    /// Number of replicas that have not answered.
     open: usize,
     answers: Vec<State>,
     faults: Vec<String>,
 }
 
 impl Peers {
-    /// Of the replica at place `own`.
+    /// Returns the peers of the replica at place `own`.
     pub fn new(
         context: Context,
         domain: ProtectionDomain,
@@ -49,15 +49,15 @@ impl Peers {
         Peers { connector, servers, own, design, layout, open: 0, answers: Vec::new(), faults: Vec::new() }
     }
 
-    /// How many replicas there are, with this one.
+    /// Returns the number of replicas, including this one.
     pub fn replicas(&self) -> usize {
         self.servers.addresses().len()
     }
 
-    /// Asks all others.
+    /// Starts to ask all other replicas.
     ///
     /// # Errors
-    /// There is no thread for it.
+    /// A thread could not be started.
     pub fn begin(&mut self, purpose: Purpose) -> Result<()> {
         self.servers.changed()?;
         self.answers.clear();
@@ -70,10 +70,10 @@ impl Peers {
         Ok(())
     }
 
-    /// Has everybody answered, or failed to?
+    /// Returns true if every replica has answered or failed to.
     ///
     /// # Errors
-    /// Somebody is there who is no replica of this store.
+    /// A peer is not a replica of this store.
     pub fn poll(&mut self) -> Result<bool> {
         while let Some(attempt) = self.connector.next() {
             self.open -= 1;
@@ -97,10 +97,10 @@ impl Peers {
         Ok(self.open == 0)
     }
 
-    /// Asks all others, and waits for what they say.
+    /// Asks all other replicas, and waits for their answers.
     ///
     /// # Errors
-    /// As [`Peers::poll`].
+    /// The errors of [`Peers::poll`].
     pub fn ask(&mut self, purpose: Purpose) -> Result<&[State]> {
         self.begin(purpose)?;
         while !self.poll()? {
@@ -109,27 +109,28 @@ impl Peers {
         Ok(&self.answers)
     }
 
-    /// What was answered last.
+    /// Returns the answers of the last round.
     pub fn answers(&self) -> &[State] {
         &self.answers
     }
 
-    /// Why somebody did not answer.
+    /// Returns the failure of a replica that did not answer.
     pub fn fault(&self) -> &str {
         self.faults.first().map_or("nothing came back", String::as_str)
     }
 
-    /// Where those are that have not answered.
+    /// Returns the addresses of the replicas that have not answered.
     pub fn missing(&self) -> Vec<SocketAddr> {
         let all = self.servers.addresses().iter().copied().enumerate();
         let answered = |at: usize| self.answers.iter().any(|answer| answer.replica == at);
         all.filter(|(at, _)| *at != self.own && !answered(*at)).map(|(_, address)| address).collect()
     }
 
-    /// Tells the others how far this replica goes with its numbers, if it is time; it may when f know.
+    /// Moves the mark of this replica's client numbers if it is time, after f other replicas have
+    /// acknowledged it.
     ///
     /// # Errors
-    /// As [`Peers::poll`].
+    /// The errors of [`Peers::poll`].
     pub fn move_mark(&mut self, membership: &Shared) -> Result<()> {
         let (wanted, state) = {
             let membership = membership.lock();
@@ -143,7 +144,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Does so until it is over.
+    /// Moves marks whenever it is time, until `over` is true.
     pub fn keep_marks(mut self, membership: &Shared, over: &AtomicBool) {
         while !over.load(Ordering::Relaxed) {
             let mut pause = LOOK;

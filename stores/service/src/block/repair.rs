@@ -1,6 +1,6 @@
-//! How a replica comes back that has lost its memory: it takes the place of the one that it was, by which the
-//! others end the connections of all clients, and reads each block from f + 1 of them. `docs/BLOCK.md` says
-//! why nothing is lost.
+//! The repair of a replica that has lost its memory. The replica replaces its previous incarnation, for
+//! which the others close the connections of all clients. Then it reads each block from f + 1 of them.
+//! `docs/BLOCK.md` explains why nothing is lost.
 
 use std::time::{Duration, Instant};
 
@@ -14,16 +14,16 @@ use super::replica::Blocks;
 use super::servers::Servers;
 use crate::error::{Result, bail, ensure, need};
 
-/// How long the others may be silent.
+/// Maximum time without progress.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Time between two rounds of questions.
+/// Time between two rounds in which the other replicas are asked for their state.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Reads all blocks from the others; how this replica stands then. `begins` is told how many blocks there
-/// are, and from how many replicas they come.
+/// Reads all blocks from the other replicas, and returns this replica's new membership. `begins` is called
+/// with the number of blocks and the number of replicas that they are read from.
 ///
 /// # Errors
-/// Too few others serve the store, or they fall silent.
+/// Too few other replicas serve the store, or they stop answering.
 pub fn repair<B: Blocks>(
     blocks: &mut B,
     peers: &mut Peers,
@@ -50,7 +50,7 @@ pub fn repair<B: Blocks>(
     Ok(need!(Membership::repaired(own, incarnation, &sources), Silent, "too few replicas were read"))
 }
 
-/// What f + 1 others say who serve the store.
+/// Returns the states of f + 1 replicas that serve the store.
 fn find(peers: &mut Peers, own: usize) -> Result<Vec<State>> {
     let needed = peers.replicas() / 2 + 1;
     ensure!(
@@ -84,7 +84,7 @@ fn find(peers: &mut Peers, own: usize) -> Result<Vec<State>> {
     }
 }
 
-/// Puts what the others have into the empty blocks.
+/// Copies the blocks of the other replicas to the empty blocks.
 fn copy<B: Blocks>(blocks: &mut B, session: &mut Session) -> Result<()> {
     let count = session.layout()?.blocks;
     let (mut next, mut done, mut again) = (0, 0, Vec::new());
@@ -106,7 +106,7 @@ fn copy<B: Blocks>(blocks: &mut B, session: &mut Session) -> Result<()> {
                     fits &= blocks.install(finished.block, finished.tag, value);
                     done += 1;
                 }
-                // The others were out of buffers, which comes to an end.
+                // The other replicas had no free buffer, which is temporary.
                 _ => again.push(finished.block),
             }
         })?;

@@ -1,6 +1,6 @@
-//! A replica's program. Clients do their operations themselves: it connects them, and sees to what clients
-//! had that are gone: buffers (PRISM-RS) or locks (ABDLOCK). Other replicas ask it how things stand, and read
-//! from it when they come back empty.
+//! The program of a replica. Clients perform their operations themselves. The program connects them, and
+//! recovers the buffers (PRISM-RS) or locks (ABDLOCK) of clients that are gone. Other replicas ask it for
+//! its state, and read from it when they return empty.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,68 +16,70 @@ use crate::error::{Result, ensure, need};
 use crate::post::{Batched, Direct, Later};
 use crate::server::{BufferTable, HeapServer, Memory, Program, Sizes, shared};
 
-/// How large a replica is.
+/// The size of a replica.
 #[derive(Copy, Clone, Debug)]
 pub struct Size {
-    /// Its blocks.
+    /// Number and length of the blocks.
     pub layout: Layout,
-    /// Clients at a time.
+    /// Maximum number of clients at the same time.
     pub clients: u32,
 }
 
-/// The blocks of a replica, by a design. What it says to whoever it takes on is its [`Grant`].
+/// The blocks of a replica, in one design. The program answers each accepted client with a [`Grant`].
 pub trait Blocks: Program {
-    /// Which design.
+    /// The design of the blocks.
     const DESIGN: Design;
 
-    /// With all its memory: blocks that were never written.
+    /// Initialises all memory, with blocks that were never written.
     ///
     /// # Errors
-    /// There is not so much memory.
+    /// There is not enough memory.
     fn open(size: &Size, memory: &mut Memory) -> Result<Self>
     where
         Self: Sized;
 
-    /// What somebody is told who does not stay.
+    /// Returns a grant for a peer that asks without becoming a client.
     ///
     /// # Errors
-    /// None, of blocks that were opened.
+    /// Never, after the blocks were opened.
     fn grant(&mut self) -> Result<Grant>;
 
-    /// A block as others have it; before there are clients.
+    /// Stores a block that was read from other replicas, before there are clients. Returns false if the
+    /// block does not fit.
     fn install(&mut self, block: u64, tag: Tag, value: &[u8]) -> bool;
 
-    /// Clients will come.
+    /// Prepares the blocks for clients.
     ///
     /// # Errors
-    /// The NIC's.
+    /// The NIC failed.
     fn begin(&mut self) -> Result<()>;
 }
 
-/// A membership that two threads use.
+/// A membership that two threads share.
 #[derive(Clone)]
 pub struct Shared(Arc<Mutex<Membership>>);
 
 impl Shared {
-    /// This one.
+    /// Returns a shared membership.
     pub fn new(membership: Membership) -> Shared {
         Shared(Arc::new(Mutex::new(membership)))
     }
 
-    /// It, for a moment.
+    /// Locks the membership.
     pub fn lock(&self) -> MutexGuard<'_, Membership> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Who is connected.
+/// The kind of a connected peer.
 #[derive(Copy, Clone)]
 pub enum Guest<C> {
     /// A client.
     Client(C),
-    /// A replica that repairs itself: its reads are nobody's answers, so it stays when clients must go.
+    /// A replica that repairs itself. It stays connected when clients must leave, because its reads answer
+    /// no client.
     Reader(C),
-    /// A replica that asked something.
+    /// A replica that asked for the state of the store.
     Visitor,
 }
 
@@ -90,14 +92,14 @@ impl<C: Copy> Guest<C> {
     }
 }
 
-/// A replica.
+/// A replica: its blocks and its membership.
 pub struct Replica<B> {
     blocks: B,
     membership: Shared,
 }
 
 impl<B: Blocks> Replica<B> {
-    /// Of these blocks.
+    /// Returns a replica with these blocks.
     pub fn new(blocks: B, membership: Shared) -> Replica<B> {
         Replica { blocks, membership }
     }
@@ -207,7 +209,7 @@ impl<B: Blocks> Program for Replica<B> {
 pub struct PrismRs {
     table: prism_rs::Table,
     classes: Classes,
-    /// Buffers that blocks were put into.
+    /// The buffers in which blocks were installed.
     used: Vec<bool>,
 }
 
@@ -283,7 +285,7 @@ impl Blocks for HeapServer<PrismRs> {
 /// A replica of ABDLOCK.
 pub struct AbdLock {
     table: abdlock::Table,
-    /// Of the clients that are there.
+    /// Leases of the connected clients.
     leases: Vec<u64>,
     clients: u32,
 }
@@ -315,7 +317,7 @@ impl Program for AbdLock {
     type Connection = u64;
 
     fn needs(&self) -> QueueNeeds {
-        // The probe alone.
+        // The queue pair carries only the probe of the connection.
         QueueNeeds { send: 1, receive: 1, sges: 1, completions: 1 }
     }
 

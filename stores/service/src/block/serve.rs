@@ -1,4 +1,4 @@
-//! One replica, from its NIC to its clients.
+//! A complete replica, from its NIC to its clients.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -14,51 +14,51 @@ use crate::error::{Context as _, Result, ensure, need};
 use crate::server::{Extensions, Memory, Service};
 use crate::{Error, seed};
 
-/// Which replica of a store is opened.
+/// The configuration of a replica.
 #[derive(Copy, Clone, Debug)]
 pub struct ReplicaConfig {
-    /// Its place among the servers, from 0.
+    /// Index of the replica among the servers, from 0.
     pub replica: usize,
-    /// Blocks, and clients at a time.
+    /// The blocks, and the maximum number of clients at the same time.
     pub size: Size,
-    /// True: all replicas begin a new, empty store together. False: the store lives, and this replica reads
-    /// its blocks from the others.
+    /// True if all replicas begin a new, empty store together. False if the store exists, and this replica
+    /// reads its blocks from the others.
     pub new: bool,
-    /// TCP address for the set-up of connections; by default the replica's among the servers.
+    /// TCP address at which connections are accepted; by default the replica's address among the servers.
     pub listen: Option<SocketAddr>,
 }
 
-/// What a replica does before it serves.
+/// The progress of a replica before it serves.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Progress<'a> {
-    /// It reads all blocks from others.
+    /// The replica reads all blocks from others.
     Repairs {
-        /// Blocks of the store.
+        /// Number of blocks of the store.
         blocks: u64,
-        /// Replicas that it reads from.
+        /// Number of replicas that it reads from.
         replicas: usize,
     },
-    /// A new store waits for the replicas at these addresses.
+    /// The new store waits for the replicas at these addresses.
     WaitsFor(&'a [SocketAddr]),
 }
 
 /// A replica that is ready to serve.
 pub struct OpenReplica<B: Blocks> {
-    /// Where clients connect.
+    /// The listener to which clients connect.
     pub listener: Listener,
-    /// Its loop.
+    /// The event loop of the replica.
     pub service: Service<Replica<B>>,
     over: Arc<AtomicBool>,
     marks: JoinHandle<()>,
 }
 
 impl<B: Blocks> OpenReplica<B> {
-    /// Opens a replica: waits for the others of a new store, or reads the blocks from them. `tell` is told
-    /// what takes time.
+    /// Opens a replica: waits for the other replicas of a new store, or reads the blocks from them. `tell`
+    /// is called with the progress.
     ///
     /// # Errors
-    /// `Config`: the numbers are not possible, or the replicas disagree about them. `Silent`: too few others
-    /// serve the store. `Io`: the address is taken.
+    /// `Config`: the configuration is invalid, or the replicas disagree about it. `Silent`: too few others
+    /// serve the store. `Io`: the address is in use.
     pub fn open(
         context: &Context,
         servers: Servers,
@@ -83,7 +83,7 @@ impl<B: Blocks> OpenReplica<B> {
         let membership = if new {
             need!(Membership::new(own, count, 1 | seed::fresh() >> 2), Config, "an odd number of replicas")
         } else {
-            // Of an address that is taken one should hear first.
+            // An address that is in use should be reported before the repair, which takes time.
             TcpListener::bind(listen).with_context(listening)?;
             let begins = |blocks, replicas| tell(Progress::Repairs { blocks, replicas });
             repair(&mut blocks, &mut peers, context.clone(), others, own, begins)?
@@ -110,7 +110,7 @@ impl<B: Blocks> OpenReplica<B> {
         Ok(OpenReplica { listener, service, over, marks })
     }
 
-    /// Ends the thread that agrees with other replicas on the numbers of writers. It uses the NIC, too.
+    /// Ends the thread that agrees with other replicas on client numbers. The thread uses the NIC, too.
     ///
     /// # Errors
     /// The thread has panicked.

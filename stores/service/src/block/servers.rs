@@ -1,4 +1,4 @@
-//! Where the replicas are. A map of them may change while a client lives.
+//! The addresses of the replicas. They may come from a map that changes while a client runs.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use remora_members::{Follower, Map, Source, SourceError};
 
 use crate::error::{Result, ensure};
 
-/// The addresses, by place.
+/// The addresses of the replicas, by index.
 pub struct Servers {
     addresses: Vec<SocketAddr>,
     follower: Option<Follower>,
@@ -18,25 +18,25 @@ fn addresses(map: &Map) -> Vec<SocketAddr> {
 }
 
 impl Servers {
-    /// These replicas, for good.
+    /// Returns these replicas, which never change.
     pub fn fixed(addresses: Vec<SocketAddr>) -> Servers {
         Servers { addresses, follower: None, source: None }
     }
 
-    /// Those of a map, which may change.
+    /// Returns the replicas of a map, which may change.
     ///
     /// # Errors
-    /// There is no map.
+    /// The map cannot be read.
     pub fn follow(source: &Source) -> Result<Servers, SourceError> {
         let follower = source.follow()?;
         let source = Some(source.clone());
         Ok(Servers { addresses: addresses(follower.map()), follower: Some(follower), source })
     }
 
-    /// The same servers for another client, which follows the map by itself.
+    /// Returns the same replicas for another client, which follows the map independently.
     ///
     /// # Errors
-    /// There is no map any more.
+    /// The map cannot be read any more.
     pub fn reopen(&self) -> Result<Servers> {
         match &self.source {
             None => Ok(Servers::fixed(self.addresses.clone())),
@@ -44,15 +44,15 @@ impl Servers {
         }
     }
 
-    /// The addresses as they are now.
+    /// Returns the current addresses.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The places whose address is another one than before.
+    /// Returns the indices of the replicas whose address has changed since the last call.
     ///
     /// # Errors
-    /// The number of replicas is another one: a client that lives cannot change its majority.
+    /// The number of replicas has changed: a running client cannot change its majority.
     pub fn changed(&mut self) -> Result<Vec<usize>> {
         let Some(follower) = &mut self.follower else { return Ok(Vec::new()) };
         let map = match follower.changed() {

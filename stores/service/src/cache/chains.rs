@@ -1,5 +1,5 @@
-//! Remora clients of a cache: each gets a chain of its own, which reads the cache's memory. Behind the set-up
-//! the server has no part in a GET.
+//! The cache's clients that use Remora: each gets a chain of its own on the server's NIC, which reads the
+//! cache's memory. After the set-up, the server's CPU takes no part in a GET.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -19,25 +19,25 @@ use remora_verbs::{
 use crate::error::{Context as _, Result, ensure, need};
 use crate::post::registered;
 
-/// The program that a client asks for.
+/// Name of the program that a client requests.
 pub const PROGRAM: &str = "cache";
-/// What counts the requests of a client, in that program.
+/// The program's work request that counts a client's requests, and the offset of the count in it.
 const REQUESTS: &str = "more";
 const COUNT: u64 = 48;
-/// The queue of the program that is a client's connection.
+/// The program's queue that is the client's connection.
 const PORT: &str = "port";
-/// Time between two looks without a reason.
+/// Time between two checks while clients can be accepted.
 const QUIET: Duration = Duration::from_secs(1);
-/// Time after which one is looked for that must give way.
+/// Time between two checks while the maximum of clients is being set up.
 const SOON: Duration = Duration::from_millis(20);
-/// Chains that a NIC holds, however many clients there may be.
+/// Maximum number of clients for which a NIC's limits are raised.
 const MOST: u32 = 1 << 12;
 
-/// The cache's memory on a NIC, and what is loaded there for its clients.
+/// The cache's memory on a NIC, and the chains that are loaded there for its clients.
 pub struct Chains {
-    // Before the memory that they read.
+    // Declared, and thus dropped, before the memory that the chains read.
     loaded: Vec<Loaded>,
-    /// Clients whose connections are being set up, and what they want.
+    /// Clients whose connections are being set up, and their requests.
     joining: Vec<(u64, Call)>,
     handshakes: Handshakes,
     departures: Departures,
@@ -50,7 +50,7 @@ pub struct Chains {
     most: usize,
 }
 
-/// A NIC of the server's own: a thread of it answers, whatever the cache's does.
+/// Opens a NIC of the server's own, whose thread answers independently of the cache's thread.
 pub fn own(device: Device, clients: u32) -> Result<Context> {
     let plain = remora_nic::Config::default();
     // A chain has four queues, with two completion queues each.
@@ -58,23 +58,23 @@ pub fn own(device: Device, clients: u32) -> Result<Context> {
     Ok(device.nic_limits(limits).mode(Mode::Dedicated).spin(Duration::from_millis(1)).open()?)
 }
 
-/// A daemon's: what is loaded there answers, whatever becomes of this process.
+/// Attaches to a NIC of a daemon. Chains loaded there continue to answer if this process ends.
 pub fn lent(socket: &Path, name: &str) -> Result<Context> {
     let context = Device::nicd(socket).keep(name).open().context("attaching to a NIC")?;
-    // A cache begins empty: what the one before it left ends here.
+    // A cache begins empty, so the chains that a previous process left there are removed.
     drop(context.kept()?);
     Ok(context)
 }
 
 struct Loaded {
     offload: Offload,
-    /// Requests when they were counted last, and since when there were so many.
+    /// Number of requests at the last count, and the time since which it is unchanged.
     requests: u64,
     since: Instant,
 }
 
 impl Chains {
-    /// Memory for the values and for so many items, and a TCP address for the set-up of connections.
+    /// Allocates memory for values and for `items` items, and listens at a TCP address.
     pub fn open(
         context: Context,
         address: SocketAddr,
@@ -83,7 +83,7 @@ impl Chains {
         most: usize,
     ) -> Result<Chains> {
         let domain = context.alloc_pd()?;
-        // Chains read it, by whichever side of a work request, and nobody writes.
+        // Chains read this memory as local and as remote operand, and nobody writes it over RDMA.
         let region = |len: usize| domain.allocate(len, Access::REMOTE_READ).context("memory for chains");
         let (values, buckets) = (region(memory)?, region(Buckets::memory(items))?);
         let listener = Listener::bind(address)?;
@@ -106,17 +106,17 @@ impl Chains {
         })
     }
 
-    /// The values' memory, and the buckets'.
+    /// Returns the memory of the values, and that of the buckets.
     pub fn memory(&self) -> [Registered; 2] {
         [&self.values, &self.buckets].map(registered)
     }
 
-    /// Where clients connect.
+    /// Returns the address to which clients connect.
     pub fn address(&self) -> SocketAddr {
         self.listener.address()
     }
 
-    /// Takes clients on, in a thread of its own, for as long as the process lives.
+    /// Accepts clients in a thread of its own, for the lifetime of the process.
     pub fn serve(mut self, directory: Directory, tcp: SocketAddr) -> Result<()> {
         let said = [&directory.to_bytes()[..], &tcp.port().to_le_bytes()].concat();
         let work = move || {
@@ -131,7 +131,7 @@ impl Chains {
         Ok(())
     }
 
-    /// Waits until somebody comes, is connected or leaves. None of them holds up another.
+    /// Waits until a client arrives, is connected or leaves. No client delays another.
     fn turn(&mut self, said: &[u8]) -> Result<()> {
         let takes = self.handshakes.has_capacity(Handshakes::HASTE);
         let mut waited = vec![self.handshakes.as_fd(), self.departures.as_fd()];
@@ -175,7 +175,7 @@ impl Chains {
         Ok(loader.region("values", self.values.remote_memory()).load(&self.domain)?)
     }
 
-    /// When there are too many, the one goes that has asked for nothing for longest.
+    /// Adds a chain. If there are too many, the one that has been without requests for longest is removed.
     fn keep(&mut self, offload: Offload) {
         let now = Instant::now();
         for loaded in &mut self.loaded {
@@ -199,7 +199,7 @@ impl Chains {
         self.loaded.push(Loaded { offload, requests: 0, since: now });
     }
 
-    /// Takes chains away.
+    /// Removes the chains for which `over` returns true.
     fn end(&mut self, over: impl Fn(&Loaded) -> bool) {
         let Chains { loaded, departures, .. } = self;
         loaded.retain(|loaded| {
@@ -213,12 +213,12 @@ impl Chains {
 }
 
 impl Loaded {
-    /// Of its client's queue pair.
+    /// Returns the number of the client's queue pair.
     fn number(&self) -> Option<u32> {
         self.offload.queue(PORT).map(|port| port.number())
     }
 
-    /// The next message that the chain waits for.
+    /// Returns the number of the next request that the chain waits for.
     fn count(&self) -> u64 {
         let at = self.offload.program().find(REQUESTS);
         let bytes = at.and_then(|(at, _)| self.offload.read(at + COUNT, 8));

@@ -1,4 +1,5 @@
-//! A client of the cache's chains: it asks the server's NIC, and memcached's protocol where that does not do.
+//! A client of the cache's chains. It asks the server's NIC, and uses memcached's protocol for all other
+//! requests.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::{Duration, Instant as Clock, SystemTime, UNIX_EPOCH};
@@ -14,18 +15,18 @@ use super::chains::PROGRAM;
 use super::memcached::Memcached;
 use crate::error::{Context as _, Result, ensure, need};
 
-/// How long a chain may take.
+/// Maximum time for a chain to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it is waited for without sleeping, and the time between two looks then.
+/// Time for which the client polls without sleeping, and the time between two polls after that.
 const SPIN: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// What the chain has answered.
+/// The answer of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChainAnswer {
     /// The value of the key.
     Value(Vec<u8>),
-    /// No value that fits; the server may have one.
+    /// The chain found no value that fits; the server may have one.
     Nothing,
 }
 
@@ -44,7 +45,7 @@ impl Client {
     /// Connects to a server's address for chains, `host:port`.
     ///
     /// # Errors
-    /// `Connect`: no cache takes clients there. `Peer`: another server does.
+    /// `Connect`: no cache accepts clients there. `Peer`: another kind of server does.
     pub fn connect(context: Context, address: &str) -> Result<Client> {
         let domain = context.alloc_pd()?;
         let cq = context.create_cq(16)?;
@@ -62,7 +63,8 @@ impl Client {
         Ok(Client { pair, cq, reply, directory, tcp, memcached: None, _context: context })
     }
 
-    /// The value of a key, by the chain. None: it has none that fits, and there may be one.
+    /// Returns the value of a key by asking the chain. Returns `None` if the chain found no value that fits;
+    /// the server may have one.
     pub fn ask(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.begin(key)?;
         let started = Clock::now();
@@ -86,7 +88,7 @@ impl Client {
         }
     }
 
-    /// Asks the chain; one question at a time.
+    /// Sends a request to the chain. Only one request may be under way.
     pub fn begin(&mut self, key: &[u8]) -> Result<()> {
         let question = self.directory.ask(key);
         self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[] })?;
@@ -94,7 +96,7 @@ impl Client {
         Ok(self.pair.post_send(&quiet)?)
     }
 
-    /// What the chain has answered, if it has: [`ask`](Client::ask) says what that may be.
+    /// Returns the chain's answer if it has arrived; see [`ask`](Client::ask).
     pub fn look(&mut self, key: &[u8]) -> Result<Option<ChainAnswer>> {
         let mut done = [EMPTY; 2];
         let came = self.cq.poll(&mut done)?;
@@ -117,13 +119,13 @@ impl Client {
         Ok(Some(item.map_or(ChainAnswer::Nothing, |item| ChainAnswer::Value(item.value.to_vec()))))
     }
 
-    /// The value of a key, by memcached's protocol.
+    /// Returns the value of a key by memcached's protocol.
     pub fn fall_back(&mut self, key: &str) -> Result<Option<Vec<u8>>> {
         let value = self.memcached()?.get(key);
         value.with_context(|| format!("asking the cache at {}", self.tcp))
     }
 
-    /// Stores a value, by memcached's protocol.
+    /// Stores a value by memcached's protocol.
     pub fn set(&mut self, key: &str, value: &[u8]) -> Result<()> {
         let stored = self.memcached()?.set(key, value);
         stored.with_context(|| format!("telling the cache at {}", self.tcp))
@@ -138,7 +140,7 @@ impl Client {
     }
 }
 
-/// Since 1970, as the server counts.
+/// Returns the time since 1970, which the server's expiry times use.
 fn now() -> Result<Instant> {
     let now =
         need!(SystemTime::now().duration_since(UNIX_EPOCH).ok(), Config, "the clock stands before 1970");

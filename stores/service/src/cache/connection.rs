@@ -1,4 +1,4 @@
-//! One client: its socket, its session, and what is between them.
+//! One memcached client: its socket, its session, and the buffers between them.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 
@@ -7,53 +7,53 @@ use remora_transport::Instant;
 
 use super::stream::Stream;
 
-/// Bytes taken from a socket at a time; a session goes on with fewer.
+/// Bytes of the input buffer. A session needs fewer to make progress.
 const INPUT: usize = 16 << 10;
 
-/// What a connection waits for.
+/// The event that a connection waits for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Wish {
-    /// Another turn.
+    /// The connection needs another turn.
     Turn,
-    /// Its socket, to become readable or writable.
+    /// The connection waits for its socket to become readable or writable.
     Socket,
-    /// The end.
+    /// The connection must be closed.
     Close,
 }
 
-/// A client.
+/// A connection of a client.
 pub struct Connection {
     pub stream: Stream,
     session: Session,
     input: Box<[u8]>,
-    /// What of it the session has not taken.
+    /// Bounds of the bytes in `input` that the session has not consumed.
     from: usize,
     to: usize,
     output: Vec<u8>,
-    /// What of it has left.
+    /// Number of bytes of `output` that were sent.
     sent: usize,
-    /// Does it wait for its turn already?
+    /// True if the connection is queued for its turn.
     pub queued: bool,
-    /// Did the client say that nothing more comes?
+    /// True if the client has shut down its sending side.
     pub ended: bool,
-    /// Which of those it is that had its number.
+    /// Serial number of the connection, so that a stale timer of the same slot is recognised.
     pub serial: u64,
-    /// When it last sent something or took an answer.
+    /// Time at which the client last sent something or read an answer.
     pub active: Instant,
-    /// Does a timer run because a line of it was refused?
+    /// True if a timer runs because a line of the client was refused.
     pub awaited: bool,
 }
 
-/// What reading brought.
+/// The result of reading from the socket.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Read {
-    /// All that there was: more announces itself.
+    /// The socket was drained; epoll reports when more arrives.
     Some,
-    /// As much as fitted.
+    /// The input buffer is full.
     Full,
-    /// Nothing now.
+    /// The socket has no data now.
     Nothing,
-    /// Nothing ever.
+    /// The client has closed the connection.
     End,
 }
 
@@ -76,13 +76,13 @@ impl Connection {
         }
     }
 
-    /// When it has something to do though nothing comes.
+    /// Returns the time at which the session must be resumed without input.
     pub fn wakes(&self) -> Option<Instant> {
         self.session.wakes()
     }
 
-    /// Reads once, answers what can be answered, and sends: a bounded piece of work, so that all get their
-    /// turn.
+    /// Reads once, answers what can be answered, and sends. The amount of work is bounded, so that all
+    /// connections get their turn.
     pub fn turn(&mut self, cache: &mut Cache, now: Instant) -> io::Result<Wish> {
         let read = if self.session.is_closed() { Read::End } else { self.read()? };
         self.from += self.session.run(cache, now, &self.input[self.from..self.to], &mut self.output);
@@ -92,7 +92,7 @@ impl Connection {
         if matches!(read, Read::Some | Read::Full) {
             self.active = now;
         }
-        // Then there may be more to answer: the session waited for space.
+        // The session may have stopped for lack of space, so there may be more to answer.
         let crowded = self.output.len() > OUTPUT / 2;
         let (before, sent) = (self.output.len(), self.send()?);
         if self.output.len() < before {
@@ -105,10 +105,11 @@ impl Connection {
             _ if self.session.is_closed() => Wish::Close,
             _ if crowded || self.session.is_busy() => Wish::Turn,
             Read::Full => Wish::Turn,
-            // Its end came together with these bytes and will not be announced again.
+            // The end of the input was reported together with these bytes and will not be reported once
+            // more.
             Read::Some if self.ended => Wish::Turn,
             Read::Some | Read::Nothing => Wish::Socket,
-            // What is left is no whole command.
+            // The remaining bytes are no complete command.
             Read::End => Wish::Close,
         })
     }
@@ -131,14 +132,14 @@ impl Connection {
         }
     }
 
-    /// Sends what there is; whether all of it left.
+    /// Sends the buffered output. Returns true if all of it was sent.
     fn send(&mut self) -> io::Result<bool> {
         while self.sent < self.output.len() {
             match self.stream.write(&self.output[self.sent..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(bytes) => self.sent += bytes,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    // Space for more answers: a value goes on where it stopped.
+                    // Frees space for more answers, so that a value continues where it stopped.
                     self.output.drain(..self.sent);
                     self.sent = 0;
                     return Ok(false);
@@ -152,7 +153,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Gives back what it took of the cache.
+    /// Releases what the session holds of the cache.
     pub fn close(self, cache: &mut Cache) {
         self.session.close(cache);
     }

@@ -1,4 +1,4 @@
-//! Where the cache listens: a TCP address, a Unix socket, or both.
+//! The sockets on which the cache listens: a TCP address, a Unix socket, or both.
 
 use std::fmt;
 use std::fs::{self, Permissions};
@@ -15,14 +15,14 @@ use super::stream::Stream;
 use crate::error::{Context as _, bail};
 use crate::{Error, Result};
 
-/// All that clients can connect to.
+/// The listening sockets.
 pub struct Listeners {
     tcp: Option<TcpListener>,
     unix: Option<(UnixListener, SocketFile)>,
 }
 
 impl Listeners {
-    /// Listens at an address, and at a path whose socket has this mode.
+    /// Listens at a TCP address, and at a path whose Unix socket gets this mode.
     pub fn bind(address: Option<SocketAddr>, unix: Option<(&Path, u32)>) -> Result<Listeners> {
         let bind = |address| TcpListener::bind(address).map_err(|error| refused(address, error));
         let tcp = address.map(bind).transpose()?;
@@ -30,12 +30,12 @@ impl Listeners {
         Ok(Listeners { tcp, unix })
     }
 
-    /// The TCP address.
+    /// Returns the TCP address.
     pub fn tcp(&self) -> Option<SocketAddr> {
         self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
     }
 
-    /// All of them are watched as this.
+    /// Registers all sockets for polling under this token.
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         if let Some(tcp) = &mut self.tcp {
             registry.register(tcp, token, Interest::READABLE)?;
@@ -46,14 +46,14 @@ impl Listeners {
         Ok(())
     }
 
-    /// The next client that waits; none does if that would block.
+    /// Accepts the next client. Returns `WouldBlock` if none waits.
     pub fn accept(&self) -> io::Result<Stream> {
         if let Some(tcp) = &self.tcp {
             match tcp.accept() {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 accepted => {
                     let (stream, _) = accepted?;
-                    // Answers are sent whole: there is nothing to wait for.
+                    // Answers are written as a whole, so delaying small segments saves nothing.
                     let _ = stream.set_nodelay(true);
                     return Ok(Stream::Tcp(stream));
                 }
@@ -78,10 +78,10 @@ impl fmt::Display for Listeners {
     }
 }
 
-/// A socket in the file system, which is removed at the end unless another one has taken its place.
+/// A Unix socket in the file system. It is removed at the end, unless another socket has taken its place.
 struct SocketFile {
     path: PathBuf,
-    /// Its device and its number there.
+    /// Device and inode number of the socket file.
     inode: (u64, u64),
 }
 
@@ -102,7 +102,7 @@ fn bind_unix(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile)> {
             bail!(Config, "{shown} is there, and is no socket: serve at another with --unix-socket")
         }
         Ok(_) => match unix::UnixStream::connect(path) {
-            // Of a server that was killed.
+            // The socket was left by a server that was killed.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             Err(error) => return Err(Error::Io(error).context(format!("looking who listens at {shown}"))),
             Ok(_) => bail!(
@@ -113,7 +113,7 @@ fn bind_unix(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile)> {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(Error::Io(error).context(format!("listening at {shown}"))),
     }
-    // It gets its name when it has its mode: nobody connects before.
+    // The socket gets its mode before it gets its name, so that nobody connects before.
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(format!(".{}", std::process::id()));
     let fresh = PathBuf::from(fresh);

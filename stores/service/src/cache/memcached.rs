@@ -1,4 +1,4 @@
-//! A client of memcached's text protocol that never waits longer than it says.
+//! A client of memcached's text protocol, with a time limit for every request.
 
 use std::io::{Error, ErrorKind, Read, Result, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use remora_store::cache::LONGEST;
 
-/// How long connecting may take, and an answer.
+/// Maximum time for connecting, and for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of an answer beside its value at most.
+/// Maximum bytes of an answer in addition to its value.
 const AROUND: usize = 1024;
 
-/// A connection.
+/// A connection to a memcached server.
 pub struct Memcached {
     stream: TcpStream,
     answer: Vec<u8>,
@@ -22,10 +22,10 @@ fn nonsense() -> Error {
 }
 
 impl Memcached {
-    /// Connects.
+    /// Connects to a server.
     ///
     /// # Errors
-    /// Nobody takes the connection in five seconds.
+    /// The connection is not established within five seconds.
     pub fn connect(address: SocketAddr) -> Result<Memcached> {
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;
@@ -33,10 +33,10 @@ impl Memcached {
         Ok(Memcached { stream, answer: Vec::new() })
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// No answer comes in five seconds, or another one.
+    /// No answer arrives within five seconds, or the answer is an error.
     pub fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>> {
         self.stream.write_all(format!("get {key}\r\n").as_bytes())?;
         let deadline = Instant::now() + PATIENCE;
@@ -59,7 +59,7 @@ impl Memcached {
     /// Stores a value.
     ///
     /// # Errors
-    /// No answer comes in five seconds, or a refusal.
+    /// No answer arrives within five seconds, or the server refuses.
     pub fn set(&mut self, key: &str, value: &[u8]) -> Result<()> {
         let head = format!("set {key} 0 0 {}\r\n", value.len());
         self.stream.write_all(&[head.as_bytes(), value, b"\r\n"].concat())?;
@@ -69,7 +69,7 @@ impl Memcached {
         }
     }
 
-    /// The next line, without its end.
+    /// Returns the next line, without its end.
     fn line(&mut self, deadline: Instant) -> Result<String> {
         loop {
             if let Some(end) = self.answer.windows(2).position(|two| two == b"\r\n") {
@@ -83,8 +83,8 @@ impl Memcached {
         }
     }
 
-    /// What comes until then: one who sends a byte now and then is not waited for longer than one who sends
-    /// none.
+    /// Reads more bytes before the deadline. A server that sends a byte now and then gets no more time than
+    /// one that sends none.
     fn more(&mut self, deadline: Instant) -> Result<()> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// A server that answers whatever it is asked by these pieces, with a pause before each.
+    /// Starts a server that answers any request with these pieces, with a pause before each.
     fn answers(pieces: &'static [&'static [u8]], pause: Duration) -> Memcached {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = Memcached::connect(listener.local_addr().unwrap()).unwrap();
@@ -120,7 +120,7 @@ mod tests {
                 std::thread::sleep(pause);
                 let _ = stream.write_all(piece);
             }
-            // Until the client hangs up.
+            // The client closes the connection first.
             let _ = stream.read_to_end(&mut Vec::new());
         });
         client
@@ -146,7 +146,7 @@ mod tests {
         let started = Instant::now();
         let error = answers(&DRIPPING, Duration::from_millis(200)).get("key").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
-        // Twenty seconds is what the whole answer would have taken.
+        // The whole answer would have taken twenty seconds.
         assert!(started.elapsed() < Duration::from_secs(15));
     }
 }

@@ -1,4 +1,4 @@
-//! The cache behind memcached's text protocol: one thread that waits for all its clients at once.
+//! The cache server with memcached's text protocol: one thread that serves all clients.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Write as _};
@@ -23,28 +23,28 @@ use super::timers::{Timer, Timers, Why};
 use crate::error::{Context as _, need};
 use crate::{Error, Result};
 
-/// What a cache serves.
+/// The configuration of a cache server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// TCP address.
+    /// TCP address at which the server listens; `None` for none.
     pub listen: Option<SocketAddr>,
-    /// Path of a Unix socket, which is made and removed at the end, and its mode.
+    /// Path and mode of a Unix socket. The server creates the socket, and removes it at the end.
     pub unix: Option<(PathBuf, u32)>,
-    /// Seconds of silence after which a connection is closed; 0: never.
+    /// Seconds without a request after which a connection is closed; 0 for never.
     pub idle_timeout: u32,
-    /// True: clients may end the server with `shutdown`.
+    /// True if clients may end the server with `shutdown`.
     pub shutdown: bool,
     /// Bytes for keys and values, at least [`MIN_MEMORY`](remora_store::cache::MIN_MEMORY). When they are
-    /// full, the items that were not used for longest go.
+    /// full, the least recently used items are evicted.
     pub memory: usize,
-    /// Items at most.
+    /// Maximum number of items.
     pub items: u32,
-    /// Clients at a time.
+    /// Maximum number of clients at the same time.
     pub clients: u32,
 }
 
 impl Default for ServerConfig {
-    /// 64 MiB for 1024 clients, without an address.
+    /// Returns the configuration of a cache with 64 MiB for 1024 clients, without an address.
     fn default() -> ServerConfig {
         let memory = 64 << 20;
         ServerConfig {
@@ -59,42 +59,43 @@ impl Default for ServerConfig {
     }
 }
 
-/// What `version` answers: the memcached whose text protocol this is. Clients conclude from it what a server
-/// knows.
+/// The answer to `version`: the memcached version whose text protocol the server implements. Clients deduce
+/// the supported commands from it.
 const VERSION: &str = "1.6.18";
-/// Clients taken in one turn, so that those which are there get theirs.
+/// Maximum number of clients accepted per turn, so that connected clients get their turn.
 const ADMITTED: usize = 64;
-/// Descriptors may be used up by the rest of the machine: then the listener is asked again after a while.
+/// Time until accepting is retried when the process or system has no free file descriptor.
 const RETRY: Duration = Duration::from_millis(100);
 const LISTENER: Token = Token(usize::MAX);
 const ENDING: Token = Token(usize::MAX - 1);
 
-/// A cache with its clients.
+/// A cache server with its clients.
 pub struct Server {
     cache: Cache,
     poll: Poll,
     listeners: Listeners,
-    /// Readable when it shall end.
+    /// Readable when the server must end.
     _ending: UnixStream,
-    /// Clients may be waiting at it.
+    /// True if clients may be waiting at a listening socket.
     knocking: bool,
     connections: Slab<Connection>,
-    /// Those that have something to do.
+    /// Indices of the connections that have work to do.
     ready: VecDeque<usize>,
     most: usize,
     timers: Timers,
-    /// The number of the next connection.
+    /// Serial number of the next connection.
     serial: u64,
-    /// Nanoseconds that one may stay silent.
+    /// Nanoseconds without a request after which a connection is closed.
     idle: Option<u64>,
     clock: SteadyClock,
 }
 
 impl Server {
-    /// Opens a cache that ends when `stop` is readable. Its memory is that of `chains`, if there are some.
+    /// Opens a cache that ends when `stop` becomes readable. The cache uses the memory of `chains`, if these
+    /// are given.
     ///
     /// # Errors
-    /// `Config`: an address is taken, or there is not so much memory. `Io`: the system's.
+    /// `Config`: an address is in use, or there is not enough memory. `Io`: a system call failed.
     pub fn open(config: &ServerConfig, stop: StdUnixStream, chains: Option<&Chains>) -> Result<Server> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).ok();
         let since_1970 = need!(started, Config, "the clock stands before 1970");
@@ -110,8 +111,7 @@ impl Server {
             shutdown: config.shutdown,
         };
         let poll = Poll::new().context("epoll")?;
-        // A socket in the file system is removed at the end: so the end must be known of from before it is
-        // made.
+        // The Unix socket is removed at the end, so `stop` must be registered before the socket is created.
         let mut ending = UnixStream::from_std(stop);
         poll.registry().register(&mut ending, ENDING, Interest::READABLE)?;
         let unix = config.unix.as_ref().map(|(path, mode)| (path.as_path(), *mode));
@@ -143,20 +143,20 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Returns the listening sockets.
     pub fn listeners(&self) -> &Listeners {
         &self.listeners
     }
 
-    /// What a client of chains must know to find an item.
+    /// Returns what a client of chains must know to find an item, or `None` if the cache has no chains.
     pub fn directory(&self) -> Option<Directory> {
         self.cache.directory()
     }
 
-    /// Serves until it is told to stop.
+    /// Serves clients until `stop` becomes readable.
     ///
     /// # Errors
-    /// The system's.
+    /// A system call failed.
     pub fn work(&mut self) -> Result<()> {
         let mut events = Events::with_capacity(1024);
         while !self.cache.is_ending() {
@@ -199,7 +199,7 @@ impl Server {
         Ok(())
     }
 
-    /// The time of a connection has come: its patience is over, or ours.
+    /// Processes an expired timer of a connection.
     fn time(&mut self, timer: Timer, now: Instant) {
         let (number, serial, why) = timer;
         let Some(connection) = self.connections.get_mut(number).filter(|found| found.serial == serial) else {
@@ -219,7 +219,7 @@ impl Server {
         self.close(number);
     }
 
-    /// Gives a connection its turn, once.
+    /// Queues a connection for its turn, unless it is queued already.
     fn queue(&mut self, number: usize) {
         if let Some(connection) = self.connections.get_mut(number)
             && !connection.queued
@@ -252,13 +252,13 @@ impl Server {
         self.connections.remove(number).close(&mut self.cache);
     }
 
-    /// Takes some of those that wait; whether there may be more.
+    /// Accepts some of the waiting clients. Returns true if there may be more.
     fn admit(&mut self) -> bool {
         for _ in 0..ADMITTED {
             match self.listeners.accept() {
                 Ok(stream) => self.take(stream),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                // Of a client that left before it was taken.
+                // The client left before it was accepted.
                 Err(error)
                     if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                 Err(error) => {
@@ -272,7 +272,7 @@ impl Server {
 
     fn take(&mut self, mut stream: Stream) {
         if self.connections.len() == self.most {
-            // It has not said anything yet, so one line fits.
+            // Nothing was sent on this socket yet, so its send buffer has space for a line.
             let _ = stream.write(b"ERROR Too many open connections\r\n");
             return self.cache.reject();
         }
@@ -292,12 +292,12 @@ impl Server {
     }
 }
 
-/// Time since 1970 that never runs backwards, whatever happens to the clock on the wall.
+/// A clock of the time since 1970 that never runs backwards, even if the system time is changed.
 #[derive(Copy, Clone)]
 struct SteadyClock {
-    /// When the server started, by the monotonic clock.
+    /// Start of the server on the monotonic clock.
     start: Clock,
-    /// The same, since 1970.
+    /// Start of the server as time since 1970.
     since_1970: Duration,
 }
 

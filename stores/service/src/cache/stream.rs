@@ -1,4 +1,4 @@
-//! A client's socket, of either kind.
+//! The socket of a client, TCP or Unix.
 
 use std::io::{self, Read, Write};
 
@@ -6,11 +6,9 @@ use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 
-/// A socket of a client.
+/// The socket of a client.
 pub enum Stream {
-    /// Over the network.
     Tcp(TcpStream),
-    /// On this machine.
     Unix(UnixStream),
 }
 

@@ -1,4 +1,4 @@
-//! Which connections have something to do at a time, though nothing came.
+//! Timers of connections that have work to do although nothing arrives.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,37 +6,37 @@ use std::time::Duration;
 
 use remora_transport::Instant;
 
-/// A connection, which it is of those that had its number, and why its time comes.
+/// The index of a connection, its serial number, and the reason of the timer.
 pub type Timer = (usize, u64, Why);
 
-/// Why a connection has something to do.
+/// The reason of a timer.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Why {
-    /// It may not stay silent for longer.
+    /// The client has been silent for too long.
     Idle,
-    /// A line of it was refused, and what is behind it should have come.
+    /// A line of the client was refused, and the data that follows it should have arrived.
     Refused,
 }
 
-/// Connections by their time. Each is in it at most once for either reason.
+/// A queue of timers, ordered by time. Each connection has at most one timer per reason.
 #[derive(Default)]
 pub struct Timers {
     heap: BinaryHeap<Reverse<(Instant, Timer)>>,
 }
 
 impl Timers {
-    /// That one has something to do then.
+    /// Adds a timer that expires at `at`.
     pub fn set(&mut self, at: Instant, timer: Timer) {
         self.heap.push(Reverse((at, timer)));
     }
 
-    /// One whose time has come.
+    /// Removes and returns an expired timer, if there is one.
     pub fn due(&mut self, now: Instant) -> Option<Timer> {
         let Reverse((at, _)) = *self.heap.peek()?;
         (at <= now).then(|| self.heap.pop()).flatten().map(|Reverse((_, timer))| timer)
     }
 
-    /// How long there is nothing to do.
+    /// Returns the time until the next timer expires, or `None` if there is no timer.
     pub fn wait(&self, now: Instant) -> Option<Duration> {
         self.heap.peek().map(|Reverse((at, _))| Duration::from_nanos(at.since(now)))
     }

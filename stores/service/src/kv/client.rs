@@ -1,4 +1,4 @@
-//! A client of a key-value server: one queue pair, a window of operations.
+//! A client of a key-value server: one queue pair and a window of operations.
 
 use remora_store::kv::{ClientConfig, Finished, Machine as _, Refused, Slot};
 use remora_verbs::{
@@ -15,7 +15,7 @@ use crate::post::{Batched, Direct, registered};
 use crate::server::READS;
 use crate::{Error, Result};
 
-/// Completions taken at a time.
+/// Maximum number of completions per poll.
 const TAKEN: usize = 64;
 
 /// A connected client.
@@ -24,7 +24,7 @@ pub struct Session<D: KvDesign> {
     pair: QueuePair<Ready>,
     cq: CompletionQueue,
     done: [WorkCompletion; TAKEN],
-    /// Of the server.
+    /// Address of the server, for messages.
     address: String,
     domain: ProtectionDomain,
     _arena: MemoryRegion,
@@ -34,16 +34,16 @@ impl<D: KvDesign> Session<D> {
     /// Connects to the server at `address` (host:port).
     ///
     /// # Errors
-    /// `NoServer`: nobody listens there. `Session`: the server is of another design, or grants less than is
-    /// asked for.
+    /// `NoServer`: nobody listens there. `Session`: the server has another design, or grants less than
+    /// requested.
     pub fn connect(context: &Context, address: &str, config: ClientConfig) -> Result<Session<D>> {
         Session::connect_by(context, address, config, false)
     }
 
-    /// The same over IRN, if so asked.
+    /// Connects to the server at `address`, over IRN if `irn` is true.
     ///
     /// # Errors
-    /// As [`connect`](Session::connect). `Refused`: the server does not speak IRN.
+    /// The errors of [`connect`](Session::connect). `Refused`: the server does not support IRN.
     pub fn connect_by(
         context: &Context,
         address: &str,
@@ -85,8 +85,9 @@ impl<D: KvDesign> Session<D> {
         Ok(Session { client, pair, cq, done: [EMPTY; TAKEN], address, domain, _arena: arena })
     }
 
-    /// One turn: takes what has ended, and starts what the driver has to start. All that this posts (second
-    /// READs, receive requests, new operations) leaves with one doorbell.
+    /// Performs one turn of the event loop: processes completions, and starts the operations of the driver.
+    /// All requests posted in a turn (second READs, receive requests, new operations) leave with one
+    /// doorbell.
     #[inline]
     pub fn turn(&mut self, driver: &mut impl Driver) -> Result<()> {
         let got = self.cq.poll(&mut self.done)?;
@@ -110,23 +111,23 @@ impl<D: KvDesign> Session<D> {
         Ok(())
     }
 
-    /// What the server said when the session began.
+    /// Returns the server's grant, as encoded in the connection's private data.
     pub fn grant(&self) -> &[u8] {
         self.pair.peer_private_data()
     }
 
-    /// Memory for requests beside the client's.
+    /// Allocates registered memory for requests outside the client machine.
     pub fn allocate(&self, len: usize) -> Result<MemoryRegion> {
         Ok(self.domain.allocate(len, Access::LOCAL_WRITE)?)
     }
 
-    /// Where requests beside the client's are posted, while it has nothing in flight.
+    /// Returns the queue pair for requests outside the client machine, while it has nothing in flight.
     pub fn direct(&mut self) -> Direct<'_> {
         Direct(&mut self.pair)
     }
 
-    /// Polls once. Completions go to `take`; those that it does not take are the client's. How many there
-    /// were.
+    /// Polls once, and passes each completion to `take`. Completions for which `take` returns false belong
+    /// to the client machine. Returns the number of completions.
     pub fn poll_beside(
         &mut self,
         mut take: impl FnMut(&WorkCompletion, &mut Direct<'_>) -> Result<bool>,
@@ -144,13 +145,13 @@ impl<D: KvDesign> Session<D> {
         Ok(got)
     }
 
-    /// Operations in flight.
+    /// Returns the number of operations in flight.
     pub fn in_flight(&self) -> usize {
         self.client.in_flight()
     }
 
-    /// Until the server has acknowledged whatever was sent to it: then it may be stopped. For when nothing is
-    /// in flight.
+    /// Waits until the server has acknowledged everything that was sent to it, so that it may be stopped. No
+    /// operation may be in flight.
     pub fn settle(&mut self) -> Result<()> {
         let mut flush = Flush::of("the server");
         while flush.goes_on([&mut self.pair])? {
@@ -170,7 +171,7 @@ impl<D: KvDesign> Session<D> {
     /// Starts an operation.
     ///
     /// # Errors
-    /// The client's.
+    /// The errors of the client machine.
     pub fn begin(
         &mut self,
         start: impl FnOnce(&mut D::Client, &mut Direct<'_>) -> Result<Slot, Refused>,
@@ -178,7 +179,8 @@ impl<D: KvDesign> Session<D> {
         start(&mut self.client, &mut Direct(&mut self.pair))
     }
 
-    /// One operation, alone: started by `start`, its outcome looked at by `look`.
+    /// Performs one operation while no other is in flight: `start` starts it, and `look` receives its
+    /// result.
     pub fn one<R>(
         &mut self,
         start: impl FnOnce(&mut D::Client, &mut Direct<'_>) -> Result<Slot, Refused>,

@@ -1,4 +1,4 @@
-//! A served table of PRISM-KV over real ports: it grows under a reader, and runs out of buffers.
+//! Tests of a PRISM-KV server over real ports: its table grows under a reader, and runs out of buffers.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -16,10 +16,10 @@ use crate::server::{Pace, StopOnDrop};
 use remora_store::PostPrism;
 use remora_store::kv::Machine;
 
-/// Operations in flight at most.
+/// Maximum number of operations in flight.
 const WINDOW: u32 = 16;
 
-/// Opens a NIC of a port.
+/// A function that opens a NIC of one kind of port.
 type Open = fn() -> Context;
 
 fn shm() -> Context {
@@ -30,11 +30,12 @@ fn udp() -> Context {
     Device::udp("127.0.0.1:0").unwrap().open().unwrap()
 }
 
-/// What the command takes by default.
+/// The default limits of the command line.
 const LIMITS: Limits =
     Limits { clients: 64, max_key: 1024, max_value: 1 << 20, record_len: None, irn: false };
 
-/// Serves 1000 keys in so many bytes while `work` runs at the server's address; then `look` at what is left.
+/// Serves 1000 keys in `bytes` bytes while `work` runs with the server's address; then calls `look` with the
+/// server.
 fn served(
     nic: Open,
     limits: Limits,
@@ -70,8 +71,8 @@ fn value(key: u64) -> [u8; 40] {
     std::array::from_fn(|at| (key >> (8 * (at % 8))) as u8 ^ at as u8)
 }
 
-/// Reads what is there, over and over: every GET brings its value, and has looked again for no other reason
-/// than that what it remembered was not so.
+/// Reads the existing keys in a loop. Every GET must return its value, and may retry only because its
+/// remembered slot was out of date.
 fn read_all(mut session: Session<PrismDesign>, there: &AtomicU64, stop: &AtomicBool) {
     let (mut reads, mut trips, mut key) = (0u64, 0u64, 0);
     while !stop.load(Ordering::Relaxed) {
@@ -87,7 +88,7 @@ fn read_all(mut session: Session<PrismDesign>, there: &AtomicU64, stop: &AtomicB
     println!("{reads} GETs of {:.2} round trips", trips as f64 / reads as f64);
 }
 
-/// Keys to be stored, as many at a time as the window allows.
+/// A driver that stores a range of keys, with a full window.
 struct Puts(Range<u64>);
 
 impl Driver for Puts {
@@ -131,7 +132,7 @@ fn takes_twenty_thousand(nic: Open) {
         let mut fresh = session(nic, address);
         for key in (0..20_000).step_by(7) {
             assert_eq!(fresh.get(&name(key)).unwrap().as_deref(), Some(&value(key)[..]), "key {key}");
-            // A client that says nothing for seconds is ended, since the growing table waits for it.
+            // A client that is silent for seconds is disconnected, because the growing table waits for it.
             if key % 100 == 0 {
                 assert!(writer.get(&name(key)).unwrap().is_some(), "key {key}");
             }
@@ -141,7 +142,7 @@ fn takes_twenty_thousand(nic: Open) {
     served(nic, LIMITS, 32 << 20, work, |server| {
         let (tables, given_up) = server.table().tables();
         println!("{tables} tables, of which {given_up} are given up");
-        // Of 4000 slots the first, of which half may be used.
+        // The first table has 4000 slots, half of which may be used.
         assert!(tables >= 4 && given_up >= 3, "{tables} tables, {given_up} given up");
     });
 }
@@ -156,7 +157,7 @@ fn a_table_for_a_thousand_keys_takes_twenty_thousand_under_a_reader_over_udp() {
     takes_twenty_thousand(udp);
 }
 
-/// Stores new keys until one is refused; how many there are then.
+/// Stores new keys until one is refused, and returns that key.
 fn fill(session: &mut Session<PrismDesign>, from: u64) -> u64 {
     (from..)
         .find(|key| {
@@ -176,14 +177,14 @@ fn runs_out_and_recovers(nic: Open) {
     let work = |address| {
         let (mut one, mut other) = (session(nic, address), session(nic, address));
         let most = fill(&mut one, 0);
-        // The list of its own size has 256; then larger buffers are taken.
+        // The free list of the objects' own size has 256 buffers; then larger ones are allocated.
         assert!((500..1000).contains(&most), "{most} buffers");
         let words = other.put(&name(most), &value(most)).unwrap_err().to_string();
         assert!(words.contains("ENOMEM"), "{words}");
         for round in 1..=5 {
             let gone = round * 10;
             (gone - 10..gone).for_each(|key| assert!(other.delete(&name(key)).unwrap()));
-            // They come back by a message.
+            // Buffers are returned by a message, which takes a moment.
             let from = most + gone - 10;
             let mut next = from;
             for _ in 0..1000 {

@@ -1,4 +1,4 @@
-//! All keys of a table: by calls, or by the client's own READs where the design has no calls.
+//! Listings of all keys of a table: by calls, or by the client's own READs in designs without calls.
 
 use std::time::Instant;
 
@@ -12,10 +12,10 @@ use crate::Result;
 use crate::error::{bail, need};
 use crate::post::registered;
 
-/// Lists by calls, a page at a time.
+/// Lists keys by calls, one page at a time.
 ///
 /// # Errors
-/// The server does not answer, or `found` says so.
+/// The server does not answer, or `found` returns an error.
 pub fn by_calls<D: Classical>(session: &mut Session<D>, found: &mut Found<'_>) -> Result<()> {
     let mut cursor = Some(Cursor::START);
     while let Some(at) = cursor {
@@ -26,7 +26,7 @@ pub fn by_calls<D: Classical>(session: &mut Session<D>, found: &mut Found<'_>) -
     Ok(())
 }
 
-/// The next cursor and the keys of a page.
+/// Returns the next cursor and the keys of a page.
 pub(super) fn page(finished: &Finished<'_>) -> Result<(Option<Cursor>, Vec<Vec<u8>>)> {
     match finished.outcome {
         Outcome::Value(bytes) => {
@@ -39,10 +39,10 @@ pub(super) fn page(finished: &Finished<'_>) -> Result<(Option<Cursor>, Vec<Vec<u
     }
 }
 
-/// Lists by READs of the slots, and through them of the objects.
+/// Lists keys by READs of the slots, and of the objects to which they point.
 ///
 /// # Errors
-/// The server's NIC does not answer, or `found` says so.
+/// The server's NIC does not answer, or `found` returns an error.
 pub fn by_reads(session: &mut Session<PrismDesign>, found: &mut Found<'_>) -> Result<()> {
     let grant = Grant::decode(session.grant())?;
     let arena = session.allocate(Scan::arena_len(grant.max_key))?;

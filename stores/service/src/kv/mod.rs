@@ -40,18 +40,19 @@ use crate::error::need;
 use crate::server::{Extensions, Memory, Service};
 use crate::{Error, Result};
 
-/// What clients may ask of a server.
+/// The limits that a server sets for its clients.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Clients at a time.
+    /// Maximum number of clients at the same time.
     pub clients: u32,
-    /// Longest key, in bytes.
+    /// Maximum key length in bytes.
     pub max_key: u32,
-    /// Longest value, in bytes.
+    /// Maximum value length in bytes.
     pub max_value: u32,
-    /// Bytes of the values of YCSB records, if the table begins with some. PRISM has buffers of their size.
+    /// Length in bytes of the values of YCSB records, if the table begins with such records. PRISM allocates
+    /// buffers of their size.
     pub record_len: Option<u32>,
-    /// Queue pairs use IRN, with clients that want it too.
+    /// True if queue pairs use IRN with clients that also want it.
     pub irn: bool,
 }
 
@@ -63,41 +64,42 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What the queue pairs of this design speak.
+    /// Returns the protocol extensions of this design's queue pairs.
     fn extensions<D: KvDesign>(&self) -> Extensions {
         Extensions { irn: self.irn, ..D::EXTENSIONS }
     }
 }
 
-/// How large a table is.
+/// The size of a table.
 #[derive(Clone, Debug)]
 pub struct Size {
-    /// Keys.
+    /// Maximum number of keys.
     pub capacity: u32,
     /// Bytes for keys and values.
     pub bytes: usize,
-    /// Seed of the hash.
+    /// Seed of the key hash.
     pub seed: u64,
-    /// The memory has been kept, and holds the table of a server before.
+    /// True if the memory was kept, and contains the table of a previous server.
     pub reopened: bool,
-    /// What the table begins with.
+    /// The initial contents of the table.
     pub contents: Rc<Contents>,
 }
 
 impl Size {
-    /// Of a new, empty table of PRISM's or a classical design, with 1024 bytes for each key and value.
+    /// Returns the size of a new, empty table of PRISM or a classical design, with 1024 bytes for each key
+    /// and value.
     pub fn of_keys(keys: u32) -> Size {
         let bytes = keys as usize * 1024 + (16 << 20);
         Size { capacity: keys, bytes, seed: crate::seed::fresh(), reopened: false, contents: Rc::default() }
     }
 
-    /// Of a new table for what was counted and for further keys.
+    /// Returns the size of a new table for the counted contents and further keys.
     ///
-    /// `keys`: for so many in all, by default twice what was counted and at least 100,000. `bytes`: for all
-    /// keys and values, by default what the design takes for them.
+    /// `keys` is the total number of keys, by default twice the counted number and at least 100,000. `bytes`
+    /// is the memory for all keys and values, by default what the design needs for them.
     ///
     /// # Errors
-    /// `Config`: a table does not take so many keys.
+    /// `Config`: a table does not take this number of keys.
     pub fn fresh<D: KvDesign>(
         limits: &Limits,
         contents: Contents,
@@ -120,18 +122,18 @@ impl Size {
     }
 }
 
-/// Opens a server with an empty table: registers its memory and makes its program.
+/// Opens a server with an empty table: registers its memory and creates its program.
 ///
 /// # Errors
-/// The NIC has not so much memory, or the size is not possible.
+/// The NIC has not enough memory, or the size is invalid.
 pub fn open<D: KvDesign>(context: Context, limits: &Limits, size: Size) -> Result<Service<D::Program>> {
     open_with::<D, Error>(context, limits, size, |_| Ok(()))
 }
 
-/// The same with a table that `load` fills before there are clients.
+/// Opens a server with a table that `load` fills before there are clients.
 ///
 /// # Errors
-/// Those of [`open`], and what `load` returns.
+/// The errors of [`open`], and those of `load`.
 pub fn open_with<D: KvDesign, E: From<Error>>(
     context: Context,
     limits: &Limits,
@@ -145,44 +147,44 @@ pub fn open_with<D: KvDesign, E: From<Error>>(
     Ok(Service::new(context, program, memory, limits.clients, limits.extensions::<D>())?)
 }
 
-/// A design.
+/// A design of the key-value store.
 pub trait KvDesign: Sized + 'static {
-    /// Its clients.
+    /// The client machine.
     type Client: Machine;
-    /// The program of its server.
+    /// The program of the server.
     type Program: Loads;
-    /// What its queue pairs speak beside the verbs.
+    /// The protocol extensions that its queue pairs need in addition to the standard verbs.
     const EXTENSIONS: Extensions;
 
-    /// What a client's queue pair must hold.
+    /// Returns the sizes that a client's queue pair needs.
     fn needs(config: &ClientConfig) -> QueueNeeds;
 
-    /// Bytes of a client's memory.
+    /// Returns the bytes of registered memory that a client needs.
     fn arena_len(config: &ClientConfig) -> usize;
 
-    /// What a client says to the server.
+    /// Returns the client's first message to the server.
     fn hello(config: &ClientConfig, arena: &Registered) -> Hello;
 
-    /// A client, with what the server said.
+    /// Returns a client machine for the server's answer `grant`.
     ///
     /// # Errors
-    /// That is nothing that a server of this design says, or they do not fit.
+    /// The answer is not that of a server of this design, or client and server cannot work together.
     fn client(config: ClientConfig, grant: &[u8], arena: Registered) -> Result<Self::Client, SessionError>;
 
-    /// The server's program, with all its memory.
+    /// Creates the server's program and allocates all its memory.
     ///
     /// # Errors
-    /// There is not so much memory.
+    /// There is not enough memory.
     fn program(limits: &Limits, size: Size, memory: &mut Memory) -> Result<Self::Program>;
 
-    /// Bytes for keys and values of what a table begins with, and of so many further keys.
+    /// Returns the bytes for keys and values of the initial contents, and of `further` more keys.
     fn memory_for(limits: &Limits, contents: &Contents, further: u64) -> u64;
 
-    /// Calls `found` with each key of the table, in no order. A key that is there throughout comes once at
-    /// least.
+    /// Calls `found` with each key of the table, in no particular order. A key that is in the table
+    /// throughout is reported at least once.
     ///
     /// # Errors
-    /// The connection's, or what `found` says.
+    /// The connection failed, or `found` returns an error.
     fn list(session: &mut Session<Self>, found: &mut Found<'_>) -> Result<()>;
 
     /// Bytes of the READs of a GET that finds its key: of each but the last, and of the last. None: it is a

@@ -1,12 +1,13 @@
-//! One client of servers that hold the same table: a GET goes to one of them, a PUT or DELETE to all.
+//! One client of several servers that hold the same table: a GET goes to one of them, a PUT or DELETE to
+//! all.
 //!
-//! Of each server there is a [`Client`] whose reads end in any order, each with a status of its own (1RMA). A
-//! GET that fails begins anew at another server at once. The server that failed it gets no further GETs until
-//! the owner [resumes](Replicas::resume) it, with a new grant. A server whose connection is gone is
-//! [detached](Replicas::detach). One that missed a PUT of this client, or that comes back with another table,
-//! gets PUTs and DELETEs alone.
+//! Each server has a [`Client`] whose reads complete in any order, each with its own status (1RMA). A GET
+//! that fails at a server starts over at another server at once. The failed server gets no further GETs
+//! until the owner [resumes](Replicas::resume) it. A server whose connection is gone is
+//! [detached](Replicas::detach). A server that missed a PUT of this client, or that returns with another
+//! table, gets only PUTs and DELETEs.
 //!
-//! A request's id has the server's number in its top byte; the completion brings it back.
+//! A request's id contains the server's number in its top byte.
 
 use super::client_config::ClientConfig;
 use super::cursor::Cursor;
@@ -19,12 +20,12 @@ use remora_nic::{PostError, ReceiveRequest, WorkCompletion, WorkRequest, prism};
 use remora_transport::Status;
 use std::collections::VecDeque;
 
-/// Bits of an id below the server's number.
+/// Number of bits of an id below the server's number.
 const SHIFT: u32 = 56;
-/// No server is connected.
+/// The failure of an operation while no server is connected.
 const GONE: Broken = Broken::Completion(Status::RetryExceeded);
 
-/// The requests of one server's client.
+/// A NIC that adds the server's number to the ids of the requests of one client.
 struct Routed<'a, N> {
     nic: &'a mut N,
     server: usize,
@@ -58,17 +59,17 @@ impl<N: PostPrism> PostPrism for Routed<'_, N> {
 
 /// One of the servers.
 struct Replica<L: Lookup> {
-    /// While it is connected.
+    /// The client; `None` while the server is not connected.
     client: Option<Client<L, CommandSlots>>,
-    /// Its table, once it was connected.
+    /// The server's grant; `None` until it was connected once.
     table: Option<Grant>,
-    /// Why it gets no GETs.
+    /// The failure because of which the server gets no GETs.
     failed: Option<Status>,
-    /// Its table may lack what this client stored.
+    /// True if the server's table may lack what this client stored.
     stale: bool,
-    /// Its client is of no further use.
+    /// True if the server's client has failed and must be detached.
     broken: bool,
-    /// Of each slot of its client, that of the operation.
+    /// The operation that uses each slot of the server's client.
     slots: Vec<u16>,
 }
 
@@ -83,9 +84,9 @@ impl<L: Lookup> Replica<L> {
 struct Pending {
     operation: Operation,
     key_len: u32,
-    /// The servers that have not answered, a bit each. None, of a GET: it waits for a server.
+    /// One bit per server that has not answered. 0 for a GET that waits for a server.
     parts: u64,
-    /// What servers answered so far.
+    /// The combined answers of the servers so far.
     outcome: Option<Outcome<'static>>,
     round_trips: u32,
     tries: u32,
@@ -94,25 +95,26 @@ struct Pending {
 const IDLE: Pending =
     Pending { operation: Operation::Get, key_len: 0, parts: 0, outcome: None, round_trips: 0, tries: 0 };
 
-/// A client of servers that hold the same table. It is pure: its owner has the NIC and the connections.
+/// A client of servers that hold the same table. It does no input or output itself: its owner has the NIC
+/// and the connections.
 pub struct Replicas<L: Lookup> {
     config: ClientConfig,
     replicas: Vec<Replica<L>>,
     operations: Vec<Pending>,
-    /// The keys in flight, `max_key` bytes a slot.
+    /// The keys of the operations in flight, `max_key` bytes per slot.
     keys: Vec<u8>,
     idle: Vec<u16>,
-    /// GETs that a server failed, or that found none.
+    /// GETs that wait for a readable server.
     waiting: VecDeque<u16>,
-    /// Operations that ended with a connection.
+    /// Operations that ended because a connection was lost.
     ended: VecDeque<u16>,
 }
 
 impl<L: Lookup> Replicas<L> {
-    /// Servers at most.
+    /// Maximum number of servers.
     pub const MOST: usize = 16;
 
-    /// A client of so many servers (1 to [`MOST`](Replicas::MOST)), none of which is connected.
+    /// Returns a client of `servers` servers (1 to [`MOST`](Replicas::MOST)), none of which is connected.
     pub fn new(config: ClientConfig, servers: usize) -> Replicas<L> {
         let window = config.window as usize;
         let replica = |_| Replica {
@@ -134,10 +136,11 @@ impl<L: Lookup> Replicas<L> {
         }
     }
 
-    /// A server is connected, and gave this grant; `client` is one of it, made for the same configuration.
+    /// Adds a connection to a server that sent this grant. `client` is a client of that server with the same
+    /// configuration.
     ///
     /// # Errors
-    /// It takes no receive requests.
+    /// The queue takes no receive requests.
     pub fn attach(
         &mut self,
         server: usize,
@@ -147,15 +150,15 @@ impl<L: Lookup> Replicas<L> {
     ) -> Result<(), Broken> {
         client.start(&mut Routed { nic, server })?;
         let replica = &mut self.replicas[server];
-        // Another table under the same address has not what this client stored before.
+        // Another table at the same address lacks what this client stored before.
         replica.stale |= replica.table.is_some_and(|known| known.hash_seed != grant.hash_seed);
         replica.table = Some(*grant);
         (replica.failed, replica.broken, replica.client) = (None, false, Some(client));
         Ok(())
     }
 
-    /// The connection to a server is gone. Its GETs begin anew elsewhere; whether PUTs and DELETEs under way
-    /// were done there is not known.
+    /// Removes the connection to a server. Its GETs start over at another server; whether its PUTs and
+    /// DELETEs have happened is unknown.
     pub fn detach(&mut self, server: usize) {
         let replica = &mut self.replicas[server];
         (replica.client, replica.broken) = (None, false);
@@ -176,40 +179,41 @@ impl<L: Lookup> Replicas<L> {
         }
     }
 
-    /// A server may get GETs again.
+    /// Allows GETs at a server after a failure.
     pub fn resume(&mut self, server: usize) {
         self.replicas[server].failed = None;
     }
 
-    /// Is it connected?
+    /// Returns true if the server is connected.
     pub fn is_connected(&self, server: usize) -> bool {
         self.replicas[server].client.is_some()
     }
 
-    /// Why a server gets no GETs, if a GET of it failed.
+    /// Returns the failure because of which a server gets no GETs.
     pub fn failed(&self, server: usize) -> Option<Status> {
         self.replicas[server].failed
     }
 
-    /// The servers that get GETs.
+    /// Returns the servers that get GETs.
     pub fn readable(&self) -> impl Iterator<Item = usize> {
         (0..self.replicas.len()).filter(|server| self.replicas[*server].is_readable())
     }
 
-    /// Operations in flight.
+    /// Returns the number of operations in flight.
     pub fn in_flight(&self) -> usize {
         self.operations.len() - self.idle.len()
     }
 
-    /// Posts nothing: [`attach`](Replicas::attach) does for each server.
+    /// Does nothing: [`attach`](Replicas::attach) posts the receive requests of each server.
     ///
     /// # Errors
-    /// None.
+    /// Never.
     pub fn start(&mut self, _: &mut impl PostPrism) -> Result<(), Broken> {
         Ok(())
     }
 
-    /// Starts reading the value of `key` at the first server that gets GETs. If there is none now, it waits.
+    /// Starts reading the value of `key` at the first server that gets GETs. If there is none now, the GET
+    /// waits.
     ///
     /// # Errors
     /// See [`Refused`]; nothing was started. `Broken`: no server is connected.
@@ -224,26 +228,26 @@ impl<L: Lookup> Replicas<L> {
         Ok(Slot(slot))
     }
 
-    /// Starts storing `value` under `key` at all servers that are connected.
+    /// Starts storing `value` under `key` at all connected servers.
     ///
     /// # Errors
-    /// As [`get`](Replicas::get).
+    /// The errors of [`get`](Replicas::get).
     pub fn put(&mut self, key: &[u8], value: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused> {
         self.change(Operation::Put, key, value, nic)
     }
 
-    /// Starts removing `key` at all servers that are connected.
+    /// Starts removing `key` at all connected servers.
     ///
     /// # Errors
-    /// As [`get`](Replicas::get).
+    /// The errors of [`get`](Replicas::get).
     pub fn delete(&mut self, key: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused> {
         self.change(Operation::Delete, key, &[], nic)
     }
 
-    /// Starts asking a server for the keys from `cursor` on.
+    /// Starts listing the keys from `cursor` on at one server.
     ///
     /// # Errors
-    /// As [`get`](Replicas::get).
+    /// The errors of [`get`](Replicas::get).
     pub fn list(&mut self, cursor: Cursor, nic: &mut impl PostPrism) -> Result<Slot, Refused> {
         let slot = self.begin(Operation::List, &cursor.encode())?;
         let mut all = self.replicas.iter_mut().enumerate().filter(|(_, it)| !it.stale && !it.broken);
@@ -256,11 +260,11 @@ impl<L: Lookup> Replicas<L> {
         Ok(Slot(slot))
     }
 
-    /// Takes a completion, and returns the operation that it ends. Those of a connection that is gone are
-    /// ignored. Call [`advance`](Replicas::advance) after the last one.
+    /// Processes a completion, and returns the operation that it ends. Completions of a lost connection are
+    /// ignored. Call [`advance`](Replicas::advance) after the last completion.
     ///
     /// # Errors
-    /// None: a server that fails is [detached](Replicas::detach).
+    /// Never: a server that fails is [detached](Replicas::detach).
     #[inline]
     pub fn complete(
         &mut self,
@@ -306,7 +310,7 @@ impl<L: Lookup> Replicas<L> {
         Ok(Some(ended(slot, pending, outcome)))
     }
 
-    /// Moves GETs away from servers that failed.
+    /// Moves the GETs of failed servers to other servers.
     pub fn advance(&mut self, nic: &mut impl PostPrism) {
         for server in 0..self.replicas.len() {
             if self.replicas[server].broken {
@@ -330,7 +334,7 @@ impl<L: Lookup> Replicas<L> {
         }
     }
 
-    /// The next operation that ended with a connection, and not by a completion.
+    /// Returns the next operation that ended because a connection was lost, not by a completion.
     pub fn next_ended(&mut self) -> Option<Finished<'static>> {
         let slot = self.ended.pop_front()?;
         let pending = &self.operations[usize::from(slot)];
@@ -361,7 +365,7 @@ impl<L: Lookup> Replicas<L> {
         self.operations[usize::from(slot)].parts |= 1 << server;
     }
 
-    /// Starts a GET at a server. False: none gets GETs now, but one is connected.
+    /// Starts a GET at a readable server. Returns false if none is readable but one is connected.
     #[inline]
     fn look(&mut self, slot: u16, nic: &mut impl PostPrism) -> Result<bool, Refused> {
         let at = usize::from(slot) * self.config.max_key as usize;
@@ -417,17 +421,17 @@ impl<L: Lookup> Replicas<L> {
             return self.not_started(slot, why);
         }
         for (server, replica) in self.replicas.iter_mut().enumerate() {
-            // It misses this one.
+            // This server does not get the PUT or DELETE.
             replica.stale |= parts & 1 << server == 0;
         }
         Ok(Slot(slot))
     }
 }
 
-/// What two servers answered to one PUT or DELETE.
+/// Combines the answers of two servers to one PUT or DELETE.
 fn together(one: Option<Outcome<'static>>, other: Outcome<'_>) -> Outcome<'static> {
     let other = match other {
-        // No server answers so.
+        // No correct server answers a PUT or DELETE so.
         Outcome::Value(_) | Outcome::TooLong | Outcome::Contended => Outcome::Failed(Broken::Protocol),
         Outcome::Done => Outcome::Done,
         Outcome::Absent => Outcome::Absent,

@@ -23,21 +23,21 @@ use super::cursor::Cursor;
 use super::{MAX_KEY, MAX_VALUE, Operation};
 use crate::words::{set_u16, set_u32, u16_at, u32_at};
 
-/// Why a server refused a request.
+/// The reason for which a server refused a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Refusal {
     /// The key is not in the table.
     Absent = 1,
-    /// No slot for another key: the table is full, or too full around this key.
+    /// The table has no free slot for another key, or none around this key.
     TableFull = 2,
-    /// No memory for an object of this length.
+    /// The server has no memory for an object of this length.
     NoSpace = 3,
-    /// Key or value is longer than this server takes.
+    /// The key or value is longer than this server's maximum.
     TooLong = 4,
-    /// This design's server does not answer such calls.
+    /// The server of this design does not support the call.
     Unsupported = 5,
-    /// The page of the connection's listing before has not left yet.
+    /// The previous page of the connection's listing is still being sent.
     Busy = 6,
 }
 
@@ -81,8 +81,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Reads it from a message. Returns None for one that no correct client sends, among them any whose
-    /// lengths exceed the message.
+    /// Parses a request. Returns `None` if it is malformed, for instance if its lengths exceed the message.
     pub fn parse(message: &[u8]) -> Option<Request> {
         if message.len() < HEADER {
             return None;
@@ -108,7 +107,7 @@ impl Request {
         possible.then_some(request)
     }
 
-    /// Bytes of the whole message.
+    /// Returns the length of the whole message in bytes.
     pub fn message_len(&self) -> usize {
         HEADER + self.key_len as usize + self.value_len as usize
     }
@@ -133,7 +132,7 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// Reads it from a message; None for one that no correct server sends.
+    /// Parses a response. Returns `None` if it is malformed.
     pub fn parse(message: &[u8]) -> Option<Response> {
         if message.len() < HEADER {
             return None;

@@ -1,4 +1,4 @@
-//! The server machine: owns a table and answers the calls of its connections.
+//! The server machine, which owns a table and answers the calls of its connections.
 
 use super::cursor::Cursor;
 use super::extents::LINE;
@@ -14,33 +14,33 @@ use remora_nic::{CompletionKind, Flags, Payload, ReceiveRequest, Remote, WorkCom
 use remora_transport::Status;
 use std::collections::VecDeque;
 
-/// A connection of a server: an index below the number that it was made for.
+/// A connection of a server: an index below [`ServerConfig::connections`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Connection(u32);
 
 impl Connection {
-    /// As an index.
+    /// Returns the index of the connection.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// How large a server is.
+/// The configuration of a server.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Connections at a time.
+    /// Maximum number of connections at the same time.
     pub connections: u32,
-    /// Operations that one may have in flight; 1 to 65535.
+    /// Maximum number of operations in flight per connection: 1 to 65535.
     pub window: u32,
-    /// Longest key, in bytes.
+    /// Maximum key length in bytes.
     pub max_key: u32,
-    /// Longest value, in bytes.
+    /// Maximum value length in bytes.
     pub max_value: u32,
-    /// Bytes in a receive buffer: longer requests are written into staging.
+    /// Bytes of a receive buffer. Longer requests are written to staging memory.
     pub eager: u32,
-    /// Longest response that is handed to the queue inline; 0 for none.
+    /// Maximum length of a response that is posted inline; 0 for none.
     pub inline: u32,
-    /// Staging pieces of a connection: long requests that it may have in flight.
+    /// Staging pieces per connection: the maximum number of long requests in flight.
     pub staging: u32,
 }
 
@@ -59,24 +59,25 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// What each connection's queue pair must hold.
+    /// Returns the sizes that each connection's queue pair needs.
     pub fn needs(&self) -> QueueNeeds {
         let send = SendQueue::depth_for(self.window);
         QueueNeeds { send, receive: self.window, sges: 2, completions: send + self.window }
     }
 
-    /// Bytes of local memory: receive and response buffers. Only the server's own NIC touches it.
+    /// Returns the bytes of local memory, for receive and response buffers. Only the server's own NIC
+    /// accesses them.
     pub fn local_len(&self) -> usize {
         self.connections as usize * (self.window as usize * 2 * self.stride() + self.page_len())
     }
 
-    /// Bytes of staging memory. Clients write there, so its region allows remote writes and holds nothing
-    /// else.
+    /// Returns the bytes of staging memory. Clients write there, so its region allows remote writes and
+    /// contains nothing else.
     pub fn staging_len(&self) -> usize {
         (self.connections as usize * self.staging as usize * self.piece_len()).max(LINE)
     }
 
-    /// Bytes of a connection's page of a listing: any key fits.
+    /// Returns the bytes of a connection's page of a listing. A page holds any key.
     fn page_len(&self) -> usize {
         PAGE.max(Cursor::LEN + 4 + self.max_key as usize).next_multiple_of(LINE)
     }
@@ -99,7 +100,7 @@ impl ServerConfig {
     }
 }
 
-/// What a server has done.
+/// Counters of a server.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerCounters {
     /// Number of GETs answered.
@@ -108,25 +109,25 @@ pub struct ServerCounters {
     pub puts: u64,
     /// Number of DELETEs answered.
     pub deletes: u64,
-    /// Pages of listings answered.
+    /// Number of pages of listings answered.
     pub lists: u64,
-    /// Of all those, how many were refused (absent keys not counted).
+    /// Number of all these requests that were refused (absent keys not counted).
     pub refused: u64,
-    /// Messages that no correct client sends.
+    /// Number of malformed messages.
     pub malformed: u64,
-    /// Responses that waited for space in a send queue.
+    /// Number of responses that waited for space in a send queue.
     pub delayed: u64,
 }
 
-/// A response on its way: its header (and a short value) is in the reply buffer of the slot.
+/// A response that is not posted yet. Its header (and a short value) is in the reply buffer of the slot.
 #[derive(Copy, Clone)]
 struct Reply {
     slot: u16,
-    /// Bytes in the reply buffer.
+    /// Number of bytes in the reply buffer.
     len: u32,
-    /// A long value, sent from where it is stored.
+    /// A long value, which is sent from where it is stored.
     value: Option<Stored>,
-    /// Bytes of the connection's page, if the response is one.
+    /// Number of bytes of the connection's page, for a response to LIST; else 0.
     page: u32,
 }
 
@@ -135,22 +136,22 @@ struct Peer {
     hello: Hello,
     queue: SendQueue,
     backlog: VecDeque<Reply>,
-    /// By slot: the value being sent to it, and the number of the request that sends it.
+    /// For each slot, the value that is being sent to it, and the number of the request that sends it.
     held: Vec<Option<(Hold, u32)>>,
     listing: Listing,
 }
 
-/// The page of a connection.
+/// The state of a connection's page.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Listing {
-    /// It may be written.
+    /// The page may be written.
     Idle,
-    /// It is in the response that waits, or in the request of this number.
+    /// The page is being sent: by a response that waits, or by the request with this number.
     Leaving(Option<u32>),
 }
 
-/// A server. It is pure: the owner of its queue pairs drives it. Nothing is allocated after its connections
-/// are made.
+/// A server. It does no input or output itself: the owner of its queue pairs passes completions to it. No
+/// memory is allocated after its connections were made.
 pub struct Server<T> {
     table: T,
     config: ServerConfig,
@@ -163,11 +164,11 @@ pub struct Server<T> {
 }
 
 impl<T: Table> Server<T> {
-    /// A server of `table`, with blocks of [`ServerConfig::local_len`] and [`ServerConfig::staging_len`]
-    /// bytes.
+    /// Returns a server of `table`, with blocks of [`ServerConfig::local_len`] and
+    /// [`ServerConfig::staging_len`] bytes.
     ///
     /// # Errors
-    /// A block is too small, or the numbers of `config` are impossible.
+    /// A block is too small, or the configuration is invalid.
     pub fn new(
         table: T,
         config: ServerConfig,
@@ -189,25 +190,25 @@ impl<T: Table> Server<T> {
         Ok(Server { table, config, local, staging, peers, scratch, page, counters })
     }
 
-    /// The table; a loader puts straight into it.
+    /// Returns the table, for instance for a loader that stores keys directly.
     pub fn table_mut(&mut self) -> &mut T {
         &mut self.table
     }
 
-    /// The table that it serves.
+    /// Returns the table.
     pub fn table(&self) -> &T {
         &self.table
     }
 
-    /// Counts of the server's work so far.
+    /// Returns the counters.
     pub fn counters(&self) -> ServerCounters {
         self.counters
     }
 
-    /// Takes a client on: posts the receive requests on its queue pair and returns its grant.
+    /// Accepts a client: posts the receive requests on its queue pair and returns its grant.
     ///
     /// # Errors
-    /// The client does not fit this server, or there are as many as it was made for.
+    /// The client does not fit this server, or the server has its maximum of connections.
     pub fn accept(
         &mut self,
         hello: &Hello,
@@ -256,7 +257,7 @@ impl<T: Table> Server<T> {
         }
     }
 
-    /// Forgets a client, for instance because its queue pair failed; its queue pair must be idle by then.
+    /// Removes a client, for instance because its queue pair failed. The queue pair must be idle by then.
     pub fn disconnect(&mut self, connection: Connection) {
         let Some(peer) = self.peers.get_mut(connection.index()).and_then(Option::take) else { return };
         let waiting = peer.backlog.iter().filter_map(|reply| reply.value).map(|value| value.hold);
@@ -265,10 +266,12 @@ impl<T: Table> Server<T> {
         }
     }
 
-    /// Takes a completion of a connection's queue pair. Those of a disconnected client are ignored.
+    /// Processes a completion of a connection's queue pair. Completions of a disconnected client are
+    /// ignored.
     ///
     /// # Errors
-    /// The queue pair has failed or the client misbehaves: close it and [`disconnect`](Server::disconnect).
+    /// The queue pair has failed or the client violates the protocol: close the queue pair and call
+    /// [`disconnect`](Server::disconnect).
     pub fn handle(
         &mut self,
         connection: Connection,
@@ -303,8 +306,8 @@ impl<T: Table> Server<T> {
         self.reply(connection, reply, nic)
     }
 
-    /// Copies a request into the scratch, where the client cannot change it. Returns None for one that no
-    /// correct client sends.
+    /// Copies a request to `scratch`, where the client cannot change it. Returns `None` if the request is
+    /// malformed.
     fn fetch(&mut self, connection: Connection, completion: &WorkCompletion, buffer: u16) -> Option<Request> {
         let len = completion.byte_len as usize;
         match (completion.kind, completion.imm) {
@@ -324,7 +327,7 @@ impl<T: Table> Server<T> {
         (u32::from(request.slot) < window).then_some(request)
     }
 
-    /// Does what the request in the scratch asks and writes the response into the slot's reply buffer.
+    /// Executes the request in `scratch` and writes the response to the slot's reply buffer.
     fn execute(&mut self, connection: Connection, request: &Request) -> Reply {
         let (key_len, value_len) = (request.key_len as usize, request.value_len as usize);
         if request.operation == Operation::List {
@@ -365,7 +368,7 @@ impl<T: Table> Server<T> {
         Reply { slot, len: len as u32, value: stored.filter(|_| !short), page: 0 }
     }
 
-    /// Writes the next page of a listing into the connection's page. The cursor is in the scratch.
+    /// Writes the next page of a listing to the connection's page. The cursor is in `scratch`.
     fn list(&mut self, connection: Connection, request: &Request) -> Reply {
         let Request { slot, sequence, .. } = *request;
         let mut result = Err(Refusal::Busy);
@@ -398,11 +401,11 @@ impl<T: Table> Server<T> {
         self.counters.refused += u64::from(result.is_err_and(|refusal| refusal != Refusal::Absent));
     }
 
-    /// Sends a response, now or behind those that wait.
+    /// Sends a response, or queues it behind those that wait.
     fn reply(&mut self, connection: Connection, reply: Reply, nic: &mut impl Post) -> Result<(), Broken> {
         let Some(peer) = &mut self.peers[connection.index()] else { return Ok(()) };
-        // A slot asks again only after it has its response. So an earlier value has arrived, even if its
-        // request has not completed.
+        // A slot sends its next request only after it has its response. So an earlier value has arrived,
+        // even if the request that sent it has not completed.
         if let Some((hold, _)) = peer.held[usize::from(reply.slot)].take() {
             self.table.release(hold);
         }
@@ -413,7 +416,8 @@ impl<T: Table> Server<T> {
             return self.post_reply(connection, reply, nic);
         }
         if peer.backlog.len() == peer.held.len() {
-            // More requests than the window: only the client's restraint made the receive requests suffice.
+            // The client has more requests in flight than its window allows. The receive requests sufficed
+            // only because it does not post more at a time.
             self.counters.malformed += 1;
             if let Some(value) = reply.value {
                 self.table.release(value.hold);
@@ -446,7 +450,7 @@ impl<T: Table> Server<T> {
         let Some(peer) = &mut self.peers[connection.index()] else { return Ok(()) };
         let at = reply_at(&self.config, connection, reply.slot);
         let header = self.local.sge(at, reply.len as usize);
-        // The end of a long one is wanted: the value is held until then.
+        // A response with a long value needs a completion, because the value is held until then.
         let (number, signaled) = peer.queue.enter(reply.value.is_some() || reply.page > 0);
         let id = WorkId { work: Work::Message, place: reply.slot, number }.encode();
         let flags = Flags { signaled, ..Flags::default() };
@@ -490,19 +494,19 @@ impl<T: Table> Server<T> {
     }
 }
 
-/// Longest inline response, for any configuration.
+/// Maximum length of an inline response in any configuration.
 const INLINE_MOST: usize = 256;
 
-/// Bytes of a page, unless a key may be longer.
+/// Bytes of a page, unless the maximum key is longer.
 const PAGE: usize = 16 << 10;
 
-/// Offset of a connection's page: behind the buffers of all connections.
+/// Returns the offset of a connection's page, which follows the buffers of all connections.
 fn page_at(config: &ServerConfig, connection: Connection) -> usize {
     let buffers = config.connections as usize * config.window as usize * 2 * config.stride();
     buffers + connection.index() * config.page_len()
 }
 
-/// Offset of a slot's reply buffer: behind the connection's receive buffers.
+/// Returns the offset of a slot's reply buffer, which follows the connection's receive buffers.
 fn reply_at(config: &ServerConfig, connection: Connection, slot: u16) -> usize {
     let window = config.window as usize;
     ((connection.index() * 2 + 1) * window + usize::from(slot)) * config.stride()

@@ -1,6 +1,6 @@
-//! The messages of the two ends before the first operation, beside the queue pair's own numbers. The caller
-//! chooses how they travel: a TCP exchange, or the private data of a connection manager. Both fit 196 bytes,
-//! the least private data that every connection manager message but the reject carries.
+//! The messages that client and server exchange before the first operation, in addition to the queue pair
+//! numbers. The caller chooses how they travel: a TCP exchange, or the private data of a connection manager.
+//! Both fit 196 bytes, the minimum private data of all connection manager messages except REJ.
 
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 use remora_memory::Key;
@@ -14,25 +14,25 @@ pub enum Design {
     Pilaf = 1,
     /// Hopscotch table with versioned lines; a neighbourhood READ, then an object READ (FaRM, NSDI'14).
     Farm = 2,
-    /// Every operation is a call.
+    /// Two-sided: every operation is a call to the server.
     TwoSided = 3,
-    /// Clients do all operations themselves (PRISM, SOSP'21 §6).
+    /// Clients perform all operations themselves (PRISM, SOSP'21 §6).
     Prism = 4,
-    /// A kernel on the server's NIC looks keys up (StRoM, EuroSys'20 §5.2).
+    /// A kernel on the server's NIC looks up keys (StRoM, EuroSys'20 §5.2).
     Strom = 5,
 }
 
 impl Design {
-    /// All of them.
+    /// All designs.
     pub const ALL: [Design; 5] =
         [Design::Pilaf, Design::Farm, Design::TwoSided, Design::Prism, Design::Strom];
 
-    /// The design of a [`name`](Design::name).
+    /// Returns the design with this [`name`](Design::name), or `None` if there is none.
     pub fn named(name: &str) -> Option<Design> {
         Design::ALL.into_iter().find(|design| design.name() == name)
     }
 
-    /// Name on the command line.
+    /// Returns the name of the design on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Design::Pilaf => "pilaf",
@@ -43,7 +43,7 @@ impl Design {
         }
     }
 
-    /// What it is, in one line.
+    /// Returns a description of one line.
     pub fn about(self) -> &'static str {
         match self {
             Design::Pilaf => "Self-verifying cuckoo table: an entry READ, then a value READ (Pilaf)",
@@ -59,24 +59,24 @@ impl Design {
     }
 }
 
-/// Two ends do not fit each other.
+/// The reason for which a client and a server cannot work together.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum SessionError {
-    /// Not a message of this exchange, or of another version of it.
+    /// The message is malformed, or of another version of the protocol.
     Malformed,
-    /// The server runs another design.
+    /// The server has this other design.
     OtherDesign(Design),
-    /// The client wants more operations in flight than this server allows a connection.
+    /// The client's window is larger than the server allows.
     WindowTooLarge {
-        /// What the server allows.
+        /// The maximum window that the server allows.
         allowed: u32,
     },
     /// The client's receive buffers are shorter than the server's short responses.
     BuffersTooShort {
-        /// What the server needs.
+        /// The minimum length of a receive buffer in bytes.
         needed: u32,
     },
-    /// The server has as many connections as it was made for.
+    /// The server has its maximum number of connections.
     TooManyConnections,
     /// The client's memory is smaller than its own configuration needs.
     ArenaTooSmall {
@@ -112,20 +112,20 @@ impl core::error::Error for SessionError {}
 const HELLO: u32 = u32::from_le_bytes(*b"RKV1");
 const GRANT: u32 = u32::from_le_bytes(*b"RKV2");
 
-/// The message of a client to the server.
+/// The first message, from client to server.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The design that the client uses.
     pub design: Design,
-    /// Operations it may have in flight.
+    /// Maximum number of operations that the client may have in flight.
     pub window: u32,
-    /// Bytes in each of its receive buffers.
+    /// Bytes of each of the client's receive buffers.
     pub eager: u32,
-    /// The buffer of slot 0, for long responses.
+    /// Remote address of the buffer of slot 0, for long responses.
     pub replies: Remote,
-    /// Bytes from one slot's buffer to the next one's.
+    /// Bytes from one slot's buffer to the next.
     pub reply_stride: u64,
-    /// Longest response, header included, that a slot's buffer takes.
+    /// Maximum length of a response in a slot's buffer, including its header.
     pub reply_len: u32,
 }
 
@@ -147,7 +147,7 @@ impl Hello {
         out
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
     /// `Malformed`.
@@ -166,32 +166,32 @@ impl Hello {
     }
 }
 
-/// The message of a server to a client.
+/// The answer of the server to a [`Hello`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The server's design.
     pub design: Design,
-    /// Operations that this connection may have in flight.
+    /// Maximum number of operations in flight on this connection.
     pub window: u32,
     /// Seed of [`hash_key`](super::hash_key).
     pub hash_seed: u64,
-    /// The table: entries (pilaf) or buckets (farm). A remote key of 0 where clients do not read it.
+    /// The table: entries (pilaf) or buckets (farm). The remote key is 0 if clients do not read the table.
     pub index: Remote,
-    /// How many entries or buckets there are to hash over.
+    /// Number of entries or buckets over which keys are hashed.
     pub index_len: u64,
     /// The region of the objects.
     pub extents: Remote,
     /// This connection's staging pieces, for long requests.
     pub staging: Remote,
-    /// Bytes in each piece, and from one to the next.
+    /// Bytes of each piece, and from one piece to the next.
     pub staging_len: u64,
-    /// How many pieces.
+    /// Number of staging pieces.
     pub staging_count: u32,
-    /// Bytes in each of the server's receive buffers.
+    /// Bytes of each of the server's receive buffers.
     pub eager: u32,
-    /// Longest key that the server stores.
+    /// Maximum key length in bytes.
     pub max_key: u32,
-    /// Longest value that the server stores.
+    /// Maximum value length in bytes.
     pub max_value: u32,
 }
 
@@ -221,7 +221,7 @@ impl Grant {
         out
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
     /// `Malformed`.

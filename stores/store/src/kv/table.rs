@@ -1,4 +1,4 @@
-//! What a server needs of a table: the part in which the designs differ at the server.
+//! The interface of a server's table: the part in which the designs differ at the server.
 
 use super::extents::Extent;
 use super::moves::Moves;
@@ -7,18 +7,18 @@ use super::session::Design;
 use crate::region::Registered;
 use remora_nic::Remote;
 
-/// A table in registered memory, changed by its server only.
+/// A table in registered memory that only its server modifies.
 pub trait Table {
-    /// Which design this is.
+    /// The design that this table belongs to.
     const DESIGN: Design;
 
-    /// What clients must know of it.
+    /// Returns what clients must know of the table.
     fn grant(&self) -> TableGrant;
 
-    /// Stores `value` under `key`, new or not.
+    /// Stores `value` under a new or existing `key`.
     ///
     /// # Errors
-    /// `TableFull` or `NoSpace`; the table is as it was.
+    /// `TableFull` or `NoSpace`; the table is unchanged.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal>;
 
     /// Removes `key`.
@@ -27,53 +27,52 @@ pub trait Table {
     /// `Absent`.
     fn delete(&mut self, key: &[u8]) -> Result<(), Refusal>;
 
-    /// Where the value of `key` lies, for a response.
+    /// Returns the location of the value of `key`, for a response.
     ///
     /// # Errors
-    /// `Absent`; `Unsupported` where clients read for themselves.
+    /// `Absent`, or `Unsupported` in designs whose clients read the table themselves.
     fn find(&self, key: &[u8]) -> Result<Stored, Refusal> {
         let _ = key;
         Err(Refusal::Unsupported)
     }
 
-    /// The memory in which values lie.
+    /// Returns the memory that contains the values.
     fn values(&self) -> &Registered;
 
-    /// Keeps a value where it is until [`release`](Table::release), even if its key is overwritten or
-    /// deleted.
+    /// Keeps a value in place until [`release`](Table::release), even if its key is overwritten or deleted.
     fn hold(&mut self, hold: Hold) {
         let _ = hold;
     }
 
-    /// Ends a hold.
+    /// Ends a hold; an object that was deleted meanwhile is freed.
     fn release(&mut self, hold: Hold) {
         let _ = hold;
     }
 
-    /// Positions of its index, at each of which there is a key or none.
+    /// Returns the number of index positions. Each position holds one key or none.
     fn positions(&self) -> u64;
 
-    /// Appends the record of the key at `position` to a page, if there is one.
+    /// Appends the record of the key at `position` to a page, if the position holds a key.
     fn key_at(&self, position: u64, page: &mut Vec<u8>);
 
-    /// The positions that keys were moved to.
+    /// Returns the moves of keys between positions.
     fn moves(&self) -> &Moves;
 
-    /// Keys in the table.
+    /// Returns the number of keys in the table.
     fn len(&self) -> u64;
 
-    /// Has it none?
+    /// Returns true if the table has no keys.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What clients must know of a table.
+/// The part of a grant that describes a table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct TableGrant {
-    /// The table proper.
+    /// The index: entries or buckets.
     pub index: Remote,
-    /// Slots to hash over.
+    /// Number of entries or buckets over which keys are hashed.
     pub index_len: u64,
     /// The region of the objects.
     pub extents: Remote,
@@ -81,24 +80,24 @@ pub struct TableGrant {
     pub hash_seed: u64,
 }
 
-/// Where a value lies in [`Table::values`].
+/// The location of a value in [`Table::values`].
 #[derive(Copy, Clone)]
 pub struct Stored {
-    /// Offset of its first byte.
+    /// Offset of the first byte.
     pub offset: usize,
-    /// Bytes in it.
+    /// Length in bytes.
     pub len: usize,
-    /// What keeps it there.
+    /// The hold to pass to [`Table::hold`] while the value is being sent.
     pub hold: Hold,
 }
 
 impl Stored {
-    /// The line on which its object begins.
+    /// Returns the line on which the object begins.
     pub(crate) fn line(&self) -> usize {
         self.hold.0.line() as usize
     }
 }
 
-/// Names an object that a response is being sent from.
+/// The identity of an object from which a response is being sent.
 #[derive(Copy, Clone)]
 pub struct Hold(pub(crate) Extent);

@@ -27,7 +27,7 @@ use hashbrown::hash_table::Entry;
 use remora_memory::Key;
 use remora_nic::Remote;
 
-/// The client's side: it asks.
+/// The client's side of the design: every lookup is a call.
 #[derive(Copy, Clone, Debug)]
 pub struct TwoSided;
 
@@ -60,18 +60,18 @@ impl Lookup for TwoSided {
     }
 }
 
-/// How large a table is.
+/// The size of a table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Keys at most.
+    /// Maximum number of keys.
     pub keys: u32,
-    /// Seed of the hash.
+    /// Seed of the key hash.
     pub hash_seed: u64,
 }
 
 impl Config {
-    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with spare space
-    /// for overwrites.
+    /// Returns the bytes of the extents for `keys` keys with keys and values of these lengths, with spare
+    /// space for overwrites.
     pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
         bytes_for(keys, Extents::lines_for(object_len(key_len, value_len)))
     }
@@ -93,10 +93,10 @@ pub struct TwoSidedTable {
     moves: Moves,
 }
 
-/// An object that is still being written: no lookup finds it before it is
+/// An object that is still being written. No lookup finds it before it is
 /// [published](TwoSidedTable::publish).
 ///
-/// Belongs to its table, and goes back by `publish` or [`discard`](TwoSidedTable::discard).
+/// A draft must be passed to `publish` or [`discard`](TwoSidedTable::discard) of its table.
 pub struct Draft {
     extent: Extent,
     key_len: u32,
@@ -108,7 +108,7 @@ impl Draft {
         self.extent.offset() + HEADER + self.key_len as usize
     }
 
-    /// Where the value is to lie.
+    /// Returns the location of the value.
     pub(crate) fn stored(&self) -> Stored {
         Stored { offset: self.value_at(), len: self.value_len as usize, hold: Hold(self.extent) }
     }
@@ -119,37 +119,38 @@ const HEADER: usize = 8;
 const DEAD: u64 = 1 << 32;
 
 impl TwoSidedTable {
-    /// A table whose objects lie in `extents`. Its capacity is fixed by `config`.
+    /// Returns an empty table whose objects lie in `extents`. Its capacity is fixed by `config`.
     pub fn new(config: Config, extents: Registered) -> TwoSidedTable {
         TwoSidedTable {
-            // Twice the keys: then a table full of tombstones is cleaned in place and never allocates.
+            // With twice the capacity, a table full of tombstones is rehashed in place and never allocates.
             index: HashTable::with_capacity(config.keys as usize * 2),
-            // Objects that are dead but held take a place too.
+            // Objects that are deleted but held take an allocation, too.
             extents: Extents::new(extents, config.keys.saturating_add(config.keys / 8).saturating_add(1024)),
             config,
             moves: Moves::default(),
         }
     }
 
-    /// The index is full of tombstones, and an entry for a new key moves all its keys.
+    /// Notes that all keys may move, if the index is full of tombstones: inserting a new key then rehashes
+    /// the index.
     fn note_tidying(&mut self) {
         if self.index.capacity() == self.index.len() {
             self.moves.note_all();
         }
     }
 
-    /// Free 64-byte lines.
+    /// Returns the number of free 64-byte lines of the extents.
     pub fn free_lines(&self) -> u32 {
         self.extents.free_lines()
     }
 
-    /// Lines that an object takes.
+    /// Returns the number of lines that an object takes.
     pub(crate) fn lines(key_len: usize, value_len: usize) -> usize {
         Extents::lines_taken(object_len(key_len, value_len))
     }
 
-    /// Memory for a value of `key` that comes in pieces. What is stored under the key stays until the draft
-    /// is published.
+    /// Allocates memory for a value of `key` that arrives in pieces. The current value of the key stays
+    /// until the draft is published.
     ///
     /// # Errors
     /// `NoSpace`.
@@ -163,16 +164,16 @@ impl TwoSidedTable {
     /// Writes `data` at byte `at` of the value.
     ///
     /// # Panics
-    /// When that is not inside the value.
+    /// If the data exceeds the value.
     pub fn fill(&mut self, draft: &Draft, at: usize, data: &[u8]) {
         assert!(at + data.len() <= draft.value_len as usize, "a draft is filled inside its length");
         self.extents.region.write(draft.value_at() + at, data);
     }
 
-    /// Stores the draft under `key`, the one it was made for, new or not.
+    /// Stores the draft under `key`, which must be the key that it was made for.
     ///
     /// # Errors
-    /// The draft, if the table is full.
+    /// The table is full; the draft is returned.
     pub fn publish(&mut self, key: &[u8], draft: Draft) -> Result<Stored, Draft> {
         let hash = hash_key(self.config.hash_seed, key);
         self.note_tidying();
@@ -199,12 +200,12 @@ impl TwoSidedTable {
     }
 }
 
-/// Bytes of an object.
+/// Returns the length of an object in bytes.
 fn object_len(key_len: usize, value_len: usize) -> usize {
     HEADER + key_len + value_len
 }
 
-/// Is this the item of `key`?
+/// Returns true if the item belongs to `key`.
 fn is(extents: &Extents, item: &Item, hash: u64, key: &[u8]) -> bool {
     item.hash == hash && item.key_len as usize == key.len() && extents.equal(item.extent, HEADER, key)
 }

@@ -54,9 +54,10 @@ pub(super) struct Flight {
     pub asked: u32,
     /// The generation that the slot must have for the CAS to succeed.
     pub generation: u64,
-    /// Since when it may hold buffers. The grace period of a sweep waits for that to end.
+    /// The phase of `Returns` in which the operation began, while it may hold buffers. The grace period of a
+    /// sweep waits for it to end.
     pub phase: Option<Phase>,
-    /// Free lists that were found empty: its buffer comes from one of so many sizes more.
+    /// Number of free lists that were found empty: the buffer comes from a class larger by this many sizes.
     pub larger: u8,
     pub round_trips: u32,
     pub tries: u32,
@@ -83,7 +84,7 @@ impl Flight {
         tries: 0,
     };
 
-    /// To the beginning of its key's run in a table.
+    /// Moves the operation to its key's home slot in a table.
     #[inline]
     pub fn go_home(&mut self, tables: &Tables, table: u32) {
         (self.table, self.passed, self.remembered) = (table, 0, false);
@@ -91,8 +92,8 @@ impl Flight {
         self.at = tables.address(table, self.slot);
     }
 
-    /// The slot's generation once the swap is done. Even ones become odd by a new object, odd ones even by a
-    /// DELETE. An object that replaces another of its key leaves the generation as it is.
+    /// Returns the slot's generation after the CAS. A new object makes an even generation odd, a DELETE
+    /// makes an odd one even. An object that replaces another of its key leaves the generation unchanged.
     pub fn next_generation(&self) -> u64 {
         match self.operation {
             Operation::Delete => self.generation.wrapping_add(1),
@@ -100,7 +101,7 @@ impl Flight {
         }
     }
 
-    /// The key was in the slot when it was looked at.
+    /// Returns true if the slot held the key when it was read.
     pub fn overwrites(&self) -> bool {
         self.generation & 1 == 1
     }

@@ -1,4 +1,5 @@
-//! What a server grants to a client. The client's [`Hello`](crate::kv::Hello) is that of all designs.
+//! The grant of a PRISM-KV server to a client. The client's [`Hello`](crate::kv::Hello) is the same in all
+//! designs.
 //!
 //! ```text
 //!  0  "RKP3"
@@ -7,7 +8,7 @@
 //! 20  address of the tables         u64
 //! 28  key of tables and buffers     u32
 //! 32  longest key, longest value    u32 each
-//! 40  tables at most                u32
+//! 40  maximum number of tables      u32
 //! 44  the first table in use        u32
 //! 48  the size classes              as `Classes::encode` writes them
 //! ```
@@ -25,24 +26,24 @@ use crate::words::{set_u32, set_u64, u32_at, u64_at};
 const MAGIC: u32 = u32::from_le_bytes(*b"RKP3");
 const HEAD: usize = 48;
 
-/// What a client needs to know of a table.
+/// The layout and limits of a PRISM-KV server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Slots of the first table; each one behind it has twice as many.
+    /// Number of slots of the first table. Each further table has twice as many as the one before.
     pub slots: u64,
     /// Seed of [`hash_key`](crate::kv::hash_key).
     pub hash_seed: u64,
-    /// The tables, with the word in front of them. Their key is that of the buffers too.
+    /// The tables, with the word in front of them. The key is also that of the buffers.
     pub table: Remote,
-    /// Longest key that the server stores.
+    /// Maximum key length in bytes.
     pub max_key: u32,
-    /// Longest value that it stores.
+    /// Maximum value length in bytes.
     pub max_value: u32,
-    /// Tables at most.
+    /// Maximum number of tables.
     pub tables: u32,
-    /// The first table that is not moved out of.
+    /// Index of the first table in use. All objects of earlier tables have moved on.
     pub base: u32,
-    /// The size classes of its buffers.
+    /// The size classes of the server's buffers.
     pub classes: Classes,
 }
 
@@ -63,7 +64,7 @@ impl Grant {
         out
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
     /// `Malformed`.
@@ -85,7 +86,7 @@ impl Grant {
         (grant.places().is_some() && lens).then_some(grant).ok_or(SessionError::Malformed)
     }
 
-    /// Where the tables are; None if the numbers are impossible.
+    /// Returns the layout of the tables, or `None` if the grant is inconsistent.
     pub(super) fn places(&self) -> Option<Tables> {
         Tables::new(self.table.addr, self.slots, self.tables).filter(|_| self.base < self.tables)
     }

@@ -1,14 +1,14 @@
-//! PRISM-KV (PRISM paper, §6): GET, PUT and DELETE without the server's program.
+//! PRISM-KV (PRISM paper, §6): GET, PUT and DELETE without the server's CPU.
 //!
 //! A [`slot`](TableSlot) of the hash table points to an *object*: a header, a key and a value in a buffer.
 //! The buffer does not change while the slot points to it. A GET is one bounded READ through the slot. A PUT
-//! finds the slot by such a READ, unless it [knows](ClientConfig::known) it. Then it is one chain: it takes a
-//! buffer, and swaps its address into the slot. A DELETE swaps the object out.
+//! finds the slot by such a READ, unless the client [remembers](ClientConfig::known) it. Then the PUT is one
+//! chain, which allocates a buffer and swaps its address into the slot. A DELETE swaps the object out.
 //!
-//! A slot belongs to one hash for as long as the table lives. It carries a generation that changes when its
-//! object is deleted or a new one comes. The generation stays when one object replaces another of the same
-//! key (footnote 2 of the paper). `docs/PRISM.md` says why a key never exists twice, and what it means to
-//! lose a swap.
+//! A slot belongs to one hash for the lifetime of the table. Its generation changes when its object is
+//! deleted or a new one is inserted. The generation stays when one object replaces another of the same key
+//! (footnote 2 of the paper). `docs/PRISM.md` explains why a key never exists twice, and what a failed CAS
+//! means.
 
 mod chain;
 mod check;

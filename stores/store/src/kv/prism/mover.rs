@@ -1,9 +1,9 @@
-//! Growth: a new table is added beside one that fills, and every slot of the old one moves there, while
-//! clients work.
+//! Growth of a PRISM-KV table: when a table fills, a new one is added, and every slot of the old table moves
+//! there while clients work.
 //!
-//! The mover has a queue pair of the server to itself. So its swaps are executed by a NIC, as the clients'
-//! are. It stores nothing about a slot: the slots themselves determine its next step. So it can continue
-//! where another mover was stopped, and beside clients that help.
+//! The mover has a queue pair to the server itself, so a NIC executes its CASes as it does those of clients.
+//! The mover stores nothing about a slot: the slots themselves determine its next step. So it can continue
+//! where another mover was stopped, and work concurrently with clients that help.
 
 use super::moves::SwapIds;
 use super::slot::{FROZEN, MOVED, SLOT, TableSlot};
@@ -13,71 +13,73 @@ use crate::{Broken, PostPrism, QueueNeeds, Registered};
 use remora_nic::WorkCompletion;
 use remora_transport::Status;
 
-/// Slots that are moved at a time.
+/// Number of slots that are moved concurrently.
 const WINDOW: usize = 32;
-/// Slots that are looked at, or made ready, in one step.
+/// Number of slots that are examined or prepared in one step.
 const STEP: u64 = 512;
-/// Slots of the send queue that a slot on its way takes: two swaps of five.
+/// Slots of the send queue that the move of a slot takes: two CASes of five.
 const CHAIN: u32 = 10;
-/// What brings no completion unless it fails.
+/// Id of requests that bring no completion unless they fail.
 const QUIET: u64 = WINDOW as u64;
 
-/// What a mover has done.
+/// Counters of a mover.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct MoverCounters {
-    /// Tables that it has added.
+    /// Number of tables that the mover added.
     pub tables: u32,
-    /// Slots that it found given up, by itself or by clients that helped.
+    /// Number of slots that the mover found moved, by itself or by clients that helped.
     pub slots: u64,
-    /// Objects that it has frozen.
+    /// Number of objects that the mover froze.
     pub objects: u64,
 }
 
-/// How a mover treats an object.
+/// The way in which a mover moves an object.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum MovePolicy {
-    /// It is frozen before it is moved.
+    /// The object is frozen before it is moved.
     #[default]
     Proved,
-    /// For tests: it is moved as it was seen, even if it changed since.
+    /// For tests: the object is moved as it was read, even if it has changed since.
     Unfrozen,
 }
 
-/// What one place of the window does.
+/// The activity of one place of the window.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Task {
     Idle,
-    /// A swap for this slot is under way.
+    /// A CAS for this slot is under way.
     Busy(u64),
-    /// There is no slot for its object in any table.
+    /// No table has a free slot for the object of this slot.
     Stuck(u64),
 }
 
-/// The slot of a hash, or the one that it may get, in the tables behind the one that is moved.
+/// The slot for a hash in the tables after the one that is moved: bound already, or free to be bound.
 enum Target {
     Bound(u64),
     Free(u64),
     Nowhere,
 }
 
-/// Makes the tables grow. It is pure: the owner of the queue pair drives it.
+/// The mover of a server's tables. It does no input or output itself: the owner of the queue pair passes
+/// completions to it.
 #[derive(Debug)]
 pub struct Mover {
     table: PrismTable,
     arena: Registered,
     care: MovePolicy,
     tasks: Vec<Task>,
-    /// Slots of the table to come that are ready.
+    /// Number of slots of the next table that are prepared; `None` if no table is being prepared.
     ready: Option<u64>,
-    /// The next slot of the table that is moved.
+    /// The next slot to move.
     next: u64,
-    /// Where the newest table is looked at next.
+    /// The slot of the newest table that is examined next.
     looked: u64,
     counters: MoverCounters,
 }
 
 impl Mover {
-    /// Of these tables, with a block of [`arena_len`](Mover::arena_len) bytes; None if it is smaller.
+    /// Returns a mover of these tables, with a block of [`arena_len`](Mover::arena_len) bytes. Returns
+    /// `None` if the block is smaller.
     pub fn new(table: PrismTable, arena: Registered, care: MovePolicy) -> Option<Mover> {
         (arena.bytes.len() >= Mover::arena_len()).then(|| Mover {
             table,
@@ -91,35 +93,35 @@ impl Mover {
         })
     }
 
-    /// Bytes of memory that it needs; only its own NIC touches it.
+    /// Returns the bytes of memory that the mover needs. Only its own NIC accesses them.
     pub fn arena_len() -> usize {
         WINDOW * SLOT
     }
 
-    /// What its queue pair must hold.
+    /// Returns the sizes that the mover's queue pair needs.
     pub fn needs() -> QueueNeeds {
         QueueNeeds { send: WINDOW as u32 * CHAIN, receive: 1, sges: 1, completions: WINDOW as u32 + 1 }
     }
 
-    /// Counts of the mover's work so far.
+    /// Returns the counters.
     pub fn counters(&self) -> MoverCounters {
         self.counters
     }
 
-    /// All state that determines its next step, apart from the slots.
+    /// Returns the whole state that determines the mover's next step, apart from the slots.
     #[cfg(test)]
     pub(super) fn state(&self) -> String {
         format!("{:?} {:?} {} {}", self.tasks, self.ready, self.next, self.looked)
     }
 
-    /// Is a table being made or moved?
+    /// Returns true if a table is being prepared or moved.
     pub fn is_busy(&self) -> bool {
         let Front { count, base } = self.table.front();
         self.ready.is_some() || base + 1 < count
     }
 
-    /// Does a part of the work. Returns true if there is more, now or when a swap has ended. Call it whenever
-    /// there is time.
+    /// Performs a part of the work. Returns true if there is more, now or after a CAS has completed. Call it
+    /// whenever there is time.
     ///
     /// # Errors
     /// The queue pair has failed.
@@ -139,7 +141,7 @@ impl Mover {
             && self.tasks.iter().any(|task| matches!(task, Task::Stuck(_)))
     }
 
-    /// Looks at some slots of the newest table. When half of them are bound, another table is added.
+    /// Examines some slots of the newest table. When half of its slots are bound, another table is added.
     fn watch(&mut self) {
         let Front { count, .. } = self.table.front();
         if self.ready.is_some() || count == self.table.places().most() {
@@ -157,7 +159,7 @@ impl Mover {
         self.looked = (self.looked + looks) % slots;
     }
 
-    /// Prepares some slots of the next table, and adds the table when all are ready.
+    /// Prepares some slots of the next table, and adds the table when all its slots are ready.
     fn make_ready(&mut self) {
         let Some(ready) = self.ready else { return };
         let Front { count, base } = self.table.front();
@@ -172,8 +174,8 @@ impl Mover {
         }
     }
 
-    /// Moves slots of the table that is given up. When all are moved, no client needs to look into it any
-    /// more.
+    /// Moves slots of the oldest table in use. When all are moved, no client needs to look into that table
+    /// any more.
     fn proceed(&mut self, base: u32, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let (first, slots) = (self.table.places().before(base), self.table.places().slots(base));
         for at in 0..WINDOW {
@@ -194,7 +196,7 @@ impl Mover {
         Ok(())
     }
 
-    /// A swap has ended, with any result. The slot itself determines the next step.
+    /// Processes the completion of a CAS, whatever its result. The slot itself determines the next step.
     ///
     /// # Errors
     /// The queue pair has failed.
@@ -208,7 +210,7 @@ impl Mover {
         self.act(at, entry, nic)
     }
 
-    /// Does the next step for a slot. It may have changed since the look: then the swap fails.
+    /// Performs the next step for a slot. If the slot has changed since it was read, the CAS fails.
     fn act(&mut self, at: usize, entry: u64, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let hand = SwapIds { id: at as u64, quiet: QUIET, old: self.arena.sge(at * SLOT, SLOT) };
         let words = self.look(entry);
@@ -239,7 +241,7 @@ impl Mover {
         }
     }
 
-    /// The words of a slot; for a frozen slot, the words at the time it was frozen.
+    /// Returns the words of a slot; for a frozen slot, the words at the time it was frozen.
     ///
     /// A NIC stores the words of a slot from the first to the last, so the last must be loaded first. A
     /// reader that sees the hash also sees the generation that came with it, or a later one.
@@ -254,8 +256,8 @@ impl Mover {
         }
     }
 
-    /// The slot that is bound to a hash in the tables behind the one that is moved, or one that can be bound
-    /// to it. One of the two exists, unless all runs are full.
+    /// Returns the slot that is bound to a hash in the tables after the one that is moved, or one that can
+    /// be bound to it. One of the two exists, unless all runs are full.
     fn find(&self, hash: u64) -> Target {
         let Front { count, base } = self.table.front();
         for table in base + 1..count {

@@ -1,7 +1,7 @@
-//! The four swaps by which a slot goes to the next table.
+//! The four CASes by which a slot moves to the next table.
 //!
-//! Each of them fails if the slot is not as it must be, or changes it once and for all. So any number of
-//! movers may try, even long after the others are done.
+//! Each of them fails if the slot is not in the expected state, and otherwise changes the slot irrevocably.
+//! So any number of movers may try, even long after the others are done.
 
 use remora_nic::prism::{Address, Mode, Number, Operand, Operands, Operation, WorkRequest};
 use remora_nic::{Flags, Remote, Sge};
@@ -12,18 +12,18 @@ use crate::{Broken, PostPrism};
 
 const GENERATION: Number = [0, 0, u64::MAX, 0];
 
-/// Where a mover posts: the ids of its requests, and the memory for their results.
+/// The ids of a mover's requests, and the memory for their results.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct SwapIds {
-    /// Of what brings a completion.
+    /// Id of the request that brings a completion.
     pub id: u64,
-    /// Of what brings none.
+    /// Id of requests that bring none.
     pub quiet: u64,
-    /// For the slot as the swap found it.
+    /// Memory to which the CAS returns the previous slot.
     pub old: Sge,
 }
 
-/// Swaps `mask` of a slot if its generation is this one.
+/// Returns the CAS that replaces the bits `mask` of a slot if the slot has this generation.
 fn swap(slot: Remote, generation: u64, new: Number, mask: Number) -> Operation<'static> {
     let operands = Operands {
         mode: Mode::Equal,
@@ -57,13 +57,14 @@ impl SwapIds {
         self.ask(swap(slot, 0, bound.number(), [u64::MAX; 4]), nic)
     }
 
-    /// From now on the object in a slot is not changed. There must be a slot for its hash in the next table.
+    /// Freezes the object in a slot, so that it no longer changes. The next table must already have a slot
+    /// for its hash.
     pub fn freeze(self, slot: Remote, generation: u64, nic: &mut impl PostPrism) -> Result<(), Broken> {
         self.ask(swap(slot, generation, [0, 0, generation | FROZEN, 0], GENERATION), nic)
     }
 
-    /// Moves a frozen object to its reserved slot, then gives the frozen slot up. Each step does nothing if
-    /// it was done before. The first is executed before the second.
+    /// Copies a frozen object to its reserved slot, then marks the frozen slot as moved. Each step does
+    /// nothing if it was done before. The first is executed before the second.
     pub fn hand_over(
         self,
         from: Remote,
@@ -77,7 +78,7 @@ impl SwapIds {
         self.give_up(from, frozen, nic)
     }
 
-    /// Gives up a slot that points to no object, or whose object is in the next table.
+    /// Marks a slot as moved that points to no object, or whose object is in the next table.
     pub fn give_up(self, slot: Remote, words: &TableSlot, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let moved = TableSlot::bare(slot.addr, MOVED, words.hash);
         self.ask(swap(slot, words.generation, moved.number(), [u64::MAX; 4]), nic)

@@ -1,4 +1,4 @@
-//! What a READ through a slot brings: an object, or the slot's own words.
+//! The result of a READ through a slot: an object, or the slot's own words.
 //!
 //! ```text
 //! object, in a buffer
@@ -9,7 +9,7 @@
 //! 24  key, value
 //! ```
 //! There is no checksum. An object is written before its address is in the slot, and never after. The
-//! server's NIC does not hand out a buffer again while it is being read.
+//! server's NIC does not reuse a buffer while it is being read.
 
 use super::slot::{BARE, MOVED};
 use crate::kv::hash::hash_key;
@@ -18,13 +18,13 @@ use crate::words::{set_u32, set_u64, u32_at, u64_at};
 /// Bytes before the key of an object.
 pub const HEADER: usize = 24;
 
-/// The hash that binds a slot to a key: never 0.
+/// Returns the hash that binds a slot to a key: never 0.
 #[inline]
 pub(super) fn binding(seed: u64, key: &[u8]) -> u64 {
     hash_key(seed, key).max(1)
 }
 
-/// The header of an object.
+/// Returns the header of an object.
 pub(super) fn header(generation: u64, hash: u64, key_len: usize, value_len: usize) -> [u8; HEADER] {
     let mut out = [0; HEADER];
     set_u64(&mut out, 0, generation);
@@ -37,29 +37,30 @@ pub(super) fn header(generation: u64, hash: u64, key_len: usize, value_len: usiz
 /// The content of a slot, for a client that looks for a key.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum SlotContent {
-    /// It was never used: no slot holds the key.
+    /// The slot was never used, so no later slot holds the key.
     Free,
-    /// It is the one for this key, and holds none.
+    /// The slot is bound to this key but holds no object.
     Gone {
         /// Generation of the slot, even.
         generation: u64,
     },
-    /// It holds the key.
+    /// The slot holds the key's object.
     Mine {
         /// Generation of the slot, odd.
         generation: u64,
-        /// Bytes of the object.
+        /// Length of the object in bytes.
         len: u64,
     },
-    /// It is the one for this key, and holds another one of the same hash.
+    /// The slot is bound to this hash, but holds another key.
     Twin,
-    /// It is for others.
+    /// The slot is bound to another hash.
     Other,
-    /// It was for this key, or never used, and is given up: the key is in the next table, or nowhere.
+    /// The slot was bound to this hash, or never used, and is marked as moved. The key is in the next table,
+    /// or absent.
     Moved,
 }
 
-/// Interprets the bytes of a READ; None if no slot points to such bytes.
+/// Interprets the bytes of a READ. Returns `None` if no slot points to such bytes.
 #[inline]
 pub(super) fn see(landed: &[u8], hash: u64, key: &[u8]) -> Option<SlotContent> {
     if landed.len() < BARE {

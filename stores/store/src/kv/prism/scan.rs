@@ -1,9 +1,9 @@
-//! A listing of a PRISM-KV table: all its keys, by READs of a client's own.
+//! A listing of all keys of a PRISM-KV table, by READs of a client.
 //!
-//! The listing READs the slots of all tables in their order, a batch at a time. Through each slot that has an
-//! object it READs the object's header and key. Objects move only into later tables, so a key that is in the
-//! table throughout is listed at least once. Slots are READ without an atomic. A slot that changes in the
-//! meantime is read again through its own pointer, and that result counts.
+//! The listing READs the slots of all tables in their order, a batch at a time. Through each slot that has
+//! an object it READs the object's header and key. Objects move only into later tables, so a key that is in
+//! the table throughout is listed at least once. The READ of a batch is not atomic. A slot that changes in
+//! the meantime is read once more through its own pointer, and that result counts.
 
 use remora_nic::prism::{Address, Operation};
 use remora_nic::{Flags, Payload, Remote, WorkCompletion, WorkRequest};
@@ -18,59 +18,60 @@ use crate::kv::SessionError;
 use crate::words::{u32_at, u64_at};
 use crate::{Broken, PostPrism, Registered};
 
-/// Slots of a batch.
+/// Number of slots per batch.
 const BATCH: u64 = 128;
 /// Bytes of the word in front of the tables.
 const FRONT_WORD: usize = 8;
-/// READs through slots that are under way at a time.
+/// Maximum number of READs through slots at the same time.
 const WINDOW: usize = Scan::WINDOW as usize;
 
 /// The requests under way.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing was asked yet.
+    /// Nothing was requested yet.
     Begin,
-    /// The word in front.
+    /// The READ of the word in front of the tables.
     Front,
-    /// The slots of a batch.
+    /// The READ of the slots of a batch.
     Slots,
-    /// So many READs through slots.
+    /// This many READs through slots.
     Objects(usize),
-    /// All is listed.
+    /// All keys were listed.
     End,
 }
 
-/// A listing under way, on the queue pair of a [`Client`](super::Client). That client has nothing in flight
-/// in the meantime, and its window is [`Scan::WINDOW`] at least.
+/// A listing on the queue pair of a [`Client`](super::Client). That client must have no operation in flight
+/// during the listing, and a window of at least [`Scan::WINDOW`].
 #[derive(Debug)]
 pub struct Scan {
     table: Remote,
     tables: Tables,
     arena: Registered,
     max_key: u32,
-    /// Slots of the tables that there were when the word in front was read last.
+    /// Number of slots in all tables, according to the word in front that was read last.
     entries: u64,
-    /// The next batch begins with this slot.
+    /// The first slot of the next batch.
     next: u64,
     state: State,
-    /// Slots of the batch that have objects, those that wait at the end.
+    /// Slots of the batch that have objects and are not read yet, the next ones at the end.
     taken: Vec<u64>,
     landed: Vec<u8>,
 }
 
 impl Scan {
-    /// READs that it may have under way.
+    /// Maximum number of READs under way.
     pub const WINDOW: u32 = 8;
 
-    /// Bytes of registered memory that it needs for keys of this length; only its own NIC touches it.
+    /// Returns the bytes of registered memory that a listing needs for keys of this length. Only the
+    /// client's own NIC accesses them.
     pub fn arena_len(max_key: u32) -> usize {
         (BATCH as usize * SLOT).max(WINDOW * stride(max_key))
     }
 
-    /// A listing of the table that was granted.
+    /// Returns a listing of the granted table.
     ///
     /// # Errors
-    /// The grant contradicts itself, or the arena is too small for its longest key.
+    /// The grant is inconsistent, or the arena is too small for the longest key.
     pub fn new(grant: &Grant, arena: Registered) -> Result<Scan, SessionError> {
         let tables = grant.places().ok_or(SessionError::Malformed)?;
         let needed = Scan::arena_len(grant.max_key);
@@ -90,7 +91,7 @@ impl Scan {
         })
     }
 
-    /// Starts, once.
+    /// Starts the listing. Call it once.
     ///
     /// # Errors
     /// The queue did not take the READ.
@@ -98,20 +99,20 @@ impl Scan {
         self.ask_front(nic)
     }
 
-    /// Is this the completion of a request of a listing? All others are the client's.
+    /// Returns true if the completion belongs to a request of a listing. All others belong to the client.
     pub fn takes(completion: &WorkCompletion) -> bool {
         matches!(Part::of(completion.id), Some((Part::Look | Part::Front, _)))
     }
 
-    /// Has everything been listed?
+    /// Returns true if all keys were listed.
     pub fn is_done(&self) -> bool {
         self.state == State::End
     }
 
-    /// Takes a completion, and calls `found` with a key that it brings.
+    /// Processes a completion, and calls `found` with a key that it brings.
     ///
     /// # Errors
-    /// The queue pair has failed, or the server's memory holds no table.
+    /// The queue pair has failed, or the server's memory contains no table.
     pub fn complete(
         &mut self,
         completion: &WorkCompletion,
@@ -148,7 +149,7 @@ impl Scan {
         self.read(self.tables.front(), FRONT_WORD, nic)
     }
 
-    /// The word in front has come: a new table may hold the objects of the last one.
+    /// Processes the word in front of the tables. A new table may hold the objects of the last one.
     fn fronted(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let mut word = [0; FRONT_WORD];
         self.arena.read(0, &mut word);
@@ -158,7 +159,7 @@ impl Scan {
             self.state = State::End;
             return Ok(());
         }
-        // Nothing is left in the tables before the first that is in use.
+        // No object is left in the tables before the first one in use.
         self.next = self.next.max(self.tables.before(front.base));
         self.entries = entries;
         self.batch(nic)
@@ -176,7 +177,7 @@ impl Scan {
         BATCH.min(self.entries - self.next)
     }
 
-    /// The slots of a batch have come.
+    /// Processes the slots of a batch.
     fn slots(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let count = self.batch_len();
         let landed = &mut self.landed[..count as usize * SLOT];
@@ -189,7 +190,7 @@ impl Scan {
         self.objects(nic)
     }
 
-    /// READs through the next slots of the batch, or the next batch.
+    /// READs through the next slots of the batch, or starts the next batch.
     fn objects(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let count = self.taken.len().min(WINDOW);
         if count == 0 {
@@ -210,8 +211,8 @@ impl Scan {
         Ok(())
     }
 
-    /// A READ through a slot has brought an object's header and key, or nothing if it was deleted in the
-    /// meantime.
+    /// Processes a READ through a slot, which returned an object's header and key, or nothing if the object
+    /// was deleted in the meantime.
     fn object(&mut self, place: u16, len: usize, found: &mut dyn FnMut(&[u8])) -> Result<(), Broken> {
         let place = usize::from(place);
         if place >= WINDOW || len > HEADER + self.max_key as usize {
@@ -240,7 +241,7 @@ impl Scan {
     }
 }
 
-/// Bytes from one place of the window to the next.
+/// Returns the bytes from one place of the window to the next.
 fn stride(max_key: u32) -> usize {
     (HEADER + max_key as usize).next_multiple_of(64)
 }

@@ -1,29 +1,29 @@
-//! Slots that a client remembers, so that a PUT need not search for its slot. The number is configured; a new
-//! slot replaces the older one of the same index.
+//! A cache of slots, so that a PUT need not search for its slot. The number of entries is configured; a new
+//! slot replaces the older one with the same index.
 
-/// Where a key of some hash is.
+/// The location of the key with some hash.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 struct Entry {
-    /// 0: nothing is remembered here.
+    /// Hash of the key; 0 if the entry is empty.
     hash: u64,
     at: u64,
     generation: u64,
 }
 
-/// Bits for each remembered slot that mark keys that are not at home.
+/// Bits per entry that mark keys that are not in their home slot.
 const DISPLACED: usize = 8;
 
-/// A table of slots by hash.
+/// A direct-mapped cache of slots by hash.
 #[derive(Debug)]
 pub(super) struct SlotCache {
     entries: Vec<Entry>,
-    /// Bit by bit: may a key of such a hash be away from its home? These bits stay in the cache; the table
-    /// does not.
+    /// A bit vector by hash: set if a key with such a hash may be away from its home slot. The vector is
+    /// small enough to stay in the CPU's cache.
     displaced: Vec<u64>,
 }
 
 impl SlotCache {
-    /// For at least so many slots; none for 0.
+    /// Returns a cache of at least `count` slots; 0 disables it.
     pub fn new(count: u32) -> SlotCache {
         let count = if count == 0 { 0 } else { (count as usize).next_power_of_two() };
         SlotCache {
@@ -32,7 +32,7 @@ impl SlotCache {
         }
     }
 
-    /// Where the bit of a hash is.
+    /// Returns the word and the mask of the bit that belongs to a hash.
     #[inline]
     fn bit(&self, hash: u64) -> (usize, u64) {
         let bits = (self.displaced.len() * 64).wrapping_sub(1);
@@ -40,14 +40,14 @@ impl SlotCache {
         (bit / 64, 1 << (bit % 64))
     }
 
-    /// May the key of this hash be away from its home?
+    /// Returns true if the key with this hash may be away from its home slot.
     #[inline]
     pub fn may_be_displaced(&self, hash: u64) -> bool {
         let (word, bit) = self.bit(hash);
         self.displaced.get(word).is_some_and(|word| word & bit != 0)
     }
 
-    /// The key of this hash was found away from its home.
+    /// Notes that the key with this hash was found away from its home slot.
     #[inline]
     pub fn displaced(&mut self, hash: u64) {
         let (word, bit) = self.bit(hash);
@@ -56,13 +56,13 @@ impl SlotCache {
         }
     }
 
-    /// Homes of slots are the high bits of a hash: here the low ones are taken.
+    /// Returns the index of a hash's entry: its low bits, because the home slot depends on the high bits.
     #[inline]
     fn place(&self, hash: u64) -> usize {
         hash as usize & self.entries.len().wrapping_sub(1)
     }
 
-    /// Prefetches the entry of a hash that will soon be asked for.
+    /// Prefetches the entry of a hash that will be looked up soon.
     #[inline]
     pub fn announce(&self, hash: u64) {
         if let Some(entry) = self.entries.get(self.place(hash)) {
@@ -70,7 +70,7 @@ impl SlotCache {
         }
     }
 
-    /// The address of the slot of a hash, and its generation.
+    /// Returns the address and the generation of the slot of a hash, if they are cached.
     #[inline]
     pub fn get(&self, hash: u64) -> Option<(u64, u64)> {
         let entry = self.entries.get(self.place(hash)).filter(|entry| entry.hash == hash)?;

@@ -1,5 +1,6 @@
 //! The server's side of the tables: their layout, their initial content, and the buffers that they point to.
-//! Of this, only the look of a sweep runs while clients work. The [`Mover`](super::Mover) makes them grow.
+//! While clients work, the server uses only [`Reachable`] for sweeps. The [`Mover`](super::Mover) makes the
+//! tables grow.
 
 use std::sync::atomic::Ordering;
 
@@ -13,35 +14,36 @@ use crate::heap::{Classes, Reachable};
 use crate::kv::rpc::Refusal;
 use crate::{Registered, kv};
 
-/// How large a table is.
+/// The size of a table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Slots of the first table. A slot that was used stays with its hash.
+    /// Number of slots of the first table. A slot that was used stays bound to its hash.
     pub slots: u64,
-    /// Tables that there may be, one after the other, each twice as large as the one before; 1 does not grow.
+    /// Maximum number of tables, each twice as large as the one before; with 1 the table does not grow.
     pub tables: u32,
-    /// Seed of the hash.
+    /// Seed of the key hash.
     pub hash_seed: u64,
-    /// Longest key that may be stored.
+    /// Maximum key length in bytes.
     pub max_key: u32,
-    /// Longest value that may be stored.
+    /// Maximum value length in bytes.
     pub max_value: u32,
 }
 
 impl Config {
-    /// For `keys` keys: four slots a key, so that one that is not in its home is one in eight.
+    /// Returns the configuration for `keys` keys with four slots per key, so that one key in eight is not in
+    /// its home slot.
     pub fn for_keys(keys: u32, hash_seed: u64) -> Config {
         let (max_key, max_value) = (kv::MAX_KEY as u32, kv::MAX_VALUE as u32);
         Config { slots: u64::from(keys.max(1)) * 4, tables: 1, hash_seed, max_key, max_value }
     }
 
-    /// Grows, once at least, until `keys` keys take half of the slots.
+    /// Allows the table to grow, at least once, until `keys` keys take half of the slots.
     pub fn growing_to(self, keys: u64) -> Config {
         let enough = |tables: &u32| self.slots << (tables - 1) >= keys.saturating_mul(2);
         Config { tables: (2..MOST_TABLES / 2).find(enough).unwrap_or(MOST_TABLES / 2), ..self }
     }
 
-    /// Bytes of all the tables that there may be.
+    /// Returns the bytes of the maximum number of tables.
     ///
     /// # Panics
     /// If no memory is that large.
@@ -54,7 +56,7 @@ impl Config {
     }
 }
 
-/// The tables at the front of a block that holds their buffers too, under one key that allows remote reads,
+/// The tables, at the front of a block that also holds their buffers. The block's key allows remote reads,
 /// writes and atomics.
 #[derive(Clone, Debug)]
 pub struct PrismTable {
@@ -64,10 +66,10 @@ pub struct PrismTable {
 }
 
 impl PrismTable {
-    /// An empty table.
+    /// Initialises the block with an empty table.
     ///
     /// # Panics
-    /// If the block is too small or its address is no multiple of 32.
+    /// If the block is too small or its address is not a multiple of 32.
     pub fn new(config: Config, memory: Registered) -> PrismTable {
         let table = PrismTable::attach(config, memory);
         table.clear(0, 0..config.slots);
@@ -75,10 +77,10 @@ impl PrismTable {
         table
     }
 
-    /// The tables that are in the block already.
+    /// Opens the tables that are in the block already.
     ///
     /// # Panics
-    /// As [`new`](PrismTable::new).
+    /// If the block is too small or its address is not a multiple of 32.
     pub fn attach(config: Config, memory: Registered) -> PrismTable {
         assert!(config.slots > 0 && memory.bytes.len() >= config.table_len(), "the block is too small");
         assert!(memory.addr.is_multiple_of(SLOT as u64), "slots are swapped whole");
@@ -86,7 +88,7 @@ impl PrismTable {
         PrismTable { memory, config, places }
     }
 
-    /// What a client must know of it.
+    /// Returns the grant for clients.
     pub fn grant(&self, classes: &Classes) -> Grant {
         let Config { slots, tables, hash_seed, max_key, max_value } = self.config;
         let base = self.front().base;
@@ -94,7 +96,7 @@ impl PrismTable {
         Grant { slots, hash_seed, table, max_key, max_value, tables, base, classes: classes.clone() }
     }
 
-    /// Tables that there are, and how many of them are given up.
+    /// Returns the number of tables, and the number of those that are no longer in use.
     pub fn tables(&self) -> (u32, u32) {
         let Front { count, base } = self.front();
         (count, base)
@@ -108,13 +110,14 @@ impl PrismTable {
         Remote { addr, rkey: self.memory.key }
     }
 
-    /// The word in front. For memory that no server has written, its initial value.
+    /// Returns the word in front of the tables. For memory that no server has written, the initial value is
+    /// returned.
     pub(super) fn front(&self) -> Front {
         let word = self.memory.bytes.word(0).expect("the word in front").load(Ordering::Acquire);
         Front::parse(word, self.config.tables).unwrap_or(Front::FIRST)
     }
 
-    /// For all to see, behind everything that was stored before.
+    /// Publishes the word in front of the tables, after everything that was stored before.
     pub(super) fn set_front(&self, front: Front) {
         let word = self.memory.bytes.word(0).expect("the word in front");
         word.store(front.word(), Ordering::Release);
@@ -124,14 +127,14 @@ impl PrismTable {
         FRONT + entry as usize * SLOT
     }
 
-    /// One of a slot's four words, not older than a word of that slot that was loaded before. Slots are
-    /// counted through all tables.
+    /// Returns one of a slot's four words, not older than a word of that slot that was loaded before.
+    /// `entry` counts slots through all tables.
     pub(super) fn word(&self, entry: u64, which: usize) -> u64 {
         let word = self.memory.bytes.word(self.offset(entry) + 8 * which).expect("a slot of the tables");
         word.load(Ordering::Acquire)
     }
 
-    /// A slot that may be changing during the call. Slots are counted through all tables.
+    /// Returns a slot, which may change during the call. `entry` counts slots through all tables.
     pub fn words(&self, entry: u64) -> TableSlot {
         let mut bytes = [0; SLOT];
         self.memory.read(self.offset(entry), &mut bytes);
@@ -142,7 +145,7 @@ impl PrismTable {
         self.memory.write(self.offset(entry), &words.emit());
     }
 
-    /// Frees slots of a table that no client knows yet.
+    /// Initialises slots of a table that no client knows yet.
     pub(super) fn clear(&self, table: u32, slots: std::ops::Range<u64>) {
         let first = self.places.before(table);
         for entry in first + slots.start..first + slots.end {
@@ -151,8 +154,8 @@ impl PrismTable {
     }
 }
 
-/// Tables in the order in which objects move: a look at a slot sees the object there, or later in its new
-/// slot.
+/// Reports entries in the order in which objects move. So a sweep sees an object in its old slot, or later
+/// in its new one.
 impl Reachable for PrismTable {
     fn entries(&self) -> usize {
         self.places.before(self.front().count) as usize
@@ -167,7 +170,7 @@ impl Reachable for PrismTable {
     }
 }
 
-/// Fills the first table before clients come: takes the first buffers of each class.
+/// A loader that fills the first table before clients connect. It takes the first buffers of each class.
 #[derive(Debug)]
 pub struct Loader {
     classes: Classes,
@@ -176,17 +179,17 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Of buffers none of which is posted.
+    /// Returns a loader for classes of which no buffer is posted yet.
     pub fn new(classes: Classes) -> Loader {
         Loader { used: vec![0; classes.all().len()], classes, keys: 0 }
     }
 
-    /// Keys that it has put in.
+    /// Returns the number of keys that were stored.
     pub fn keys(&self) -> u64 {
         self.keys
     }
 
-    /// Is this one of the buffers that it has used? All others are to be posted.
+    /// Returns true if the loader has used this buffer. All other buffers must be posted.
     pub fn has_used(&self, address: u64) -> bool {
         self.classes.find(address).is_some_and(|(class, index)| index < self.used[class])
     }
@@ -194,7 +197,7 @@ impl Loader {
     /// Stores `value` under `key`.
     ///
     /// # Errors
-    /// `TableFull`, `NoSpace`, `TooLong`; nothing changes then.
+    /// `TableFull`, `NoSpace` or `TooLong`; the table is unchanged.
     pub fn put(&mut self, table: &PrismTable, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
         let Config { slots, hash_seed, max_key, max_value, .. } = table.config;
         if key.len() > max_key as usize || value.len() > max_value as usize {
@@ -244,10 +247,10 @@ impl Loader {
         let old = table.words(slot);
         let same = self.classes.find(old.pointer).filter(|(at, _)| *at == least && old.generation & 1 == 1);
         let pointer = match same {
-            // No client reads yet.
+            // The buffer can be overwritten, because no client reads yet.
             Some(_) => old.pointer,
             None => {
-                // A larger buffer holds the object too.
+                // A larger buffer holds the object, too.
                 let all = self.classes.all();
                 let class = (least..all.len()).find(|class| self.used[*class] < all[*class].count);
                 let class = class.ok_or(Refusal::NoSpace)?;

@@ -1,15 +1,15 @@
-//! Where the tables of a server lie: one behind the other, each twice as large as the one before. The word in
-//! front of them says how many tables exist, and how many of those are empty again.
+//! The layout of a server's tables: contiguous, each twice as large as the one before. The word in front of
+//! them contains the number of tables, and how many of those are no longer in use.
 
 use super::slot::SLOT;
 use crate::kv::hash::reduce;
 
-/// Bytes in front of the first table.
+/// Bytes before the first table.
 pub const FRONT: usize = 32;
-/// Tables at most.
+/// Maximum number of tables.
 pub(super) const MOST_TABLES: u32 = 32;
 
-/// The place of every table that there may ever be.
+/// The location of all tables that may ever exist.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tables {
     addr: u64,
@@ -18,79 +18,79 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// `most` tables at most, the first with so many slots, the word in front of it at `addr`. Returns None
-    /// if no memory is that large.
+    /// Returns the layout of at most `most` tables, the first with `slots` slots, with the word in front of
+    /// it at `addr`. Returns `None` if no memory is that large.
     pub fn new(addr: u64, slots: u64, most: u32) -> Option<Tables> {
         let tables = Tables { addr, slots, most };
-        // Five bits are for the bytes of a slot, and one for the word in front.
+        // Five bits are for the bytes of a slot, and one bit is for the word in front.
         let sound = (1..=MOST_TABLES).contains(&most) && slots > 0 && slots.leading_zeros() >= most + 6;
         (sound && addr.checked_add(tables.len()).is_some()).then_some(tables)
     }
 
-    /// How many there may be.
+    /// Returns the maximum number of tables.
     pub fn most(&self) -> u32 {
         self.most
     }
 
-    /// Address of the word in front.
+    /// Returns the address of the word in front of the tables.
     pub fn front(&self) -> u64 {
         self.addr
     }
 
-    /// Slots of a table.
+    /// Returns the number of slots of a table.
     #[inline]
     pub fn slots(&self, table: u32) -> u64 {
         self.slots << table
     }
 
-    /// Slots of all tables before this one.
+    /// Returns the number of slots of all tables before this one.
     #[inline]
     pub fn before(&self, table: u32) -> u64 {
         (self.slots << table) - self.slots
     }
 
-    /// Bytes of all tables, and of the words in front.
+    /// Returns the bytes of all tables, and of the words in front.
     pub fn len(&self) -> u64 {
         FRONT as u64 + self.before(self.most) * SLOT as u64
     }
 
-    /// Address of a slot, counted from the first of the first table.
+    /// Returns the address of a slot, counted from the first slot of the first table.
     #[inline]
     pub fn entry(&self, entry: u64) -> u64 {
         self.addr + FRONT as u64 + entry * SLOT as u64
     }
 
-    /// Address of a slot of a table.
+    /// Returns the address of a slot of a table.
     #[inline]
     pub fn address(&self, table: u32, slot: u64) -> u64 {
         self.entry(self.before(table) + slot)
     }
 
-    /// The slot where the run of a hash begins.
+    /// Returns the home slot of a hash in a table.
     #[inline]
     pub fn home(&self, table: u32, hash: u64) -> u64 {
         reduce(hash, self.slots(table))
     }
 }
 
-/// The word in front.
+/// The word in front of the tables.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Front {
-    /// Tables that there are.
+    /// Number of tables.
     pub count: u32,
-    /// The first of them that is not moved out of.
+    /// Index of the first table in use.
     pub base: u32,
 }
 
 impl Front {
-    /// Of a server that has not grown yet.
+    /// The word of a server whose table has not grown yet.
     pub const FIRST: Front = Front { count: 1, base: 0 };
 
     pub fn word(self) -> u64 {
         u64::from(self.base) << 32 | u64::from(self.count)
     }
 
-    /// Decodes the word. Returns None if no server that may have `most` tables writes it.
+    /// Decodes the word. Returns `None` if no server with at most `most` tables writes it.
     pub fn parse(word: u64, most: u32) -> Option<Front> {
         let front = Front { count: word as u32, base: (word >> 32) as u32 };
         (front.base < front.count && front.count <= most).then_some(front)

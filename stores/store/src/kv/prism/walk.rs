@@ -1,4 +1,5 @@
-//! How a client goes from slot to slot and from table to table. Slots may be moving to the next table.
+//! The path of a client from slot to slot and from table to table, while slots may be moving to the next
+//! table.
 
 use super::chain::{self, Part};
 use super::client::{Client, MOST_PASSED, Next, OwnedOutcome};
@@ -12,11 +13,11 @@ use crate::kv::lookup::MOST_TRIES;
 use crate::kv::{Operation, Outcome, Refusal};
 use crate::{Broken, PostPrism};
 
-/// The slot of the window for what is read for no operation in particular.
+/// The place of a READ that belongs to no operation.
 const NO_FLIGHT: u16 = u16::MAX;
 
 impl Client {
-    /// On to the next slot.
+    /// Continues with the next slot.
     pub(super) fn pass(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let flight = &mut self.flights[usize::from(place)];
         flight.passed += 1;
@@ -30,7 +31,8 @@ impl Client {
         Ok(Next::On)
     }
 
-    /// All slots are others', and will be: the key is in the next table, if there is one by now.
+    /// Continues in the next table, if there is one by now, because all slots of the run are bound to other
+    /// hashes for ever.
     #[cold]
     fn passed_all(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let table = self.flights[usize::from(place)].table;
@@ -48,18 +50,18 @@ impl Client {
         Ok(Next::On)
     }
 
-    /// No table has the key, nor a free slot for it.
+    /// Ends an operation for whose key no table has a slot.
     fn nowhere(&mut self, place: u16) -> Next {
         let flight = &self.flights[usize::from(place)];
         Next::End(OwnedOutcome::Other(match flight.operation {
-            // A frozen object has a slot there; the server's memory contradicts itself.
+            // A frozen object always has a slot in the next table, so the server's memory is inconsistent.
             _ if flight.frozen.is_some() => Outcome::Contended,
             Operation::Put => Outcome::Refused(Refusal::TableFull),
             Operation::Get | Operation::Delete | Operation::List => Outcome::Absent,
         }))
     }
 
-    /// The word in front has come.
+    /// Processes the word in front of the tables.
     #[cold]
     pub(super) fn fronted(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let asked = self.flights.get(usize::from(place)).is_some_and(|flight| flight.state == State::Asking);
@@ -82,8 +84,8 @@ impl Client {
         }
     }
 
-    /// The run of the key ends at a slot that was given up. If that is in the first table that lookups use,
-    /// that table may have been emptied since.
+    /// Follows a key whose run ends at a slot that has moved. If that slot is in the first table in use,
+    /// this table may have been emptied since; the word in front is read once more.
     #[cold]
     pub(super) fn follow(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let table = self.flights[usize::from(place)].table;
@@ -118,7 +120,7 @@ impl Client {
         Ok(Next::On)
     }
 
-    /// The remembered slot is out of date: starts at the key's home.
+    /// Starts at the key's home slot, because the remembered slot is out of date.
     #[cold]
     pub(super) fn restart(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let flight = &mut self.flights[usize::from(place)];
@@ -128,8 +130,8 @@ impl Client {
         self.retry(place, nic)
     }
 
-    /// A swap has found its slot moving to the next table. If the slot is frozen, its object must be in the
-    /// next table before it can be changed. The client moves it without waiting for another.
+    /// Processes a CAS that found its slot moving to the next table. If the slot is frozen, its object must
+    /// be in the next table before it can be changed. The client moves it without waiting for another mover.
     #[cold]
     pub(super) fn met_a_move(
         &mut self,
@@ -145,7 +147,7 @@ impl Client {
         self.next_table(place, nic)
     }
 
-    /// The next table's slot for a frozen object: moves it there, unless that was done.
+    /// Processes the next table's slot for a frozen object: moves the object there, unless that was done.
     #[cold]
     pub(super) fn help(
         &mut self,
@@ -157,7 +159,7 @@ impl Client {
         let (Some(frozen), SlotContent::Gone { .. } | SlotContent::Mine { .. } | SlotContent::Twin) =
             (flight.frozen, seen)
         else {
-            // It was moved earlier, and so were the slots behind it.
+            // The object was moved earlier, and so were the slots after it.
             return self.restart(place, nic);
         };
         flight.state = State::Helping;
@@ -170,7 +172,7 @@ impl Client {
         Ok(Next::On)
     }
 
-    /// The frozen object is in the next table, moved by this client or another: continues there.
+    /// Continues in the next table after this client or another mover has moved the frozen object.
     #[cold]
     pub(super) fn handed_over(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let flight = self.flights.get_mut(usize::from(place)).ok_or(Broken::Protocol)?;

@@ -1,4 +1,4 @@
-//! The reader: which slot to have looked at next.
+//! StRoM's lookup: the choice of the slot that the kernel reads next.
 
 use super::{HEADER, OPCODE, WAYS};
 use crate::kv::checksum::crc64;
@@ -8,7 +8,7 @@ use crate::kv::session::{Design, Grant};
 use crate::words::{set_u64, u64_at};
 use remora_nic::kernel::{Slot, Status};
 
-/// What a client knows of a server.
+/// The layout of a StRoM server's table, as a client knows it.
 #[derive(Copy, Clone, Debug)]
 pub struct Strom {
     slots: u64,
@@ -61,11 +61,11 @@ impl Lookup for Strom {
         match status {
             Status::DONE => self.verify(progress, key, landed),
             Status::MISS if usize::from(progress.way) + 1 < WAYS => self.ask(progress, progress.way + 1),
-            // While it is in the table a key goes from its first slot to the later one, and never back. So at
-            // some moment between the two looks it was absent.
+            // While a key is in the table, it moves only from its first slot to the later one. So at some
+            // moment between the two reads the key was absent.
             Status::MISS => Step::Absent,
             Status::NO_ROOM => Step::TooLong { len: landed.len() },
-            // The server's rights or lanes do not suffice: its NIC is not set up for this.
+            // The kernel lacks rights or lanes: the server's NIC is not set up for this design.
             _ => Step::Contended,
         }
     }
@@ -93,7 +93,7 @@ impl Strom {
         }
     }
 
-    /// Overwritten while it was looked for: from the beginning.
+    /// Starts over, because the object was overwritten during the lookup.
     fn retry(&self, progress: &mut Progress) -> Step {
         progress.tries += 1;
         if progress.tries >= MOST_TRIES {

@@ -20,9 +20,9 @@ mod table;
 pub use lookup::Strom;
 pub use table::{Config, StromTable};
 
-/// The op-code by which clients ask for the kernel.
+/// Op-code of the RPC that starts the kernel.
 pub const OPCODE: u64 = 0x6765_7400;
-/// Slots that may hold a key.
+/// Number of slots that may hold a key.
 pub(crate) const WAYS: usize = 2;
 /// Bytes before the key of an object.
 pub(crate) const HEADER: usize = 8;

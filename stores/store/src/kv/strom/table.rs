@@ -1,4 +1,4 @@
-//! The server's table: the only writer.
+//! The server's table, which is the only writer of its memory.
 
 use super::{HEADER, WAYS};
 use crate::kv::checksum::crc64;
@@ -13,32 +13,32 @@ use crate::region::{Region, Registered};
 use crate::words::u64_at;
 use remora_nic::kernel::Slot;
 
-/// Buckets of a slot.
+/// Number of buckets per slot.
 const BUCKETS: usize = 3;
 
-/// How large a table is.
+/// The size of a table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Slots of three buckets. With up to half of the buckets taken, one GET in sixteen asks for a second
-    /// slot.
+    /// Number of slots of three buckets. With up to half of the buckets taken, one GET in sixteen needs a
+    /// second slot.
     pub slots: u32,
-    /// Seed of the hash.
+    /// Seed of the key hash.
     pub hash_seed: u64,
 }
 
 impl Config {
-    /// For `keys` keys, half full.
+    /// Returns the configuration for `keys` keys with half of the buckets taken.
     pub fn for_keys(keys: u32, hash_seed: u64) -> Config {
         Config { slots: (keys / 3).saturating_mul(2).saturating_add(8), hash_seed }
     }
 
-    /// Bytes of the table's block.
+    /// Returns the bytes of the index.
     pub fn index_len(&self) -> usize {
         self.slots as usize * Slot::LEN
     }
 
-    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with spare space
-    /// for overwrites.
+    /// Returns the bytes of the extents for `keys` keys with keys and values of these lengths, with spare
+    /// space for overwrites.
     pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
         bytes_for(keys, Extents::lines_for(HEADER + key_len + value_len))
     }
@@ -54,35 +54,35 @@ pub struct StromTable {
     keys: u64,
     moves: Moves,
     search: Vec<Node>,
-    /// An object under construction.
+    /// A buffer in which an object is composed.
     scratch: Vec<u8>,
 }
 
-/// An object: where it lies, and how many of its bytes are the key's.
+/// The extent of an object, and the length of its key.
 #[derive(Copy, Clone)]
 struct Object {
     extent: Extent,
     key_len: u32,
 }
 
-/// A bucket: its slot, and which of that.
+/// A bucket: its slot, and its index in the slot.
 type Bucket = (u32, usize);
 
-/// A key that could leave its bucket for its later slot.
+/// A search node: a key that could move from its bucket to its later slot.
 #[derive(Copy, Clone)]
 struct Node {
     at: Bucket,
     later: u32,
-    /// The one that would take its bucket.
+    /// The node whose key would move to this bucket.
     parent: u16,
 }
 
 const ROOT: u16 = u16::MAX;
-/// Keys that the search visits before a new key is refused: such a search has no end of its own.
+/// Maximum number of keys that the search visits before a new key is refused. The search has no natural end.
 const SEARCH: usize = 512;
 
 impl StromTable {
-    /// An empty table in `index` ([`Config::index_len`] bytes), with its objects in `extents`.
+    /// Returns an empty table in `index` ([`Config::index_len`] bytes), with its objects in `extents`.
     ///
     /// # Panics
     /// If the index block is too small, there are no slots, or the extents begin at address 0.
@@ -109,7 +109,7 @@ impl StromTable {
         table
     }
 
-    /// Free 64-byte lines.
+    /// Returns the number of free 64-byte lines of the extents.
     pub fn free_lines(&self) -> u32 {
         self.extents.free_lines()
     }
@@ -132,7 +132,7 @@ impl StromTable {
         core::array::from_fn(|way| choice(hash, way, self.config.slots.into()) as u32)
     }
 
-    /// The bucket that a hash has.
+    /// Returns the bucket that holds a hash.
     fn locate(&self, hash: u64) -> Option<Bucket> {
         self.ways(hash).into_iter().find_map(|slot| {
             let stored = self.load(slot);
@@ -148,8 +148,8 @@ impl StromTable {
         StromTable::buckets(slot).find(|at| self.held(*at).is_none())
     }
 
-    /// A bucket for a hash that has none: a vacant one, or one whose key can move to its later slot. For
-    /// that, another key may have to move there first. It takes the fewest moves.
+    /// Returns a bucket for a hash that has none: a vacant one, or one whose key can move to its later slot,
+    /// after which further keys may have to move. The number of moves is minimal.
     fn make_space(&mut self, hash: u64) -> Option<Bucket> {
         let ways = self.ways(hash);
         if let Some(at) = ways.into_iter().find_map(|slot| self.vacant(slot)) {
@@ -167,7 +167,7 @@ impl StromTable {
         None
     }
 
-    /// Adds the keys of a slot that can move: those that it is the first slot of.
+    /// Adds the movable keys of a slot to the search: those whose first slot it is.
     fn extend(&mut self, slot: u32, parent: u16) {
         let stored = self.load(slot);
         for at in StromTable::buckets(slot) {
@@ -195,8 +195,9 @@ impl StromTable {
         free
     }
 
-    /// Fills a bucket. The address comes last, since it makes the key found. A key that is there already
-    /// stays there throughout; a length that is not the object's fails the reader's check.
+    /// Fills a bucket. The address is stored last, because it makes the key visible. A key that is in the
+    /// bucket already stays visible throughout; a length that does not belong to the object fails the
+    /// reader's check.
     fn publish(&mut self, (slot, bucket): Bucket, hash: u64, address: u64, len: u32) {
         let mut content = self.load(slot);
         (content.keys[bucket], content.lens[bucket]) = (hash, len);
@@ -220,7 +221,7 @@ impl StromTable {
         self.index.barrier();
     }
 
-    /// Is the object under this hash the key's own?
+    /// Returns true if the object in the bucket belongs to `key`, and not to another key with the same hash.
     fn is_of(&self, at: Bucket, key: &[u8]) -> bool {
         self.held(at).is_some_and(|object| {
             object.key_len as usize == key.len() && self.extents.equal(object.extent, HEADER, key)
@@ -317,7 +318,7 @@ mod tests {
         StromTable::new(config, block(1, config.index_len()), block(2, extents))
     }
 
-    /// What the kernel would answer.
+    /// Returns what the kernel would find for a key.
     fn look(table: &StromTable, key: &[u8]) -> Option<Vec<u8>> {
         let hash = hash_key(table.config.hash_seed, key);
         let (addr, len) = table.ways(hash).into_iter().find_map(|slot| table.load(slot).find(hash))?;
@@ -368,8 +369,8 @@ mod tests {
         let mut table = table(8, 1 << 12);
         table.put(b"first", b"value").unwrap();
         let (first, second) = (hash_key(3, b"first"), hash_key(3, b"second"));
-        // As if both keys had the same hash: the second one's slot holds the first one's object under the
-        // second's hash.
+        // Simulates two keys with the same hash: the second key's slot contains the first key's object under
+        // the second hash.
         let at = table.locate(first).unwrap();
         let to = (table.ways(second)[0], 0);
         let object = table.load(at.0);
