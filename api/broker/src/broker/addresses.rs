@@ -3,7 +3,7 @@
 use remora_host::packet::PacketListener;
 use remora_port::udp::{Options, ReuseportGroup, SteeredBy};
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use super::BrokerError;
@@ -67,12 +67,24 @@ impl Address {
     }
 }
 
-/// A line of the kernel's tables of UDP sockets: the local address, and the user.
-fn holders(table: &str, port: u16) -> impl Iterator<Item = u32> + '_ {
+/// The users whose sockets have this address and UDP port, or the port at every address, by the kernel's table
+/// of UDP sockets.
+fn holders(table: &str, local: SocketAddr) -> impl Iterator<Item = u32> + '_ {
+    // As the kernel prints addresses: words of 32 bits in the machine's order.
+    let words = |octets: &[u8]| -> String {
+        let word = |part: &[u8]| format!("{:08X}", u32::from_ne_bytes([part[0], part[1], part[2], part[3]]));
+        octets.chunks_exact(4).map(word).collect()
+    };
+    let own = match local.ip() {
+        IpAddr::V4(ip) => words(&ip.octets()),
+        IpAddr::V6(ip) => words(&ip.octets()),
+    };
+    let every = "0".repeat(own.len());
+    let places = [own, every].map(|address| format!("{address}:{:04X}", local.port()));
     table.lines().skip(1).filter_map(move |line| {
         let mut words = line.split_whitespace();
-        let (_, at) = words.nth(1)?.rsplit_once(':')?;
-        (u16::from_str_radix(at, 16).ok()? == port).then_some(())?;
+        let place = words.nth(1)?;
+        places.iter().any(|own| own == place).then_some(())?;
         words.nth(5)?.parse().ok()
     })
 }
@@ -88,7 +100,7 @@ fn words(at: SocketAddr, table: &str) -> String {
     let own = remora_host::packet::own_uid();
     let (ip, port) = (at.ip(), at.port());
     let begin = format!("UDP port {port} on {ip} is taken");
-    match holders(&table, port).find(|uid| *uid != own) {
+    match holders(&table, at).find(|uid| *uid != own) {
         _ if Path::new("/sys/module/rdma_rxe").exists() => format!(
             "{begin} by the kernel's Soft-RoCE: remove its link (`rdma link delete rxe0`) and its module (`modprobe -r rdma_rxe`)"
         ),
@@ -106,13 +118,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_table_tells_who_has_a_port() {
+    fn the_kernels_table_tells_who_has_a_port_at_this_address_and_no_other() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
                      44: 0100007F:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000        0 32 2 0 0\n\
                      45: 00000000:12B8 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 33 2 0 0\n\
                      nonsense\n";
-        assert_eq!(holders(table, 4791).collect::<Vec<_>>(), [1000]);
-        assert_eq!(holders(table, 4792).collect::<Vec<_>>(), [0]);
-        assert_eq!(holders(table, 1).count(), 0);
+        let of = |at: &str| holders(table, at.parse().unwrap()).collect::<Vec<_>>();
+        assert_eq!(of("127.0.0.1:4791"), [1000]);
+        assert_eq!(of("127.0.0.2:4791"), [0; 0], "another address");
+        assert_eq!(of("127.0.0.2:4792"), [0], "every address");
+        assert_eq!(of("127.0.0.1:1"), [0; 0]);
+        let table = "head\n 1: 00000000000000000000000001000000:12B7 0:0 07 0:0 00:0 0  7 0 32 2 0 0\n";
+        assert_eq!(holders(table, "[::1]:4791".parse().unwrap()).collect::<Vec<_>>(), [7]);
+        assert_eq!(holders(table, "[::2]:4791".parse().unwrap()).count(), 0);
     }
 }

@@ -359,7 +359,7 @@ fn the_owner_lists_the_users_of_a_broker_and_ends_one_or_a_program() {
     let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert!(rows.iter().any(|row| row["guest"] == false && row["user"] == owner && row["ranges"] == 1));
     assert!(rows.iter().any(|row| row["range"] == lent && row["pid"] == program.id()));
-    remora(&["broker", "end", "--address", ip]).bad_arguments("--uid");
+    remora(&["broker", "end", "--address", ip]).bad_arguments("required arguments");
     remora(&["broker", "end", "--address", ip, "--range", "9"]).one_line("no program has QPN range 9");
     let ended = remora(&["broker", "end", "--address", ip, "--range", &lent.to_string()]);
     assert!(ended.status == 0 && ended.err.contains("ended 1 connections"), "{}", ended.err);
