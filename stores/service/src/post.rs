@@ -1,4 +1,4 @@
-//! How the stores' machines reach a queue pair.
+//! The queue pairs of a NIC, behind the interface that the store machines use.
 
 use remora_store::PostPrism;
 use remora_store::kv::{Post, PostError, Registered};
@@ -7,12 +7,12 @@ use remora_verbs::{Batch, Init, MemoryRegion, QueuePair, Ready, ReceiveRequest, 
 fn queue_error(error: remora_verbs::PostError) -> PostError {
     match error {
         remora_verbs::PostError::Queue(error) => error,
-        // Whatever else went wrong, this queue takes no more work.
+        // After any other error, the queue accepts no more requests.
         _ => PostError::BadState,
     }
 }
 
-/// A connected queue pair: each request rings.
+/// A connected queue pair that rings the doorbell for each request.
 pub struct Direct<'a>(pub &'a mut QueuePair<Ready>);
 
 impl Post for Direct<'_> {
@@ -32,7 +32,7 @@ impl PostPrism for Direct<'_> {
     }
 }
 
-/// A batch: one doorbell for all requests.
+/// A batch, with one doorbell for all its requests.
 pub struct Batched<'a, 'b>(pub &'a mut Batch<'b>);
 
 impl Post for Batched<'_, '_> {
@@ -53,11 +53,12 @@ impl PostPrism for Batched<'_, '_> {
     }
 }
 
-/// One doorbell for all that is posted through it, rung when it goes: a chain leaves together.
+/// A queue pair that rings one doorbell for all posted requests when it is dropped, so that a chain leaves
+/// as a unit.
 pub struct Ringing<'a>(Option<Batch<'a>>);
 
 impl Ringing<'_> {
-    /// Of a connected queue pair.
+    /// Returns the interface to a connected queue pair.
     #[inline]
     pub fn of(pair: &mut QueuePair<Ready>) -> Ringing<'_> {
         Ringing(pair.batch().ok())
@@ -86,7 +87,8 @@ impl PostPrism for Ringing<'_> {
     }
 }
 
-/// Receive requests of a queue pair that does not exist yet: a server says what it grants before it answers.
+/// Receive requests for a queue pair that does not exist yet. A server creates its grant before it answers
+/// the client.
 #[derive(Default)]
 pub struct Later(Vec<(u64, Vec<Sge>)>);
 
@@ -102,13 +104,13 @@ impl Post for Later {
 }
 
 impl Later {
-    /// Posts them.
+    /// Posts the receive requests.
     pub fn post(&self, pair: &mut QueuePair<Init>) -> Result<(), remora_verbs::PostError> {
         self.0.iter().try_for_each(|(id, sges)| pair.post_recv(&ReceiveRequest { id: *id, sges }))
     }
 }
 
-/// A region as the stores see it.
+/// Returns a region in the form that the stores use.
 pub fn registered(region: &MemoryRegion) -> Registered {
     let bytes = region.bytes().expect("regions of the stores are allocated here").clone();
     Registered { bytes, addr: region.address(), key: region.lkey() }

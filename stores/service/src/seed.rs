@@ -1,6 +1,6 @@
-//! Numbers that differ between runs.
+//! Seeds that differ between runs.
 
-/// A random number. Keys hash differently in each server, so nobody can prepare collisions.
+/// Returns a random number. It seeds the key hash of a server, so nobody can prepare collisions.
 pub fn fresh() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())

@@ -1,4 +1,4 @@
-//! Every example runs to its end and prints what it stored.
+//! Tests that every example ends successfully and prints what it stored.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ const EXAMPLES: [(&str, &str); 5] = [
     ("kv_rma", "colour: blue\n"),
     ("txn", "alice and bob: (Some([55, 48]), Some([51, 48]))\n"),
 ];
-/// No example takes so long.
+/// Maximum run time of an example.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program of an example. Cargo builds it into the folder beside that of this test.
@@ -23,7 +23,7 @@ fn program(name: &str) -> PathBuf {
     profile.join("examples").join(name)
 }
 
-/// Runs an example; what it prints.
+/// Runs an example and returns its output.
 fn run(name: &str) -> String {
     let program = program(name);
     assert!(

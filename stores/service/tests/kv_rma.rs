@@ -1,4 +1,4 @@
-//! The key-value store over 1RMA: servers and clients of this process, over `udp`.
+//! Tests of the key-value store over 1RMA: servers and clients in one process, over `udp`.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ fn nic() -> Context {
     Device::udp(here()).unwrap().open().unwrap()
 }
 
-/// One server, and what its clients know of it.
+/// A server, and what its clients know of it.
 struct Bed {
     server: RmaServer,
     address: RmaServerAddress,
@@ -110,7 +110,7 @@ fn all_keys_are_listed_page_by_page() {
     assert!(found == names, "{} of {} keys", found.len(), names.len());
 }
 
-/// Clients overwrite and read the same keys: each value read is one that was stored.
+/// Clients overwrite and read the same keys: each value that is read is one that was stored.
 #[test]
 fn no_reader_sees_a_torn_value_while_writers_overwrite() {
     const KEYS: u64 = 4;
@@ -175,7 +175,7 @@ fn a_server_of_two_ends_under_load_and_no_get_fails() {
     assert!(gone.contains("has hung up") || gone.contains("no server gives grants"), "{gone}");
 }
 
-/// Keys change while a client reads, announced and not, at one server and at one of two.
+/// Keys change while a client reads, with and without announcement, at one server and at one of two.
 #[test]
 fn keys_that_change_cost_no_get() {
     let (one, other) = (Bed::new(), Bed::new());
@@ -190,7 +190,7 @@ fn keys_that_change_cost_no_get() {
             assert_eq!(session.get(b"key").unwrap().unwrap(), b"value", "round {round}");
         }
     }
-    // The first one is asked again: the other one's end is not noticed.
+    // The first server answers, so the end of the other one goes unnoticed.
     drop(other);
     for _ in 0..10 {
         assert_eq!(both.get(b"key").unwrap().unwrap(), b"value");
@@ -212,7 +212,7 @@ fn keys_that_change_faster_than_a_client_can_follow_are_told_in_a_line() {
     session.put(b"key", b"value").unwrap();
     let over = AtomicBool::new(false);
     let words = std::thread::scope(|scope| {
-        // The thread ends with this one, also if that panics.
+        // The thread ends with this one, even if this one panics.
         let ends = SetOnDrop(&over);
         scope.spawn(|| {
             while !over.load(Ordering::Acquire) {
@@ -248,7 +248,7 @@ fn who_may_not_come_gets_a_line_that_says_how() {
     mended(refused(&RmaServerAddress { pin: nobody, ..bed.address.clone() }), "no server gives grants");
     let _one = bed.session();
     mended(refused(&bed.address), "has as many clients as it takes");
-    // One of two is wrong: that is told, too.
+    // If one of two servers has the wrong certificate, this is an error, too.
     let two = Bed::new();
     let servers = [two.address.clone(), RmaServerAddress { pin: wrong, ..bed.address.clone() }];
     let error = RmaSession::connect(&nic(), &servers, ClientConfig::default()).err().expect("no session");
@@ -259,7 +259,7 @@ fn free_address() -> SocketAddr {
     std::net::TcpListener::bind(here()).unwrap().local_addr().unwrap()
 }
 
-/// Whatever an admitted client says: at worst its own connection ends.
+/// An admitted client may send anything: at worst its own connection is closed.
 #[test]
 fn calls_that_no_correct_client_makes_end_their_connection_alone() {
     let bed = Bed::new();
@@ -302,7 +302,7 @@ fn calls_that_no_correct_client_makes_end_their_connection_alone() {
     assert_eq!(bed.server.keys(), 1);
 }
 
-/// A client's hello with a window of four.
+/// Returns a client's first message with a window of four.
 fn say_hello() -> [u8; 40] {
     let mut hello = [0; 40];
     hello[..4].copy_from_slice(b"RKV1");

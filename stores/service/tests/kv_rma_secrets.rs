@@ -1,4 +1,5 @@
-//! Nothing that passes the network shows a key or a value: neither the frames of 1RMA nor the calls over TLS.
+//! Tests that no key or value is readable in the network traffic: neither in the frames of 1RMA nor in the
+//! calls over TLS.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -18,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const NAME: &[u8] = b"a name that nobody else may read";
 const SHORT: &[u8] = b"a short value that nobody else may read";
 
-/// Longer than a receive buffer and than a command.
+/// Returns a value that is longer than a receive buffer and than a command.
 fn long() -> Vec<u8> {
     SHORT.iter().copied().cycle().take(6000).collect()
 }
@@ -31,7 +32,7 @@ fn nic(capture: &Path) -> Context {
     Device::udp(here()).unwrap().capture(capture).mode(Mode::Dedicated).open().unwrap()
 }
 
-/// Connections to `server`, whose bytes are recorded.
+/// Returns the address of a proxy to `server` that records all bytes.
 fn recorded(server: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind(here()).unwrap();
     let (address, all) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
@@ -64,7 +65,7 @@ fn holds(all: &[u8], part: &[u8]) -> bool {
     all.windows(part.len()).any(|window| window == part)
 }
 
-/// What a capture of design farm over RC shows.
+/// Returns a capture of design farm over RC.
 fn over_rc(capture: &Path) -> Vec<u8> {
     let listener = Listener::bind("127.0.0.1:0").unwrap();
     let (address, stop) = (listener.address().to_string(), AtomicBool::new(false));
@@ -111,7 +112,7 @@ fn no_key_and_no_value_stands_in_clear_in_frames_or_calls() {
     server.change_keys().unwrap();
     assert_eq!(session.get(NAME).unwrap().unwrap(), SHORT, "with new grants");
 
-    // A client whose keys this test knows, which reads all values.
+    // A client whose keys this test knows reads all values.
     let other = nic(&file("other"));
     let rma = other.open_rma(&RmaOptions::default()).unwrap();
     let domain = other.alloc_pd().unwrap();
@@ -122,14 +123,14 @@ fn no_key_and_no_value_stands_in_clear_in_frames_or_calls() {
     let mut keys: Vec<Vec<u8>> = Vec::new();
     for granted in &grants {
         portal.read(&buffer, 0, &granted.grant, 0, granted.grant.len.min(1 << 16), PATIENCE).unwrap();
-        // Behind address, port, RegionId and length: of reads, writes and rekeys.
+        // The keys follow address, port, RegionId and length: for reads, writes and rekeys.
         keys.extend(granted.grant.to_bytes()[30..].chunks(16).map(<[u8]>::to_vec));
     }
     keys.retain(|key| key.iter().any(|byte| *byte != 0));
     assert_eq!(keys.len(), 2, "to read, of two regions");
     let mut read = vec![0; 1 << 16];
     buffer.memory().read(0, &mut read).unwrap();
-    // A line of the table holds 56 bytes, and its version on both sides.
+    // A line of the table holds 56 bytes, with its version on both sides.
     assert!(holds(&read, &SHORT[20..32]), "values were read");
 
     drop((session, portal, buffer, server));
@@ -148,7 +149,7 @@ fn no_key_and_no_value_stands_in_clear_in_frames_or_calls() {
     for key in &keys {
         assert!(!holds(&all, key), "a key stands in clear");
     }
-    // The same search finds what RC sends.
+    // The same search finds the values in the traffic of RC.
     let clear = over_rc(&file("rc"));
     assert!(holds(&clear, SHORT) && holds(&clear, NAME));
 }

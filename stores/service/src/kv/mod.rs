@@ -187,11 +187,11 @@ pub trait KvDesign: Sized + 'static {
     /// The connection failed, or `found` returns an error.
     fn list(session: &mut Session<Self>, found: &mut Found<'_>) -> Result<()>;
 
-    /// Bytes of the READs of a GET that finds its key: of each but the last, and of the last. None: it is a
-    /// call.
+    /// Returns the bytes of the READs of a GET that finds its key: of each but the last, and of the last.
+    /// `None` if a GET is a call.
     fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)>;
 
-    /// Bytes of the index for so many keys; 0 if clients read none.
+    /// Returns the bytes of the index for `keys` keys; 0 if clients do not read an index.
     fn index_len(keys: u32, seed: u64) -> usize;
 }
 
@@ -256,18 +256,19 @@ impl<D: Classical> KvDesign for D {
     }
 }
 
-/// Bytes of a further key and its value, in a table that is made for more keys than it begins with.
+/// Bytes for each further key and its value, in a table that is created for more keys than its initial
+/// contents.
 const FURTHER: u64 = 256;
 
 /// PRISM-KV.
 pub struct PrismDesign;
 
-/// Slots that a client remembers.
+/// Number of slots that a client remembers.
 const KNOWN: u32 = 1 << 16;
-/// Bytes of a GET's first READ at most.
+/// Maximum length in bytes of a GET's first READ.
 const FIRST_READ: u32 = 8192;
 
-/// A client's size in PRISM's terms.
+/// Converts a client's configuration to that of a PRISM-KV client.
 fn in_prism(config: &ClientConfig) -> PrismConfig {
     let ClientConfig { window, max_key, max_value, .. } = *config;
     let first_read = (HEADER as u32 + max_key + max_value).min(FIRST_READ);
@@ -318,30 +319,30 @@ impl KvDesign for PrismDesign {
     }
 }
 
-/// A classical design: how its clients look things up, and its table.
+/// A classical design: PUT and DELETE are calls, and a client looks up keys in the server's table.
 pub trait Classical: 'static {
-    /// Client side.
+    /// The client's lookup.
     type Lookup: Lookup;
-    /// Server side.
+    /// The server's table.
     type Table: Table;
 
-    /// Bytes of the index for so many keys; 0 if clients read none.
+    /// Returns the bytes of the index for `keys` keys; 0 if clients do not read an index.
     fn table_len(keys: u32, seed: u64) -> usize;
 
-    /// A table for so many keys over its memory.
+    /// Creates an empty table for `keys` keys in its memory.
     fn table(keys: u32, seed: u64, index: Option<Registered>, extents: Registered) -> Self::Table;
 
-    /// The table of a server before, over the memory that it left. None: there is none, or the design cannot
-    /// go on.
+    /// Opens the table of a previous server in the memory that it left. Returns `None` if the memory
+    /// contains no table, or if the design cannot continue with one.
     fn reopen(keys: u32, seed: u64, index: Option<Registered>, extents: Registered) -> Option<Self::Table> {
         let _ = (keys, seed, index, extents);
         None
     }
 
-    /// Deploys what looks keys up, once there is memory for values and index.
+    /// Deploys the kernel that looks up keys, after the memory of values and index was registered.
     ///
     /// # Errors
-    /// The NIC's.
+    /// The NIC failed.
     fn deploy(limits: &Limits, memory: &mut Memory) -> Result<()> {
         let _ = (limits, memory);
         Ok(())
@@ -352,9 +353,9 @@ pub trait Classical: 'static {
 pub struct PilafDesign;
 /// FaRM.
 pub struct FarmDesign;
-/// Two-sided calls.
+/// Two-sided: every operation is a call.
 pub struct TwoSidedDesign;
-/// A kernel that looks keys up.
+/// StRoM: a kernel on the server's NIC looks up keys.
 pub struct StromDesign;
 
 const INDEX: &str = "a design with an index is given its memory";
@@ -402,9 +403,9 @@ impl Classical for TwoSidedDesign {
     }
 }
 
-/// Queue pairs that a lookup may be under way for at a time.
+/// Maximum number of queue pairs for which a kernel's lookup may be under way at the same time.
 const LANES: u32 = 64;
-/// Memory for answers on their way, unless that is less than one for each lane.
+/// Bytes of memory for the kernel's answers, unless that is less than one answer per lane.
 const ANSWERS: usize = 16 << 20;
 
 impl Classical for StromDesign {

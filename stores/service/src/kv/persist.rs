@@ -1,4 +1,5 @@
-//! A server whose NIC and memory a NIC daemon keeps: the next server continues where it ended.
+//! A server whose NIC and memory are kept by a NIC daemon, so that the next server process continues where
+//! this one ended.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -10,14 +11,14 @@ use crate::error::{Context as _, need};
 use crate::server::{Left, Memory, Service};
 use crate::{Error, Result};
 
-/// The region that says how large the table is; written when the table is loaded.
+/// Name of the region that stores the size of the table. It is written after the table was loaded.
 const SIZE: &str = "the size of the table";
-/// Its bytes: whether the rest holds, keys, bytes for keys and values, seed.
+/// Bytes of that region: validity word, number of keys, bytes for keys and values, seed.
 const LEN: usize = 32;
-/// The table is loaded.
+/// The validity word of a loaded table.
 const LOADED: u64 = u64::from_le_bytes(*b"loaded01");
 
-/// What a daemon keeps for a server, before it is used.
+/// The state that a daemon keeps for a server, before it is used.
 pub struct Kept {
     context: Context,
     memory: Memory,
@@ -27,25 +28,25 @@ pub struct Kept {
 
 impl Kept {
     /// Attaches to the daemon at `socket`, which keeps NIC and memory under `name`. Unless
-    /// [`resume`](Kept::resume) or [`begin`](Kept::begin) succeeds, the daemon keeps everything as it is.
+    /// [`resume`](Kept::resume) or [`begin`](Kept::begin) succeeds, the daemon keeps everything unchanged.
     ///
     /// # Errors
     /// No daemon listens there, or the NIC refuses.
     pub fn open(socket: &Path, name: &str) -> Result<Kept> {
         let context = Device::nicd(socket).keep(name).open().context("attaching to a NIC")?;
-        // Until it serves: words that do not fit shall cost nobody a table.
+        // The kept state stays until the server serves, so that wrong arguments do not destroy a table.
         context.leave();
         let (memory, left) = Memory::kept(&context)?;
         let size = size(&memory);
         Ok(Kept { context, memory, left, size })
     }
 
-    /// True if the server before has left a table.
+    /// Returns true if the previous server left a table.
     pub fn has_table(&self) -> bool {
         self.size.is_some()
     }
 
-    /// Continues with the table and the clients of the server before. Returns how many clients there are.
+    /// Continues with the table and the clients of the previous server. Returns the number of clients.
     ///
     /// # Errors
     /// `Config`: there is no table, or it is of another design or size.
@@ -54,7 +55,7 @@ impl Kept {
         let size = need!(size, Config, "no server has left a table there");
         let program = D::program(limits, size, &mut memory)?;
         context.stay();
-        // What is not used any more goes; how large the table is stays.
+        // Regions that are no longer used are freed; the one with the size of the table is kept.
         let known = memory.kept.iter().position(|(name, _)| name == SIZE);
         memory.regions.extend(known.map(|at| memory.kept.swap_remove(at).1));
         memory.kept.clear();
@@ -64,10 +65,10 @@ impl Kept {
         Ok((service, clients))
     }
 
-    /// Begins a table, which `load` fills.
+    /// Creates a new table, which `load` fills.
     ///
     /// # Errors
-    /// There is not so much memory, or what `load` returns.
+    /// There is not enough memory, or `load` returns an error.
     pub fn begin<D: KvDesign, E: From<Error>>(
         self,
         limits: &Limits,
@@ -75,7 +76,7 @@ impl Kept {
         load: impl FnOnce(&mut D::Program) -> Result<(), E>,
     ) -> Result<Service<D::Program>, E> {
         let Kept { context, mut memory, left, .. } = self;
-        // A server that died while it loaded left nothing of use.
+        // A server that died while it loaded left nothing usable.
         context.stay();
         drop(left);
         memory.kept.clear();
@@ -87,7 +88,7 @@ impl Kept {
     }
 }
 
-/// How large the table is that was kept.
+/// Returns the size of the kept table.
 fn size(memory: &Memory) -> Option<Size> {
     let (_, region) = memory.kept.iter().find(|(name, _)| name == SIZE)?;
     let word = |at: usize| region.get::<u64>(at).ok();
@@ -98,7 +99,7 @@ fn size(memory: &Memory) -> Option<Size> {
     Some(Size { capacity, bytes, seed: word(24)?, reopened: true, contents: Rc::new(Contents::default()) })
 }
 
-/// Notes it, when all else is there.
+/// Stores the size of the table, after everything else is complete.
 fn note(memory: &mut Memory, size: &Size) -> Result<()> {
     memory.region(SIZE, LEN, Access::LOCAL_WRITE)?;
     let region = need!(memory.regions.last(), Config, "the region");

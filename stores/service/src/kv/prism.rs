@@ -1,5 +1,5 @@
-//! PRISM-KV's server: its clients do their operations themselves, so its program only posts the buffers that
-//! come back, looks for those that clients took with them when they died, and makes the table grow.
+//! The PRISM-KV server. Clients perform their operations themselves, so its program only posts returned
+//! buffers, finds buffers that dead clients leaked, and makes the table grow.
 
 mod buffers;
 
@@ -17,23 +17,24 @@ use crate::error::need;
 use crate::post::Direct;
 use crate::server::{BufferTable, HeapServer, Memory, READS, Sizes};
 
-/// The server's table, and who puts into it what is there before clients come.
+/// The server's table, and the loader of its initial contents.
 pub struct PrismTableProgram {
     table: PrismTable,
     loader: Loader,
-    /// None once its queue pair has failed: the table is right as it is, and grows no more.
+    /// The growth of the table; `None` after its queue pair has failed. The table then stays correct, but no
+    /// longer grows.
     growth: Option<Growth>,
 }
 
 #[cfg(test)]
 impl PrismTableProgram {
-    /// Tables that there are, and how many of them are given up.
+    /// Returns the number of tables, and the number of those that are no longer in use.
     pub fn tables(&self) -> (u32, u32) {
         self.table.tables()
     }
 }
 
-/// What makes the table grow, and its way to the NIC that it sits on.
+/// The mover that makes the table grow, and its queue pair to the server's own NIC.
 struct Growth {
     mover: Mover,
     pair: QueuePair<Ready>,
@@ -62,7 +63,7 @@ impl Growth {
         Ok(Growth { mover, pair, _far, cq, done: [EMPTY; 64] })
     }
 
-    /// Some of what there is to move; true if there is more.
+    /// Moves some slots. Returns true if there are more.
     fn work(&mut self) -> Result<bool> {
         let nic = &mut Direct(&mut self.pair);
         loop {
@@ -77,11 +78,11 @@ impl Growth {
     }
 }
 
-/// The server's program.
+/// The program of a PRISM-KV server.
 pub type PrismServer = HeapServer<PrismTableProgram>;
 
-/// The program, with table and buffers in one region. The table may grow until a key in each buffer takes
-/// half of the slots.
+/// Creates the program, with table and buffers in one region. The table may grow until one key per buffer
+/// takes half of the slots.
 pub fn open(limits: &Limits, size: Size, memory: &mut Memory) -> Result<PrismServer> {
     let Size { capacity, bytes, seed, .. } = size;
     let buffers = buffers::sizes(limits, &size.contents, capacity, bytes as u64)?;

@@ -1,4 +1,4 @@
-//! A key-value server's program.
+//! The program of a key-value server.
 
 use remora_store::kv::{Broken, Connection, Hello, QueueNeeds, Refusal, Server, SessionError, Table};
 use remora_verbs::{Full, WorkCompletion};
@@ -7,33 +7,33 @@ use crate::Result;
 use crate::post::{Batched, Later};
 use crate::server::Program;
 
-/// A program that has pairs to begin with.
+/// A program whose table can be loaded before clients connect.
 pub trait Loads: Program {
-    /// Stores a pair before clients come.
+    /// Stores a pair before clients connect.
     ///
     /// # Errors
-    /// There is not so much memory.
+    /// There is not enough memory.
     fn load(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal>;
 
-    /// All that there is to begin with is loaded.
+    /// Completes loading.
     ///
     /// # Errors
-    /// The NIC's.
+    /// The NIC failed.
     fn loaded(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Pairs in the table, or that were loaded.
+    /// Returns the number of pairs in the table; for PRISM-KV, of those that were loaded.
     fn keys(&self) -> u64;
 }
 
-/// A server of a classical design, which answers calls.
+/// The program of a classical design, whose server answers calls.
 pub struct Called<T> {
-    /// It.
+    /// The server machine.
     pub server: Server<T>,
-    /// What each queue pair must hold.
+    /// The sizes that each client's queue pair needs.
     pub needs: QueueNeeds,
-    /// Clients that it was made for.
+    /// Maximum number of clients.
     pub clients: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What the clients of all transports do for a program.
+//! The interface of key-value clients, the same for all transports.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use remora_store::{Broken, PostPrism};
 use crate::error::bail;
 use crate::{Error, Result};
 
-/// How long an operation may take.
+/// Maximum time of an operation.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why an operation cannot be started, and what would help.
+/// Returns the reason for which an operation cannot be started, with a remedy for the user.
 pub fn why_not(refused: Refused) -> String {
     let mend = match refused {
         Refused::KeyTooLong => ": the server's --max-key says how long a key may be",
@@ -21,61 +21,61 @@ pub fn why_not(refused: Refused) -> String {
     format!("{refused}{mend}")
 }
 
-/// What a person is told of an operation that cannot be started.
+/// Returns the error of an operation that cannot be started.
 pub(super) fn unstarted(refused: Refused) -> Error {
     Error::Refused(format!("the operation cannot be started: {}", why_not(refused)))
 }
 
-/// Who has a session do something.
+/// The source of a session's operations.
 pub trait Driver {
-    /// Is there an operation to start now, with so many in flight?
+    /// Returns true if an operation should be started now, with `in_flight` operations in flight.
     fn wants(&mut self, in_flight: usize) -> bool;
 
-    /// Starts it.
+    /// Starts the operation.
     ///
     /// # Errors
-    /// The client's.
+    /// The errors of the client machine.
     fn start(&mut self, client: &mut impl Machine, nic: &mut impl PostPrism) -> Result<(), Refused>;
 
-    /// An operation has ended.
+    /// Processes an operation that has ended.
     fn ended(&mut self, finished: &Finished<'_>);
 }
 
-/// What is done with each key.
+/// A function that is called with each key.
 pub type Found<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
 
-/// A connected client of a key-value server, whatever its transport.
+/// A connected client of a key-value server, over any transport.
 pub trait KvSession {
-    /// One turn: takes what has ended, and starts what the driver has to start.
+    /// Performs one turn of the event loop: processes completions, and starts the operations of the driver.
     ///
     /// # Errors
-    /// The connection's, or an operation cannot be started.
+    /// The connection failed, or an operation cannot be started.
     fn turn(&mut self, driver: &mut impl Driver) -> Result<()>;
 
-    /// Operations in flight.
+    /// Returns the number of operations in flight.
     fn in_flight(&self) -> usize;
 
-    /// Calls `found` with each key of the table, in no order. A key that is there throughout comes once at
-    /// least.
+    /// Calls `found` with each key of the table, in no particular order. A key that is in the table
+    /// throughout is reported at least once.
     ///
     /// # Errors
-    /// The connection's, or what `found` says.
+    /// The connection failed, or `found` returns an error.
     fn list(&mut self, found: &mut Found<'_>) -> Result<()>;
 
-    /// Until the server has acknowledged whatever was sent to it: then it may be stopped. For when nothing is
-    /// in flight.
+    /// Waits until the server has acknowledged everything that was sent to it, so that it may be stopped. No
+    /// operation may be in flight.
     ///
     /// # Errors
-    /// The connection's.
+    /// The connection failed.
     fn settle(&mut self) -> Result<()>;
 
-    /// The addresses of its servers.
+    /// Returns the addresses of the servers.
     fn who(&self) -> String;
 
-    /// Reads a value.
+    /// Returns the value of a key, or `None` if the key is absent.
     ///
     /// # Errors
-    /// The connection's, or the value cannot be had.
+    /// The connection failed, or the value cannot be read.
     fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>>
     where
         Self: Sized,
@@ -90,7 +90,7 @@ pub trait KvSession {
     /// Stores a value.
     ///
     /// # Errors
-    /// The connection's, or the server refuses.
+    /// The connection failed, or the server refuses.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>
     where
         Self: Sized,
@@ -101,10 +101,10 @@ pub trait KvSession {
         })?
     }
 
-    /// Stores a value. If a length is not taken it says why, which is no error.
+    /// Stores a value. If key or value is too long, returns the reason, which is no error.
     ///
     /// # Errors
-    /// The connection's, or the server refuses for another reason.
+    /// The connection failed, or the server refuses for another reason.
     fn store(&mut self, key: &[u8], value: &[u8]) -> Result<Option<String>>
     where
         Self: Sized,
@@ -124,10 +124,10 @@ pub trait KvSession {
         }
     }
 
-    /// Removes a key; false if there was none.
+    /// Removes a key. Returns false if it was absent.
     ///
     /// # Errors
-    /// The connection's.
+    /// The connection failed.
     fn delete(&mut self, key: &[u8]) -> Result<bool>
     where
         Self: Sized,
@@ -163,19 +163,19 @@ impl<S: KvSession> KvSession for &mut S {
     }
 }
 
-/// An operation.
+/// An operation to start.
 pub(super) enum Asked<'a> {
     Get(&'a [u8]),
     Put(&'a [u8], &'a [u8]),
     Delete(&'a [u8]),
 }
 
-/// One operation, and what it brings.
+/// The driver of a single operation, and its result.
 struct Once<'a, F, R> {
     asked: Option<Asked<'a>>,
     look: F,
     result: Option<R>,
-    /// Why it was not started.
+    /// The reason for which the operation was not started.
     refused: Option<Refused>,
 }
 
@@ -237,7 +237,7 @@ pub(super) fn failed(broken: Broken) -> Error {
     Error::Broken(broken).context("the connection failed")
 }
 
-/// Why an operation ended otherwise than it should.
+/// Returns the error of an operation with an unexpected outcome.
 pub fn bad_end(verb: &str, outcome: Outcome<'_>) -> Error {
     let text = match outcome {
         Outcome::Failed(broken) => return failed(broken),

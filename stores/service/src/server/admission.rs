@@ -1,5 +1,5 @@
-//! How clients come and go. The thread that serves makes a queue pair for a client, and is told when that is
-//! connected; it never waits for a client.
+//! The arrival and departure of clients. The serving thread creates a queue pair for a client, and is
+//! notified when the client is connected; it never waits for a client.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -14,42 +14,42 @@ use super::{Client, Life, READS, Service};
 use crate::post::Later;
 use crate::{Error, Result};
 
-/// How long a client may take that has begun to connect. It has a place meanwhile.
+/// Maximum time for a client to connect. The client occupies a place meanwhile.
 const CONNECTING: Duration = Duration::from_secs(3);
-/// Clients taken on at a time, between two looks at those that are connected.
+/// Maximum number of clients accepted between two checks of connections.
 const TOGETHER: usize = 4;
-/// Looks for what a client sent before it left.
+/// Maximum number of polls for completions that a departed client left.
 const LAST_LOOKS: usize = 16;
 
 /// A client whose connection is being set up.
 struct Joining<C> {
     id: u64,
     connection: C,
-    /// What it was granted.
+    /// The grant that was sent to the client.
     grant: Vec<u8>,
 }
 
-/// Who comes and who goes.
+/// The clients that are connecting, and the watch of connected ones.
 pub struct Admission<C> {
     handshakes: Handshakes,
     joining: Vec<Joining<C>>,
-    /// It wants a place that one may have who has not connected yet.
+    /// A request for which there may be a place if one of the connecting clients fails.
     waiting: Option<ConnectRequest>,
     departures: Departures,
 }
 
 impl<C: Copy> Admission<C> {
-    /// Nobody yet.
+    /// Returns an admission without clients.
     ///
     /// # Errors
-    /// The system gives no descriptor.
+    /// The system has no free file descriptor.
     pub fn new() -> Result<Admission<C>> {
         let (handshakes, departures) = (Handshakes::new()?, Departures::new()?);
         Ok(Admission { handshakes, joining: Vec::new(), waiting: None, departures })
     }
 
-    /// What is readable when a client has connected, when one has left, and when one comes, if it need not
-    /// wait.
+    /// Returns the file descriptors that become readable when a client has connected, when one has left, and
+    /// when one arrives, if it can be accepted.
     pub fn descriptors<'a>(&'a self, listener: &'a Listener) -> Vec<BorrowedFd<'a>> {
         let mut all = vec![self.handshakes.as_fd(), self.departures.as_fd()];
         if self.waiting.is_none() && self.handshakes.len() < Handshakes::MOST {
@@ -58,9 +58,9 @@ impl<C: Copy> Admission<C> {
         all
     }
 
-    /// A client is known by its queue pair now.
+    /// Watches a connected client, identified by its queue pair.
     pub fn watch(&self, pair: &QueuePair<Ready>) {
-        // Without this its NIC is asked.
+        // Without the watch, a departure is detected by probing the client's NIC.
         if let Some(connection) = pair.connection()
             && let Err(error) = self.departures.add(connection, pair.number().into())
         {
@@ -68,14 +68,14 @@ impl<C: Copy> Admission<C> {
         }
     }
 
-    /// Its queue pair ends.
+    /// Ends the watch of a queue pair that is about to be destroyed.
     pub fn forget(&self, pair: &QueuePair<Ready>) {
         if let Some(connection) = pair.connection() {
             self.departures.remove(connection);
         }
     }
 
-    /// Ends those whose time is over before they have connected.
+    /// Ends connection attempts of clients that the program wants ended.
     pub fn end_over<P: Program<Connection = C>>(&mut self, program: &P) {
         for Joining { id, connection, .. } in &self.joining {
             if program.is_over(*connection) {
@@ -86,7 +86,7 @@ impl<C: Copy> Admission<C> {
 }
 
 impl<P: Program> Service<P> {
-    /// Takes clients on, and lets clients go.
+    /// Accepts clients, and removes departed ones.
     pub(super) fn admit(&mut self, listener: &Listener) -> Result<()> {
         self.part()?;
         while let Some((id, outcome)) = self.admission.handshakes.finished() {
@@ -113,13 +113,13 @@ impl<P: Program> Service<P> {
         Ok(())
     }
 
-    /// Ends the clients whose connections have ended.
+    /// Removes the clients whose connections have ended.
     fn part(&mut self) -> Result<()> {
         let ended = self.admission.departures.ended()?;
         if ended.is_empty() {
             return Ok(());
         }
-        // What they sent before they went counts.
+        // Messages that the clients sent before they left are still processed.
         let mut done = [EMPTY; 64];
         for _ in 0..LAST_LOOKS {
             let got = self.cq.poll(&mut done)?;
@@ -135,7 +135,7 @@ impl<P: Program> Service<P> {
         Ok(())
     }
 
-    /// Begins to take a client on. It comes back if it must wait for somebody to be gone.
+    /// Starts to accept a client. Returns the request if it must wait for another client to leave.
     fn begin(&mut self, request: ConnectRequest) -> Option<ConnectRequest> {
         let hello = request.private_data();
         for at in (0..self.clients.len()).rev() {
@@ -172,7 +172,7 @@ impl<P: Program> Service<P> {
         None
     }
 
-    /// Says no, or lets it wait for a place that is not another's for certain.
+    /// Rejects a request, or returns it if a place may become free because a connecting client fails.
     fn refuse(&mut self, request: ConnectRequest, error: &Error) -> Option<ConnectRequest> {
         let Error::Full(full) = error else {
             tracing::warn!("a client could not be connected: {}", error.chain());
@@ -188,7 +188,7 @@ impl<P: Program> Service<P> {
         Some(request)
     }
 
-    /// A client's queue pair.
+    /// Creates a client's queue pair.
     fn pair(&self, later: &Later, private_data: Vec<u8>) -> Result<QueuePair<Init>> {
         let needs = self.program.needs();
         let options = QpOptions {
@@ -209,11 +209,11 @@ impl<P: Program> Service<P> {
         Ok(pair)
     }
 
-    /// A client is connected, or is not to be.
+    /// Completes or abandons the connection of a client.
     fn join(&mut self, id: u64, outcome: Result<Answered, ConnectError>) {
         let Some(at) = self.admission.joining.iter().position(|joining| joining.id == id) else { return };
         let Joining { connection, grant, .. } = self.admission.joining.swap_remove(at);
-        // From here on it may send.
+        // From here on the client may send.
         match outcome.and_then(Answered::go) {
             Ok(pair) if self.program.is_brief(connection) => {
                 drop(pair);

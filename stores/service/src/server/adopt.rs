@@ -1,5 +1,5 @@
-//! A server that goes on where one before it ended: a NIC daemon has kept its memory and its clients' queue
-//! pairs.
+//! A server that continues where a previous one ended: a NIC daemon has kept its memory and its clients'
+//! queue pairs.
 
 use std::time::{Duration, Instant};
 
@@ -14,23 +14,23 @@ use super::{Client, Life, PROBE, Service};
 use crate::Result;
 use crate::post::Later;
 
-/// Time that a client's NIC may take to say that it is there.
+/// Maximum time for a client's NIC to acknowledge a probe.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a server kept of its clients and queues.
+/// The queues that a previous server left.
 #[derive(Default)]
 pub struct Left {
-    /// The queue of all its clients' completions.
+    /// The completion queue of all its clients.
     pub queue: Option<CompletionQueue>,
-    /// Their queue pairs.
+    /// The queue pairs of its clients.
     pub pairs: Vec<QueuePair<Ready>>,
 }
 
 impl Memory {
-    /// What a daemon has kept, to be asked for by its names; and the clients.
+    /// Returns what a daemon has kept: the memory, by the names of its regions, and the clients.
     ///
     /// # Errors
-    /// The NIC's.
+    /// The NIC failed.
     pub fn kept(context: &remora_verbs::Context) -> Result<(Memory, Left)> {
         let nicd::Kept { mut pairs, mut queues, regions, mut domains, .. } = context.kept()?;
         let domain = match domains.pop() {
@@ -43,7 +43,7 @@ impl Memory {
     }
 }
 
-/// A message without bytes that asks the other side's NIC for an acknowledgement.
+/// Returns an empty WRITE that makes the peer's NIC send an acknowledgement.
 pub fn probe() -> WorkRequest<'static> {
     WorkRequest {
         id: PROBE,
@@ -54,17 +54,18 @@ pub fn probe() -> WorkRequest<'static> {
 }
 
 impl<P: Program> Service<P> {
-    /// Takes over the clients of the server before: as the connections that they were, so that what they were
-    /// granted holds. Those whose NICs do not answer, or that do not fit, end.
+    /// Adopts the clients of the previous server as the same connections, so that their grants remain valid.
+    /// Clients whose NICs do not answer, or whose grants do not match, are disconnected. Returns the number
+    /// of clients.
     ///
     /// # Errors
-    /// The NIC's.
+    /// The NIC failed.
     pub fn adopt(&mut self, pairs: Vec<QueuePair<Ready>>) -> Result<usize> {
         let (pairs, waiting) = self.settle(pairs)?;
         let mut pairs = pairs;
         let mut strangers = Vec::new();
         while let Some(hello) = pairs.first().map(|pair| pair.peer_private_data().to_vec()) {
-            // A connection grants the same to whoever has it.
+            // A connection gets the same grant, whichever client it belongs to.
             let Ok((connection, grant)) = self.program.accept(&hello, &mut Later::default()) else { break };
             let Some(at) = pairs.iter().position(|pair| pair.private_data() == grant) else {
                 strangers.push(connection);
@@ -81,8 +82,8 @@ impl<P: Program> Service<P> {
         Ok(self.clients.len())
     }
 
-    /// Waits until nothing that the server before has sent is under way: its completions are nobody's. What
-    /// clients have sent waits.
+    /// Waits until no request of the previous server is under way, and discards their completions.
+    /// Completions of clients' messages are kept for later.
     fn settle(
         &mut self,
         pairs: Vec<QueuePair<Ready>>,

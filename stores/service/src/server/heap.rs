@@ -1,5 +1,5 @@
-//! The program of a store whose buffers come from a heap. Clients do their operations themselves: it takes
-//! them on, posts the buffers that come back, and looks for those that clients took with them when they died.
+//! The program of a store whose buffers come from a heap. Clients perform their operations themselves. The
+//! program accepts clients, posts returned buffers, and finds buffers that dead clients leaked.
 
 use remora_store::heap::{Class, Classes, Keeper, KeeperConfig, Peer, Reachable};
 use remora_store::{Broken, QueueNeeds, Registered};
@@ -11,44 +11,44 @@ use crate::Result;
 use crate::error::need;
 use crate::post::{Batched, Direct, Later};
 
-/// A store's table, whose entries lead to buffers.
+/// The table of a store, whose entries point to buffers.
 pub trait BufferTable: Reachable {
-    /// Does a client that says `hello` fit?
+    /// Checks that a client that sent `hello` fits the table.
     ///
     /// # Errors
-    /// It does not; it is told why.
+    /// The client does not fit; it receives the reason.
     fn fits(&self, hello: &[u8]) -> Result<()>;
 
-    /// What a client that fits must know, if the server is not full.
+    /// Returns the grant for a client that fits, if the server is not full.
     ///
     /// # Errors
-    /// The table can take no more.
+    /// The table can take no more clients.
     fn welcome(&mut self, hello: &[u8], classes: &Classes) -> Result<Vec<u8>>;
 
-    /// A client that was welcomed was never connected.
+    /// Notes that a client that got this grant was never connected.
     fn abandon(&mut self, welcome: &[u8]) {
         let _ = welcome;
     }
 
-    /// Does some of what the table needs beside; true if there is more that should not wait.
+    /// Performs a part of the table's own work. Returns true if there is more that should not wait.
     fn tend(&mut self) -> bool {
         false
     }
 }
 
-/// How much memory a store takes.
+/// The memory that a store needs.
 pub struct Sizes<'a> {
-    /// What it is for, where there is too little of it.
+    /// Purpose of the memory, for the error message.
     pub what: &'a str,
     /// Bytes of the table.
     pub table_len: usize,
-    /// Bytes of buffers, and how many of each.
+    /// Bytes per buffer and number of buffers, for each size.
     pub buffers: &'a [(u32, u32)],
-    /// Clients at a time.
+    /// Maximum number of clients at the same time.
     pub clients: u32,
 }
 
-/// A table with its buffers, and who keeps them.
+/// A table with its buffers, and the keeper of the buffers.
 pub struct HeapServer<S> {
     table: S,
     keeper: Keeper,
@@ -57,16 +57,17 @@ pub struct HeapServer<S> {
     clients: u32,
 }
 
-/// What clients may do with table and buffers.
+/// Returns the access rights of clients to table and buffers.
 pub fn shared() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC
 }
 
 impl<S: BufferTable> HeapServer<S> {
-    /// One region with the table and the buffers behind it. No buffer is [posted](HeapServer::post_all) yet.
+    /// Registers one region with the table and the buffers after it. No buffer is
+    /// [posted](HeapServer::post_all) yet.
     ///
     /// # Errors
-    /// There is not so much memory.
+    /// There is not enough memory.
     pub fn open(
         sizes: &Sizes<'_>,
         memory: &mut Memory,
@@ -92,20 +93,20 @@ impl<S: BufferTable> HeapServer<S> {
         Ok(HeapServer { table, keeper, lists: Posted(lists), needs: keeping.needs(), clients: sizes.clients })
     }
 
-    /// Posts all buffers, except those that the table says are in use.
+    /// Posts all buffers, except those for which `keep` returns true.
     ///
     /// # Errors
-    /// A list takes no more.
+    /// A free list is full.
     pub fn post_all(&mut self, keep: impl Fn(&S, u64) -> bool) -> Result<()> {
         Ok(self.keeper.post_all(&mut self.lists, |address| keep(&self.table, address))?)
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn table(&self) -> &S {
         &self.table
     }
 
-    /// The table, to put in what is there before clients come.
+    /// Returns the table, for instance to load its initial contents.
     pub fn table_mut(&mut self) -> &mut S {
         &mut self.table
     }

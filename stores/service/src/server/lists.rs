@@ -1,4 +1,4 @@
-//! The free lists of a server whose clients take buffers themselves.
+//! The free lists of a server whose clients allocate buffers themselves.
 
 use remora_nic::PostError;
 use remora_store::heap::{Class, Lists};
@@ -16,7 +16,7 @@ impl Lists for Posted {
 
     fn out(&mut self, class: &Class, first: u32, bits: &mut [u64]) {
         let list = self.0.iter().find(|list| list.number() == class.list);
-        // Of a list that cannot be asked nothing is looked for.
+        // If the list cannot be read, no buffer is reported as out, so none is posted twice.
         if list.is_none_or(|list| list.out(first, bits).is_err()) {
             bits.fill(0);
         }

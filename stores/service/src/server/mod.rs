@@ -1,5 +1,5 @@
-//! What servers whose clients connect queue pairs have in common: one thread that polls for them all, takes
-//! new clients on, and finds out which are gone.
+//! The event loop of servers whose clients connect queue pairs: one thread that polls for all clients,
+//! accepts new ones, and detects departed ones.
 
 mod admission;
 mod adopt;
@@ -29,64 +29,65 @@ pub use heap::{BufferTable, HeapServer, Sizes, shared};
 pub use lists::Posted;
 pub use program::{Memory, Program};
 
-/// READs that a connection may have outstanding: a full window of two-READ lookups.
+/// Maximum number of READs that a connection may have outstanding: a full window of two-READ lookups.
 pub const READS: u8 = 128;
 
-/// What queue pairs speak beside the verbs.
+/// Protocol extensions of queue pairs, in addition to the standard verbs.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Extensions {
     /// PRISM's operations.
     pub prism: bool,
-    /// StRoM's requests to kernels.
+    /// StRoM's RPCs to kernels.
     pub strom: bool,
     /// IRN in place of go-back-N.
     pub irn: bool,
 }
 
-/// A client as the server knows it.
+/// A connected client.
 struct Client<C> {
     pair: QueuePair<Ready>,
     connection: C,
     life: Life,
-    /// Since when others wait for it.
+    /// Time since which other clients wait for this one.
     late: Option<Instant>,
 }
 
-/// What is known of a client's being there. The end of its connection tells of most that leave or die; else,
-/// as where a machine fails, its NIC must be asked.
+/// What is known of the liveness of a client. The end of its TCP connection reveals most clients that leave
+/// or die. In other cases, as when a machine fails, its NIC must be probed.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Life {
-    /// Something came from it lately.
+    /// Something arrived from the client recently.
     Seen,
-    /// Nothing came for a while.
+    /// Nothing has arrived for a while.
     Quiet,
-    /// It was asked.
+    /// A probe was sent.
     Asked,
 }
 
-/// Id of the empty WRITE that asks a client's NIC for an acknowledgement; no store's id begins with 15.
+/// Id of the probe, an empty WRITE that makes a client's NIC send an acknowledgement. No store's id begins
+/// with 15.
 const PROBE: u64 = 15 << 44;
-/// Time between two looks for clients that are gone.
+/// Time between two checks for departed clients.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
-/// How long others wait for a client that says nothing.
+/// Maximum time for which other clients wait for a silent one.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How hard a server works.
+/// The behaviour of a server's loop.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Pace {
-    /// It polls without ever sleeping.
+    /// True to poll without ever sleeping.
     pub spin: bool,
-    /// It ends when its parent process does.
+    /// True to end when the parent process does.
     pub child: bool,
 }
 
-/// What a server's loop remembers from turn to turn.
+/// The state of a server's loop between turns.
 pub struct Watch {
     done: [WorkCompletion; 64],
     polls: u32,
     busy: Instant,
     probed: Instant,
-    /// The program has more to do that should not wait.
+    /// True if the program has more work that should not wait.
     more: bool,
 }
 
@@ -96,31 +97,31 @@ impl Default for Watch {
     }
 }
 
-/// A program, and its clients.
+/// A program with its clients, and the loop that serves them.
 pub struct Service<P: Program> {
-    /// It.
+    /// The program.
     pub program: P,
-    /// Its NIC.
+    /// The NIC.
     pub context: Context,
     cq: CompletionQueue,
     channel: CompletionChannel,
     clients: Vec<Client<P::Connection>>,
     admission: Admission<P::Connection>,
     extensions: Extensions,
-    /// Lives as long as the program.
+    /// Memory of the program, which must live as long.
     memory: Memory,
 }
 
 /// Time without work after which the server sleeps.
 const SPIN: Duration = Duration::from_millis(1);
-/// Polls between two looks for new clients while there is work.
+/// Number of polls between two checks for new clients while there is work.
 const LOOK_EVERY: u32 = 4096;
 
 impl<P: Program> Service<P> {
-    /// A program with its memory, for so many clients.
+    /// Returns a service of a program with its memory, for at most `clients` clients.
     ///
     /// # Errors
-    /// The NIC's.
+    /// The NIC failed.
     pub fn new(
         context: Context,
         program: P,
@@ -131,10 +132,10 @@ impl<P: Program> Service<P> {
         Service::over(context, program, memory, None, clients, extensions)
     }
 
-    /// One that goes on with the completions of the server before it.
+    /// Returns a service that continues with the completion queue of a previous server, if `queue` is given.
     ///
     /// # Errors
-    /// The NIC's.
+    /// The NIC failed.
     pub fn over(
         context: Context,
         program: P,
@@ -144,7 +145,7 @@ impl<P: Program> Service<P> {
         extensions: Extensions,
     ) -> Result<Service<P>> {
         let channel = context.create_channel()?;
-        // And one for the probe of each client.
+        // The queue also has space for one probe of each client.
         let depth = (program.needs().completions + 1) * clients;
         let cq = match queue {
             Some(queue) => queue,
@@ -155,10 +156,10 @@ impl<P: Program> Service<P> {
         Ok(Service { program, context, cq, channel, clients: Vec::new(), admission, extensions, memory })
     }
 
-    /// Serves until it is told to stop.
+    /// Serves clients until `stop` is true.
     ///
     /// # Errors
-    /// The NIC's.
+    /// The NIC failed.
     pub fn work(&mut self, pace: Pace, listener: &Listener, stop: &AtomicBool) -> Result<()> {
         let mut watch = Watch::default();
         let parent = rustix::process::getppid();
@@ -171,11 +172,11 @@ impl<P: Program> Service<P> {
         Ok(())
     }
 
-    /// One poll; now and then, and it says so, also what there is to do beside answers. Who does not spin
-    /// sleeps then.
+    /// Polls once, and occasionally also does the work besides answering, in which case it returns true.
+    /// Unless `pace` says to spin, the loop then sleeps while there is no work.
     ///
     /// # Errors
-    /// The NIC's.
+    /// The NIC failed.
     #[inline]
     pub fn turn(&mut self, watch: &mut Watch, pace: Pace, listener: &Listener) -> Result<bool> {
         let got = self.cq.poll(&mut watch.done)?;
@@ -204,7 +205,7 @@ impl<P: Program> Service<P> {
         Ok(true)
     }
 
-    /// Sleeps until a completion comes, or somebody comes or leaves; no longer than a while.
+    /// Sleeps until a completion arrives, or a client arrives or leaves, for a limited time.
     fn sleep(&mut self, listener: &Listener) -> Result<()> {
         self.cq.arm(Notify::Any)?;
         let mut done = [EMPTY; 64];
@@ -222,7 +223,7 @@ impl<P: Program> Service<P> {
         Ok(())
     }
 
-    /// Handles completions; those of one client that follow each other are answered together.
+    /// Processes completions. Consecutive completions of one client are answered with one doorbell.
     #[inline]
     fn handle(&mut self, done: &[WorkCompletion]) {
         for run in done.chunk_by(|one, next| one.qp_num == next.qp_num) {
@@ -235,20 +236,21 @@ impl<P: Program> Service<P> {
         }
     }
 
-    /// Ends a client.
+    /// Disconnects a client.
     fn end(&mut self, at: usize) {
         let Client { pair, connection, .. } = self.clients.swap_remove(at);
         self.admission.forget(&pair);
-        // What the dead client's NIC may still do ends first.
+        // The queue pair is destroyed first, so that the dead client's NIC has no more access.
         drop(pair);
         self.program.disconnect(connection);
     }
 
-    /// What there is to do beside answers, and to say; true if there is more to do at once.
+    /// Performs the program's work besides answering, and sends its messages. Returns true if there is more
+    /// to do at once.
     fn tidy(&mut self) -> bool {
         let more = self.program.tidy();
         for Client { pair, connection, .. } in &mut self.clients {
-            // Of a failure its completion tells.
+            // A failure is also reported by a completion.
             if let Err(broken) = self.program.tell(*connection, &mut Direct(pair)) {
                 tracing::debug!(%broken, "a client was not told");
             }
@@ -257,8 +259,8 @@ impl<P: Program> Service<P> {
         more
     }
 
-    /// Ends clients for which others have waited long enough: it is there, its NIC answers, but its program
-    /// does not. And those whose time is over.
+    /// Disconnects clients for which others have waited too long: the client's NIC answers, but its program
+    /// does not. Also disconnects clients that the program wants ended.
     fn end_late(&mut self) {
         self.admission.end_over(&self.program);
         for at in (0..self.clients.len()).rev() {
@@ -296,14 +298,14 @@ impl<P: Program> Service<P> {
         Ok(())
     }
 
-    /// Asks the NICs of quiet clients whether they are there. Of those that are not, the retries run out, and
-    /// the error frees their places.
+    /// Probes the NICs of quiet clients. A client that is gone fails with exhausted retries, and the error
+    /// frees its place.
     fn probe(&mut self) {
         for client in &mut self.clients {
             client.life = match client.life {
                 Life::Seen => Life::Quiet,
                 Life::Asked => Life::Asked,
-                // The queue is full now: asked next time.
+                // If the send queue is full now, the client is probed the next time.
                 Life::Quiet => client.pair.post_send(&probe()).map_or(Life::Quiet, |()| Life::Asked),
             };
         }
@@ -314,7 +316,7 @@ impl<P: Program> Service<P> {
 mod tests {
     use super::{AtomicBool, Ordering};
 
-    /// Stops a server's thread, also where its test panics.
+    /// Stops a server's thread, even if its test panics.
     pub struct StopOnDrop<'a>(pub &'a AtomicBool);
 
     impl Drop for StopOnDrop<'_> {

@@ -1,4 +1,4 @@
-//! A server's program, as the loop that serves sees it: what it does for a connection, and beside that.
+//! The interface between a server's program and the loop that serves its clients.
 
 use remora_store::{Broken, QueueNeeds};
 use remora_verbs::kernel::Kernel;
@@ -10,34 +10,34 @@ use crate::post::{Batched, Direct, Later, registered};
 
 /// The program of a server.
 pub trait Program {
-    /// What it calls a client.
+    /// The program's identity of a client.
     type Connection: Copy;
 
-    /// What each client's queue pair must hold.
+    /// Returns the sizes that each client's queue pair needs.
     fn needs(&self) -> QueueNeeds;
 
-    /// Takes a client on that says `hello`: posts receive requests, and says what the client must know.
+    /// Accepts a client that sent `hello`: posts receive requests, and returns the client's grant.
     ///
     /// # Errors
-    /// The client does not fit; it is told why.
+    /// The client does not fit; it receives the reason.
     fn accept(&mut self, hello: &[u8], nic: &mut Later) -> Result<(Self::Connection, Vec<u8>)>;
 
-    /// Must this client be gone, its queue pair with it, before somebody is taken on that says `hello`?
+    /// Returns true if this client must be disconnected before a client that sends `hello` is accepted.
     fn gives_way(&self, connection: Self::Connection, hello: &[u8]) -> bool {
         let _ = (connection, hello);
         false
     }
 
-    /// Is a connection over with what was said when it was made?
+    /// Returns true if the connection ends after the exchange of private data.
     fn is_brief(&self, connection: Self::Connection) -> bool {
         let _ = connection;
         false
     }
 
-    /// Takes a completion of a client's queue pair.
+    /// Processes a completion of a client's queue pair.
     ///
     /// # Errors
-    /// The client is gone.
+    /// The client must be disconnected.
     fn handle(
         &mut self,
         connection: Self::Connection,
@@ -45,64 +45,64 @@ pub trait Program {
         nic: &mut Batched<'_, '_>,
     ) -> Result<(), Broken>;
 
-    /// Forgets a client, whose queue pair is gone.
+    /// Removes a client whose queue pair no longer exists.
     fn disconnect(&mut self, connection: Self::Connection);
 
-    /// Forgets a client that was never connected, and what it was granted.
+    /// Removes a client that was never connected, and what it was granted.
     fn abandon(&mut self, connection: Self::Connection, grant: &[u8]) {
         let _ = grant;
         self.disconnect(connection);
     }
 
-    /// Does some of the work beside answering; true if there is more that should not wait.
+    /// Performs a part of the work besides answering. Returns true if there is more that should not wait.
     fn tidy(&mut self) -> bool {
         false
     }
 
-    /// Says to a client what there is to say beside answers.
+    /// Sends a message to a client that is not an answer, if there is one.
     ///
     /// # Errors
-    /// The client is gone.
+    /// The client must be disconnected.
     fn tell(&mut self, connection: Self::Connection, nic: &mut Direct<'_>) -> Result<(), Broken> {
         let _ = (connection, nic);
         Ok(())
     }
 
-    /// Do others wait for this client to say something?
+    /// Returns true if others wait for a message of this client.
     fn is_late(&self, connection: Self::Connection) -> bool {
         let _ = connection;
         false
     }
 
-    /// Is this client to be ended at once?
+    /// Returns true if this client must be disconnected at once.
     fn is_over(&self, connection: Self::Connection) -> bool {
         let _ = connection;
         false
     }
 }
 
-/// The memory of a server, registered as long as its program lives.
+/// The memory of a server, registered for the lifetime of its program.
 pub struct Memory {
-    /// Its domain.
+    /// The protection domain.
     pub domain: ProtectionDomain,
-    /// What was registered.
+    /// The registered regions.
     pub regions: Vec<MemoryRegion>,
-    /// Kernels that were deployed over it.
+    /// The kernels deployed over the regions.
     pub kernels: Vec<KernelHandle>,
-    /// What a server before this one had, by the names that it gave.
+    /// The regions of a previous server, by name.
     pub kept: Vec<(String, MemoryRegion)>,
 }
 
 impl Memory {
-    /// Nothing yet, in this domain.
+    /// Returns an empty memory in this domain.
     pub fn of(domain: ProtectionDomain) -> Memory {
         Memory { domain, regions: Vec::new(), kernels: Vec::new(), kept: Vec::new() }
     }
 
-    /// Deploys a kernel that may reach everything that has been registered.
+    /// Deploys a kernel that may access all regions registered so far.
     ///
     /// # Errors
-    /// The NIC's.
+    /// The NIC failed.
     pub fn kernel(&mut self, lanes: Vec<Box<dyn Kernel>>, options: KernelOptions<'_>) -> Result<()> {
         let grants: Vec<&MemoryRegion> = self.regions.iter().collect();
         let options = KernelOptions { grants: &grants, ..options };
@@ -110,10 +110,10 @@ impl Memory {
         Ok(())
     }
 
-    /// Registers `len` bytes, or takes the region of this name that was kept.
+    /// Registers `len` bytes, or takes the kept region with this name.
     ///
     /// # Errors
-    /// There is not so much memory, or what was kept has another length.
+    /// There is not enough memory, or the kept region has another length.
     pub fn region(&mut self, what: &str, len: usize, access: Access) -> Result<remora_store::Registered> {
         let kept = self.kept.iter().position(|(name, _)| name == what);
         let region = match kept.map(|at| self.kept.swap_remove(at).1) {

@@ -1,12 +1,13 @@
-//! A client of transactions: a connection to each shard, and the machine of the design that the shards have.
+//! A client of transactions: a connection to each shard, and the machine of the shards' design.
 //!
-//! It never waits. Whoever drives it begins transactions with [`Session::parts`], and hands the completions
-//! of a [`Session::turn`] to the machine, as many transactions at once as the window has places:
+//! The session never blocks. Its caller begins transactions with [`Session::parts`], and passes the
+//! completions of a [`Session::turn`] to the machine. As many transactions as the window has places may be
+//! under way:
 //!
 //! ```text
 //! let (machine, mut connections) = session.parts()?;
 //! let tx = machine.begin()?;
-//! machine.read(tx, b"key", &mut connections)?;      // the doorbells ring when `connections` goes
+//! machine.read(tx, b"key", &mut connections)?;      // the doorbells ring when `connections` is dropped
 //! drop(connections);
 //! session.turn(|shard, completion, machine, connections| {
 //!     match machine.complete(shard, completion, connections)? { … }
@@ -30,17 +31,17 @@ use crate::post::{Batched, registered};
 use crate::server::READS;
 use crate::{Error, Result};
 
-/// How large a client is, at most: the shards may grant shorter keys, values and transactions.
+/// The maximum size of a client. The shards may have lower limits for keys, values and transactions.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Transactions at a time.
+    /// Maximum number of concurrent transactions.
     pub window: u32,
-    /// Keys of each.
+    /// Maximum number of keys per transaction.
     pub max_keys: u32,
 }
 
-/// The connections, as the machine sees them. What is posted leaves when this is dropped, with one doorbell
-/// for each shard.
+/// The connections, as the machine uses them. Posted requests leave when this is dropped, with one doorbell
+/// per shard.
 pub struct ShardQueues<'a>([Option<Batch<'a>>; MOST_SHARDS]);
 
 impl<'a> ShardQueues<'a> {
@@ -65,27 +66,27 @@ impl<'a> Connections for ShardQueues<'a> {
     }
 }
 
-/// Completions taken at a time.
+/// Maximum number of completions per poll.
 const TAKEN: usize = 64;
-/// Turns between two looks whether buffers wait to go back.
+/// Number of turns between two checks for buffers to return.
 const RETURN_EVERY: u32 = 256;
-/// How long a client that ends waits for what is still under way.
+/// Maximum time for which a closing client waits for requests under way.
 const CLOSING: Duration = Duration::from_millis(100);
 
 /// A connected client.
 pub struct Session {
     machine: AnyClient,
     pairs: Vec<QueuePair<Ready>>,
-    /// Of the queue pairs.
+    /// Numbers of the queue pairs.
     numbers: Vec<u32>,
     addresses: Vec<SocketAddr>,
     cq: CompletionQueue,
     done: [WorkCompletion; TAKEN],
     turns: u32,
     limits: Limits,
-    /// When the store's time began.
+    /// Start of the store's clock, in microseconds since 1970.
     began: u64,
-    /// What shard 0 grants.
+    /// The grant of shard 0.
     granted: Granted,
     arena: MemoryRegion,
 }
@@ -94,7 +95,7 @@ impl Session {
     /// Connects to all shards, given in the order of their numbers.
     ///
     /// # Errors
-    /// One does not answer, is another one, or began anew without its memory.
+    /// A shard does not answer, has another number, or has restarted without its memory.
     pub fn open(context: &Context, addresses: &[SocketAddr], size: Size) -> Result<Session> {
         ensure!(
             (1..=MOST_SHARDS).contains(&addresses.len()),
@@ -110,7 +111,7 @@ impl Session {
             max_recv_wr: needs.receive,
             max_rd_atomic: READS,
             max_dest_rd_atomic: READS,
-            // A shard of FaRM's declines it, which is well.
+            // A FaRM shard declines PRISM, which is correct.
             prism: true,
             ..QpOptions::default()
         };
@@ -143,7 +144,7 @@ impl Session {
         })
     }
 
-    /// The machine and its connections. What is posted leaves when the connections are dropped.
+    /// Returns the machine and its connections. Posted requests leave when the connections are dropped.
     ///
     /// # Errors
     /// This process is a fork.
@@ -151,11 +152,12 @@ impl Session {
         Ok((&mut self.machine, ShardQueues::of(&mut self.pairs)?))
     }
 
-    /// One turn: what has ended comes to `each` with its shard, to be given to the machine's `complete`; what
-    /// is posted meanwhile leaves with one doorbell a shard. How many completions there were.
+    /// Performs one turn of the event loop: each completion is passed to `each` with its shard, to be passed
+    /// on to the machine's `complete`. Requests posted in a turn leave with one doorbell per shard. Returns
+    /// the number of completions.
     ///
     /// # Errors
-    /// The NIC's, or what `each` says.
+    /// The NIC failed, or `each` returns an error.
     #[inline]
     pub fn turn(
         &mut self,
@@ -180,39 +182,41 @@ impl Session {
         Ok(got)
     }
 
-    /// What waits to go to a shard goes now. Turns do it every so often; whoever takes few of them does it
-    /// himself.
+    /// Returns buffers to their shards now. Turns do so periodically; a caller that takes few turns must
+    /// call this.
     ///
     /// # Errors
-    /// The NIC's.
+    /// The NIC failed.
     pub fn return_buffers(&mut self) -> Result<()> {
         let mut connections = ShardQueues::of(&mut self.pairs)?;
         Ok((0..self.numbers.len())
             .try_for_each(|shard| self.machine.return_buffers(shard, &mut connections))?)
     }
 
-    /// The store's time, which transactions are given: microseconds since it began.
+    /// Returns the store's time, from which transactions get their timestamps: microseconds since the store
+    /// began.
     pub fn clock(&self) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         (now.as_micros() as u64).saturating_sub(self.began)
     }
 
-    /// What the shards take.
+    /// Returns the limits of the shards.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// The shards' design.
+    /// Returns the design of the shards.
     pub fn design(&self) -> Design {
         self.machine.design()
     }
 
-    /// What shard 0 grants.
+    /// Returns the grant of shard 0.
     pub fn granted(&self) -> &Granted {
         &self.granted
     }
 
-    /// A READ of shard 0's memory, for when nothing is under way: nanoseconds.
+    /// Performs a READ of shard 0's memory, and returns its duration in nanoseconds. Nothing may be under
+    /// way.
     ///
     /// # Errors
     /// The READ fails.
@@ -230,17 +234,17 @@ impl Session {
         Ok(took)
     }
 
-    /// Connections the connection to a shard, as if it had broken.
+    /// Closes the connection to a shard, as if it had failed.
     #[cfg(test)]
     pub fn hang_up(&mut self, shard: usize) {
         drop(self.pairs.remove(shard));
     }
 
-    /// Waits until what is under way has ended and buffers are on their way back; not for long, since shards
-    /// find what a client leaves.
+    /// Waits until everything under way has ended and buffers are being returned. The wait is short, because
+    /// shards also recover what a client leaves behind.
     ///
     /// # Errors
-    /// The NIC's.
+    /// The NIC failed.
     pub fn close(&mut self) -> Result<()> {
         let started = Instant::now();
         let mut idle = 0;
@@ -254,10 +258,11 @@ impl Session {
         Ok(())
     }
 
-    /// The same, and until the shards have acknowledged whatever was sent to them: then they may be stopped.
+    /// Closes the client, and waits until the shards have acknowledged everything that was sent to them, so
+    /// that they may be stopped.
     ///
     /// # Errors
-    /// The NIC's, or a shard does not answer.
+    /// The NIC failed, or a shard does not answer.
     pub fn settle(&mut self) -> Result<()> {
         self.close()?;
         let mut flush = Flush::of("a shard");
@@ -297,7 +302,7 @@ fn connect(
     Ok((pair, welcome))
 }
 
-/// What all shards take, as far as this client goes.
+/// Returns the limits that all shards and this client share.
 fn agree(welcomes: &[Welcome], size: Size) -> Result<Limits> {
     let Welcome { limits, granted, .. } = &welcomes[0];
     for welcome in welcomes {

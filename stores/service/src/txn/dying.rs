@@ -1,4 +1,5 @@
-//! A client of FaRM's dies between its updates: served shards end its transaction in the same way everywhere.
+//! Tests of a FaRM client that dies between its updates: all shards must end its transaction in the same
+//! way.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -29,10 +30,10 @@ fn serve(shard: usize, listener: &Listener, stop: &AtomicBool) {
     service.work(Pace::default(), listener, stop).unwrap();
 }
 
-/// What is posted to one shard never leaves.
+/// The connections of a client, except that requests posted to one shard are discarded.
 struct Mute<'a, 'b>(&'a mut ShardQueues<'b>, usize);
 
-/// The queue pair of a shard; None: it is that one's.
+/// The queue pair of a shard; `None` if requests to that shard are discarded.
 struct End<'a, 'b>(Option<Batched<'a, 'b>>);
 
 impl<'b> Connections for Mute<'_, 'b> {
@@ -62,7 +63,8 @@ impl PostPrism for End<'_, '_> {
     }
 }
 
-/// So many completions more, while what is posted to one shard is lost if the last of them leads to it.
+/// Processes `count` more completions. Requests that the last one causes are discarded if they go to shard
+/// `mute`.
 fn complete(session: &mut Session, count: usize, mute: Option<usize>) {
     let mut seen = 0;
     while seen < count {
@@ -77,7 +79,7 @@ fn complete(session: &mut Session, count: usize, mute: Option<usize>) {
 }
 
 /// A client writes a key of each shard and dies when one shard has its update and the other has not. The
-/// latter hears first that it is dead.
+/// other shard notices the client's death first.
 fn dies_before_its_update_at(silent: usize) {
     let listeners: [Listener; SHARDS] = std::array::from_fn(|_| Listener::bind("127.0.0.1:0").unwrap());
     let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
@@ -106,13 +108,13 @@ fn dies_before_its_update_at(silent: usize) {
             machine.write(tx, key, b"after", &mut connections).unwrap();
         }
         drop(connections);
-        // Of each, the index and the object.
+        // For each shard, the completions of the index and of the object.
         complete(&mut dying, SHARDS * 2, None);
         let clock = dying.clock();
         let (machine, mut connections) = dying.parts().unwrap();
         assert_eq!(machine.commit(tx, clock, &mut connections).unwrap(), None);
         drop(connections);
-        // Both locks are taken; the update of one of them happens.
+        // Both locks are acquired; only one of the updates is sent.
         complete(&mut dying, SHARDS, Some(silent));
         complete(&mut dying, 1, None);
         dying.hang_up(silent);

@@ -1,5 +1,6 @@
-//! Enrolment: before its first transaction a client tells each shard who the others are, and reads who they
-//! were to earlier clients. So the first client finds a shard that has begun anew, without its memory.
+//! Enrolment: before its first transaction, a client tells each shard the incarnations of the other shards,
+//! and reads what earlier clients told. So the first client detects a shard that restarted without its
+//! memory.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,21 +13,21 @@ use remora_verbs::{
 
 use crate::error::{Context as _, Result, bail, ensure};
 
-/// The shards as a client reaches them, before its machine has the queue pairs.
+/// The connections to the shards, before the machine gets the queue pairs.
 pub struct Shards<'a> {
-    /// A queue pair to each shard.
+    /// One queue pair per shard.
     pub pairs: &'a mut [QueuePair<Ready>],
-    /// Of all of them.
+    /// The completion queue of all queue pairs.
     pub cq: &'a mut CompletionQueue,
-    /// Eight bytes of it at least.
+    /// Registered memory of at least eight bytes.
     pub arena: &'a MemoryRegion,
 }
 
-/// How long a shard may take to answer.
+/// Maximum time for a shard to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Shards<'_> {
-    /// One work request, alone.
+    /// Performs a single work request and waits for its completion.
     fn execute(&mut self, shard: usize, operation: Operation, payload: Payload<'_>) -> Result<()> {
         let flags = Flags { signaled: true, ..Flags::default() };
         self.pairs[shard].post_send(&WorkRequest { id: 0, operation, payload, flags })?;
@@ -42,7 +43,8 @@ impl Shards<'_> {
         Ok(())
     }
 
-    /// Puts a run into a shard's incarnations if there is none; which one stands there.
+    /// Stores a run in a shard's incarnations if none is stored there. Returns the run that is stored there
+    /// afterwards.
     fn enrol(&mut self, shard: usize, remote: Remote, run: u64) -> Result<u64> {
         let result = [self.arena.sge(0, 8)];
         let swap = Operation::CompareSwap { remote, compare: 0, swap: run };
@@ -55,10 +57,10 @@ impl Shards<'_> {
         })
     }
 
-    /// Tells all shards who the others are.
+    /// Tells every shard the incarnations of all others.
     ///
     /// # Errors
-    /// One of them is not the one that it was to the others.
+    /// A shard has another incarnation than earlier clients saw.
     pub fn enrol_all(&mut self, welcomes: &[Welcome], addresses: &[SocketAddr]) -> Result<()> {
         for (to, at) in welcomes.iter().zip(0..) {
             for (other, address) in

@@ -1,5 +1,5 @@
-//! A shard of FaRM's: it locks and updates at its clients' request. What a client had begun that has died,
-//! the shards end together (`recovery.rs`).
+//! A FaRM shard, which locks and updates keys at its clients' request. The shards jointly end the
+//! transactions of clients that have died (`recovery.rs`).
 
 use std::sync::mpsc::Sender;
 
@@ -20,40 +20,40 @@ use crate::error::{Result, ensure, need};
 use crate::post::{Batched, Later};
 use crate::server::{Memory, Program, shared};
 
-/// Who is connected.
+/// A connected peer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// A client, by its place among those that are connected.
+    /// A client, by its index among the connected clients.
     Client(usize),
-    /// Another shard, by its place among the messages.
+    /// Another shard, by its index among the message buffers.
     Shard(usize),
 }
 
-/// The program.
+/// The program of a FaRM shard.
 pub struct FarmShard {
     shard: Shared,
     identity: ShardIdentity,
-    /// Clients that are connected, by name: a place for each that may be.
+    /// Names of the connected clients; one place per possible client.
     clients: Vec<Option<(u64, Caller)>>,
     needs: QueueNeeds,
-    /// Those of them whose connections another shard wants ended.
+    /// Names of clients whose connections another shard wants closed.
     condemned: Vec<u64>,
-    /// For each shard that asks, a message in and a message out; and which places are taken.
+    /// Two message buffers (in, out) for each shard that may ask, and which of them are in use.
     messages: Registered,
     asking: Vec<bool>,
-    /// Clients that are gone go here.
+    /// The recovery thread's queue of clients that are gone.
     gone: Sender<u64>,
 }
 
-/// Ids of a question that has come and of an answer that has gone.
+/// Ids of a received question and of a sent answer.
 const ASKED: u64 = 1;
 const ANSWERED: u64 = 2;
 
 impl FarmShard {
-    /// With all its memory.
+    /// Creates the program and allocates all its memory.
     ///
     /// # Errors
-    /// There is not so much memory.
+    /// There is not enough memory.
     pub fn open(size: &Config, context: &Context, memory: &mut Memory) -> Result<FarmShard> {
         let Config { keys, slots, clients, limits, .. } = *size;
         let Limits { max_key, max_value, max_keys, window } = limits;
@@ -66,7 +66,7 @@ impl FarmShard {
             window,
             max_keys,
         };
-        // Of a client's calls; beside them the probe. An answer to another shard takes no more.
+        // The sizes for a client's calls and the probe. An answer to another shard needs no more.
         let needs = config.needs();
         let needs = QueueNeeds { send: needs.send + 1, completions: needs.completions + 1, ..needs };
         ensure!(
@@ -106,13 +106,13 @@ impl FarmShard {
         Ok(nic.post_receive(&ReceiveRequest { id: ASKED, sges: &sges })?)
     }
 
-    /// The message in (0) or out (1).
+    /// Returns the buffer for a message in (0) or out (1).
     fn message(&self, peer: usize, which: usize, len: usize) -> Sge {
         let at = ((peer * 2 + which) * LONGEST) as u64;
         Sge { addr: self.messages.addr + at, len: len as u32, lkey: self.messages.key }
     }
 
-    /// Another shard hellos.
+    /// Accepts another shard.
     fn admit(&mut self, hello: RecoveryHello, nic: &mut Later) -> Result<(Peer, Vec<u8>)> {
         ensure!(hello.run == self.identity.run(), Peer, "this shard has begun anew since");
         let free = self.asking.iter().position(|taken| !taken);
@@ -122,8 +122,8 @@ impl FarmShard {
         Ok((Peer::Shard(peer), Vec::new()))
     }
 
-    /// What is known and done about a client. One that is connected is nobody's to settle: it came after the
-    /// question, or is being ended.
+    /// Answers another shard's question about a client. A connected client is not settled: it connected
+    /// after the question, or its connection is being closed.
     fn answer(&mut self, question: &Question) -> Answer {
         let connected = |name: &u64| self.clients.iter().flatten().any(|(client, _)| client == name);
         match question {
@@ -205,7 +205,7 @@ impl Program for FarmShard {
             Peer::Client(place) => {
                 let Some((name, _)) = self.clients[place].take() else { return };
                 self.condemned.retain(|client| *client != name);
-                // The thread is there as long as this is.
+                // The recovery thread lives as long as this program.
                 let _ = self.gone.send(name);
             }
         }

@@ -1,4 +1,4 @@
-//! Who a shard is, and what it tells every client.
+//! The identity of a shard, and the welcome that it sends to every client.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,27 +7,27 @@ use remora_store::txn::{Granted, Hello, Incarnations, Limits, Welcome};
 
 use crate::error::{Result, ensure, need};
 
-/// Which shard.
+/// The number of a shard in its store.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ShardId {
-    /// Its number.
+    /// Number of the shard, from 0.
     pub shard: u32,
-    /// How many there are.
+    /// Number of shards of the store.
     pub shards: u32,
 }
 
-/// A shard, as clients meet it.
+/// A shard's identity and state, as clients see them.
 pub struct ShardIdentity {
     id: ShardId,
     limits: Limits,
     run: u64,
     began: u64,
-    /// The other shards, as far as clients have told.
+    /// The incarnations of the other shards, as clients have reported them.
     pub incarnations: Incarnations,
 }
 
 impl ShardIdentity {
-    /// Begins now; the incarnations is at this offset of the shard's memory.
+    /// Creates the identity of a shard that begins now. Its incarnations are at this offset of its memory.
     ///
     /// # Errors
     /// The memory is too small.
@@ -45,24 +45,24 @@ impl ShardIdentity {
         let run = crate::seed::fresh().max(1);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).ok();
         let now = need!(now, Config, "the clock stands before 1970");
-        // The loader's timestamp is 1.
+        // The loader uses timestamp 1, so the clock starts at 2.
         Ok(ShardIdentity { id, limits, run, began: now.as_micros() as u64 - 2, incarnations })
     }
 
-    /// Which shard it is.
+    /// Returns the number of the shard in its store.
     pub fn id(&self) -> ShardId {
         self.id
     }
 
-    /// This run of it.
+    /// Returns the number of the shard's run.
     pub fn run(&self) -> u64 {
         self.run
     }
 
-    /// What a client says.
+    /// Decodes and checks a client's message.
     ///
     /// # Errors
-    /// It does not fit.
+    /// The client does not fit this shard.
     pub fn read(&self, hello: &[u8]) -> Result<Hello> {
         let hello = Hello::decode(hello);
         let hello = need!(hello, Peer, "this is a shard of transactions, and the client is none of it");
@@ -77,7 +77,7 @@ impl ShardIdentity {
         Ok(hello)
     }
 
-    /// What it is told.
+    /// Returns the encoded answer to a client.
     pub fn welcome(&self, granted: Granted) -> Vec<u8> {
         let ShardIdentity { limits, run, began, .. } = *self;
         let welcome = Welcome {

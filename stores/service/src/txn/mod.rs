@@ -50,26 +50,27 @@ use remora_verbs::Context;
 use crate::Result;
 use crate::server::{Extensions, HeapServer, Memory, Service};
 
-/// Shards of a store, at most.
+/// Maximum number of shards of a store.
 pub const MOST_SHARDS: usize = 16;
 
-/// How large a shard is.
+/// The size of a shard.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ShardConfig {
-    /// Which shard it is.
+    /// The number of the shard in its store.
     pub id: ShardId,
-    /// Keys that it may have, including those that were deleted.
+    /// Maximum number of keys, including deleted ones.
     pub keys: u64,
-    /// Slots of its table.
+    /// Number of slots of the table.
     pub slots: u64,
-    /// What clients may ask for.
+    /// The limits for clients.
     pub limits: Limits,
-    /// Clients at a time.
+    /// Maximum number of clients at the same time.
     pub clients: u32,
 }
 
 impl ShardConfig {
-    /// The only shard of a store with so many keys of up to 64 bytes and values of up to 1024.
+    /// Returns the configuration of the only shard of a store with `keys` keys of up to 64 bytes and values
+    /// of up to 1024 bytes.
     pub fn of_keys(keys: u64) -> ShardConfig {
         ShardConfig {
             id: ShardId { shard: 0, shards: 1 },
@@ -80,13 +81,13 @@ impl ShardConfig {
         }
     }
 
-    /// Connections of other shards, which ask about clients that have died: one of each, and one that broke
-    /// and is not known to be gone yet.
+    /// Returns the maximum number of connections of other shards, which ask about clients that have died:
+    /// one per shard, and one that has failed but is not removed yet.
     pub fn asking(&self) -> u32 {
         self.id.shards * 2
     }
 
-    /// All connections.
+    /// Returns the maximum number of connections.
     pub fn connections(&self) -> u32 {
         self.clients + self.asking()
     }
@@ -95,7 +96,7 @@ impl ShardConfig {
 /// Opens an empty shard of PRISM-TX.
 ///
 /// # Errors
-/// The NIC has not so much memory, or the size is not possible.
+/// The NIC has not enough memory, or the size is invalid.
 pub fn open_prism_tx(context: Context, size: &ShardConfig) -> Result<Service<HeapServer<PrismTx>>> {
     let mut memory = Memory::of(context.alloc_pd()?);
     let program = PrismTx::open(size, &mut memory)?;
@@ -106,7 +107,7 @@ pub fn open_prism_tx(context: Context, size: &ShardConfig) -> Result<Service<Hea
 /// Opens an empty shard of FaRM.
 ///
 /// # Errors
-/// The NIC has not so much memory, or the size is not possible.
+/// The NIC has not enough memory, or the size is invalid.
 pub fn open_farm(context: Context, size: &ShardConfig) -> Result<Service<FarmShard>> {
     let mut memory = Memory::of(context.alloc_pd()?);
     let program = FarmShard::open(size, &context, &mut memory)?;

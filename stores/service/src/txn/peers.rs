@@ -1,4 +1,4 @@
-//! What shards of FaRM's say to each other about a client that has died: a question and an answer at a time,
+//! The messages between FaRM shards about a client that has died: one question and one answer at a time,
 //! over a queue pair like a client's.
 
 use std::time::Duration;
@@ -11,18 +11,18 @@ use remora_verbs::{
 
 use crate::error::{Context as _, Result, bail, ensure, need};
 
-/// What a shard says that connects: whom it takes the other one for.
+/// The first message of a shard that connects to another one.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryHello {
-    /// The run that clients have told it.
+    /// The run of the other shard, as clients reported it.
     pub run: u64,
 }
 
-/// First word: "RTP1".
+/// First word of the message: "RTP1".
 const RECOVERY_HELLO: [u8; 4] = *b"RTP1";
 
 impl RecoveryHello {
-    /// The message.
+    /// Encodes the message.
     pub fn encode(self) -> [u8; 12] {
         let mut out = [0; 12];
         out[..4].copy_from_slice(&RECOVERY_HELLO);
@@ -30,36 +30,36 @@ impl RecoveryHello {
         out
     }
 
-    /// Reads the message; None if it is not one.
+    /// Decodes the message. Returns `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<RecoveryHello> {
         let run = bytes.strip_prefix(&RECOVERY_HELLO)?.try_into().ok()?;
         Some(RecoveryHello { run: u64::from_le_bytes(run) })
     }
 }
 
-/// What a shard asks of another one, about a client of this name.
+/// A question about the client with this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// To end its connection, and say which of its transactions had begun to write.
+    /// Closes the client's connection; the answer lists its transactions that had begun to write.
     Decided(u64),
-    /// To end its transactions: these happen, others do not.
+    /// Ends the client's transactions: the listed ones are committed, all others are aborted.
     Settle(u64, Vec<u64>),
-    /// To give its place to others.
+    /// Frees the client's place.
     Release(u64),
 }
 
-/// What it answers.
+/// The answer to a [`Question`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The connection is still being ended: ask again.
+    /// The connection is still being closed: repeat the question.
     Wait,
-    /// It is done; these transactions had begun to write, if that was the question.
+    /// The request was executed. For [`Question::Decided`], these transactions had begun to write.
     Done(Vec<u64>),
 }
 
-/// Numbers of transactions in a message, at most.
+/// Maximum number of transactions in a message.
 pub const MOST: usize = 2 * 64 * super::MOST_SHARDS;
-/// Bytes of the longest message: kind, how many numbers, name, numbers.
+/// Bytes of the longest message: kind, count, name, numbers.
 pub const LONGEST: usize = 16 + 8 * MOST;
 
 fn encode(kind: u32, name: u64, numbers: &[u64]) -> Vec<u8> {
@@ -82,7 +82,7 @@ fn decode(bytes: &[u8]) -> Option<(u32, u64, Vec<u64>)> {
 }
 
 impl Question {
-    /// The message.
+    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Question::Decided(name) => encode(1, *name, &[]),
@@ -91,7 +91,7 @@ impl Question {
         }
     }
 
-    /// Reads the message; None if it is not one.
+    /// Decodes the message. Returns `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Question> {
         match decode(bytes)? {
             (1, name, none) if none.is_empty() => Some(Question::Decided(name)),
@@ -103,7 +103,7 @@ impl Question {
 }
 
 impl Answer {
-    /// The message.
+    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Answer::Wait => encode(4, 0, &[]),
@@ -111,7 +111,7 @@ impl Answer {
         }
     }
 
-    /// Reads the message; None if it is not one.
+    /// Decodes the message. Returns `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Answer> {
         match decode(bytes)? {
             (4, 0, none) if none.is_empty() => Some(Answer::Wait),
@@ -125,22 +125,22 @@ impl Answer {
 pub struct Peer {
     pair: QueuePair<Ready>,
     cq: CompletionQueue,
-    /// A message out, a message in.
+    /// One buffer for questions, and one for answers.
     memory: MemoryRegion,
 }
 
-/// How long another shard may take to answer.
+/// Maximum time for another shard to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Pause before it is asked again about a client that it is ending.
+/// Pause before a question is repeated.
 const AGAIN: Duration = Duration::from_millis(5);
-/// Times that it is asked so.
+/// Maximum number of times that a question is asked.
 const ATTEMPTS: u32 = 400;
 
 impl Peer {
-    /// Connects to the shard that clients have told of.
+    /// Connects to the shard that clients have reported.
     ///
     /// # Errors
-    /// It is not there, or another one is.
+    /// The shard does not answer, or is another one.
     pub fn connect(context: &Context, member: Member) -> Result<Peer> {
         let domain = context.alloc_pd()?;
         let cq = context.create_cq(8)?;
@@ -158,10 +158,10 @@ impl Peer {
         Ok(Peer { pair, cq, memory })
     }
 
-    /// Asks until it has an answer.
+    /// Repeats a question until it is answered, and returns the numbers in the answer.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no answer.
     pub fn ask(&mut self, question: &Question) -> Result<Vec<u64>> {
         for _ in 0..ATTEMPTS {
             match self.ask_once(&question.encode())? {

@@ -1,4 +1,4 @@
-//! A shard of PRISM-TX: its clients do their transactions themselves.
+//! A shard of PRISM-TX, whose clients execute their transactions themselves.
 
 use remora_store::heap::{Classes, Reachable};
 use remora_store::txn::{Granted, HEADER, Incarnations, Shard, ShardConfig, Welcome};
@@ -8,19 +8,19 @@ use super::identity::ShardIdentity;
 use crate::error::{Result, ensure, need};
 use crate::server::{BufferTable, HeapServer, Memory, Sizes};
 
-/// Clients that a shard numbers, at most: as many as timestamps tell apart.
+/// Maximum number of client numbers that a shard issues: as many as timestamps can distinguish.
 const SESSIONS: u32 = (1 << 14) - 1;
-/// Slots that a key may be away from where its hash leads: with half of them free, a million keys stay
-/// within.
+/// Maximum distance of a key's slot from its home. With half of the slots free, a million keys stay within
+/// it.
 pub const REACH: u32 = 128;
 
-/// A shard's table.
+/// The table of a shard.
 pub struct PrismTx {
     shard: Shard,
     identity: ShardIdentity,
 }
 
-/// Buffers: one for each key, and those that are being written, or are on their way back.
+/// Returns the number of buffers: one for each key, and those that are being written or returned.
 fn buffers(size: &Config) -> Result<u32> {
     let busy = u64::from(size.clients) * (u64::from(size.limits.window * size.limits.max_keys) + 64);
     let most = u64::from(remora_nic::MAX_RING_SLOTS);
@@ -35,10 +35,10 @@ fn buffers(size: &Config) -> Result<u32> {
 }
 
 impl PrismTx {
-    /// The program of a shard, with table and buffers in one region.
+    /// Creates the program of a shard, with table and buffers in one region.
     ///
     /// # Errors
-    /// There is not so much memory, or there are too many keys for one shard.
+    /// There is not enough memory, or there are too many keys for one shard.
     pub fn open(size: &Config, memory: &mut Memory) -> Result<HeapServer<PrismTx>> {
         let (slots, limits) = (size.slots, size.limits);
         let reach = u64::from(REACH).min(slots) as u32;

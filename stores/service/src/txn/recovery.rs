@@ -1,5 +1,5 @@
-//! Ending what dead clients of FaRM's have begun, at all shards in the same way. Each shard does it for the
-//! clients whose connections it has ended; two that do it for one client at a time do no harm
+//! The recovery of transactions of dead FaRM clients, with the same result at all shards. Each shard
+//! recovers the clients whose connections it has closed. Two shards may recover the same client concurrently
 //! (`docs/TXN.md`).
 
 use std::collections::VecDeque;
@@ -17,43 +17,44 @@ use super::peers::{Peer, Question};
 use crate::error::{Context as _, need};
 use crate::{Error, Result};
 
-/// A table that the serving thread and the recovering one look at in turn.
+/// A table that the serving and the recovering thread share.
 #[derive(Clone)]
 pub struct Shared(Arc<Mutex<Shard>>);
 
 impl Shared {
-    /// Of both.
+    /// Returns a shared table.
     pub fn new(shard: Shard) -> Shared {
         Shared(Arc::new(Mutex::new(shard)))
     }
 
-    /// This one's turn.
+    /// Locks the table.
     pub fn lock(&self) -> MutexGuard<'_, Shard> {
-        // What one thread leaves behind it in a table, the other may find at any time: clients do.
+        // A thread that panicked leaves the table in a state that clients, too, may leave at any time.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The recovering thread's own.
+/// The state of the recovering thread.
 struct Recovery {
     context: Context,
     shard: Shared,
     incarnations: Incarnations,
     id: ShardId,
-    /// The other shards, once one of them had to be asked; anew when one does not answer.
+    /// The connections to the other shards. Empty until one of them must be asked, and after one did not
+    /// answer.
     peers: Vec<Peer>,
-    /// What was said last about an attempt in vain.
+    /// The last warning about a failed attempt.
     said: String,
 }
 
 /// Time between two attempts to recover a client.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Starts the thread: it recovers the clients whose names it is sent, and whose connections have ended here,
-/// and ends with the sender.
+/// Starts the recovery thread. It recovers the clients whose names it receives and whose connections have
+/// been closed here. It ends when the sender is dropped.
 ///
 /// # Errors
-/// There is no thread for it.
+/// The thread could not be started.
 pub fn start(
     context: Context,
     shard: Shared,
@@ -91,7 +92,7 @@ impl Recovery {
         }
     }
 
-    /// Says so, once; the next attempt connects anew.
+    /// Logs a failed attempt, once per message; the next attempt reconnects.
     fn in_vain(&mut self, error: &Error) {
         self.peers.clear();
         let said = error.chain();
@@ -101,11 +102,13 @@ impl Recovery {
         }
     }
 
-    /// All shards end the connection, and say what they know; then all settle; then all forget. This one
-    /// last: until then it begins anew.
+    /// Recovers a client in three rounds: all shards close its connection and report its decided
+    /// transactions; then all settle them; then all release the client. This shard releases last, because
+    /// until then it can start over.
     fn recover(&mut self, name: u64) -> Result<()> {
         if self.shard.lock().is_untouched(name) {
-            // It has had no lock here, and asks for none any more. What it has at other shards, they know.
+            // The client has had no lock here, and will request none. The other shards know the locks that
+            // it has there.
             self.shard.lock().release(name);
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! One transaction at a time, and each step of it waited for: for people and scripts.
+//! A blocking client with one transaction at a time, for interactive use and scripts.
 
 use std::time::{Duration, Instant};
 
@@ -8,17 +8,17 @@ use super::client::Session;
 use crate::error::bail;
 use crate::{Error, Result, seed};
 
-/// Why a step did not bring what was asked for.
+/// The reason for which a step failed.
 pub enum Unfinished {
-    /// It was not begun; the transaction goes on.
+    /// The step was not started; the transaction continues.
     Refused(Refused),
     /// The transaction has ended.
     Ended(Outcome),
-    /// The client is of no further use.
+    /// The client can no longer be used.
     Lost(Error),
 }
 
-/// What a step brought.
+/// The result of a step.
 pub type Step<T> = Result<T, Unfinished>;
 
 impl From<Refused> for Unfinished {
@@ -36,46 +36,46 @@ impl From<Error> for Unfinished {
     }
 }
 
-/// What comes of what is under way.
+/// The result of a request under way.
 enum News {
     Read(Option<Vec<u8>>),
     Ended(Outcome),
 }
 
-/// A client with at most one transaction.
+/// A client with at most one open transaction.
 pub struct Client {
     session: Session,
     open: Option<Tx>,
 }
 
-/// How long a step may take, and how long a transaction is tried again.
+/// Maximum time of a step, and maximum time for which a transaction is retried.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The first pause before a transaction is tried again, and the longest.
+/// The first pause before a transaction is retried, and the longest one.
 const PAUSE: Duration = Duration::from_micros(50);
 const LONGEST: Duration = Duration::from_millis(20);
 
 impl Client {
-    /// With nothing under way.
+    /// Returns a client without a transaction.
     pub fn new(session: Session) -> Client {
         Client { session, open: None }
     }
 
-    /// A transaction is open.
+    /// Returns true if a transaction is open.
     pub fn is_open(&self) -> bool {
         self.open.is_some()
     }
 
-    /// What the shards take.
+    /// Returns the limits of the shards.
     pub fn limits(&self) -> Limits {
         self.session.limits()
     }
 
-    /// The shards' design.
+    /// Returns the design of the shards.
     pub fn design(&self) -> Design {
         self.session.design()
     }
 
-    /// Begins a transaction, when the one before it has cleared up behind itself.
+    /// Begins a transaction, after the previous one has completed its clean-up.
     pub fn begin(&mut self) -> Step<()> {
         let started = Instant::now();
         loop {
@@ -95,12 +95,12 @@ impl Client {
         self.open.ok_or(Unfinished::Refused(Refused::NotOpen))
     }
 
-    /// What a key holds.
+    /// Returns the value of a key, or `None` if the key is absent.
     pub fn get(&mut self, key: &[u8]) -> Step<Option<Vec<u8>>> {
         let tx = self.tx()?;
         let (machine, mut connections) = self.session.parts()?;
         let entry = machine.read(tx, key, &mut connections)?;
-        // What it wrote itself, or has read before.
+        // The transaction has written or read the key before.
         if let Some(known) = machine.value(tx, entry) {
             return Ok(known.value().map(<[u8]>::to_vec));
         }
@@ -111,7 +111,7 @@ impl Client {
         }
     }
 
-    /// A key is to hold a value.
+    /// Writes a key. The write becomes visible to others when the transaction commits.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Step<()> {
         let tx = self.tx()?;
         let (machine, mut connections) = self.session.parts()?;
@@ -119,7 +119,7 @@ impl Client {
         Ok(())
     }
 
-    /// A key is to be absent.
+    /// Deletes a key. The deletion becomes visible to others when the transaction commits.
     pub fn delete(&mut self, key: &[u8]) -> Step<()> {
         let tx = self.tx()?;
         let (machine, mut connections) = self.session.parts()?;
@@ -127,7 +127,7 @@ impl Client {
         Ok(())
     }
 
-    /// The transaction is to happen; how it ended.
+    /// Commits the transaction and returns its outcome.
     pub fn commit(&mut self) -> Step<Outcome> {
         let (tx, clock) = (self.tx()?, self.session.clock());
         let (machine, mut connections) = self.session.parts()?;
@@ -136,14 +136,14 @@ impl Client {
         self.outcome(ended)
     }
 
-    /// It is not to happen.
+    /// Aborts the transaction.
     pub fn abort(&mut self) -> Step<()> {
         let tx = self.tx()?;
         let ended = self.session.parts()?.0.abort(tx)?;
         self.outcome(ended).map(drop)
     }
 
-    /// How it ended, at once or when news come.
+    /// Returns the outcome of the transaction, waiting for it if necessary.
     fn outcome(&mut self, ended: Option<Event<'static>>) -> Step<Outcome> {
         if let Some(Event::Ended { outcome, .. }) = ended {
             self.open = None;
@@ -165,7 +165,7 @@ impl Client {
         }
     }
 
-    /// One turn of something that began then.
+    /// Performs one turn of the event loop for a step that began at `started`.
     fn turn(&mut self, started: Instant) -> Step<Option<News>> {
         if started.elapsed() > PATIENCE {
             let text = format!(
@@ -198,7 +198,7 @@ impl Client {
         Ok(news)
     }
 
-    /// What became of the open transaction when a connection failed.
+    /// Adds the outcome of the open transaction to the error of a failed connection.
     fn lost(&mut self, error: Error) -> Step<Error> {
         let Some(open) = self.open.take() else { return Ok(error) };
         let machine = self.session.parts()?.0;
@@ -210,18 +210,18 @@ impl Client {
         Ok(error)
     }
 
-    /// Looks for messages of the shards while nobody asks for anything. True: they wait for the open
-    /// transaction, and end a client for which they wait too long.
+    /// Processes messages of the shards while the user requests nothing. Returns true if shards wait for the
+    /// open transaction; they disconnect a client for which they wait too long.
     pub fn idle(&mut self) -> Step<bool> {
         self.turn(Instant::now())?;
         self.session.return_buffers()?;
         Ok(self.open.is_some() && self.session.parts()?.0.is_awaited())
     }
 
-    /// A whole transaction, tried again while others are faster.
+    /// Executes a whole transaction, and retries it while conflicting transactions commit first.
     ///
     /// # Errors
-    /// It cannot happen, or others are faster for too long.
+    /// The transaction cannot be executed, or conflicts persist for too long.
     pub fn transaction<T>(&mut self, mut body: impl FnMut(&mut Client) -> Step<T>) -> Result<T> {
         let (started, mut pause) = (Instant::now(), PAUSE);
         loop {
@@ -235,7 +235,7 @@ impl Client {
             if !again || started.elapsed() > PATIENCE {
                 bail!(Refused, "{}", explain(outcome));
             }
-            // A random part of it: two that are in each other's way do not come back together.
+            // The pause is random, so that two conflicting transactions do not retry at the same time.
             let part = seed::fresh() % pause.as_micros() as u64;
             std::thread::sleep(Duration::from_micros(part));
             pause = (pause * 2).min(LONGEST);
@@ -255,7 +255,7 @@ impl Client {
         }
     }
 
-    /// Why a step was not begun, with the bound that it ran into.
+    /// Returns the reason for which a step was not started, with the limit that it exceeds.
     pub fn refusal(&self, refused: Refused) -> String {
         let Limits { max_key, max_value, max_keys, .. } = self.limits();
         match refused {
@@ -271,16 +271,16 @@ impl Client {
         }
     }
 
-    /// Ends the client.
+    /// Closes the client.
     ///
     /// # Errors
-    /// The NIC's.
+    /// The NIC failed.
     pub fn close(&mut self) -> Result<()> {
         self.session.close()
     }
 }
 
-/// How a transaction ended that did not commit, in words.
+/// Returns an explanation of a transaction's outcome.
 pub fn explain(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Committed(_) => "it happened",

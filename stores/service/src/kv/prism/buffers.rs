@@ -1,5 +1,5 @@
-//! How many buffers of which size a table of PRISM-KV has. A buffer has one size as long as the server lives,
-//! so what was counted gets its own, and of further memory each size has a share.
+//! The number and sizes of the buffers of a PRISM-KV table. The sizes are fixed for the lifetime of the
+//! server. The counted contents get buffers of their own, and each size has a share of the remaining memory.
 
 use remora_store::kv::prism::HEADER;
 use remora_store::ycsb::record;
@@ -8,39 +8,39 @@ use crate::Result;
 use crate::error::ensure;
 use crate::kv::{Contents, Limits};
 
-/// Buffers of a list at most: as many posts as a ring holds.
+/// Maximum number of buffers on a free list: the number of posts that a ring holds.
 const MOST: u64 = remora_nic::MAX_RING_SLOTS as u64;
-/// Sizes beside that of the records, and their shares of memory for further keys. The last holds the longest
-/// key and value. What a client is told when it connects holds eight sizes.
+/// Buffer sizes in addition to that of the records, and their shares of the memory for further keys. The
+/// last one holds the longest key and value. A grant has space for eight sizes.
 const SIZES: [(u32, u64); 7] =
     [(128, 4), (256, 8), (512, 8), (2048, 6), (8192, 4), (65536, 1), (u32::MAX, 1)];
-/// All shares.
+/// Sum of all shares.
 const SHARES: u64 = 32;
-/// Of each size at least.
+/// Minimum number of buffers of each size.
 const LEAST: u64 = 4;
-/// Bytes for a further key, of all sizes together: a quarter are buffers of 256 bytes, one for each.
+/// Bytes for each further key, over all sizes: a quarter of it is one buffer of 256 bytes.
 const FURTHER: u64 = 1024;
-/// Bytes beside, so that a table for a few keys has buffers of each size to overwrite.
+/// Additional bytes, so that even a small table has buffers of each size for overwrites.
 const SPARE: u64 = 16 << 20;
 
-/// Bytes for what was counted, and for so many further keys.
+/// Returns the bytes for the counted contents and `further` further keys.
 pub fn bytes_for(limits: &Limits, contents: &Contents, further: u64) -> u64 {
     let (counted, _) = counted(limits, contents);
     counted.iter().map(|(size, count)| u64::from(*size) * count).sum::<u64>() + further * FURTHER + SPARE
 }
 
-/// Bytes of a record's buffer.
+/// Returns the bytes of a record's buffer.
 fn own(limits: &Limits) -> Option<u32> {
     let object = |value: u32| HEADER + record::KEY_LEN + value as usize;
     limits.record_len.map(|value| object(value).next_multiple_of(64) as u32)
 }
 
-/// Bytes of an object with the longest key and value.
+/// Returns the bytes of an object with the longest key and value.
 fn longest(limits: &Limits) -> u32 {
     (HEADER as u32 + limits.max_key + limits.max_value).next_multiple_of(64)
 }
 
-/// All sizes, smallest first.
+/// Returns all sizes, smallest first.
 fn all_sizes(limits: &Limits) -> Vec<u32> {
     let sizes = SIZES.iter().map(|(size, _)| (*size).min(longest(limits)));
     let mut all: Vec<u32> = sizes.chain(own(limits)).collect();
@@ -49,8 +49,8 @@ fn all_sizes(limits: &Limits) -> Vec<u32> {
     all
 }
 
-/// The buffers that what was counted takes, with an eighth more to overwrite; and how many objects no list
-/// holds. What is too much for a list takes larger buffers.
+/// Returns the buffers for the counted contents, with an eighth more for overwrites, and the number of
+/// objects for which no list has space. Objects that exceed a list get larger buffers.
 fn counted(limits: &Limits, contents: &Contents) -> (Vec<(u32, u64)>, u64) {
     let mut all: Vec<(u32, u64)> = all_sizes(limits).into_iter().map(|size| (size, 0)).collect();
     for (bytes, count) in contents.lens() {
@@ -68,11 +68,11 @@ fn counted(limits: &Limits, contents: &Contents) -> (Vec<(u32, u64)>, u64) {
     (all, carried)
 }
 
-/// Sizes of buffers, and how many there are of each, for so many keys and bytes. Further keys are taken to be
-/// like the records, if there are some: then seven eighths are theirs.
+/// Returns the sizes of buffers and their numbers, for `keys` keys and `bytes` bytes. Further keys are
+/// assumed to resemble the records, if there are records: these get seven eighths.
 ///
 /// # Errors
-/// No lists are that long.
+/// The counted contents exceed the free lists.
 pub fn sizes(limits: &Limits, contents: &Contents, keys: u32, bytes: u64) -> Result<Vec<(u32, u32)>> {
     let (mut all, carried) = counted(limits, contents);
     ensure!(
@@ -95,8 +95,8 @@ pub fn sizes(limits: &Limits, contents: &Contents, keys: u32, bytes: u64) -> Res
     Ok(all.into_iter().map(share).collect())
 }
 
-/// What a size has of the bytes that are left. A key that finds no buffer of its size takes a larger one, so
-/// keys of 256 bytes in the mean fit unless very long ones are many.
+/// Returns the share of a size in the `left` bytes. A key that finds no buffer of its size takes a larger
+/// one. So keys of 256 bytes on average fit, unless many are very long.
 fn share(limits: &Limits, size: u32, left: u64) -> u64 {
     let of = SIZES.iter().filter(|(of, _)| (*of).min(longest(limits)) == size);
     left / SHARES * of.map(|(_, share)| share).sum::<u64>()
@@ -110,8 +110,8 @@ mod tests {
         Limits { max_key: 1024, max_value: 1 << 20, record_len, ..Limits::default() }
     }
 
-    /// Objects that find no buffer, each taking the smallest that is left and holds it, the largest objects
-    /// first as the worst order.
+    /// Returns the number of objects that find no buffer. Each takes the smallest free buffer that holds it,
+    /// in the worst order: the largest objects first.
     fn refused(sizes: &[(u32, u32)], objects: &[(u32, u64)]) -> u64 {
         let mut left: Vec<(u32, u64)> = sizes.iter().map(|(size, count)| (*size, (*count).into())).collect();
         let mut refused = 0;
@@ -148,7 +148,8 @@ mod tests {
         let sizes = sizes(&limits, &none, 100_000, bytes_for(&limits, &none, 100_000)).unwrap();
         assert_eq!(refused(&sizes, &[(20, 100_000)]), 0, "{sizes:?}");
         assert_eq!(refused(&sizes, &[(232, 100_000)]), 0, "{sizes:?}");
-        // 10 to 410 bytes, all alike; and lengths of which each is half as frequent as the one before.
+        // Uniform lengths of 10 to 410 bytes, and lengths each of which is half as frequent as the one
+        // before.
         let alike: Vec<(u32, u64)> = (10..410).map(|bytes| (bytes, 250)).collect();
         assert_eq!(refused(&sizes, &alike), 0, "{sizes:?}");
         let halves = [(100, 50_000), (200, 25_000), (400, 12_500), (800, 6000), (1600, 1500), (6400, 90)];

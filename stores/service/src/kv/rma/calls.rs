@@ -1,4 +1,5 @@
-//! The calls of clients: what the table's server machine gets as SENDs elsewhere.
+//! The calls of clients over 1RMA. They reach the same server machine that receives SENDs in other
+//! transports.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,30 +16,30 @@ use super::STAGING;
 use super::frame::{self, Frame, completion};
 use crate::kv::Limits;
 
-/// A client that has said hello.
+/// A client that has sent its `Hello`.
 struct Peer {
     connection: Connection,
     grant: Grant,
-    /// Receive requests: where the next messages go.
+    /// Posted receive requests, for the next messages.
     receives: VecDeque<(u64, Sge)>,
 }
 
 /// The server machine and its clients.
 pub struct Calls {
     server: Server<FarmTable>,
-    /// The blocks that its requests name.
+    /// The memory blocks to which the machine's requests refer.
     blocks: Vec<Registered>,
     peers: HashMap<usize, Peer>,
     longest: usize,
     keys: Arc<AtomicU64>,
 }
 
-/// What the machine posts.
+/// The queue pair of one client, as the machine sees it.
 struct Posted<'a> {
     blocks: &'a [Registered],
     receives: &'a mut VecDeque<(u64, Sge)>,
     replies: &'a mut Replies,
-    /// Requests that want to be told of their end.
+    /// Ids of signaled requests that have completed.
     done: VecDeque<u64>,
 }
 
@@ -59,7 +60,7 @@ impl Post for Posted<'_> {
 }
 
 impl Calls {
-    /// Those of a server whose requests name these blocks.
+    /// Creates the calls of a server whose requests refer to these blocks.
     pub fn new(
         server: Server<FarmTable>,
         blocks: Vec<Registered>,
@@ -79,7 +80,7 @@ impl Calls {
         let (connection, grant) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // It reads why, and its connection ends.
+                // The client reads the reason, and then its connection is closed.
                 replies.push(Frame::Refusal(&error.to_string()).emit());
                 return None;
             }
@@ -95,7 +96,7 @@ impl Calls {
         let Peer { connection, receives, .. } = peer;
         let mut nic = Posted { blocks: &self.blocks, receives, replies, done: VecDeque::new() };
         self.server.handle(*connection, &arrived, &mut nic).ok()?;
-        // What was posted has been copied: that is its end.
+        // A posted message is copied at once, and so has completed.
         while let Some(id) = nic.done.pop_front() {
             let sent = completion(id, Status::Success, CompletionKind::Send, 0);
             self.server.handle(*connection, &sent, &mut nic).ok()?;
@@ -105,11 +106,11 @@ impl Calls {
     }
 }
 
-/// Copies a message to where it belongs. None: no correct client sends it.
+/// Copies a message to its destination. Returns `None` if the message is malformed.
 fn place(peer: &mut Peer, blocks: &[Registered], message: &[u8]) -> Option<WorkCompletion> {
     let block = |key| blocks.iter().find(|block| block.key.get() == key);
     let frame = Frame::parse(message)?;
-    // A client that keeps to its window leaves a request for each message.
+    // A client that keeps to its window leaves a receive request for each message.
     let (id, sge) = peer.receives.pop_front()?;
     match frame {
         Frame::Send(bytes) => {

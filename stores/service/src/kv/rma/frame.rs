@@ -1,5 +1,5 @@
-//! The messages of a queue pair over a grants' connection: what would be a SEND, or a WRITE with immediate
-//! data.
+//! The messages of a queue pair over the connection of a grant server: they replace SENDs and WRITEs with
+//! immediate data.
 //!
 //! ```text
 //!  0  kind  u8   1 SEND  2 WRITE with immediate data  3 refusal
@@ -7,8 +7,8 @@
 //!  5  bytes
 //! ```
 //! A client's first message is a SEND of its `Hello`; the answer is a SEND of the `Grant`, or a refusal with
-//! its reason as text. Where a WRITE's bytes belong follows from the immediate data alone, which the receiver
-//! checks: a slot of the client, or a staging piece of the connection.
+//! its reason as text. The destination of a WRITE's bytes follows from the immediate data alone, which the
+//! receiver checks: a slot of the client, or a staging piece of the connection.
 
 use remora_memory::Key;
 use remora_nic::{CompletionKind, Operation, Payload, Remote, WorkCompletion, WorkRequest};
@@ -16,26 +16,26 @@ use remora_store::Registered;
 use remora_store::kv::PostError;
 use remora_verbs::Status;
 
-/// Bytes before those of the message.
+/// Bytes of the header.
 pub const HEADER: usize = 5;
 
 const SEND: u8 = 1;
 const WRITE: u8 = 2;
 const REFUSAL: u8 = 3;
 
-/// A message.
+/// A message between client and server.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'b> {
-    /// It takes the next receive buffer.
+    /// A SEND: the bytes go to the next receive buffer.
     Send(&'b [u8]),
-    /// It belongs where the immediate data says.
+    /// A WRITE: the immediate data determines where the bytes go.
     Write(u32, &'b [u8]),
-    /// The server takes no client, or not this one.
+    /// The server accepts no client, or not this one.
     Refusal(&'b str),
 }
 
 impl<'b> Frame<'b> {
-    /// Reads it. None: no correct peer sends it.
+    /// Parses a message. Returns `None` if it is malformed.
     pub fn parse(message: &'b [u8]) -> Option<Frame<'b>> {
         let (header, bytes) = message.split_first_chunk::<HEADER>()?;
         let [kind, imm @ ..] = *header;
@@ -47,7 +47,7 @@ impl<'b> Frame<'b> {
         }
     }
 
-    /// Its bytes.
+    /// Encodes the message.
     pub fn emit(&self) -> Vec<u8> {
         let (kind, imm, bytes) = match *self {
             Frame::Send(bytes) => (SEND, 0, bytes),
@@ -59,10 +59,11 @@ impl<'b> Frame<'b> {
         out
     }
 
-    /// The message that a machine posts from these blocks.
+    /// Returns the message of a request whose payload lies in these blocks.
     ///
     /// # Errors
-    /// `BadPayload`: it is none, or lies elsewhere.
+    /// `BadPayload`: the request is neither a SEND nor a WRITE with immediate data, or its payload lies
+    /// elsewhere.
     pub fn of(request: &WorkRequest<'_>, blocks: &[Registered]) -> Result<Vec<u8>, PostError> {
         let (kind, imm) = match request.operation {
             Operation::Send => (SEND, 0),
@@ -93,19 +94,20 @@ fn header(kind: u8, imm: u32, len: usize) -> Vec<u8> {
     out
 }
 
-/// A block that machines name by this key, from address 0 on.
+/// Returns a block that machines access under this key, from address 0 on.
 pub fn block(bytes: remora_memory::Bytes, key: u32) -> Registered {
     Registered { bytes, addr: 0, key: Key::new(key) }
 }
 
-/// Offset and length of a piece that immediate data names; None: there is no such piece, or it is too short.
+/// Returns the offset of the piece that immediate data names. Returns `None` if there is no such piece or it
+/// is too short for `bytes`.
 pub fn piece(at: Remote, number: u32, count: u32, len: u64, bytes: &[u8]) -> Option<usize> {
     let fits = number < count && bytes.len() as u64 <= len;
     let offset = u64::from(number).checked_mul(len)?.checked_add(at.addr)?;
     fits.then_some(usize::try_from(offset).ok()?)
 }
 
-/// How a request ended.
+/// Returns the completion of a request.
 pub fn completion(id: u64, status: Status, kind: CompletionKind, len: usize) -> WorkCompletion {
     WorkCompletion { id, status, kind, byte_len: len as u32, ..remora_verbs::EMPTY }
 }

@@ -1,4 +1,4 @@
-//! A client's connection to one server: its grants, its calls, and the memory that reads land in.
+//! A client's connection to one server: its grants, its calls, and the memory that reads go to.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,46 +16,46 @@ use super::{INDEX, VALUES};
 use crate::error::{bail, need};
 use crate::{Error, Result};
 
-/// Announcements that are kept of a region: the key in force, and the next one.
+/// Number of announcements kept per region: the current key, and the next one.
 const ANNOUNCED: usize = 2;
 
-/// A server and how it is used.
+/// A server and the state of the connection to it.
 pub struct ServerLink {
-    /// While it is connected.
+    /// The connection; `None` while the server is not connected.
     pub caller: Option<Caller>,
-    /// The memory of its client, as this NIC and as the machine name it.
+    /// The memory of the client, registered with the NIC.
     pub arena: RmaRegion,
-    /// The same.
+    /// The memory of the client, as the machine refers to it.
     pub block: Registered,
-    /// What the client says to it.
+    /// The client's first message.
     pub hello: Hello,
     grants: [Option<Grant>; 2],
-    /// How often they changed.
+    /// Number of times that the grants changed.
     pub generation: u64,
     announced: [VecDeque<Grant>; 2],
     receives: VecDeque<(u64, Sge)>,
-    /// Connections so far: what belongs to an earlier one is ignored.
+    /// Number of connections so far. Reads and calls of an earlier connection are ignored.
     pub epoch: u64,
-    /// Reads that the NIC has not ended, of any epoch.
+    /// Number of reads that the NIC has not completed, of any epoch.
     pub reading: u32,
-    /// Calls without answer, and since when there are some.
+    /// Number of calls without an answer, and the time since which the server owes one.
     calling: u32,
     since: Instant,
-    /// Grants were asked for.
+    /// True if new grants were requested.
     pub asked: bool,
 }
 
-/// What came from a server.
+/// The messages that arrived from a server.
 #[derive(Default)]
 pub struct Arrived {
-    /// Ends of requests.
+    /// Completions of requests.
     pub done: Vec<WorkCompletion>,
-    /// Grants that were asked for.
+    /// True if the requested grants arrived.
     pub grants: bool,
 }
 
 impl ServerLink {
-    /// Not connected.
+    /// Returns a link that is not connected.
     pub fn new(arena: RmaRegion, block: Registered, hello: Hello) -> ServerLink {
         ServerLink {
             caller: None,
@@ -74,10 +74,10 @@ impl ServerLink {
         }
     }
 
-    /// It is connected.
+    /// Notes that the server is connected.
     ///
     /// # Errors
-    /// `Peer`: the server grants something else than a table.
+    /// `Peer`: the server does not grant the regions of a table.
     pub fn begin(&mut self, caller: Caller, grants: &[RegionGrant]) -> Result<()> {
         self.take_grants(grants)?;
         (self.caller, self.epoch, self.asked, self.calling) = (Some(caller), self.epoch + 1, false, 0);
@@ -86,7 +86,7 @@ impl ServerLink {
         Ok(())
     }
 
-    /// It is not connected any more.
+    /// Notes that the connection has ended.
     pub fn end(&mut self) {
         (self.caller, self.epoch, self.calling) = (None, self.epoch + 1, 0);
     }
@@ -102,7 +102,7 @@ impl ServerLink {
         Ok(())
     }
 
-    /// The grant of a region by the key that the table has for it.
+    /// Returns the grant of the region that the table refers to by this key.
     pub fn grant(&self, key: u32) -> Option<&Grant> {
         match key {
             INDEX => self.grants[0].as_ref(),
@@ -111,7 +111,7 @@ impl ServerLink {
         }
     }
 
-    /// Uses the keys that were announced. False: there are none.
+    /// Uses the keys that were announced. Returns false if there are none.
     pub fn use_announced(&mut self) -> bool {
         let mut some = false;
         for (grant, announced) in self.grants.iter_mut().zip(&mut self.announced) {
@@ -123,22 +123,22 @@ impl ServerLink {
         some
     }
 
-    /// Calls are under way.
+    /// Returns true if calls are under way.
     pub fn is_calling(&self) -> bool {
         self.calling > 0
     }
 
-    /// For how long none has been answered.
+    /// Returns the time for which calls have been waiting without any answer.
     pub fn silent(&self) -> Duration {
         if self.calling > 0 { self.since.elapsed() } else { Duration::ZERO }
     }
 
-    /// Takes a receive request.
+    /// Adds a receive request.
     pub fn post_receive(&mut self, id: u64, sge: Sge) {
         self.receives.push_back((id, sge));
     }
 
-    /// Sends a call. What becomes of it when the connection is gone is told by [`come`](ServerLink::come).
+    /// Sends a call. A failure of the connection is reported by [`come`](ServerLink::come).
     pub fn call(&mut self, message: &[u8]) {
         if self.calling == 0 {
             self.since = Instant::now();
@@ -147,10 +147,10 @@ impl ServerLink {
         let _ = self.caller.as_mut().map(|caller| caller.send(message));
     }
 
-    /// Takes what the server said.
+    /// Processes the messages of the server.
     ///
     /// # Errors
-    /// The connection is gone, or is to be ended.
+    /// The connection has failed, or must be closed.
     pub fn come(&mut self, came: &mut Arrived) -> Result<()> {
         loop {
             let Some(caller) = &mut self.caller else { return Ok(()) };
@@ -179,7 +179,7 @@ impl ServerLink {
         announced.push_back(granted.grant);
     }
 
-    /// Copies an answer to where it belongs. None: no correct server sends it.
+    /// Copies an answer to its destination. Returns `None` if the answer is malformed.
     fn place(&mut self, message: &[u8]) -> Option<WorkCompletion> {
         let frame = Frame::parse(message)?;
         let (id, sge) = self.receives.pop_front()?;
@@ -204,23 +204,24 @@ impl ServerLink {
     }
 }
 
-/// A connection as it is made, by a thread that may wait.
+/// A new connection, established by a thread that may wait.
 pub struct Connected {
-    /// It.
+    /// The connection.
     pub caller: Caller,
-    /// Its regions.
+    /// The grants of the server's regions.
     pub grants: Vec<RegionGrant>,
-    /// Its table.
+    /// The grant of the server's table.
     pub table: TableGrant,
 }
 
-/// How long connecting may take.
+/// Maximum time for connecting.
 const CONNECTING: Duration = Duration::from_secs(5);
 
-/// Connects to a server, and says hello.
+/// Connects to a server, and exchanges `Hello` and `Grant`.
 ///
 /// # Errors
-/// That of the grants; `Refused`: it takes no client, or not this one; `Session`.
+/// The errors of the grant server; `Refused`: the server accepts no client, or not this one; `Session`:
+/// client and server cannot work together.
 pub fn connect(pin: Pin, credential: &Credential, client: &Client, hello: &Hello) -> Result<Connected> {
     let longest = frame::HEADER + (hello.reply_len as usize).max(4096);
     let (mut caller, grants) = Caller::open(pin, credential, client, CONNECTING, longest)?;
@@ -229,7 +230,8 @@ pub fn connect(pin: Pin, credential: &Credential, client: &Client, hello: &Hello
     let message = loop {
         match caller.try_recv()? {
             Some(ServerMessage::Reply(message)) => break message,
-            // A key that was announced meanwhile comes with the next failure.
+            // A key that was announced in the meantime can be ignored: a read that fails for it requests new
+            // grants.
             Some(_) => {}
             None if Instant::now() >= until => return Err(remora_grants::Error::Silent(pin.address).into()),
             None => caller.wait(until)?,

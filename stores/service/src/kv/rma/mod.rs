@@ -37,10 +37,10 @@ mod session;
 pub use server::RmaServer;
 pub use session::{RmaServerAddress, RmaSession};
 
-/// How grants and machines name regions and blocks: as keys.
+/// Keys by which grants and machines refer to regions and blocks.
 const INDEX: u32 = 1;
 const VALUES: u32 = 2;
 const LOCAL: u32 = 3;
 const STAGING: u32 = 4;
-/// A client's memory.
+/// Key of a client's memory.
 const ARENA: u32 = 5;

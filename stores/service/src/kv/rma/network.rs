@@ -1,4 +1,4 @@
-//! What a client's machine posts to: reads go to the NIC's command slots, calls to the connections.
+//! The network below a client's machine: reads use the NIC's command slots, calls the connections.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use super::frame::{Frame, completion};
 use super::link::{Arrived, ServerLink};
 use crate::{Error, Result};
 
-/// Ids have the server's number above these bits (`remora_store::kv::Replicas`).
+/// The server's number is stored above these bits of an id (`remora_store::kv::Replicas`).
 const SHIFT: u32 = 56;
 
 /// A read under way.
 #[derive(Copy, Clone)]
 struct Reading {
     id: u64,
-    /// The connection for which it was posted, and its grants then.
+    /// The connection for which the read was posted, and the generation of its grants at that time.
     epoch: u64,
     generation: u64,
     region: u32,
@@ -31,28 +31,28 @@ struct Reading {
 
 /// The NIC and the connections of one client.
 pub struct Network {
-    /// 1RMA of the NIC.
+    /// The 1RMA interface of the NIC.
     pub rma: Rma,
     pub portal: Portal,
     pub links: Vec<ServerLink>,
-    /// By the portal's number.
+    /// Reads under way, by the portal's command number.
     reads: HashMap<u64, Reading>,
     done: VecDeque<WorkCompletion>,
-    /// How long reads are tried again that the network lost, or that found a server busy. None: another
-    /// server is tried.
+    /// Time for which reads are retried that were lost in the network or found the server busy. `None` if
+    /// another server is tried instead.
     patience: Option<Duration>,
-    /// Reads that ended well.
+    /// Number of successful reads.
     pub landed: u64,
-    /// The arenas' domain lives as long as they do.
+    /// Protection domain of the arenas, which must outlive them.
     _domain: ProtectionDomain,
 }
 
-/// The server that a request is for.
+/// Returns the number of the server that a request is for.
 fn server(id: u64) -> usize {
     (id >> SHIFT) as usize
 }
 
-/// The same as a queue pair would say it.
+/// Returns the status of a queue pair that corresponds to a 1RMA status.
 fn status(of: RmaStatus) -> Status {
     match of {
         RmaStatus::Ok => Status::Success,
@@ -65,7 +65,7 @@ fn status(of: RmaStatus) -> Status {
 }
 
 impl Network {
-    /// The operands of `portal` lie in `domain`.
+    /// Returns the network of one client. The operands of `portal` lie in `domain`.
     pub fn new(
         rma: Rma,
         domain: ProtectionDomain,
@@ -78,10 +78,10 @@ impl Network {
         Network { rma, portal, links, reads, done, patience, landed: 0, _domain: domain }
     }
 
-    /// Takes the ends of reads, and drives the NIC one step.
+    /// Processes completed reads, and drives the NIC one step.
     ///
     /// # Errors
-    /// The NIC's.
+    /// The NIC failed.
     pub fn poll(&mut self) -> Result<()> {
         loop {
             let (number, ended) = match self.portal.poll() {
@@ -96,7 +96,8 @@ impl Network {
             link.reading -= 1;
             let outdated = ended == RmaStatus::RemoteAuthenticationFailure && generation != link.generation;
             if outdated && link.epoch == epoch {
-                // It left under a grant before the present one, which is not to blame.
+                // The read was posted under an earlier grant, so the current grant may be valid: it is
+                // retried.
                 self.submit(reading);
                 continue;
             }
@@ -107,10 +108,10 @@ impl Network {
         }
     }
 
-    /// Takes what a server said. True: the grants that were asked for came.
+    /// Processes the messages of a server. Returns true if the requested grants arrived.
     ///
     /// # Errors
-    /// The connection is gone, or is to be ended.
+    /// The connection has failed, or must be closed.
     pub fn come(&mut self, number: usize) -> Result<bool> {
         let mut came = Arrived::default();
         let result = self.links[number].come(&mut came);
@@ -118,7 +119,7 @@ impl Network {
         result.map(|()| came.grants)
     }
 
-    /// The next end of a request.
+    /// Returns the next completion.
     pub fn next_done(&mut self) -> Option<WorkCompletion> {
         self.done.pop_front()
     }
@@ -140,7 +141,7 @@ impl Network {
         Ok(())
     }
 
-    /// Issues a read under the present grants.
+    /// Posts a read under the current grants.
     fn submit(&mut self, reading: Reading) {
         let Reading { id, region, remote, local, len, .. } = reading;
         let link = &mut self.links[server(id)];
@@ -149,7 +150,7 @@ impl Network {
             self.portal.submit(kind, class, &link.arena, local, grant, remote, len, patience).ok()
         });
         let Some(number) = submitted else {
-            // A table that points outside of its region: the read fails, as it would at the server.
+            // The table points outside of its region: the read fails, as it would at the server.
             self.done.push_back(completion(id, Status::RemoteInvalidRequest, CompletionKind::Read, 0));
             return;
         };
@@ -172,7 +173,7 @@ impl Post for Network {
     fn post_receive(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         let [sge] = *request.sges else { return Err(PostError::BadPayload) };
         let link = self.links.get_mut(server(request.id)).ok_or(PostError::BadState)?;
-        // The machine wants the id whole.
+        // The completion must return the whole id.
         link.post_receive(request.id, sge);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The server: its NIC answers the reads, its thread the calls.
+//! The server of a 1RMA table: its NIC answers reads, and its thread answers calls.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,21 +20,22 @@ use crate::error::Context as _;
 use crate::kv::{Called, Classical, FarmDesign, Limits, Size};
 use crate::{Error, Result};
 
-/// A served table of design farm. Clients read it by 1RMA, and store by calls over the connection that gave
-/// them their grants.
+/// A served table of design farm. Clients read it by 1RMA, and modify it by calls over the connection
+/// through which they got their grants.
 #[derive(Debug)]
 pub struct RmaServer {
     grants: GrantServer,
-    /// Keys in the table.
+    /// Number of keys in the table.
     keys: Arc<AtomicU64>,
     context: Context,
 }
 
 impl RmaServer {
-    /// Serves an empty table. `listen` is the TCP address for grants and calls; `options` say whom it admits.
+    /// Serves an empty table. `listen` is the TCP address for grants and calls; `options` decide which
+    /// clients are admitted.
     ///
     /// # Errors
-    /// The NIC has not so much memory, or an address is taken.
+    /// The NIC has not enough memory, or an address is in use.
     pub fn open(
         context: &Context,
         listen: SocketAddr,
@@ -45,10 +46,10 @@ impl RmaServer {
         RmaServer::open_with::<Error>(context, listen, options, limits, size, |_| Ok(()))
     }
 
-    /// The same with a table that `load` fills before there are clients.
+    /// Serves a table that `load` fills before there are clients.
     ///
     /// # Errors
-    /// Those of [`open`](RmaServer::open), and what `load` returns.
+    /// The errors of [`open`](RmaServer::open), and those of `load`.
     pub fn open_with<E: From<Error>>(
         context: &Context,
         listen: SocketAddr,
@@ -61,7 +62,7 @@ impl RmaServer {
         load(&mut called)?;
         let keys = Arc::new(AtomicU64::new(called.server.table().len()));
         let calls = Calls::new(called.server, blocks, limits, Arc::clone(&keys));
-        // A client that does not stay could call nothing.
+        // A client needs its connection for calls, so every client is a follower.
         let options = GrantOptions { followers: limits.clients as usize, ..options };
         let offers = [INDEX_NAME, VALUES_NAME].into_iter().zip(regions);
         let offers = offers.map(|(name, region)| Offer::new(name, Rights::READ, region)).collect();
@@ -69,35 +70,35 @@ impl RmaServer {
         Ok(RmaServer { grants: grants.map_err(Error::from)?, keys, context: context.clone() })
     }
 
-    /// Where it listens.
+    /// Returns the address at which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.grants.address()
     }
 
-    /// That of its certificate, which clients must know.
+    /// Returns the fingerprint of the server's certificate, which clients must know.
     pub fn fingerprint(&self) -> Fingerprint {
         self.grants.fingerprint()
     }
 
-    /// Keys in the table.
+    /// Returns the number of keys in the table.
     pub fn keys(&self) -> u64 {
         self.keys.load(Ordering::Relaxed)
     }
 
-    /// Its NIC.
+    /// Returns the server's NIC.
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// Clients that got grants, or did not.
+    /// Returns the numbers of clients that got grants and of those that were refused.
     pub fn counters(&self) -> GrantCounters {
         self.grants.counters()
     }
 
-    /// Tells the clients the keys that the table's regions will have after `ahead`.
+    /// Announces to the clients the keys that the table's regions will have after `ahead`.
     ///
     /// # Errors
-    /// The system has no randomness.
+    /// The system has no random numbers.
     pub fn announce(&self, ahead: Duration) -> Result<()> {
         for name in [INDEX_NAME, VALUES_NAME] {
             self.grants.announce(name, remora_host::random_key()?, ahead)?;
@@ -108,7 +109,7 @@ impl RmaServer {
     /// Changes the keys of the table's regions to those that were announced, or to random ones.
     ///
     /// # Errors
-    /// The system has no randomness.
+    /// The system has no random numbers.
     pub fn change_keys(&self) -> Result<()> {
         for name in [INDEX_NAME, VALUES_NAME] {
             self.grants.change_key(name)?;
@@ -117,11 +118,11 @@ impl RmaServer {
     }
 }
 
-/// The regions' names for clients.
+/// Names of the regions in grants.
 pub(super) const INDEX_NAME: &str = "index";
 pub(super) const VALUES_NAME: &str = "values";
 
-/// The table, with the blocks that messages are in, and the regions of index and values.
+/// Creates the table, the blocks that hold messages, and the regions of index and values.
 fn table(
     context: &Context,
     limits: &Limits,
@@ -144,7 +145,7 @@ fn table(
     Ok((called, vec![local, values, staging], [index_region, values_region]))
 }
 
-/// Memory that clients read, and how the table names it.
+/// Allocates memory that clients may read, and returns it as the table and as the NIC refer to it.
 fn expose(rma: &Rma, domain: &ProtectionDomain, len: usize, key: u32) -> Result<(Registered, RmaRegion)> {
     let memory = domain.allocate(len, Access::LOCAL_WRITE).with_context(|| {
         format!("{} MiB for the table: ask for less with --capacity or --memory", len >> 20)

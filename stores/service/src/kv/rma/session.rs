@@ -1,4 +1,4 @@
-//! The client: one machine over the connections to all its servers.
+//! A client over 1RMA: one machine over the connections to all its servers.
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
@@ -18,37 +18,37 @@ use crate::kv::listing::page;
 use crate::kv::session::{Driver, Found, KvSession, PATIENCE, once, unstarted};
 use crate::{Error, Result};
 
-/// A server, and what admits the client there.
+/// The address of a server, and the client's credential there.
 #[derive(Clone, Debug)]
 pub struct RmaServerAddress {
-    /// Its address and the fingerprint of its certificate.
+    /// Address of the server, and fingerprint of its certificate.
     pub pin: Pin,
-    /// Its token, or a certificate that it lists.
+    /// The server's token, or a certificate that the server lists.
     pub credential: Credential,
 }
 
-/// Command slots.
+/// Number of command slots.
 const SLOTS: u16 = 64;
-/// Grants that may be outdated one after the other, while no read ends well.
+/// Maximum number of consecutive outdated grants without a successful read in between.
 const RENEWALS: u32 = 6;
-/// Turns between two looks at connections from which nothing is expected.
+/// Number of turns between two checks of connections from which no message is expected.
 const LOOK_EVERY: u32 = 64;
-/// How long a call may take while there is another server.
+/// Maximum time of a call while there is another server.
 const CALL: Duration = Duration::from_secs(2);
 /// Time between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// A server, as the session knows it.
+/// The session's state of one server.
 struct Server {
     address: RmaServerAddress,
-    /// An attempt to connect is under way.
+    /// The result of a connection attempt that is under way.
     attempt: Option<Receiver<Result<Connected>>>,
-    /// It has come to a good end; reads of an earlier connection may be under way still.
+    /// A new connection that is not used yet, because reads of an earlier one may still be under way.
     connected: Option<Connected>,
     tried: Instant,
-    /// Why the last connection ended, or was not made.
+    /// The failure of the last connection or attempt.
     fault: Option<Error>,
-    /// Grants that were outdated, and the reads that had ended well by then.
+    /// Number of outdated grants, and the number of successful reads at that time.
     renewals: u32,
     landed: u64,
 }
@@ -63,11 +63,11 @@ pub struct RmaSession {
 }
 
 impl RmaSession {
-    /// Connects to all servers. While one of several is away the others suffice, and it is tried again.
+    /// Connects to all servers. If there are several, those that answer suffice, and the others are retried.
     ///
     /// # Errors
-    /// `Grants`: no server answers, or one has another certificate, does not admit this client, or sees it at
-    /// another address. `Refused`: it takes no client more. `Config`: the port is shm.
+    /// `Grants`: no server answers, or one has another certificate, does not admit this client, or sees it
+    /// at another address. `Refused`: a server accepts no further client. `Config`: the port is shm.
     pub fn connect(
         context: &Context,
         servers: &[RmaServerAddress],
@@ -91,7 +91,7 @@ impl RmaSession {
         Ok(session)
     }
 
-    /// The first attempts, all at once.
+    /// Makes the first connection attempts, all concurrently.
     fn connect_all(&mut self) -> Result<()> {
         for number in 0..self.servers.len() {
             self.try_to_connect(number);
@@ -114,7 +114,7 @@ impl RmaSession {
         let (client, hello) = (self.network.portal.identity(), self.network.links[number].hello);
         let (pin, credential) = (*pin, credential.clone());
         let (tell, told) = channel();
-        // Connecting waits for the server, and other servers' operations wait for nobody.
+        // Connecting blocks until the server answers, which must not delay operations at other servers.
         std::thread::spawn(move || drop(tell.send(connect(pin, &credential, &client, &hello))));
         (*tried, *attempt) = (Instant::now(), Some(told));
     }
@@ -132,7 +132,7 @@ impl RmaSession {
         Ok(())
     }
 
-    /// An error unless a server is connected.
+    /// Returns an error unless a server is connected.
     fn need_some(&mut self) -> Result<()> {
         if (0..self.servers.len()).any(|number| self.machine.is_connected(number)) {
             return Ok(());
@@ -141,7 +141,7 @@ impl RmaSession {
         Err(fault.unwrap_or_else(gone))
     }
 
-    /// Sees to what servers said, and to those that are away.
+    /// Processes the messages of servers, and reconnects to servers that are away.
     fn mend(&mut self) -> Result<()> {
         let looks = self.turns.is_multiple_of(LOOK_EVERY);
         self.turns = self.turns.wrapping_add(1);
@@ -162,7 +162,7 @@ impl RmaSession {
         }
         self.machine.advance(&mut self.network);
         for number in 0..self.servers.len() {
-            // One that the machine has no use for.
+            // The machine has detached this server.
             let link = &self.network.links[number];
             if link.caller.is_some() && !self.machine.is_connected(number) {
                 self.lose(number, gone());
@@ -171,7 +171,7 @@ impl RmaSession {
         Ok(())
     }
 
-    /// Takes what a server said.
+    /// Processes the messages of one server.
     fn listen(&mut self, number: usize) {
         match self.network.come(number) {
             Ok(true) => self.machine.resume(number),
@@ -184,7 +184,7 @@ impl RmaSession {
         }
     }
 
-    /// Uses a key that was announced, or asks for grants.
+    /// Uses a key that was announced, or requests new grants.
     fn renew(&mut self, number: usize) -> Result<()> {
         let link = &mut self.network.links[number];
         if link.asked {
@@ -211,7 +211,7 @@ impl RmaSession {
         Ok(())
     }
 
-    /// A connection is gone.
+    /// Notes that a connection is lost.
     fn lose(&mut self, number: usize, fault: Error) {
         tracing::info!(server = %self.servers[number].address.pin.address, "is away: {}", fault.chain());
         self.network.links[number].end();
@@ -219,7 +219,7 @@ impl RmaSession {
         self.servers[number].fault = Some(fault);
     }
 
-    /// Tries to connect to a server that is away.
+    /// Tries to reconnect to a server that is away.
     fn come_back(&mut self, number: usize) -> Result<()> {
         let server = &mut self.servers[number];
         match server.attempt.as_ref().map(Receiver::try_recv) {
@@ -232,7 +232,7 @@ impl RmaSession {
             }
             None => {}
         }
-        // What its reads of before may still write is over first.
+        // Reads of the earlier connection may still write to the arena, so they must end first.
         if self.network.links[number].reading == 0
             && let Some(connected) = self.servers[number].connected.take()
         {
@@ -266,7 +266,7 @@ fn gone() -> Error {
     Error::Silent("no server is connected".to_owned())
 }
 
-/// Does trying another server, or this one again, hide a mistake?
+/// Returns true if retrying at any server would only hide a mistake of the configuration.
 fn is_final(error: &Error) -> bool {
     use remora_grants::Error::{Fingerprint, NotAdmitted, Translated};
     match error {
