@@ -1,4 +1,4 @@
-//! One client for both designs.
+//! A transaction client of either design.
 
 use remora_nic::WorkCompletion;
 use remora_transport::Status;
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Broken, Connections, QueueNeeds, Registered};
 
-/// A client of the design that the shards turn out to have.
+/// A transaction client of the design that the shards use.
 #[derive(Debug)]
 pub enum AnyClient {
     /// PRISM-TX.
@@ -27,12 +27,12 @@ fn of_farm(limits: &Limits, seed: u64) -> farm::ClientConfig {
     farm::ClientConfig { window, max_keys, max_key, max_value, seed, ..farm::ClientConfig::default() }
 }
 
-/// Why an [`AnyClient`] cannot be made.
+/// The reason for which an [`AnyClient`] cannot be created.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum GrantError {
-    /// The shards are of different designs.
+    /// The shards have different designs.
     Designs,
-    /// The shards grant less than the limits ask for, or number their clients differently.
+    /// The shards grant less than the limits require, or have different limits for their clients.
     Grants,
 }
 
@@ -48,12 +48,12 @@ impl core::fmt::Display for GrantError {
 impl core::error::Error for GrantError {}
 
 impl AnyClient {
-    /// What each queue pair must hold, whichever design the shards turn out to have.
+    /// Returns the sizes of queue pair that are sufficient for either design.
     pub fn needs(limits: &Limits) -> QueueNeeds {
         prism_tx(limits).needs().max(of_farm(limits, 0).needs())
     }
 
-    /// Bytes of registered memory that a client of these shards needs.
+    /// Returns the bytes of registered memory that a client of these shards needs.
     pub fn arena_len(limits: &Limits, grants: &[Granted]) -> usize {
         let longest = |granted: &Granted| match granted {
             Granted::PrismTx(_) => 0,
@@ -65,11 +65,11 @@ impl AnyClient {
         }
     }
 
-    /// A client of the shards that gave these grants, in the order of the shard map. `seed` decides how long
-    /// FaRM's client pauses for the locks of others.
+    /// Returns a client of the shards that sent these grants, in the order of the shard map. `seed` seeds
+    /// the pauses of a FaRM client before it retries locks.
     ///
     /// # Errors
-    /// The grants do not fit each other or the limits.
+    /// The grants do not match each other or the limits.
     pub fn new(
         limits: &Limits,
         grants: Vec<Granted>,
@@ -93,7 +93,7 @@ impl AnyClient {
         client.ok_or(GrantError::Grants)
     }
 
-    /// The design of its shards.
+    /// Returns the design of the shards.
     pub fn design(&self) -> Design {
         match self {
             AnyClient::PrismTx(_) => Design::PrismTx,
@@ -102,7 +102,7 @@ impl AnyClient {
     }
 }
 
-/// Calls the same method of either client.
+/// Calls the same method of the client of either design.
 macro_rules! either {
     ($self:expr, $client:ident => $call:expr) => {
         match $self {

@@ -1,4 +1,4 @@
-//! The work requests: what each step of a transaction asks a shard's NIC for.
+//! The work requests of PRISM-TX: the requests of each step of a transaction to a shard's NIC.
 
 use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
 use remora_nic::{Flags, Payload, Remote, Sge};
@@ -11,7 +11,7 @@ use super::transaction::{Change, Entry};
 use super::work::{Work, id};
 use crate::{Broken, Connections, PostPrism};
 
-/// Where in a key's results the old slot, the buffer and a cell come to.
+/// Offsets in a key's results of the old slot, the buffer's address and a cell.
 pub const OLD: usize = 0;
 pub const TAKEN: usize = 32;
 pub const CELL: usize = 40;
@@ -23,13 +23,13 @@ fn request(work: Work, of: u32, operation: Operation<'_>) -> WorkRequest<'_> {
     WorkRequest { id: id(work, of), operation, conditional: false, redirect: None, result: None, flags }
 }
 
-/// The request without completion.
+/// Returns the request without completion.
 fn quietly(request: WorkRequest<'_>) -> WorkRequest<'_> {
     WorkRequest { flags: Flags { signaled: false, ..request.flags }, ..request }
 }
 
-/// A compare-and-swap that compares and swaps nothing. Its result is the target at the moment when it is
-/// executed.
+/// Returns the operands of a compare-and-swap that changes nothing. Its result is the target at the moment
+/// of execution.
 fn observe(size: u8) -> Operands {
     Operands {
         mode: Mode::Equal,
@@ -46,7 +46,7 @@ impl Client {
         Remote { addr, rkey: self.grants[usize::from(shard)].slots.rkey }
     }
 
-    /// The slot that a key is looked for in.
+    /// Returns the address of the slot in which a key is looked for.
     fn slot(&self, entry: &Entry) -> u64 {
         let grant = &self.grants[usize::from(entry.shard)];
         grant.slots.addr + grant.place(entry.hash, entry.further) * SLOT
@@ -60,10 +60,10 @@ impl Client {
         self.arena.sge(self.config.entry_at(of) + at, len)
     }
 
-    /// READs a key's latest version.
+    /// Posts a READ of a key's latest version.
     pub(super) fn post_look(&mut self, of: u32, connections: &mut impl Connections) -> Result<(), Broken> {
         let entry = &self.window.entries[of as usize];
-        // Who will only write needs to know which key is there.
+        // A transaction that only writes the key needs to read no more than the version's key.
         let len = if entry.reads { self.config.longest() } else { super::HEADER + entry.key_len as usize };
         let from = Address::bounded(self.remote(entry.shard, self.slot(entry)));
         let into = [self.arena.sge(self.config.landing_at(of), len)];
@@ -71,7 +71,8 @@ impl Client {
         Ok(connections.endpoint(entry.shard.into()).post_prism(&look)?)
     }
 
-    /// PR becomes the transaction's time, if the version read is the latest and committed.
+    /// Posts the validation of a read: PR becomes the transaction's time, if the version that was read is
+    /// the latest and committed.
     pub(super) fn post_validate(
         &mut self,
         of: u32,
@@ -89,12 +90,12 @@ impl Client {
         };
         let marks = Address::direct(self.remote(entry.shard, self.slot(entry) + MARKS));
         let swap = request(Work::Validate, of, Operation::CompareSwap { at: marks, operands });
-        // Of a key that is also written the old slot comes with the version that is put in.
+        // For a key that is also written, the CAS that links the new version returns the old slot.
         let result = entry.change.is_none().then(|| self.result(of, OLD, 16));
         Ok(connections.endpoint(entry.shard.into()).post_prism(&WorkRequest { result, ..swap })?)
     }
 
-    /// Writes what the key becomes into the arena; how many bytes.
+    /// Composes the key's new version in the arena. Returns its length in bytes.
     fn compose(&self, of: u32, at: Timestamp, tx_state: TxState, cell: Cell) -> u64 {
         let entry = &self.window.entries[of as usize];
         let header = Header {
@@ -113,8 +114,9 @@ impl Client {
         header.bound()
     }
 
-    /// Takes a buffer, and links it into the slot. The version found must still be the latest one, committed,
-    /// and read by no later transaction. With a commit in one step the version is committed at once.
+    /// Posts the chain that allocates a buffer for the new version and links it into the slot. The version
+    /// that was read must still be the latest one, committed, and read by no later transaction. In a
+    /// one-step commit the new version is committed at once.
     pub(super) fn post_prepare(
         &mut self,
         of: u32,
@@ -140,13 +142,14 @@ impl Client {
         let allocate = Operation::Allocate { list: grant.classes.all()[class].list, rkey, data };
         let allocate = quietly(request(Work::Prepare, of, allocate));
         let result = Some(self.result(of, TAKEN, 8));
-        // The operations that are conditional on the WRITE before travel with it.
+        // `conditional` sends this operation together with those whose execution depends on the WRITE
+        // before.
         let allocate = WorkRequest { conditional: true, redirect: Some(SCRATCH), result, ..allocate };
         let slot = Address::direct(self.remote(entry.shard, self.slot(entry)));
         let operands = self.prepare_operands(entry, at);
         let swap = request(Work::Prepare, of, Operation::CompareSwap { at: slot, operands });
         let swap = WorkRequest { conditional: true, result: Some(self.result(of, OLD, 32)), ..swap };
-        // A version contains its own address if later writers with other keys are to find it.
+        // A version must contain its own address if later writers of the same slot are to find it.
         let own = Operation::Write {
             to: Address::indirect(scratch(0)),
             data: Data::There { addr: SCRATCH, len: 8 },
@@ -161,8 +164,8 @@ impl Client {
         Ok(end.post_prism(&swap)?)
     }
 
-    /// PW|PR must not be above the version found and the transaction's time; then PW, address and bound are
-    /// new.
+    /// Returns the operands of the CAS that links a version: PW|PR must not exceed the version read and the
+    /// transaction's time; then PW, address and bound are replaced.
     fn prepare_operands(&self, entry: &Entry, at: Timestamp) -> Operands {
         let (mode, compare_mask, compare) = match self.config.rules {
             Rules::PrintedAbort if !entry.reads => (Mode::Greater, [0, 0, 0, ALL], [0, 0, 0, at.word()]),
@@ -182,7 +185,8 @@ impl Client {
         }
     }
 
-    /// The first word for a cell counts: later ones of the same transaction find it there.
+    /// Posts a CAS of a decision cell. The first decision counts: a later CAS for the same transaction only
+    /// reads it.
     pub(super) fn post_cell(
         &mut self,
         work: Work,
@@ -207,7 +211,8 @@ impl Client {
         Ok(connections.endpoint(cell.shard.into()).post_prism(&swap)?)
     }
 
-    /// The pending version of this time in the buffer at `addr` becomes committed, and knows its address.
+    /// Posts the change of the pending version of this time, in the buffer at `addr`, to committed. The
+    /// version also gets its own address.
     pub(super) fn post_flip(
         &mut self,
         work: Work,
@@ -231,7 +236,8 @@ impl Client {
         Ok(connections.endpoint(shard.into()).post_prism(&WorkRequest { conditional, ..swap })?)
     }
 
-    /// The slot points to the previous version again, if it points to the one of this time.
+    /// Posts the CAS that makes a slot point to the previous version again, if it points to the version of
+    /// this time.
     pub(super) fn post_undo(
         &mut self,
         work: Work,
@@ -255,7 +261,7 @@ impl Client {
         Ok(connections.endpoint(entry.shard.into()).post_prism(&swap)?)
     }
 
-    /// Reads a key's slot, of one moment. A plain READ could mix two.
+    /// Posts an atomic read of a key's slot. A plain READ could return parts of two states.
     pub(super) fn post_snapshot(
         &mut self,
         work: Work,

@@ -1,4 +1,4 @@
-//! The client machine: a window of transactions over the queue pairs of several shards.
+//! The PRISM-TX client: a window of transactions over the queue pairs of several shards.
 
 use remora_nic::WorkCompletion;
 use remora_transport::Status;
@@ -21,7 +21,7 @@ impl window::Entry for Entry {
     }
 }
 
-/// What a completion has led to, before anything is borrowed.
+/// The consequence of a completion, before the value is borrowed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum News {
     Nothing,
@@ -29,38 +29,38 @@ pub(super) enum News {
     Ended(u16, Outcome),
 }
 
-/// A client: pure, driven by whoever owns the queue pairs. Its memory is one block
-/// ([`ClientConfig::arena_len`]); nothing is allocated after it was made.
+/// A PRISM-TX client. It does no input or output itself: its caller owns the queue pairs. Its memory is one
+/// block ([`ClientConfig::arena_len`]), and no transaction allocates memory.
 #[derive(Debug)]
 pub struct Client {
     pub(super) config: ClientConfig,
     pub(super) grants: Vec<Grant>,
     pub(super) arena: Registered,
     pub(super) window: Window<Transaction, Entry>,
-    /// One a transaction and shard.
+    /// The phase of `Returns` that each transaction holds at each shard.
     holds: Vec<Hold>,
     pub(super) returns: Vec<Returns>,
-    /// Values on their way to the owner.
+    /// Values that are returned to the caller.
     pub(super) scratch: Vec<u8>,
     number: u32,
-    /// The next timestamp is later.
+    /// The latest timestamp used or seen. The next one is later.
     pub(super) last: Timestamp,
-    /// It has written several keys at once, and will again: the versions that it writes alone are to know
-    /// their addresses.
+    /// True if a transaction has written several keys. Versions that later transactions write alone then
+    /// also get their own addresses.
     pub(super) several: bool,
 }
 
-/// Seed of the hash that says which shard a key is on, and of the one that says where.
+/// Seeds of the hashes that select a key's shard and its slot.
 const SHARD_SEED: u64 = 1;
 const SLOT_SEED: u64 = 2;
 
-/// The high bits of a hash say which of `n`.
+/// Maps a hash to `0..n` by its high bits.
 pub(super) fn reduce(hash: u64, n: u64) -> u64 {
     ((u128::from(hash) * u128::from(n)) >> 64) as u64
 }
 
-/// Which of so many shards a key is on: a pure function of key and number, for clients of either design. Each
-/// shard has an equal share of the hashes, in their order.
+/// Returns the shard of a key among `shards` shards. The result depends only on the arguments, so clients of
+/// either design agree. The shards divide the range of hashes into equal parts, in order.
 pub fn shard_of(key: &[u8], shards: usize) -> usize {
     if shards == 1 {
         return 0;
@@ -68,19 +68,19 @@ pub fn shard_of(key: &[u8], shards: usize) -> usize {
     reduce(hash_key(SHARD_SEED, key), shards as u64) as usize
 }
 
-/// The hash of a key within its shard.
+/// Returns the hash of a key within its shard.
 pub(super) fn hash_of(key: &[u8]) -> u64 {
     hash_key(SLOT_SEED, key)
 }
 
-/// Which of so many slots a key's hash leads to.
+/// Returns the home slot of a key among `slots` slots.
 pub(super) fn slot_of(key: &[u8], slots: u64) -> u64 {
     reduce(hash_of(key), slots)
 }
 
 impl Client {
-    /// A client of the shards that gave these grants, in the order of the shard map; None if its numbers are
-    /// not possible, it asks for more than was granted, or the arena is too small.
+    /// Returns a client of the shards that sent these grants, in the order of the shard map. Returns `None`
+    /// if the configuration is invalid or exceeds the grants, or if the arena is too small.
     pub fn new(config: ClientConfig, grants: Vec<Grant>, arena: Registered) -> Option<Client> {
         let number = grants.first()?.session;
         let fits = |grant: &Grant| config.window <= grant.window && number < grant.sessions.min(CLIENTS);
@@ -104,17 +104,17 @@ impl Client {
         })
     }
 
-    /// Which shard a key is on.
+    /// Returns the shard of a key.
     pub fn shard_of(&self, key: &[u8]) -> usize {
         shard_of(key, self.grants.len())
     }
 
-    /// The latest timestamp that it has used or seen.
+    /// Returns the latest timestamp that the client has used or seen.
     pub fn latest(&self) -> Timestamp {
         self.last
     }
 
-    /// Finds a key among those of a transaction, or adds it and looks for it.
+    /// Finds a key among those of a transaction, or adds it and starts its lookup.
     fn touch(
         &mut self,
         tx: Tx,
@@ -133,7 +133,7 @@ impl Client {
             None => self.add(tx.0, key)?,
         };
         let entry = &mut self.window.entries[of as usize];
-        // Who was only going to write has not seen the value yet.
+        // The transaction had only written the key, so its value was not read yet.
         let first = change.is_none() && !entry.reads;
         match change {
             Some(change) => entry.change = Some(change),
@@ -170,8 +170,8 @@ impl Client {
         }
     }
 
-    /// A transaction's time: at or after the clock's reading, and later than all that this client has used or
-    /// seen.
+    /// Returns a transaction's timestamp: at or after the clock's reading, and later than all timestamps
+    /// that this client has used or seen.
     pub(super) fn stamp(&mut self, tx: u16) -> Timestamp {
         let clock = self.window.transactions[usize::from(tx)].at.clock();
         let found = self.window.entries_of(tx).map(|of| self.window.entries[of as usize].found.version);
@@ -208,7 +208,7 @@ impl Client {
             _ => self.progress(work, of, completion, connections)?,
         };
         if let News::Ended(_, Outcome::NoBuffer) = news {
-            // Where there are none, none waits here for others to go with.
+            // Without transactions, no further buffers will come, so groups of any size are returned.
             (0..self.returns.len()).try_for_each(|shard| self.give_back(shard, true, connections))?;
         }
         self.give_back(shard, false, connections)?;
@@ -235,7 +235,7 @@ impl Client {
         Event::Read { tx, entry, value }
     }
 
-    /// The `len` bytes at an offset of the arena, out of the NIC's reach.
+    /// Copies `len` bytes at an offset of the arena to memory that the NIC cannot access.
     fn copied(&mut self, at: usize, len: u32) -> &[u8] {
         let bytes = &mut self.scratch[..len as usize];
         self.arena.read(at, bytes);
@@ -247,7 +247,7 @@ impl Client {
         Event::Ended { tx: Tx(tx), outcome, round_trips: trips, resolved }
     }
 
-    /// A place in the window is free again; what the transaction might touch may come to others.
+    /// Frees a place of the window. The buffers that the transaction might access may then be reused.
     pub(super) fn release(&mut self, tx: u16) {
         let shards = self.grants.len();
         for shard in 0..shards {
@@ -271,7 +271,7 @@ impl Machine for Client {
 
     fn begin(&mut self) -> Result<Tx, Refused> {
         self.window.usable()?;
-        // Each transaction gives back two buffers a key at most, and some for others.
+        // A transaction returns at most two buffers per key, and some of other transactions.
         let reserve = self.config.most_returns() / 2;
         if self.returns.iter().any(|returns| returns.space() < reserve) {
             return Err(Refused::WindowFull);
@@ -338,7 +338,7 @@ impl Machine for Client {
             return Err(Refused::ClockOut);
         }
         let transaction = &mut self.window.transactions[tx.index()];
-        // The clock's reading stands here until the keys are found.
+        // The clock's reading is kept here until all keys are found.
         (transaction.phase, transaction.at) = (Phase::Closing, Timestamp::new(clock, self.number));
         let news =
             self.advance(tx.0, connections).inspect_err(|broken| self.window.broken = Some(*broken))?;

@@ -1,41 +1,41 @@
-//! How large a client is, and where things lie in its memory.
+//! The configuration of a PRISM-TX client, and the layout of its memory.
 
 use super::layout::HEADER;
 use crate::QueueNeeds;
 use crate::heap::Returns;
 
-/// Which rules a client keeps. All but the first are broken, and there for the tests that must find it out.
+/// The rules of a client. All but the first are faulty, for tests that must detect the fault.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Rules {
-    /// Those of `docs/TXN.md`.
+    /// The rules of `docs/TXN.md`.
     #[default]
     Proved,
-    /// What was read is not validated.
+    /// Reads are not validated.
     ReadsUnchecked,
-    /// Writes are checked against PR and PW alone, and what an abort makes readable again is what its client
-    /// had read, whether or not an earlier write is still prepared: §8.2's abort, carried over.
+    /// Writes are checked only against PR and PW. An abort makes readable again what its client had read,
+    /// whether or not an earlier write is still prepared: the abort of §8.2, taken literally.
     PrintedAbort,
-    /// Written keys that were read are validated as reads first, and then TS > PR is asked for, strictly, as
-    /// §8.2 prints it.
+    /// Written keys that were read are first validated as reads. Then TS > PR is required, strictly, as §8.2
+    /// prints it.
     PrintedStrict,
 }
 
-/// How large a client is.
+/// The configuration of a client.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// Transactions at a time, 1 to 4096.
+    /// Maximum number of concurrent transactions, 1 to 4096.
     pub window: u32,
-    /// Keys that a transaction may read or write, 1 to 4096.
+    /// Maximum number of keys per transaction, 1 to 4096.
     pub max_keys: u32,
-    /// Longest key, in bytes.
+    /// Maximum key length in bytes.
     pub max_key: u32,
-    /// Longest value, in bytes.
+    /// Maximum value length in bytes.
     pub max_value: u32,
-    /// So often it looks at a pending version before it puts the key in order itself.
+    /// Number of reads of a pending version before the client resolves it itself.
     pub patience: u32,
-    /// A transaction that writes one key and reads no other commits in one round trip.
+    /// True if a transaction that writes one key and reads no other commits in one round trip.
     pub one_step: bool,
-    /// Its rules.
+    /// The rules of the client.
     pub rules: Rules,
 }
 
@@ -53,16 +53,16 @@ impl Default for ClientConfig {
     }
 }
 
-/// Slots of the send queue that its longest work request takes: a compare-and-swap of 32 bytes.
+/// Slots of the send queue that the longest work request takes: a compare-and-swap of 32 bytes.
 const LONGEST_REQUEST: u32 = 5;
-/// Work requests of one key at a time, at most.
+/// Maximum number of work requests per key at the same time.
 const CHAIN: u32 = 6;
 
-/// Bytes for results: of a key's operations, or of a transaction's.
+/// Bytes for the results of a key's or a transaction's operations.
 pub const RESULTS: usize = 64;
 
 impl ClientConfig {
-    /// Are the numbers possible?
+    /// Returns true if the configuration is valid.
     pub(crate) fn is_sound(&self) -> bool {
         let small = 1..=4096;
         small.contains(&self.window)
@@ -71,23 +71,23 @@ impl ClientConfig {
             && self.max_value as usize <= crate::kv::MAX_VALUE
     }
 
-    /// What its queue pair to each shard must hold; `send` in slots of 64 bytes.
+    /// Returns the sizes that the queue pair to each shard needs; `send` in slots of 64 bytes.
     pub fn needs(&self) -> QueueNeeds {
         let requests = self.window * (self.max_keys * CHAIN + 1) + 1;
         QueueNeeds { send: requests * LONGEST_REQUEST, receive: 1, sges: 1, completions: requests + 2 }
     }
 
-    /// Bytes of registered memory that it needs to work with so many shards.
+    /// Returns the bytes of registered memory that a client of `shards` shards needs.
     pub fn arena_len(&self, shards: usize) -> usize {
         self.entry_at(self.window * self.max_keys) + shards * Returns::ARENA.next_multiple_of(64)
     }
 
-    /// Buffers that may wait to be returned.
+    /// Returns the maximum number of buffers that may wait to be returned.
     pub(crate) fn most_returns(&self) -> usize {
         (self.window * self.max_keys) as usize * 4 + 64
     }
 
-    /// Bytes of the longest buffer: a key with its value.
+    /// Returns the length of the longest buffer: a header, a key and its value.
     pub(crate) fn longest(&self) -> usize {
         HEADER + self.max_key as usize + self.max_value as usize
     }
@@ -96,27 +96,27 @@ impl ClientConfig {
         RESULTS + 2 * self.longest().next_multiple_of(64)
     }
 
-    /// Where the results of a transaction are.
+    /// Returns the arena offset of a transaction's results.
     pub(crate) fn tx_at(&self, tx: u16) -> usize {
         usize::from(tx) * RESULTS
     }
 
-    /// Where the results of a key are.
+    /// Returns the arena offset of a key's results.
     pub(crate) fn entry_at(&self, entry: u32) -> usize {
         self.window as usize * RESULTS + entry as usize * self.entry_len()
     }
 
-    /// Where what is read of a key comes to.
+    /// Returns the arena offset to which a key's versions are read.
     pub(crate) fn landing_at(&self, entry: u32) -> usize {
         self.entry_at(entry) + RESULTS
     }
 
-    /// Where what is written to it waits.
+    /// Returns the arena offset of a key's new version.
     pub(crate) fn outgoing_at(&self, entry: u32) -> usize {
         self.landing_at(entry) + self.longest().next_multiple_of(64)
     }
 
-    /// Where the messages of a shard's returns are.
+    /// Returns the arena offset of the messages of a shard's `Returns`.
     pub(crate) fn returns_at(&self, shard: usize) -> usize {
         self.entry_at(self.window * self.max_keys) + shard * Returns::ARENA.next_multiple_of(64)
     }

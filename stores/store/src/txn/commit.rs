@@ -1,4 +1,4 @@
-//! The commit: prepare, decide, and mark the versions.
+//! The commit of PRISM-TX: prepare, decide, and mark the versions as committed.
 
 use remora_nic::WorkCompletion;
 use remora_nic::prism::Outcome as PrismOutcome;
@@ -13,7 +13,7 @@ use super::work::Work;
 use crate::{Broken, Connections};
 
 impl Client {
-    /// When all keys are found, the transaction is prepared.
+    /// Prepares the transaction once all keys are found.
     pub(super) fn advance(&mut self, tx: u16, connections: &mut impl Connections) -> Result<News, Broken> {
         let mut clash = None;
         let (mut writes, mut reads) = (0, 0);
@@ -22,7 +22,7 @@ impl Client {
             match entry.step {
                 Step::Found if entry.change.is_some() => writes += 1,
                 Step::Found => reads += u32::from(entry.reads && !self.is_covered(tx, of)),
-                // None of its possible slots holds it or is free: it is absent for good.
+                // No slot in which the key may lie holds it or is free, so the key is absent for good.
                 Step::NoSlot if entry.change.is_none() => {}
                 Step::NoSlot => return Ok(self.fail(tx, Outcome::TableFull)),
                 _ => return Ok(News::Nothing),
@@ -32,11 +32,11 @@ impl Client {
             }
         }
         if let Some(of) = clash {
-            // Two new keys want one slot: the later one goes to the next.
+            // Two new keys have the same free slot, so the later one takes the next slot.
             return self.look_further(tx, of, connections);
         }
         if writes == 0 && reads <= 1 {
-            // One version of one key was current at some time: right after it was written.
+            // A single version of a single key was current at some time: right after it was written.
             let at = self.stamp(tx);
             self.release(tx);
             return Ok(News::Ended(tx, Outcome::Committed(at)));
@@ -48,14 +48,14 @@ impl Client {
         }
         self.prepare(tx, one_step, connections)?;
         match self.window.transactions[usize::from(tx)].under_way {
-            // Rules that check nothing have nothing to wait for.
+            // The rules that check nothing have nothing to wait for.
             0 => self.prepared(tx, connections),
             _ => Ok(News::Nothing),
         }
     }
 
-    /// Asks where the versions are that pending ones will be put in over: whoever takes those out must find
-    /// them. False: all is known.
+    /// Looks up the addresses of the versions that the pending writes replace, so that an abort can restore
+    /// them. Returns false if all addresses are known.
     fn locate(&mut self, tx: u16, connections: &mut impl Connections) -> Result<bool, Broken> {
         for of in self.window.entries_of(tx) {
             let entry = &self.window.entries[of as usize];
@@ -67,7 +67,8 @@ impl Client {
         Ok(self.window.transactions[usize::from(tx)].under_way > 0)
     }
 
-    /// The slot contains the address, if it still points to the version that was found.
+    /// Processes a slot that was read for its address. The address counts if the slot still points to the
+    /// version that was found.
     pub(super) fn located(
         &mut self,
         tx: u16,
@@ -88,8 +89,8 @@ impl Client {
         self.advance(tx, connections)
     }
 
-    /// Is an earlier key that the transaction writes in the same slot? For a key that is only read, any
-    /// earlier key counts.
+    /// Returns true if an earlier key that the transaction writes is in the same slot. For a key that is
+    /// only read, any other written key counts.
     fn is_covered(&self, tx: u16, of: u32) -> bool {
         let this = &self.window.entries[of as usize];
         let place = |entry: &Entry| {
@@ -98,7 +99,7 @@ impl Client {
         self.window.entries_of(tx).filter(|other| *other < of || this.change.is_none() && *other != of).any(
             |other| {
                 let other = &self.window.entries[other as usize];
-                // Of another version, what was read here is no longer so.
+                // If the other key has another version, the read of this key is out of date.
                 let same = this.change.is_some() || other.found.version == this.found.version;
                 other.change.is_some() && other.step != Step::NoSlot && same && place(other) == place(this)
             },
@@ -138,7 +139,7 @@ impl Client {
         Cell { shard, index: self.grants[0].session * grant.window + u32::from(tx) }
     }
 
-    /// A completion of a commit.
+    /// Processes a completion of a commit.
     pub(super) fn answered(
         &mut self,
         tx: u16,
@@ -162,14 +163,16 @@ impl Client {
         self.proceed(tx, News::Nothing, connections)
     }
 
-    /// A read is valid if the version is still the latest; a later reader does not matter.
+    /// Processes the validation of a read. The read is valid if its version is still the latest; a later
+    /// reader does not matter.
     fn validated(&mut self, tx: u16, of: u32, verdict: PrismOutcome) {
         let base = self.config.entry_at(of) + OLD;
         let (read, written) = (self.arena_word(base), self.arena_word(base + 8));
         self.count_trip(tx, of);
         let entry = &mut self.window.entries[of as usize];
         if entry.change.is_some() {
-            // As printed, by the rules that validate what is also written: at once, or not at all.
+            // By the printed rules, the validation of a key that is also written either succeeds at once or
+            // fails for good.
             self.window.transactions[usize::from(tx)].lost |= verdict != PrismOutcome::Done;
             return;
         }
@@ -191,19 +194,20 @@ impl Client {
             _ => Step::NoBuffer,
         };
         if verdict == PrismOutcome::Done && entry.found.addr == 0 {
-            // The slot has just supplied the address of a version that did not contain it.
+            // The slot has returned the address of a version that did not contain its own.
             entry.found.addr = before;
         }
-        // The printed rules look at PR afterwards; the others have done so, and lose nothing here.
+        // The printed rules check PR only now. The other rules have checked it, so nothing is lost here for
+        // them.
         transaction.lost |= Timestamp::of(read) > transaction.at;
         if verdict == PrismOutcome::NotSwapped {
-            // The next attempt is later than what this one lost against.
+            // The next attempt needs a later timestamp than those that this one lost against.
             self.last = self.last.max(Timestamp::of(read)).max(Timestamp::of(written));
             self.give(self.window.entries[of as usize].shard, taken);
         }
     }
 
-    /// The cell has its word.
+    /// Processes the decision cell's result.
     fn decided(&mut self, tx: u16, verdict: PrismOutcome) -> News {
         let transaction = &mut self.window.transactions[usize::from(tx)];
         transaction.trips += 1;
@@ -211,12 +215,12 @@ impl Client {
             transaction.phase = Phase::Finishing;
             return News::Ended(tx, Outcome::Committed(transaction.at));
         }
-        // Another client had waited too long.
+        // Another client waited too long and aborted the transaction.
         transaction.phase = Phase::Undoing(Outcome::Aborted);
         News::Nothing
     }
 
-    /// A version is marked as committed, by this client or by another.
+    /// Processes the marking of a version as committed, by this client or another.
     fn flipped(&mut self, of: u32, verdict: PrismOutcome) {
         if verdict == PrismOutcome::Skipped {
             return;
@@ -237,7 +241,7 @@ impl Client {
         }
     }
 
-    /// When all answers of a round are here, the next begins.
+    /// Starts the next round when all answers of a round have arrived.
     fn proceed(&mut self, tx: u16, news: News, connections: &mut impl Connections) -> Result<News, Broken> {
         if self.window.transactions[usize::from(tx)].under_way > 0 {
             return Ok(news);
@@ -287,8 +291,8 @@ impl Client {
         Ok(News::Nothing)
     }
 
-    /// Says to versions that they are committed: to those at home if, and as soon as, the cell says so; or to
-    /// all that are left. How many.
+    /// Marks versions as committed: those at shard `home` conditionally, as soon as the cell is decided, or
+    /// all remaining ones. Returns the number of requests.
     fn flip_all(
         &mut self,
         tx: u16,
@@ -308,7 +312,7 @@ impl Client {
         Ok(count)
     }
 
-    /// Takes pending versions out; ends the transaction when none is left.
+    /// Removes pending versions. Ends the transaction when none is left.
     fn undo(
         &mut self,
         tx: u16,

@@ -1,26 +1,26 @@
-//! What a client of either design reports.
+//! The events that a client of either design reports.
 
 use super::transaction::{EntryId, Outcome, Tx};
 use crate::Broken;
 
-/// Something was not started.
+/// The reason for which an operation was not started.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// As many transactions as the window allows are under way, or the buffers of earlier ones have not gone
-    /// back yet.
+    /// The window's maximum of transactions is under way, or the buffers of earlier ones are not returned
+    /// yet.
     WindowFull,
-    /// The transaction has as many keys as it may.
+    /// The transaction has its maximum number of keys.
     TooManyKeys,
-    /// The key is longer than this client takes.
+    /// The key is longer than this client's maximum.
     KeyTooLong,
-    /// The value is longer than this client or the shard takes.
+    /// The value is longer than the maximum of this client or the shard.
     ValueTooLong,
     /// The transaction is not open.
     NotOpen,
-    /// The clock has come to its end.
+    /// The clock has reached its last tick.
     ClockOut,
-    /// A connection has failed; what is under way comes back by
-    /// [`Machine::abandon`](super::Machine::abandon).
+    /// A connection has failed. [`Machine::abandon`](super::Machine::abandon) returns the transactions under
+    /// way.
     Broken(Broken),
 }
 
@@ -46,27 +46,27 @@ impl From<Broken> for Refused {
     }
 }
 
-/// What a client tells its owner.
+/// An event that a client reports to its caller.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// What a transaction reads of a key; None: it is absent.
+    /// A read of a key has completed.
     Read {
         /// The transaction.
         tx: Tx,
         /// The key.
         entry: EntryId,
-        /// The value.
+        /// The value; `None` if the key is absent.
         value: Option<&'a [u8]>,
     },
     /// A transaction has ended.
     Ended {
-        /// The transaction; its place in the window may be taken again.
+        /// The transaction. Its place in the window may be reused.
         tx: Tx,
-        /// How.
+        /// The outcome.
         outcome: Outcome,
-        /// Round trips that it took, one behind the other.
+        /// Number of sequential round trips that the transaction took.
         round_trips: u32,
-        /// Pending versions of others that it put in order.
+        /// Number of pending versions of other transactions that it resolved.
         resolved: u32,
     },
 }

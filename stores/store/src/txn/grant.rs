@@ -1,4 +1,5 @@
-//! What a shard grants to a client before the first transaction. The caller chooses how it travels.
+//! The grant of a PRISM-TX shard to a client, sent before the first transaction. The caller chooses how it
+//! travels.
 
 use remora_memory::Key;
 use remora_nic::Remote;
@@ -7,38 +8,38 @@ use super::timestamp::{CLIENTS, Timestamp};
 use crate::heap::Classes;
 use crate::words::{u32_at, u64_at};
 
-/// First word: "RTX1", little-endian.
+/// First word of the message: "RTX1", little-endian.
 const MAGIC: u32 = u32::from_le_bytes(*b"RTX1");
 
 /// Bytes before the classes.
 const FRONT: usize = 60;
 
-/// What a shard grants to a client.
+/// The location of a shard's table, and the limits of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The slots, under the key of slots, cells and buffers.
+    /// Address of the slots. The key also covers cells and buffers.
     pub slots: Remote,
-    /// How many slots.
+    /// Number of slots.
     pub slot_count: u64,
     /// Address of the first decision cell.
     pub cells: u64,
-    /// Cells of a session.
+    /// Number of cells per session.
     pub window: u32,
-    /// Sessions that it has cells for.
+    /// Number of sessions for which there are cells.
     pub sessions: u32,
-    /// The client's number. The number from the first shard counts.
+    /// The client's number. Only the number of the first shard is used.
     pub session: u32,
-    /// The client's timestamps are later than this.
+    /// Lower bound, exclusive, of the client's timestamps.
     pub after: Timestamp,
-    /// Slots that a key may be away from the one that its hash selects.
+    /// Maximum distance, in slots, of a key from its home slot.
     pub reach: u32,
     /// The size classes of the buffers.
     pub classes: Classes,
 }
 
 impl Grant {
-    /// The number of the slot at this distance behind the one that a hash selects. The last slot is followed
-    /// by the first.
+    /// Returns the index of the slot at distance `further` from the home slot of a hash. The last slot is
+    /// followed by the first.
     #[inline]
     pub fn place(&self, hash: u64, further: u32) -> u64 {
         let place = hash + u64::from(further);
@@ -60,7 +61,7 @@ impl Grant {
         out
     }
 
-    /// Reads the message; None if it is not one, or contradicts itself.
+    /// Decodes the message. Returns `None` if it is malformed or inconsistent.
     pub fn decode(bytes: &[u8]) -> Option<Grant> {
         let front = bytes.get(..FRONT)?;
         let grant = Grant {

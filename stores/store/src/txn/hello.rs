@@ -9,15 +9,15 @@ use crate::words::{set_u32, set_u64, u32_at, u64_at};
 pub enum Design {
     /// PRISM-TX.
     PrismTx = 1,
-    /// FaRM's lock, validate, update.
+    /// FaRM: lock, validate, update.
     Farm = 2,
 }
 
 impl Design {
-    /// Both.
+    /// All designs.
     pub const ALL: [Design; 2] = [Design::PrismTx, Design::Farm];
 
-    /// Name on the command line.
+    /// Returns the name of the design on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Design::PrismTx => "prism-tx",
@@ -25,7 +25,7 @@ impl Design {
         }
     }
 
-    /// What it is, in one line.
+    /// Returns a description of one line.
     pub fn about(self) -> &'static str {
         match self {
             Design::PrismTx => "Optimistic, ordered by timestamps, over PRISM's chains",
@@ -41,15 +41,15 @@ impl Design {
 /// The first message of a connection, from the client.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// A number that no other client has or had, above 0.
+    /// A number above 0 that no other client has or had.
     pub name: u64,
     /// The number of this shard in the client's map.
     pub shard: u32,
-    /// How many shards the client's map has.
+    /// Number of shards in the client's map.
     pub shards: u32,
 }
 
-/// First word: "RTH1".
+/// First word of the message: "RTH1".
 const HELLO: u32 = u32::from_le_bytes(*b"RTH1");
 
 impl Hello {
@@ -66,7 +66,7 @@ impl Hello {
         out
     }
 
-    /// Reads the message; None if it is not one.
+    /// Decodes the message. Returns `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Hello> {
         if bytes.len() != Hello::LEN || u32_at(bytes, 0) != HELLO || u32_at(bytes, 4) != 0 {
             return None;
@@ -76,30 +76,30 @@ impl Hello {
     }
 }
 
-/// How large a client's transactions may be.
+/// The maximum size of a client's transactions.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest key, in bytes.
+    /// Maximum key length in bytes.
     pub max_key: u32,
-    /// Longest value, in bytes.
+    /// Maximum value length in bytes.
     pub max_value: u32,
-    /// Keys of a transaction.
+    /// Maximum number of keys per transaction.
     pub max_keys: u32,
-    /// Transactions at a time.
+    /// Maximum number of concurrent transactions.
     pub window: u32,
 }
 
-/// What a shard of either design grants.
+/// The grant of a shard of either design.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Granted {
-    /// One of PRISM-TX.
+    /// The grant of a PRISM-TX shard.
     PrismTx(Grant),
-    /// One of FaRM's.
+    /// The grant of a FaRM shard.
     Farm(farm::Grant),
 }
 
 impl Granted {
-    /// Which.
+    /// Returns the design of the shard.
     pub fn design(&self) -> Design {
         match self {
             Granted::PrismTx(_) => Design::PrismTx,
@@ -107,7 +107,7 @@ impl Granted {
         }
     }
 
-    /// The key under which the shard's memory is reached.
+    /// Returns the remote key of the shard's memory.
     pub fn key(&self) -> remora_memory::Key {
         match self {
             Granted::PrismTx(grant) => grant.slots.rkey,
@@ -116,24 +116,24 @@ impl Granted {
     }
 }
 
-/// What a shard answers.
+/// The answer of a shard to a [`Hello`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// Which shard it is.
+    /// Number of the shard.
     pub shard: u32,
-    /// This run of it: another number each time it begins.
+    /// Number of the shard's current run. It differs each time the shard starts.
     pub run: u64,
-    /// When this run began, in microseconds since 1970. The store's time is counted from that of shard 0.
+    /// Start of this run in microseconds since 1970. The store's time is counted from the start of shard 0.
     pub began: u64,
-    /// Address of its [`Incarnations`](super::Incarnations).
+    /// Address of the shard's [`Incarnations`](super::Incarnations).
     pub incarnations: u64,
-    /// Its limits; the same at all shards.
+    /// The limits for clients, the same at all shards.
     pub limits: Limits,
     /// Where the shard's memory is, and the limits of this client.
     pub granted: Granted,
 }
 
-/// First word: "RTW1".
+/// First word of the message: "RTW1".
 const WELCOME: u32 = u32::from_le_bytes(*b"RTW1");
 /// Bytes before the grant.
 const FRONT: usize = 56;
@@ -158,7 +158,7 @@ impl Welcome {
         out
     }
 
-    /// Reads the message; None if it is not one.
+    /// Decodes the message. Returns `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Welcome> {
         let front = bytes.get(..FRONT)?;
         if u32_at(front, 0) != WELCOME {

@@ -13,20 +13,20 @@ use crate::Registered;
 
 /// Bytes of an entry: run, address (16), port (2), and zeros.
 const ENTRY: usize = 32;
-/// Bytes of it behind the run.
+/// Bytes of an entry after the run.
 const PLACE: usize = ENTRY - 8;
 
-/// A shard, as another one knows it.
+/// A shard, as another shard knows it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its run: the first that a client named.
+    /// Number of the shard's run, as the first client reported it.
     pub run: u64,
-    /// Where clients reach it.
+    /// The address to which clients connect.
     pub address: SocketAddr,
 }
 
 impl Member {
-    /// The bytes of an address in the table.
+    /// Returns the bytes of an address in the table.
     pub fn place(address: SocketAddr) -> [u8; PLACE] {
         let ip = match address.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -48,39 +48,40 @@ pub struct Incarnations {
 }
 
 impl Incarnations {
-    /// Bytes that it takes.
+    /// Returns the bytes of the table.
     pub const fn len(shards: u32) -> usize {
         shards as usize * ENTRY
     }
 
-    /// At an offset, a multiple of 8, of memory that is zeros there. None: it does not fit.
+    /// Returns the table at an offset, a multiple of 8, of memory that is zero there. Returns `None` if the
+    /// table does not fit.
     pub fn new(memory: Registered, at: usize, shards: u32) -> Option<Incarnations> {
         let fits = at.is_multiple_of(8) && at + Incarnations::len(shards) <= memory.bytes.len();
         fits.then_some(Incarnations { memory, at, shards })
     }
 
-    /// Address of the table.
+    /// Returns the address of the table.
     pub fn address(&self) -> u64 {
         self.memory.addr + self.at as u64
     }
 
-    /// Address of a shard's run in the table at this address: 0 until a client has put the run there, by a
-    /// compare-and-swap.
+    /// Returns the address of a shard's run in the table at this address. The run is 0 until a client has
+    /// stored it by a compare-and-swap.
     pub fn run_at(incarnations: u64, shard: u32) -> u64 {
         incarnations + u64::from(shard) * ENTRY as u64
     }
 
-    /// Address of its [`place`](Member::place).
+    /// Returns the address of a shard's [`place`](Member::place).
     pub fn place_at(incarnations: u64, shard: u32) -> u64 {
         Incarnations::run_at(incarnations, shard) + 8
     }
 
-    /// How many shards there are.
+    /// Returns the number of shards.
     pub fn shards(&self) -> u32 {
         self.shards
     }
 
-    /// A shard; None: no client has named it yet.
+    /// Returns a shard, or `None` if no client has reported it yet.
     pub fn member(&self, shard: u32) -> Option<Member> {
         let at = self.at + shard as usize * ENTRY;
         let run = self.memory.bytes.word(at)?.load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! A key's slot, and the buffer of a version, byte by byte (`docs/TXN.md` draws them).
+//! The format of a key's slot, and of a version's buffer (`docs/TXN.md` draws them).
 
 use super::timestamp::{Timestamp, TxState};
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
@@ -11,22 +11,22 @@ pub const MARKS: u64 = 16;
 pub const HEADER: usize = 64;
 /// `value_len` of a version in which the key is absent.
 const ABSENT: u32 = u32::MAX;
-/// `key_len` of the buffer that all slots point to which never had a key.
+/// `key_len` of the buffer to which all slots point that never held a key.
 const NO_KEY: u32 = u32::MAX;
 
-/// A version, as a slot or a newer version points to it.
+/// A reference to a version, from a slot or a newer version.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct VersionRef {
-    /// Address of its buffer.
+    /// Address of the version's buffer.
     pub addr: u64,
-    /// How many bytes of it are used.
+    /// Number of used bytes in the buffer.
     pub bound: u64,
-    /// The slot's PW while the version is the latest.
+    /// The version's timestamp, which is the slot's PW while the version is the latest.
     pub version: Timestamp,
 }
 
 impl VersionRef {
-    /// A slot that never had a key.
+    /// Returns the reference of a slot that never held a key.
     pub fn empty(addr: u64) -> VersionRef {
         VersionRef { addr, bound: HEADER as u64, version: Timestamp::default() }
     }
@@ -35,9 +35,9 @@ impl VersionRef {
 /// The slot of a key.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// Its latest version, committed or not.
+    /// The latest version, committed or pending.
     pub latest: VersionRef,
-    /// PR: no version below may come any more.
+    /// PR: the slot accepts no version with a lower timestamp.
     pub read: Timestamp,
 }
 
@@ -55,29 +55,29 @@ impl Slot {
     }
 }
 
-/// Where a transaction's decision cell is.
+/// The location of a transaction's decision cell.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     pub shard: u16,
     pub index: u32,
 }
 
-/// The head of a buffer.
+/// The header of a version's buffer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Address of this buffer. It is 0 until the version is committed and a client has written it.
     pub own: u64,
-    /// When the version was written.
+    /// Timestamp of the version.
     pub version: Timestamp,
-    /// Whether its transaction is pending or committed.
+    /// State of the version's transaction: pending or committed.
     pub tx_state: TxState,
-    /// The version before this one.
+    /// The previous version.
     pub before: VersionRef,
-    /// The decision cell of its transaction.
+    /// The decision cell of the version's transaction.
     pub cell: Cell,
-    /// None: no key was ever here.
+    /// Length of the key; `None` in the buffer of slots that never held a key.
     pub key_len: Option<u32>,
-    /// None: the key is absent in this version.
+    /// Length of the value; `None` if the key is absent in this version.
     pub value_len: Option<u32>,
 }
 
@@ -96,7 +96,7 @@ impl Header {
         out
     }
 
-    /// None: this is no buffer of a version.
+    /// Parses a header. Returns `None` if the bytes are not the header of a version.
     pub fn parse(bytes: &[u8; HEADER]) -> Option<Header> {
         let before = VersionRef {
             addr: u64_at(bytes, 16),
@@ -115,7 +115,7 @@ impl Header {
         })
     }
 
-    /// Bytes of the buffer that are used.
+    /// Returns the number of used bytes in the buffer.
     pub fn bound(&self) -> u64 {
         let len = |len: Option<u32>| u64::from(len.unwrap_or(0));
         HEADER as u64 + len(self.key_len) + len(self.value_len)

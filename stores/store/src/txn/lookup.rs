@@ -1,5 +1,5 @@
-//! The lookup of a key's latest committed version: from the slot that its hash selects onwards, one indirect
-//! bounded READ a slot.
+//! The lookup of a key's latest committed version: one indirect bounded READ per slot, starting at the key's
+//! home slot.
 
 use remora_nic::WorkCompletion;
 
@@ -11,7 +11,7 @@ use super::work::Work;
 use crate::{Broken, Connections};
 
 impl Client {
-    /// A completion of a transaction's work.
+    /// Processes a completion of a transaction's request.
     pub(super) fn progress(
         &mut self,
         work: Work,
@@ -32,7 +32,7 @@ impl Client {
         }
     }
 
-    /// READs the slot that a key is looked for in.
+    /// Posts a READ through the slot in which a key is looked for.
     pub(super) fn look(
         &mut self,
         tx: u16,
@@ -43,7 +43,7 @@ impl Client {
         self.post_look(of, connections)
     }
 
-    /// Something begins for a key, with so many completions.
+    /// Notes that an operation on a key begins, which brings `completions` completions.
     pub(super) fn set_out(&mut self, tx: u16, of: u32, step: Step, completions: u32) {
         let transaction = &mut self.window.transactions[usize::from(tx)];
         transaction.under_way += completions;
@@ -51,14 +51,14 @@ impl Client {
         (entry.step, entry.since) = (step, transaction.trips);
     }
 
-    /// It has ended: the transaction has waited so many round trips at least.
+    /// Notes that an operation on a key has completed, and counts its round trip.
     pub(super) fn count_trip(&mut self, tx: u16, of: u32) {
         let since = self.window.entries[of as usize].since;
         let trips = &mut self.window.transactions[usize::from(tx)].trips;
         *trips = (*trips).max(since + 1);
     }
 
-    /// The version that a slot points to has been read.
+    /// Processes the version to which a slot points.
     fn landed(
         &mut self,
         tx: u16,
@@ -75,8 +75,8 @@ impl Client {
         let header = Header::parse(&bytes).filter(|_| len as usize >= HEADER).ok_or(Broken::Protocol)?;
         let same = self.is_key(of, &header, len);
         if header.tx_state == TxState::Pending {
-            // A slot whose key stays after the decision on this version is passed. One that may become free
-            // is not.
+            // If the slot will still hold another key after the decision on this version, the lookup passes
+            // it. If the slot may become free, it does not.
             let stays = header.before.version != Default::default();
             if !same && stays {
                 return self.look_further(tx, of, connections);
@@ -88,8 +88,8 @@ impl Client {
         }
         let closing = self.window.transactions[usize::from(tx)].phase == Phase::Closing;
         let entry = &mut self.window.entries[of as usize];
-        // Notice that it is absent, the program has wanted to commit; another new key has its slot, and it
-        // has come meanwhile.
+        // The caller knows the key as absent and has requested the commit. Another new key took its slot,
+        // and meanwhile this key was inserted.
         if closing && entry.reads && !entry.asked && entry.value_len.is_none() && header.value_len.is_some() {
             return Ok(self.fail(tx, Outcome::Aborted));
         }
@@ -100,14 +100,14 @@ impl Client {
             if header.bound() > self.config.longest() as u64 {
                 return Ok(self.fail(tx, Outcome::TooLong));
             }
-            // It was looked for without its value when the program asked for that, too.
+            // The key was looked up without its value before the caller asked for the value, too.
             self.look(tx, of, connections)?;
             return Ok(News::Nothing);
         }
         self.found(tx, of, connections)
     }
 
-    /// Is it the key's buffer?
+    /// Returns true if the buffer belongs to the key.
     fn is_key(&mut self, of: u32, header: &Header, len: u32) -> bool {
         let entry = &self.window.entries[of as usize];
         if header.key_len != Some(entry.key_len) || (len as usize) < HEADER + entry.key_len as usize {
@@ -122,7 +122,7 @@ impl Client {
         same
     }
 
-    /// The next slot; when it has gone as far as keys may lie, the key is nowhere.
+    /// Continues at the next slot. At the maximum distance, the key is absent.
     pub(super) fn look_further(
         &mut self,
         tx: u16,
@@ -139,7 +139,7 @@ impl Client {
         self.found(tx, of, connections)
     }
 
-    /// A key was found, or its absence was.
+    /// Continues a transaction after the lookup of a key has ended.
     fn found(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
         if std::mem::take(&mut self.window.entries[of as usize].asked)
             && self.window.transactions[usize::from(tx)].phase == Phase::Open
@@ -152,13 +152,13 @@ impl Client {
         }
     }
 
-    /// A transaction cannot continue: it ends when all its requests have completed.
+    /// Ends a transaction that cannot continue, once all its requests have completed.
     pub(super) fn fail(&mut self, tx: u16, outcome: Outcome) -> News {
         self.window.transactions[usize::from(tx)].phase = Phase::Dropping(outcome);
         self.drop_if_quiet(tx)
     }
 
-    /// Ends a transaction that was given up before it was prepared.
+    /// Ends a transaction that was given up before it was prepared, once all its requests have completed.
     pub(super) fn drop_if_quiet(&mut self, tx: u16) -> News {
         let transaction = &self.window.transactions[usize::from(tx)];
         match transaction.phase {

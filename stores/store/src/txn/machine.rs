@@ -1,4 +1,4 @@
-//! What the clients of both protocols do for the program that drives them.
+//! The interface that the clients of both designs offer to the program that drives them.
 
 use remora_nic::WorkCompletion;
 use remora_transport::Status;
@@ -6,7 +6,8 @@ use remora_transport::Status;
 use super::{EntryId, Event, Known, Outcome, Refused, Tx};
 use crate::{Broken, Connections};
 
-/// A client of PRISM-TX or of FaRM. It is pure: its caller owns the queue pairs and passes their completions.
+/// A client of PRISM-TX or FaRM. It does no input or output itself: its caller owns the queue pairs and
+/// passes their completions.
 pub trait Machine {
     /// Posts the receive requests. The caller does it once, before the first transaction.
     ///
@@ -27,10 +28,10 @@ pub trait Machine {
     /// `NotOpen`, `TooManyKeys`, `KeyTooLong`, `Broken`.
     fn read(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused>;
 
-    /// Writes a key. The value is copied; nobody sees it before the commit.
+    /// Writes a key. The value is copied, and becomes visible to others at the commit.
     ///
     /// # Errors
-    /// As [`read`](Machine::read), and `ValueTooLong`.
+    /// The errors of [`read`](Machine::read), and `ValueTooLong`.
     fn write(
         &mut self,
         tx: Tx,
@@ -39,16 +40,17 @@ pub trait Machine {
         connections: &mut impl Connections,
     ) -> Result<EntryId, Refused>;
 
-    /// Removes a key, at the commit.
+    /// Removes a key at the commit.
     ///
     /// # Errors
-    /// As [`read`](Machine::read).
+    /// The errors of [`read`](Machine::read).
     fn delete(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused>;
 
-    /// What the transaction wrote to a key, or else what it read. `None`: nothing is known yet.
+    /// Returns what the transaction wrote to a key, or else what it read. `None` if nothing is known yet.
     fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Known<'_>>;
 
-    /// Commits a transaction. The result comes as [`Event::Ended`], or at once if nothing is to be done.
+    /// Commits a transaction. The outcome is reported as [`Event::Ended`], or returned at once if there is
+    /// nothing to do.
     ///
     /// `clock` is in microseconds and about the same for all clients. PRISM-TX orders transactions by it;
     /// FaRM ignores it.
@@ -62,17 +64,17 @@ pub trait Machine {
         connections: &mut impl Connections,
     ) -> Result<Option<Event<'static>>, Refused>;
 
-    /// Gives a transaction up. It ends at once, or by [`Event::Ended`] if requests of it are still under way.
+    /// Aborts a transaction. It ends at once, or by [`Event::Ended`] if requests of it are still under way.
     ///
     /// # Errors
     /// `NotOpen`.
     fn abort(&mut self, tx: Tx) -> Result<Option<Event<'static>>, Refused>;
 
-    /// Takes a completion of a shard's queue pair.
+    /// Processes a completion of a shard's queue pair.
     ///
     /// # Errors
-    /// The queue pair has failed, and the client with it. [`abandon`](Machine::abandon) returns what was
-    /// under way.
+    /// The queue pair has failed, and the client with it. [`abandon`](Machine::abandon) returns the
+    /// transactions under way.
     fn complete(
         &mut self,
         shard: usize,
@@ -80,8 +82,8 @@ pub trait Machine {
         connections: &mut impl Connections,
     ) -> Result<Option<Event<'_>>, Broken>;
 
-    /// Returns buffers to a shard. The caller calls it for every shard now and then; FaRM has nothing to
-    /// return.
+    /// Returns buffers to a shard. The caller must call this periodically for every shard; FaRM has nothing
+    /// to return.
     ///
     /// # Errors
     /// The queue did not take the message.
@@ -90,18 +92,20 @@ pub trait Machine {
         Ok(())
     }
 
-    /// Transactions under way, including those whose requests are still being cleared up.
+    /// Returns the number of transactions under way, including those whose requests are still being cleaned
+    /// up.
     fn in_flight(&self) -> usize;
 
-    /// True if a shard waits for the transactions that are open. The shard ends a client for which it waits
-    /// too long.
+    /// Returns true if a shard waits for the open transactions. The shard disconnects a client for which it
+    /// waits too long.
     fn is_awaited(&self) -> bool {
         false
     }
 
-    /// Gives the client up, for instance because a shard is gone.
+    /// Marks the client as failed, for instance because a shard is gone.
     fn give_up(&mut self, status: Status);
 
-    /// After a failure: returns the transactions that were under way, one a call.
+    /// Returns the transactions that were under way when the client failed, one per call, and `None` when
+    /// none is left.
     fn abandon(&mut self) -> Option<(Tx, Outcome)>;
 }

@@ -1,5 +1,5 @@
-//! A pending version in the way: the client waits for it, and in the end asks its transaction's cell and
-//! repairs the key.
+//! The resolution of a pending version that is in the way. The client waits for it, and finally reads its
+//! transaction's decision cell and repairs the key.
 
 use remora_nic::WorkCompletion;
 use remora_nic::prism::Outcome as PrismOutcome;
@@ -13,7 +13,8 @@ use super::work::Work;
 use crate::{Broken, Connections};
 
 impl Client {
-    /// Reads a key again whose latest version is pending. After so many reads it asks the transaction's cell.
+    /// Reads a key again whose latest version is pending. After a number of reads it asks the transaction's
+    /// cell.
     pub(super) fn held_up(
         &mut self,
         tx: u16,
@@ -35,20 +36,22 @@ impl Client {
             return Err(Broken::Protocol);
         }
         self.set_out(tx, of, Step::Asking(2), 2);
-        // Undecided means aborted from now on. If another client decided before, the cell has its decision.
+        // An undecided transaction is aborted by this request. If it was decided before, the cell keeps that
+        // decision.
         let result = self.arena.sge(self.config.entry_at(of) + CELL, 8);
         self.post_cell(Work::Ask, of, cell, at, TxState::Aborted, result, connections)?;
         self.post_snapshot(Work::Snapshot, of, connections)?;
         Ok(News::Nothing)
     }
 
-    /// Does the buffer that a repair gives back fit, beside those of all transactions?
+    /// Returns true if there is space to return the buffer of a repair, in addition to those of all
+    /// transactions.
     fn may_mend(&self, of: u32) -> bool {
         let shard = usize::from(self.window.entries[of as usize].shard);
         self.returns[shard].space() > self.config.most_returns() / 4 * 2
     }
 
-    /// One of two answers is here: the cell, the slot. With both it is known what to do.
+    /// Processes one of two answers: the cell, or the slot. The repair starts when both have arrived.
     pub(super) fn asked(
         &mut self,
         tx: u16,
@@ -70,11 +73,12 @@ impl Client {
         let cell = self.arena_word(base + CELL);
         let decided = Timestamp::of(cell);
         if slot.latest.version != mark.version || decided > mark.version {
-            // Another client was quicker.
+            // Another client has repaired the key already.
             self.look(tx, of, connections)?;
             return Ok(News::Nothing);
         }
-        // A word from before its time was no decision, and this client has just made it one.
+        // A cell with an earlier timestamp contained no decision, so this client's request has aborted the
+        // transaction.
         let committed = decided == mark.version && TxState::of(cell) == Some(TxState::Committed);
         self.set_out(tx, of, Step::Mending(committed), 1);
         let entry = &mut self.window.entries[of as usize];
@@ -86,7 +90,8 @@ impl Client {
         Ok(News::Nothing)
     }
 
-    /// The pending version is committed or out, by this client or by another.
+    /// Processes the end of a repair: the pending version is committed or removed, by this client or
+    /// another.
     pub(super) fn mended(
         &mut self,
         tx: u16,
@@ -100,7 +105,7 @@ impl Client {
             return Err(Broken::Protocol);
         };
         if completion.outcome == PrismOutcome::Done {
-            // A client that takes a buffer out of the table gives it back.
+            // The client that removes a buffer from the table must return it.
             let (shard, out) = (entry.shard, if committed { mark.before.addr } else { entry.found.addr });
             self.give(shard, out);
             self.window.transactions[usize::from(tx)].resolved += 1;
@@ -112,13 +117,13 @@ impl Client {
         Ok(News::Nothing)
     }
 
-    /// A key's slot, as it came.
+    /// Returns a key's slot, as it was read.
     pub(super) fn slot_seen(&self, of: u32) -> Slot {
         let base = self.config.entry_at(of) + OLD;
         Slot::of(std::array::from_fn(|at| self.arena_word(base + 8 * at)))
     }
 
-    /// A buffer goes back to its shard, if it is one that was allocated.
+    /// Returns a buffer to its shard, if it is one that was allocated.
     pub(super) fn give(&mut self, shard: u16, addr: u64) {
         let shard = usize::from(shard);
         if self.grants[shard].classes.find(addr).is_some() {

@@ -1,5 +1,5 @@
-//! A server's part: the table that clients work on. Its program makes it, numbers the clients and reads it
-//! for the keeper.
+//! The server's part of PRISM-TX: the table that clients work on. Its program creates the table, numbers the
+//! clients and reads the table for the heap's keeper.
 
 use std::sync::atomic::Ordering;
 
@@ -12,31 +12,31 @@ use super::timestamp::{CLIENTS, Timestamp, TxState};
 use crate::Registered;
 use crate::heap::{Classes, Reachable};
 
-/// How large a shard is.
+/// The size of a shard.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ShardConfig {
-    /// Slots: keys that it ever had, at most.
+    /// Number of slots: the maximum number of keys, including deleted ones.
     pub slots: u64,
-    /// Slots that a key may be away from the one that its hash selects.
+    /// Maximum distance, in slots, of a key from its home slot.
     pub reach: u32,
-    /// Clients that it ever had, at most; below 16384.
+    /// Maximum number of clients over the lifetime of the table; below 16384.
     pub sessions: u32,
-    /// Transactions of each at a time.
+    /// Maximum number of concurrent transactions per client.
     pub window: u32,
 }
 
 /// The first word of a table: "RTXTABLE".
 const MAGIC: u64 = u64::from_le_bytes(*b"RTXTABLE");
-/// Words of the front: the magic, the shape, the number of the next session.
+/// Offsets in the front of the table: its shape, the number of the next session.
 const SHAPE: usize = 8;
 const NEXT: usize = 16;
-/// The buffer that all slots point to that never had a key.
+/// Offset of the buffer to which all slots point that never held a key.
 const EMPTY: usize = 64;
-/// The first slot.
+/// Offset of the first slot.
 const SLOTS: usize = EMPTY + HEADER;
 
 impl ShardConfig {
-    /// Bytes of the table.
+    /// Returns the bytes of the table.
     pub fn table_len(&self) -> usize {
         self.cells_at() + self.sessions as usize * self.window as usize * 8
     }
@@ -62,13 +62,13 @@ impl ShardConfig {
 pub struct Shard {
     config: ShardConfig,
     memory: Registered,
-    /// Numbers that were given to clients that never connected.
+    /// Numbers that were issued to clients that never connected.
     unused: Vec<u32>,
 }
 
 impl Shard {
-    /// The table in this memory: the one that is there, if it is of this shape, or a new one. Returns None if
-    /// the numbers are impossible, or if the memory is too small. The memory begins at a multiple of 64.
+    /// Opens the table in this memory if it has this shape, or creates a new one. Returns `None` if the
+    /// configuration is invalid, if the memory is too small, or if its address is not a multiple of 64.
     pub fn open(config: ShardConfig, memory: &Registered) -> Option<Shard> {
         if !config.is_sound() || memory.bytes.len() < config.table_len() || !memory.addr.is_multiple_of(64) {
             return None;
@@ -119,7 +119,7 @@ impl Shard {
         slot.words().iter().enumerate().for_each(|(word, value)| self.set(at + 8 * word, *value));
     }
 
-    /// Takes a client on; None: it had as many as it has cells for.
+    /// Accepts a client. Returns `None` if all client numbers are in use.
     pub fn accept(&mut self, classes: &Classes) -> Option<Grant> {
         let session = match self.unused.pop() {
             Some(unused) => unused,
@@ -146,20 +146,20 @@ impl Shard {
         })
     }
 
-    /// A client that was taken on has never been connected: another one may have its number.
+    /// Takes back the number of a client that was accepted but never connected.
     pub fn take_back(&mut self, session: u32) {
         self.unused.push(session);
     }
 
-    /// Puts a key into the table before clients come, in a buffer that is long enough. Returns false if there
-    /// is no slot for it.
+    /// Stores a key in the table before clients connect, in a buffer that is long enough. Returns false if
+    /// there is no slot for it.
     pub fn load(&mut self, key: &[u8], value: &[u8], buffer: u64) -> bool {
         let home = slot_of(key, self.config.slots);
         let free = (0..u64::from(self.config.reach))
             .map(|further| (home + further) % self.config.slots)
             .find(|index| self.slot(*index).latest.version == Timestamp::default());
         let (Some(index), Some(at)) = (free, buffer.checked_sub(self.memory.addr)) else { return false };
-        // The loader is client 0, and its time is the first.
+        // The loader is client 0, and uses the first timestamp.
         let version = Timestamp::new(1, 0);
         let header = Header {
             own: buffer,
@@ -178,7 +178,8 @@ impl Shard {
         true
     }
 
-    /// The pending version's predecessor at an address; None if the version there is not pending.
+    /// Returns the address of the version before the pending one at `addr`, or `None` if that version is not
+    /// pending.
     fn before(&self, addr: u64) -> Option<u64> {
         let at = usize::try_from(addr.checked_sub(self.memory.addr)?).ok()?;
         let mut bytes = [0; HEADER];
@@ -193,7 +194,7 @@ impl Reachable for Shard {
         self.config.slots as usize
     }
 
-    /// The latest version, and the one before it while that one is pending. Retries if the slot changes in
+    /// Reports the latest version, and while it is pending the one before it. Retries if the slot changes in
     /// between.
     fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
         let empty = self.memory.addr + EMPTY as u64;

@@ -1,49 +1,50 @@
-//! Timestamps: a clock and a client; and versions, which are timestamps with a state.
+//! Timestamps, which consist of a clock and a client number, and version words, which are timestamps with a
+//! state.
 
-/// Bits of a state, of a client's number.
+/// Number of bits of a state, and of a client's number.
 const STATE_BITS: u32 = 2;
 const CLIENT_BITS: u32 = 14;
 const CLOCK_SHIFT: u32 = STATE_BITS + CLIENT_BITS;
 
-/// Clients are numbered below this; 0 is the loader's.
+/// Upper bound, exclusive, of a client's number; 0 is the loader's.
 pub const CLIENTS: u32 = 1 << CLIENT_BITS;
 /// The clock's last tick.
 pub const LAST_TICK: u64 = (1 << (64 - CLOCK_SHIFT)) - 1;
 
-/// When a transaction happens: 48 bits of a clock in microseconds, 14 bits of the client's number, two zeros.
-/// No two transactions have the same.
+/// The position of a transaction in the serial order: 48 bits of a clock in microseconds, 14 bits of the
+/// client's number, two zeros. No two transactions have the same timestamp.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// Of a clock's reading and a client's number, both cut to their bits.
+    /// Returns the timestamp of a clock's reading and a client's number, both truncated to their bits.
     pub fn new(clock: u64, client: u32) -> Timestamp {
         let client = u64::from(client % CLIENTS) << STATE_BITS;
         Timestamp((clock & LAST_TICK) << CLOCK_SHIFT | client)
     }
 
-    /// The clock's reading.
+    /// Returns the clock's reading.
     pub fn clock(self) -> u64 {
         self.0 >> CLOCK_SHIFT
     }
 
-    /// The word in memory.
+    /// Returns the timestamp as a word in memory.
     pub fn word(self) -> u64 {
         self.0
     }
 
-    /// From memory; the state's bits are dropped.
+    /// Returns the timestamp in a word; the bits of the state are dropped.
     pub fn of(word: u64) -> Timestamp {
         Timestamp(word & !STATE)
     }
 
-    /// With a state.
+    /// Returns the word of this timestamp with a state.
     pub fn is(self, tx_state: TxState) -> u64 {
         self.0 | tx_state as u64
     }
 }
 
-/// The bits of a word that are its state.
+/// Mask of the bits of a word that are its state.
 pub const STATE: u64 = (1 << STATE_BITS) - 1;
 
 /// The state of a transaction.
@@ -51,14 +52,14 @@ pub const STATE: u64 = (1 << STATE_BITS) - 1;
 pub enum TxState {
     /// Not decided when this word was written.
     Pending = 0,
-    /// Decided: the transaction happened.
+    /// Decided: the transaction is committed.
     Committed = 1,
-    /// Decided: the transaction did not happen.
+    /// Decided: the transaction is aborted.
     Aborted = 2,
 }
 
 impl TxState {
-    /// The state in a word; None if it is none.
+    /// Returns the state in a word, or `None` if the bits are invalid.
     pub fn of(word: u64) -> Option<TxState> {
         [TxState::Pending, TxState::Committed, TxState::Aborted]
             .into_iter()

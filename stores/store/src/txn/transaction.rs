@@ -1,71 +1,73 @@
-//! A transaction in a client's window, and the keys that it touches.
+//! The state of a transaction in a client's window, and of the keys that it accesses.
 
 use super::layout::{Header, VersionRef};
 use super::timestamp::Timestamp;
 use crate::Broken;
 use crate::heap::Phase as Grace;
 
-/// A transaction: an index below the window. It belongs to the program until the client reports its outcome.
+/// The identity of a transaction: an index below the window. It is valid until the client reports the
+/// outcome.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Tx(pub(super) u16);
 
 impl Tx {
-    /// As an index, below the window.
+    /// Returns the index, below the window.
     pub fn index(self) -> usize {
         self.0.into()
     }
 }
 
-/// A key of a transaction: they are numbered in the order in which it named them.
+/// The identity of a key in a transaction. Keys are numbered in the order in which the transaction named
+/// them.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct EntryId(pub(super) u16);
 
 impl EntryId {
-    /// As an index.
+    /// Returns the number of the key.
     pub fn index(self) -> usize {
         self.0.into()
     }
 }
 
-/// How a transaction ended.
+/// The outcome of a transaction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it happened, at this time; 0 for FaRM, which has no timestamps.
+    /// The transaction is committed with this timestamp, which is 0 in FaRM.
     Committed(Timestamp),
-    /// Nothing of it happened, because of another transaction or because the program aborted it. A new
-    /// attempt may commit.
+    /// The transaction has no effect, because of another transaction or because the caller aborted it. A
+    /// retry may commit.
     Aborted,
-    /// Nothing of it happened: a shard has no buffer left.
+    /// The transaction has no effect: a shard has no free buffer.
     NoBuffer,
-    /// Nothing of it happened: there is no slot for a new key.
+    /// The transaction has no effect: the table has no slot for a new key.
     TableFull,
-    /// Nothing of it happened: a value is longer than this client's buffers.
+    /// The transaction has no effect: a value is longer than this client's buffers.
     TooLong,
-    /// A connection failed before it could have committed.
+    /// A connection failed before the commit, so the transaction has no effect.
     Failed(Broken),
-    /// A connection failed while it committed: all of it happened, or nothing.
+    /// A connection failed during the commit: the transaction is committed or has no effect.
     Unknown(Broken),
 }
 
 /// The phase of a transaction.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// There is none.
+    /// The place in the window is free.
     #[default]
     Idle,
-    /// It reads and writes.
+    /// The transaction reads and writes.
     Open,
-    /// Its owner wants it to commit; some keys are still being looked for.
+    /// The caller has requested the commit; some keys are still being looked up.
     Closing,
-    /// It validates its reads, and puts its versions in as pending.
+    /// The transaction validates its reads, and links its versions as pending.
     Preparing,
-    /// Its cell is being decided.
+    /// The transaction's cell is being decided.
     Deciding,
-    /// It has committed; some versions are still marked as pending.
+    /// The transaction is committed; some versions are still marked as pending.
     Finishing,
-    /// It takes its pending versions out.
+    /// The transaction removes its pending versions.
     Undoing(Outcome),
-    /// It ends as soon as no operation is under way.
+    /// The transaction ends when all its requests have completed.
     Dropping(Outcome),
 }
 
@@ -73,37 +75,37 @@ pub enum Phase {
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Transaction {
     pub phase: Phase,
-    /// Completions to come.
+    /// Number of completions to come.
     pub under_way: u32,
     pub at: Timestamp,
-    /// The first written key's shard.
+    /// Shard of the first written key.
     pub home: u16,
-    /// It commits by its only compare-and-swap.
+    /// True if the transaction commits by its only compare-and-swap.
     pub one_step: bool,
-    /// It lost against another transaction.
+    /// True if the transaction lost against another one.
     pub lost: bool,
-    /// Round trips, one behind the other.
+    /// Number of sequential round trips.
     pub trips: u32,
-    /// Pending versions of others that it repaired.
+    /// Number of pending versions of other transactions that it resolved.
     pub resolved: u32,
 }
 
-/// What a transaction knows of a key.
+/// The value of a key, as a transaction knows it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Known<'a> {
-    /// It has this value.
+    /// The key has this value.
     Value(&'a [u8]),
-    /// It is absent.
+    /// The key is absent.
     Absent,
 }
 
 impl<'a> Known<'a> {
-    /// A key with a value, or an absent one.
+    /// Returns the known state of a key with a value, or of an absent key.
     pub fn new(value: Option<&'a [u8]>) -> Known<'a> {
         value.map_or(Known::Absent, Known::Value)
     }
 
-    /// The value; `None` if the key is absent.
+    /// Returns the value; `None` if the key is absent.
     pub fn value(self) -> Option<&'a [u8]> {
         match self {
             Known::Value(value) => Some(value),
@@ -112,42 +114,43 @@ impl<'a> Known<'a> {
     }
 }
 
-/// What a transaction does to a key.
+/// The change of a key by a transaction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A value of so many bytes.
+    /// The key gets a value of this length in bytes.
     Value(u32),
-    /// The key is absent from then on.
+    /// The key is removed.
     Absent,
 }
 
 /// The step of a transaction at a key.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Step {
-    /// It is being looked for.
+    /// The key is being looked up.
     #[default]
     Looking,
-    /// It was found, or its absence was.
+    /// The lookup has ended: the key was found or is known to be absent.
     Found,
-    /// There is neither the key nor a slot for it.
+    /// The table contains neither the key nor a free slot for it.
     NoSlot,
-    /// It was found, and where is being asked.
+    /// The key was found, and the address of its version is being read.
     Locating,
-    /// The cell of a pending version and the key's slot are being read: so many answers are to come.
+    /// The cell of a pending version and the key's slot are being read; this number of answers is
+    /// outstanding.
     Asking(u8),
-    /// A pending version is being made committed (true), or taken out.
+    /// A pending version is being marked as committed (true) or removed (false).
     Mending(bool),
-    /// The transaction is being prepared here; no answer, then the first of two.
+    /// The key is being prepared.
     Preparing,
-    /// Its read here is valid.
+    /// The transaction's read of the key is valid.
     Validated,
-    /// Its version is in, pending, in this buffer.
+    /// The transaction's version is linked as pending, in this buffer.
     Linked(u64),
-    /// Its version is committed, or removed: nothing is left to do.
+    /// The transaction's version is committed or removed.
     Settled,
-    /// It lost against another transaction here.
+    /// The transaction lost against another one at this key.
     Refused,
-    /// There was no buffer.
+    /// The shard had no free buffer.
     NoBuffer,
 }
 
@@ -157,27 +160,28 @@ pub struct Entry {
     pub step: Step,
     pub shard: u16,
     pub key_len: u32,
-    /// The key's hash, and how many slots behind its first one it looks.
+    /// The key's hash, and the distance from its home slot at which the lookup is.
     pub hash: u64,
     pub further: u32,
-    /// The program asked for its value.
+    /// True if the caller reads the key.
     pub reads: bool,
-    /// The program waits for the value.
+    /// True if the value must be reported when it arrives.
     pub asked: bool,
     pub change: Option<Change>,
-    /// The version that was found. Its address is 0 while it is not known.
+    /// The version that was found. Its address is 0 while it is unknown.
     pub found: VersionRef,
-    /// Length of its value, if the key was there.
+    /// Length of the value that was found; `None` if the key is absent.
     pub value_len: Option<u32>,
-    /// The slot never had a key.
+    /// True if the slot never held a key.
     pub fresh: bool,
-    /// So often it was found pending.
+    /// Number of times that the latest version was found pending.
     pub looks: u32,
-    /// Round trips of the transaction when the present operation began.
+    /// Number of the transaction's round trips when the current operation began.
     pub since: u32,
-    /// The pending version in the way.
+    /// The header of the pending version in the way.
     pub mark: Option<Header>,
 }
 
-/// What a transaction holds at a shard: what it may touch there does not come to others meanwhile.
+/// The phase that a transaction holds at a shard, which keeps buffers from reuse while the transaction may
+/// access them.
 pub type Hold = Option<Grace>;

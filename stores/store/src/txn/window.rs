@@ -1,4 +1,4 @@
-//! The transactions of a client, and the keys that each names.
+//! The transactions of a client, and the keys of each transaction.
 
 use remora_transport::Status;
 
@@ -6,33 +6,33 @@ use super::Refused;
 use super::transaction::{EntryId, Tx};
 use crate::Broken;
 
-/// What the window needs to know about a key's state.
+/// The part of a key's state that the window uses.
 pub trait Entry {
-    /// Bytes of the key.
+    /// Returns the length of the key in bytes.
     fn key_len(&self) -> u32;
 }
 
 /// The window of a client: `T` is the state of a transaction, `E` the state of one of its keys.
 ///
-/// Keys have numbers from 0 to `window * max_keys`. A transaction's keys are consecutive, in the order in
-/// which it named them.
+/// Keys have numbers from 0 to `window * max_keys`. The keys of a transaction are consecutive, in the order
+/// in which it named them.
 #[derive(Debug)]
 pub struct Window<T, E> {
     pub transactions: Vec<T>,
     pub entries: Vec<E>,
-    /// Keys that each transaction has named.
+    /// Number of keys that each transaction has named.
     named: Vec<u16>,
     /// The bytes of the keys, `max_key` each.
     keys: Vec<u8>,
     free: Vec<u16>,
     max_keys: u32,
     max_key: u32,
-    /// Why the client is of no further use.
+    /// The failure after which the client can no longer be used.
     pub broken: Option<Broken>,
 }
 
 impl<T: Clone + Default, E: Clone + Default + Entry> Window<T, E> {
-    /// A window of `window` transactions of up to `max_keys` keys, each of up to `max_key` bytes.
+    /// Returns a window of `window` transactions of up to `max_keys` keys, each of up to `max_key` bytes.
     pub fn new(window: u32, max_keys: u32, max_key: u32) -> Window<T, E> {
         let entries = (window * max_keys) as usize;
         Window {
@@ -47,19 +47,21 @@ impl<T: Clone + Default, E: Clone + Default + Entry> Window<T, E> {
         }
     }
 
-    /// Transactions under way.
+    /// Returns the number of transactions under way.
     pub fn in_flight(&self) -> usize {
         self.transactions.len() - self.free.len()
     }
 
+    /// Checks that no queue pair has failed.
+    ///
     /// # Errors
     /// `Broken`: a queue pair has failed, and the client with it.
     pub fn usable(&self) -> Result<(), Refused> {
         self.broken.map_or(Ok(()), |broken| Err(Refused::Broken(broken)))
     }
 
-    /// Asserts, in debug builds only, that free places have no keys and are idle; `is_idle` tells whether a
-    /// transaction is. All places are looked at when no transaction is under way.
+    /// Asserts, in debug builds only, that free places have no keys and are idle; `is_idle` returns true for
+    /// an idle transaction. All places are checked when no transaction is under way.
     #[inline(always)]
     pub fn checked(&self, is_idle: impl Fn(&T) -> bool) {
         if cfg!(debug_assertions) {
@@ -78,7 +80,7 @@ impl<T: Clone + Default, E: Clone + Default + Entry> Window<T, E> {
         assert!(self.named.iter().all(|named| u32::from(*named) <= self.max_keys), "keys <= max_keys");
     }
 
-    /// Gives the client up.
+    /// Marks the client as failed.
     pub fn give_up(&mut self, status: Status) {
         self.broken.get_or_insert(Broken::Completion(status));
     }
@@ -99,34 +101,34 @@ impl<T: Clone + Default, E: Clone + Default + Entry> Window<T, E> {
         self.free.push(tx);
     }
 
-    /// The number of a transaction's key.
+    /// Returns the number of a transaction's key.
     pub fn entry_index(&self, tx: u16, entry: u16) -> u32 {
         u32::from(tx) * self.max_keys + u32::from(entry)
     }
 
-    /// The numbers of all keys that a transaction has named.
+    /// Returns the numbers of all keys that a transaction has named.
     pub fn entries_of(&self, tx: u16) -> std::ops::Range<u32> {
         let first = self.entry_index(tx, 0);
         first..first + u32::from(self.named[usize::from(tx)])
     }
 
-    /// The transaction of a key, and which of its keys it is.
+    /// Returns the transaction of a key, and the key's index in the transaction.
     pub fn id_of(&self, of: u32) -> (Tx, EntryId) {
         (Tx((of / self.max_keys) as u16), EntryId((of % self.max_keys) as u16))
     }
 
-    /// True if the transaction has named so many keys.
+    /// Returns true if the transaction has a key with this index.
     pub fn has(&self, tx: Tx, entry: EntryId) -> bool {
         entry.0 < self.named[tx.index()]
     }
 
-    /// The bytes of a key.
+    /// Returns the bytes of a key.
     pub fn key(&self, of: u32) -> &[u8] {
         let at = of as usize * self.max_key as usize;
         &self.keys[at..at + self.entries[of as usize].key_len() as usize]
     }
 
-    /// The number of a key that the transaction has named before.
+    /// Returns the number of a key that the transaction has named before.
     pub fn find(&self, tx: Tx, key: &[u8]) -> Option<u32> {
         self.entries_of(tx.0).find(|of| self.key(*of) == key)
     }

@@ -1,32 +1,32 @@
 //! The ids of work requests.
 
-/// The purpose of an operation; its id contains this.
+/// The purpose of a work request, which its id contains.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Work {
-    /// A key's latest version.
+    /// The READ of a key's latest version.
     Look = 1,
-    /// A read is validated.
+    /// The validation of a read.
     Validate,
-    /// A pending version is put in.
+    /// The chain that links a pending version.
     Prepare,
-    /// The transaction's own cell.
+    /// The decision of the transaction's own cell.
     Decide,
-    /// A version of the transaction becomes committed.
+    /// The marking of a version of the transaction as committed.
     Flip,
-    /// It is taken out.
+    /// The removal of a version of the transaction.
     Undo,
-    /// Another transaction's cell.
+    /// The decision of another transaction's cell.
     Ask,
-    /// The slot of another transaction's pending version.
+    /// The read of the slot of another transaction's pending version.
     Snapshot,
-    /// The slot of a version that does not contain its own address.
+    /// The read of the slot of a version that does not contain its own address.
     Locate,
-    /// Another transaction's version becomes committed, or is removed.
+    /// The repair of another transaction's version: marking as committed, or removal.
     Mend,
-    /// Buffers are returned.
+    /// A message that returns buffers.
     Return,
-    /// A message of the keeper.
+    /// A message from the keeper.
     Notice,
 }
 
@@ -45,12 +45,12 @@ const WORKS: [Work; 12] = [
     Work::Notice,
 ];
 
-/// An id: the work, and the transaction or key that it is for.
+/// Returns the id for a purpose and a transaction or key.
 pub fn id(work: Work, of: u32) -> u64 {
     (work as u64) << 40 | u64::from(of)
 }
 
-/// Decodes an id; None if it is none of ours.
+/// Decodes an id. Returns `None` if the purpose is unknown.
 pub fn parse_id(id: u64) -> Option<(Work, u32)> {
     let work = WORKS.into_iter().find(|work| *work as u64 == id >> 40)?;
     Some((work, id as u32))

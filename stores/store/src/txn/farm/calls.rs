@@ -1,33 +1,33 @@
-//! The 32 bits of immediate data of a message between client and shard. A log entry comes with the request to
-//! lock its key. All other messages have no bytes.
+//! The immediate data (32 bits) of a message between client and shard. A log entry is sent together with the
+//! request to lock its key. All other messages carry no bytes.
 //!
 //! ```text
-//! 31..28  what is asked, or how a lock went     27..0  entry of the client's log
+//! 31..28  request, or result of a request       27..0  entry of the client's log
 //! ```
 
 use super::layout::ENTRIES;
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ask {
-    /// Lock the key whose log entry has come with this message.
+    /// Lock the key whose log entry was sent with this message.
     Lock = 1,
     /// Write and unlock everything that the entry's transaction has locked.
     Update,
-    /// Unlock everything that it has locked.
+    /// Unlock everything that the entry's transaction has locked.
     Unlock,
 }
 
-/// What the shard answers.
+/// The answer of a shard.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reply {
-    /// It is done.
+    /// The request was executed.
     Done = 1,
     /// The key is locked, or has another version.
     Changed,
-    /// There is no space for another key.
+    /// The shard has no space for another key.
     Full,
 }
 
@@ -45,7 +45,7 @@ impl Ask {
         pack(self as u8, entry)
     }
 
-    /// Decodes a request. Returns None if no client sends it.
+    /// Decodes a request. Returns `None` if it is malformed.
     pub fn parse(imm: u32) -> Option<(Ask, u32)> {
         let (what, entry) = parts(imm)?;
         let ask = [Ask::Lock, Ask::Update, Ask::Unlock].into_iter().find(|ask| *ask as u32 == what)?;
@@ -58,7 +58,7 @@ impl Reply {
         pack(self as u8, entry)
     }
 
-    /// Decodes an answer. Returns None if no shard sends it.
+    /// Decodes an answer. Returns `None` if it is malformed.
     pub fn parse(imm: u32) -> Option<(Reply, u32)> {
         let (what, entry) = parts(imm)?;
         let all = [Reply::Done, Reply::Changed, Reply::Full];

@@ -1,4 +1,4 @@
-//! The client machine: a window of transactions over the queue pairs of several shards.
+//! The FaRM client: a window of transactions over the queue pairs of several shards.
 
 use remora_nic::{CompletionKind, WorkCompletion};
 use remora_transport::{Instant, Status};
@@ -18,57 +18,57 @@ use crate::txn::{EntryId, Event, Outcome, Refused, Tx};
 use crate::words::u64_at;
 use crate::{Broken, Connections, Registered};
 
-/// Where a transaction stands.
+/// The phase of a transaction.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// There is none.
+    /// The place in the window is free.
     #[default]
     Idle,
-    /// It reads and writes.
+    /// The transaction reads and writes.
     Open,
-    /// Its owner wants it to commit; some keys are still being looked for.
+    /// The caller has requested the commit; some keys are still being looked up.
     Closing,
-    /// It takes its locks.
+    /// The transaction acquires its locks.
     Locking,
-    /// It looks whether what it only read is still there.
+    /// The transaction validates the keys that it only read.
     Validating,
-    /// It writes and unlocks.
+    /// The transaction writes and unlocks.
     Updating,
-    /// It gives its locks back, and ends so.
+    /// The transaction releases its locks, and then ends with this outcome.
     Unlocking(Outcome),
-    /// It ends as soon as no operation is under way.
+    /// The transaction ends with this outcome when all its requests have completed.
     Dropping(Outcome),
 }
 
-/// A transaction.
+/// The state of a transaction.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Transaction {
     pub phase: Phase,
-    /// Completions to come.
+    /// Number of completions to come.
     pub under_way: u32,
-    /// Its number among this client's commits.
+    /// Number of the transaction among this client's commits.
     pub number: u64,
-    /// Round trips, one behind the other.
+    /// Number of sequential round trips.
     pub trips: u32,
 }
 
-/// What is being done about a key.
+/// The state of a key in a transaction.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It is being looked for.
+    /// The key is being looked up.
     #[default]
     Looking,
-    /// It was found, or its absence was; nothing stands in the way of its read.
+    /// The lookup has ended: the key was found unlocked or is known to be absent.
     Found,
-    /// There is neither the key nor a place for it in the index.
+    /// The index contains neither the key nor a free word for it.
     NoSlot,
-    /// The answer about its lock, or its word, is to come.
+    /// The answer to its lock or validation request has not arrived.
     Waiting,
-    /// It is locked by this transaction.
+    /// The key is locked by this transaction.
     Locked,
-    /// Another transaction was faster.
+    /// Another transaction has locked or changed the key.
     Refused,
-    /// There is no space for its object.
+    /// The shard has no space for the key's object.
     Full,
 }
 
@@ -79,23 +79,23 @@ pub(super) struct Entry {
     pub shard: u16,
     pub key_len: u32,
     pub hash: u64,
-    /// The word of the index where its hash leads, and how many words further it looks.
+    /// The home word of the key in the index, and the distance at which the lookup continues.
     pub home: u64,
     pub further: u32,
-    /// Where the index leads to. None: nowhere so far.
+    /// Number of the key's object; `None` while the index has led to none.
     pub object: Option<u64>,
-    /// The program asked for its value.
+    /// True if the caller reads the key.
     pub reads: bool,
-    /// It is to be told when the value is there.
+    /// True if the value must be reported when it arrives.
     pub asked: bool,
     pub change: Option<Change>,
-    /// The version that was found.
+    /// The version that was read.
     pub version: u64,
-    /// Length of its value, if the key was there.
+    /// Length of the value that was read; `None` if the key is absent.
     pub value_len: Option<u32>,
-    /// So often it was found locked.
+    /// Number of times that the key was found locked.
     pub looks: u32,
-    /// Round trips of the transaction when the present operation began.
+    /// Number of the transaction's round trips when the current operation began.
     pub since: u32,
 }
 
@@ -105,7 +105,7 @@ impl window::Entry for Entry {
     }
 }
 
-/// What a completion has led to, before anything is borrowed.
+/// The consequence of a completion, before the value is borrowed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum News {
     Nothing,
@@ -113,29 +113,29 @@ pub(super) enum News {
     Ended(u16, Outcome),
 }
 
-/// A client: pure, driven by whoever owns the queue pairs. Its memory is one block
-/// ([`ClientConfig::arena_len`]); nothing is allocated after it was made.
+/// A FaRM client. It does no input or output itself: its caller owns the queue pairs. Its memory is one
+/// block ([`ClientConfig::arena_len`]), and no transaction allocates memory.
 #[derive(Debug)]
 pub struct Client {
     pub(super) config: ClientConfig,
     pub(super) grants: Vec<Grant>,
-    /// Most bytes of a key with its value that one of the shards takes.
+    /// The shards' maximum length of key and value together, in bytes.
     pub(super) max_pair: u32,
     pub(super) arena: Registered,
     pub(super) window: Window<Transaction, Entry>,
-    /// What is looked at or put together.
+    /// A buffer for records that are checked or composed.
     pub(super) scratch: Vec<u8>,
-    /// Commits so far.
+    /// Number of commits so far.
     pub(super) commits: u64,
     random: Random,
 }
 
 impl Client {
-    /// A client of the shards that gave these grants, in the order of the shard map; None if its numbers are
-    /// not possible, it asks for more than was granted, or the arena is too small.
+    /// Returns a client of the shards that sent these grants, in the order of the shard map. Returns `None`
+    /// if the configuration is invalid or exceeds the grants, or if the arena is too small.
     pub fn new(config: ClientConfig, grants: Vec<Grant>, arena: Registered) -> Option<Client> {
         let max_pair = grants.iter().map(|grant| grant.max_pair).max()?;
-        // The marks of a log are numbered by its keys.
+        // Log entries are numbered by place and key, so client and shard must agree on the number of keys.
         let fits = |grant: &Grant| {
             grant.is_sound() && config.window <= grant.window && config.max_keys == grant.max_keys
         };
@@ -155,13 +155,13 @@ impl Client {
         })
     }
 
-    /// Which shard a key is on.
+    /// Returns the shard of a key.
     pub fn shard_of(&self, key: &[u8]) -> usize {
         shard_of(key, self.grants.len())
     }
 
-    /// When a transaction that has aborted so many times should be tried again: after a pause that doubles, a
-    /// seeded random part of it.
+    /// Returns the time at which a transaction that has aborted `attempts` times should be retried: after a
+    /// random pause whose bound doubles.
     pub fn retry_at(&mut self, now: Instant, attempts: u32) -> Instant {
         now.after(backoff::pause(attempts, &mut self.random))
     }
@@ -173,7 +173,7 @@ impl Client {
         self.arena.write(at + key.len(), value);
     }
 
-    /// Finds a key among those of a transaction, or adds it and looks for it.
+    /// Finds a key among those of a transaction, or adds it and starts its lookup.
     fn touch(
         &mut self,
         tx: Tx,
@@ -191,7 +191,7 @@ impl Client {
             None => self.add(tx.0, key)?,
         };
         let entry = &mut self.window.entries[of as usize];
-        // Who was only going to write has not been told the value yet.
+        // The transaction had only written the key, so its value was not reported yet.
         let first = change.is_none() && !entry.reads;
         match change {
             Some(change) => entry.change = Some(change),
@@ -217,7 +217,7 @@ impl Client {
         self.window.add(tx, key, Entry { shard, key_len, hash, home, ..Entry::default() })
     }
 
-    /// The value of a record in the arena.
+    /// Copies the value of a record from the arena.
     fn copied(&mut self, of: u32, record: usize, len: u32) -> &[u8] {
         let at = record + FRONT + self.window.entries[of as usize].key_len as usize;
         let value = &mut self.scratch[..len as usize];
@@ -261,7 +261,7 @@ impl Client {
         }
     }
 
-    /// Something that was begun for a key has ended; the key's transaction.
+    /// Notes that an operation on a key has completed. Returns the key's transaction.
     fn arrived(&mut self, of: u32) -> Result<u16, Broken> {
         let tx = (of / self.config.max_keys) as u16;
         let transaction = self.window.transactions.get_mut(usize::from(tx)).ok_or(Broken::Protocol)?;
@@ -271,7 +271,8 @@ impl Client {
         Ok(tx)
     }
 
-    /// Something begins for a key, behind all that its transaction has done, and will end once.
+    /// Notes that an operation on a key begins after all that its transaction has done. It brings one
+    /// completion.
     pub(super) fn set_out(&mut self, tx: u16, of: u32, step: Step) {
         let transaction = &mut self.window.transactions[usize::from(tx)];
         transaction.under_way += 1;
@@ -279,13 +280,13 @@ impl Client {
         (entry.step, entry.since) = (step, transaction.trips);
     }
 
-    /// A key is looked at once more, behind what was seen of it.
+    /// Notes that another READ of a key follows the previous one.
     fn proceed(&mut self, tx: u16, of: u32) {
         self.window.transactions[usize::from(tx)].under_way += 1;
         self.window.entries[of as usize].since += 1;
     }
 
-    /// Words of the index are here.
+    /// Processes words of the index.
     fn searched(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
         let mut near = [0; NEAR as usize * 8];
         self.arena.read(self.config.landing_at(of, self.max_pair), &mut near);
@@ -308,7 +309,7 @@ impl Client {
         self.look_further(tx, of, connections)
     }
 
-    /// The next words of the index; when it has gone as far as keys may be, the key is nowhere.
+    /// Reads the next words of the index. At the maximum distance, the key is absent.
     fn look_further(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
         let entry = &self.window.entries[of as usize];
         if entry.further >= self.grants[usize::from(entry.shard)].reach {
@@ -319,7 +320,7 @@ impl Client {
         Ok(News::Nothing)
     }
 
-    /// The key is not there.
+    /// Processes the absence of a key.
     fn missed(
         &mut self,
         tx: u16,
@@ -343,13 +344,13 @@ impl Client {
         self.post_look(of, object, connections)
     }
 
-    /// An object is here.
+    /// Processes an object that was read.
     fn landed(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
         let max_pair = self.grants[usize::from(self.window.entries[of as usize].shard)].max_pair;
         let bytes = &mut self.scratch[..WORD + record_len(max_pair)];
         self.arena.read(self.config.landing_at(of, self.max_pair), bytes);
         let word = Word::parse(u64_at(bytes, 0));
-        // Two of the same version are one state of the object.
+        // If the word and the record have the same version, both belong to one state of the object.
         let record = Record::unseal(&bytes[WORD..]);
         let whole = record.filter(|record| word.holder == 0 && record.version == word.version);
         let Some(record) = whole else {
@@ -363,7 +364,7 @@ impl Client {
         };
         let key = &self.scratch[WORD + FRONT..][..record.key_len as usize];
         if *key != *self.window.key(of) {
-            // Another one with half of its hash in common.
+            // The object belongs to another key with the same half of the hash.
             let entry = &mut self.window.entries[of as usize];
             (entry.further, entry.looks, entry.object) = (entry.further + 1, 0, None);
             return self.look_further(tx, of, connections);
@@ -376,7 +377,7 @@ impl Client {
         self.found(tx, of, connections)
     }
 
-    /// A key was found, or its absence was.
+    /// Continues a transaction after the lookup of a key has ended.
     fn found(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
         match self.window.transactions[usize::from(tx)].phase {
             Phase::Closing => self.advance(tx, connections),
@@ -385,7 +386,7 @@ impl Client {
         }
     }
 
-    /// A transaction cannot go on: it ends when nothing of it is under way.
+    /// Ends a transaction that cannot continue, once all its requests have completed.
     pub(super) fn fail(&mut self, tx: u16, outcome: Outcome) -> News {
         self.window.transactions[usize::from(tx)].phase = Phase::Dropping(outcome);
         self.drop_if_quiet(tx)
@@ -399,7 +400,7 @@ impl Client {
         }
     }
 
-    /// A transaction has ended: its place in the window is free again.
+    /// Ends a transaction and frees its place in the window.
     pub(super) fn end(&mut self, tx: u16, outcome: Outcome) -> News {
         self.window.transactions[usize::from(tx)].phase = Phase::Idle;
         self.window.end(tx);

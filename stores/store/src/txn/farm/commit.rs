@@ -1,4 +1,4 @@
-//! The commit: lock, validate, update.
+//! The commit of FaRM: lock, validate, update.
 
 use super::calls::{Ask, Reply};
 use super::client::{Client, News, Phase, Step};
@@ -9,7 +9,7 @@ use crate::txn::{Outcome, Timestamp};
 use crate::{Broken, Connections};
 
 impl Client {
-    /// When all keys are found, the locks are taken.
+    /// Acquires the locks once all keys are found.
     pub(super) fn advance(&mut self, tx: u16, connections: &mut impl Connections) -> Result<News, Broken> {
         let (mut writes, mut reads) = (0, 0);
         for of in self.window.entries_of(tx) {
@@ -17,14 +17,15 @@ impl Client {
             match entry.step {
                 Step::Found if entry.change.is_some() => writes += 1,
                 Step::Found => reads += 1,
-                // No word of the index that could point to it does so or is free: it is absent for good.
+                // No word of the index that may point to the key does so or is free, so the key is absent
+                // for good.
                 Step::NoSlot if entry.change.is_none() => {}
                 Step::NoSlot => return Ok(self.fail(tx, Outcome::TableFull)),
                 _ => return Ok(News::Nothing),
             }
         }
         if writes == 0 && reads <= 1 {
-            // One version of one key was current when it was read.
+            // A single version of a single key was current when it was read.
             return Ok(self.end(tx, Outcome::Committed(Timestamp::default())));
         }
         self.commits += 1;
@@ -56,8 +57,8 @@ impl Client {
         Record { version: super::layout::next(entry.version), key_len: entry.key_len, value_len }
     }
 
-    /// Builds a key's log entry in the arena, around the value that was written there. Returns the length of
-    /// its record.
+    /// Composes a key's log entry in the arena, around the value that was written there. Returns the length
+    /// of its record.
     fn compose(&mut self, tx: u16, of: u32) -> usize {
         let (record, at) = (self.record(of), self.config.outgoing_at(of, self.max_pair));
         let bytes = &mut self.scratch[..record.len()];
@@ -72,7 +73,7 @@ impl Client {
         len
     }
 
-    /// A shard's program has executed a call, or refused it.
+    /// Processes a shard's answer to a call.
     pub(super) fn answered(
         &mut self,
         tx: u16,
@@ -88,7 +89,7 @@ impl Client {
         self.next(tx, of, step, connections)
     }
 
-    /// The word of a key that was only read is here.
+    /// Processes the word of a key that was only read.
     pub(super) fn validated(
         &mut self,
         tx: u16,
@@ -98,13 +99,13 @@ impl Client {
         let mut word = [0; WORD];
         self.arena.read(self.config.entry_at(of, self.max_pair), &mut word);
         let entry = &self.window.entries[of as usize];
-        // An index that still leads nowhere from there leads to the key from nowhere else.
+        // The key is still absent if the index word that a new object would use is still empty.
         let wanted = entry.object.map_or(0, |_| Word::free(entry.version).pack());
         let step = if u64::from_le_bytes(word) == wanted { Step::Found } else { Step::Refused };
         self.next(tx, of, step, connections)
     }
 
-    /// When all answers of a round are here, the next begins.
+    /// Starts the next round when all answers of a round have arrived.
     fn next(
         &mut self,
         tx: u16,
@@ -130,8 +131,8 @@ impl Client {
         }
     }
 
-    /// All that is written is locked: what was only read is looked at again. Its own lock says that a written
-    /// key has not changed.
+    /// Validates the keys that were only read, after all written keys are locked. A written key is protected
+    /// by its own lock.
     fn validate(&mut self, tx: u16, connections: &mut impl Connections) -> Result<News, Broken> {
         self.window.transactions[usize::from(tx)].phase = Phase::Validating;
         for of in self.window.entries_of(tx) {
@@ -147,7 +148,7 @@ impl Client {
         }
     }
 
-    /// Nothing prevents the commit any more: the client sends each shard an update.
+    /// Sends each shard an update, since nothing prevents the commit any more.
     fn update(&mut self, tx: u16, connections: &mut impl Connections) -> Result<News, Broken> {
         self.finish(tx, Phase::Updating, Ask::Update, Outcome::Committed(Timestamp::default()), connections)
     }
@@ -161,7 +162,8 @@ impl Client {
         self.finish(tx, Phase::Unlocking(outcome), Ask::Unlock, outcome, connections)
     }
 
-    /// Each shard where the transaction has locks ends it. At once if there is none.
+    /// Sends a request to each shard where the transaction has locks. Without locks, the transaction ends at
+    /// once.
     fn finish(
         &mut self,
         tx: u16,
@@ -183,7 +185,7 @@ impl Client {
         }
     }
 
-    /// Is a key the first that the transaction has locked at its shard?
+    /// Returns true if the key is the first that the transaction has locked at its shard.
     fn is_first_there(&self, tx: u16, of: u32) -> bool {
         let shard = self.window.entries[of as usize].shard;
         let is_there = |other: &u32| {

@@ -1,34 +1,34 @@
-//! How large a client is, and where things lie in its memory.
+//! The configuration of a FaRM client, and the layout of its memory.
 
 use super::layout::{ENTRIES, LOG_FRONT, NEAR, WORD, record_len};
 use crate::QueueNeeds;
 
-/// Which rules a client keeps.
+/// The rules of a client.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Rules {
     /// The rules of `docs/TXN.md`.
     #[default]
     Proved,
-    /// Reads are not validated: for the tests that must detect it.
+    /// Reads are not validated: a fault that tests must detect.
     ReadsUnchecked,
 }
 
-/// How large a client is.
+/// The configuration of a client.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// Transactions at a time.
+    /// Maximum number of concurrent transactions.
     pub window: u32,
-    /// Keys that a transaction may read or write; window and keys multiply to 4096 at most.
+    /// Maximum number of keys per transaction. The product of window and keys is at most 4096.
     pub max_keys: u32,
-    /// Longest key, in bytes.
+    /// Maximum key length in bytes.
     pub max_key: u32,
-    /// Longest value, in bytes.
+    /// Maximum value length in bytes.
     pub max_value: u32,
-    /// How often it reads a locked key before its transaction aborts.
+    /// Number of reads of a locked key before its transaction aborts.
     pub patience: u32,
     /// Seed of the random pauses.
     pub seed: u64,
-    /// The rules that it keeps.
+    /// The rules of the client.
     pub rules: Rules,
 }
 
@@ -46,17 +46,17 @@ impl Default for ClientConfig {
     }
 }
 
-/// Work requests of one key that may be in the queue: lock and update, which bring no completion, and the
-/// next READ.
+/// Maximum number of work requests of one key in the queue: lock and update, which bring no completion, and
+/// the next READ.
 const BEHIND: u32 = 3;
-/// Keys of a transaction, at most: a shard has a bit for each.
+/// Maximum number of keys per transaction: a shard has one bit for each.
 pub const MOST_KEYS: u32 = 64;
 
-/// Bytes for a word that is read again.
+/// Bytes for a word that is read for validation.
 const RESULT: usize = 64;
 
 impl ClientConfig {
-    /// Are the numbers possible?
+    /// Returns true if the configuration is valid.
     pub(super) fn is_sound(&self) -> bool {
         let small = 1..=ENTRIES;
         small.contains(&self.window)
@@ -66,19 +66,20 @@ impl ClientConfig {
             && self.max_value as usize <= crate::kv::MAX_VALUE
     }
 
-    /// What its queue pair to each shard must hold.
+    /// Returns the sizes that the queue pair to each shard needs.
     pub fn needs(&self) -> QueueNeeds {
         let keys = self.window * self.max_keys;
         QueueNeeds { send: keys * BEHIND, receive: keys, sges: 1, completions: keys * 2 + 2 }
     }
 
-    /// Bytes of registered memory that it needs. `max_pair` is the shards' limit of key and value together,
-    /// in bytes.
+    /// Returns the bytes of registered memory that the client needs. `max_pair` is the shards' maximum
+    /// length of key and value together, in bytes.
     pub fn arena_len(&self, max_pair: u32) -> usize {
         self.entry_at(self.window * self.max_keys, max_pair)
     }
 
-    /// Offset of a word that is read again. Behind it are the bytes read of the key, and those written to it.
+    /// Returns the arena offset of a key's validation word. The bytes read of the key, and those written to
+    /// it, follow.
     pub(super) fn entry_at(&self, entry: u32, max_pair: u32) -> usize {
         entry as usize * (RESULT + self.landing_len(max_pair) + self.outgoing_len(max_pair))
     }
@@ -91,12 +92,12 @@ impl ClientConfig {
         (LOG_FRONT + record_len(max_pair)).next_multiple_of(64)
     }
 
-    /// Where words of the index and a key's object are read to.
+    /// Returns the arena offset to which words of the index and a key's object are read.
     pub(super) fn landing_at(&self, entry: u32, max_pair: u32) -> usize {
         self.entry_at(entry, max_pair) + RESULT
     }
 
-    /// Where its log entry is put together.
+    /// Returns the arena offset at which a key's log entry is composed.
     pub(super) fn outgoing_at(&self, entry: u32, max_pair: u32) -> usize {
         self.landing_at(entry, max_pair) + self.landing_len(max_pair)
     }

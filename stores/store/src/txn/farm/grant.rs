@@ -1,4 +1,5 @@
-//! What a shard grants to a client before the first transaction. The caller chooses how it travels.
+//! The grant of a FaRM shard to a client, sent before the first transaction. The caller chooses how it
+//! travels.
 
 use remora_memory::Key;
 use remora_nic::Remote;
@@ -7,32 +8,32 @@ use super::config::MOST_KEYS;
 use super::layout::{ENTRIES, HOLDERS, OBJECTS, log_stride, stride};
 use crate::words::{u32_at, u64_at};
 
-/// First word: "FTX2", little-endian.
+/// First word of the message: "FTX2", little-endian.
 const MAGIC: u32 = u32::from_le_bytes(*b"FTX2");
 const LEN: usize = 72;
 
-/// What a shard grants to a client.
+/// The location of a shard's table, and the limits of the client.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The index, under the key of the whole memory.
+    /// Address of the index. The key covers the whole memory of the shard.
     pub index: Remote,
-    /// Words of it that hashes select.
+    /// Number of index words that hashes select.
     pub homes: u64,
     /// Address of the first object.
     pub objects: u64,
-    /// How many there may be.
+    /// Maximum number of objects.
     pub keys: u64,
-    /// The client's log.
+    /// Address of the client's log.
     pub log: u64,
-    /// Bytes of key and value together, at most.
+    /// Maximum length of key and value together, in bytes.
     pub max_pair: u32,
-    /// Transactions of the client's window that it has a log for.
+    /// Maximum number of concurrent transactions; the log has space for this number.
     pub window: u32,
-    /// Keys of each transaction.
+    /// Maximum number of keys per transaction.
     pub max_keys: u32,
-    /// Its number in the locks of this shard.
+    /// The client's number in locks of this shard.
     pub holder: u32,
-    /// Words of the index that a key may be away from the one that its hash selects.
+    /// Maximum distance, in index words, of a key from its home word.
     pub reach: u32,
 }
 
@@ -51,7 +52,7 @@ impl Grant {
         out
     }
 
-    /// Reads the message; None if it is not one, or contradicts itself.
+    /// Decodes the message. Returns `None` if it is malformed or inconsistent.
     pub fn decode(bytes: &[u8]) -> Option<Grant> {
         let bytes: &[u8; LEN] = bytes.try_into().ok()?;
         let grant = Grant {
@@ -69,22 +70,22 @@ impl Grant {
         (grant.is_sound() && u32_at(bytes, 0) == MAGIC).then_some(grant)
     }
 
-    /// A word of the index.
+    /// Returns the remote address of an index word.
     pub fn index_at(&self, word: u64) -> Remote {
         Remote { addr: self.index.addr + word * 8, ..self.index }
     }
 
-    /// Where an object is, by its number.
+    /// Returns the remote address of the object with this number.
     pub fn object_at(&self, object: u64) -> Remote {
         Remote { addr: self.objects + object * stride(self.max_pair) as u64, ..self.index }
     }
 
-    /// An entry of the client's log.
+    /// Returns the remote address of an entry of the client's log.
     pub(super) fn log_at(&self, entry: u32) -> Remote {
         Remote { addr: self.log + u64::from(entry) * log_stride(self.max_pair) as u64, ..self.index }
     }
 
-    /// Is it free of contradictions?
+    /// Returns true if the grant is consistent.
     pub(super) fn is_sound(&self) -> bool {
         let entries = u64::from(self.window) * u64::from(self.max_keys);
         (1..1 << 32).contains(&self.homes)

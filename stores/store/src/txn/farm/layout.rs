@@ -1,16 +1,16 @@
-//! A word of the index, an object, and an entry of a log, byte by byte (`docs/TXN.md` draws them).
+//! The format of an index word, an object and a log entry (`docs/TXN.md` draws them).
 
 use crate::kv::checksum::crc64;
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
-/// Bytes of an object before its record, and of a log entry before its own.
+/// Bytes before the record in an object, and in a log entry.
 pub const WORD: usize = 8;
 pub const LOG_FRONT: usize = 16;
-/// Object number in a log entry for a key that has no object yet.
+/// Object number in the log entry of a key that has no object yet.
 pub const NONE: u64 = u64::MAX;
-/// Words of the index that one READ brings.
+/// Number of index words that one READ returns.
 pub const NEAR: u32 = 8;
-/// Bytes of a record before the key.
+/// Bytes of a record before its key.
 pub const FRONT: usize = 16;
 const SUM: usize = 8;
 /// `value_len` of a record whose key is absent.
@@ -18,31 +18,31 @@ const ABSENT: u32 = u32::MAX;
 
 const VERSION_BITS: u32 = 40;
 const ENTRY_BITS: u32 = 12;
-/// Entries of a client's log are numbered below this, and its holder's number is.
+/// Upper bounds, exclusive, of the number of a client's log entry and of its holder number.
 pub const ENTRIES: u32 = 1 << ENTRY_BITS;
 pub const HOLDERS: u32 = 1 << (64 - VERSION_BITS - ENTRY_BITS);
 const LAST: u64 = (1 << VERSION_BITS) - 1;
 
-/// Objects are numbered below this.
+/// Upper bound, exclusive, of an object's number.
 pub const OBJECTS: u64 = u32::MAX as u64;
 
-/// A word of the index: the half of the key's hash that did not select the word, and the number of the key's
-/// object. 0: no object yet.
+/// Returns an index word: the half of the key's hash that did not select the word, and the number of the
+/// key's object. An index word of 0 is free.
 pub fn indexed(hash: u64, object: u64) -> u64 {
     hash << 32 | (object + 1)
 }
 
-/// The object of a word of the index, if its key may have this hash.
+/// Returns the object to which an index word points, if its key may have this hash.
 pub fn object_of(word: u64, hash: u64) -> Option<u64> {
     let alike = word >> 32 == hash & u64::from(u32::MAX);
     (word & u64::from(u32::MAX)).checked_sub(1).filter(|_| alike)
 }
 
-/// An object's first word: its version, the client that has it locked, and the entry of that client's log.
+/// An object's first word: its version, the client that has locked it, and the entry of that client's log.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Word {
     pub version: u64,
-    /// The holder's number; 0: not locked.
+    /// Number of the client that has locked the object; 0 if it is not locked.
     pub holder: u32,
     pub entry: u32,
 }
@@ -68,42 +68,42 @@ impl Word {
     }
 }
 
-/// The version after one. A key has 2^40.
+/// Returns the version that follows `version`. A key has 2^40 versions.
 pub fn next(version: u64) -> u64 {
     version.wrapping_add(1) & LAST
 }
 
-/// Bytes of a record whose key and value have at most `max_pair` bytes together.
+/// Returns the maximum length of a record whose key and value have at most `max_pair` bytes together.
 pub fn record_len(max_pair: u32) -> usize {
     FRONT + max_pair as usize + SUM
 }
 
-/// Bytes from an object to the next.
+/// Returns the bytes from one object to the next.
 pub fn stride(max_pair: u32) -> usize {
     (WORD + record_len(max_pair)).next_multiple_of(64)
 }
 
-/// Bytes from a log entry to the next.
+/// Returns the bytes from one log entry to the next.
 pub fn log_stride(max_pair: u32) -> usize {
     (LOG_FRONT + record_len(max_pair)).next_multiple_of(64)
 }
 
-/// The lengths and version in front of a record.
+/// The front of a record: its version and lengths.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub version: u64,
     pub key_len: u32,
-    /// None: the key is absent.
+    /// Length of the value; `None` if the key is absent.
     pub value_len: Option<u32>,
 }
 
 impl Record {
-    /// Bytes of the record before its checksum.
+    /// Returns the length of the record before its checksum.
     fn body(&self) -> usize {
         FRONT + self.key_len as usize + self.value_len.unwrap_or(0) as usize
     }
 
-    /// Puts front and checksum around the key and value that are in place; how many bytes it is.
+    /// Writes front and checksum around the key and value in `bytes`. Returns the length of the record.
     pub fn seal(&self, bytes: &mut [u8]) -> usize {
         let end = self.body();
         set_u64(bytes, 0, self.version);
@@ -114,13 +114,13 @@ impl Record {
         end + SUM
     }
 
-    /// The fields of its first bytes, whole or not.
+    /// Parses the front of a record without its checksum.
     pub fn front(bytes: &[u8]) -> Record {
         let value_len = Some(u32_at(bytes, 12)).filter(|len| *len != ABSENT);
         Record { version: u64_at(bytes, 0), key_len: u32_at(bytes, 8), value_len }
     }
 
-    /// Reads it; None if it is not whole.
+    /// Parses a record. Returns `None` if its checksum is wrong.
     pub fn unseal(bytes: &[u8]) -> Option<Record> {
         let record = Record::front(bytes.get(..FRONT)?);
         let end = record.body();
@@ -128,7 +128,7 @@ impl Record {
         (u64_at(sum, 0) == crc64(&bytes[..end])).then_some(record)
     }
 
-    /// Its bytes with checksum.
+    /// Returns the length of the record with its checksum.
     pub fn len(&self) -> usize {
         self.body() + SUM
     }

@@ -1,4 +1,4 @@
-//! What a shard's program does for a client: locks, updates and unlocks, each at once and in one go.
+//! The calls that a shard's program executes for a client: lock, update and unlock. Each completes at once.
 
 use remora_nic::{
     CompletionKind, Flags, Operation, Payload, ReceiveRequest, Status, WorkCompletion, WorkRequest,
@@ -11,7 +11,7 @@ use crate::send_queue::{Account, SendQueue};
 use crate::words::u64_at;
 use crate::{Broken, Post, QueueNeeds};
 
-/// A client, as the shard that serves it has it.
+/// A client whose calls a shard serves.
 #[derive(Debug)]
 pub struct Caller {
     holder: u32,
@@ -19,16 +19,16 @@ pub struct Caller {
 }
 
 impl ShardConfig {
-    /// What a client's queue pair must hold at the shard.
+    /// Returns the sizes that a client's queue pair needs at the shard.
     pub fn needs(&self) -> QueueNeeds {
         let calls = self.entries();
-        // Of answers, a quarter of a full send queue at a time brings one.
+        // An answer is signaled for each quarter of the send queue, so few of them bring a completion.
         QueueNeeds { send: SendQueue::depth_for(calls), receive: calls, sges: 1, completions: calls + 6 }
     }
 }
 
 impl Shard {
-    /// The client that was [accepted](Shard::accept) under this name may call from now on. Returns None if
+    /// Starts to serve the client that was [accepted](Shard::accept) under this name. Returns `None` if
     /// there is no such client.
     ///
     /// # Errors
@@ -39,10 +39,10 @@ impl Shard {
         Ok(Some(Caller { holder, answers: SendQueue::new(self.config.entries()) }))
     }
 
-    /// Takes a completion of a client's queue pair.
+    /// Processes a completion of a client's queue pair.
     ///
     /// # Errors
-    /// The client is gone, or asks for what no correct client does.
+    /// The connection failed, or the client violated the protocol.
     pub fn handle(
         &mut self,
         caller: &mut Caller,
@@ -105,7 +105,7 @@ impl Shard {
         Ok(Reply::Done)
     }
 
-    /// The object of a key that had none when the client looked.
+    /// Returns the object of a key that had none when the client looked, adding one if necessary.
     fn object_for(&mut self, record_at: usize, record: &Record) -> Option<u64> {
         let mut key = std::mem::take(&mut self.scratch);
         key.resize(FRONT + record.key_len as usize, 0);
@@ -118,13 +118,13 @@ impl Shard {
         object
     }
 
-    /// The place of an entry in its client's window, and which of the keys there it is.
+    /// Returns the index in `locks` of an entry's transaction, and the index of the key in the transaction.
     fn place(&self, holder: u32, entry: u32) -> (usize, u32) {
         let (place, key) = (entry / self.config.max_keys, entry % self.config.max_keys);
         ((holder as usize - 1) * self.config.window as usize + place as usize, key)
     }
 
-    /// The transaction of an entry ends here. `happens`: its locked keys are written first.
+    /// Ends the transaction of an entry. If `happens`, its locked keys are written first.
     fn end(&mut self, holder: u32, entry: u32, happens: bool) -> Reply {
         let (place, _) = self.place(holder, entry);
         let first = entry - entry % self.config.max_keys;
@@ -143,7 +143,7 @@ impl Shard {
     fn finish(&mut self, holder: u32, entry: u32, happens: bool) {
         let log = self.config.log_at(holder, entry);
         let object = self.word(log + 8);
-        // A client that overwrites its own log at this moment locks itself out.
+        // A client that overwrites its own log at this moment loses its lock for good.
         if object >= self.config.keys {
             return;
         }
@@ -160,7 +160,7 @@ impl Shard {
         self.set(at, Word::free(version).pack());
     }
 
-    /// Copies the record of a log entry into an object.
+    /// Copies the record of a log entry to an object.
     fn install(&mut self, record_at: usize, object: u64) {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.resize(FRONT, 0);
@@ -173,7 +173,7 @@ impl Shard {
     }
 }
 
-/// A receive request that takes no bytes: messages carry immediate data alone.
+/// Posts a receive request without memory: messages carry only immediate data.
 fn listen(nic: &mut impl Post) -> Result<(), Broken> {
     Ok(nic.post_receive(&ReceiveRequest { id: 0, sges: &[] })?)
 }

@@ -1,5 +1,5 @@
-//! A server's part: the table that clients read, their logs, and the calls that it executes (`serving.rs`).
-//! Its program makes it, admits clients and ends what dead ones began.
+//! The server's part of FaRM: the table that clients read, their logs, and the calls (`serving.rs`). The
+//! shard's program creates it, accepts clients and recovers from dead ones.
 
 use remora_nic::Remote;
 use std::sync::atomic::Ordering;
@@ -14,34 +14,35 @@ use crate::Registered;
 use crate::heap::Reachable;
 use crate::txn::client::{hash_of, reduce};
 
-/// How large a shard is.
+/// The size of a shard.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ShardConfig {
-    /// Keys that it ever had, at most.
+    /// Maximum number of keys, including deleted ones.
     pub keys: u64,
-    /// Words of the index that hashes select.
+    /// Number of index words that hashes select.
     pub homes: u64,
-    /// Words of it that a key may be away from the one that its hash selects.
+    /// Maximum distance, in index words, of a key from its home word.
     pub reach: u32,
-    /// Bytes of key and value together, at most.
+    /// Maximum length of key and value together, in bytes.
     pub max_pair: u32,
-    /// Clients at a time, those included that died and are not recovered yet; below 4096.
+    /// Maximum number of clients at the same time, including dead ones that are not recovered yet; below
+    /// 4096.
     pub clients: u32,
-    /// Transactions of each at a time.
+    /// Maximum number of concurrent transactions per client.
     pub window: u32,
-    /// Keys of each transaction, 64 at most; window and keys multiply to 4096 at most.
+    /// Maximum number of keys per transaction, up to 64. The product of window and keys is at most 4096.
     pub max_keys: u32,
 }
 
 /// The first word of a table: "FTXTABL2".
 const MAGIC: u64 = u64::from_le_bytes(*b"FTXTABL2");
-/// The front: the magic, the shape, and how many keys have objects.
+/// Offsets in the front of the table: its shape, the number of objects, the names of clients.
 const SHAPE: usize = 8;
 const COUNT: usize = 16;
 const NAMES: usize = 64;
 
 impl ShardConfig {
-    /// Bytes of the table.
+    /// Returns the bytes of the table.
     pub fn table_len(&self) -> usize {
         self.object_at(self.keys)
     }
@@ -63,8 +64,8 @@ impl ShardConfig {
         first + ((holder as usize - 1) * self.entries() as usize + entry as usize) * log_stride(self.max_pair)
     }
 
-    /// A word of the index. Behind the last word that may point to a key are as many as a READ of that word
-    /// brings.
+    /// Returns the offset of an index word. After the last word that may point to a key, there are as many
+    /// words as a READ of that word returns.
     fn index_at(&self, word: u64) -> usize {
         self.log_at(self.clients + 1, 0) + word as usize * 8
     }
@@ -97,18 +98,18 @@ impl ShardConfig {
 pub struct Shard {
     pub(super) config: ShardConfig,
     memory: Registered,
-    /// For each place in each client's window: which keys of the transaction there are locked, a bit each.
+    /// One bit per locked key, for each transaction of each client's window.
     pub(super) locks: Box<[u64]>,
-    /// A record on its way from a log to an object.
+    /// A buffer for a record that is copied from a log to an object.
     pub(super) scratch: Vec<u8>,
 }
 
 impl Shard {
-    /// The table in this memory: the one that is there, if it is of this shape, or a new one.
+    /// Opens the table in this memory if it has this shape, or creates a new one.
     ///
-    /// Locks and logs stay: each client that is still [named](Shard::names) is dead and must be recovered.
-    /// Returns None if the numbers are impossible, or if the memory is too small. The memory begins at a
-    /// multiple of 64.
+    /// Locks and logs are kept: each client that is still [named](Shard::names) is dead and must be
+    /// recovered. Returns `None` if the configuration is invalid, if the memory is too small, or if its
+    /// address is not a multiple of 64.
     pub fn open(config: ShardConfig, memory: &Registered) -> Option<Shard> {
         if !config.is_sound() || memory.bytes.len() < config.table_len() || !memory.addr.is_multiple_of(64) {
             return None;
@@ -148,7 +149,7 @@ impl Shard {
         self.memory.bytes.word(at).expect("an aligned word of the table").store(word, Ordering::Release);
     }
 
-    /// The record at an offset, of an object or a log entry; None if it is not whole.
+    /// Returns the record of an object or log entry at this offset, or `None` if its checksum is wrong.
     pub(super) fn record(&self, at: usize) -> Option<(Record, Vec<u8>)> {
         let mut bytes = vec![0; record_len(self.config.max_pair)];
         self.memory.read(at, &mut bytes);
@@ -165,8 +166,8 @@ impl Shard {
         self.memory.read(at, out);
     }
 
-    /// The object of a key, if it has one; or else the word of the index that would point to it, if one is
-    /// left.
+    /// Returns the object of a key. If the key has none, returns the offset of a free index word for it, or
+    /// `None` if there is none.
     pub(super) fn find(&self, key: &[u8]) -> Result<u64, Option<usize>> {
         let hash = hash_of(key);
         let home = reduce(hash, self.config.homes);
@@ -195,8 +196,8 @@ impl Shard {
             })
     }
 
-    /// An empty object for a key that has none. The key is where a record has it. Returns None if all objects
-    /// are taken.
+    /// Adds an empty object for a key, which is at its place in `record`. Returns `None` if all objects are
+    /// in use.
     pub(super) fn add(&self, record: &mut Vec<u8>, index: usize) -> Option<u64> {
         let object = self.word(COUNT);
         if object >= self.config.keys {
@@ -209,13 +210,13 @@ impl Shard {
         self.put(object, record);
         self.set(self.config.object_at(object), Word::free(0).pack());
         self.set(COUNT, object + 1);
-        // A reader that finds it finds it whole.
+        // The index word is stored last, so a reader finds a complete object.
         self.set(index, indexed(hash, object));
         Some(object)
     }
 
-    /// Takes a client on, under a name above 0 that no other client has or had at any shard. Returns None if
-    /// all numbers are taken, or the name is.
+    /// Accepts a client under a name above 0 that no other client has or had at any shard. Returns `None` if
+    /// all client numbers or the name are in use.
     pub fn accept(&mut self, name: u64) -> Option<Grant> {
         if name == 0 || self.holder(name).is_some() {
             return None;
@@ -238,7 +239,7 @@ impl Shard {
         })
     }
 
-    /// The clients that have a number here.
+    /// Returns the names of the clients that have a number here.
     pub fn names(&self) -> impl Iterator<Item = u64> {
         let name = |holder| self.word(self.config.name_at(holder));
         (1..=self.config.clients).map(name).filter(|name| *name != 0)
@@ -256,8 +257,8 @@ impl Shard {
         self.set(self.config.name_at(holder), 0);
     }
 
-    /// Puts a key into the table before clients come. Returns false if the table is full, or if the key is
-    /// too long.
+    /// Stores a key in the table before clients connect. Returns false if the table is full or the key too
+    /// long.
     pub fn load(&mut self, key: &[u8], value: &[u8]) -> bool {
         if key.len() > crate::kv::MAX_KEY || key.len() + value.len() > self.config.max_pair as usize {
             return false;
@@ -275,14 +276,14 @@ impl Shard {
         true
     }
 
-    /// Objects that are locked.
+    /// Returns the number of locked objects.
     pub fn locked(&self) -> u64 {
         let locked = |object: &u64| Word::parse(self.word(self.config.object_at(*object))).holder != 0;
         (0..self.word(COUNT)).filter(locked).count() as u64
     }
 }
 
-/// Objects stay where they are: there are no buffers.
+/// Reports no buffers, because objects are updated in place.
 impl Reachable for Shard {
     fn entries(&self) -> usize {
         0

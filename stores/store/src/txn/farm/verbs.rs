@@ -1,4 +1,4 @@
-//! The work requests: what each step of a transaction asks of a shard, its NIC or its program.
+//! The work requests of FaRM: the requests of each step of a transaction to a shard.
 
 use remora_nic::{Flags, Operation, Payload, ReceiveRequest, Remote, Sge, WorkRequest};
 
@@ -33,19 +33,19 @@ impl Client {
         })?)
     }
 
-    /// The word of the index that a key is looked for from.
+    /// Returns the index word at which a key's lookup continues.
     fn index_word(&self, of: u32) -> Remote {
         let entry = &self.window.entries[of as usize];
         self.grant(of).index_at(entry.home + u64::from(entry.further))
     }
 
-    /// READs the next words of the index.
+    /// Posts a READ of the next index words.
     pub(super) fn post_search(&self, of: u32, connections: &mut impl Connections) -> Result<(), Broken> {
         let into = self.arena.sge(self.config.landing_at(of, self.max_pair), NEAR as usize * 8);
         self.post(Work::Search, of, Operation::Read(self.index_word(of)), &[into], connections)
     }
 
-    /// READs the object that the index led to.
+    /// Posts a READ of the object to which the index points.
     pub(super) fn post_look(
         &self,
         of: u32,
@@ -59,8 +59,8 @@ impl Client {
         self.post(Work::Look, of, Operation::Read(from), &[into], connections)
     }
 
-    /// READs the word that says whether a key is as it was: that of its object, or the one of the index that
-    /// would lead to it.
+    /// Posts a READ of the word that shows whether a key has changed: the first word of its object, or the
+    /// index word that would point to it.
     pub(super) fn post_validate(&self, of: u32, connections: &mut impl Connections) -> Result<(), Broken> {
         let from = match self.window.entries[of as usize].object {
             Some(object) => self.grant(of).object_at(object),
@@ -70,7 +70,7 @@ impl Client {
         self.post(Work::Validate, of, Operation::Read(from), &[into], connections)
     }
 
-    /// The log entry, and with it the request to lock its key.
+    /// Posts the WRITE of a log entry, with the request to lock its key.
     pub(super) fn post_lock(
         &self,
         of: u32,
@@ -82,7 +82,7 @@ impl Client {
         self.post(Work::Call, of, Operation::WriteImm(log, Ask::Lock.pack(of)), &[bytes], connections)
     }
 
-    /// What a key's transaction has locked at its shard is written, or not, and unlocked.
+    /// Posts the request to write or only unlock what a key's transaction has locked at its shard.
     pub(super) fn post_end(
         &self,
         of: u32,
@@ -92,7 +92,7 @@ impl Client {
         self.post(Work::Call, of, Operation::SendImm(ask.pack(of)), &[], connections)
     }
 
-    /// Each call is answered by a message without bytes.
+    /// Posts a receive request without memory, because the answer to a call carries no bytes.
     pub(super) fn post_receive(
         &self,
         shard: usize,

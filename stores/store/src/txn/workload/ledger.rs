@@ -1,4 +1,4 @@
-//! All rows of a workload: loading them, and the sum of their worth.
+//! Workloads that load all rows of another workload, and that add up their worth.
 
 use super::script::{Key, Script};
 use super::{Extent, Step, Workload};
@@ -7,7 +7,7 @@ use super::{Extent, Step, Workload};
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Row(pub u64);
 
-/// The next row; with `present`, rows that begin absent are skipped.
+/// Returns the next row. If `present` is true, rows that begin absent are skipped.
 fn next<W: Workload>(workload: &W, at: &mut u64, present: bool) -> Row {
     let mut value = Vec::new();
     while present && *at < workload.rows() && !workload.row(*at, &mut value).1 {
@@ -18,13 +18,13 @@ fn next<W: Workload>(workload: &W, at: &mut u64, present: bool) -> Row {
     row
 }
 
-/// How many jobs load all rows of a workload, one each.
+/// Returns the number of rows that are present at the beginning; each is loaded by one job.
 fn present<W: Workload>(workload: &W) -> u64 {
     let mut value = Vec::new();
     (0..workload.rows()).filter(|at| workload.row(*at, &mut value).1).count() as u64
 }
 
-/// Writes the rows that a workload begins with, each in a transaction of its own.
+/// A workload that writes the initial rows of another workload, each in a transaction of its own.
 #[derive(Debug)]
 pub struct Load<'a, W> {
     workload: &'a W,
@@ -32,12 +32,12 @@ pub struct Load<'a, W> {
 }
 
 impl<'a, W: Workload> Load<'a, W> {
-    /// Of this workload.
+    /// Returns the loader of this workload.
     pub fn of(workload: &'a W) -> Load<'a, W> {
         Load { workload, at: 0 }
     }
 
-    /// Jobs that it has.
+    /// Returns the number of jobs.
     pub fn jobs(&self) -> u64 {
         present(self.workload)
     }
@@ -75,7 +75,8 @@ impl<W: Workload> Workload for Load<'_, W> {
     }
 }
 
-/// Reads all rows of a workload, each in a transaction of its own, and adds up their worth.
+/// A workload that reads all rows of another workload, each in a transaction of its own, and adds up their
+/// worth.
 ///
 /// While nothing else happens, the gains of these transactions add up to the sum over all rows. That is the
 /// sum of the rows that were loaded, and of all gains that were committed since.
@@ -86,12 +87,12 @@ pub struct Audit<'a, W> {
 }
 
 impl<'a, W: Workload> Audit<'a, W> {
-    /// Of this workload.
+    /// Returns the audit of this workload.
     pub fn of(workload: &'a W) -> Audit<'a, W> {
         Audit { workload, at: 0 }
     }
 
-    /// Jobs that it has.
+    /// Returns the number of jobs.
     pub fn jobs(&self) -> u64 {
         self.workload.rows()
     }
@@ -108,7 +109,7 @@ impl<W: Workload> Workload for Audit<'_, W> {
         next(self.workload, &mut self.at, false)
     }
 
-    /// Declines where a row has a value that no transaction wrote.
+    /// Declines if a row has a value that no transaction wrote.
     fn step(&self, job: &Row, script: &mut Script) -> Step {
         if script.asked() == 0 {
             let (key, _) = self.workload.row(job.0, &mut Vec::new());

@@ -1,11 +1,11 @@
-//! Workloads of transactions, seeded: [`YcsbT`], [`SmallBank`], [`Tatp`].
+//! Seeded workloads of transactions: [`YcsbT`], [`SmallBank`], [`Tatp`].
 //!
-//! A [`Workload`] draws *jobs*, what somebody wants done, and turns a job step by step into keys to read and
-//! then keys to write ([`Script`]): the same job may be tried again when its transaction has aborted. It
-//! knows no protocol; a [`Runner`] carries jobs out with a client machine of either
-//! [`Machine`](super::Machine). Each workload keeps a sum over all that is stored which only committed
-//! transactions change, each by an amount that it says beforehand ([`Script::gain`]): so [`Audit`] finds
-//! updates that were lost, done twice or done by half.
+//! A [`Workload`] draws *jobs*, which are the parameters of transactions. It turns a job step by step into
+//! keys to read and then keys to write ([`Script`]). The same job may be retried when its transaction has
+//! aborted. A workload knows no protocol; a [`Runner`] executes jobs with a client machine of either
+//! [`Machine`](super::Machine). Each workload defines a sum over all stored values. Only committed
+//! transactions change the sum, each by an amount that it declares beforehand ([`Script::gain`]). So
+//! [`Audit`] detects updates that were lost, duplicated or executed in part.
 
 mod ledger;
 mod runner;
@@ -24,53 +24,53 @@ pub use smallbank::{Kind as SmallBankKind, SmallBank, SmallBankJob};
 pub use tatp::{Kind as TatpKind, Tatp, TatpJob};
 pub use ycsb_t::{MOST_RECORDS, YcsbT, YcsbTJob};
 
-/// What a transaction does next.
+/// The next step of a transaction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It reads the keys that the script asks for and has no values of, side by side.
+    /// Read the keys that the script requested and that have no values yet, concurrently.
     Read,
-    /// It writes the keys of the script, and commits.
+    /// Write the keys of the script, and commit.
     Commit,
-    /// The business rules forbid it: it writes nothing. It still commits, to prove that what it read is true.
+    /// Write nothing, because the business rules forbid it. The transaction still commits, to prove that its
+    /// reads are consistent.
     Decline,
 }
 
-/// The size of what a workload stores, to dimension a server's memory.
+/// The size of a workload's data, to dimension a server's memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Keys that are ever there.
+    /// Maximum number of keys.
     pub keys: u64,
     /// Bytes of the longest key.
     pub max_key: u32,
     /// Bytes of the longest value.
     pub max_value: u32,
-    /// Keys of one transaction, at most.
+    /// Maximum number of keys per transaction.
     pub max_keys: u32,
 }
 
-/// A stream of transactions, and the rows at its beginning.
+/// A stream of transactions, and the initial rows.
 pub trait Workload {
     /// The parameters of one transaction.
     type Job: Copy + core::fmt::Debug;
 
-    /// How large it is.
+    /// Returns the size of the workload's data.
     fn extent(&self) -> Extent;
 
-    /// The next job.
+    /// Returns the next job.
     fn draw(&mut self) -> Self::Job;
 
-    /// Continues a job: at first with an empty script, then each time when all keys that it asked for are
-    /// read.
+    /// Continues a job: first with an empty script, then each time that all requested keys are read.
     fn step(&self, job: &Self::Job, script: &mut Script) -> Step;
 
-    /// Rows of the ledger: those that are there when it begins, and those that may come.
+    /// Returns the number of rows: those that are present at the beginning, and those that may be inserted.
     fn rows(&self) -> u64;
 
-    /// The row of an index: writes its initial value into `value`. Returns the key, and false if the row
-    /// begins absent.
+    /// Writes the initial value of a row into `value`. Returns the row's key, and false if the row begins
+    /// absent.
     fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool);
 
-    /// What a row adds to the sum that only committed transactions change. None: `value` is no value of this
-    /// row.
+    /// Returns what a row adds to the sum that only committed transactions change. Returns `None` if `value`
+    /// is not a value of this row.
     fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64>;
 }

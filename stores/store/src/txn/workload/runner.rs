@@ -1,4 +1,4 @@
-//! Executes jobs: a window of transactions over a client machine, with a retry of those that abort.
+//! The execution of jobs: a window of transactions over a client machine, with a retry of aborted ones.
 
 use remora_nic::WorkCompletion;
 use remora_transport::Instant;
@@ -10,12 +10,12 @@ use crate::random::Random;
 use crate::txn::{EntryId, Event, Machine, Outcome, Refused, Tx};
 use crate::{Broken, Connections};
 
-/// Why the runner cannot continue.
+/// The reason for which the runner cannot continue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum RunnerError {
     /// A connection has failed.
     Broken(Broken),
-    /// The client does not take what the workload asks for.
+    /// The workload exceeds the client's limits.
     Refused(Refused),
     /// A transaction ended in a way that a retry does not change.
     Ended(Outcome),
@@ -49,66 +49,66 @@ impl From<Refused> for RunnerError {
     }
 }
 
-/// Counts of the attempts.
+/// Counters of the attempts.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Transactions that were begun.
+    /// Number of transactions that were begun.
     pub attempted: u64,
-    /// Transactions that committed: as many as completed jobs.
+    /// Number of transactions that committed, which is the number of completed jobs.
     pub committed: u64,
-    /// Committed transactions whose business rules made them write nothing.
+    /// Number of committed transactions whose business rules made them write nothing.
     pub declined: u64,
-    /// Transactions that aborted, and were retried.
+    /// Number of transactions that aborted, and were retried.
     pub aborted: u64,
-    /// Aborted transactions for which a shard had no buffer.
+    /// Number of aborted transactions for which a shard had no free buffer.
     pub short: u64,
-    /// Pending versions of other transactions that were repaired.
+    /// Number of pending versions of other transactions that were resolved.
     pub resolved: u64,
-    /// Round trips of those that committed.
+    /// Number of round trips of the committed transactions.
     pub round_trips: u64,
-    /// Sum of their gains.
+    /// Sum of the gains of the committed transactions.
     pub gain: i64,
 }
 
-/// An attempt that is over.
+/// An attempt that has ended.
 #[derive(Debug)]
 pub struct Ended<'a, D> {
     /// The job that was executed.
     pub job: &'a D,
-    /// Its reads and its writes.
+    /// The attempt's reads and writes.
     pub script: &'a Script,
-    /// Aborted, or committed.
+    /// The outcome: aborted or committed.
     pub outcome: Outcome,
-    /// Round trips of this attempt.
+    /// Number of round trips of this attempt.
     pub round_trips: u32,
-    /// When the job was begun with, and when this attempt.
+    /// Start of the job, and start of this attempt.
     pub began: [Instant; 2],
-    /// When its end was seen.
+    /// Time at which the end was observed.
     pub at: Instant,
-    /// Attempts before this one.
+    /// Number of attempts before this one.
     pub before: u32,
-    /// The place in the window.
+    /// Index of the place in the window.
     pub place: usize,
 }
 
-/// An attempt that may begin: at the paused job of this position, or at a new one.
+/// An attempt that may begin: of the paused job at this position, or of a new job.
 enum Attempt {
     Retry(usize),
     New,
 }
 
-/// A place in the window.
+/// The state of a place in the window.
 #[derive(Debug)]
 struct Flight<D> {
     job: Option<D>,
-    /// The attempt that is under way.
+    /// The transaction of the attempt that is under way.
     tx: Option<Tx>,
     script: Script,
-    /// By the places of the script's reads.
+    /// The transaction's keys, by index of the script's reads.
     entries: Vec<EntryId>,
     began: [Instant; 2],
     before: u32,
-    /// It waits until then.
+    /// Time until which the retry waits.
     pause: Instant,
     declined: bool,
 }
@@ -128,26 +128,26 @@ impl<D> Flight<D> {
     }
 }
 
-/// Executes jobs with a client that does nothing else.
+/// A runner that executes jobs with a client that does nothing else.
 #[derive(Debug)]
 pub struct Runner<W: Workload> {
     workload: W,
     flights: Vec<Flight<W::Job>>,
-    /// Slots of the window without a job, and slots whose jobs wait for a retry.
+    /// Places without a job, and places whose jobs wait for a retry.
     idle: Vec<usize>,
     paused: Vec<usize>,
-    /// Places of transactions, by the client's number of them.
+    /// Index of each transaction's place, by the client's number of the transaction.
     places: Vec<usize>,
     drawn: Vec<W::Job>,
     next: usize,
     random: Random,
-    /// Microseconds that the clients' clock is ahead.
+    /// Microseconds by which the clock is ahead of other clients'.
     ahead: u64,
     counts: Counts,
 }
 
 impl<W: Workload> Runner<W> {
-    /// Up to `window` jobs at a time; `seed` is that of its pauses.
+    /// Returns a runner of up to `window` concurrent jobs; `seed` seeds its pauses.
     pub fn new(workload: W, window: usize, seed: u64) -> Runner<W> {
         let window = window.max(1);
         Runner {
@@ -164,12 +164,12 @@ impl<W: Workload> Runner<W> {
         }
     }
 
-    /// The same, by a clock that is ahead by so many microseconds.
+    /// Sets the clock ahead by `ahead` microseconds.
     pub fn ahead(self, ahead: u64) -> Runner<W> {
         Runner { ahead, ..self }
     }
 
-    /// Draws jobs, which are executed from then on: so none is drawn while a benchmark measures time.
+    /// Draws jobs, which are executed from then on. So none is drawn while a benchmark measures time.
     pub fn draw(&mut self, jobs: u64) {
         self.drawn.drain(..self.next);
         self.next = 0;
@@ -177,42 +177,42 @@ impl<W: Workload> Runner<W> {
         self.drawn.extend((0..jobs).map(|_| workload.draw()));
     }
 
-    /// Drops jobs that no attempt has begun.
+    /// Drops the jobs that no attempt has begun.
     pub fn forget(&mut self) {
         self.drawn.truncate(self.next);
     }
 
-    /// The workload that jobs are drawn from.
+    /// Returns the workload.
     pub fn workload(&self) -> &W {
         &self.workload
     }
 
-    /// Counts of the attempts so far.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Is everything done that was drawn?
+    /// Returns true if all drawn jobs are completed.
     pub fn is_done(&self) -> bool {
         self.idle.len() == self.flights.len() && self.next == self.drawn.len()
     }
 
-    /// Is there something to begin, at once or when its pause is over?
+    /// Returns true if a job may begin now or after its pause.
     #[inline]
     pub fn is_waiting(&self) -> bool {
         !self.paused.is_empty() || !self.idle.is_empty() && self.next < self.drawn.len()
     }
 
-    /// Is there something that may begin now?
+    /// Returns true if a job may begin now.
     #[inline]
     pub fn may_begin(&self, now: Instant) -> bool {
         self.ready(now).is_some()
     }
 
-    /// Begins what may begin now: retries whose pause is over, and new jobs while the window has free slots.
+    /// Begins retries whose pause is over, and new jobs while the window has free places.
     ///
     /// # Errors
-    /// The client takes none.
+    /// The client does not accept the transaction.
     pub fn begin(
         &mut self,
         now: Instant,
@@ -223,7 +223,7 @@ impl<W: Workload> Runner<W> {
         while let Some(attempt) = self.ready(now) {
             let tx = match machine.begin() {
                 Ok(tx) => tx,
-                // What ended is still being cleared up.
+                // Transactions that have ended are still being cleaned up.
                 Err(Refused::WindowFull) => return Ok(()),
                 Err(refused) => return Err(refused.into()),
             };
@@ -233,14 +233,14 @@ impl<W: Workload> Runner<W> {
         Ok(())
     }
 
-    /// The attempt that may begin.
+    /// Returns an attempt that may begin.
     fn ready(&self, now: Instant) -> Option<Attempt> {
         let over = self.paused.iter().position(|place| self.flights[*place].pause <= now);
         let new = !self.idle.is_empty() && self.next < self.drawn.len();
         over.map(Attempt::Retry).or(new.then_some(Attempt::New))
     }
 
-    /// An attempt begins.
+    /// Begins an attempt, and returns the index of its place.
     fn enter(&mut self, attempt: Attempt, tx: Tx, now: Instant) -> usize {
         let place = match attempt {
             Attempt::Retry(at) => self.paused.swap_remove(at),
@@ -264,10 +264,10 @@ impl<W: Workload> Runner<W> {
         place
     }
 
-    /// Takes a completion of a shard's queue pair.
+    /// Processes a completion of a shard's queue pair.
     ///
-    /// It reads the clock only if a step of a job or its end needs the time. One reading costs as much as the
-    /// work for many completions.
+    /// The clock is read only if a step of a job or its end needs the time, because a reading costs as much
+    /// as the work for many completions.
     ///
     /// # Errors
     /// The queue pair has failed, or a job cannot be executed.
@@ -299,7 +299,7 @@ impl<W: Workload> Runner<W> {
         }
     }
 
-    /// The next step of a job.
+    /// Performs the next step of a job.
     fn proceed(
         &mut self,
         place: usize,

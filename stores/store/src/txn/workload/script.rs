@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-/// Bytes of the longest key of a workload.
+/// Maximum key length of a workload, in bytes.
 pub const MAX_KEY: usize = 16;
 
 /// The key of a row: at most [`MAX_KEY`] bytes.
@@ -13,17 +13,17 @@ pub struct Key {
 }
 
 impl Key {
-    /// Of these bytes.
+    /// Returns the key with these bytes.
     ///
     /// # Panics
-    /// If there are more than [`MAX_KEY`].
+    /// If there are more than [`MAX_KEY`] bytes.
     pub fn of(bytes: &[u8]) -> Key {
         let mut key = Key { bytes: [0; MAX_KEY], len: bytes.len() as u8 };
         key.bytes[..bytes.len()].copy_from_slice(bytes);
         key
     }
 
-    /// The bytes of the key.
+    /// Returns the bytes of the key.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
@@ -36,27 +36,28 @@ enum Found {
     /// The key was not read yet.
     Nothing,
     Absent,
-    /// Where in the script's bytes its value is.
+    /// Range of the value in the script's bytes.
     Value(Range<usize>),
 }
 
-/// One attempt at a job. Its memory stays when it is cleared.
+/// One attempt at a job. Its memory is reused after it is cleared.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     reads: Vec<(Key, Found)>,
-    /// Reads without an answer.
+    /// Number of reads without an answer.
     waiting: usize,
-    /// Keys, and where their new values are; None: the key is removed.
+    /// The keys to write, and the ranges of their new values; `None` if the key is removed.
     writes: Vec<(Key, Option<Range<usize>>)>,
-    /// Values read and values to write, up to `filled`; behind it is the rest of earlier attempts.
+    /// Values that were read or are to be written, up to `filled`. The bytes after that belong to earlier
+    /// attempts.
     bytes: Vec<u8>,
     filled: usize,
-    /// What the transaction adds to the workload's sum if it commits.
+    /// Amount by which the transaction changes the workload's sum if it commits.
     pub gain: i64,
 }
 
 impl Script {
-    /// Forgets everything: for another attempt.
+    /// Clears the script for another attempt.
     pub fn clear(&mut self) {
         self.reads.clear();
         self.writes.clear();
@@ -73,24 +74,24 @@ impl Script {
         range
     }
 
-    /// Asks for a key; its place among the reads.
+    /// Requests the value of a key. Returns the index of the read.
     pub fn read(&mut self, key: Key) -> usize {
         self.reads.push((key, Found::Nothing));
         self.waiting += 1;
         self.reads.len() - 1
     }
 
-    /// How many keys it has asked for.
+    /// Returns the number of requested keys.
     pub fn asked(&self) -> usize {
         self.reads.len()
     }
 
-    /// The key that was asked for there.
+    /// Returns the key of the read with this index.
     pub fn key(&self, place: usize) -> Option<Key> {
         self.reads.get(place).map(|(key, _)| *key)
     }
 
-    /// The value of a key that was asked for; None: the key is absent.
+    /// Stores the result of a read; `None` if the key is absent.
     pub fn found(&mut self, place: usize, value: Option<&[u8]>) {
         let known = match value {
             None => Found::Absent,
@@ -105,12 +106,12 @@ impl Script {
         }
     }
 
-    /// Is all there that was asked for?
+    /// Returns true if all requested keys were read.
     pub fn is_complete(&self) -> bool {
         self.waiting == 0
     }
 
-    /// The value that was read; None: the key is absent, or was not read yet.
+    /// Returns the value that was read, or `None` if the key is absent or was not read yet.
     pub fn value(&self, place: usize) -> Option<&[u8]> {
         match &self.reads.get(place)?.1 {
             Found::Value(range) => Some(&self.bytes[range.clone()]),
@@ -118,7 +119,7 @@ impl Script {
         }
     }
 
-    /// Writes a key. Returns the buffer of its new value, all of which is to be written.
+    /// Writes a key. Returns the buffer of its new value, all of which must be filled.
     pub fn write(&mut self, key: Key, len: usize) -> &mut [u8] {
         let range = self.reserve(len);
         self.writes.push((key, Some(range.clone())));
@@ -130,7 +131,7 @@ impl Script {
         self.writes.push((key, None));
     }
 
-    /// Its writes; None: the key is removed.
+    /// Returns the writes: each key with its new value, or `None` if the key is removed.
     pub fn writes(&self) -> impl ExactSizeIterator<Item = (&Key, Option<&[u8]>)> {
         self.writes.iter().map(|(key, range)| (key, range.as_ref().map(|range| &self.bytes[range.clone()])))
     }

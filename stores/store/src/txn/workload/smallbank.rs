@@ -13,23 +13,23 @@ use crate::words::{set_u64, u64_at};
 /// Kinds of transactions.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// All of one customer's money goes to another's checking account.
+    /// Moves all of one customer's money to another's checking account.
     Amalgamate,
-    /// Both balances of a customer are read.
+    /// Reads both balances of a customer.
     Balance,
-    /// Money comes to a checking account.
+    /// Adds money to a checking account.
     DepositChecking,
-    /// Money goes from one checking account to another, if there is enough.
+    /// Moves money from one checking account to another, if there is enough.
     SendPayment,
-    /// Money comes to a savings account or is taken out, if there is enough.
+    /// Adds money to a savings account, or withdraws it if there is enough.
     TransactSavings,
-    /// A cheque is paid from a checking account, with a penalty of a cent if both accounts together have not
-    /// enough.
+    /// Pays a cheque from a checking account, with a penalty of one cent if both accounts together have too
+    /// little.
     WriteCheck,
 }
 
 impl Kind {
-    /// All of them, with their shares in percent.
+    /// All kinds, with their shares in percent.
     pub const MIX: [(Kind, u64); 6] = [
         (Kind::Amalgamate, 15),
         (Kind::Balance, 15),
@@ -45,21 +45,21 @@ impl Kind {
 pub struct SmallBankJob {
     /// Kind of the transaction.
     pub kind: Kind,
-    /// The customer, and the other one where there are two.
+    /// The customer, and the second customer for kinds that involve two.
     pub customers: [u64; 2],
-    /// Cents. Negative: to be taken out.
+    /// Amount in cents; negative for a withdrawal.
     pub amount: i64,
-    /// Each balance that it writes contains this number. No two jobs of one workload have the same.
+    /// Number of the job, unique within the workload. Each balance that the job writes contains it.
     pub number: u64,
 }
 
-/// Hot customers: one of so many.
+/// Customers per hot customer.
 const HOT_PART: u64 = 25;
-/// Percent of the transactions that go to them.
+/// Percentage of the transactions that access hot customers.
 const HOT_SHARE: u64 = 90;
-/// Balances at the beginning, in cents: 100 to 500 dollars.
+/// Range of the initial balances in cents: 100 to 500 dollars.
 const FIRST: (i64, i64) = (10_000, 50_000);
-/// Cents that are moved at a time, at most: often there is not enough.
+/// Maximum amount in cents, so large that balances are often too low.
 const MOST: u64 = 20_000;
 /// Bytes of an account: balance, number of the job that wrote it.
 const VALUE: usize = 16;
@@ -70,11 +70,11 @@ pub struct SmallBank {
     customers: u64,
     hot: u64,
     random: Random,
-    /// The next job's.
+    /// Number of the next job.
     number: u64,
 }
 
-/// Which account of a customer.
+/// The kind of a customer's account.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Account {
     Savings,
@@ -98,12 +98,12 @@ fn put(script: &mut Script, account: Account, customer: u64, balance: i64, numbe
 }
 
 impl SmallBank {
-    /// A bank of so many customers (at least 2, below 2^32). `client` is one of up to 2^16 that draw at the
-    /// same bank.
+    /// Returns the workload of a bank with `customers` customers (at least 2, below 2^32). `client` is the
+    /// number of one of up to 2^16 clients of the same bank.
     pub fn new(customers: u64, client: u16, seed: u64) -> SmallBank {
         let customers = customers.clamp(2, 1 << 32);
         let random = Random::new(seed ^ u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        // Number 0 is that of the bank's initial balances.
+        // Number 0 belongs to the initial balances.
         let number = (u64::from(client) << 40) + 1;
         SmallBank { customers, hot: (customers / HOT_PART).max(2), random, number }
     }
@@ -112,14 +112,14 @@ impl SmallBank {
         self.random.below(if hot { self.hot } else { self.customers })
     }
 
-    /// The balance that was found.
+    /// Returns the balance that was read.
     fn balance(script: &Script, place: usize) -> i64 {
         script.value(place).filter(|value| value.len() == VALUE).map_or(0, |value| u64_at(value, 0) as i64)
     }
 }
 
 impl SmallBankJob {
-    /// The accounts that it reads.
+    /// Returns the accounts that the job reads.
     fn accounts(&self) -> &'static [(Account, usize)] {
         use Account::{Checking, Savings};
         match self.kind {
@@ -224,7 +224,7 @@ impl Workload for SmallBank {
 mod tests {
     use super::*;
 
-    /// The effect of a job on these balances: its writes, its gain, and its end.
+    /// Returns the effect of a job on these balances: its writes, its gain, and its last step.
     fn job(kind: Kind, amount: i64, found: &[i64]) -> (Vec<i64>, i64, Step) {
         let bank = SmallBank::new(100, 0, 1);
         let job = SmallBankJob { kind, customers: [3, 4], amount, number: 9 };

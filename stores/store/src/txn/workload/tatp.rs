@@ -25,24 +25,24 @@ use crate::words::{set_u32, u32_at};
 /// Kinds of transactions.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A subscriber's row.
+    /// Reads a subscriber's row.
     GetSubscriberData,
-    /// Where calls to an active facility are forwarded at a time of day.
+    /// Reads where calls to an active facility are forwarded at a time of day.
     GetNewDestination,
-    /// An access info.
+    /// Reads an access info row.
     GetAccessData,
-    /// A bit of a subscriber, and a byte of a facility.
+    /// Updates a bit of a subscriber, and a byte of a facility.
     UpdateSubscriberData,
-    /// Where a subscriber with a given number is.
+    /// Updates the location of the subscriber with a given number.
     UpdateLocation,
-    /// One more forwarding.
+    /// Inserts a call forwarding.
     InsertCallForwarding,
-    /// One forwarding fewer.
+    /// Deletes a call forwarding.
     DeleteCallForwarding,
 }
 
 impl Kind {
-    /// All of them, with their shares in percent.
+    /// All kinds, with their shares in percent.
     pub const MIX: [(Kind, u64); 7] = [
         (Kind::GetSubscriberData, 35),
         (Kind::GetNewDestination, 10),
@@ -64,23 +64,23 @@ impl Kind {
 pub struct TatpJob {
     /// Kind of the transaction.
     pub kind: Kind,
-    /// The subscriber, from 1.
+    /// Number of the subscriber, from 1.
     pub subscriber: u32,
-    /// Of an access info or a facility, 1 to 4.
+    /// Type of the access info or facility, 1 to 4.
     pub row: u8,
-    /// Hour that a forwarding begins at: 0, 8 or 16.
+    /// Hour at which a forwarding begins: 0, 8 or 16.
     pub start: u8,
-    /// Hour that it ends before, or that is asked for: 1 to 24.
+    /// Hour before which a forwarding ends, or hour of the query: 1 to 24.
     pub end: u8,
-    /// The new value.
+    /// The new value of an update.
     pub data: u32,
 }
 
-/// Rows of access info, and facilities, of a subscriber; hours that a forwarding may begin at.
+/// Number of types of access info and of facilities per subscriber, and hours at which a forwarding may
+/// begin.
 const TYPES: u8 = 4;
 const STARTS: [u8; 3] = [0, 8, 16];
-/// Rows of a subscriber in the ledger: its row, its number, infos, facilities, and forwardings of each
-/// facility.
+/// Number of rows per subscriber: its row, its number, infos, facilities, and forwardings of each facility.
 const PLACES: u64 = 2 + 2 * TYPES as u64 + TYPES as u64 * STARTS.len() as u64;
 
 const SUBSCRIBER: usize = 44;
@@ -93,7 +93,7 @@ const NUMBER: usize = 15;
 #[derive(Clone, Debug)]
 pub struct Tatp {
     subscribers: u32,
-    /// The mask that makes the draw uneven.
+    /// The constant A of the description, which makes the draw non-uniform.
     uneven: u64,
     random: Random,
 }
@@ -118,7 +118,7 @@ fn by_number(subscriber: u32) -> Key {
     Key::of(&bytes)
 }
 
-/// Which of a subscriber's rows of a kind are there at the beginning: 1 to 4 of them, a bit each.
+/// Returns a random set of 1 to 4 types of a subscriber's rows, with one bit per type.
 fn rows_there(random: &mut Random) -> u8 {
     let count = 1 + random.below(TYPES.into());
     let mut there = 0u8;
@@ -128,7 +128,7 @@ fn rows_there(random: &mut Random) -> u8 {
     there
 }
 
-/// A place of the ledger.
+/// The kind of a row.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum RowKind {
     Subscriber,
@@ -173,9 +173,10 @@ impl RowKind {
 }
 
 impl Tatp {
-    /// Of so many subscribers, at least one.
+    /// Returns the workload with `subscribers` subscribers, at least one.
     pub fn new(subscribers: u32, seed: u64) -> Tatp {
-        // The description's constants, for up to a million, up to ten, and beyond.
+        // The description's constants for up to one million subscribers, for up to ten million, and for
+        // more.
         let uneven = match subscribers {
             0..=1_000_000 => 65_535,
             1_000_001..=10_000_000 => 1_048_575,
@@ -188,14 +189,14 @@ impl Tatp {
         least + self.random.below(most - least + 1)
     }
 
-    /// (a random number to A, or'ed with one from 1 to P), modulo P, from 1 on.
+    /// Draws a subscriber: (random number from 0 to A | random number from 1 to P) modulo P, counted from 1.
     fn subscriber(&mut self) -> u32 {
         let all = u64::from(self.subscribers);
         let drawn = self.between(0, self.uneven) | self.between(1, all);
         (drawn % all) as u32 + 1
     }
 
-    /// Continues when the row to change is known.
+    /// Performs the step that follows the reads of the row to change.
     fn change(&self, job: &TatpJob, subscriber: u32, script: &mut Script) -> Step {
         let TatpJob { kind, row, start, end, data, .. } = *job;
         match kind {
@@ -236,7 +237,7 @@ impl Tatp {
         Step::Commit
     }
 
-    /// Did a read find a row that matches its condition?
+    /// Performs the last step of a read-only transaction, depending on whether a row matches its condition.
     fn answer(job: &TatpJob, script: &Script) -> Step {
         let found = match job.kind {
             Kind::GetNewDestination => {
@@ -249,7 +250,7 @@ impl Tatp {
         if found { Step::Commit } else { Step::Decline }
     }
 
-    /// Asks for the rows of a subscriber.
+    /// Requests the rows of a subscriber.
     fn ask(job: &TatpJob, subscriber: u32, script: &mut Script) {
         let TatpJob { kind, row, start, .. } = *job;
         match kind {
@@ -270,7 +271,7 @@ impl Tatp {
                 script.read(key(b'f', row, 0, subscriber));
             }
             Kind::InsertCallForwarding => {
-                // Which facilities there are, and whether the forwarding is.
+                // The existing facilities, and the forwarding to insert.
                 (1..=TYPES).for_each(|row| {
                     script.read(key(b'f', row, 0, subscriber));
                 });
@@ -342,7 +343,7 @@ impl Workload for Tatp {
         let (infos, facilities) = (rows_there(&mut random), rows_there(&mut random));
         value.clear();
         value.resize(place.len(), 0);
-        // Random fields, different for each row.
+        // The random fields are different for each row.
         let mut own = Random::new(at);
         value.iter_mut().for_each(|byte| *byte = own.bits() as u8);
         let is = |bits: u8, row: u8| bits >> (row - 1) & 1 == 1;
@@ -362,7 +363,7 @@ impl Workload for Tatp {
                 is(facilities, row)
             }
             RowKind::Forwarding(row, start) => {
-                // None to three of them, each hour as likely.
+                // Zero to three forwardings, with each hour equally likely.
                 let mut of_facility = Random::new(u64::from(subscriber) << 8 | u64::from(row));
                 let count = of_facility.below(4);
                 let mut starts = 0u8;
@@ -377,7 +378,8 @@ impl Workload for Tatp {
         (place.key(subscriber), there)
     }
 
-    /// Forwardings come and go; all else stays. A row that must be there must also belong to its subscriber.
+    /// Returns the worth of a row: 1 per forwarding, 0 for all other rows. A row that must be present must
+    /// belong to its subscriber.
     fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64> {
         let (subscriber, place) = RowKind::of(at);
         if value.is_some_and(|value| value.len() != place.len()) {
@@ -407,7 +409,7 @@ mod tests {
         (0..tatp.rows()).filter_map(row).collect()
     }
 
-    /// Carries a job out over plain rows.
+    /// Executes a job on plain rows.
     fn carry_out(tatp: &Tatp, job: &TatpJob, rows: &mut Rows) -> (Step, i64) {
         let mut script = Script::default();
         let mut known = 0;
@@ -440,7 +442,7 @@ mod tests {
         let rows = loaded(&tatp);
         let count = |table: u8| rows.keys().filter(|key| key.bytes()[0] == table).count();
         assert_eq!((count(b's'), count(b'n')), (2000, 2000));
-        // 2.5 of four infos and facilities in the mean, 1.5 of three forwardings of each facility.
+        // On average there are 2.5 of four infos and facilities, and 1.5 of three forwardings per facility.
         assert!((4800..5200).contains(&count(b'a')), "{}", count(b'a'));
         assert!((4800..5200).contains(&count(b'f')), "{}", count(b'f'));
         assert!((7100..7900).contains(&count(b'c')), "{}", count(b'c'));
@@ -455,9 +457,9 @@ mod tests {
         assert_eq!(keys.len() as u64, tatp.rows(), "each place has a key of its own");
     }
 
-    /// The share of each kind that finds its row follows from what is stored. A facility is there with 5/8,
-    /// and active with 0.85, each forwarding with 1/2. It ends later than an hour of 24 with 0.146, 0.479 and
-    /// 0.813, by its beginning.
+    /// The share of each kind that finds its row follows from what is stored. A facility exists with
+    /// probability 5/8 and is active with 0.85; each forwarding exists with 1/2. It ends later than an hour
+    /// of 24 with 0.146, 0.479 and 0.813, depending on its beginning.
     #[test]
     fn the_mix_and_what_it_finds_are_as_described() {
         let mut tatp = Tatp::new(2000, 2);
@@ -506,7 +508,7 @@ mod tests {
         assert_ne!(sum(&tatp, &rows), before + gains[0] + gains[1], "a lost row is seen");
     }
 
-    /// By the or of two numbers those with many bits are drawn more often.
+    /// The bitwise or of two random numbers prefers numbers with many set bits.
     #[test]
     fn subscribers_are_drawn_unevenly_and_all_of_them() {
         let mut tatp = Tatp::new(100_000, 4);

@@ -10,42 +10,44 @@ use crate::txn::client::slot_of;
 use crate::words::u64_at;
 use crate::ycsb::{Record, Skewed, Values};
 
-/// Records of one transaction, at most.
+/// Maximum number of records per transaction.
 pub const MOST_RECORDS: usize = 4;
 
-/// The records that a transaction changes.
+/// The parameters of one transaction: the records that it updates.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct YcsbTJob {
     records: [Record; MOST_RECORDS],
-    /// Their keys' numbers.
+    /// Numbers of the records' keys.
     numbers: [u64; MOST_RECORDS],
     count: u8,
 }
 
 impl YcsbTJob {
-    /// The records that it changes.
+    /// Returns the records that the transaction updates.
     pub fn records(&self) -> &[Record] {
         &self.records[..usize::from(self.count)]
     }
 }
 
-/// The workload. A record's value contains its version (`remora_store::ycsb::record`), and each committed
-/// transaction increments that. So the sum of all versions is the number of changes that were committed.
+/// The YCSB-T workload. A record's value contains its version (`remora_store::ycsb::record`), and each
+/// committed transaction increments the versions that it updates. So the sum of all versions is the number
+/// of committed updates.
 #[derive(Clone, Debug)]
 pub struct YcsbT {
     records: u64,
-    /// The numbers of their keys, if those are not the records' own.
+    /// Numbers of the records' keys; `None` if they are the records' own numbers.
     numbers: Option<Arc<[u64]>>,
     values: Values,
-    /// Records of each transaction.
+    /// Number of records per transaction.
     each: u8,
     ranks: Skewed,
     random: Random,
 }
 
 impl YcsbT {
-    /// A workload over so many records with values of `value_len` bytes (at least 16). Each transaction
-    /// changes `each` of them (1 to [`MOST_RECORDS`]), drawn by Zipf's law with this exponent, 0 for uniform.
+    /// Returns a workload over `records` records with values of `value_len` bytes (at least 16). Each
+    /// transaction updates `each` of them (1 to [`MOST_RECORDS`]), drawn by Zipf's law with this exponent,
+    /// or uniformly for 0.
     pub fn new(records: u64, value_len: u32, each: u8, exponent: f64, seed: u64) -> YcsbT {
         let records = records.max(1);
         let each = each.clamp(1, MOST_RECORDS as u8).min(records.min(MOST_RECORDS as u64) as u8);
@@ -59,8 +61,9 @@ impl YcsbT {
         }
     }
 
-    /// The same with keys that do not collide in a shard's table of so many slots, all of them at home. The
-    /// paper's hash function has no collisions either. Returns None if there are fewer slots than records.
+    /// Chooses keys that do not collide in a shard's table of `slots` slots, so that all of them are in
+    /// their home slots. The paper's hash function has no collisions either. Returns `None` if there are
+    /// fewer slots than records.
     pub fn apart(self, slots: u64) -> Option<YcsbT> {
         if slots < self.records {
             return None;
@@ -77,13 +80,13 @@ impl YcsbT {
         self.numbers.as_ref().map_or(record, |numbers| numbers[record as usize])
     }
 
-    /// The same records, drawn in another way.
+    /// Returns the workload with the same records, drawn with another distribution.
     pub fn skewed(&self, exponent: f64, seed: u64) -> YcsbT {
         YcsbT { ranks: Skewed::new(self.records, exponent), random: Random::new(seed), ..self.clone() }
     }
 }
 
-/// The key of a number. A rank is a record: the table's hash spreads the popular ones.
+/// Returns the key with this number. A rank is a record, because the table's hash spreads the popular ones.
 fn key(number: u64) -> Key {
     Key::of(&number.to_le_bytes())
 }
@@ -116,7 +119,7 @@ impl Workload for YcsbT {
             return Step::Read;
         }
         for (place, record) in job.records().iter().enumerate() {
-            // The ledger judges the value; the version counts up from any value found.
+            // The ledger checks the value; the new version continues from any version that was read.
             let version = script.value(place).filter(|value| value.len() >= 16).map(|value| u64_at(value, 8));
             let out = script.write(key(job.numbers[place]), self.values.len(*record));
             self.values.fill(*record, version.unwrap_or(0) + 1, out);
