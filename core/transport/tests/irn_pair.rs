@@ -47,7 +47,7 @@ impl Flow {
         pair.sender.transmitted(chosen);
         if let Some(seq) = chosen {
             assert!(seq < self.packets && seq >= una && seq <= high);
-            assert!(seq < high || (counted as u64) < self.cap, "the cap holds new packets back");
+            assert!(seq < high || (counted as u64) < self.cap, "the cap limits new packets");
             pair.packets.insert(seq);
         }
         true
@@ -62,7 +62,7 @@ impl Flow {
             pair.completed += answer.completions;
             (answer.expected, answer.nack.then_some(seq))
         };
-        assert!(answer.0 >= before, "the order never goes back");
+        assert!(answer.0 >= before, "the cumulative acknowledgement never decreases");
         if pair.answers.len() < ANSWERS {
             pair.answers.insert(answer);
         }
@@ -104,14 +104,14 @@ impl Flow {
 
     fn check(&self, pair: &Pair) {
         let (sender, receiver) = (&pair.sender, &pair.receiver);
-        assert!(sender.una() <= receiver.expected(), "nothing is believed that has not arrived");
+        assert!(sender.una() <= receiver.expected(), "acknowledged packets have arrived");
         assert!(sender.una() <= sender.next() && sender.next() <= sender.high());
         assert!((sender.una()..sender.high()).all(|seq| {
             !sender.is_sacked(seq) || seq < receiver.expected() || receiver.place(seq) == Place::Again
         }));
         let in_order = &FLOW[..receiver.expected() as usize];
         let ended = |what: &[Ends]| in_order.iter().filter(|ends| what.contains(ends)).count() as u32;
-        assert_eq!(pair.completed, ended(&[Ends::Completion]), "each once, and in its turn");
+        assert_eq!(pair.completed, ended(&[Ends::Completion]), "each operation completes once, in order");
         assert_eq!(receiver.msn(), ended(&[Ends::Completion, Ends::Message]));
     }
 
@@ -191,7 +191,7 @@ fn every_history_of_a_sender_and_a_receiver_ends_with_everything_once_and_in_ord
     for recovery in [Recovery::Selective, Recovery::HeadOnly, Recovery::GoBackN] {
         for (packets, cap) in [(3, 3), (4, 2)] {
             let states = explore(&Settings { recovery, ..Settings::default() }, packets, cap);
-            assert!(states > 1_000, "{states}: the link does not lose, double or overtake");
+            assert!(states > 1_000, "{states} states: the link does not lose, duplicate or reorder packets");
         }
     }
 }

@@ -25,7 +25,7 @@ const PIECES: usize = 16;
 /// Number of entries of a completion queue.
 const COMPLETIONS: u32 = 256;
 /// Access rights of a chain to its own memory: all.
-const RIGHTS: Access = Access::from_bits(0xf).expect("four rights");
+const RIGHTS: Access = Access::from_bits(0xf).expect("the bits are access rights");
 
 /// The reason why a program cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]

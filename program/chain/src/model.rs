@@ -124,7 +124,7 @@ impl Experiment {
     }
 
     fn run(self, model: &ConnectX5) -> Run {
-        let mut machine = Machine::load(self.program).expect("small");
+        let mut machine = Machine::load(self.program).expect("the program fits the machine");
         let mut executed = Vec::new();
         let by_program = |site: &Site| !matches!(site.doorbell, Doorbell::Before | Doorbell::Now);
         let (later, first): (Vec<usize>, _) =

@@ -18,7 +18,7 @@ fn machine(name: &str) -> Machine {
 
 /// Returns the location and the address of a region.
 fn region(machine: &Machine, name: &str) -> (Location, u64) {
-    let place = machine.program().find(name).expect("a region").0;
+    let place = machine.program().find(name).expect("the program has the region").0;
     (place, machine.numbers().address(place))
 }
 
@@ -37,9 +37,9 @@ fn call(machine: &mut Machine, message: &[u8]) -> (Option<Vec<u8>>, u64) {
     assert!(machine.send(port, message));
     machine.run(10_000);
     assert_eq!(machine.failures(), []);
-    let answer = machine.answer(port).expect("an answer");
-    assert_eq!(machine.answer(port), None, "one answer for a request");
-    assert_eq!(answer.message, None, "it is where it was to go");
+    let answer = machine.answer(port).expect("the chain sent an answer");
+    assert_eq!(machine.answer(port), None, "the chain sends one answer per request");
+    assert_eq!(answer.message, None, "the answer is in the client's buffer");
     let value = machine.read(region(machine, "reply").0, answer.len as usize).unwrap();
     (Some(value).filter(|value| !value.is_empty()), machine.executed() - before)
 }
@@ -170,7 +170,7 @@ fn the_caches_chain_answers_from_either_bucket_and_tells_what_is_to_be_checked()
             assert!(machine.send(port, &words(&[at, tag << 16, at + 64, tag << 16])));
             machine.run(10_000);
             assert_eq!(machine.failures(), []);
-            let len = machine.answer(port).expect("an answer").len as usize;
+            let len = machine.answer(port).expect("the chain sent an answer").len as usize;
             let answer = machine.read(region(&machine, "reply").0, len).unwrap();
             let (value, checked) = answer.split_at(len - 32);
             assert_eq!(value, expected.unwrap_or_default().as_bytes(), "round {round}");

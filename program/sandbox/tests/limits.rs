@@ -36,9 +36,12 @@ fn ends(fields: &str, step: &str) -> Status {
 
 /// Returns the resident memory of this process in bytes, as reported by the operating system.
 fn resident() -> usize {
-    let book = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = book.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its line");
-    line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
+    let book = std::fs::read_to_string("/proc/self/status").expect("/proc/self/status is readable");
+    let line = book
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .expect("/proc/self/status has a line VmRSS");
+    line.trim().trim_end_matches(" kB").parse::<usize>().expect("VmRSS is a number") << 10
 }
 
 #[test]
@@ -85,7 +88,7 @@ fn memory_and_table_are_bounded_together() {
         Module::new(&wat::parse_str(text).unwrap(), limits).err()
     };
     assert_eq!(why(16), None);
-    let words = why(17).expect("too much").to_string();
+    let words = why(17).expect("17 pages exceed the limit").to_string();
     assert!(
         words.contains("2162688 bytes of memory and table") && words.contains("`Limits::memory`"),
         "{words}"
@@ -141,7 +144,7 @@ fn an_instruction_that_does_a_lot_of_work_is_too_long_for_a_step() {
 /// Returns the error message, which must be one line.
 fn refused(wasm: &[u8]) -> String {
     let error = Module::new(wasm, Limits::default()).and_then(|module| module.lanes(1)).err();
-    let words = error.expect("it is refused").to_string();
+    let words = error.expect("the module is refused").to_string();
     assert!(!words.contains('\n') && words.len() > 20, "{words}");
     words
 }

@@ -255,8 +255,8 @@ mod tests {
 
     #[test]
     fn without_a_guess_left_there_is_no_verdict() {
-        let operations = either_way().operations().expect("a history");
-        let transactions = committed(&operations).expect("nothing wrong with any one");
+        let operations = either_way().operations().expect("the events form a history");
+        let transactions = committed(&operations).expect("each transaction is valid alone");
         let verdict = |guesses| order(&transactions, unordered(&transactions), guesses);
         assert_eq!(verdict(0).map_err(|violation| violation.anomaly), Err(Anomaly::Undecided));
         assert_eq!(verdict(1), Ok(()));

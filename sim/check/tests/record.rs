@@ -9,7 +9,7 @@ use story::story;
 
 fn text(history: &History) -> String {
     let mut bytes = Vec::new();
-    history.write(&mut bytes).expect("memory takes everything");
+    history.write(&mut bytes).expect("writes to a Vec succeed");
     String::from_utf8(bytes).expect("JSON is text")
 }
 
@@ -25,7 +25,7 @@ fn lines_are_jepsens_and_come_back() {
     assert!(text.starts_with(
         "{\"type\":\"invoke\",\"process\":0,\"time\":10,\"value\":[[\"w\",7,1],[\"r\",8,null]]}\n"
     ));
-    assert_eq!(History::read(text.as_bytes()).expect("its own lines"), history);
+    assert_eq!(History::read(text.as_bytes()).expect("written lines can be read"), history);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_line_that_its_writer_was_killed_in_is_left_out() {
         let torn = &whole.as_bytes()[..whole.len() - cut];
         let history = History::read(torn).expect("the whole lines are read");
         assert_eq!(history.events.len(), 3, "{cut} bytes cut off");
-        assert_eq!(history.operations().expect("a history")[1].outcome, Outcome::Unknown);
+        assert_eq!(history.operations().expect("the events form a history")[1].outcome, Outcome::Unknown);
     }
     assert!(History::read("no event\n".as_bytes()).is_err());
 }
@@ -44,10 +44,11 @@ fn a_line_that_its_writer_was_killed_in_is_left_out() {
 fn two_processes_make_one_history() {
     let writer = story(&[(0, 10, Returned(20), "w7=1"), (0, 30, Returned(40), "w7=2")]);
     let reader = story(&[(1, 25, Returned(28), "r7=1"), (1, 50, Returned(60), "r7=1")]);
-    linearizable(&writer).expect("nobody reads");
+    linearizable(&writer).expect("a history of writes is linearizable");
     let mut both = reader;
     both.merge(writer);
-    let times: Vec<u64> = both.operations().expect("a history").iter().map(|one| one.invoked).collect();
+    let times: Vec<u64> =
+        both.operations().expect("the events form a history").iter().map(|one| one.invoked).collect();
     assert_eq!(times, [10, 25, 30, 50]);
     linearizable(&both).expect_err("the second read is stale");
 }
@@ -57,12 +58,16 @@ fn a_history_that_does_not_hold_is_kept_as_a_file() {
     let stale = story(&[(0, 10, Returned(20), "w7=1"), (1, 30, Returned(40), "r7=-")]);
     let panic =
         catch_unwind(|| hold("a test of hold, seed 3", &stale, linearizable)).expect_err("it is stale");
-    let says = panic.downcast_ref::<String>().expect("words");
+    let says = panic.downcast_ref::<String>().expect("the panic has a message");
     assert!(says.contains("a test of hold, seed 3: not linearizable: key 7"), "{says}");
-    let path = says.lines().last().and_then(|line| line.strip_prefix("the history: ")).expect("a path");
-    let file = std::io::BufReader::new(std::fs::File::open(path).expect("it is there"));
-    assert_eq!(History::read(file).expect("a history"), stale);
-    std::fs::remove_file(path).expect("it was there");
+    let path = says
+        .lines()
+        .last()
+        .and_then(|line| line.strip_prefix("the history: "))
+        .expect("the last line has the path of the history");
+    let file = std::io::BufReader::new(std::fs::File::open(path).expect("the history file exists"));
+    assert_eq!(History::read(file).expect("the events form a history"), stale);
+    std::fs::remove_file(path).expect("the history file can be removed");
 }
 
 /// Returns 8 operations: 2 and 3 overlap on a key, 4 and 5 overlap in time only, and the client of one died.
@@ -113,7 +118,7 @@ fn a_batch_that_shows_too_little_does_not_hold() {
     ];
     for (asked, word) in too_much {
         let panic = catch_unwind(|| measures.hold(&asked)).expect_err("too little");
-        let says = panic.downcast_ref::<String>().expect("words");
+        let says = panic.downcast_ref::<String>().expect("the panic has a message");
         assert!(says.contains(word), "{says}");
     }
 }

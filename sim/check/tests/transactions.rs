@@ -36,7 +36,7 @@ fn a_stale_read_is_serializable_but_not_strictly() {
         (0, 30, Returned(40), "r1=10 w1=11"),
         (1, 50, Returned(60), "r1=10"),
     ]);
-    serializable(&stale).expect("the reader comes between the two");
+    serializable(&stale).expect("the reader fits between the two");
     let violation = strictly_serializable(&stale).expect_err("it had been replaced");
     assert_eq!(violation.anomaly, Anomaly::ReadSkew);
     let says = violation.to_string();

@@ -325,7 +325,7 @@ impl Flow {
     }
 
     fn operation(&self, message: &Message) -> Operation {
-        let target = self.target.as_ref().expect("one for each epoch");
+        let target = self.target.as_ref().expect("each epoch has a target");
         let mut remote = Remote { addr: target.address + message.at.unwrap_or(0) as u64, rkey: target.key };
         match message.mishap {
             Some(Mishap::DeadKey) => remote.rkey = Key::new(message.seed as u32 | 1),
@@ -435,7 +435,7 @@ impl Flow {
         *report.arrived.entry(sent.verb).or_default() += 1;
         report.long += u64::from(len > self.settings.mtu as usize);
         if let Some(at) = sent.at {
-            let target = self.target.as_ref().expect("one for each epoch");
+            let target = self.target.as_ref().expect("each epoch has a target");
             let mut there = vec![0; len];
             arm.load(target, at, &mut there);
             assert!(there == bytes_of(sent.seed, len), "{sent:?} was announced before it was whole");

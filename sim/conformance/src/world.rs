@@ -157,7 +157,7 @@ impl Arm for WorldArm {
             if let Some(srq) = end.srq {
                 self.world
                     .with_nic(side, |nic, _| nic.destroy_srq(srq.number))
-                    .expect("packets name it, no more");
+                    .expect("no queue pair uses the queue");
                 end.srq = Some(self.shared_queue(side, end.cq, settings));
             }
         }

@@ -50,10 +50,10 @@ fn an_operation_enters_service_while_4_kb_are_free_and_debits_its_size() {
     assert_eq!(solicitation.free(), (8 << 10) - 64 - 4096);
     assert_eq!((solicitation.waiting(), solicitation.is_full()), (1, true));
     assert!(requester.placed(Instant(9), 0, 0, 64, &mut solicitation).is_some());
-    assert_eq!(solicitation.free(), 4096, "an end refunds");
-    assert!(!solicitation.is_full(), "who waits may enter");
+    assert_eq!(solicitation.free(), 4096, "the end of an operation refunds its debit");
+    assert!(!solicitation.is_full(), "the waiting operation can enter");
     assert_eq!(enter(&mut requester, &mut solicitation, Instant(9)), [2]);
-    assert!(!solicitation.is_full(), "nobody waits");
+    assert!(!solicitation.is_full(), "no operation waits");
 }
 
 #[test]
@@ -67,12 +67,16 @@ fn a_head_that_waits_blocks_its_line_and_latency_goes_before_bulk_but_for_an_eig
     }
     let entered = enter(&mut requester, &mut solicitation, Instant(0));
     let of_bulk = entered.iter().filter(|slot| **slot < 16).count();
-    assert_eq!((entered.len(), of_bulk), (16, 2), "bulk has 8 of 64 KB: {entered:?}");
+    assert_eq!((entered.len(), of_bulk), (16, 2), "bulk gets 8 of 64 KB: {entered:?}");
     for slot in entered {
         requester.end(Instant(1), slot, Status::Nack, &mut solicitation);
     }
     let entered = enter(&mut requester, &mut solicitation, Instant(1));
-    assert_eq!(entered.iter().filter(|slot| **slot < 16).count(), 14, "the other line is empty: {entered:?}");
+    assert_eq!(
+        entered.iter().filter(|slot| **slot < 16).count(),
+        14,
+        "bulk gets the rest when no latency operation waits: {entered:?}"
+    );
 }
 
 #[test]
@@ -84,7 +88,7 @@ fn bulk_has_its_part_of_the_window_and_latency_enters_beside_it() {
         requester.issue(Instant(0), slot, bulk, &mut solicitation).unwrap();
     }
     assert_eq!(enter(&mut requester, &mut solicitation, Instant(0)), [0, 1, 2]);
-    assert!(solicitation.is_full(), "bulk waits for its part");
+    assert!(solicitation.is_full(), "bulk has used its part of the window");
     requester.issue(Instant(1), 5, READ, &mut solicitation).unwrap();
     assert_eq!(enter(&mut requester, &mut solicitation, Instant(1)), [5]);
     requester.end(Instant(2), 1, Status::Nack, &mut solicitation);
@@ -95,7 +99,11 @@ fn bulk_has_its_part_of_the_window_and_latency_enters_beside_it() {
     for slot in 0..2 {
         requester.issue(Instant(0), slot, bulk, &mut solicitation).unwrap();
     }
-    assert_eq!(enter(&mut requester, &mut solicitation, Instant(0)), [0], "one enters at least");
+    assert_eq!(
+        enter(&mut requester, &mut solicitation, Instant(0)),
+        [0],
+        "at least one bulk operation enters"
+    );
 }
 
 #[test]
@@ -109,10 +117,10 @@ fn for_a_while_after_a_latency_operation_one_bulk_operation_is_in_service() {
         requester.issue(Instant(6), slot, bulk, &mut solicitation).unwrap();
     }
     assert_eq!(enter(&mut requester, &mut solicitation, Instant(6)), [1]);
-    assert!(solicitation.is_full(), "one is in service");
+    assert!(solicitation.is_full(), "one bulk operation is in service");
     requester.end(Instant(104), 1, Status::Nack, &mut solicitation);
     assert_eq!(enter(&mut requester, &mut solicitation, Instant(104)), [2]);
-    assert_eq!(enter(&mut requester, &mut solicitation, Instant(105)), [3, 4], "the while is over");
+    assert_eq!(enter(&mut requester, &mut solicitation, Instant(105)), [3, 4], "the holdoff is over");
 }
 
 #[test]
@@ -121,11 +129,11 @@ fn a_read_ends_when_all_its_pieces_have_come_in_any_order_each_counted_once() {
     for offset in [3072, 0, 2048] {
         assert!(requester.awaits(0, offset, 1024));
         assert_eq!(requester.placed(Instant(5), 0, offset, 1024, &mut solicitation), None);
-        assert!(!requester.awaits(0, offset, 1024), "it has come");
-        assert!(!requester.awaits(0, offset, 512), "a part of it has come");
+        assert!(!requester.awaits(0, offset, 1024), "a duplicate piece is refused");
+        assert!(!requester.awaits(0, offset, 512), "a piece that overlaps a placed one is refused");
     }
     for (offset, len) in [(4096, 64), (32, 64), (1024, 100), (u64::MAX, 64), (1024, 0), (1024, u32::MAX)] {
-        assert!(!requester.awaits(0, offset, len), "{offset} {len} is no piece of it");
+        assert!(!requester.awaits(0, offset, len), "{offset} {len} is no valid piece");
     }
     let ended = requester.placed(Instant(7), 0, 1024, 1024, &mut solicitation).unwrap();
     assert_eq!(ended, OperationEnd { slot: 0, status: Status::Ok, issue_delay: 0, total_delay: 7 });
@@ -167,7 +175,7 @@ fn the_initiator_of_a_write_expires_after_its_server() {
     let (mut responder, mut window) = (Responder::<()>::new(&settings), Solicitation::new(&settings));
     let Accepted::Slot(served) = responder.accept(Instant(2), request(Kind::Write, 4096), (), &mut window)
     else {
-        panic!("it has a free slot")
+        panic!("the responder has a free slot")
     };
     assert_eq!(window.enter(Instant(0)).map(|waiting| waiting.party), Some(Party::Served(served)));
     responder.solicited(Instant(4), served, nonce(8));
@@ -175,7 +183,7 @@ fn the_initiator_of_a_write_expires_after_its_server() {
     assert_eq!(responder.deadline(), Instant(20_004));
     assert_eq!(requester.deadline(), Instant(39_003));
     assert!(responder.awaits(Instant(20_003), served, 0, 64));
-    assert!(!responder.awaits(Instant(20_004), served, 0, 64), "what is late is not placed");
+    assert!(!responder.awaits(Instant(20_004), served, 0, 64), "a late piece is not placed");
     assert_eq!(responder.expire(Instant(20_004), &mut window), Some(served));
     assert_eq!((window.free(), responder.serving()), (settings.window, 0));
 }
@@ -215,7 +223,11 @@ fn a_completion_before_all_bytes_were_sent_is_no_success() {
     let answer = requester.plan(4096).unwrap();
     requester.answered(&answer, nonce(9));
     assert_eq!(requester.completed(Instant(2), 0, Status::Ok, &mut solicitation), None);
-    assert_eq!(requester.completed(Instant(2), 0, Status::Nack, &mut solicitation), None, "too late for it");
+    assert_eq!(
+        requester.completed(Instant(2), 0, Status::Nack, &mut solicitation),
+        None,
+        "a completion after the end has no effect"
+    );
     let failure = Status::RemoteAuthenticationFailure;
     let ended = requester.completed(Instant(3), 0, failure, &mut solicitation).unwrap();
     assert_eq!((ended.status, requester.has_answers()), (failure, false));
@@ -260,7 +272,7 @@ fn reads_above_the_threshold_are_refused_and_one_is_always_taken() {
     let (slot, response) = responder.plan(4096).unwrap();
     assert_eq!(response, Response::Data { offset: 0, len: 1024 });
     responder.sent(slot, response);
-    assert!(!take(&mut responder), "a quarter of one has left");
+    assert!(!take(&mut responder), "a quarter of an operation is not enough space for another");
     let mut strict = Responder::<()>::new(&Settings { timeout: 0, ..settings });
     assert!(take(&mut strict) && !take(&mut strict));
 }
@@ -277,7 +289,7 @@ fn a_full_table_refuses_and_is_free_again_when_all_has_left() {
     assert_eq!(responder.accept(Instant(0), request(Kind::Read, 64), (), &mut window), Accepted::Nack);
     while let Some(Waiting { party: Party::Served(slot), .. }) = window.enter(Instant(0)) {
         responder.solicited(Instant(1), slot, nonce(3));
-        assert!(responder.placed(Instant(2), slot, nonce(4), 0, 64, &mut window), "all bytes are there");
+        assert!(responder.placed(Instant(2), slot, nonce(4), 0, 64, &mut window), "all bytes have arrived");
     }
     while let Some((slot, response)) = responder.plan(4096) {
         responder.sent(slot, response);
@@ -304,11 +316,19 @@ fn a_write_that_waits_too_long_for_the_servers_window_is_refused() {
 fn measured_timers_follow_the_first_answer_of_each_operation() {
     let measured = Settings { timers: Timers::Measured, least_timeout: 1_000, guard: 7, ..settings() };
     let (mut requester, mut window) = initiator(&measured, &[READ, WRITE]);
-    assert_eq!(requester.deadline(), Instant(20_000), "the settings, until something is measured");
+    assert_eq!(
+        requester.deadline(),
+        Instant(20_000),
+        "before the first measurement, the timeout is the one of the settings"
+    );
     // A piece of the read arrives after 1000 ns, the solicit of the write after 1800 ns.
     assert_eq!(requester.placed(Instant(1_000), 0, 0, 1024, &mut window), None);
     requester.solicited(Instant(1_800), 1, nonce(8), 3, 4096, 4_000);
-    assert_eq!(requester.deadline(), Instant(1_800 + 4_000 + 7), "the server's, and the guard");
+    assert_eq!(
+        requester.deadline(),
+        Instant(1_800 + 4_000 + 7),
+        "the timeout is the server's plus the guard"
+    );
     // Later pieces are not measured.
     requester.placed(Instant(2_500), 0, 1024, 1024, &mut window);
     requester.issue(Instant(3_000), 2, READ, &mut window).unwrap();
@@ -327,7 +347,7 @@ fn measured_timers_follow_the_first_answer_of_each_operation() {
     for (at, round, next) in [(0, 900, 4_500), (50_000, 100, 4_000)] {
         responder.accept(Instant(at), request(Kind::Write, 64), (), &mut window);
         let Some(Waiting { party: Party::Served(slot), .. }) = window.enter(Instant(0)) else {
-            panic!("it waits")
+            panic!("the operation waits for the window")
         };
         responder.solicited(Instant(at), slot, nonce(8));
         assert!(responder.placed(Instant(at + round), slot, nonce(4), 0, 64, &mut window));

@@ -132,8 +132,16 @@ fn refusals_name_their_cause() {
     };
     let (v4, v6) = (route_v4(), route_v6());
     assert_eq!(with(&v4, &|b| b[13] = 0x06), WireError::NotIp, "ARP");
-    assert_eq!(with(&v4, &|b| b[12..14].copy_from_slice(&[0x86, 0xdd])), WireError::NotIp, "EtherType lies");
-    assert_eq!(with(&v6, &|b| b[12..14].copy_from_slice(&[0x08, 0x00])), WireError::NotIp, "EtherType lies");
+    assert_eq!(
+        with(&v4, &|b| b[12..14].copy_from_slice(&[0x86, 0xdd])),
+        WireError::NotIp,
+        "the EtherType differs from the IP version"
+    );
+    assert_eq!(
+        with(&v6, &|b| b[12..14].copy_from_slice(&[0x08, 0x00])),
+        WireError::NotIp,
+        "the EtherType differs from the IP version"
+    );
     assert_eq!(with(&v4, &|b| b[14] = 0x55), WireError::NotIp);
     assert_eq!(with(&v4, &|b| b[14] = 0x46), WireError::IpOptions);
     assert_eq!(with(&v4, &|b| b[20] = 0x60), WireError::Fragment);
@@ -145,8 +153,12 @@ fn refusals_name_their_cause() {
     assert_eq!(with(&v4, &tcp), WireError::NotUdp, "TCP, with its checksum");
     assert_eq!(with(&v6, &|b| b[20] = 6), WireError::NotUdp, "TCP");
     assert_eq!(with(&v6, &|b| b[59] -= 4), WireError::Length, "UDP ends before IP does");
-    assert_eq!(with(&v6, &|b| b[58..60].fill(0)), WireError::Length, "UDP shorter than itself");
-    assert_eq!(with(&v6, &|b| b[59] += 4), WireError::Truncated, "UDP ends behind IP");
+    assert_eq!(
+        with(&v6, &|b| b[58..60].fill(0)),
+        WireError::Length,
+        "the UDP length is less than the UDP header"
+    );
+    assert_eq!(with(&v6, &|b| b[59] += 4), WireError::Truncated, "UDP ends after IP does");
     assert_eq!(with(&v6, &|b| b[62] = 0x1d), WireError::UnknownOpcode(0x1d));
 }
 

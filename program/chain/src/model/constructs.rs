@@ -36,9 +36,9 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
 fn rounds(model: &ConnectX5) -> f64 {
     let text =
         include_str!("../../programs/count.chain").replace("signaled 10]", &format!("signaled {COUNT}]"));
-    let program = assemble(&text).expect("it ships");
+    let program = assemble(&text).expect("the shipped program is valid");
     let sites = program.queues.iter().map(|_| Site::server()).collect();
-    let main = program.queue("loop").expect("its loop");
+    let main = program.queue("loop").expect("the program has a queue named `loop`");
     let run = Experiment { program, sites }.run(model);
     // The first work request of each round counts the rounds.
     let first =

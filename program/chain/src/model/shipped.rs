@@ -52,16 +52,17 @@ pub fn search(model: &ConnectX5, found: u64, len: u64) -> u64 {
 /// Returns the time at which the client has the answer. The answer's completion has its length and uses a
 /// receive work request.
 fn answered(model: &ConnectX5, name: &str, asked: &Asked<'_>) -> u64 {
-    let text = OFFLOADS.iter().find(|(known, _)| *known == name).expect("it ships").1;
-    let program = assemble(&text.replace(" 65536", " 131072")).expect("it ships");
+    let text =
+        OFFLOADS.iter().find(|(known, _)| *known == name).expect("the program is one of the shipped ones").1;
+    let program = assemble(&text.replace(" 65536", " 131072")).expect("the shipped program is valid");
     let port = program.queue("port").expect("the program has a queue for messages");
     let sites: Vec<Site> = (0..program.queues.len())
         .map(|queue| if queue == port { Site::server().over_the_network() } else { Site::server() })
         .collect();
-    let mut machine = Machine::load(program).expect("small");
+    let mut machine = Machine::load(program).expect("the program fits the machine");
     machine.start();
     let mut executed = machine.watch(MOST);
-    let region = machine.program().find(asked.region).expect("its region").0;
+    let region = machine.program().find(asked.region).expect("the program has the region").0;
     let address = machine.numbers().address(region);
     for (at, bytes) in (asked.buckets)(address).iter().enumerate() {
         assert!(machine.write(region + at as u64 * BUCKET, bytes));
@@ -77,7 +78,7 @@ fn answered(model: &ConnectX5, name: &str, asked: &Asked<'_>) -> u64 {
         .iter()
         .zip(&times)
         .find(|(work, _)| work.queue == port && work.wqe.opcode() == WqeOpcode::WRITE_IMM);
-    answer.expect("the key is there").1.there + model.fetch.ns + model.host.ns / 2
+    answer.expect("the chain finds the key").1.there + model.fetch.ns + model.host.ns / 2
 }
 
 /// Returns the time at which the server has received a client's message.
@@ -89,6 +90,6 @@ fn arrival(model: &ConnectX5, message: &[u8]) -> u64 {
     experiment.program.push(from, Work::send(here, len));
     experiment.program.queues[from].receives.push(vec![Piece { at: there, len: len as u32 }]);
     let run = experiment.run(model);
-    let sent = run.of(from).next().expect("a message").1.there;
+    let sent = run.of(from).next().expect("the client sent a message").1.there;
     sent + model.fetch.ns
 }

@@ -49,7 +49,10 @@ impl Verifier<'_> {
                 (name.unwrap_or_else(|| format!("slot {}", work.slot)), WqeOpcode(work.opcode))
             };
             for (name, why) in SACRED {
-                let field = FIELDS.iter().find(|field| field.name == name).expect("a field");
+                let field = FIELDS
+                    .iter()
+                    .find(|field| field.name == name)
+                    .expect("sacred fields are fields of a work request");
                 if !overlaps(at, len, place + field.offset, field.len) {
                     continue;
                 }
@@ -97,7 +100,10 @@ impl Verifier<'_> {
                 let Segment::Queue(_) = to.segment else { continue };
                 let slot = Location { offset: to.offset / SLOT as u64 * SLOT as u64, ..to };
                 let touched = SACRED[2..].iter().find(|(name, _)| {
-                    let field = FIELDS.iter().find(|field| field.name == *name).expect("a field");
+                    let field = FIELDS
+                        .iter()
+                        .find(|field| field.name == *name)
+                        .expect("sacred fields are fields of a work request");
                     overlaps(to, bytes, slot + field.offset, field.len)
                 });
                 if let Some((name, why)) = touched {

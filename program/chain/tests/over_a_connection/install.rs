@@ -112,12 +112,12 @@ pub fn serve(
     // The client's queue pair grants the rights that answers need; the server's grants none.
     for (from, to, settings) in [(server, client, &shaped), (client, server, &plain)] {
         for change in world.way_to_rts(from, to, settings.psn, settings) {
-            world.modify(from, &change).expect("a change that the table allows");
+            world.modify(from, &change).expect("the transition is allowed");
         }
     }
     let installed = install(world, program, server, [sent, received], regions);
     world.post_receive(server, &ReceiveRequest { id: 0, sges: installed.receive() }).unwrap();
-    world.receive_ring(server).expect("its own").recycle();
+    world.receive_ring(server).expect("the receive queue is not shared").recycle();
     assert!(world.settle(1_000_000));
     (client, client_cq, installed)
 }

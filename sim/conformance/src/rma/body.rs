@@ -94,7 +94,7 @@ impl<A: RmaArm> Run<'_, A> {
         }
         // Messages that a link still holds may arrive, but must not change anything.
         self.arm.quiesce();
-        assert_eq!(self.arm.poll(), None, "a command ends once");
+        assert_eq!(self.arm.poll(), None, "each slot completes at most once per command");
         self.assert_unchanged();
         for (side, facts) in self.arm.facts().iter().enumerate() {
             assert_eq!((facts.free, facts.waiting, facts.serving), (facts.window, 0, 0), "side {side}");
@@ -136,7 +136,7 @@ impl<A: RmaArm> Run<'_, A> {
     /// Checks that memory matches the model after an operation ended.
     fn end(&mut self, end: &OperationEnd) {
         let OperationEnd { slot, kind, status } = *end;
-        let running = self.running[slot].take().expect("a command ends once");
+        let running = self.running[slot].take().expect("each slot completes at most once per command");
         assert!(kind.is_none_or(|kind| kind == running.kind), "{end:?}");
         let took = self.arm.now().since(running.issued);
         let which = usize::from(running.kind != Kind::Read);

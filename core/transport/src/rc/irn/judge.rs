@@ -273,13 +273,13 @@ mod tests {
         let Ok(Request::Deliver { number: 7, offset: 512, notice: Some(notice) }) =
             verdict(Opcode::RC_SEND_LAST_IMM, 100, 512, 0, ALL)
         else {
-            panic!("a SEND ends here")
+            panic!("the packet ends a SEND")
         };
         assert_eq!((notice.len, notice.imm, notice.write), (612, Some(9), false));
         let Ok(Request::PlaceAndNotify { number: 7, notice, .. }) =
             verdict(Opcode::RC_RDMA_WRITE_LAST_IMM, 100, 512, 100, ALL)
         else {
-            panic!("a WRITE with immediate data ends here")
+            panic!("the packet ends a WRITE with immediate data")
         };
         assert_eq!((notice.len, notice.imm, notice.write), (612, Some(9), true));
     }

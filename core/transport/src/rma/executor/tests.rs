@@ -60,7 +60,11 @@ fn a_small_transfer_waits_for_one_chunk_of_a_long_one() {
     let second = executor.next(Instant(1)).unwrap();
     ok(&mut executor, Instant(2), second.slot);
     let third = executor.next(Instant(2)).unwrap();
-    assert_eq!([second.size, third.size].iter().min(), Some(&64), "after one more chunk at most");
+    assert_eq!(
+        [second.size, third.size].iter().min(),
+        Some(&64),
+        "a small transfer waits for at most one more chunk"
+    );
 }
 
 #[test]
@@ -71,7 +75,7 @@ fn a_fenced_transfer_begins_when_all_before_it_have_ended() {
     executor.submit(Instant(0), Transfer { fence: true, ..read(3, 64) }).unwrap();
     executor.submit(Instant(0), read(4, 64)).unwrap();
     let chunks = issue(&mut executor, Instant(0));
-    assert_eq!(chunks.len(), 3, "the fenced one waits, the one behind it does not");
+    assert_eq!(chunks.len(), 3, "the fenced transfer waits, the next one does not");
     ok(&mut executor, Instant(1), chunks[0].slot);
     ok(&mut executor, Instant(1), chunks[2].slot);
     assert_eq!(executor.next(Instant(1)), None);
@@ -105,7 +109,7 @@ fn failures_are_reported_at_once_or_tried_again_until_a_deadline() {
         .unwrap();
     let only = executor.next(until).unwrap();
     let refused = executor.completed(Instant(1_001), only.slot, Status::RemoteAccessError, 0, 1).unwrap();
-    assert_eq!(refused.status, Status::RemoteAccessError, "trying again would not help");
+    assert_eq!(refused.status, Status::RemoteAccessError, "an access error is not retried");
 }
 
 #[test]
@@ -116,9 +120,17 @@ fn full_tables_and_transfers_without_bytes_are_refused() {
     assert_eq!(executor.submit(Instant(0), rekey), Err(SubmitError::Malformed));
     executor.submit(Instant(0), read(1, 64)).unwrap();
     let elsewhere = Transfer { server: Address([2; 16]), ..read(2, 64) };
-    assert_eq!(executor.submit(Instant(0), elsewhere), Err(SubmitError::Full), "windows of servers");
+    assert_eq!(
+        executor.submit(Instant(0), elsewhere),
+        Err(SubmitError::Full),
+        "no free window for another server"
+    );
     executor.submit(Instant(0), read(2, 64)).unwrap();
-    assert_eq!(executor.submit(Instant(0), read(3, 64)), Err(SubmitError::Full), "transfers");
+    assert_eq!(
+        executor.submit(Instant(0), read(3, 64)),
+        Err(SubmitError::Full),
+        "no free place for another transfer"
+    );
     for chunk in issue(&mut executor, Instant(0)) {
         ok(&mut executor, Instant(1), chunk.slot);
     }
@@ -143,13 +155,13 @@ fn windows_follow_algorithm_1() {
     assert!((window.size() - before * (1.0 - 0.8 * 0.2)).abs() < 1e-9);
     let before = window.size();
     window.completed(Instant(4_999), &signal(Status::Ok, 100_000));
-    assert_eq!(window.size(), before, "one decrease a round trip");
+    assert_eq!(window.size(), before, "at most one decrease per round trip");
     window.completed(Instant(5_000), &signal(Status::Ok, 100_000));
-    assert_eq!(window.size(), before * 0.5, "by half at most");
+    assert_eq!(window.size(), before * 0.5, "a decrease is at most one half");
     let before = window.size();
     window.completed(Instant(10_000), &signal(Status::Nack, 0));
     window.completed(Instant(10_000), &signal(Status::Timeout, 0));
-    assert_eq!(window.size(), before, "these are the server's");
+    assert_eq!(window.size(), before, "NACKs and timeouts do not change the local window");
     window.completed(Instant(10_000), &signal(Status::DispatchTimeout, 0));
     assert_eq!(window.size(), before * 0.1);
     for round in 3..20 {
@@ -157,10 +169,10 @@ fn windows_follow_algorithm_1() {
     }
     assert_eq!(window.size(), settings.min);
     window.completed(Instant(0), &signal(Status::Ok, 0));
-    assert_eq!(window.size(), settings.min + 0.25, "below one command it grows by a quarter at once");
+    assert_eq!(window.size(), settings.min + 0.25, "below one command, the window grows by a quarter");
     let mut remote = Delays::new(&settings, Scope::Remote);
     remote.completed(Instant(0), &Signal { status: Status::Ok, issue_delay: 50_000, total_delay: 57_999 });
-    assert!(remote.size() > 4.0, "the issue delay is not the server's");
+    assert!(remote.size() > 4.0, "the issue delay does not count for the server's window");
     remote.completed(Instant(0), &signal(Status::DispatchTimeout, 0));
     assert!(remote.size() > 4.0);
     remote.completed(Instant(0), &signal(Status::Nack, 0));
@@ -176,10 +188,13 @@ fn without_the_local_signal_the_servers_window_reacts_to_all_delay() {
     assert_eq!(local.size(), f64::INFINITY);
     let mut remote = TotalDelay::new(&settings, Scope::Remote);
     remote.completed(Instant(0), &signal(Status::Ok, 0, 8_999));
-    assert_eq!(remote.size(), 4.0 + 0.25 / 4.0, "below the sum of both targets");
+    assert_eq!(remote.size(), 4.0 + 0.25 / 4.0, "the delay is below the sum of both targets");
     let before = remote.size();
     remote.completed(Instant(0), &signal(Status::Ok, 5_000, 10_000));
-    assert!((remote.size() - before * (1.0 - 0.8 * 0.1)).abs() < 1e-9, "most of it is local");
+    assert!(
+        (remote.size() - before * (1.0 - 0.8 * 0.1)).abs() < 1e-9,
+        "the local part of the delay counts too"
+    );
     let before = remote.size();
     remote.completed(Instant(5_000), &signal(Status::DispatchTimeout, 10_000, 10_000));
     assert_eq!(remote.size(), before * 0.1);
@@ -237,7 +252,7 @@ fn a_short_transfer_waits_for_no_window_and_no_pace_of_the_bulk_class() {
     executor.submit(Instant(0), Transfer { class: Class::Bulk, ..read(1, 1 << 20) }).unwrap();
     let of_bulk = std::iter::from_fn(|| executor.next(Instant(1_000_000))).count();
     assert!((1..=4).contains(&of_bulk), "{of_bulk}");
-    assert_eq!(executor.next(Instant(1_000_000)), None, "its window is full");
+    assert_eq!(executor.next(Instant(1_000_000)), None, "the window of bulk is full");
     executor.submit(Instant(1_000_000), read(2, 64)).unwrap();
     assert_eq!(executor.next(Instant(1_000_000)).map(|chunk| chunk.size), Some(64));
 }
@@ -255,14 +270,14 @@ fn what_is_outstanding_stays_within_the_smaller_window_and_leaves_at_its_pace() 
     // 4 commands per round trip of 5 µs.
     assert_eq!(times, [0, 1_250, 2_500, 3_750]);
     assert_eq!(executor.next(Instant(1_000_000)), None, "the window is full");
-    assert_eq!(executor.deadline(), Instant::NEVER, "a completion must come first");
+    assert_eq!(executor.deadline(), Instant::NEVER, "the executor waits for a completion");
     ok(&mut executor, Instant(1_000_000), 0);
     assert!(executor.next(Instant(1_000_000)).is_some());
     let mut slow = Executor::new(64, 4, &CongestionSettings { initial: 0.1, ..settings });
     slow.submit(Instant(0), read(1, 1 << 20)).unwrap();
     let chunk = slow.next(Instant(0)).unwrap();
     ok(&mut slow, Instant(5_000), chunk.slot);
-    assert_eq!(slow.next(Instant(49_999)), None, "a tenth of a command a round trip");
+    assert_eq!(slow.next(Instant(49_999)), None, "the pace is a tenth of a command per round trip");
     assert_eq!(slow.deadline(), Instant(50_000));
     assert!(slow.next(Instant(50_000)).is_some());
     // Commands less than a burst ahead of the rate leave at once, and the rate is unchanged.

@@ -45,8 +45,8 @@ fn a_nack_begins_a_recovery_that_sends_the_holes_below_the_highest_arrival_once(
     assert_eq!(chance(&mut sender), Some(11));
     // 2 and 5 arrive, so everything before 9 is acknowledged.
     assert!(sender.acknowledge(9, None));
-    assert!(sender.in_recovery(), "9 is not passed yet");
-    assert_eq!(chance(&mut sender), Some(9), "the oldest packet counts as lost");
+    assert!(sender.in_recovery(), "recovery lasts until 9 is acknowledged");
+    assert_eq!(chance(&mut sender), Some(9), "a partial acknowledgement marks the oldest packet as lost");
     assert!(sender.acknowledge(12, None));
     assert!(!sender.in_recovery());
 }
@@ -59,7 +59,11 @@ fn needless(eager: bool) -> usize {
     sender.acknowledge(0, Some(1));
     assert_eq!(chances(&mut sender, 1), [0]);
     sender.acknowledge(0, Some(3));
-    assert_eq!(chances(&mut sender, 3), [10, 2, 11], "2 has arrived, but nobody knows");
+    assert_eq!(
+        chances(&mut sender, 3),
+        [10, 2, 11],
+        "2 has arrived, but the sender has no acknowledgement of it"
+    );
     let mut again = 0;
     for cumulative in 10..60 {
         sender.acknowledge(cumulative, None);
@@ -72,7 +76,7 @@ fn needless(eager: bool) -> usize {
 #[test]
 fn a_lost_nack_does_not_make_a_recovery_go_on_for_ever() {
     assert_eq!(needless(false), 0);
-    assert!(needless(true) >= 49, "the authors' own code");
+    assert!(needless(true) >= 49, "the authors' code retransmits in almost every round trip");
 }
 
 #[test]
@@ -226,9 +230,12 @@ fn random_losses_end_and_the_rules_hold() {
             assert!(rounds < 200_000, "seed {seed}: no progress: {sender:?}");
             let chosen = sender.choose(total);
             if let Some(seq) = chosen {
-                assert!(!known.contains(&seq) || seq == sender.una(), "seed {seed}: {seq} had arrived");
+                assert!(
+                    !known.contains(&seq) || seq == sender.una(),
+                    "seed {seed}: {seq} was retransmitted after its acknowledgement"
+                );
                 if seq >= sender.high() {
-                    assert!(sender.in_flight() < u64::from(cap), "seed {seed}: more than the cap");
+                    assert!(sender.in_flight() < u64::from(cap), "seed {seed}: packets in flight <= cap");
                 }
                 if !random.chance(1, 10) {
                     there.push(seq);
@@ -236,15 +243,12 @@ fn random_losses_end_and_the_rules_hold() {
             }
             if sender.in_turn() {
                 let next = Some(sender.next()).filter(|next| *next < total && sender.has_window());
-                assert_eq!(chosen, next, "seed {seed}: in turn, the window decides");
+                assert_eq!(chosen, next, "seed {seed}: in order, only the window limits the next packet");
             }
             let mut long_way = sender.clone();
             long_way.transmitted_out_of_turn(chosen);
             sender.transmitted(chosen);
-            assert_eq!(
-                sender, long_way,
-                "seed {seed}: the short way of what is in turn ends where the long one does"
-            );
+            assert_eq!(sender, long_way, "seed {seed}: the fast path of `transmitted` equals the slow one");
             if !there.is_empty() && random.chance(2, 3) {
                 let at = if random.chance(1, 5) { random.below(there.len() as u64) as usize } else { 0 };
                 let seq = if random.chance(1, 20) { there[at] } else { there.remove(at) };
@@ -258,7 +262,10 @@ fn random_losses_end_and_the_rules_hold() {
                 let mut long_way = sender.clone();
                 let advanced = long_way.acknowledge_disturbed(cumulative, sack);
                 assert_eq!(sender.acknowledge(cumulative, sack), advanced);
-                assert_eq!(sender, long_way, "seed {seed}: the short way of an acknowledgement");
+                assert_eq!(
+                    sender, long_way,
+                    "seed {seed}: the fast path of `acknowledge` equals the slow one"
+                );
                 known.extend(sack.filter(|_| recovery == Recovery::Selective));
             }
             if chosen.is_none() && there.is_empty() && back.is_empty() {
@@ -278,11 +285,11 @@ fn a_nack_that_names_the_missing_packet_itself_sends_everything_behind_it_again_
     sender.acknowledge(1, Some(1));
     assert_eq!(chances(&mut sender, 5), [1, 2, 4, 5, 6]);
     sender.acknowledge(1, Some(1));
-    assert_eq!(chances(&mut sender, 1), [7], "the second NACK is about the same packets");
+    assert_eq!(chances(&mut sender, 1), [7], "the second NACK retransmits nothing again");
     // 1 is lost once more.
     assert_eq!(sender.timeout(false), Timeout::Resend);
     assert_eq!(chances(&mut sender, 7), [1, 2, 4, 5, 6, 7, 8]);
     assert!(sender.acknowledge(4, None));
     sender.acknowledge(2, Some(2));
-    assert_eq!(chances(&mut sender, 1), [9], "what is old says nothing");
+    assert_eq!(chances(&mut sender, 1), [9], "an old NACK has no effect");
 }
