@@ -1,4 +1,4 @@
-//! The attributes of a queue pair, and which values they may have.
+//! The attributes that `modify` sets on a queue pair, and the checks of their values.
 
 use remora_memory::Access;
 use remora_transport::Parameters;
@@ -7,123 +7,126 @@ use remora_transport::state::{Attributes, ModifyError, State};
 use remora_wire::frame::{Class, Peer, Route};
 use remora_wire::{Psn, Qpn};
 
-/// Where a queue pair's packets go: its address vector, resolved for the port.
+/// The address vector of a queue pair: its peer, resolved to a route of the port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct AddressVector {
-    /// The port's name for the peer.
+    /// The peer, as the port identifies it.
     pub peer: Peer,
-    /// Headers on the way there; the destination address is also what the peer's packets must come from.
+    /// The headers of packets to the peer. Packets from the peer must come from the route's destination
+    /// address.
     pub route: Route,
-    /// The traffic class of its frames (`ibv_ah_attr.sl`), on ports that tell classes apart.
+    /// Traffic class of the frames (`ibv_ah_attr.sl`), on ports that have traffic classes.
     pub class: Class,
-    /// The frames that a connection takes for the peer's.
+    /// Condition under which a connection accepts a frame as its peer's.
     pub accepts: PeerFrames,
 }
 
-/// The frames with the peer's address that a connection takes for the peer's. Datagrams are taken from
-/// anyone.
+/// The condition under which a connection accepts a frame that carries the peer's IP address. Datagrams are
+/// accepted from any sender.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum PeerFrames {
-    /// From any UDP port: RoCE leaves the source port to the sender. Not by a link of a shared address.
+    /// Frames from any UDP source port, because RoCE lets the sender choose the port. Frames from a link
+    /// between NICs that share an address are rejected.
     #[default]
     AnyPort,
-    /// From this UDP port, by which the peer is known to send.
+    /// Frames from this UDP source port only.
     Port(u16),
-    /// By the link to the program that has the peer's QPN range of the shared address, and in no other way.
+    /// Frames from the link to the NIC that owns the peer's QPN range of the shared IP address only.
     Link,
 }
 
 impl AddressVector {
-    /// In class 0, with the peer's frames from any UDP port.
+    /// Creates an address vector of traffic class 0 that accepts frames from any UDP port.
     pub const fn new(peer: Peer, route: Route) -> AddressVector {
         AddressVector { peer, route, class: Class::new(0), accepts: PeerFrames::AnyPort }
     }
 }
 
-/// What `modify` shall change; `None` leaves an attribute alone (`ibv_qp_attr` and its mask).
+/// The attributes that `modify` changes (`ibv_qp_attr` and its mask). `None` leaves an attribute unchanged.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Modify {
-    /// Next state.
+    /// The state to enter.
     pub state: Option<State>,
-    /// What the peer may do (of [`Access`], the REMOTE_ bits).
+    /// Remote access rights of the peer (the REMOTE_ bits of [`Access`]).
     pub access: Option<Access>,
-    /// Partition key index: this port has one key, 0xffff, at index 0.
+    /// Partition key index; only 0 is valid. The port has one key, 0xffff.
     pub pkey_index: Option<u16>,
-    /// Port number: 1.
+    /// Port number; only 1 is valid.
     pub port: Option<u8>,
-    /// Where packets go.
+    /// Address vector of the peer.
     pub address: Option<AddressVector>,
     /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096.
     pub path_mtu: Option<u32>,
-    /// The peer's queue pair.
+    /// Number of the peer's queue pair.
     pub dest_qp: Option<Qpn>,
     /// First PSN that the peer will send.
     pub rq_psn: Option<Psn>,
-    /// First PSN that we send.
+    /// First PSN that this queue pair sends.
     pub sq_psn: Option<Psn>,
-    /// READs and atomics outstanding as requester, 0 to 128.
+    /// Maximum number of outstanding READs and atomics as requester, 0 to 128.
     pub max_rd_atomic: Option<u8>,
-    /// READs and atomics held as responder, 0 to 128.
+    /// Maximum number of READs and atomics that the responder holds, 0 to 128.
     pub max_dest_rd_atomic: Option<u8>,
-    /// RNR NAK timer code that the peer is asked to wait, 0 to 31.
+    /// RNR NAK timer code, 0 to 31: the delay that the peer must wait before it retries.
     pub min_rnr_timer: Option<u8>,
-    /// Local ACK timeout code, 0 to 31; 0 waits for ever.
+    /// Local ACK timeout code, 0 to 31: 4.096 µs · 2^code; 0 disables the timeout.
     pub timeout: Option<u8>,
-    /// Retries after a timeout or sequence NAK, 0 to 7.
+    /// Number of retries after a timeout or sequence-error NAK, 0 to 7.
     pub retry_cnt: Option<u8>,
-    /// Retries after RNR, 0 to 7; 7 is for ever.
+    /// Number of retries after an RNR NAK, 0 to 7; 7 means without limit.
     pub rnr_retry: Option<u8>,
-    /// Bits per second at most; 0 is no limit.
+    /// Maximum rate in bits per second; 0 means no limit.
     pub rate_limit: Option<u64>,
-    /// The Q_Key that datagrams must carry.
+    /// The Q_Key that received datagrams must carry.
     pub qkey: Option<u32>,
-    /// The state that the program believes the queue pair to be in; another is an error.
+    /// The current state as the program assumes it; `modify` fails if the queue pair is in another state.
     pub current: Option<State>,
-    /// SQD: whether an event shall tell that the send queue has drained. It does unless this is false.
+    /// Reports an event when the send queue has drained (transition to SQD). `None` counts as true.
     pub sqd_event: Option<bool>,
-    /// A path to fail over to. RoCE has none: any is an error, as the kernel's verbs say of RoCE NICs.
+    /// Alternate path. RoCE has no path migration, so any value is an error, as with RoCE NICs in Linux.
     pub alternate: Option<AddressVector>,
-    /// Path migration: kept and shown, and without effect where there is one path only.
+    /// Path migration state. The value is stored and returned by queries, but has no effect.
     pub path_migration: Option<PathMigration>,
-    /// On the way to RTR: IRN is agreed with the peer, which remembers so many packets ahead of the order.
-    /// Without it the queue pair is plain RC, which goes back N. Not one of `ibv_qp_attr`'s: set-up agrees on
-    /// it.
+    /// Enables IRN, set at the transition to RTR. The value is the number of packets beyond the expected PSN
+    /// that the peer tracks. With `None` the queue pair uses RC's go-back-N. Not part of `ibv_qp_attr`: the
+    /// two ends agree on IRN during connection set-up.
     pub irn: Option<u32>,
-    /// On the way to RTR: PRISM is agreed with the peer. Not one of `ibv_qp_attr`'s: set-up agrees on it.
+    /// Enables PRISM, set at the transition to RTR. Not part of `ibv_qp_attr`: agreed during connection
+    /// set-up.
     pub prism: Option<bool>,
-    /// On the way to RTR: StRoM is agreed with the peer. Not one of `ibv_qp_attr`'s: set-up agrees on it.
+    /// Enables StRoM, set at the transition to RTR. Not part of `ibv_qp_attr`: agreed during connection
+    /// set-up.
     pub strom: Option<bool>,
-    /// On the way to RTR: packets in flight to this peer at most, where the NIC's own window is not the
-    /// peer's. Not one of `ibv_qp_attr`'s either.
+    /// Maximum number of packets in flight to this peer, set at the transition to RTR. `None` uses the NIC's
+    /// own window. Not part of `ibv_qp_attr`.
     pub window: Option<u32>,
-    /// Congestion control, instead of the one that the NIC was configured for. Not one of `ibv_qp_attr`'s
-    /// either.
+    /// Congestion control algorithm. `None` uses the NIC's configured algorithm. Not part of `ibv_qp_attr`.
     pub congestion: Option<Algorithm>,
 }
 
-/// States of path migration, numbered as `ibv_mig_state`.
+/// A state of path migration, numbered as `ibv_mig_state`.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PathMigration {
-    /// On the primary path (IBTA's initial state).
+    /// The connection uses the primary path (the initial state of IBTA).
     #[default]
     Migrated = 0,
-    /// An alternate path is being loaded.
+    /// The program is loading an alternate path.
     Rearm = 1,
-    /// Ready to fail over.
+    /// An alternate path is ready for use.
     Armed = 2,
 }
 
-/// The attributes that a queue pair has been given so far.
+/// The attributes that have been set on a queue pair.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub parameters: Parameters,
-    /// All attributes as they were given last.
+    /// Latest value of each attribute.
     pub given: Modify,
 }
 
 impl Modify {
-    /// The attribute bits that are given, numbered as `ibv_qp_attr_mask`.
+    /// Returns the mask of the attributes that are set, numbered as `ibv_qp_attr_mask`.
     pub(crate) fn given(&self) -> Attributes {
         let bits = [
             (self.access.is_some(), Attributes::ACCESS_FLAGS),
@@ -150,7 +153,7 @@ impl Modify {
         bits.into_iter().filter(|(given, _)| *given).fold(Attributes::NONE, |all, (_, bit)| all.and(bit))
     }
 
-    /// This, and what the later change gives anew.
+    /// Returns these attributes, overridden by those that `later` sets.
     pub(crate) fn followed_by(&self, later: &Modify) -> Modify {
         macro_rules! latest {
             ($($name:ident)*) => { Modify { $($name: later.$name.or(self.$name),)* } };
@@ -160,7 +163,7 @@ impl Modify {
             window congestion)
     }
 
-    /// Values that no transition takes.
+    /// Checks the values that are invalid in every transition. `state` is the current state.
     pub(crate) fn check_values(&self, state: State, any_path_mtu: bool) -> Result<(), ModifyFault> {
         let over = |value: Option<u8>, most: u8| value.is_some_and(|value| value > most);
         let bad = [
@@ -183,19 +186,20 @@ impl Modify {
     }
 }
 
-/// Is it a path MTU (IBTA vol. 1 §11.2.5.2), or any number between the least and the most?
+/// Returns true for a valid path MTU: a power of two from 256 to 4096 (IBTA vol. 1 §11.2.5.2), or with `any`
+/// every number in that range.
 fn is_path_mtu(mtu: u32, any: bool) -> bool {
     (256..=4096).contains(&mtu) && (any || mtu.is_power_of_two())
 }
 
-/// Why `modify` refused; the queue pair is unchanged. EINVAL in the verbs.
+/// The reason why `modify` failed; the queue pair is unchanged. The verbs return EINVAL.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ModifyFault {
-    /// No such queue pair.
+    /// The queue pair does not exist.
     NoQueuePair,
-    /// The transition or its attributes.
+    /// The transition is not allowed, or an attribute is missing or not allowed in it.
     Transition(ModifyError),
-    /// The value of this attribute.
+    /// The value of the named attribute is out of range.
     Value(&'static str),
 }
 

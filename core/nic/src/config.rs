@@ -1,4 +1,4 @@
-//! The configuration of an engine and of queue pairs, and the errors of making them.
+//! The configuration of an engine and of a queue pair, and the errors of resource calls.
 
 use remora_memory::Pd;
 use remora_transport::congestion;
@@ -11,71 +11,73 @@ use crate::ring::Ring;
 use crate::send_queue::Fetching;
 use crate::turn::TURN_PACKETS;
 
-/// Limits of one engine, and what its port is like.
+/// Limits of one engine, and properties of its port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Its number among the engines that share a table of memory: windows of type 2B tell queue pairs apart
-    /// by it.
+    /// Number of this engine among the engines that share one table of memory regions. Type 2B memory windows
+    /// are bound to a queue pair, which is identified by engine and number.
     pub engine: u16,
-    /// Queue pairs, up to 65 536; with a QPN range up to 32 766.
+    /// Maximum number of queue pairs: at most 65 536, or 32 766 with a QPN range.
     pub max_qps: u32,
-    /// Its QPN range, 0 to 127: the upper seven bits of each queue pair's number, by which NICs that share an
-    /// address are told apart. Behind them stand bits that change when a number is used again, and the index.
-    /// `None`: all numbers are its own.
+    /// QPN range of this NIC, 0 to 127, or `None` if all queue pair numbers belong to this NIC. The range is
+    /// the upper seven bits of each queue pair number and tells apart NICs that share one IP address. The
+    /// lower bits hold a generation, which changes when a slot is reused, and the slot's index.
     pub qpn_range: Option<u8>,
-    /// A random number, from which the numbers of queue pairs follow, so that strangers cannot guess them.
-    /// `None`, the default: they are counted up, as the same simulation has them each time.
+    /// Random seed of the queue pair numbers, so that other hosts cannot guess them. With `None`, the
+    /// default, the numbers are sequential and a simulation is reproducible.
     pub qpn_seed: Option<u64>,
-    /// Completion queues.
+    /// Maximum number of completion queues.
     pub max_cqs: u32,
-    /// Shared receive queues, up to 65 536.
+    /// Maximum number of shared receive queues, at most 65 536.
     pub max_srqs: u32,
-    /// XRC domains.
+    /// Maximum number of XRC domains.
     pub max_xrc_domains: u32,
-    /// Address handles, up to 2^20.
+    /// Maximum number of address handles, at most 2^20.
     pub max_address_handles: u32,
-    /// Multicast groups.
+    /// Maximum number of multicast groups.
     pub max_groups: u32,
-    /// Queue pairs attached to one group.
+    /// Maximum number of queue pairs attached to one multicast group.
     pub max_group_members: u32,
-    /// What the port is called by peers: where datagrams come to.
+    /// IP address and UDP port at which peers reach this port; datagrams are received there.
     pub endpoint: Endpoint,
-    /// Payload bytes that the port carries in a packet: the longest datagram.
+    /// Maximum payload of a packet in bytes, and so the longest datagram.
     pub mtu: u32,
-    /// Asynchronous events that wait to be taken; further ones are counted and lost.
+    /// Capacity of the queue of asynchronous events; events beyond it are counted and lost.
     pub max_events: u32,
-    /// Arriving frames carry an ICRC that must be checked.
+    /// Checks the ICRC of received frames. Set to false only where frames carry no valid ICRC.
     pub checks_icrc: bool,
-    /// Packets in flight per queue pair, 1 to 65 536. IRN has its cap besides.
+    /// Maximum number of packets in flight per queue pair, 1 to 65 536. IRN limits them further (BDP-FC).
     pub window: u32,
-    /// Packets after which go-back-N asks for an acknowledgement, at the latest: 32; 1 for one per packet.
+    /// Maximum number of packets between two acknowledgement requests of go-back-N. The default is 32; with 1
+    /// every packet requests an acknowledgement.
     pub ack_every: u32,
-    /// Go-back-N's retransmission timeout in nanoseconds, in place of the attribute `timeout`, whose values
-    /// double. `NEVER_NS`: none, as in a network that loses nothing. IRN's times are among its settings.
+    /// Retransmission timeout of go-back-N in nanoseconds. `None` uses the attribute `timeout`, which only
+    /// allows powers of two times 4.096 µs; `NEVER_NS` disables the timeout, for lossless networks. IRN has
+    /// its own timeouts in `irn`.
     pub rto_ns: Option<u64>,
-    /// The attribute `retry_cnt` does not count: what is lost is sent again for ever. Default: no.
+    /// Retransmits without limit and ignores the attribute `retry_cnt`. The default is false.
     pub retries_forever: bool,
-    /// Packets that one queue pair sends before the next one's turn, 1 or more. A turn also ends after 16
-    /// KiB.
+    /// Number of packets that one queue pair sends in its turn, at least 1. A turn also ends after 16 KiB.
     pub turn_packets: u32,
-    /// Path MTUs may be any number of bytes from 256 to 4096, as in other simulators. Default: only powers of
-    /// two, as IBTA has it.
+    /// Allows a path MTU of any number of bytes from 256 to 4096, as other simulators do. By default, only
+    /// the powers of two of the IBTA specification are allowed.
     pub any_path_mtu: bool,
-    /// Packets that one READ request asks for at most.
+    /// Maximum number of response packets that one READ request packet asks for; longer READs are split.
     pub read_piece: u32,
-    /// How IRN works on queue pairs that agree on it.
+    /// Settings of IRN for queue pairs that use it.
     pub irn: irn::Settings,
-    /// How queue pairs control their rate.
+    /// Settings of congestion control.
     pub congestion: congestion::Settings,
-    /// The traffic class of connections' responses without data: ACKs, NAKs, and IRN's (N)ACKs of READ
-    /// responses. `None`, the default: that of the queue pair. An ACK may overtake READ responses of another
-    /// class, which go-back-N takes for lost then.
+    /// Traffic class of a connection's responses without data: ACKs, NAKs, and IRN's (N)ACKs of READ
+    /// responses. With `None`, the default, they use the queue pair's class. In a class of its own an ACK may
+    /// overtake READ responses, and go-back-N then treats these responses as lost.
     pub ack_class: Option<Class>,
-    /// The traffic class of CNPs. `None`, the default: that of the queue pair.
+    /// Traffic class of CNPs (congestion notification packets). `None`, the default, uses the queue pair's
+    /// class.
     pub cnp_class: Option<Class>,
-    /// Free lists of PRISM.
+    /// Maximum number of PRISM free lists.
     pub max_free_lists: u32,
-    /// Kernels of StRoM that are deployed.
+    /// Maximum number of deployed StRoM kernels.
     pub max_kernels: u32,
 }
 
@@ -113,58 +115,59 @@ impl Default for Config {
     }
 }
 
-/// Packets in flight per queue pair at most: of the 24-bit circle only a small part may be in doubt.
+/// Upper limit of `Config::window`. The window must be a small part of the 24-bit PSN space, so that old and
+/// new PSNs can be told apart.
 pub(crate) const MAX_WINDOW: u32 = 1 << 16;
 
-/// What a queue pair is made of.
+/// The parameters with which a queue pair is created.
 pub struct QueuePairInit {
-    /// Its transport service.
+    /// Transport service, for example RC or UD.
     pub service: Service,
-    /// Its protection domain.
+    /// Protection domain.
     pub pd: Pd,
     /// Memory of the send queue.
     pub send_ring: Ring,
     /// Where its receive work requests come from.
     pub receives: Receives,
-    /// Completion queue of the send queue.
+    /// Number of the send queue's completion queue.
     pub send_cq: u32,
-    /// Completion queue of the receive queue.
+    /// Number of the receive queue's completion queue.
     pub receive_cq: u32,
-    /// Every send work request is signaled.
+    /// Makes every send work request signaled (`sq_sig_all`).
     pub signal_all: bool,
-    /// How far the send queue is fetched.
+    /// Fetch mode of the send queue: up to the producer index, or up to the slot that ENABLE requests allow.
     pub fetching: Fetching,
 }
 
-/// Where a queue pair's receive work requests come from.
+/// The source of a queue pair's receive work requests.
 pub enum Receives {
-    /// A receive queue of its own.
+    /// A receive queue of the queue pair itself.
     Own {
-        /// Its memory.
+        /// Memory of the receive queue.
         ring: Ring,
-        /// Elements per work request.
+        /// Maximum number of scatter/gather elements per work request.
         max_sge: u32,
     },
-    /// The shared receive queue of this number.
+    /// A shared receive queue, by its number.
     Shared(Qpn),
-    /// Nowhere: the initiator of an extended reliable connection receives nothing.
+    /// No receive queue: the initiator side of an extended reliable connection (XRC) receives no messages.
     None,
 }
 
-/// Why a resource cannot be made or used.
+/// The reason why a resource cannot be created or used.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum NicError {
-    /// As many as there may be (ENOMEM).
+    /// The configured maximum number of resources of this kind is reached (ENOMEM).
     Full,
-    /// No such resource (EINVAL).
+    /// The resource does not exist (EINVAL).
     Unknown,
-    /// Something still uses it (EBUSY).
+    /// Another resource still uses the resource (EBUSY).
     Busy,
-    /// What it holds does not fit (EINVAL).
+    /// The new size is too small for the current contents (EINVAL).
     TooSmall,
-    /// Its transport service has no such thing (EINVAL).
+    /// The transport service of the queue pair does not support the operation (EINVAL).
     NotThisService,
-    /// The address is no multicast group's (EINVAL).
+    /// The address is not a multicast group (EINVAL).
     NotAGroup,
 }
 

@@ -1,24 +1,25 @@
-//! What the NIC keeps of a work request until it has completed.
+//! State that the NIC keeps for a send work request until the request has completed.
 
 use remora_memory::Key;
 
 use crate::wqe::{ID_BITS, WqeOpcode, flag};
 
-/// Where the bytes of a message are in local memory.
+/// Location of a message's bytes in local memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum List {
-    /// In one element, which the context holds.
+    /// One scatter/gather element, which the context holds.
     One,
-    /// In so many elements: the context holds the first, the queue's memory the others.
+    /// This number of scatter/gather elements. The context holds the first one, the queue's memory the
+    /// others.
     Many(u8),
-    /// Behind the WQE in the queue's memory.
+    /// Inline data, which follows the WQE in the queue's memory.
     Inline,
-    /// In a block of the kernel that answers. The block stands in place of the address, the kernel in place
-    /// of the key.
+    /// A buffer of the StRoM kernel that sends an answer. `local` holds the number of the buffer and `lkey`
+    /// that of the kernel.
     Answer,
 }
 
-/// What the NIC keeps of a message's WQE until the message has ended.
+/// State of one message from its WQE, kept until the message has completed.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct WqeContext {
     pub header: u64,
@@ -26,12 +27,12 @@ pub(crate) struct WqeContext {
     pub len: u32,
     pub lkey: Key,
     pub list: List,
-    /// The upper 16 bits of the program's id; the header has the others.
+    /// Upper 16 bits of the work request id. The header holds the lower 48 bits.
     pub id_high: u16,
-    /// First slot of the WQE, and one past its last.
+    /// First slot of the WQE; `end` is the slot after its last one.
     pub index: u64,
     pub end: u64,
-    /// The peer's shared receive queue (XRC).
+    /// Number of the peer's shared receive queue (XRC only).
     pub srq: u32,
 }
 
@@ -46,7 +47,7 @@ impl WqeContext {
         self.header >> 8 & u64::from(flag::SIGNALED) != 0
     }
 
-    /// Does a kernel of this NIC send it?
+    /// Returns true if the message is an answer of a local StRoM kernel rather than a program's work request.
     pub fn is_answer(&self) -> bool {
         WqeOpcode(self.header as u8) == WqeOpcode::ANSWER
     }

@@ -18,10 +18,10 @@ use crate::wqe::high_bits;
 use remora_memory::Key;
 use remora_transport::Instant;
 
-/// The kind of an entry whose queue pair is gone: pollers step over it.
+/// Completion kind of an entry whose queue pair was destroyed. Pollers skip such entries.
 pub(crate) const REMOVED: u8 = 255;
 
-/// Bytes of an entry.
+/// Size of an entry in bytes.
 pub const CQE: usize = 64;
 
 const HAS_IMM: u64 = 1 << 32;
@@ -30,36 +30,36 @@ const SOLICITED: u64 = 1 << 32;
 const HAS_GRH: u64 = 1 << 32;
 const GRH_IS_IPV4: u64 = 1 << 33;
 
-/// Bits of a completion's timestamp: it counts nanoseconds, and begins again at 0 after 834 days.
+/// Width of a completion's timestamp in bits. The timestamp is in nanoseconds and wraps after 834 days.
 pub const TIMESTAMP_BITS: u32 = 56;
 
-/// A timestamp where it stands in an entry's sixth word.
+/// Returns a timestamp, shifted to its position in the entry's sixth word.
 #[inline]
 pub(crate) fn stamp(now: Instant) -> u64 {
     now.0 << (64 - TIMESTAMP_BITS)
 }
 
-/// The queue pair that an entry's fourth word names.
+/// Returns the queue pair number from an entry's fourth word.
 pub(crate) fn queue_pair(word: u64) -> u32 {
     word as u32
 }
 
-/// An entry, without its sequence word.
+/// A completion queue entry, without its sequence word.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Cqe {
-    /// What the program gets.
+    /// The work completion that the program receives.
     pub completion: WorkCompletion,
-    /// The message asked for a solicited event.
+    /// True if the sender requested a solicited event.
     pub solicited: bool,
-    /// Slots consumed in the work queue.
+    /// Number of slots of the work queue that were consumed when the entry was written.
     pub wqe_index: u64,
-    /// When it was written: nanoseconds of the NIC's clock, of [`TIMESTAMP_BITS`] bits. 0 in a queue without
-    /// timestamps.
+    /// Time at which the entry was written, in nanoseconds of the NIC's clock ([`TIMESTAMP_BITS`] bits); 0 in
+    /// a completion queue without timestamps.
     pub timestamp: u64,
 }
 
 impl Cqe {
-    /// Its words, the last one being `sequence`.
+    /// Returns the entry's eight words; `sequence` becomes the last one.
     #[inline]
     pub fn words(&self, sequence: u64) -> [u64; 8] {
         let wc = &self.completion;
@@ -80,7 +80,7 @@ impl Cqe {
         ]
     }
 
-    /// The entry of eight words.
+    /// Parses the eight words of an entry.
     #[inline]
     pub fn parse(words: &[u64; 8]) -> Cqe {
         let [header, len, imm, qp, wqe_index, outcome, sender, _] = *words;
@@ -94,7 +94,7 @@ impl Cqe {
             qp_num: qp as u32,
             src_qp: sender as u32,
             grh: network_type(sender),
-            // Only a NIC writes it.
+            // Only a NIC writes entries, so an unknown number does not occur.
             outcome: Outcome::from_number((outcome as u8).into()).unwrap_or(Outcome::Skipped),
         };
         let timestamp = outcome >> (64 - TIMESTAMP_BITS);

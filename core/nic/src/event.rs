@@ -1,22 +1,22 @@
-//! Asynchronous events: what the verbs report beside completions (`ibv_get_async_event`). Those of the port
-//! and its addresses (IBV_EVENT_PORT_ACTIVE, GID_CHANGE and their like) are not the NIC's: who
-//! opened it knows them.
+//! Asynchronous events, as `ibv_get_async_event` reports them. Port and address events
+//! (IBV_EVENT_PORT_ACTIVE, IBV_EVENT_GID_CHANGE and similar) are not generated here, but by the program that
+//! opened the port.
 
 use remora_wire::Qpn;
 
-/// Something happened to a resource.
+/// An asynchronous event of a resource.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum AsyncEvent {
-    /// A request of this queue pair failed, and it is in the error state (IBV_EVENT_QP_FATAL).
+    /// A request of this queue pair failed and the queue pair entered the error state (IBV_EVENT_QP_FATAL).
     QpFatal(Qpn),
-    /// The peer asked for something invalid (IBV_EVENT_QP_REQ_ERR).
+    /// The peer sent an invalid request to this queue pair (IBV_EVENT_QP_REQ_ERR).
     QpRequest(Qpn),
-    /// The peer asked for memory that it may not touch (IBV_EVENT_QP_ACCESS_ERR).
+    /// The peer accessed memory without the required permission (IBV_EVENT_QP_ACCESS_ERR).
     QpAccess(Qpn),
     /// The first packet arrived before the queue pair was ready to send (IBV_EVENT_COMM_EST). Connected
     /// services only.
     CommunicationEstablished(Qpn),
-    /// SQD: all requests under way have ended (IBV_EVENT_SQ_DRAINED).
+    /// All outstanding requests of a queue pair in state SQD have completed (IBV_EVENT_SQ_DRAINED).
     SqDrained(Qpn),
     /// The queue pair is in the error state and takes no further work request of its shared receive queue
     /// (IBV_EVENT_QP_LAST_WQE_REACHED).
@@ -24,8 +24,8 @@ pub enum AsyncEvent {
     /// Fewer work requests than the armed limit are left in the shared receive queue of this number
     /// (IBV_EVENT_SRQ_LIMIT_REACHED).
     SrqLimit(Qpn),
-    /// A completion found its queue full (IBV_EVENT_CQ_ERR).
+    /// A completion was lost because the completion queue of this number was full (IBV_EVENT_CQ_ERR).
     CqOverrun(u32),
-    /// The NIC can work no more: whoever owned a part of it is gone (IBV_EVENT_DEVICE_FATAL).
+    /// The NIC has stopped because a process that owned a part of it has ended (IBV_EVENT_DEVICE_FATAL).
     DeviceFatal,
 }

@@ -1,26 +1,28 @@
-//! Headers below the transport, written once per connection and start, then copied with their lengths put in.
+//! The Ethernet, IP and UDP headers of a connection's frames. They are written once and copied into each
+//! frame; only lengths, identification and checksum change.
 
 use remora_wire::frame::{Route, Start};
 use remora_wire::{ethernet, ipv4, ipv6, udp};
 
 const CAPACITY: usize = ethernet::LEN + ipv6::LEN + udp::LEN;
 
-/// The bytes before the BTH of every frame on one route, as they were last written.
+/// The bytes that precede the BTH in every frame of one route, as they were last written.
 #[derive(Copy, Clone)]
 pub(crate) struct Headers {
     bytes: [u8; CAPACITY],
     len: usize,
-    /// Where the network header starts; None: this port's frames begin at the BTH.
+    /// Offset of the IP header; `None` if this port's frames begin with the BTH.
     network: Option<usize>,
     is_ipv4: bool,
-    /// Sum of the IPv4 header's 16-bit words without length, identification and checksum.
+    /// Sum of the IPv4 header's 16-bit words, without length, identification and checksum.
     sum: u32,
-    /// Transport length and identification that `bytes` have; no frame is so long at first.
+    /// Transport length (upper half) and identification (lower half) in `bytes`. The initial value matches no
+    /// frame.
     written: u32,
 }
 
 impl Headers {
-    /// For frames that begin at `start`.
+    /// Creates the headers of frames that begin with the layer `start`.
     pub fn new(route: &Route, start: Start) -> Headers {
         let is_ipv4 = route.source.address.is_ipv4() && route.destination.address.is_ipv4();
         let mut bytes = [0; CAPACITY];
@@ -40,7 +42,7 @@ impl Headers {
         Headers { bytes, len, network, is_ipv4, sum, written: u32::MAX }
     }
 
-    /// Bytes before the BTH.
+    /// Returns the number of bytes that precede the BTH.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
@@ -51,12 +53,12 @@ impl Headers {
     pub fn emit(&mut self, ip_id: u16, transport_len: usize, out: &mut [u8]) {
         let Some(network) = self.network else { return };
         let what = (transport_len as u32) << 16 | u32::from(ip_id);
-        // Frames of a train are alike.
+        // Successive frames of equal length and identification share the headers.
         if self.written != what {
             self.written = what;
             self.put(network, ip_id, transport_len);
         }
-        // Two fixed-size cases instead of one of any size: a few moves instead of a call.
+        // Copies of a fixed size compile to a few moves; a copy of a variable size is a function call.
         if self.is_ipv4 && network == 0 {
             out[..ipv4::LEN + udp::LEN].copy_from_slice(&self.bytes[..ipv4::LEN + udp::LEN]);
         } else {
@@ -64,7 +66,7 @@ impl Headers {
         }
     }
 
-    /// Puts lengths, identification and checksum in.
+    /// Writes lengths, identification and checksum into the header copy.
     fn put(&mut self, network: usize, ip_id: u16, transport_len: usize) {
         let udp_len = (transport_len + udp::LEN) as u16;
         let out = &mut self.bytes[network..self.len];

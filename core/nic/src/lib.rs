@@ -1,9 +1,10 @@
-//! The NIC itself: queue pairs, work queues, completion queues, the scheduler. It is pure: it never reads a
-//! clock, opens a socket or starts a thread. Its driver hands it frames, the time and the right to touch
-//! memory.
+//! The NIC itself: queue pairs, work queues, completion queues and the packet scheduler, as one state machine
+//! without I/O. The NIC never reads a clock, opens a socket or starts a thread: its driver passes in the
+//! frames, the time and access to the registered memory.
 //!
-//! Heads up: a work request goes `wqe` → `send_queue` → `queue_pair` (submit) → `egress`; a packet comes
-//! `ingress` → transport → `gather` → `completion_queue`.
+//! Where to start reading: a work request passes through `wqe`, `send_queue`, `queue_pair/submit` and
+//! `egress`; a received packet passes through `ingress`, the transport crate, `gather` and
+//! `completion_queue`.
 
 #![allow(
     clippy::too_many_arguments,

@@ -1,10 +1,10 @@
-//! The NIC: the resources of one engine, and the functions that drive it.
+//! One engine of a NIC: its queue pairs and other resources, and the functions with which a driver runs it.
 //!
-//! `doorbell` takes work, `receive` a frame, `transmit` sends frames, `next_deadline` and `expire` are its
-//! timers. The program gets completions and events.
+//! `doorbell` announces new work requests, `receive` takes one frame, `transmit` sends frames, and
+//! `next_deadline` and `expire` run the timers. The program receives completions and asynchronous events.
 //!
-//! Heads up: `config.rs` has its limits, `nic/objects.rs` makes and removes queues, `shared.rs` is what all
-//! queue pairs share.
+//! See `config.rs` for the limits of an engine, `nic/objects.rs` for creating and destroying queues, and
+//! `shared.rs` for the state that all queue pairs share.
 
 mod address_handles;
 mod fatal;
@@ -36,32 +36,33 @@ use crate::stopped_queues::StoppedQueues;
 use crate::timers::Timers;
 use crate::turn::{TurnEnd, TurnUsage};
 
-/// No queue pair.
+/// The value of `touched` while no queue pair is remembered.
 const NONE: u32 = u32::MAX;
 
-/// One engine of a NIC.
+/// One engine of a NIC. An engine is driven by one thread at a time.
 pub struct Nic {
     pub(crate) qps: Vec<Option<Box<QueuePair>>>,
     numbers: QpNumbers,
     index_bits: u32,
     line: VecDeque<u32>,
-    /// The queue pair of the last packets, which has not been scheduled since; or `NONE`.
+    /// Index of the queue pair that received the last packets and has not been scheduled since; `NONE` if
+    /// there is none.
     touched: u32,
-    /// How much of its turn the queue pair at the head of the line has used, if the port blocked it.
+    /// Part of its turn that the queue pair at the head of the line had used when the port blocked it.
     interrupted: TurnUsage,
-    /// The scheduler for several tenants, or for peers that are full.
+    /// The scheduler that replaces `line` while there are several tenants or full peers.
     pub(crate) scheduler: FairScheduler,
-    /// Queue pairs that wait for transmit queues of the port.
+    /// Queue pairs that wait for a stopped transmit queue of the port.
     stopped: StoppedQueues,
     timers: Timers,
     pub(crate) prefetched: Prefetched,
     pub(crate) shared: Shared,
-    /// None: the engine does not speak 1RMA.
+    /// State of 1RMA; `None` on an engine without 1RMA.
     pub(crate) rma: Option<Box<Rma>>,
 }
 
 impl Nic {
-    /// An engine without queues.
+    /// Creates an engine without queues.
     pub fn new(config: Config) -> Nic {
         let numbers = QpNumbers::new(&config);
         let places = numbers.places();
@@ -81,7 +82,8 @@ impl Nic {
         }
     }
 
-    /// The send queue's producer index has moved (or, in the error state, either queue's).
+    /// Handles a doorbell: the producer index of the queue pair's send queue has moved, or, in the error
+    /// state, that of either of its queues. Unknown queue pairs are ignored.
     #[inline]
     pub fn doorbell(&mut self, number: Qpn) {
         let Some(index) = self.index(number) else { return };
@@ -95,7 +97,10 @@ impl Nic {
         self.attend(index);
     }
 
-    /// Lets a managed send queue be fetched up to `count` slots.
+    /// Allows the NIC to fetch a managed send queue up to slot `count`, counted since the queue was created.
+    ///
+    /// # Errors
+    /// `Unknown`: there is no such queue pair, or its send queue cannot be enabled to this slot.
     pub fn enable(&mut self, number: Qpn, count: u64) -> Result<(), NicError> {
         let index = self.index(number).ok_or(NicError::Unknown)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
@@ -106,7 +111,7 @@ impl Nic {
         Ok(())
     }
 
-    /// A frame has arrived.
+    /// Processes one received frame. A malformed frame is counted and dropped.
     #[inline]
     pub fn receive(&mut self, now: Instant, mem: Mem<'_>, frame: &Ingress<'_>) {
         let shared = &mut self.shared;
@@ -142,7 +147,8 @@ impl Nic {
         self.touch(index);
     }
 
-    /// Packets of one queue pair come one after the other: it is scheduled once for all of them.
+    /// Remembers the queue pair of a received packet. Successive packets of one queue pair then schedule it
+    /// only once.
     #[inline]
     pub(crate) fn touch(&mut self, index: u32) {
         if self.touched != index {
@@ -151,7 +157,7 @@ impl Nic {
         }
     }
 
-    /// Schedules the queue pair that the last packets were for.
+    /// Schedules the remembered queue pair, if any.
     #[inline]
     fn settle(&mut self) {
         let index = std::mem::replace(&mut self.touched, NONE);
@@ -160,7 +166,8 @@ impl Nic {
         }
     }
 
-    /// Frames leave, fairly among queue pairs, `budget` of them or a few more. Returns how many.
+    /// Sends about `budget` frames, a few more at most, and shares them fairly among queue pairs. Returns the
+    /// number of frames sent plus the number of turns that StRoM kernels and 1RMA took.
     #[inline]
     pub fn transmit(&mut self, now: Instant, mem: Mem<'_>, out: &mut impl Egress, budget: usize) -> usize {
         self.shared.now = now;
@@ -203,8 +210,8 @@ impl Nic {
                     break;
                 }
                 TurnEnd::Blocked => {
-                    // It goes on with the rest of its turn: on a slow port a fresh one each time would never
-                    // end.
+                    // The queue pair keeps the rest of its turn. With a fresh turn each time, it would never
+                    // yield on a slow port.
                     self.line.push_front(index);
                     self.interrupted = used;
                     break;
@@ -217,8 +224,8 @@ impl Nic {
         packets + turns
     }
 
-    /// As [`transmit`](Nic::transmit), where one line is not enough. It is compiled once for all ports: the
-    /// busy path of one line must not pay for it.
+    /// Does the work of [`transmit`](Nic::transmit) while there are several tenants or full peers. This
+    /// function is compiled once for all ports, apart from `transmit`, so that the usual path stays small.
     #[cold]
     #[inline(never)]
     fn transmit_scheduled(
@@ -237,7 +244,7 @@ impl Nic {
             if self.shared.control.is_due() {
                 self.pass_on();
             }
-            // One at a time: the others stay behind those that the queue has no space for any more.
+            // Takes one queue pair at a time: the others remain parked in case the transmit queue fills up.
             if self.stopped.awaited() != 0
                 && let Some(index) = self.unpark(out.stopped())
             {
@@ -286,7 +293,8 @@ impl Nic {
         packets
     }
 
-    /// The queue pair whose turn it is: first those that have waited for a transmit queue that goes on.
+    /// Returns the index of the queue pair whose turn it is. Queue pairs whose stopped transmit queue is
+    /// ready come first.
     #[inline(always)]
     fn next_in_line(&mut self, out: &impl Egress) -> Option<u32> {
         if out.has_space_per_queue()
@@ -299,7 +307,7 @@ impl Nic {
         self.line.pop_front()
     }
 
-    /// A queue pair waits for the transmit queues that it has found stopped.
+    /// Makes a queue pair wait for the transmit queues that were stopped when it tried to send.
     #[cold]
     #[inline(never)]
     fn park(&mut self, index: u32) {
@@ -309,7 +317,8 @@ impl Nic {
         self.stopped.enter(index, queues);
     }
 
-    /// A queue pair that waits no longer and stands in no other line; the caller gives it a turn.
+    /// Returns a queue pair that waited for a transmit queue which is no longer stopped, and which is in no
+    /// other line; the caller gives it a turn.
     #[cold]
     #[inline(never)]
     fn unpark(&mut self, stopped: u64) -> Option<u32> {
@@ -323,15 +332,16 @@ impl Nic {
         None
     }
 
-    /// The transmit queues that queue pairs wait for, bit n for queue n. When one of them goes on, `transmit`
-    /// has work, which `has_work` does not say.
+    /// Returns the transmit queues that queue pairs wait for, as a mask with bit n for queue n. When one of
+    /// these queues becomes ready, `transmit` has work, although `has_work` may return false.
     #[inline]
     pub fn awaited_queues(&self) -> u64 {
         self.stopped.awaited()
     }
 
-    /// Gives a queue pair to a tenant. The queue pairs of one tenant share its turns: another tenant gets as
-    /// many bytes as all of them together. Tenant 0 is the default; others begin with `FIRST_TENANT`.
+    /// Assigns a queue pair to a tenant. Bandwidth is shared equally between tenants, and by the queue pairs
+    /// of one tenant within its share. Tenant 0 is the default; other tenants are numbered from
+    /// [`FIRST_TENANT`](crate::FIRST_TENANT).
     ///
     /// # Errors
     /// `Unknown`: there is no such queue pair.
@@ -347,12 +357,12 @@ impl Nic {
         Ok(())
     }
 
-    /// The tenant of a queue pair.
+    /// Returns the tenant of a queue pair; `None` if there is no such queue pair.
     pub fn tenant(&self, number: Qpn) -> Option<u32> {
         Some(self.qps[self.index(number)? as usize].as_ref()?.tenant)
     }
 
-    /// When `expire` is due.
+    /// Returns the time at which [`expire`](Nic::expire) is due next; `Instant::NEVER` while no timer runs.
     #[inline]
     pub fn next_deadline(&self) -> Instant {
         let touched = self.qps.get(self.touched as usize).and_then(Option::as_ref);
@@ -360,9 +370,9 @@ impl Nic {
         touched.map_or(self.timers.first(), |qp| self.timers.first().min(qp.deadline())).min(rma)
     }
 
-    /// Runs the timers that are due at `now`, of at most `budget` queue pairs. Packets that arrived until
-    /// `rx_drained_at` have been [received](Nic::receive). A peer counts as silent only until then: its
-    /// answer may have arrived later.
+    /// Runs the timers that are due at `now`, of at most `budget` queue pairs. All packets that arrived
+    /// before `rx_drained_at` must have been [received](Nic::receive). Retransmission timeouts are judged at
+    /// that time, because a later response may still wait in the port.
     pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, budget: usize) {
         self.shared.now = now;
         if self.rma.is_some() {
@@ -375,14 +385,14 @@ impl Nic {
                 qp.expire(now, rx_drained_at, &mut self.shared);
                 qp.checked(&self.shared);
             }
-            // What is due still waits for what may have arrived: it is looked at again, but not before others
-            // have been.
+            // A timer that is still due waits for packets that may have arrived. Its next check is 1 ns
+            // later, so that other queue pairs' timers run first.
             self.timers.schedule(index, qp.deadline().max(now.after(1)));
             self.line_up(index);
         }
     }
 
-    /// Puts a queue pair in line if it may have something to send, and its timer in place.
+    /// Puts a queue pair in line if it may have packets to send, and schedules its timer.
     #[inline]
     pub(crate) fn attend(&mut self, index: u32) {
         let Some(qp) = &mut self.qps[index as usize] else { return };
@@ -395,7 +405,7 @@ impl Nic {
         self.timers.checked(index, || qp.deadline());
     }
 
-    /// Puts a queue pair in line if it may have something to send.
+    /// Puts a queue pair in line if it may have packets to send.
     fn line_up(&mut self, index: u32) {
         if let Some(qp) = &mut self.qps[index as usize]
             && !qp.queued
@@ -413,7 +423,8 @@ impl Nic {
         (qp.number == number).then_some(index)
     }
 
-    /// May any queue pair have something to send, other than by a transmit queue that it has found stopped?
+    /// Returns true if `transmit` may have packets to send, except for queue pairs that wait for a stopped
+    /// transmit queue (see [`awaited_queues`](Nic::awaited_queues)).
     #[inline]
     pub fn has_work(&self) -> bool {
         !self.line.is_empty()
@@ -425,7 +436,7 @@ impl Nic {
             || self.rma.as_ref().is_some_and(|rma| rma.has_work())
     }
 
-    /// Next completion queue whose program asked to be woken, and is to be now.
+    /// Takes the number of the next completion queue whose program is to be woken; `None` if there is none.
     #[inline]
     pub fn wake(&mut self) -> Option<u32> {
         let cq = self.shared.wakes.pop_front()?;
@@ -435,22 +446,22 @@ impl Nic {
         Some(cq)
     }
 
-    /// Next asynchronous event.
+    /// Takes the oldest asynchronous event; `None` if there is none.
     pub fn event(&mut self) -> Option<AsyncEvent> {
         self.shared.events.pop_front()
     }
 
-    /// Asynchronous events that found their queue full.
+    /// Returns the number of asynchronous events that were lost because the event queue was full.
     pub fn lost_events(&self) -> u64 {
         self.shared.lost_events
     }
 
-    /// How IRN works on this engine's queue pairs that agree on it.
+    /// Returns the settings of IRN for queue pairs that use it.
     pub fn irn(&self) -> &irn::Settings {
         &self.shared.irn
     }
 
-    /// What this engine has counted.
+    /// Returns the counters of this engine.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }

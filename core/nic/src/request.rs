@@ -1,7 +1,7 @@
-//! Work requests and work completions, as the verbs have them.
+//! Work requests and work completions, with the fields of the verbs API.
 //!
-//! These are values for programs and for the pure client machines of `store`. On the queues themselves stand
-//! bytes (`wqe.rs`, `cqe.rs`): only those are ever executed.
+//! Programs and the clients of the `store` crate use these values. Queues in memory hold their encodings
+//! (`wqe.rs`, `cqe.rs`), and the NIC executes only the encoded form.
 
 use remora_memory::{Binding, Key};
 use remora_wire::Qpn;
@@ -10,34 +10,34 @@ use crate::prism::Outcome;
 
 pub use crate::chain::Calculation;
 
-/// One piece of local memory: a scatter/gather element (IBTA vol. 1 §10.8.2; `ibv_sge`).
+/// A contiguous range of local memory: a scatter/gather element (IBTA vol. 1 §10.8.2; `ibv_sge`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Sge {
-    /// First byte, in the region's own address space.
+    /// Address of the first byte, in the memory region's own address space.
     pub addr: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
-    /// The region's local key.
+    /// Local key of the memory region.
     pub lkey: Key,
 }
 
-/// A place in the peer's memory.
+/// A location in the peer's memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// First byte, in the remote region's address space.
+    /// Address of the first byte, in the remote memory region's address space.
     pub addr: u64,
-    /// The region's remote key.
+    /// Remote key of the memory region.
     pub rkey: Key,
 }
 
-/// What a send work request does (IBTA vol. 1 §9.4, §10.8).
+/// The operation of a send work request (IBTA vol. 1 §9.4, §10.8).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Message into the peer's next receive work request.
+    /// SEND: a message into the peer's next receive work request.
     Send,
-    /// SEND with 32 bits of immediate data (host order here, big-endian on the wire).
+    /// SEND with 32 bits of immediate data (in host byte order here, big-endian on the wire).
     SendImm(u32),
-    /// SEND that invalidates a key of the peer.
+    /// SEND that also invalidates this key at the peer.
     SendInv(Key),
     /// RDMA WRITE.
     Write(Remote),
@@ -45,114 +45,120 @@ pub enum Operation {
     WriteImm(Remote, u32),
     /// RDMA READ.
     Read(Remote),
-    /// Compare and swap of 8 bytes; the old value comes back into the one local element.
+    /// Compare-and-swap of 8 bytes. The old value is written to the single local element.
     CompareSwap {
-        /// 8-aligned target.
+        /// Target, aligned to 8 bytes.
         remote: Remote,
         /// Expected value.
         compare: u64,
-        /// Value stored when the target equals `compare`.
+        /// New value, stored if the target equals `compare`.
         swap: u64,
     },
-    /// Fetch and add of 8 bytes; the old value comes back into the one local element.
+    /// Fetch-and-add of 8 bytes. The old value is written to the single local element.
     FetchAdd {
-        /// 8-aligned target.
+        /// Target, aligned to 8 bytes.
         remote: Remote,
-        /// Addend, wrapping.
+        /// Addend; the addition wraps.
         add: u64,
     },
     /// Invalidates a local key.
     LocalInv(Key),
-    /// Binds a memory window, or takes its binding away.
+    /// Binds a memory window, or removes its binding.
     BindWindow(Binding),
-    /// Holds what is behind it until a completion queue of this NIC has been written so many times.
+    /// WAIT: delays the following work requests of this queue until a completion queue of this NIC has
+    /// received `count` completions.
     Wait {
-        /// Its number.
+        /// Number of the completion queue.
         cq: u32,
-        /// Completions since its creation.
+        /// Number of completions since the completion queue was created.
         count: u64,
     },
-    /// Lets the send queue of a queue pair of the same protection domain be fetched so far.
+    /// ENABLE: allows the NIC to fetch another queue pair's send queue up to `count` slots. Both queue pairs
+    /// belong to one protection domain.
     Enable {
-        /// Its number.
+        /// Number of the other queue pair.
         qp: Qpn,
-        /// Slots since its creation.
+        /// Number of slots since the send queue was created.
         count: u64,
     },
-    /// An atomic that only loopback queue pairs execute; the old value comes back into the one local element.
+    /// An atomic operation of loopback queue pairs, with an arithmetic function that RDMA does not have. The
+    /// old value is written to the single local element.
     Calculate {
-        /// Which.
+        /// The arithmetic function.
         calculation: Calculation,
-        /// 8-aligned target.
+        /// Target, aligned to 8 bytes.
         remote: Remote,
-        /// The other operand.
+        /// Second operand; the first is the value at `remote`.
         operand: u64,
     },
-    /// Parameters for a kernel of the peer's NIC, one packet at most: where answers go (as a RETH,
-    /// `remora_wire::strom`), then the kernel's own.
+    /// StRoM RPC: parameters for a kernel of the peer's NIC, at most one packet. The payload starts with the
+    /// destination of the answers (encoded as a RETH, see `remora_wire::strom`); the kernel's own parameters
+    /// follow.
     Rpc {
-        /// Which kernel.
+        /// Number that selects the kernel.
         opcode: u64,
-        /// The program's name for the request, 24 bits: it comes back with the answer.
+        /// 24-bit tag of the request, chosen by the program; the answer carries the same tag.
         tag: u32,
     },
-    /// Bytes for a kernel of the peer's NIC.
+    /// StRoM RPC WRITE: payload for a kernel of the peer's NIC.
     RpcWrite {
-        /// Which kernel.
+        /// Number that selects the kernel.
         opcode: u64,
-        /// The program's name for the request, 24 bits.
+        /// 24-bit tag of the request, chosen by the program.
         tag: u32,
     },
-    /// Does nothing, in order.
+    /// No operation; completes in order.
     Nop,
 }
 
 /// Flags of a send work request.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// A completion is written (always on a queue pair created with `signal_all`).
+    /// Requests a completion. On a queue pair created with `signal_all`, every request has one.
     pub signaled: bool,
-    /// Starts only after all earlier READs and atomics of this queue have ended.
+    /// Delays the request until all earlier READs and atomics of this queue have completed.
     pub fence: bool,
     /// Sets the solicited-event bit of the message's last packet.
     pub solicited: bool,
 }
 
-/// Where the bytes of a send work request are.
+/// Location of a send work request's data.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Payload<'a> {
-    /// In registered memory.
+    /// Data in registered memory, as a list of scatter/gather elements.
     Sges(&'a [Sge]),
-    /// Copied into the work queue at once; no key is needed and the buffer is free when the call returns.
+    /// Data that is copied into the work queue when the request is posted. No key is needed, and the buffer
+    /// may be reused when the call returns.
     Inline(&'a [u8]),
 }
 
 /// A send work request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct WorkRequest<'a> {
-    /// Comes back in the completion.
+    /// Value chosen by the program; the completion returns it.
     pub id: u64,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
-    /// With which local bytes.
+    /// The local data.
     pub payload: Payload<'a>,
-    /// How.
+    /// Flags of the request.
     pub flags: Flags,
 }
 
 /// A receive work request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ReceiveRequest<'a> {
-    /// Comes back in the completion.
+    /// Value chosen by the program; the completion returns it.
     pub id: u64,
-    /// Where the message goes.
+    /// Buffers that receive the message.
     pub sges: &'a [Sge],
 }
 
-/// How a work request ended; numbered as `ibv_wc_status`.
+/// The status of a completed work request, numbered as `ibv_wc_status`.
 pub use remora_transport::Status;
 
-/// What kind of work a completion ends; numbered as `ibv_wc_opcode`.
+/// The kind of work request that a completion reports, numbered as `ibv_wc_opcode`. Kinds from 100 to 122 do
+/// not exist in libibverbs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CompletionKind {
@@ -170,23 +176,23 @@ pub enum CompletionKind {
     BindWindow = 5,
     /// A LOCAL_INV.
     LocalInv = 6,
-    /// A NOP (no number of its own in libibverbs).
+    /// A NOP.
     Nop = 100,
-    /// A WAIT (likewise).
+    /// A WAIT.
     Wait = 101,
-    /// An ENABLE (likewise).
+    /// An ENABLE.
     Enable = 102,
-    /// A calculation (likewise).
+    /// A calculation ([`Operation::Calculate`]).
     Calculate = 103,
-    /// Parameters for a kernel (likewise).
+    /// A StRoM RPC.
     Rpc = 110,
-    /// Bytes for a kernel (likewise).
+    /// A StRoM RPC WRITE.
     RpcWrite = 111,
-    /// A read of 1RMA (likewise).
+    /// A 1RMA read.
     RmaRead = 120,
-    /// A write of 1RMA (likewise).
+    /// A 1RMA write.
     RmaWrite = 121,
-    /// A rekey of 1RMA (likewise).
+    /// A 1RMA rekey, which changes a region's key.
     RmaRekey = 122,
     /// A message arrived in a receive work request.
     Receive = 128,
@@ -194,37 +200,38 @@ pub enum CompletionKind {
     ReceiveWriteImm = 129,
 }
 
-/// The IP header that a datagram of RoCE v2 brought (IBTA annex A17.4.5.1; Linux' `rdma_network_type`).
+/// The kind of IP header with which a RoCE v2 datagram arrived (IBTA annex A17.4.5.1; Linux
+/// `rdma_network_type`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum NetworkType {
-    /// IPv4, in the last 20 of the 40 bytes.
+    /// IPv4, in the last 20 bytes of the 40-byte GRH.
     Ipv4,
-    /// IPv6, in all 40.
+    /// IPv6, in all 40 bytes of the GRH.
     Ipv6,
 }
 
 /// A work completion (`ibv_wc`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct WorkCompletion {
-    /// The work request's id.
+    /// The id of the work request.
     pub id: u64,
-    /// Its end. Everything below but `qp_num` is meaningful only on success.
+    /// Status of the work request. On an error, only `id`, `status` and `qp_num` are meaningful.
     pub status: Status,
-    /// What it was.
+    /// Kind of the work request.
     pub kind: CompletionKind,
-    /// Bytes received or read.
+    /// Number of bytes received or read.
     pub byte_len: u32,
-    /// Immediate data of the message, if it brought some.
+    /// Immediate data of the message; `None` if the message has none.
     pub imm: Option<u32>,
-    /// Key that the message invalidated here, if any.
+    /// Local key that the message invalidated; `None` if the message invalidated none.
     pub invalidated: Option<Key>,
-    /// Queue pair that it belongs to.
+    /// Number of the queue pair that the work request belongs to.
     pub qp_num: u32,
-    /// The queue pair that sent a datagram; else 0.
+    /// Number of the queue pair that sent a datagram; 0 for other completions.
     pub src_qp: u32,
-    /// The first 40 bytes received are the datagram's global route header (`IBV_WC_GRH`), which holds an IP
-    /// header of this kind.
+    /// Network type of the global route header (GRH), which occupies the first 40 bytes of the received data
+    /// (`IBV_WC_GRH`); `None` without a GRH.
     pub grh: Option<NetworkType>,
-    /// How an operation of PRISM ended; [`Outcome::Done`] for all other work.
+    /// Outcome of a PRISM operation; [`Outcome::Done`] for all other work requests.
     pub outcome: Outcome,
 }
