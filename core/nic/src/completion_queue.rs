@@ -1,4 +1,4 @@
-//! The completion queue: the NIC's end (write) and the program's end (poll).
+//! The completion queue: the NIC's side, which writes entries, and the program's side, which polls them.
 
 use crate::cqe::{self, Cqe};
 use crate::ring::{Ring, Word};
@@ -6,64 +6,62 @@ use crate::wqe::SLOT;
 use remora_transport::Instant;
 use remora_wire::Qpn;
 
-/// For which completions the program wants to be woken (`ibv_req_notify_cq`).
+/// The completions for which the program asks to be woken (`ibv_req_notify_cq`).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Notify {
-    /// None.
+    /// No completion.
     #[default]
     Never,
     /// The next completion.
     Any,
-    /// The next one that is solicited or in error.
+    /// The next completion that is solicited or has an error status.
     Solicited,
 }
 
-/// How a completion queue differs from a plain one.
+/// Optional features of a completion queue.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct CqFlags {
-    /// It is counted and need not be polled: its newest entries stand over the oldest
-    /// (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
+    /// The queue may overrun: new entries overwrite the oldest ones (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
+    /// Used by chains that only count completions.
     pub ignores_overrun: bool,
-    /// Its entries say when they were written (`IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`).
+    /// Entries have a timestamp (`IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`).
     pub timestamps: bool,
 }
 
 /// The result of writing a completion.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// It is written.
+    /// The completion was written.
     Quietly,
-    /// It is written, and the program asked to be woken.
+    /// The completion was written, and the program asked to be woken.
     Wake,
     /// The queue is full: the completion is lost and the queue is in error.
     Overrun,
 }
 
-/// A completion queue as the NIC sees it.
+/// A completion queue, the NIC's side.
 pub struct CompletionQueue {
     ring: Ring,
     written: u64,
-    /// The consumer index as last read: read again only when the queue looks full.
+    /// The consumer index as last read. It is read again only when the queue seems full.
     consumed: u64,
     notify: Notify,
     overrun: bool,
-    /// Its wake-up has not been taken yet.
+    /// A wake-up is pending: the driver has not taken it yet.
     waking: bool,
-    /// It need not be polled: the newest entries overwrite the oldest.
     ignores_overrun: bool,
-    /// Its entries say when they were written.
     timestamps: bool,
-    /// The first count that a WAIT waits for.
+    /// The smallest completion count that a WAIT is waiting for; `u64::MAX` if none waits.
     awaited: u64,
-    /// The first queue pair in the line of those that wait.
+    /// Head of the list of queue pairs that wait.
     waiting: u32,
 }
 
-/// No queue pair waits.
+/// The end of a list of waiting queue pairs.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
 impl CompletionQueue {
-    /// A queue over `ring`.
+    /// Creates a queue over `ring`.
     pub fn new(ring: Ring) -> Self {
         CompletionQueue {
             ring,
@@ -79,53 +77,55 @@ impl CompletionQueue {
         }
     }
 
-    /// A queue over `ring` with these flags.
+    /// Creates a queue over `ring` with optional features.
     pub fn with_flags(ring: Ring, flags: CqFlags) -> Self {
         let CqFlags { ignores_overrun, timestamps } = flags;
         CompletionQueue { ignores_overrun, timestamps, ..CompletionQueue::new(ring) }
     }
 
-    /// A queue pair waits for `count` completions; the one before it in line.
+    /// Adds a queue pair that waits for `count` completions to the head of the list. Returns the previous
+    /// head.
     pub(crate) fn wait(&mut self, index: u32, count: u64) -> u32 {
         self.awaited = self.awaited.min(count);
         std::mem::replace(&mut self.waiting, index)
     }
 
-    /// Is a WAIT over?
+    /// Returns true if a WAIT has reached its count.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
         self.written >= self.awaited
     }
 
-    /// Releases all queue pairs in line; returns the last one.
+    /// Empties the list of waiting queue pairs and returns its head.
     pub(crate) fn release(&mut self) -> u32 {
         self.awaited = u64::MAX;
         std::mem::replace(&mut self.waiting, NOBODY)
     }
 
-    /// Completions written since its creation: 64 bits, never wraps. This is what a WAIT counts.
+    /// Returns the number of completions written since the queue was created, which WAIT compares. The count
+    /// never wraps.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Does a wake-up of it wait to be taken?
+    /// Returns true while a wake-up is pending.
     pub fn is_waking(&self) -> bool {
         self.waking
     }
 
-    /// A wake-up of it waits to be taken, or has been taken.
+    /// Sets whether a wake-up is pending.
     pub fn set_waking(&mut self, waking: bool) {
         self.waking = waking;
     }
 
-    /// Has it lost completions?
+    /// Returns true if completions were lost.
     pub fn is_overrun(&self) -> bool {
         self.overrun
     }
 
-    /// Asks for one wake-up.
+    /// Requests one wake-up.
     pub fn notify(&mut self, notify: Notify) {
-        // Asking for any completion is not weakened by a later request for solicited ones.
+        // A later request for solicited completions does not weaken a request for any completion.
         if self.notify != Notify::Any {
             self.notify = notify;
         }
@@ -159,9 +159,9 @@ impl CompletionQueue {
         self.wakes(cqe)
     }
 
-    /// Removes the completions of a queue pair that are not polled yet, as `ibv_destroy_qp` demands. They
-    /// keep their places, so the count that a WAIT waits for stays. A program that polls meanwhile sees each
-    /// of them whole or not at all. Looks at each entry of the ring once at most.
+    /// Invalidates the completions of a queue pair that are not polled yet, as `ibv_destroy_qp` demands. The
+    /// entries remain in the ring, so the count for WAIT does not change. A program that polls concurrently
+    /// sees each entry either whole or invalidated. The runtime is linear in the size of the ring.
     pub(crate) fn remove(&mut self, number: Qpn) {
         self.consumed = self.ring.word(Word::Consumed).clamp(self.consumed, self.written);
         let oldest = self.consumed.max(self.written.saturating_sub(self.ring.slots()));
@@ -172,7 +172,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Asserts that its entries fit the ring, and that it has a count to wait for if a queue pair waits.
+    /// Asserts that the entries fit the ring, and that a count is awaited only while a queue pair waits.
     pub(crate) fn check(&self) {
         let CompletionQueue { written, consumed, ignores_overrun, awaited, waiting, .. } = *self;
         assert!(consumed <= written, "completions that were polled were written");
@@ -180,7 +180,7 @@ impl CompletionQueue {
             ignores_overrun || written - consumed <= self.ring.slots(),
             "completions that are not polled <= slots of the ring"
         );
-        // A WAIT may ask for the last count that there is, which no completion queue reaches.
+        // A WAIT may ask for `u64::MAX`, a count that no completion queue reaches.
         assert!(waiting != NOBODY || awaited == u64::MAX, "a queue pair waits if a count is waited for");
     }
 
@@ -198,8 +198,8 @@ impl CompletionQueue {
         Written::Wake
     }
 
-    /// Moves to another ring, with the completions that are not polled yet. False, and nothing changed, if
-    /// they do not fit.
+    /// Moves the queue to another ring, with the completions that are not polled yet. Returns false, and
+    /// changes nothing, if they do not fit.
     pub fn resize(&mut self, ring: Ring) -> bool {
         self.consumed = self.ring.word(Word::Consumed).clamp(self.consumed, self.written);
         if self.written - self.consumed > ring.slots() {
@@ -217,7 +217,7 @@ impl CompletionQueue {
     }
 }
 
-/// The words of an entry.
+/// Returns the eight words of an entry.
 #[inline]
 fn load(ring: &Ring, index: u64) -> [u64; 8] {
     let mut slot = [0; SLOT];
@@ -236,7 +236,7 @@ fn is_removed(words: &[u64; 8]) -> bool {
     words[0] as u8 == cqe::REMOVED
 }
 
-/// A completion queue as the program sees it.
+/// A completion queue, the program's side.
 #[derive(Debug)]
 pub struct Poller {
     ring: Ring,
@@ -244,29 +244,30 @@ pub struct Poller {
 }
 
 impl Poller {
-    /// Polls the queue over `ring` from its first completion on.
+    /// Creates a poller that starts with the first completion of the queue.
     pub fn new(ring: Ring) -> Self {
         Poller { ring, next: 0 }
     }
 
-    /// Goes on where the poller before it gave entries back: for a program that was started again.
+    /// Creates a poller that continues where the previous one freed entries, for a restarted program.
     pub fn resume(ring: Ring) -> Self {
         let next = ring.word(Word::Consumed);
         Poller { ring, next }
     }
 
-    /// The queue's memory.
+    /// Returns the memory of the queue.
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// Completions were lost; no more will come.
+    /// Returns true if completions were lost. No further completions follow.
     #[inline]
     pub fn is_overrun(&self) -> bool {
         self.ring.word(Word::Error) != 0
     }
 
-    /// The next completion, if it is there. Steps over those whose queue pair is gone.
+    /// Returns the next completion; `None` if the queue is empty. Entries of destroyed queue pairs are
+    /// skipped.
     #[inline]
     pub fn poll(&mut self) -> Option<Cqe> {
         let words = self.take()?;
@@ -283,8 +284,8 @@ impl Poller {
         Some(words)
     }
 
-    /// An entry that was removed has just been taken: the next one that was not, one round of the ring at
-    /// most. What is stepped over is given back at once: who polls in vain does not call `free`.
+    /// Skips invalidated entries, at most one round of the ring, and returns the next valid one. Skipped
+    /// entries are freed immediately, because a program that polls without result does not call `free`.
     #[cold]
     #[inline(never)]
     fn poll_behind_removed(&mut self) -> Option<Cqe> {
@@ -298,8 +299,8 @@ impl Poller {
         None
     }
 
-    /// Gives entries that were removed back to the NIC although nobody polls: the others move behind them.
-    /// The NIC may write completions meanwhile, but must neither remove any nor resize the queue.
+    /// Frees invalidated entries without polling: the valid entries move to later slots. The NIC may write
+    /// completions concurrently, but must not remove entries or resize the queue.
     pub fn reclaim(&mut self) {
         let mut end = self.next;
         while end - self.next < self.ring.slots() && self.ring.published(end) == end + 1 {
@@ -324,13 +325,13 @@ impl Poller {
         }
     }
 
-    /// Gives the polled entries back to the NIC: once per batch is enough.
+    /// Returns the polled entries to the NIC. One call per batch is enough.
     #[inline]
     pub fn free(&self) {
         self.ring.set_word(Word::Consumed, self.next);
     }
 
-    /// Goes on in the ring that the queue was resized to.
+    /// Continues in the ring to which the queue was resized.
     pub fn moved(&mut self, ring: Ring) {
         self.ring = ring;
     }

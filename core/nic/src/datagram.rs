@@ -1,5 +1,5 @@
-//! Queue pairs of the unreliable datagram service: each send work request names an address handle, each
-//! arriving datagram is delivered behind 40 bytes that say where it came from.
+//! Queue pairs of the unreliable datagram service (UD). Each send work request names an address handle. A
+//! received datagram is delivered behind a 40-byte header that identifies its sender.
 
 use remora_memory::{Mem, Pd};
 use remora_transport::rc::{Kind, Message, Retired};
@@ -17,34 +17,34 @@ use crate::send_queue::SendQueue;
 use crate::shared::Shared;
 use crate::wqe::Wqe;
 
-/// Bytes before a datagram's payload in a receive work request: a global route header (IBTA vol. 1 §8.3),
-/// which RoCE v2 fills with the IP header. An IPv4 header stands in the last 20 of them (annex A17).
+/// Size of the global route header before a received datagram's payload (IBTA vol. 1 §8.3). RoCE v2 fills it
+/// with the IP header; an IPv4 header is in the last 20 bytes (annex A17).
 pub const GRH: usize = 40;
 const _: () = assert!(GRH == ipv6::LEN, "an IPv6 header is a global route header");
 
-/// The machine of a datagram queue pair, and the flows of the peers that sent last.
+/// State of a UD queue pair: its sender, and the flows of recent peers.
 pub(crate) struct Datagrams {
     pub sender: ud::Sender<WqeContext>,
-    /// Number of the address handle of the datagram under way.
+    /// Number of the address handle of the datagram that is being sent.
     handle: u64,
     seen: Senders,
 }
 
-/// Senders whose flow a datagram queue pair remembers.
+/// Number of senders whose flow a UD queue pair remembers.
 const SENDERS: usize = 16;
 
-/// The senders of the last datagrams. The newest takes the place of the oldest.
+/// The most recent senders. A new sender replaces the oldest one.
 struct Senders {
     places: [Option<Sender>; SENDERS],
-    /// Whose datagram came last: datagrams of one sender come in a row.
+    /// Index of the sender of the last datagram; datagrams of one sender tend to arrive in a row.
     last: usize,
-    /// The place that is taken next.
+    /// Index of the entry that the next new sender replaces.
     next: usize,
 }
 
-/// One end of a flow, and what checks the ICRC of its datagrams.
+/// A sender's flow, with the state that checks the ICRC of its datagrams.
 struct Sender {
-    /// Where its datagrams come from, and where they go to.
+    /// Source and destination endpoints of the datagrams.
     ends: (Endpoint, Endpoint),
     flow: Flow,
     identifications: Identifications,
@@ -53,7 +53,7 @@ struct Sender {
 impl Senders {
     const NONE: Senders = Senders { places: [const { None }; SENDERS], last: 0, next: 0 };
 
-    /// The sender of datagrams from `source` to `here`.
+    /// Returns the entry for datagrams from `source` to `here`, and creates it if necessary.
     fn of(&mut self, source: Endpoint, here: Endpoint) -> &mut Sender {
         let ends = (source, here);
         let is_it = |place: &Option<Sender>| place.as_ref().is_some_and(|sender| sender.ends == ends);
@@ -78,7 +78,7 @@ impl Datagrams {
         Datagrams { sender, handle: 0, seen: Senders::NONE }
     }
 
-    /// Takes a work request. The error is the status with which it ends at once.
+    /// Starts a work request. An error is the status with which the request completes immediately.
     pub fn begin(
         &mut self,
         pd: Pd,
@@ -102,7 +102,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Sends the datagram under way, and gives it back as ended.
+    /// Sends the current datagram and returns it as completed.
     pub fn transmit(
         &mut self,
         mem: Mem<'_>,
@@ -114,7 +114,7 @@ impl Datagrams {
         let plan = self.sender.plan()?;
         let context = *self.sender.context()?;
         let Some(handle) = shared.handles.get_mut(self.handle) else {
-            // It was destroyed while the port had no free frame.
+            // The address handle was destroyed while the port had no free frame.
             return Some((Sent::Denied, self.sender.end(Status::LocalQpOperation)));
         };
         let bth = bth::Repr {
@@ -140,7 +140,7 @@ impl Datagrams {
         Some((sent, retired))
     }
 
-    /// Is the ICRC right?
+    /// Returns true if the ICRC is correct.
     pub fn intact(&mut self, arrived: &Arrived<'_>, shared: &mut Shared) -> bool {
         let here = Endpoint {
             address: arrived.destination().unwrap_or(shared.endpoint.address),
@@ -157,7 +157,8 @@ impl Datagrams {
     }
 }
 
-/// The header that came with the datagram. A port that does not show it gets the header as it must have been.
+/// Returns the GRH of a received datagram. If the port does not provide the IP header, the GRH is
+/// reconstructed.
 pub(crate) fn grh(arrived: &Arrived<'_>, own: Endpoint) -> [u8; GRH] {
     let mut grh = [0; GRH];
     if let Some(header) = arrived.header() {

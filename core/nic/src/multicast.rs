@@ -1,15 +1,15 @@
-//! Multicast groups: what is sent to a group goes to every datagram queue pair that is attached to it (IBTA
-//! vol. 1 §10.5).
+//! Multicast groups: a packet to a group is delivered to every UD queue pair that is attached to the group
+//! (IBTA vol. 1 §10.5).
 //!
-//! Such a packet names no queue pair but all ones, and the group by its destination address. Whether frames
-//! for a group come to the port at all is the port's business.
+//! Such a packet has the destination queue pair number 0xffffff, and its destination IP address identifies
+//! the group. Joining the group on the network (IGMP, MLD) is up to the port.
 
 use remora_wire::Qpn;
 use remora_wire::frame::Address;
 
 use crate::config::NicError;
 
-/// The queue pair number that stands for all that are attached to the group.
+/// The destination queue pair number of multicast packets.
 pub const MULTICAST_QPN: u32 = 0x00ff_ffff;
 
 struct Group {
@@ -61,17 +61,17 @@ impl Groups {
         Ok(())
     }
 
-    /// Is it attached to any group?
+    /// Returns true if the queue pair is attached to any group.
     pub fn has(&self, number: Qpn) -> bool {
         self.groups.iter().any(|group| group.members.contains(&number))
     }
 
-    /// Place of a group.
+    /// Returns the index of a group.
     pub fn of(&self, address: Address) -> Option<usize> {
         self.groups.iter().position(|group| group.address == address)
     }
 
-    /// A member of the group at a place.
+    /// Returns a member of the group at index `place`.
     pub fn member(&self, place: usize, index: usize) -> Option<Qpn> {
         self.groups.get(place)?.members.get(index).copied()
     }
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(groups.detach(at(1), Qpn::new(2)), Err(NicError::Unknown));
         groups.attach(at(1), Qpn::new(4)).unwrap();
         assert_eq!(groups.attach(at(1), Qpn::new(5)), Err(NicError::Full));
-        // The last member takes the group with it.
+        // A group is removed with its last member.
         groups.detach(at(2), Qpn::new(4)).unwrap();
         assert!(groups.of(at(2)).is_none() && groups.has(Qpn::new(4)));
         groups.attach(at(3), Qpn::new(6)).unwrap();

@@ -1,39 +1,42 @@
-//! How many slots a queue needs for its capabilities (`ibv_qp_cap`), and what a ring of slots gives.
+//! The number of slots that a queue needs for its capabilities (`ibv_qp_cap`), and the capabilities that a
+//! ring provides.
 //!
-//! A queue counts slots of 64 bytes, and a work request takes one or several. A program that asks for so many
-//! work requests of a length expects that many of *the longest* to fit. So the ring is made for those, and
-//! what its rounding leaves over is given back as capabilities beyond those asked for.
+//! A queue is measured in slots of 64 bytes, and a work request takes one or more slots. `max_wr` work
+//! requests of maximum length must fit, so the ring is sized for these. The size is rounded up to a power of
+//! two, and the surplus is reported as larger capabilities.
 
 use crate::receive_queue::stride;
 use crate::ring::MAX_RING_SLOTS;
 use crate::wqe::{MAX_INLINE, MAX_SGE, MAX_SLOTS, SLOT};
 
-/// Work requests of any length that a queue of the most slots holds (`max_qp_wr`, `max_srq_wr`).
+/// Maximum number of work requests of a queue (`max_qp_wr`, `max_srq_wr`): the largest ring holds this number
+/// of work requests of any length.
 pub const MAX_WR: u32 = MAX_RING_SLOTS / MAX_SLOTS as u32;
 
 /// Capabilities of a send queue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SendCaps {
-    /// Work requests of the longest list or the most inline data, at most [`MAX_WR`].
+    /// Number of work requests, at most [`MAX_WR`], with a list or inline data of maximum length.
     pub max_wr: u32,
-    /// Elements of a list, at most [`MAX_SGE`].
+    /// Maximum number of elements of a list, at most [`MAX_SGE`].
     pub max_sge: u32,
-    /// Inline bytes, at most [`MAX_INLINE`].
+    /// Maximum number of inline bytes, at most [`MAX_INLINE`].
     pub max_inline: u32,
 }
 
 impl SendCaps {
-    /// The most that any queue pair may ask for.
+    /// The largest capabilities of a send queue.
     pub const MOST: SendCaps =
         SendCaps { max_wr: MAX_WR, max_sge: MAX_SGE as u32, max_inline: MAX_INLINE as u32 };
 
-    /// Slots of the longest work request, 1 to 16.
+    /// Returns the number of slots of the longest work request, 1 to 16.
     fn longest(&self) -> u32 {
         let list = self.max_sge.saturating_sub(1).div_ceil(2);
         1 + list.max(self.max_inline.div_ceil(SLOT as u32))
     }
 
-    /// Slots of the ring: a power of two. `None`: more than [`MOST`](SendCaps::MOST) (EINVAL).
+    /// Returns the number of slots of the ring, a power of two. `None` if a capability exceeds
+    /// [`MOST`](SendCaps::MOST) (EINVAL).
     pub fn slots(&self) -> Option<u32> {
         let most = SendCaps::MOST;
         let fits =
@@ -41,8 +44,7 @@ impl SendCaps {
         fits.then(|| (self.max_wr * self.longest()).max(1).next_power_of_two())
     }
 
-    /// What a ring of that many slots really gives: at least what was asked for. A queue without work
-    /// requests stays one.
+    /// Returns the capabilities that the ring provides, at least the requested ones. `max_wr` 0 remains 0.
     pub fn given(&self) -> Option<SendCaps> {
         let (slots, longest) = (self.slots()?, self.longest());
         Some(SendCaps {
@@ -56,24 +58,24 @@ impl SendCaps {
 /// Capabilities of a receive queue, shared or not.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ReceiveCaps {
-    /// Work requests, at most [`MAX_WR`].
+    /// Number of work requests, at most [`MAX_WR`].
     pub max_wr: u32,
-    /// Elements of a list, at most [`MAX_SGE`].
+    /// Maximum number of elements of a list, at most [`MAX_SGE`].
     pub max_sge: u32,
 }
 
 impl ReceiveCaps {
-    /// The most that any receive queue may ask for.
+    /// The largest capabilities of a receive queue.
     pub const MOST: ReceiveCaps = ReceiveCaps { max_wr: MAX_WR, max_sge: MAX_SGE as u32 };
 
-    /// Slots of the ring: a power of two. `None`: more than [`MOST`](ReceiveCaps::MOST) (EINVAL).
+    /// Returns the number of slots of the ring, a power of two. `None` if a capability exceeds
+    /// [`MOST`](ReceiveCaps::MOST) (EINVAL).
     pub fn slots(&self) -> Option<u32> {
         let fits = self.max_wr <= MAX_WR && self.max_sge <= MAX_SGE as u32;
         fits.then(|| (self.max_wr * self.stride()).max(1).next_power_of_two())
     }
 
-    /// What a ring of that many slots really gives: at least what was asked for. A queue without work
-    /// requests stays one.
+    /// Returns the capabilities that the ring provides, at least the requested ones. `max_wr` 0 remains 0.
     pub fn given(&self) -> Option<ReceiveCaps> {
         let (slots, stride) = (self.slots()?, self.stride());
         Some(ReceiveCaps {
@@ -106,7 +108,8 @@ mod tests {
         SendCaps::MOST,
     ];
 
-    /// Posts work requests of this payload into a queue of `slots`, until it is full; how many they were.
+    /// Posts work requests with this payload into a queue of `slots` slots until it is full, and returns
+    /// their number.
     fn posted(slots: u32, caps: &SendCaps, payload: Payload<'_>) -> u32 {
         let operation = Operation::Write(Remote { addr: 0, rkey: Key::new(0) });
         let request = WorkRequest { id: 0, operation, payload, flags: Flags::default() };

@@ -1,4 +1,4 @@
-//! The receive queue as the NIC sees it: one work request at a time is taken for the message that arrives.
+//! The NIC's side of the receive queue. Each incoming message takes one work request.
 
 use crate::config::NicError;
 use crate::request::Sge;
@@ -6,14 +6,14 @@ use crate::ring::{FARTHEST, Ring, Word};
 use crate::wqe::{MAX_SGE, SLOT, Wqe, high_bits, sges};
 use remora_memory::{Bytes, Key};
 
-/// A receive work request taken for a message.
+/// A receive work request that a message has taken.
 #[derive(Copy, Clone, Debug)]
 pub struct Receive {
-    /// The program's id.
+    /// The id of the work request.
     pub id: u64,
-    /// Its first slot.
+    /// Index of the first slot.
     pub index: u64,
-    /// Elements of its list.
+    /// Number of elements of the list.
     pub elements: usize,
     /// The first element.
     pub first: Sge,
@@ -27,45 +27,47 @@ pub struct ReceiveQueue {
     taken: u64,
 }
 
-/// Slots of a receive work request with up to `max_sge` elements.
+/// Returns the number of slots of a receive work request with up to `max_sge` elements.
 pub fn stride(max_sge: u32) -> u64 {
     1 + u64::from(max_sge).saturating_sub(1).div_ceil(2)
 }
 
 impl ReceiveQueue {
-    /// A queue over `ring` for lists of up to `max_sge` elements.
+    /// Creates a queue over `ring` for lists of up to `max_sge` elements.
     pub fn new(ring: Ring, max_sge: u32) -> Self {
         ReceiveQueue { ring, stride: stride(max_sge.min(MAX_SGE as u32)), produced: 0, taken: 0 }
     }
 
-    /// A buffer for one work request of a shared receive queue, `stride` slots long.
+    /// Creates a buffer of `stride` slots for one work request that is taken from a shared receive queue.
     pub fn buffer(stride: u64) -> Result<Self, NicError> {
         let bytes = Bytes::heap(Ring::size(stride as u32)).map_err(|_| NicError::Full)?;
         let ring = Ring::new(bytes).ok_or(NicError::TooSmall)?;
         Ok(ReceiveQueue { ring, stride, produced: 0, taken: 0 })
     }
 
-    /// Its memory.
+    /// Returns the memory of the queue.
     pub fn into_ring(self) -> Ring {
         self.ring
     }
 
-    /// The same for `count` of them.
+    /// Creates a buffer for `count` work requests of a shared receive queue, see
+    /// [`buffer`](ReceiveQueue::buffer).
     pub fn buffers(stride: u64, count: u64) -> Result<Self, NicError> {
         Ok(ReceiveQueue { stride, ..ReceiveQueue::buffer(stride * count)? })
     }
 
-    /// Slots of each work request.
+    /// Returns the number of slots of each work request.
     pub fn stride(&self) -> u64 {
         self.stride
     }
 
-    /// Work requests that it holds at most.
+    /// Returns the maximum number of work requests in the queue.
     pub fn capacity(&self) -> u64 {
         self.ring.slots() / self.stride
     }
 
-    /// Is a work request posted? Reads the producer index only when none is known.
+    /// Returns true if a work request is posted. The producer index is read only when no posted request is
+    /// known.
     #[inline]
     pub fn ready(&mut self) -> bool {
         if self.taken + self.stride <= self.produced {
@@ -75,7 +77,7 @@ impl ReceiveQueue {
         self.taken + self.stride <= self.produced
     }
 
-    /// Takes the next work request.
+    /// Takes the next work request; `None` if the queue is empty.
     #[inline]
     pub fn take(&mut self) -> Option<Receive> {
         if !self.ready() {
@@ -88,24 +90,24 @@ impl ReceiveQueue {
         Some(received_at(index, &slot, self.stride))
     }
 
-    /// Fills a slot with a slot of a shared receive queue: this queue is only the buffer for the message
-    /// under way.
+    /// Stores a slot that was copied from a shared receive queue. In this mode the queue is only the buffer
+    /// for the message that is being received.
     pub fn keep(&self, index: u64, slot: &[u8; SLOT]) {
         self.ring.store(index, slot);
     }
 
-    /// Element `number` (1 or more) of a work request.
+    /// Returns element `number` (1 or more) of a work request. Element 0 is `Receive::first`.
     pub fn element(&self, receive: &Receive, number: usize) -> Sge {
         element(&self.ring, receive.index, number)
     }
 
-    /// Tells the program that the slots of `receive` are free.
+    /// Publishes to the program that the slots of `receive` are free.
     #[inline]
     pub fn free(&self, receive: &Receive) {
         self.ring.set_word(Word::Consumed, receive.index + self.stride);
     }
 
-    /// Forgets everything posted (RESET): the program's indices go on from here.
+    /// Discards all posted work requests (transition to RESET). The indices continue from the producer index.
     pub fn reset(&mut self) {
         self.produced = self.ring.word(Word::Produced).min(FARTHEST);
         self.taken = self.produced;
@@ -113,7 +115,7 @@ impl ReceiveQueue {
         self.ring.set_word(Word::Error, 0);
     }
 
-    /// Asserts that no more work requests wait than the ring holds.
+    /// Asserts that the number of posted work requests fits the ring.
     pub fn check(&self) {
         assert!(
             self.produced <= self.taken + self.ring.slots(),
@@ -121,29 +123,30 @@ impl ReceiveQueue {
         );
     }
 
-    /// Posting must tell the NIC from now on.
+    /// Sets the ring's error word, so that the program rings a doorbell after each post.
     pub fn mark_error(&self) {
         self.ring.set_word(Word::Error, 1);
     }
 }
 
-/// The work request whose first slot is at `index`.
+/// Parses the receive work request whose first slot, at `index`, contains `slot`.
 #[inline]
 pub(crate) fn received_at(index: u64, slot: &[u8; SLOT], stride: u64) -> Receive {
     let wqe = Wqe::parse(slot);
-    // A list longer than the stride would run into the neighbour: cut, so that the length check fails later.
+    // A list longer than the stride would extend into the next request. It is truncated, and the length check
+    // fails later.
     let elements = (wqe.compare as usize).min(2 * stride as usize - 1);
     Receive { id: wqe.id(), index, elements, first: wqe.sge() }
 }
 
-/// Element `number` (1 or more) of the list that starts in slot `index` of `ring`.
+/// Returns element `number` (1 or more) of the list that starts in slot `index` of `ring`.
 pub fn element(ring: &Ring, index: u64, number: usize) -> Sge {
     let mut slot = [0; SLOT];
     ring.load(index + 1 + (number as u64 - 1) / 2, &mut slot);
     sges(&slot)[(number - 1) % 2]
 }
 
-/// The slots of a receive work request, for the program's side: calls `store` once per slot used.
+/// Encodes a receive work request, on the program's side. `store` is called once for each slot.
 pub fn write_receive(id: u64, list: &[Sge], mut store: impl FnMut(usize, &[u8; SLOT])) {
     let first = list.first().copied().unwrap_or(Sge { addr: 0, len: 0, lkey: Key::new(0) });
     let wqe = Wqe {

@@ -1,29 +1,30 @@
-//! A queue's memory: one header slot with its indices, then a power of two of 64-byte slots.
+//! The memory of a queue: one header slot with the indices, then a power of two of 64-byte slots.
 //!
-//! Program and NIC share it. The program writes slots and then the producer index (release); the NIC reads
-//! the index (acquire) and then the slots, and tells by the consumer index which slots are free again.
-//! Indices count slots from the queue's creation and never wrap.
+//! The program and the NIC share this memory. The program writes slots and then the producer index (release);
+//! the NIC reads the index (acquire), then the slots, and frees slots by the consumer index. Indices count
+//! slots since the creation of the queue and never wrap.
 
 use remora_memory::Bytes;
 use std::sync::atomic::Ordering;
 
 use crate::wqe::SLOT;
 
-/// Slots of one queue at most.
+/// Maximum number of slots of a queue.
 pub const MAX_RING_SLOTS: u32 = 1 << 20;
 
-/// No program gets further; an index beyond is cut to it, so that counting on from it never overflows.
+/// Upper limit of an index. Larger values from a program are reduced to it, so that additions do not
+/// overflow.
 pub(crate) const FARTHEST: u64 = 1 << 62;
 
-/// Words of the header slot.
+/// A word of the header slot.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// Slots that the producer has filled.
+    /// Producer index: the number of slots filled.
     Produced = 0,
-    /// Slots that the consumer has freed.
+    /// Consumer index: the number of slots freed.
     Consumed = 8,
-    /// Not zero: the queue pair is in error, and posting must tell the NIC, which flushes; or the completion
-    /// queue has lost completions.
+    /// Error word, normally 0. On a work queue, a nonzero value makes the program ring a doorbell after each
+    /// post, so that the NIC flushes the request. On a completion queue, it means that completions were lost.
     Error = 16,
 }
 
@@ -35,12 +36,13 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Bytes that a ring of `slots` slots takes; `slots` is rounded up to a power of two.
+    /// Returns the size in bytes of a ring of `slots` slots, rounded up to a power of two.
     pub fn size(slots: u32) -> usize {
         SLOT + slots.clamp(1, MAX_RING_SLOTS).next_power_of_two() as usize * SLOT
     }
 
-    /// Lays a ring over `bytes`. None if they do not hold the header and one slot, or are not word-aligned.
+    /// Creates a ring over `bytes`. `None` if the memory is too small for the header and one slot, or not
+    /// word-aligned.
     pub fn new(bytes: Bytes) -> Option<Ring> {
         let slots = (bytes.len() / SLOT).checked_sub(1).filter(|slots| *slots > 0)?;
         let slots = 1u64 << slots.ilog2();
@@ -48,30 +50,30 @@ impl Ring {
         Some(Ring { bytes, mask: slots - 1 })
     }
 
-    /// Its capacity.
+    /// Returns the number of slots.
     #[inline]
     pub fn slots(&self) -> u64 {
         self.mask + 1
     }
 
-    /// The memory itself.
+    /// Returns the memory.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// Position of slot `index` in the memory.
+    /// Returns the byte offset of slot `index`.
     #[inline]
     pub fn position(&self, index: u64) -> usize {
         SLOT + (index & self.mask) as usize * SLOT
     }
 
-    /// A word of the header, with everything that was written before it.
+    /// Reads a word of the header (acquire).
     #[inline]
     pub fn word(&self, word: Word) -> u64 {
         self.bytes.word(word as usize).map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    /// Sets a word of the header, after everything that was written before.
+    /// Writes a word of the header (release).
     #[inline]
     pub fn set_word(&self, word: Word, value: u64) {
         if let Some(word) = self.bytes.word(word as usize) {
@@ -79,26 +81,26 @@ impl Ring {
         }
     }
 
-    /// What stands in it is consumed round after round, without anybody posting it again.
+    /// Makes the ring recycled: its slots are consumed in every round without being posted again.
     pub fn recycle(&self) {
         self.set_word(Word::Produced, FARTHEST);
     }
 
-    /// Copies a slot out.
+    /// Copies a slot from the ring.
     #[inline]
     pub fn load(&self, index: u64, out: &mut [u8; SLOT]) {
         let copied = self.bytes.copy64(self.position(index), out);
         debug_assert!(copied.is_ok(), "positions lie inside the ring");
     }
 
-    /// Fills a slot.
+    /// Copies a slot into the ring.
     #[inline]
     pub fn store(&self, index: u64, slot: &[u8; SLOT]) {
         let copied = self.bytes.store64(self.position(index), slot);
         debug_assert!(copied.is_ok(), "positions lie inside the ring");
     }
 
-    /// Publishes a slot's last word after the rest of it.
+    /// Writes the last word of a slot (release), after the rest of the slot.
     #[inline]
     pub fn publish(&self, index: u64, last: u64) {
         if let Some(word) = self.bytes.word(self.position(index) + SLOT - 8) {
@@ -106,14 +108,14 @@ impl Ring {
         }
     }
 
-    /// Replaces the first word of a slot at once: whoever reads the slot sees the old word or the new one.
+    /// Replaces the first word of a slot atomically.
     pub(crate) fn set_first(&self, index: u64, first: u64) {
         if let Some(word) = self.bytes.word(self.position(index)) {
             word.store(first, Ordering::Release);
         }
     }
 
-    /// The last word of a slot, before the rest of it.
+    /// Reads the last word of a slot (acquire), before the rest of the slot.
     #[inline]
     pub fn published(&self, index: u64) -> u64 {
         self.bytes.word(self.position(index) + SLOT - 8).map_or(0, |word| word.load(Ordering::Acquire))

@@ -1,77 +1,78 @@
-//! The send queue as the NIC sees it: fetches batches of WQEs and hands out the copies.
+//! The NIC's side of the send queue: fetches WQEs in batches and hands out the copies.
 //!
-//! Fetching is defined, not incidental: when the fetched WQEs run out, up to [`BATCH`] slots below the fetch
-//! limit are copied, and the copies are executed. The limit is the producer index or, for a queue that is
-//! enabled, the enabled count. Lists of several elements and inline data are read from the queue's memory
-//! when their packets are built.
+//! The time of fetching is part of the interface, because chains rewrite WQEs in memory: when all fetched
+//! WQEs are executed, up to [`BATCH`] slots below the fetch limit are copied, and the copies are executed.
+//! The limit is the producer index or, for a managed queue, also the enabled count. Lists of several elements
+//! and inline data are read from the queue's memory only when their packets are built.
 
 use crate::ring::{FARTHEST, Ring, Word};
 use crate::wqe::{MAX_SLOTS, SLOT, Wqe};
 
-/// Slots fetched at once.
+/// Maximum number of slots fetched at once.
 pub const BATCH: usize = 16;
 const _: () = assert!(MAX_SLOTS <= BATCH, "one work request fits into one batch");
 
-/// How far a send queue is fetched.
+/// The fetch limit of a send queue.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Fetching {
-    /// As far as it is posted.
+    /// Slots are fetched up to the producer index.
     #[default]
     Posted,
-    /// *Managed*: as far as it is posted and enabled.
+    /// *Managed*: slots are fetched up to the producer index and the enabled count, whichever is less.
     Enabled,
-    /// *Recycled*: as far as it is enabled. What was posted once stands in a ring and is executed again on
-    /// every round (RedN, §3.4).
+    /// *Recycled*: slots are fetched up to the enabled count. The work requests are posted once, remain in
+    /// the ring and are executed in every round (RedN, §3.4).
     Recycled,
 }
 
-/// What the queue has for the executor.
+/// The result of fetching the next work request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Fetched {
-    /// Nothing below the limit.
+    /// No work request below the fetch limit.
     Empty,
-    /// A work request in `slots` slots from `index` on.
+    /// A work request of `slots` slots, starting at slot `index`.
     Work {
-        /// Its first slot.
+        /// The first slot of the work request.
         wqe: Wqe,
-        /// Where that stands.
+        /// Index of the first slot.
         index: u64,
-        /// Slots that it takes.
+        /// Number of slots.
         slots: u64,
     },
-    /// The slot at `index` claims more slots than were posted or than any work request may take.
+    /// A malformed work request: the slot at `index` claims more slots than were posted or than any work
+    /// request may have.
     Malformed {
-        /// Its first slot.
+        /// The first slot of the work request.
         wqe: Wqe,
-        /// Where that stands.
+        /// Index of the first slot.
         index: u64,
     },
 }
 
-/// A send queue.
+/// A send queue. All counts are in slots since the creation of the queue.
 pub struct SendQueue {
     ring: Ring,
-    /// Slots posted, as last read from the producer index.
+    /// Posted slots, as last read from the producer index.
     produced: u64,
-    /// Slots copied.
+    /// Fetched slots.
     fetched: u64,
-    /// Slots executed.
+    /// Executed slots.
     taken: u64,
-    /// Slots that may be fetched: follows from what comes below.
+    /// Limit of fetching, computed from the fields below.
     limit: u64,
     fetching: Fetching,
-    /// Fetched only up to this count, if it is to be enabled.
+    /// Enabled slots; ignored with `Fetching::Posted`.
     enabled: u64,
-    /// In error: everything posted is taken, enabled or not, and nothing else.
+    /// Error state: all posted slots are flushed, enabled or not.
     flushing: bool,
     copies: Box<[[u8; SLOT]; BATCH]>,
 }
 
-/// Messages of a recycled queue that may be on their way, however few slots it has.
+/// Minimum number of messages in flight that a recycled queue supports, however few slots it has.
 const ROUNDS: u32 = 32;
 
 impl SendQueue {
-    /// A queue over `ring`.
+    /// Creates a queue over `ring`.
     pub fn new(ring: Ring, fetching: Fetching) -> Self {
         let copies = Box::new([[0; SLOT]; BATCH]);
         SendQueue {
@@ -87,28 +88,28 @@ impl SendQueue {
         }
     }
 
-    /// The queue's memory.
+    /// Returns the memory of the queue.
     #[inline]
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// Does it run round after round, whatever is free?
+    /// Returns true if the queue is recycled.
     pub fn is_recycled(&self) -> bool {
         self.fetching == Fetching::Recycled
     }
 
-    /// Messages that may be on their way at a time.
+    /// Returns the maximum number of messages in flight.
     pub fn messages(&self) -> u32 {
         let slots = self.ring.slots() as u32;
         if self.is_recycled() { slots.max(ROUNDS) } else { slots }
     }
 
-    /// Reads the producer index: a doorbell rang.
+    /// Handles a doorbell: reads the producer index.
     #[inline]
     pub fn doorbell(&mut self) {
-        // An index that runs ahead of the ring would only make us read slots twice; never further than one
-        // ring.
+        // A producer index beyond the ring would make the NIC execute slots twice, so the index is limited to
+        // one ring ahead.
         self.produced = self.ring.word(Word::Produced).min(self.taken + self.ring.slots()).max(self.produced);
         match self.fetching {
             Fetching::Posted => self.limit = self.produced,
@@ -116,8 +117,8 @@ impl SendQueue {
         }
     }
 
-    /// Slots up to `count` may be fetched; the count never falls. False: this queue is not one that is
-    /// enabled.
+    /// Raises the enabled count to `count`; a lower value has no effect. Returns false if the queue is not
+    /// managed or recycled.
     pub fn enable(&mut self, count: u64) -> bool {
         self.enabled = self.enabled.max(count.min(FARTHEST));
         self.limit_by_count();
@@ -133,19 +134,19 @@ impl SendQueue {
         };
     }
 
-    /// Is there work below the limit?
+    /// Returns true if there is work below the fetch limit.
     #[inline]
     pub fn has_work(&self) -> bool {
         self.taken < self.limit
     }
 
-    /// As [`next`](SendQueue::next), for what is not busy.
+    /// Does the same as [`next`](SendQueue::next); compiled out of line for the less frequent callers.
     #[inline(never)]
     pub fn next_outlined(&mut self) -> Fetched {
         self.next()
     }
 
-    /// The next work request, fetched if need be; `take` moves past it.
+    /// Returns the next work request, and fetches a batch if necessary. `take` moves past the request.
     #[inline(always)]
     pub fn next(&mut self) -> Fetched {
         if self.taken == self.fetched {
@@ -171,46 +172,47 @@ impl SendQueue {
         }
     }
 
-    /// The work request of `slots` slots is being executed.
+    /// Moves past a work request of `slots` slots.
     #[inline]
     pub fn take(&mut self, slots: u64) {
         self.taken += slots;
         self.fetched = self.fetched.max(self.taken);
     }
 
-    /// Slots executed, slots copied, and how far they may be.
+    /// Returns the number of executed and of fetched slots, and the fetch limit.
     pub fn counts(&self) -> (u64, u64, u64) {
         (self.taken, self.fetched, self.limit)
     }
 
-    /// The copy of a slot, until a later one takes its place.
+    /// Returns the NIC's copy of a fetched slot; `None` if the slot was not fetched or its copy has been
+    /// replaced.
     pub fn copy(&self, index: u64) -> Option<[u8; SLOT]> {
         (index < self.fetched && index + BATCH as u64 >= self.fetched)
             .then(|| self.copies[index as usize % BATCH])
     }
 
-    /// Tells the program that slots below `index` are free.
+    /// Publishes to the program that the slots below `index` are free.
     #[inline]
     pub fn free(&self, index: u64) {
-        // A recycled queue's rounds go on beyond what its program has posted.
+        // A recycled queue executes more slots than its program has posted.
         self.ring.set_word(Word::Consumed, index.min(self.produced));
     }
 
-    /// For flushing: everything posted counts, enabled or not.
+    /// Enters the error state: all posted slots are flushed, enabled or not.
     pub fn release_all(&mut self) {
         self.flushing = true;
         self.limit_by_count();
         self.ring.set_word(Word::Error, 1);
     }
 
-    /// Out of SQE: what is posted from now on is executed.
+    /// Leaves the SQE state: work requests that are posted from now on are executed.
     pub fn go_on(&mut self) {
         self.flushing = false;
         self.limit_by_count();
         self.ring.set_word(Word::Error, 0);
     }
 
-    /// Asserts the order of its indices, and that its limit follows from what was posted and enabled.
+    /// Asserts that the counts are ordered and that the limit follows from the posted and enabled counts.
     pub fn check(&self) {
         let SendQueue { produced, fetched, taken, limit, enabled, fetching, flushing, .. } = *self;
         let slots = self.ring.slots();
@@ -228,7 +230,7 @@ impl SendQueue {
         assert_eq!(limit, expected, "the fetch limit follows from what is posted and enabled");
     }
 
-    /// Forgets everything posted (RESET): the program's indices go on from here.
+    /// Discards all posted work requests (transition to RESET). The indices continue from the producer index.
     pub fn reset(&mut self) {
         self.produced = self.ring.word(Word::Produced).min(FARTHEST);
         (self.fetched, self.taken) = (self.produced, self.produced);

@@ -1,8 +1,7 @@
-//! Shared receive queues: receive work requests that any of several queue pairs takes (IBTA vol. 1 §10.2.9).
+//! Shared receive queues, whose work requests are taken by any of several queue pairs (IBTA vol. 1 §10.2.9).
 //!
-//! A work request is copied out when a message takes it, into the slots that its queue pair keeps for the
-//! message under way. So it leaves the shared queue at once and in order, however long the message takes, and
-//! its slots are free again.
+//! When a message takes a work request, the request is copied into slots of the queue pair. So the request
+//! leaves the shared queue immediately and in order, and its slots are free, however long the message takes.
 
 use remora_memory::Pd;
 use remora_wire::Qpn;
@@ -13,39 +12,39 @@ use crate::receive_queue::{Receive, ReceiveQueue, received_at};
 use crate::ring::{Ring, Word};
 use crate::wqe::SLOT;
 
-/// What a shared receive queue is made of.
+/// The parameters with which a shared receive queue is created.
 pub struct SrqInit {
-    /// Its domain: the local keys of its work requests must be of it.
+    /// Protection domain; the local keys of the work requests must belong to it.
     pub pd: Pd,
     /// Memory of the queue.
     pub ring: Ring,
-    /// Elements per work request.
+    /// Maximum number of scatter/gather elements per work request.
     pub max_sge: u32,
-    /// For extended reliable connections.
+    /// XRC parameters; `None` for a shared receive queue of other services.
     pub xrc: Option<XrcSrq>,
 }
 
 /// The XRC part of a shared receive queue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct XrcSrq {
-    /// Its domain: only queue pairs of the same one reach it.
+    /// XRC domain; only queue pairs of the same domain can use the queue.
     pub domain: u32,
-    /// Where its completions go.
+    /// Number of the completion queue for received messages.
     pub cq: u32,
 }
 
-/// What `ibv_query_srq` tells.
+/// The attributes that `ibv_query_srq` returns.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SrqFacts {
-    /// Work requests that it holds at most.
+    /// Maximum number of work requests.
     pub max_wr: u32,
-    /// The limit that is armed; 0: none.
+    /// The armed limit; 0 if none is armed.
     pub limit: u32,
-    /// Work requests that wait in it.
+    /// Number of posted work requests that no message has taken.
     pub waiting: u32,
 }
 
-/// A shared receive queue as the NIC sees it.
+/// A shared receive queue, the NIC's side.
 pub(crate) struct SharedReceiveQueue {
     pub number: Qpn,
     pub pd: Pd,
@@ -55,12 +54,13 @@ pub(crate) struct SharedReceiveQueue {
     pub produced: u64,
     pub taken: u64,
     pub limit: u32,
-    /// Queue pairs that were made with it.
+    /// Number of queue pairs that use the queue.
     pub users: u32,
 }
 
 impl SharedReceiveQueue {
-    /// Does a work request wait? The index is read again only when none is known.
+    /// Returns true if a work request is posted. The producer index is read only when no posted request is
+    /// known.
     #[inline]
     fn ready(&mut self) -> bool {
         if self.taken + self.stride > self.produced {
@@ -71,7 +71,7 @@ impl SharedReceiveQueue {
 
     #[inline]
     fn look(&mut self) {
-        // An index that runs ahead of the ring would make the NIC read slots twice.
+        // A producer index beyond the ring would make the NIC take slots twice, so it is limited.
         let produced = self.ring.word(Word::Produced).min(self.taken + self.ring.slots());
         self.produced = self.produced.max(produced);
     }
@@ -85,7 +85,8 @@ impl SharedReceiveQueue {
         (self.ring.slots() / self.stride) as u32
     }
 
-    /// Copies the next work request into `place`: to slot `to`, or else to the slot that it has here.
+    /// Copies the next work request into `place`, to slot `to`, or with `None` to the slot index that the
+    /// request has in this queue. Returns `None` if the queue is empty.
     pub fn take(&mut self, place: &ReceiveQueue, to: Option<u64>) -> Option<Receive> {
         if !self.ready() {
             return None;
@@ -101,7 +102,7 @@ impl SharedReceiveQueue {
         Some(received_at(to.unwrap_or(index), &slot, self.stride))
     }
 
-    /// Is the armed limit reached? Then it is disarmed.
+    /// Returns true, and disarms the limit, if fewer work requests than the armed limit are left.
     pub fn limit_reached(&mut self) -> bool {
         let reached = self.limit > 0 && self.waiting() < self.limit;
         if reached {
@@ -110,7 +111,7 @@ impl SharedReceiveQueue {
         reached
     }
 
-    /// Asserts that its indices lie within one ring, and its limit within its capacity.
+    /// Asserts that the indices are within one ring, and the limit within the capacity.
     pub fn check(&self) {
         let waiting = self.produced.checked_sub(self.taken);
         assert!(
@@ -139,7 +140,7 @@ impl SharedReceiveQueue {
     }
 }
 
-/// All shared receive queues of an engine.
+/// The shared receive queues of an engine.
 pub(crate) struct SharedReceiveQueues {
     pub places: Vec<Option<SharedReceiveQueue>>,
     pub generations: Vec<u8>,
@@ -158,7 +159,7 @@ impl SharedReceiveQueues {
         }
     }
 
-    /// The place of the queue with this number.
+    /// Returns the table index of the queue with this number.
     #[inline]
     pub fn place(&self, number: Qpn) -> Option<u32> {
         let place = number.get() & ((1 << self.index_bits) - 1);
@@ -176,13 +177,13 @@ impl SharedReceiveQueues {
         self.places[place as usize].as_mut().ok_or(NicError::Unknown)
     }
 
-    /// A queue pair takes from it from now on. Returns its place, and the slots that the queue pair needs for
-    /// a message under way.
+    /// Registers a queue pair as a user of the queue. Returns the queue's table index and the number of slots
+    /// that the queue pair needs for a message that is being received.
     pub fn join(&mut self, number: Qpn) -> Result<(u32, u64), NicError> {
         let place = self.place(number).ok_or(NicError::Unknown)?;
         let queue = self.get_mut(number)?;
         if queue.xrc.is_some() {
-            // Packets name the queues of XRC, not queue pairs.
+            // XRC packets carry the number of the shared receive queue, so no queue pair may be bound to it.
             return Err(NicError::Unknown);
         }
         queue.users += 1;

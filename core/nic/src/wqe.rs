@@ -31,32 +31,33 @@ use remora_memory::{Access, Binding, Key};
 use remora_transport::ud::Destination;
 use remora_wire::Qpn;
 
-/// Bytes of a slot.
+/// Size of a slot in bytes.
 pub const SLOT: usize = 64;
-/// Elements of a list at most.
+/// Maximum number of scatter/gather elements of a work request.
 pub const MAX_SGE: usize = 30;
-/// Inline bytes at most.
+/// Maximum number of inline bytes of a work request.
 pub const MAX_INLINE: usize = 15 * SLOT;
-/// Slots that one work request takes at most.
+/// Maximum number of slots of a work request.
 pub const MAX_SLOTS: usize = 16;
-/// Slots of a work request of PRISM before its list or its inline bytes.
+/// Slots that precede the list or the inline data of a PRISM work request.
 pub(crate) const PRISM_HEAD: usize = 2;
-/// Bits of an id that stand in the header word: the operand of a chain's compare-and-swap.
+/// Number of bits of a work request id that the header word holds. A chain's compare-and-swap compares these
+/// bits.
 pub const ID_BITS: u32 = 48;
-/// Bits of the length word that are the length. The rest of an id stands above them.
+/// Number of bits of the length word that hold the length. The bits above hold the rest of the id.
 const LENGTH_BITS: u32 = 48;
-/// The longest length that a work request can name, in bytes. No region is as long.
+/// The largest length that a work request can specify, in bytes. No memory region is that long.
 const MAX_LENGTH: u64 = (1 << LENGTH_BITS) - 1;
 
 /// Flag bits of the header.
 pub mod flag {
-    /// A completion is written.
+    /// The request has a completion.
     pub const SIGNALED: u8 = 1;
-    /// Waits for earlier READs and atomics.
+    /// The request waits for earlier READs and atomics.
     pub const FENCE: u8 = 2;
-    /// Solicited event at the receiver.
+    /// The receiver raises a solicited event.
     pub const SOLICITED: u8 = 4;
-    /// The bytes follow in the next slots.
+    /// The data follows inline, in the next slots.
     pub const INLINE: u8 = 8;
 }
 
@@ -64,26 +65,26 @@ pub mod flag {
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Wqe {
-    /// Op-code, flags, the lower 48 bits of the id.
+    /// Opcode, flags, and the lower 48 bits of the id.
     pub header: u64,
-    /// First byte of the first element.
+    /// Address of the first byte of the first element.
     pub local: u64,
-    /// Bytes of the first element, or of the inline data (48 bits); the upper 16 bits of the id.
+    /// Length in bytes of the first element or of the inline data (lower 48 bits); upper 16 bits of the id.
     pub len: u64,
     /// Local key (low half) and remote key (high half).
     pub keys: u64,
-    /// First byte at the peer.
+    /// Address of the first byte at the peer.
     pub remote: u64,
-    /// Compare operand in the header's layout; elements of the list for SEND, WRITE and READ.
+    /// Compare operand, in the header's layout; number of list elements for SEND, WRITE and READ.
     pub compare: u64,
-    /// Swap or add operand.
+    /// Swap operand or addend.
     pub swap_add: u64,
-    /// Immediate data, or a key (low half); the peer's shared receive queue (high half).
+    /// Immediate data, or the key to invalidate (low half); the peer's shared receive queue (high half).
     pub imm: u64,
 }
 
 impl Wqe {
-    /// From the bytes of a slot.
+    /// Parses the 64 bytes of a slot. Every value is accepted.
     #[inline]
     pub fn parse(bytes: &[u8; SLOT]) -> Wqe {
         let word = |at: usize| {
@@ -103,7 +104,7 @@ impl Wqe {
         }
     }
 
-    /// The bytes of a slot.
+    /// Returns the 64 bytes of the slot.
     #[inline]
     pub fn emit(&self) -> [u8; SLOT] {
         let words = [
@@ -123,55 +124,55 @@ impl Wqe {
         bytes
     }
 
-    /// What it does.
+    /// Returns the opcode.
     #[inline]
     pub fn opcode(&self) -> WqeOpcode {
         WqeOpcode(self.header as u8)
     }
 
-    /// Flag bits, see [`flag`].
+    /// Returns the flag bits, see [`flag`].
     #[inline]
     pub fn flags(&self) -> u8 {
         (self.header >> 8) as u8
     }
 
-    /// The program's id: 48 bits of it from the header word, 16 from the length word.
+    /// Returns the work request id: 48 bits from the header word, 16 bits from the length word.
     #[inline]
     pub fn id(&self) -> u64 {
         self.header >> 16 | self.len >> LENGTH_BITS << ID_BITS
     }
 
-    /// The upper 16 bits of the id.
+    /// Returns the upper 16 bits of the id.
     #[inline]
     pub(crate) fn id_high(&self) -> u16 {
         (self.len >> LENGTH_BITS) as u16
     }
 
-    /// Bytes of the first element, or of the inline data, without the bits of the id.
+    /// Returns the length in bytes of the first element or of the inline data.
     #[inline]
     pub fn length(&self) -> u64 {
         self.len & MAX_LENGTH
     }
 
-    /// Local key of the first element.
+    /// Returns the local key of the first element.
     #[inline]
     pub fn lkey(&self) -> Key {
         Key::new(self.keys as u32)
     }
 
-    /// Remote key.
+    /// Returns the remote key.
     #[inline]
     pub fn rkey(&self) -> u32 {
         (self.keys >> 32) as u32
     }
 
-    /// The peer's shared receive queue.
+    /// Returns the number of the peer's shared receive queue (XRC).
     #[inline]
     pub fn srq(&self) -> u32 {
         (self.imm >> 32) as u32
     }
 
-    /// Number of the address handle that a datagram names.
+    /// Returns the number of the address handle of a datagram.
     #[inline]
     pub fn handle(&self) -> u64 {
         self.remote
@@ -183,7 +184,7 @@ impl Wqe {
         Destination { qp: Qpn::new(self.swap_add as u32 & 0x00ff_ffff), qkey: (self.swap_add >> 32) as u32 }
     }
 
-    /// What a BIND_MW asks for. None: bits that are no rights.
+    /// Returns the binding that a BIND_MW asks for, or `None` if the access rights are invalid.
     pub fn binding(&self) -> Option<Binding> {
         Some(Binding {
             window: Key::new(self.rkey()),
@@ -195,13 +196,13 @@ impl Wqe {
         })
     }
 
-    /// The first element.
+    /// Returns the first element.
     #[inline]
     pub fn sge(&self) -> Sge {
         Sge { addr: self.local, len: self.len as u32, lkey: self.lkey() }
     }
 
-    /// Elements of its list: one for an atomic, none for work without bytes.
+    /// Returns the number of elements: 1 for an atomic, 0 for a request without data.
     #[inline]
     pub fn elements(&self) -> usize {
         if self.opcode().has_list() {
@@ -212,7 +213,8 @@ impl Wqe {
         }
     }
 
-    /// Slots that it takes in its queue, itself included; None if it claims more than a work request may.
+    /// Returns the number of slots of the work request, including the first one. `None` if the number exceeds
+    /// [`MAX_SLOTS`].
     #[inline]
     pub fn slots(&self) -> Option<usize> {
         if !self.opcode().has_list() {
@@ -226,24 +228,24 @@ impl Wqe {
         (elements <= MAX_SGE).then(|| 1 + elements.saturating_sub(1).div_ceil(2))
     }
 
-    /// What the low two bytes of `compare` say of a list. As in the header, the six bytes above are free: a
-    /// chain compares there.
+    /// Returns the number of list elements, from the low two bytes of `compare`. The upper six bytes are
+    /// free, as in the header, so that a chain can compare them.
     #[inline(always)]
     fn list_len(&self) -> usize {
         usize::from(self.compare as u16)
     }
 }
 
-/// The two elements of a further slot.
+/// Parses the two elements of a further slot.
 pub fn sges(bytes: &[u8; SLOT]) -> [Sge; 2] {
     let wqe = Wqe::parse(bytes);
     let second = Sge { addr: wqe.remote, len: wqe.compare as u32, lkey: Key::new(wqe.swap_add as u32) };
-    // Elements have the shape of bytes 8 to 39, here from byte 0 on.
+    // Elements have the layout of bytes 8 to 39 of a first slot, here shifted to byte 0.
     let first = Sge { addr: wqe.header, len: wqe.local as u32, lkey: Key::new(wqe.len as u32) };
     [first, second]
 }
 
-/// A further slot: up to two elements.
+/// Returns a further slot with up to two elements.
 pub fn sge_slot(pair: &[Sge]) -> [u8; SLOT] {
     let mut bytes = [0; SLOT];
     for (sge, buffer) in pair.iter().zip(bytes.chunks_exact_mut(SLOT / 2)) {
@@ -254,18 +256,19 @@ pub fn sge_slot(pair: &[Sge]) -> [u8; SLOT] {
     bytes
 }
 
-/// Why a work request cannot be written into a queue: what `ibv_post_send` answers with EINVAL or ENOMEM.
+/// The reason why a work request cannot be written into a queue. `ibv_post_send` returns EINVAL or ENOMEM.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PostError {
     /// The queue is full (ENOMEM).
     QueueFull,
-    /// More elements than the queue was created for.
+    /// The work request has more elements than the queue was created for.
     TooManySges,
-    /// More inline data than the queue was created for.
+    /// The work request has more inline data than the queue was created for.
     TooMuchInline,
-    /// An atomic needs exactly one element of 8 bytes; a READ cannot be inline.
+    /// The payload does not fit the operation: an atomic needs exactly one element of 8 bytes; a READ cannot
+    /// be inline.
     BadPayload,
-    /// The queue pair cannot take work in its present state.
+    /// The queue pair accepts no work requests in its present state.
     BadState,
 }
 
@@ -283,12 +286,12 @@ impl std::fmt::Display for PostError {
 
 impl std::error::Error for PostError {}
 
-/// Header word of a work request; [`high_bits`] has the rest of its id.
+/// Returns the header word of a work request, with the lower 48 bits of the id; see [`high_bits`].
 pub(crate) fn header(opcode: WqeOpcode, flags: u8, id: u64) -> u64 {
     u64::from(opcode.0) | u64::from(flags) << 8 | id << 16
 }
 
-/// The part of an id that the header word does not hold, where it stands in the length word.
+/// Returns the upper 16 bits of an id, at their position in the length word.
 #[inline]
 pub(crate) fn high_bits(id: u64) -> u64 {
     id >> ID_BITS << LENGTH_BITS
@@ -301,28 +304,28 @@ pub(crate) fn flag_bits(flags: Flags, inline: bool) -> u8 {
         | (u8::from(inline) * flag::INLINE)
 }
 
-/// Bounds that a queue was created with.
+/// Limits that a queue was created with.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Elements of a list.
+    /// Maximum number of scatter/gather elements.
     pub max_sge: u32,
-    /// Inline bytes.
+    /// Maximum number of inline bytes.
     pub max_inline: u32,
 }
 
-/// Whom a work request is for, where its queue pair's connection does not say it.
+/// The destination of a work request, for services where the connection does not define it.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Target {
     /// The connected peer.
     #[default]
     Peer,
-    /// This shared receive queue of the peer (extended reliable connections).
+    /// This shared receive queue of the peer (XRC).
     Srq(Qpn),
-    /// Whom a datagram names.
+    /// The destination of a datagram.
     Datagram {
         /// Number of the address handle.
         handle: u32,
-        /// The queue pair there, and its Q_Key.
+        /// The destination queue pair and its Q_Key.
         to: Destination,
     },
 }
@@ -341,7 +344,7 @@ impl Target {
     }
 }
 
-/// As [`write_to`], for the connected peer.
+/// Writes a work request for the connected peer, see [`write_to`].
 #[inline]
 pub fn write(
     request: &WorkRequest<'_>,
@@ -352,7 +355,7 @@ pub fn write(
     write_to(request, &Target::Peer, bounds, free, store)
 }
 
-/// Slots of a work request of PRISM; None if it claims more than one may.
+/// Returns the number of slots of a PRISM work request, or `None` if it exceeds the maximum.
 fn prism_slots(wqe: &Wqe) -> Option<usize> {
     let behind = if wqe.flags() & flag::INLINE != 0 {
         let len = wqe.length();
@@ -371,8 +374,9 @@ fn prism_list_slots(wqe: &Wqe) -> usize {
     if has_prism_list(wqe) { (wqe.compare as usize).saturating_sub(1).div_ceil(2) } else { 0 }
 }
 
-/// Writes a work request as slots, first slot first. `store` puts one slot; it is called at most
-/// [`MAX_SLOTS`] times, and not at all when the request is refused. Returns the slots written.
+/// Encodes a work request into slots, first slot first, and returns the number of slots. `free` is the number
+/// of free slots in the queue. `store` writes one slot; it is called at most [`MAX_SLOTS`] times, and not at
+/// all on an error.
 #[inline]
 pub fn write_to(
     request: &WorkRequest<'_>,
@@ -387,7 +391,8 @@ pub fn write_to(
     if slots > free {
         return Err(PostError::QueueFull);
     }
-    // The first slot last would be the hardware's order; here the producer index says when all of them count.
+    // Hardware would write the first slot last. Here the order is free, because the producer index publishes
+    // all slots together.
     store(0, &wqe.emit());
     match request.payload {
         Payload::Inline(bytes) => {
@@ -487,7 +492,7 @@ fn operation(operation: &Operation) -> Wqe {
         Operation::LocalInv(key) => plain(WqeOpcode::LOCAL_INV, key.get()),
         Operation::BindWindow(binding) => Wqe {
             local: binding.va,
-            // A longer range lies in no region: the work request fails as it would with the whole length.
+            // A longer range is in no region, so the request fails as it would with the full length.
             len: binding.len.min(MAX_LENGTH),
             keys: u64::from(binding.region.get()) | u64::from(binding.window.get()) << 32,
             compare: u64::from(binding.access.bits()),

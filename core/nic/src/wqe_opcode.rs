@@ -1,6 +1,6 @@
-//! The op-codes of work queue entries.
+//! The opcodes of work queue entries.
 
-/// Op-codes below 64, a bit each.
+/// Returns a set of opcodes below 64, as a mask with one bit per opcode.
 const fn set(opcodes: &[WqeOpcode]) -> u64 {
     let (mut set, mut at) = (0, 0);
     while at < opcodes.len() {
@@ -10,8 +10,8 @@ const fn set(opcodes: &[WqeOpcode]) -> u64 {
     set
 }
 
-/// What a WQE does: the first byte of its header. Unknown values are a local QP operation error when
-/// executed.
+/// The opcode of a WQE: the first byte of its header. Executing an unknown opcode fails with a local QP
+/// operation error.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct WqeOpcode(pub u8);
 
@@ -44,16 +44,16 @@ impl WqeOpcode {
     pub const LOGICAL_XOR: WqeOpcode = WqeOpcode(24);
     pub const RPC: WqeOpcode = WqeOpcode(32);
     pub const RPC_WRITE: WqeOpcode = WqeOpcode(33);
-    /// What a kernel of ours sends: never in a queue.
+    /// An answer of a local StRoM kernel; not valid in a queue.
     pub(crate) const ANSWER: WqeOpcode = WqeOpcode(63);
 
-    /// Is it one of a set, a bit each? Op-codes from 64 on are none.
+    /// Returns true if the opcode is in the mask `set`. Opcodes from 64 on are in no set.
     #[inline(always)]
     const fn is_in(self, set: u64) -> bool {
         self.0 < 64 && set >> self.0 & 1 != 0
     }
 
-    /// Does it carry or fetch a list of bytes of any length?
+    /// Returns true if the request has a scatter/gather list of any length.
     #[inline]
     pub fn has_list(self) -> bool {
         const LISTS: u64 = set(&[
@@ -69,19 +69,20 @@ impl WqeOpcode {
         self.is_in(LISTS)
     }
 
-    /// A request to a kernel of the peer's NIC.
+    /// Returns true for a request to a StRoM kernel of the peer's NIC.
     #[inline]
     pub fn is_strom(self) -> bool {
         self == WqeOpcode::RPC || self == WqeOpcode::RPC_WRITE
     }
 
-    /// One of the calculations: an atomic that only a loopback queue pair executes.
+    /// Returns true for the calculations: atomics that only a loopback queue pair executes.
     #[inline]
     pub fn is_calculation(self) -> bool {
         (WqeOpcode::MAX.0..=WqeOpcode::LOGICAL_XOR.0).contains(&self.0)
     }
 
-    /// Must more be known than the work request itself before it may start?
+    /// Returns true if the start of the request may depend on other work, such as earlier requests or another
+    /// queue.
     #[inline]
     pub(crate) fn may_have_to_wait(self) -> bool {
         const WAITING: u64 =
@@ -89,7 +90,7 @@ impl WqeOpcode {
         self.is_in(WAITING)
     }
 
-    /// An operation of PRISM: a second slot holds what does not fit the first.
+    /// Returns true for PRISM operations, which take at least two slots.
     #[inline]
     pub fn is_prism(self) -> bool {
         (WqeOpcode::PRISM_READ.0..=WqeOpcode::PRISM_FETCH_ADD.0).contains(&self.0)
