@@ -1,4 +1,4 @@
-//! Commands to the server itself: `lru_crawler`, `cache_memlimit`, `shutdown`.
+//! Administrative commands: `lru_crawler`, `cache_memlimit`, `shutdown`.
 
 use super::command::unsigned;
 use super::dump::{self, Dump};
@@ -8,7 +8,7 @@ use super::{Cache, MIN_MEMORY};
 const MEBIBYTE: usize = 1 << 20;
 
 impl Session {
-    /// `lru_crawler`: searches for dead items, or lists all.
+    /// Executes `lru_crawler`: searches for dead items, or lists all items.
     pub(super) fn crawler(
         &mut self,
         what: &[u8],
@@ -38,7 +38,7 @@ impl Session {
                     "OK"
                 }
             },
-            // As memcached: it sends a dump by itself, and not behind answers that wait.
+            // As in memcached, a dump cannot follow answers that are not sent yet.
             (b"metadump", Some(_)) if !out.is_empty() => {
                 "ERROR cannot pipeline other commands before metadump"
             }
@@ -54,7 +54,7 @@ impl Session {
         self.answer(said, out);
     }
 
-    /// The `shutdown` command.
+    /// Executes the `shutdown` command.
     pub(super) fn shutdown(&mut self, how: Option<&[u8]>, cache: &mut Cache, out: &mut Vec<u8>) {
         match how {
             _ if !cache.config.shutdown => self.answer("ERROR: shutdown not enabled", out),
@@ -68,7 +68,8 @@ impl Session {
 }
 
 impl Cache {
-    /// `cache_memlimit`: keys and values take no more than this, once stores have freed the rest.
+    /// Executes `cache_memlimit`: limits the memory of keys and values, once later stores have freed the
+    /// excess. Returns the answer.
     pub(super) fn limit(&mut self, megabytes: u64) -> &'static str {
         let bytes = usize::try_from(megabytes).ok().and_then(|megabytes| megabytes.checked_mul(MEBIBYTE));
         match bytes {

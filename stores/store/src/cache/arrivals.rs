@@ -1,15 +1,15 @@
-//! Values under way, in pieces until they are whole.
+//! Values that are being received, stored in pieces until they are complete.
 //!
-//! A client that announces a value takes no memory for it. One that sends a part takes memory for that part.
-//! All values under way have a bounded share of the memory. When all pieces are taken, the value that has
-//! waited longest for its next byte is dropped.
+//! A client that announces a value takes no memory for it; a client that sends a part takes memory for that
+//! part. All incomplete values have a bounded share of the memory. When all pieces are in use, the value
+//! that has waited longest for its next byte is dropped.
 
 use super::lru::{Lru, NONE};
 
 /// Bytes of a piece.
 const PIECE: usize = 4096;
 
-/// A value under way. It goes back by [`Arrivals::end`].
+/// An incomplete value. It must be passed to [`Arrivals::end`].
 pub struct Arrival {
     slot: u32,
     generation: u32,
@@ -17,32 +17,32 @@ pub struct Arrival {
 
 #[derive(Copy, Clone)]
 struct Slot {
-    /// Of the value that has the slot now.
+    /// Generation of the value that has the slot now, so that a stale [`Arrival`] is recognised.
     generation: u32,
     first: u32,
     last: u32,
     len: usize,
 }
 
-/// The value gave way, or no piece is left for it.
+/// The value was dropped to free memory, or no piece is left for it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NoPiece;
 
-/// All values under way.
+/// All incomplete values.
 pub struct Arrivals {
     bytes: Box<[u8]>,
-    /// The piece behind each piece, of a value or of the free ones.
+    /// The successor of each piece, in a value or in the list of free pieces.
     next: Vec<u32>,
     free: u32,
     slots: Vec<Slot>,
     free_slots: Vec<u32>,
-    /// From the value that got its last bytes just now to the one that has waited for longest.
+    /// The values in order of their latest bytes.
     order: Lru,
     pieces: u32,
 }
 
 impl Arrivals {
-    /// A table of pieces for `bytes` bytes.
+    /// Returns a table of pieces with `bytes` bytes in total.
     pub fn new(bytes: usize) -> Arrivals {
         let pieces = u32::try_from(bytes / PIECE).unwrap_or(NONE - 1);
         Arrivals {
@@ -80,7 +80,7 @@ impl Arrivals {
         Ok(())
     }
 
-    /// What has come, piece by piece; nothing if it gave way.
+    /// Returns the received bytes, piece by piece; none if the value was dropped.
     pub fn pieces(&self, arrival: &Arrival) -> impl Iterator<Item = &[u8]> {
         let slot = self.slot(arrival).map(|slot| self.slots[slot as usize]);
         let (mut piece, mut left) = slot.map_or((NONE, 0), |slot| (slot.first, slot.len));
@@ -95,19 +95,19 @@ impl Arrivals {
         })
     }
 
-    /// Are all of its bytes still there?
+    /// Returns true if all `len` bytes of the value are present.
     pub fn is_whole(&self, arrival: &Arrival, len: usize) -> bool {
         self.slot(arrival).is_some_and(|slot| self.slots[slot as usize].len == len)
     }
 
-    /// Frees its pieces.
+    /// Frees the pieces of a value.
     pub fn end(&mut self, arrival: Arrival) {
         if let Some(slot) = self.slot(&arrival) {
             self.release(slot);
         }
     }
 
-    /// Bytes for values under way that are taken.
+    /// Returns the number of bytes in use.
     #[cfg(test)]
     pub fn taken(&self) -> usize {
         let mut free = self.pieces as usize - self.next.len();
@@ -140,7 +140,7 @@ impl Arrivals {
         Ok(piece)
     }
 
-    /// A piece for the value of a slot, for which another one may give way.
+    /// Takes a piece for the value of a slot. If none is free, another value is dropped.
     fn take(&mut self, slot: Option<u32>) -> Result<u32, NoPiece> {
         if self.free == NONE && self.next.len() < self.pieces as usize {
             self.next.push(NONE);
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(arrivals.append(&mut second, &[2]), Err(NoPiece));
         assert_eq!(whole(&arrivals, second.as_ref().expect("begun")), b"");
         assert_eq!(whole(&arrivals, first.as_ref().expect("begun")).len(), PIECE + 1);
-        // What gave way gives nothing back twice.
+        // A dropped value must not free its pieces twice.
         arrivals.end(second.expect("begun"));
         assert_eq!(arrivals.taken(), 4 * PIECE);
         arrivals.end(first.expect("begun"));

@@ -1,15 +1,15 @@
-//! What the cache keeps beside the value of an item.
+//! The attributes that the cache stores for an item in addition to its value.
 
 use remora_transport::Instant;
 
-/// What memcached keeps beside a value.
+/// The attributes of an item.
 #[derive(Copy, Clone, Debug)]
 pub struct Attributes {
-    /// The client's own.
+    /// The flags of the client, which the cache does not interpret.
     pub flags: u32,
-    /// Dead from then on.
+    /// Time at which the item expires.
     pub expires: Instant,
-    /// The number for `cas`: another one after each change.
+    /// The number that `cas` compares. Each change of the item gives it another one.
     pub unique: u64,
     /// Marks that meta commands report.
     pub marks: Marks,
@@ -18,12 +18,12 @@ pub struct Attributes {
 /// Marks of an item that meta commands report.
 #[derive(Copy, Clone, Default, Debug, PartialEq, Eq)]
 pub struct Marks {
-    /// Its key was stored in base64.
+    /// The key was given in base64.
     pub binary: bool,
-    /// It was marked as out of date.
+    /// The item was marked as out of date.
     pub stale: bool,
-    /// A client was asked to store it again.
+    /// A client was asked to store the item again.
     pub won: bool,
-    /// It was asked for.
+    /// The item was read.
     pub fetched: bool,
 }

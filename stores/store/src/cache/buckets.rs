@@ -1,12 +1,12 @@
-//! What chains find: buckets in memory that the NIC reads, two for each key.
+//! The hash table that chains read: buckets in memory that the NIC reads, two for each key.
 //!
 //! As in `MemC3`, a key's other bucket follows from one of them and its tag. So an item can move to free a
 //! bucket for another.
 //!
 //! A bucket is a line of 64 bytes. Its first words have the form of a work request: header, address, length.
-//! So one READ makes an answer of them (`program/chain/programs/offloads/cache.chain`). What the client
-//! checks stands behind them. The header is written last and removed first. The digest detects any other torn
-//! read.
+//! So one READ turns them into the request that sends the answer
+//! (`program/chain/programs/offloads/cache.chain`). The words that the client checks follow. The header is
+//! written last and removed first. The digest detects any other torn read.
 
 use super::attributes::Attributes;
 use super::lru::NONE;
@@ -18,34 +18,34 @@ use remora_transport::Instant;
 
 /// Bytes of a bucket.
 const BUCKET: usize = 64;
-/// Bytes of what a client checks, behind key and value in the chain's answer.
+/// Bytes that a client checks, after key and value in the chain's answer.
 const CHECKED: usize = 32;
-/// Bytes that a client sends.
+/// Bytes of a client's request to the chain.
 const ASK: usize = 32;
-/// Bytes of an answer at most, and as the chain counts on.
+/// Maximum length of an answer, which the chain's receive buffer holds.
 pub const ANSWER: usize = (LONGEST + CHECKED).next_multiple_of(64);
-/// Items that are moved for one at most.
+/// Maximum number of items that are moved to free a bucket.
 const MOVES: usize = 16;
 
-/// Words of a bucket.
+/// Indices of a bucket's words.
 const HEADER: usize = 0;
 const ADDRESS: usize = 1;
 const LENGTH: usize = 2;
 const EXPIRES: usize = 3;
-/// Flags, and above them the key's length.
+/// Flags in the low half, length of the key in the high half.
 const FLAGS: usize = 4;
 const UNIQUE: usize = 5;
 const DIGEST: usize = 6;
 const WORDS: usize = 7;
 
-/// How a client finds the buckets of a key.
+/// The location of the buckets, from which a client finds those of a key.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Directory {
-    /// Where the buckets begin.
+    /// Address of the first bucket.
     pub address: u64,
-    /// How many: a power of two.
+    /// Number of buckets: a power of two.
     pub buckets: u64,
-    /// Seed of the hash.
+    /// Seed of the key hash.
     pub seed: u64,
 }
 
@@ -56,13 +56,13 @@ struct BucketTag {
     tag: u64,
 }
 
-/// The other bucket of an item.
+/// Returns the other bucket of an item.
 fn other(bucket: u64, tag: u64, buckets: u64) -> u64 {
     (bucket ^ (tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24 | 1)) & (buckets - 1)
 }
 
 impl Directory {
-    /// Bytes of its encoded form.
+    /// Bytes of the encoded directory.
     pub const LEN: usize = 24;
 
     /// Encodes the directory, little-endian.
@@ -71,7 +71,7 @@ impl Directory {
         std::array::from_fn(|at| words[at / 8][at % 8])
     }
 
-    /// Decoded. None: it is something else.
+    /// Decodes a directory. Returns `None` if it is malformed.
     pub fn from_bytes(bytes: &[u8]) -> Option<Directory> {
         let [address, buckets, seed] = words(bytes)?;
         (bytes.len() == Directory::LEN && u64::is_power_of_two(buckets)).then_some(Directory {
@@ -86,7 +86,8 @@ impl Directory {
         BucketTag { bucket: hash & (self.buckets - 1), tag: (hash >> (64 - ID_BITS)).max(1) }
     }
 
-    /// What a client sends to the chain: the address of each bucket, and the header to look for there.
+    /// Returns the client's request to the chain: the address of each bucket, and the header to compare
+    /// there.
     pub fn ask(&self, key: &[u8]) -> [u8; ASK] {
         let BucketTag { bucket, tag } = self.place(key);
         let at = |bucket: u64| self.address.wrapping_add(bucket * BUCKET as u64);
@@ -96,7 +97,7 @@ impl Directory {
     }
 }
 
-/// A sleeping work request that has the tag as its id.
+/// Returns the header of a bucket: that of a NOP whose work request id is the tag.
 fn header(tag: u64) -> u64 {
     u64::from(WqeOpcode::NOP.0) | tag << (64 - ID_BITS)
 }
@@ -107,20 +108,20 @@ fn words<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     (bytes.len() >= 8 * N).then_some(words)
 }
 
-/// An item as a client of a chain has it.
+/// An item, as a client of a chain receives it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
     /// The value of the item.
     pub value: &'a [u8],
-    /// The flags that were stored with it.
+    /// The flags that were stored with the value.
     pub flags: u32,
-    /// Its number for `cas`.
+    /// The number that `cas` compares.
     pub unique: u64,
 }
 
 impl<'a> Item<'a> {
-    /// Parses the chain's answer. Returns None if it is not what was stored under the key, or if the item has
-    /// expired: then the client asks in another way.
+    /// Parses the chain's answer. Returns `None` if the digest or key does not match, or if the item has
+    /// expired. The client must then use another protocol.
     pub fn of(answer: &'a [u8], key: &[u8], now: Instant) -> Option<Item<'a>> {
         let (bytes, checked) = answer.split_at_checked(answer.len().checked_sub(CHECKED)?)?;
         let [expires, flags, unique, digest] = words(checked)?;
@@ -132,10 +133,10 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Bytes of a key and a value at most.
+/// Maximum length of a key and a value together.
 pub const LONGEST: usize = super::MAX_KEY + super::MAX_VALUE;
 
-/// The digest of an item.
+/// The computation of an item's digest.
 struct Summing(Digest);
 
 impl Summing {
@@ -154,23 +155,23 @@ impl Summing {
     }
 }
 
-/// All buckets, on the server.
+/// The server's view of all buckets.
 pub struct Buckets {
     region: Region,
     directory: Directory,
-    /// The node of the item in each bucket; `NONE` where none is.
+    /// The node of the item in each bucket; `NONE` if the bucket is empty.
     owners: Vec<u32>,
     /// The bucket of each node's item; `NONE` if it has none.
     places: Vec<u32>,
 }
 
 impl Buckets {
-    /// Bytes for so many items. With two buckets for each item, all fit.
+    /// Returns the bytes of the buckets for `items` items. With two buckets per item, all items fit.
     pub fn memory(items: u32) -> usize {
         (2 * items as usize).next_power_of_two() * BUCKET
     }
 
-    /// Empty ones, in [`memory`](Buckets::memory) for so many items.
+    /// Initialises empty buckets in [`memory`](Buckets::memory) for `items` items.
     pub fn new(block: Registered, items: u32, seed: u64) -> Buckets {
         let count = Buckets::memory(items) / BUCKET;
         assert!(block.bytes.len() >= count * BUCKET, "there are two buckets for each item");
@@ -179,12 +180,12 @@ impl Buckets {
         Buckets { region, directory, owners: vec![NONE; count], places: vec![NONE; items as usize] }
     }
 
-    /// What clients must know.
+    /// Returns the directory for clients.
     pub fn directory(&self) -> Directory {
         self.directory
     }
 
-    /// Shows the item of a node: key and value lie together in `values` from `offset` on.
+    /// Publishes the item of a node. Key and value are contiguous in `values` from `offset` on.
     pub fn put(
         &mut self,
         node: u32,
@@ -212,7 +213,7 @@ impl Buckets {
         self.own(bucket, node);
     }
 
-    /// Shows it no longer.
+    /// Removes the item of a node from the buckets.
     pub fn remove(&mut self, node: u32) {
         let bucket = std::mem::replace(&mut self.places[node as usize], NONE);
         if bucket != NONE {
@@ -221,7 +222,7 @@ impl Buckets {
         }
     }
 
-    /// The item of a node expires then.
+    /// Changes the time at which the item of a node expires.
     pub fn expires(&mut self, node: u32, at: Instant) {
         let bucket = self.places[node as usize];
         if bucket != NONE {
@@ -229,7 +230,7 @@ impl Buckets {
         }
     }
 
-    /// None of them outlives this moment.
+    /// Lets all items expire at this time at the latest.
     pub fn end_by(&mut self, at: Instant) {
         for node in 0..self.places.len() as u32 {
             let bucket = self.places[node as usize];
@@ -239,8 +240,8 @@ impl Buckets {
         }
     }
 
-    /// Finds a bucket for an item; other items move to their other bucket. If they cannot, one is no longer
-    /// shown.
+    /// Frees a bucket for an item by moving other items to their other bucket. If that is impossible, one
+    /// item is removed from the buckets.
     fn vacate(&mut self, BucketTag { bucket, tag }: BucketTag) -> u64 {
         let second = other(bucket, tag, self.directory.buckets);
         let free = |buckets: &Buckets, bucket: u64| buckets.owners[bucket as usize] == NONE;
@@ -266,7 +267,7 @@ impl Buckets {
         bucket
     }
 
-    /// Moves an item to an empty bucket: it is in both before it is in one.
+    /// Moves an item to an empty bucket. The item is in both buckets before it leaves the old one.
     fn shift(&mut self, from: u64, to: u64) {
         let words = std::array::from_fn(|word| self.load(from, word));
         self.write(to, words);
@@ -280,7 +281,7 @@ impl Buckets {
         self.places[node as usize] = bucket as u32;
     }
 
-    /// Its header last.
+    /// Writes a bucket, with its header last.
     fn write(&mut self, bucket: u64, words: [u64; WORDS]) {
         for word in [ADDRESS, LENGTH, EXPIRES, FLAGS, UNIQUE, DIGEST] {
             self.store(bucket, word, words[word]);

@@ -1,14 +1,15 @@
-//! Items counted by their size, as memcached does it: tools that read `stats items` and `stats slabs` see
-//! what they know. Memory is not divided into these classes here.
+//! Size classes of items, counted as memcached counts them, so that tools can interpret `stats items` and
+//! `stats slabs`. The memory itself is not divided into these classes.
 
-/// Classes; class 0 has no items.
+/// Number of classes; class 0 has no items.
 pub const CLASSES: usize = 40;
-/// Bytes that memcached takes beside key and value: its header, the number for `cas`, and the ends of both.
+/// Bytes that memcached uses in addition to key and value: its header, the number for `cas`, and the ends of
+/// both.
 const BESIDE: usize = 48 + 8 + 1 + 2;
-/// Size of the largest class's chunks.
+/// Size of the chunks of the largest class.
 const LARGEST: usize = 512 << 10;
 
-/// The largest item of each class.
+/// Maximum item size of each class.
 const SIZES: [usize; CLASSES] = sizes();
 
 const fn sizes() -> [usize; CLASSES] {
@@ -23,38 +24,38 @@ const fn sizes() -> [usize; CLASSES] {
     sizes
 }
 
-/// Bytes that memcached counts for an item. A client's flags count if they are not 0.
+/// Returns the bytes that memcached counts for an item. A client's flags are counted if they are not 0.
 pub fn size(key: usize, flags: u32, value: usize) -> usize {
     BESIDE + key + value + if flags == 0 { 0 } else { 4 }
 }
 
-/// The class of items of this size; longer ones than its chunks are in the last one.
+/// Returns the class of items of this size. Items larger than all chunks belong to the last class.
 pub fn class(size: usize) -> usize {
     SIZES.partition_point(|largest| *largest < size).min(CLASSES - 1)
 }
 
-/// The largest item of a class.
+/// Returns the maximum item size of a class.
 pub fn largest(class: usize) -> usize {
     SIZES[class]
 }
 
-/// What happened to the items of a class, by memcached's names.
+/// The statistics of a class, by memcached's names.
 #[derive(Copy, Clone, Default, Debug)]
 pub struct Class {
-    /// Items at present.
+    /// Current number of items.
     pub number: u64,
-    /// Their size in all.
+    /// Total size of the items.
     pub requested: u64,
-    /// Since the start, or since `stats reset`.
+    /// Events since the start, or since `stats reset`.
     pub counts: Counts,
 }
 
-/// Event counts of a class.
+/// Numbers of events in a class.
 #[derive(Copy, Clone, Default, Debug, PartialEq, Eq)]
 pub struct Counts {
     pub evicted: u64,
     pub evicted_nonzero: u64,
-    /// Seconds that the one evicted last had not been used.
+    /// Seconds for which the item that was evicted last had not been used.
     pub evicted_time: u64,
     pub outofmemory: u64,
     pub reclaimed: u64,

@@ -1,72 +1,72 @@
-//! The parser of a command line: all commands but the retrievals, which have any number of keys, and the meta
-//! commands.
+//! The parser of a command line. Retrievals, which have any number of keys, and meta commands have parsers
+//! of their own.
 
 use super::MAX_KEY;
 use remora_transport::Instant;
 
-/// How a value is stored.
+/// The condition and mode of a storing command.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Verb {
-    /// In any case.
+    /// Stores unconditionally.
     Set,
-    /// If the key is new.
+    /// Stores if the key is new.
     Add,
-    /// If the key is there.
+    /// Stores if the key exists.
     Replace,
-    /// Behind the value that is there.
+    /// Appends to the existing value.
     Append,
-    /// Before the value that is there.
+    /// Prepends to the existing value.
     Prepend,
-    /// If the item still has this number.
+    /// Stores if the item still has this number.
     Cas(u64),
 }
 
-/// What a client asks for.
+/// A parsed command.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Command<'a> {
-    /// A value follows.
+    /// Store the value that follows.
     Store { verb: Verb, key: &'a [u8], flags: u32, expires: i64, len: u64 },
     /// Remove an item.
     Delete { key: &'a [u8] },
     /// Count up or down.
     Count { key: &'a [u8], delta: u64, up: bool },
-    /// Give an item another expiry.
+    /// Change the expiry of an item.
     Touch { key: &'a [u8], expires: i64 },
     /// Remove all items, now or later.
     Flush { delay: i64 },
-    /// Report figures: which ones, and up to two arguments.
+    /// Report statistics: their kind, and up to two arguments.
     Stats(&'a [u8], [&'a [u8]; 2]),
-    /// Manage dead items: the subcommand, and its argument.
+    /// Search for dead items: the subcommand, and its argument.
     Crawler(&'a [u8], Option<&'a [u8]>),
-    /// So many mebibytes for keys and values.
+    /// Set the memory for keys and values, in mebibytes.
     MemoryLimit(u64),
-    /// End the server; how.
+    /// End the server, with an optional mode.
     Shutdown(Option<&'a [u8]>),
     /// Report the version.
     Version,
-    /// Taken, and without effect.
+    /// Accepted without effect.
     Verbosity,
     /// Close the connection.
     Quit,
 }
 
-/// Why a line is refused.
+/// The reason for which a line is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Wrong {
-    /// No command, or too many or too few words.
+    /// The command is unknown, or has the wrong number of words.
     Unknown,
-    /// A key or a number is none.
+    /// A key or a number is invalid.
     Format,
-    /// Nor is the expiry.
+    /// The expiry is invalid.
     Expiry,
-    /// Nor is what to count by.
+    /// The amount to count by is invalid.
     Delta,
-    /// `delete` takes no time any more.
+    /// `delete` has a time, which is no longer supported.
     DeleteTime,
 }
 
 impl Wrong {
-    /// The line that answers this error.
+    /// Returns the answer to this error.
     pub fn text(self) -> &'static str {
         match self {
             Wrong::Unknown => "ERROR",
@@ -78,12 +78,12 @@ impl Wrong {
     }
 }
 
-/// Words of a line that are looked at: no command has more.
+/// Maximum number of words of a line that are parsed; no command has more.
 pub const WORDS: usize = 24;
-/// As memcached: a value and its end are counted in a signed 32-bit number.
+/// Maximum length of a value. As in memcached, a value and its end are counted in a signed 32-bit number.
 pub const MAX_LEN: i64 = i32::MAX as i64 - 2;
 
-/// The words of a line, and how many.
+/// Splits a line into its words. Returns them and their number.
 pub fn split(line: &[u8]) -> ([&[u8]; WORDS], usize) {
     let mut words: [&[u8]; WORDS] = [&[]; WORDS];
     let mut count = 0;
@@ -94,15 +94,15 @@ pub fn split(line: &[u8]) -> ([&[u8]; WORDS], usize) {
     (words, count)
 }
 
-/// Reads the words of a line; also whether the last of them forbids an answer.
+/// Parses the words of a line. Also returns true if the last word suppresses the answer.
 pub fn parse<'a>(words: &[&'a [u8]]) -> (Result<Command<'a>, Wrong>, bool) {
     // The first word of `delete` is a key, even if it is `noreply`.
     let quiet = words.len() > if words.first() == Some(&&b"delete"[..]) { 2 } else { 1 }
         && words.last() == Some(&&b"noreply"[..]);
     match command(words, quiet) {
-        // A line of the wrong form may end with that word by chance.
+        // A malformed line may end with that word by chance.
         Err(Wrong::Unknown) => (Err(Wrong::Unknown), false),
-        // Names and figures are always answered.
+        // Versions and statistics are always answered.
         Ok(command @ (Command::Version | Command::Stats(..))) => (Ok(command), false),
         other => (other, quiet),
     }
@@ -117,7 +117,7 @@ fn command<'a>(words: &[&'a [u8]], quiet: bool) -> Result<Command<'a>, Wrong> {
         (b"append", [rest @ .., _, _, _, _]) if rest.len() < 2 => store(Verb::Append, words),
         (b"prepend", [rest @ .., _, _, _, _]) if rest.len() < 2 => store(Verb::Prepend, words),
         (b"cas", [_, _, _, _, unique, rest @ ..]) if rest.len() < 2 => {
-            // The number is read last, but wrong numbers all have one answer.
+            // memcached checks this number last, but all invalid numbers have the same answer.
             store(Verb::Cas(unsigned(unique).ok_or(Wrong::Format)?), words)
         }
         (b"incr" | b"decr", [name, delta, rest @ ..]) if rest.len() < 2 => {
@@ -169,14 +169,14 @@ fn store<'a>(verb: Verb, words: &[&'a [u8]]) -> Result<Command<'a>, Wrong> {
     read().ok_or(Wrong::Format)
 }
 
-/// A key, if it may be one: 1 to 250 bytes, none of them 0. Keys of real programs hold other control
-/// characters, though memcached's protocol.txt forbids them.
+/// Returns the key if it is valid: 1 to 250 bytes, none of them 0. Keys of real programs contain other
+/// control characters, although memcached's protocol.txt forbids them.
 pub fn key(word: &[u8]) -> Option<&[u8]> {
     let whole = !word.contains(&0);
     (whole && (1..=MAX_KEY).contains(&word.len())).then_some(word)
 }
 
-/// A decimal number of 64 bits.
+/// Parses an unsigned decimal number of 64 bits.
 pub fn unsigned(word: &[u8]) -> Option<u64> {
     let digits = word.strip_prefix(b"+").unwrap_or(word);
     if digits.is_empty() {
@@ -188,7 +188,7 @@ pub fn unsigned(word: &[u8]) -> Option<u64> {
     })
 }
 
-/// A decimal number with its sign.
+/// Parses a signed decimal number of 64 bits.
 pub fn signed(word: &[u8]) -> Option<i64> {
     match word.strip_prefix(b"-") {
         Some(digits) if !digits.starts_with(b"+") => {
@@ -199,10 +199,11 @@ pub fn signed(word: &[u8]) -> Option<i64> {
     }
 }
 
-/// Longest relative expiry, in seconds; larger numbers are times since 1970.
+/// Maximum relative expiry in seconds; larger numbers are times since 1970.
 const RELATIVE: i64 = 30 * 24 * 60 * 60;
 
-/// When an item with this expiry dies: 0 never, below 0 at once. `now` counts from 1970.
+/// Returns the time at which an item with this expiry expires: never for 0, at once for a negative number.
+/// `now` counts from 1970.
 pub fn expiry(seconds: i64, now: Instant) -> Instant {
     const SECOND: u64 = 1_000_000_000;
     match u64::try_from(seconds) {

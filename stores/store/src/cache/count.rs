@@ -1,4 +1,4 @@
-//! Values that are numbers: they are counted up and down.
+//! The commands that count numeric values up and down.
 
 use super::attributes::{Attributes, Marks};
 use super::command::{expiry, unsigned};
@@ -6,7 +6,7 @@ use super::items::{Name, OutOfMemory};
 use super::{Cache, MAX_VALUE};
 use remora_transport::Instant;
 
-/// Why an item was not counted up or down.
+/// The reason for which an item was not counted.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Uncounted {
     NotFound,
@@ -17,7 +17,7 @@ pub enum Uncounted {
 }
 
 impl Uncounted {
-    /// The line that answers this error.
+    /// Returns the answer to this error.
     pub fn text(self) -> &'static str {
         match self {
             Uncounted::NotFound => "NOT_FOUND",
@@ -28,16 +28,17 @@ impl Uncounted {
     }
 }
 
-/// In so many bytes of a value a number has ended, if it is one.
+/// Bytes of a value within which a number must have ended.
 const NUMBER: usize = 64;
-/// Longest value that may be one, as for memcached.
+/// Maximum length of a numeric value, as in memcached.
 const MAX_NUMBER: usize = MAX_VALUE / 2;
-/// Digits of the largest number.
+/// Number of digits of the largest number.
 const DIGITS: usize = 20;
 
 impl Cache {
-    /// Counts up, with wraparound at 64 bits, or down to 0. The value keeps its length if the new number is
-    /// shorter: spaces follow, as in memcached. With `unique`, only if the item has that number.
+    /// Counts up, with wraparound at 64 bits, or down to 0. If the new number is shorter, the value keeps
+    /// its length and is padded with spaces, as in memcached. With `unique`, the item is counted only if it
+    /// has that number.
     pub(super) fn count(
         &mut self,
         key: &[u8],
@@ -63,7 +64,7 @@ impl Cache {
         let digits = write(number, &mut text);
         let mut attributes = Attributes { unique: self.next_unique(), ..self.items.attributes(name) };
         if digits > stored.len {
-            // It is another item then, as for memcached.
+            // As in memcached, the result is a new item without marks.
             attributes.marks = Marks::default();
         }
         let len = digits.max(stored.len);
@@ -92,7 +93,7 @@ impl Cache {
         }
     }
 
-    /// A new item with a number, or with nothing, for a meta command that found none.
+    /// Stores a new item with a number or an empty value, for a meta command that found no item.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -107,7 +108,7 @@ impl Cache {
         let len = number.map_or(0, |number| write(number, &mut text));
         let draft = self.items.draft(key, len, now)?;
         self.items.fill(&draft, 0, &text[..len]);
-        // Its expiry comes with its flag: before that it has none.
+        // The flag with the expiry is applied later; until then the item does not expire.
         let attributes = Attributes { flags: 0, expires: expiry(0, now), unique: self.next_unique(), marks };
         Ok(self.publish(key, draft, attributes, now))
     }
@@ -115,7 +116,8 @@ impl Cache {
 
 const SPACES: [u8; 256] = [b' '; 256];
 
-/// The number that a value of `len` bytes begins with, of which this is the head: space may be around it.
+/// Returns the number in a value of `len` bytes that begins with `head`. White space may surround the
+/// number.
 fn number(head: &[u8], len: usize) -> Option<u64> {
     let word = head.trim_ascii_start();
     let end = word.iter().position(u8::is_ascii_whitespace);
@@ -123,7 +125,7 @@ fn number(head: &[u8], len: usize) -> Option<u64> {
     (ends && len <= MAX_NUMBER).then(|| unsigned(&word[..end.unwrap_or(word.len())])).flatten()
 }
 
-/// Writes a number and then spaces; its digits.
+/// Writes a number, followed by spaces. Returns the number of its digits.
 fn write(number: u64, text: &mut [u8]) -> usize {
     text.fill(b' ');
     let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;

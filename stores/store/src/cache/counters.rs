@@ -1,6 +1,6 @@
-//! What a cache counts, by memcached's names.
+//! The counters of a cache, by memcached's names.
 
-/// Counts since the start, or since `stats reset`.
+/// The counters since the start, or since `stats reset`.
 #[derive(Copy, Clone, Default, Debug)]
 #[allow(
     missing_docs,

@@ -1,4 +1,4 @@
-//! Lists of all items, some items with each turn: `lru_crawler metadump` and `stats cachedump`.
+//! Lists of all items, written in part per turn: `lru_crawler metadump` and `stats cachedump`.
 
 use super::attributes::Attributes;
 use super::classes::CLASSES;
@@ -7,16 +7,16 @@ use super::{Cache, MAX_KEY, OUTPUT};
 use remora_transport::Instant;
 use std::io::Write as _;
 
-/// Places looked at with each turn.
+/// Number of places examined per turn.
 const WALK: u32 = 256;
-/// Bytes of a line at most: each byte of a key may take three.
+/// Maximum length of a line in bytes: each byte of a key may take three.
 const LINE: usize = 3 * MAX_KEY + 250;
 
-/// How far it is.
+/// The progress of a list.
 #[derive(Copy, Clone)]
 pub struct Dump {
     place: u32,
-    /// A bit for each class that is wanted.
+    /// One bit per requested class.
     classes: u64,
     form: Form,
 }
@@ -24,20 +24,20 @@ pub struct Dump {
 /// The format of an item in the list.
 #[derive(Copy, Clone)]
 enum Form {
-    /// As `lru_crawler metadump` does.
+    /// The format of `lru_crawler metadump`.
     Meta,
-    /// As `stats cachedump` does, and so many of them.
+    /// The format of `stats cachedump`, with the number of items left to list.
     Cache(u64),
 }
 
-/// The class that a word names.
+/// Returns the class that a word names.
 fn class(word: &[u8]) -> Option<usize> {
     super::command::unsigned(word)
         .and_then(|class| usize::try_from(class).ok())
         .filter(|class| (1..64).contains(class))
 }
 
-/// The classes that a word names, a bit for each.
+/// Returns the classes that a word names, one bit per class.
 pub fn classes(word: &[u8]) -> Option<u64> {
     if word == b"all" {
         return Some(u64::MAX);
@@ -46,16 +46,16 @@ pub fn classes(word: &[u8]) -> Option<u64> {
 }
 
 impl Dump {
-    /// `lru_crawler metadump` of these classes, `all` of them, or `hash`, which is the same.
+    /// Starts `lru_crawler metadump` of these classes, of `all`, or of `hash`, which means the same.
     pub fn meta(word: &[u8]) -> Option<Dump> {
         let classes = if word == b"hash" { Some(u64::MAX) } else { classes(word) };
         classes.map(|classes| Dump { place: 0, classes, form: Form::Meta })
     }
 
-    /// `stats cachedump` of a class, and of so many items; 0: of all.
+    /// Starts `stats cachedump` of a class with a limit of items; 0 for no limit.
     ///
     /// # Errors
-    /// The answer.
+    /// The answer to invalid arguments.
     pub fn cache([class, limit]: [&[u8]; 2]) -> Result<Dump, &'static str> {
         if limit.is_empty() {
             return Err("CLIENT_ERROR bad command line");
@@ -123,7 +123,7 @@ impl Dump {
     }
 }
 
-/// As in an address of the web.
+/// Appends a byte, percent-encoded as in a URL if necessary.
 fn encode(byte: u8, out: &mut Vec<u8>) {
     if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
         out.push(byte);

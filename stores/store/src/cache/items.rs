@@ -1,4 +1,4 @@
-//! The items: objects of the table, a node beside each, and which items are dropped when memory is full.
+//! The items: objects of the table with a node each, and the eviction of items when memory is full.
 
 mod eviction;
 mod figures;
@@ -12,7 +12,7 @@ use crate::kv::two_sided::{self, Draft, TwoSidedTable};
 use crate::kv::{Registered, Stored, Table};
 use remora_transport::Instant;
 
-/// Names an item until it is removed.
+/// The identity of an item until it is removed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Name(u32);
 
@@ -20,9 +20,9 @@ pub struct Name(u32);
 struct Node {
     stored: Stored,
     key_len: u8,
-    /// Is there an item?
+    /// True if the node belongs to an item.
     used: bool,
-    /// Seconds from the start of the cache to its last use.
+    /// Time of the last use, in seconds since the start of the cache.
     accessed: u32,
     attributes: Attributes,
 }
@@ -37,42 +37,42 @@ impl Node {
     }
 }
 
-/// How an item was found to be dead, or went.
+/// Counters of items that were dropped, by reason.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Gone {
-    /// Live items that were dropped to free memory.
+    /// Live items that were evicted to free memory.
     pub evicted: u64,
-    /// Live items that were dropped and never asked for.
+    /// Live items that were evicted and never read.
     pub evicted_unfetched: u64,
-    /// Dead, found by the sweep or when asked for.
+    /// Dead items found by the sweep or a lookup.
     pub reclaimed: u64,
-    /// Dead items that were never asked for.
+    /// Dead items that were never read.
     pub expired_unfetched: u64,
-    /// Dead, found by `lru_crawler crawl`.
+    /// Dead items found by `lru_crawler crawl`.
     pub crawled: u64,
-    /// Looked at by `lru_crawler crawl`.
+    /// Items examined by `lru_crawler crawl`.
     pub looked_at: u64,
 }
 
-/// Why there is no item.
+/// The reason for which an item was not found.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Missing {
-    /// Not stored, or removed.
+    /// The key is not stored.
     Absent,
-    /// Its time was over.
+    /// The item had expired.
     Expired,
-    /// All that was there was removed.
+    /// The item had been flushed.
     Flushed,
 }
 
-/// There is no memory though no item is left to drop: values under way take all of it.
+/// There is no memory although no item is left to evict: values that are being sent take all of it.
 #[derive(Debug)]
 pub struct OutOfMemory;
 
 /// All items of a cache.
 pub struct Items {
     table: TwoSidedTable,
-    /// The node of the object that begins on each line; `NONE` where none does.
+    /// The node of the object that begins on each line; `NONE` if none does.
     owners: Vec<u32>,
     nodes: Vec<Node>,
     free: Vec<u32>,
@@ -85,14 +85,14 @@ pub struct Items {
     bytes: u64,
     gone: Gone,
     classes: [Class; CLASSES],
-    /// Nodes that `lru_crawler crawl` has yet to look at.
+    /// Number of nodes that `lru_crawler crawl` has yet to examine.
     crawl: u32,
-    /// Lines that may be taken.
+    /// Maximum number of lines that may be in use.
     most_lines: usize,
     started: Instant,
-    /// Where chains find them.
+    /// The buckets in which chains find the items.
     buckets: Option<Buckets>,
-    /// When all that is there then dies.
+    /// Time at which all items expire that exist then.
     ends: Instant,
 }
 
@@ -121,38 +121,38 @@ impl Items {
         }
     }
 
-    /// Makes chains find items that are stored from now on, in these buckets.
+    /// Publishes items that are stored from now on in these buckets, where chains find them.
     pub fn show(&mut self, buckets: Registered, seed: u64) {
         self.buckets = Some(Buckets::new(buckets, self.capacity, seed));
     }
 
-    /// How clients of chains find it.
+    /// Returns the directory for clients of chains, or `None` if there are no buckets.
     pub fn directory(&self) -> Option<Directory> {
         Some(self.buckets.as_ref()?.directory())
     }
 
-    /// Items in it, dead ones that were not found yet among them.
+    /// Returns the number of items, including dead ones that were not detected yet.
     pub fn len(&self) -> u64 {
         self.table.len()
     }
 
-    /// Bytes of their keys and values.
+    /// Returns the total length of keys and values in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes for keys and values in all.
+    /// Returns the bytes of memory for keys and values.
     pub fn memory(&self) -> usize {
         self.most_lines * two_sided::LINE
     }
 
-    /// Bytes of that memory that are taken.
+    /// Returns the bytes of that memory that are in use.
     pub fn taken(&self) -> usize {
         (self.owners.len() - self.table.free_lines() as usize) * two_sided::LINE
     }
 
-    /// Keys and values take no more than this, once later stores have freed the rest. Returns false if there
-    /// is not so much memory.
+    /// Limits the memory for keys and values, once later stores have freed the excess. Returns false if
+    /// there is less memory than `bytes`.
     pub fn limit(&mut self, bytes: usize) -> bool {
         let lines = bytes / two_sided::LINE;
         let possible = lines <= self.owners.len();
@@ -167,22 +167,23 @@ impl Items {
         self.table.free_lines()
     }
 
-    /// What went by itself.
+    /// Returns the counters of dropped items.
     pub fn gone(&self) -> Gone {
         self.gone
     }
 
-    /// All items with a number below `unique` are dead.
+    /// Flushes all items with a number below `unique`.
     pub fn flush(&mut self, unique: u64) {
         self.flushed = unique;
         self.ends = Instant::NEVER;
-        // A chain does not see the number that divides live from dead items.
+        // A chain does not check the number that divides live from dead items.
         if let Some(buckets) = &mut self.buckets {
             (0..self.nodes.len() as u32).for_each(|node| buckets.remove(node));
         }
     }
 
-    /// All items that exist at that time will be [flushed](Items::flush), even if no command comes.
+    /// Announces that all items that exist at that time will be [flushed](Items::flush), so that chains stop
+    /// returning them even if no command arrives.
     pub fn end_by(&mut self, at: Instant) {
         self.ends = at;
         if let Some(buckets) = &mut self.buckets {
@@ -190,12 +191,12 @@ impl Items {
         }
     }
 
-    /// The live item of `key`; a dead one goes.
+    /// Returns the live item of `key`. A dead item is removed.
     pub fn find(&mut self, key: &[u8], now: Instant) -> Option<Name> {
         self.look_up(key, now).ok()
     }
 
-    /// The same, and why there is none: it was flushed, it has expired, or there was none.
+    /// Returns the live item of `key`, or the reason for which there is none. A dead item is removed.
     pub fn look_up(&mut self, key: &[u8], now: Instant) -> Result<Name, Missing> {
         let stored = self.table.find(key).map_err(|_| Missing::Absent)?;
         let name = Name(self.owners[stored.line()]);
@@ -212,12 +213,12 @@ impl Items {
         expires <= now || unique < self.flushed
     }
 
-    /// The attributes beside its value.
+    /// Returns the attributes of an item.
     pub fn attributes(&self, name: Name) -> Attributes {
         self.node(name).attributes
     }
 
-    /// It lives until then.
+    /// Sets the time at which an item expires.
     pub fn set_expiry(&mut self, name: Name, expires: Instant) {
         self.nodes[name.0 as usize].attributes.expires = expires;
         if let Some(buckets) = &mut self.buckets {
@@ -225,7 +226,7 @@ impl Items {
         }
     }
 
-    /// The pieces of memory that hold the item's value.
+    /// Returns the location of the item's value.
     pub fn stored(&self, name: Name) -> Stored {
         self.node(name).stored
     }
@@ -234,19 +235,19 @@ impl Items {
         &self.nodes[name.0 as usize]
     }
 
-    /// Notes that the item is used now: it is the last to be evicted.
+    /// Notes that the item is used now, so that it is the last to be evicted.
     pub fn touch(&mut self, name: Name, now: Instant) {
         self.lru.touch(name.0);
         self.nodes[name.0 as usize].accessed = self.seconds(now);
     }
 
-    /// A client used the item and asked for its value.
+    /// Notes that a client has read the item.
     pub fn fetch(&mut self, name: Name, now: Instant) {
         self.touch(name, now);
         self.nodes[name.0 as usize].attributes.marks.fetched = true;
     }
 
-    /// Seconds since it was used.
+    /// Returns the seconds since the item was used.
     pub fn idle(&self, name: Name, now: Instant) -> u32 {
         self.seconds(now).saturating_sub(self.node(name).accessed)
     }
@@ -260,7 +261,7 @@ impl Items {
         self.nodes[name.0 as usize].attributes.marks = marks;
     }
 
-    /// Marks it as out of date, under another number.
+    /// Marks an item as out of date, and gives it another number.
     pub fn invalidate(&mut self, name: Name, unique: u64) {
         let attributes = &mut self.nodes[name.0 as usize].attributes;
         attributes.unique = unique;
@@ -270,31 +271,31 @@ impl Items {
         self.show_item(name, &key[..len]);
     }
 
-    /// Copies the key of an item; its length.
+    /// Copies the key of an item, and returns the key's length.
     pub fn key(&self, name: Name, key: &mut [u8; MAX_KEY]) -> usize {
         let Node { stored, key_len, .. } = *self.node(name);
-        // In an object the key lies right before the value.
+        // In an object the key precedes the value.
         self.table.values().read(stored.offset - usize::from(key_len), &mut key[..key_len.into()]);
         key_len.into()
     }
 
-    /// Places of items.
+    /// Returns the number of places of items.
     pub fn places(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The live item in a place, if there is one.
+    /// Returns the live item in a place, if there is one.
     pub fn at(&self, place: u32, now: Instant) -> Option<Name> {
         let node = self.nodes.get(place as usize)?;
         Some(Name(place)).filter(|name| node.used && !self.is_dead(*name, now))
     }
 
-    /// Copies bytes of a stored value.
+    /// Copies `out.len()` bytes of stored values from this offset.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.table.values().read(offset, out);
     }
 
-    /// Keeps a value where it is, even if its item is removed or changed.
+    /// Keeps a value in place, even if its item is removed or changed.
     pub fn hold(&mut self, stored: Stored) {
         self.table.hold(stored.hold);
     }
@@ -304,12 +305,12 @@ impl Items {
         self.table.release(stored.hold);
     }
 
-    /// Writes into a value that is on its way in.
+    /// Writes a part of a value that is not published yet.
     pub fn fill(&mut self, draft: &Draft, at: usize, data: &[u8]) {
         self.table.fill(draft, at, data);
     }
 
-    /// Writes a stored value into one that is on its way in.
+    /// Copies a stored value into one that is not published yet.
     pub fn fill_from(&mut self, draft: &Draft, mut at: usize, from: Stored) {
         let mut piece = [0; 4096];
         let (mut offset, end) = (from.offset, from.offset + from.len);
@@ -321,12 +322,12 @@ impl Items {
         }
     }
 
-    /// A value that did not become an item.
+    /// Frees a value that was not published.
     pub fn discard(&mut self, draft: Draft) {
         self.table.discard(draft);
     }
 
-    /// Stores a value under its key, new or not.
+    /// Stores a value under a new or existing key.
     pub fn publish(&mut self, key: &[u8], draft: Draft, attributes: Attributes, now: Instant) -> Name {
         let old = self.table.find(key).ok().map(|stored| self.owners[stored.line()]);
         let number = match old {
@@ -355,18 +356,18 @@ impl Items {
         Name(number)
     }
 
-    /// Chains find it as it is now.
+    /// Publishes the current state of an item in the buckets, for chains.
     fn show_item(&mut self, name: Name, key: &[u8]) {
         let Node { stored, attributes, .. } = *self.node(name);
         if let Some(buckets) = &mut self.buckets {
-            // In an object the key lies right before the value.
+            // In an object the key precedes the value.
             let (offset, len) = (stored.offset - key.len(), key.len() + stored.len);
             let expires = attributes.expires.min(self.ends);
             buckets.put(name.0, key, self.table.values(), offset, len, Attributes { expires, ..attributes });
         }
     }
 
-    /// Counts an item no longer.
+    /// Removes an item from the statistics.
     fn forget(&mut self, Name(number): Name) {
         let node = self.nodes[number as usize];
         self.owners[node.stored.line()] = NONE;
@@ -377,7 +378,7 @@ impl Items {
         self.lru.remove(number);
     }
 
-    /// The number of a node that is free; the oldest item goes if none is.
+    /// Returns the number of a free node. If none is free, the oldest item is evicted.
     fn number(&mut self, now: Instant) -> u32 {
         if self.free.is_empty() && self.nodes.len() < self.capacity as usize {
             return self.nodes.len() as u32;

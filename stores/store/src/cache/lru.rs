@@ -1,4 +1,4 @@
-//! The order in which items were used: a list through an array, so that nothing is allocated.
+//! The order in which items were used: a doubly linked list in an array, so that nothing is allocated.
 
 /// The number that stands for no node.
 pub const NONE: u32 = u32::MAX;
@@ -9,7 +9,7 @@ struct Link {
     older: u32,
 }
 
-/// Nodes from the one used last to the one not used for longest.
+/// A list of nodes from the most to the least recently used.
 pub struct Lru {
     links: Vec<Link>,
     newest: u32,
@@ -17,20 +17,20 @@ pub struct Lru {
 }
 
 impl Lru {
-    /// For nodes numbered below `nodes`; none is in it.
+    /// Returns an empty list for nodes numbered below `nodes`.
     pub fn new(nodes: u32) -> Lru {
         Lru { links: Vec::with_capacity(nodes as usize), newest: NONE, oldest: NONE }
     }
 
-    /// The node that was not used for longest.
+    /// Returns the least recently used node.
     pub fn oldest(&self) -> Option<u32> {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
-    /// Puts in a node that is not in it, as the one used last.
+    /// Adds a node, which must not be in the list, as the most recently used.
     pub fn push(&mut self, node: u32) {
         let link = Link { newer: NONE, older: self.newest };
-        // Numbers are given out one after the other: the array grows within the capacity it was made with.
+        // Numbers are assigned consecutively, so the array grows within its initial capacity.
         if node as usize == self.links.len() {
             self.links.push(link);
         } else {
@@ -43,7 +43,7 @@ impl Lru {
         self.newest = node;
     }
 
-    /// Takes out a node that is in it.
+    /// Removes a node, which must be in the list.
     pub fn remove(&mut self, node: u32) {
         let Link { newer, older } = self.links[node as usize];
         match newer {
@@ -56,7 +56,7 @@ impl Lru {
         }
     }
 
-    /// Makes a node that is in it the one used last.
+    /// Makes a node of the list the most recently used.
     pub fn touch(&mut self, node: u32) {
         if self.newest != node {
             self.remove(node);

@@ -1,15 +1,16 @@
-//! memcached's text protocol over the two-sided table, for clients that have no Remora.
+//! memcached's text protocol over the two-sided table, for clients without Remora.
 //!
-//! A [`Cache`] holds the items. A [`Session`] is one client's connection: [`Session::run`] takes the bytes
-//! that came and appends the answers. Neither knows a socket or a clock. The values are objects of a
-//! [`TwoSidedTable`](crate::kv::two_sided::TwoSidedTable). Flags, expiry, the number for `cas` and the order
-//! of use lie in nodes beside the table, one for each item. When the table is full, the items that were used
-//! least recently go.
+//! A [`Cache`] contains the items. A [`Session`] is one client's connection: [`Session::run`] takes the
+//! bytes that were received and appends the answers. Neither uses a socket or a clock. The values are
+//! objects of a [`TwoSidedTable`](crate::kv::two_sided::TwoSidedTable). Flags, expiry, the number for `cas`
+//! and the order of use are in nodes beside the table, one per item. When the table is full, the least
+//! recently used items are evicted.
 //!
-//! All memory is bounded at set-up: the table, the nodes, and the buffers of a session. A value on its way in
-//! is written where it will be stored. One on its way out is read from there, a piece at a time.
+//! All memory is bounded at set-up: the table, the nodes, and the buffers of a session. A value that is
+//! being received is kept in pieces until it is complete. A value that is being sent is read from the table,
+//! a piece at a time.
 //!
-//! `docs/CACHE.md` has the commands and what differs from memcached.
+//! `docs/CACHE.md` lists the commands and the differences from memcached.
 
 mod admin;
 mod arrivals;
@@ -36,40 +37,42 @@ pub use counters::Counters;
 pub use session::Session;
 pub use store::Cache;
 
-/// Longest key, in bytes.
+/// Maximum key length in bytes.
 pub const MAX_KEY: usize = 250;
-/// Longest value, in bytes.
+/// Maximum value length in bytes.
 pub const MAX_VALUE: usize = 1 << 20;
-/// Longest line of a command, its end not counted; the keys of a `get` may be any number.
+/// Maximum length of a command line, without its end. The line of a `get` may be longer, with any number of
+/// keys.
 pub const MAX_LINE: usize = 2048;
-/// Bytes that a session puts into its output at most: it waits until they are taken.
+/// Maximum number of bytes in a session's output. When it is reached, the session waits until the output is
+/// sent.
 pub const OUTPUT: usize = 32 << 10;
-/// The least memory for the table: the longest value, its key, and what rounding adds.
+/// Minimum memory for the table: the longest value, its key, and rounding.
 pub const MIN_MEMORY: usize = 2 << 20;
 
-/// How large a cache is, and how it calls itself.
+/// The configuration of a cache.
 #[derive(Copy, Clone, Debug)]
 pub struct Config {
-    /// Items at most.
+    /// Maximum number of items.
     pub items: u32,
-    /// Seed of the hash: one that clients do not know.
+    /// Seed of the key hash, which clients must not know.
     pub hash_seed: u64,
-    /// What `version` answers: clients conclude from it what a server knows.
+    /// The answer to `version`. Clients deduce the supported commands from it.
     pub version: &'static str,
-    /// Remora's own version, which `stats` reports beside it.
+    /// Remora's own version, for `stats`.
     pub remora: &'static str,
-    /// The process that `stats` names.
+    /// The process id, for `stats`.
     pub pid: u32,
-    /// The limit of connections at a time, for `stats`. The owner of the sessions enforces it.
+    /// Maximum number of connections, for `stats`. The owner of the sessions enforces it.
     pub connections: u32,
-    /// Seconds of silence after which that owner closes a connection, for `stats`; 0: never.
+    /// Seconds without a request after which the owner closes a connection, for `stats`; 0 for never.
     pub idle_timeout: u32,
-    /// May a client end the server?
+    /// True if a client may end the server.
     pub shutdown: bool,
 }
 
 impl Config {
-    /// Items for so much memory, if they take 256 bytes each with their keys.
+    /// Returns the number of items for this memory, if they take 256 bytes each with their keys.
     pub fn items_for(memory: usize) -> u32 {
         u32::try_from(memory / 256).unwrap_or(u32::MAX / 4).min(u32::MAX / 4)
     }

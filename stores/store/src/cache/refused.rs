@@ -1,19 +1,20 @@
-//! What follows a line that was refused. A value there must not be read as commands.
+//! The data that follows a refused line. A value must not be executed as commands.
 
 use super::command::{MAX_LEN, signed, unsigned};
 
-/// What follows a line.
+/// The data that follows a line.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Trailer {
-    /// The next line.
+    /// Another line follows.
     Line,
-    /// A value of so many bytes, and its end.
+    /// A value of this length follows, with its end.
     Value(u64),
-    /// A value, if the client does not wait for the answer first; and how long it is, where that can be read.
+    /// A value follows unless the client waits for the answer first. Its length is given if it can be
+    /// parsed.
     Perhaps(Option<u64>),
 }
 
-/// Commands without a value: even if their lines are wrong, the next line follows.
+/// Commands without a value: even if their lines are invalid, another line follows.
 const PLAIN: [&[u8]; 16] = [
     b"delete",
     b"incr",
@@ -33,7 +34,7 @@ const PLAIN: [&[u8]; 16] = [
     b"shutdown",
 ];
 
-/// What follows a refused line that has these words.
+/// Returns what follows a refused line with these words.
 pub fn behind(words: &[&[u8]]) -> Trailer {
     let Some(verb) = words.first() else { return Trailer::Line };
     let is = |name: &&[u8]| verb.eq_ignore_ascii_case(name);
@@ -41,13 +42,13 @@ pub fn behind(words: &[&[u8]]) -> Trailer {
         return Trailer::Line;
     }
     // memcached answers `ERROR` to the line, and once more to a value of one line, which it takes for a
-    // command. Clients get as many answers here, and the value is not read as a command.
+    // command. Clients get the same number of answers here, and the value is not executed as a command.
     if verb == b"cas" && words.len() == 5 && numbers(words, 2..5) {
         return Trailer::Perhaps(length(words, 4));
     }
     let plain_words = if is(&&b"cas"[..]) { 6 } else { 5 };
     if [&b"set"[..], b"add", b"replace", b"append", b"prepend", b"cas"].iter().any(is) {
-        // One word too many or too few: the length may be any of them.
+        // The line has one word too many or too few, so any of them may be the length.
         let one_more = words.len() == plain_words + 1;
         let certain = words.last() == Some(&&b"noreply"[..]) || numbers(words, 2..4);
         let placed = words.len() == plain_words || (one_more && certain);
@@ -60,7 +61,7 @@ pub fn behind(words: &[&[u8]]) -> Trailer {
         return len
             .map_or(if is(&&b"ms"[..]) { Trailer::Perhaps(None) } else { Trailer::Line }, Trailer::Value);
     }
-    // A command of this form that is not known may have a value, too.
+    // An unknown command of this form may have a value, too.
     let len = length(words, 4).filter(|_| numbers(words, 2..4));
     len.map_or(Trailer::Line, Trailer::Value)
 }
@@ -73,8 +74,8 @@ fn numbers(words: &[&[u8]], range: core::ops::Range<usize>) -> bool {
     words.get(range).is_some_and(|words| words.iter().all(|word| signed(word).is_some()))
 }
 
-/// Returns true if the input begins with the whole request line of a browser, `METHOD /TARGET HTTP/VERSION`.
-/// A page may name any method, such as `gets`.
+/// Returns true if the input begins with a complete HTTP request line, `METHOD /TARGET HTTP/VERSION`. A web
+/// page may name any method, such as `gets`.
 pub fn is_http_request(input: &[u8]) -> bool {
     let line = input.split(|byte| *byte == b'\n').next().filter(|line| line.len() < input.len());
     let line = line.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
@@ -83,7 +84,7 @@ pub fn is_http_request(input: &[u8]) -> bool {
     target.starts_with(b"/") && version.starts_with(b"HTTP/") && words.next().is_none()
 }
 
-/// Is it a request of a browser's? It ends in the version of its protocol.
+/// Returns true if the words are an HTTP request line, which ends with the protocol version.
 pub fn is_http(words: &[&[u8]]) -> bool {
     words.last().is_some_and(|word| word.starts_with(b"HTTP/"))
 }

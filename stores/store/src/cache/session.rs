@@ -1,4 +1,4 @@
-//! One client's connection: bytes in, bytes out.
+//! The connection of one memcached client: bytes in, bytes out.
 
 mod meta;
 mod retrieve;
@@ -18,82 +18,82 @@ use remora_transport::Instant;
 use retrieve::{After, Retrieval, retrieval};
 use std::io::Write as _;
 
-/// The longest answer that is written at a time and is not a value.
+/// Maximum length of an answer that is written at once and is not a value.
 const ANSWER: usize = 5 << 10;
 /// First byte of each request of memcached's binary protocol.
 const BINARY: u8 = 0x80;
-/// First byte of a TLS handshake. Whoever chose its session ticket may have put lines of commands there.
+/// First byte of a TLS handshake. An attacker who chose the session ticket may have put commands into it.
 const TLS: u8 = 0x16;
-/// Nanoseconds that a client has for the value behind a line whose length cannot be read. A client that waits
-/// for the answer sends nothing in that time.
+/// Nanoseconds that a client has for the value after a line whose length cannot be parsed. A client that
+/// waits for the answer sends nothing in that time.
 const PATIENCE: u64 = 100_000_000;
 
-/// What the next bytes are.
+/// The meaning of the next bytes.
 enum State {
-    /// The first of all.
+    /// The first bytes of the connection.
     First,
     /// The next command.
     Line,
     /// Keys of a retrieval.
     Keys(Retrieval),
-    /// Reads nothing: so many bytes of this value must leave first.
+    /// Input is not read: `left` bytes of this value must be sent first.
     Sending { then: After, held: Stored, left: usize },
-    /// A value, of which so much has come, and its end.
+    /// A value of which `filled` bytes were received, and its end.
     Value { store: Store, len: usize, filled: usize, arrival: Option<Arrival> },
-    /// Remaining bytes of a value that is not stored, and the answer to send after them.
+    /// The remaining `left` bytes of a value that is not stored; then the answer is sent.
     Swallow { left: u64, then: Option<&'static str> },
-    /// The rest of a line that was refused.
+    /// The rest of a refused line.
     RestOfLine,
-    /// The value of a refused command, if it comes before this moment. Then the connection ends, unless its
-    /// length is known.
+    /// The value of a refused command, if it arrives before this time. After that the connection is closed,
+    /// unless the value's length is known.
     Refused { answer: &'static str, until: Instant, value: Option<u64> },
-    /// Reads nothing: items are listed.
+    /// Input is not read: items are being listed.
     Dump(Dump),
-    /// Reads nothing: figures are listed.
+    /// Input is not read: statistics are being listed.
     Listing(Listing),
-    /// Of no interest.
+    /// Input is ignored.
     Closed,
 }
 
-/// A connection. It takes memory of its [`Cache`] while a value is on its way: [`close`](Session::close)
-/// gives that back.
+/// A client's connection. While a value is being received or sent it holds memory of its [`Cache`], which
+/// [`close`](Session::close) releases.
 pub struct Session {
     state: State,
-    /// Is the command under way not to be answered?
+    /// True if the current command suppresses its answer.
     quiet: bool,
-    /// The key of the value that comes.
+    /// The key of the value that is being received.
     key: [u8; MAX_KEY],
     key_len: usize,
-    /// How the value that comes is answered, if it is a meta command's.
+    /// The reply for the value that is being received, if it belongs to a meta command.
     pub(super) reply: Option<Reply>,
 }
 
 impl Session {
-    /// A client connected.
+    /// Returns the session of a new client.
     pub fn new(cache: &mut Cache) -> Session {
         cache.sessions += 1;
         cache.counters.total_connections += 1;
         Session { state: State::First, quiet: false, key: [0; MAX_KEY], key_len: 0, reply: None }
     }
 
-    /// It is gone.
+    /// Ends the session and releases what it holds.
     pub fn close(mut self, cache: &mut Cache) {
         cache.sessions -= 1;
         self.abandon(cache);
     }
 
-    /// Has it ended? Then it reads nothing more, but its output must still be sent.
+    /// Returns true if the session has ended. It reads nothing more, but its output must still be sent.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
 
-    /// Can it continue without more bytes? [`run`](Session::run) returns in the middle of a long answer now
-    /// and then, so that others get their turn.
+    /// Returns true if the session can continue without input. [`run`](Session::run) returns periodically
+    /// during a long answer, so that other clients get their turn.
     pub fn is_busy(&self) -> bool {
         matches!(self.state, State::Dump(_) | State::Listing(_))
     }
 
-    /// When [`run`](Session::run) must be called though no bytes came.
+    /// Returns the time at which [`run`](Session::run) must be called even without input.
     pub fn wakes(&self) -> Option<Instant> {
         match self.state {
             State::Refused { until, .. } => Some(until),
@@ -101,7 +101,7 @@ impl Session {
         }
     }
 
-    /// Nothing more comes. What waited for that is answered.
+    /// Notes the end of the input, and answers a command that waited for more.
     pub fn end(&mut self, out: &mut Vec<u8>) {
         if let State::Refused { answer, .. } = self.state {
             self.answer(answer, out);
@@ -109,12 +109,12 @@ impl Session {
         }
     }
 
-    /// Takes bytes of `input`, appends the answers to `out`, and returns how many bytes it took. `out` never
-    /// grows beyond [`OUTPUT`] bytes.
+    /// Processes bytes of `input`, appends the answers to `out`, and returns the number of bytes consumed.
+    /// `out` never grows beyond [`OUTPUT`] bytes.
     ///
-    /// It leaves bytes when it needs more of them, or when `out` is full. Then call it with the same bytes
-    /// and more, or with an emptier `out`. With an empty `out`, [`MAX_LINE`] + 2 bytes are always enough to
-    /// continue.
+    /// Bytes are left if the session needs more of them, or if `out` is full. Then call it with the same
+    /// bytes and more, or with an emptier `out`. With an empty `out`, [`MAX_LINE`] + 2 bytes are always
+    /// enough to continue.
     pub fn run(&mut self, cache: &mut Cache, now: Instant, input: &[u8], out: &mut Vec<u8>) -> usize {
         cache.tick(now);
         let mut taken = 0;
@@ -128,7 +128,7 @@ impl Session {
         }
     }
 
-    /// One step: the bytes that it took, none if it waits.
+    /// Performs one step, and returns the number of bytes consumed, or `None` if the session waits.
     fn step(&mut self, cache: &mut Cache, now: Instant, input: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         match &mut self.state {
             State::Sending { .. } => self.send(cache, out),
@@ -191,7 +191,7 @@ impl Session {
         }
     }
 
-    /// Closes the session of a peer that speaks the binary protocol or TLS, which has no commands for it.
+    /// Closes the session of a peer that speaks the binary protocol or TLS, which are not supported.
     fn first(&mut self, cache: &mut Cache, input: &[u8]) -> Option<usize> {
         let counter = match *input.first()? {
             BINARY => &mut cache.counters.rejected_binary,
@@ -206,7 +206,7 @@ impl Session {
         Some(input.len())
     }
 
-    /// The beginning of a command: all of its line, or the verb of a retrieval.
+    /// Processes the beginning of a command: its whole line, or the verb of a retrieval.
     fn line(&mut self, cache: &mut Cache, now: Instant, input: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         let seen = &input[..input.len().min(MAX_LINE + 2)];
         if let Some((verb_end, retrieval)) = retrieval(input) {
@@ -255,7 +255,7 @@ impl Session {
         Some(taken)
     }
 
-    /// A line was refused: the bytes behind it are not a command.
+    /// Refuses a line, and decides how the bytes after it are treated.
     fn refuse_line(
         &mut self,
         answer: &'static str,
@@ -279,7 +279,7 @@ impl Session {
         }
     }
 
-    /// The peer is a browser: its bytes are not commands.
+    /// Closes the session of a browser, whose bytes are not commands.
     fn reject_http(&mut self, cache: &mut Cache) {
         cache.counters.rejected_http += 1;
         self.state = State::Closed;
@@ -332,17 +332,17 @@ impl Session {
         self.state = State::Dump(dump);
     }
 
-    /// Starts a list of figures.
+    /// Starts a list of statistics.
     pub(super) fn list(&mut self, listing: Listing) {
         self.state = State::Listing(listing);
     }
 
-    /// Nothing more is read.
+    /// Stops reading.
     pub(super) fn hang_up(&mut self) {
         self.state = State::Closed;
     }
 
-    /// Gives back what a value on its way takes.
+    /// Releases what an incomplete value holds.
     fn abandon(&mut self, cache: &mut Cache) {
         match std::mem::replace(&mut self.state, State::Closed) {
             State::Value { arrival: Some(arrival), .. } => cache.arrivals.end(arrival),

@@ -1,11 +1,11 @@
-//! What `stats` answers.
+//! The answers to `stats`.
 
 use super::classes::{CLASSES, largest};
 use super::{Cache, MAX_VALUE};
 use remora_transport::Instant;
 use std::io::Write as _;
 
-/// Figures of all classes, one class after the other.
+/// The statistics of all classes, one class after the other.
 #[derive(Copy, Clone)]
 pub struct Listing {
     slabs: bool,
@@ -13,9 +13,9 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// What `stats items` lists.
+    /// The list of `stats items`.
     pub const ITEMS: Listing = Listing { slabs: false, class: 0 };
-    /// What `stats slabs` lists.
+    /// The list of `stats slabs`.
     pub const SLABS: Listing = Listing { slabs: true, class: 0 };
 
     /// Reports one class. Returns true after the last one.
@@ -40,7 +40,7 @@ impl Listing {
 }
 
 impl Cache {
-    /// `stats items`, of one class: of those that have items, or had some.
+    /// Reports `stats items` of one class, if the class has or had items.
     fn class(&self, class: usize, now: Instant, out: &mut Vec<u8>) {
         let figures = self.items.classes()[class];
         let counts = figures.counts;
@@ -49,7 +49,7 @@ impl Cache {
         }
         for (name, value) in [
             ("number", figures.number),
-            // There is one order of use for all classes.
+            // All classes share one order of use.
             ("age", self.items.oldest(now).into()),
             ("mem_requested", figures.requested),
             ("evicted", counts.evicted),
@@ -65,8 +65,8 @@ impl Cache {
         }
     }
 
-    /// `stats slabs`, of one class: the same items as chunks. No chunk is free, since memory is not divided
-    /// into chunks.
+    /// Reports `stats slabs` of one class, with items as chunks. No chunk is free, since memory is not
+    /// divided into chunks.
     fn slab(&self, class: usize, out: &mut Vec<u8>) {
         let figures = self.items.classes()[class];
         let counts = figures.counts;
@@ -132,7 +132,7 @@ impl Cache {
         stat(out, "bytes_read", counters.bytes_read);
         stat(out, "bytes_written", counters.bytes_written);
         stat(out, "limit_maxbytes", self.items.memory());
-        // Clients beyond the limit get an error; the listener is never closed for them.
+        // Clients beyond the limit get an error, but the listener is never closed.
         stat(out, "accepting_conns", 1);
         stat(out, "listen_disabled_num", 0);
         stat(out, "time_in_listen_disabled_us", 0);
@@ -148,7 +148,7 @@ impl Cache {
         stat(out, "reclaimed", gone.reclaimed);
         stat(out, "crawler_reclaimed", gone.crawled);
         stat(out, "crawler_items_checked", gone.looked_at);
-        // No item stays in place because a client uses it.
+        // Items are never locked in place because a client uses them.
         stat(out, "lrutail_reflocked", 0);
     }
 

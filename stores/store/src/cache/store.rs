@@ -1,4 +1,4 @@
-//! The cache: what each command does to the items.
+//! The cache, and the effect of each command on its items.
 
 use super::arrivals::{Arrival, Arrivals};
 use super::attributes::{Attributes, Marks};
@@ -38,22 +38,22 @@ use remora_transport::Instant;
 /// ```
 pub struct Cache {
     pub(super) items: Items,
-    /// Values under way.
+    /// Values that are being received.
     pub(super) arrivals: Arrivals,
-    /// Is `lru_crawler` let do anything?
+    /// True if `lru_crawler` is enabled.
     pub(super) crawls: bool,
-    /// How often it was started.
+    /// Number of times that the crawler was started.
     pub(super) crawls_started: u64,
-    /// Has a client asked for the end?
+    /// True if a client has requested the end of the server.
     pub(super) ending: bool,
     pub(super) config: Config,
     pub(super) counters: Counters,
     pub(super) started: Instant,
-    /// Sessions that are open.
+    /// Number of open sessions.
     pub(super) sessions: u64,
     /// The number of the last change.
     unique: u64,
-    /// When all that is there then dies.
+    /// Time of a delayed `flush_all`, when all items expire.
     flush: Instant,
 }
 
@@ -63,18 +63,19 @@ pub struct Store {
     pub verb: Verb,
     pub flags: u32,
     pub expires: i64,
-    /// The number that an item must have to which something is added.
+    /// The number that an item must have for `append` and `prepend`.
     pub unique: Option<u64>,
-    /// An item with a larger number than the one of [`Verb::Cas`] is overwritten, and is out of date.
+    /// True if an item with a larger number than that of [`Verb::Cas`] is overwritten, with the new item
+    /// marked as stale.
     pub stale: bool,
-    /// The key came in base64.
+    /// True if the key was given in base64.
     pub binary: bool,
 }
 
 /// The result of storing a value.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// Its item has this number.
+    /// The value was stored, and its item has this number.
     Stored(u64),
     NotStored,
     Exists,
@@ -82,12 +83,12 @@ pub enum Ended {
     OutOfMemory,
 }
 
-/// A whole value, wherever it lies.
+/// A complete value.
 #[derive(Copy, Clone)]
 pub enum Value<'a> {
-    /// Among what a client sent just now.
+    /// The value is in the bytes that a client has just sent.
     Bytes(&'a [u8]),
-    /// In pieces, as it came, and so long.
+    /// The value is stored in pieces, and has this length.
     Arrived(&'a Arrival, usize),
 }
 
@@ -100,16 +101,17 @@ impl Value<'_> {
     }
 }
 
-/// Of the memory for keys and values, values under way have one part in so many beside it.
+/// Values that are being received get one part in `SHARE` of the memory for keys and values, in addition to
+/// it.
 const SHARE: usize = 8;
-/// And never less than the longest value.
+/// Minimum memory for values that are being received, in bytes.
 const LEAST_SHARE: usize = 2 * MAX_VALUE;
 impl Cache {
-    /// An empty cache whose values lie in `memory`. `now` counts from 1970 here and in all calls, because
-    /// clients name points in time that way.
+    /// Returns an empty cache whose values are stored in `memory`. `now` counts from 1970 here and in all
+    /// calls, because clients specify times in that way.
     ///
     /// # Panics
-    /// When `memory` is shorter than [`MIN_MEMORY`], or there may be no item.
+    /// If `memory` is shorter than [`MIN_MEMORY`], or if the maximum number of items is 0.
     pub fn new(config: Config, memory: Registered, now: Instant) -> Cache {
         assert!(memory.bytes.len() >= MIN_MEMORY, "the longest value must fit");
         assert!(config.items > 0, "a cache holds items");
@@ -128,30 +130,32 @@ impl Cache {
         }
     }
 
-    /// Makes chains find items that are stored from now on: they are shown in `buckets`.
-    /// [`Buckets::memory`](super::Buckets::memory) says how many bytes these need.
+    /// Publishes items that are stored from now on in `buckets`, where chains find them.
+    /// [`Buckets::memory`](super::Buckets::memory) returns the required number of bytes.
     #[must_use]
     pub fn shown_in(mut self, buckets: Registered) -> Cache {
         self.items.show(buckets, self.config.hash_seed);
         self
     }
 
-    /// How clients of chains find the items that are [shown](Cache::shown_in) to them.
+    /// Returns the directory of [published](Cache::shown_in) items for clients of chains, or `None` if there
+    /// are no buckets.
     pub fn directory(&self) -> Option<Directory> {
         self.items.directory()
     }
 
-    /// The counts of this cache.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Items in it, dead ones that were not found yet among them.
+    /// Returns the number of items, including dead ones that were not detected yet.
     pub fn items(&self) -> u64 {
         self.items.len()
     }
 
-    /// Has a client asked for the end of the server, which was [allowed](Config::shutdown)?
+    /// Returns true if a client has requested the end of the server, and that is
+    /// [allowed](Config::shutdown).
     pub fn is_ending(&self) -> bool {
         self.ending
     }
@@ -161,12 +165,12 @@ impl Cache {
         self.counters.idle_kicks += 1;
     }
 
-    /// A client was turned away, because there were too many.
+    /// Counts a client that was rejected because there were too many.
     pub fn reject(&mut self) {
         self.counters.rejected_connections += 1;
     }
 
-    /// A delayed `flush_all` happens when its time has come.
+    /// Executes a delayed `flush_all` whose time has come.
     pub(super) fn tick(&mut self, now: Instant) {
         if self.flush <= now {
             self.flush = Instant::NEVER;
@@ -186,7 +190,7 @@ impl Cache {
         self.unique
     }
 
-    /// Looks an item up for a retrieval; `touch`: one that gives it a new expiry.
+    /// Looks up an item for a retrieval; `touch` is true if the retrieval sets a new expiry.
     pub(super) fn retrieve(&mut self, key: &[u8], touch: bool, now: Instant) -> Option<Name> {
         let found = self.items.look_up(key, now);
         let hit = u64::from(found.is_ok());
@@ -210,7 +214,7 @@ impl Cache {
         Some(name)
     }
 
-    /// Looks an item up for `get` and its variants; some of them also set a new expiry.
+    /// Looks up an item for `get` and its variants, some of which set a new expiry.
     pub(super) fn get(
         &mut self,
         key: &[u8],
@@ -225,13 +229,14 @@ impl Cache {
         Some((self.items.stored(name), self.items.attributes(name)))
     }
 
-    /// A value is too long to be stored. What a `set` would have overwritten goes: it is out of date.
+    /// Counts a value that is too long to be stored. The item that a `set` would have overwritten is
+    /// removed, because it is out of date.
     pub(super) fn too_large(&mut self, verb: Verb, key: &[u8], now: Instant) {
         self.counters.store_too_large += 1;
         self.overwritten(verb, key, now);
     }
 
-    /// There is no memory for a value.
+    /// Counts a value for which there was no memory.
     pub(super) fn out_of_memory(&mut self, verb: Verb, key: &[u8], len: usize, now: Instant) {
         self.counters.store_no_memory += 1;
         self.items.out_of_memory(classes::size(key.len(), 0, len));
@@ -244,7 +249,7 @@ impl Cache {
         }
     }
 
-    /// The value is whole.
+    /// Stores a complete value.
     pub(super) fn finish(&mut self, store: Store, key: &[u8], value: Value<'_>, now: Instant) -> Ended {
         self.counters.cmd_set += 1;
         let found = self.items.find(key, now);
@@ -279,7 +284,7 @@ impl Cache {
                 return Ended::NotFound;
             }
             (Verb::Add, Some((name, _))) => {
-                // A command that asks whether it exists uses it.
+                // A command that tests whether an item exists counts as a use of it.
                 self.items.touch(name, now);
                 return Ended::NotStored;
             }
@@ -295,7 +300,7 @@ impl Cache {
         Ended::Stored(unique)
     }
 
-    /// Writes a value into the memory allocated for it.
+    /// Writes a value to the memory allocated for it.
     fn fill(&mut self, draft: &Draft, mut at: usize, value: Value<'_>) {
         match value {
             Value::Bytes(bytes) => self.items.fill(draft, at, bytes),
@@ -315,9 +320,9 @@ impl Cache {
         name
     }
 
-    /// Stores the old value and the new piece as one; flags and expiry stay.
+    /// Stores the old value and the new piece as one value; flags and expiry stay.
     fn join(&mut self, verb: Verb, key: &[u8], name: Name, piece: Value<'_>, now: Instant) -> Ended {
-        // Used just now: others go for it first.
+        // The item becomes the most recently used, so others are evicted first.
         self.items.touch(name, now);
         let old = self.items.stored(name);
         let unique = self.next_unique();
@@ -325,7 +330,7 @@ impl Cache {
         let len = old.len + piece.len();
         let joined = (len <= MAX_VALUE).then(|| self.items.draft(key, len, now).ok()).flatten();
         match joined {
-            // The item itself may have had to go for it: then there is nothing to add to.
+            // The item itself may have been evicted for the new value; then there is nothing to add to.
             Some(joined) if self.items.find(key, now).is_none() => {
                 self.items.discard(joined);
                 Ended::NotStored

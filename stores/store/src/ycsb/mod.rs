@@ -1,10 +1,10 @@
-//! The Yahoo! Cloud Serving Benchmark: the core workloads A to F as streams of operations, seeded. The paper
+//! The Yahoo! Cloud Serving Benchmark: the core workloads A to F as seeded streams of operations. The paper
 //! is Cooper, Silberstein, Tam, Ramakrishnan, Sears: *Benchmarking Cloud Serving Systems with YCSB*, SoCC
 //! 2010.
 //!
-//! The same seed gives the same stream, on every machine and in every version. There is no clock and no store
-//! in here. A [`Workload`] says which operation on which record comes next, [`record`] says which bytes that
-//! record has.
+//! A seed gives the same stream on every machine and in every version. The module uses no clock and no
+//! store. A [`Workload`] chooses the next operation and its record; [`record`] defines the bytes of the
+//! record.
 
 mod properties;
 pub mod record;

@@ -11,22 +11,22 @@ use super::zipfian::THETA;
 /// The content of a workload file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
-    /// Shares and distribution; its name is `-`.
+    /// Shares and distribution; the mix's name is `-`.
     pub mix: Mix,
-    /// `recordcount`: records to load.
+    /// `recordcount`: number of records to load.
     pub records: Option<u64>,
-    /// `operationcount`: operations to run.
+    /// `operationcount`: number of operations to run.
     pub operations: Option<u64>,
     /// Bytes of a value: `fieldcount` (10) times `fieldlength` (100).
     pub value_len: u32,
-    /// Properties that have no meaning here.
+    /// Properties that have no effect here.
     pub ignored: Vec<String>,
 }
 
-/// Why a file is no workload: the line, from 1 (0: the file as a whole), and the mistake.
+/// The reason for which a file is not a valid workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PropertyError {
-    /// Number of the line, from 1; 0: the file as a whole.
+    /// Number of the line, from 1; 0 for the file as a whole.
     pub line: u32,
     /// The mistake, and the accepted values.
     pub fault: String,
@@ -43,12 +43,13 @@ impl core::fmt::Display for PropertyError {
 
 impl core::error::Error for PropertyError {}
 
-/// Largest value that a store takes.
+/// Maximum length of a value in bytes.
 const MOST_BYTES: u64 = crate::kv::MAX_VALUE as u64;
 
-/// What has been read so far.
+/// The properties parsed so far.
 struct Reading {
-    /// Read, update, insert, scan, read-modify-write, as parts of their sum. YCSB's defaults.
+    /// Shares of read, update, insert, scan and read-modify-write, as parts of their sum. The initial values
+    /// are YCSB's defaults.
     shares: [f64; 5],
     distribution: Distribution,
     longest_scan: u32,
@@ -60,10 +61,10 @@ struct Reading {
 }
 
 impl Properties {
-    /// Reads a file.
+    /// Parses a workload file.
     ///
     /// # Errors
-    /// The first line that is no property, or one whose value is out of range or not implemented here.
+    /// The first line that is not a property, or whose value is out of range or not implemented here.
     pub fn parse(text: &str) -> Result<Properties, PropertyError> {
         let mut reading = Reading {
             shares: [0.95, 0.05, 0.0, 0.0, 0.0],
@@ -174,7 +175,7 @@ fn distribution(value: &str) -> Result<Distribution, String> {
     }
 }
 
-/// Refuses another value than the one that is implemented.
+/// Refuses all values except the one that is implemented.
 fn only(name: &str, value: &str, implemented: &str) -> Result<(), String> {
     match value == implemented {
         true => Ok(()),

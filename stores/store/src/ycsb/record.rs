@@ -1,20 +1,20 @@
-//! The bytes of a record: keys as YCSB writes them, values that prove themselves.
+//! The bytes of a record: keys as YCSB writes them, and values that can be verified.
 //!
-//! A value is a function of the record's number and of its *version*. An update increments the version. The
+//! A value is a function of the record's number and its *version*. An update increments the version. The
 //! value begins with both, if it is long enough. So a reader who knows the record can tell whether the bytes
 //! are one of its values, and which.
 
 use super::zipfian::fnv;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Bytes in a key: `user` and twenty digits.
+/// Length of a key in bytes: `user` and twenty digits.
 pub const KEY_LEN: usize = 24;
 
-/// A record's number: 0 to the number of records.
+/// The number of a record, from 0.
 pub type Record = u64;
 
-/// The key of a record: `user` and the FNV hash of its number with twenty digits, as YCSB's hashed insert
-/// order with zero padding.
+/// Returns the key of a record: `user` and the FNV hash of its number with twenty digits, as in YCSB's
+/// hashed insert order with zero padding.
 pub fn key(record: Record) -> [u8; KEY_LEN] {
     let mut out = *b"user00000000000000000000";
     let mut rest = fnv(record);
@@ -25,22 +25,23 @@ pub fn key(record: Record) -> [u8; KEY_LEN] {
     out
 }
 
-/// Lengths of values.
+/// The range of value lengths.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Values {
-    /// Shortest, in bytes.
+    /// Minimum length in bytes.
     pub shortest: u32,
-    /// Longest, in bytes. A record's length is the same in all its versions, spread evenly between the two.
+    /// Maximum length in bytes. All versions of a record have the same length; lengths are uniform between
+    /// minimum and maximum.
     pub longest: u32,
 }
 
 impl Values {
-    /// All of one length.
+    /// Returns the range of a single length.
     pub fn fixed(len: u32) -> Values {
         Values { shortest: len, longest: len }
     }
 
-    /// Length of a record's values.
+    /// Returns the length of a record's values in bytes.
     pub fn len(&self, record: Record) -> usize {
         let span = u64::from(self.longest.saturating_sub(self.shortest)) + 1;
         if span == 1 {
@@ -59,8 +60,9 @@ impl Values {
         len
     }
 
-    /// The version of a record that `value` is; None if it is none of its values. A value shorter than 16
-    /// bytes has only a part of the version (nothing below 9 bytes); the missing bits read as zero.
+    /// Returns the version of a record whose value is `value`, or `None` if it is not a value of the record.
+    /// A value shorter than 16 bytes has only a part of the version (nothing below 9 bytes); the missing
+    /// bits read as zero.
     pub fn check(&self, record: Record, value: &[u8]) -> Option<u64> {
         if value.len() != self.len(record) {
             return None;
@@ -74,11 +76,11 @@ impl Values {
     }
 }
 
-/// The words of a value behind record and version. Each version begins at another word, and all continue in
+/// The words of a value after record and version. Each version begins at another word, and all continue in
 /// equal steps.
 ///
-/// A benchmark makes and checks one value for each operation, so that must cost little beside it. A CPU's
-/// vectors add, but do not multiply, 64 bits.
+/// A benchmark creates and checks one value per operation, so that must be cheap. The vector unit of a CPU
+/// adds 64-bit words, but does not multiply them.
 #[derive(Clone)]
 struct Pattern(u64);
 
@@ -100,7 +102,7 @@ impl Iterator for Pattern {
     }
 }
 
-/// The first two words of a value.
+/// Returns the first two words of a value.
 fn names(record: Record, version: u64) -> [[u8; 8]; 2] {
     [record.to_le_bytes(), version.to_le_bytes()]
 }
@@ -120,7 +122,7 @@ fn is_filled(record: Record, version: u64, value: &[u8]) -> bool {
     let (head, rest) = value.split_at(value.len().min(16));
     let (pieces, last) = rest.as_chunks::<8>();
     let mut words = Pattern::of(record, version);
-    // All words are compared together, without an early end: values are nearly always right.
+    // All words are compared without an early exit, because values are nearly always right.
     let differs = |(piece, word): (&[u8; 8], u64)| u64::from_le_bytes(*piece) ^ word;
     let wrong = pieces.iter().zip(&mut words).map(differs).fold(0, |wrong, differs| wrong | differs);
     wrong == 0

@@ -1,14 +1,14 @@
-//! Zipf's law with any exponent. Gray's method, which [`Zipfian`](super::Zipfian) takes from YCSB, ends below
-//! 1.
+//! Zipf's law with any exponent. Gray's method, which [`Zipfian`](super::Zipfian) takes from YCSB, requires
+//! an exponent below 1.
 //!
 //! The method is rejection-inversion (Hörmann and Derflinger: *Rejection-inversion to generate variates from
 //! monotone discrete distributions*, TOMACS 1996). The inverse of the law's integral gives a rank, and a few
-//! are redrawn. It is exact, needs no table, and is as fast for a billion ranks as for ten.
+//! ranks are redrawn. The method is exact, needs no table, and is as fast for a billion ranks as for ten.
 
 use crate::random::Random;
 
-/// Ranks from 0, the most popular first: rank k with a probability proportional to 1/(k+1)^exponent. Exponent
-/// 0 is uniform.
+/// A distribution of ranks from 0, the most popular first: rank k has a probability proportional to
+/// 1/(k+1)^exponent. Exponent 0 is uniform.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Skewed {
     items: f64,
@@ -16,15 +16,15 @@ pub struct Skewed {
     /// The integral at the two ends.
     from: f64,
     to: f64,
-    /// A rank this close below the inverse is accepted without another look.
+    /// A rank this close below the inverse is accepted without a further check.
     close: f64,
 }
 
-/// Nearer to 1 than this, the integral is the logarithm.
+/// If the exponent is nearer to 1 than this, the integral is the logarithm.
 const NEAR_ONE: f64 = 1e-9;
 
 impl Skewed {
-    /// Over `items` ranks (at least one), for an exponent that is not negative.
+    /// Returns the distribution over `items` ranks (at least one), for an exponent that is not negative.
     pub fn new(items: u64, exponent: f64) -> Skewed {
         let items = items.max(1) as f64;
         let mut skewed = Skewed { items, exponent: exponent.max(0.0), from: 0.0, to: 0.0, close: 0.0 };
@@ -34,12 +34,12 @@ impl Skewed {
         skewed
     }
 
-    /// The weight of a rank, counted from 1: proportional to its probability.
+    /// Returns the weight of a rank, counted from 1: a number proportional to its probability.
     fn weight(&self, place: f64) -> f64 {
         place.powf(-self.exponent)
     }
 
-    /// The integral of the weights from 1 on.
+    /// Returns the integral of the weights from 1 on.
     fn integral(&self, place: f64) -> f64 {
         let rest = 1.0 - self.exponent;
         if rest.abs() < NEAR_ONE { place.ln() } else { (place.powf(rest) - 1.0) / rest }
@@ -50,7 +50,7 @@ impl Skewed {
         if rest.abs() < NEAR_ONE { integral.exp() } else { (1.0 + integral * rest).powf(1.0 / rest) }
     }
 
-    /// The next rank.
+    /// Draws the next rank.
     pub fn next(&self, random: &mut Random) -> u64 {
         loop {
             let drawn = self.to + random.unit() * (self.from - self.to);
@@ -67,7 +67,7 @@ impl Skewed {
 mod tests {
     use super::*;
 
-    /// A chi-square statistic over ranks that are expected ten times at least, the rest together.
+    /// A chi-square statistic over the ranks with an expectation of at least ten; all others are combined.
     #[test]
     fn ranks_come_as_often_as_they_should_below_at_and_beyond_one() {
         let (items, draws) = (1000u64, 200_000u32);
@@ -87,7 +87,8 @@ mod tests {
             if rest > 1.0 {
                 chi_square += (seen - rest).powi(2) / rest;
             }
-            // Its mean is the number of ranks, its deviation the root of twice that.
+            // The mean of the statistic is the number of ranks; its standard deviation is the square root of
+            // twice that number.
             let off = (chi_square - ranks) / (2.0 * ranks).sqrt();
             assert!(off.abs() < 4.0, "exponent {exponent}: {off} standard deviations over {ranks} ranks");
         }

@@ -1,4 +1,4 @@
-//! The core workloads: which operation comes next, on which record.
+//! The core workloads, which choose the next operation and its record.
 
 use super::record::Record;
 use super::zipfian::{Latest, ScrambledZipfian, THETA};
@@ -11,21 +11,21 @@ pub enum Operation {
     Read(Record),
     /// Write a new version of a record.
     Update(Record),
-    /// Write a record that was not there.
+    /// Write a new record.
     Insert(Record),
-    /// Read a record and its successors. A hash table has no order: there a scan is `len` GETs of records
+    /// Read a record and its successors. A hash table has no order, so a scan there is `len` GETs of records
     /// with consecutive *numbers*, and reports must say so.
     Scan {
         /// Number of the first record.
         first: Record,
-        /// How many records, 1 to [`Mix::longest_scan`].
+        /// Number of records, 1 to [`Mix::longest_scan`].
         len: u32,
     },
-    /// Read a record, change it, write it back: two operations in sequence.
+    /// Read a record, change it and write it back: two operations in sequence.
     ReadModifyWrite(Record),
 }
 
-/// Shares of operations, in percent; they add up to 100.
+/// The shares of operations, in percent; they add up to 100.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Mix {
     /// Name of the workload: `A` to `F`.
@@ -40,20 +40,20 @@ pub struct Mix {
     pub scan: u8,
     /// Percent of read-modify-writes.
     pub read_modify_write: u8,
-    /// How records are chosen.
+    /// The distribution by which records are chosen.
     pub distribution: Distribution,
-    /// Records of a scan at most.
+    /// Maximum number of records per scan.
     pub longest_scan: u32,
 }
 
-/// How records are chosen.
+/// The distribution by which records are chosen.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Distribution {
     /// All records are equally popular.
     Uniform,
-    /// Few are popular, wherever they are; theta in thousandths (YCSB: 990).
+    /// A few records, spread over all numbers, are popular; theta in thousandths (YCSB: 990).
     Zipfian(u16),
-    /// Recent ones are popular; theta in thousandths.
+    /// Recent records are popular; theta in thousandths.
     Latest(u16),
 }
 
@@ -64,7 +64,7 @@ const fn mix(name: char, shares: [u8; 5], distribution: Distribution) -> Mix {
     Mix { name, read, update, insert, scan, read_modify_write, distribution, longest_scan: LONGEST_SCAN }
 }
 
-/// Records of a scan of workload E at most.
+/// Maximum number of records per scan in workload E.
 const LONGEST_SCAN: u32 = 100;
 
 /// Theta of the core workloads, in thousandths.
@@ -83,30 +83,31 @@ impl Mix {
     pub const E: Mix = mix('E', [0, 0, 5, 95, 0], ZIPFIAN);
     /// Read-modify-write: a user database.
     pub const F: Mix = mix('F', [50, 0, 0, 0, 50], ZIPFIAN);
-    /// All of them.
+    /// All core workloads.
     pub const ALL: [Mix; 6] = [Mix::A, Mix::B, Mix::C, Mix::D, Mix::E, Mix::F];
 
-    /// The workload of a name, in either case.
+    /// Returns the workload with this name, in either case.
     pub fn named(name: char) -> Option<Mix> {
         Mix::ALL.into_iter().find(|mix| mix.name == name.to_ascii_uppercase())
     }
 }
 
-/// Which numbers a client inserts: `first`, `first + step`, … So clients insert apart without talking.
+/// The numbers that a client inserts: `first`, `first + step`, … So clients insert different records without
+/// coordination.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Stripe {
-    /// This client, from 0.
+    /// Number of this client, from 0.
     pub client: u64,
-    /// Clients in all, at least 1.
+    /// Number of clients, at least 1.
     pub clients: u64,
 }
 
 impl Stripe {
-    /// The only client.
+    /// The stripe of a single client.
     pub const ALONE: Stripe = Stripe { client: 0, clients: 1 };
 }
 
-/// How records are chosen, with its tables.
+/// The distribution by which records are chosen, with its tables.
 #[derive(Clone, Debug)]
 enum Chooser {
     Uniform,
@@ -121,15 +122,15 @@ pub struct Workload {
     random: Random,
     chooser: Chooser,
     stripe: Stripe,
-    /// Records below this number are there: loaded, or inserted by this client. A client knows nothing of
-    /// other clients' inserts. With stripes, its own numbers are beyond the loaded ones.
+    /// Number of records that exist, as far as this client knows: loaded, or inserted by this client. With
+    /// stripes, the client's own numbers follow the loaded ones.
     records: u64,
     inserted: u64,
     loaded: u64,
 }
 
 impl Workload {
-    /// The stream of `seed` over `records` loaded records (at least one).
+    /// Returns the stream of `seed` over `records` loaded records (at least one).
     pub fn new(mix: Mix, records: u64, stripe: Stripe, seed: u64) -> Workload {
         let records = records.max(1);
         let theta = |thousandths: u16| f64::from(thousandths.clamp(1, 999)) / 1000.0;
@@ -138,23 +139,23 @@ impl Workload {
             Distribution::Zipfian(thousandths) => Chooser::Zipfian(ScrambledZipfian::new(theta(thousandths))),
             Distribution::Latest(thousandths) => Chooser::Latest(Latest::new(records, theta(thousandths))),
         };
-        // Clients of one seed must not all do the same.
+        // Clients with the same seed must not execute the same operations.
         let random = Random::new(seed ^ stripe.client.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let stripe = Stripe { client: stripe.client, clients: stripe.clients.max(1) };
         Workload { mix, random, chooser, stripe, records, inserted: 0, loaded: records }
     }
 
-    /// The shares of operations.
+    /// Returns the shares of operations.
     pub fn mix(&self) -> Mix {
         self.mix
     }
 
-    /// Records that this client knows to be there.
+    /// Returns the number of records that this client knows to exist.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// The next operation.
+    /// Returns the next operation.
     #[inline]
     pub fn next_operation(&mut self) -> Operation {
         let mut share = self.random.below(100) as u8;
@@ -178,7 +179,7 @@ impl Workload {
         }
     }
 
-    /// The number of this client's n-th record.
+    /// Returns the number of this client's record with this index.
     fn number(&self, index: u64) -> Record {
         if index < self.loaded {
             return index;
@@ -292,7 +293,7 @@ mod tests {
                     *count += 1;
                 }
             }
-            // Inserts add records: start over before they matter.
+            // Inserts add records, so the workload is restarted before they matter.
             if workload.records() > 110 {
                 seed += 1;
                 workload = Workload::new(mix, 100, Stripe::ALONE, seed);
@@ -300,7 +301,7 @@ mod tests {
         }
         let mean = f64::from(counts.iter().sum::<u32>()) / 100.0;
         let chi_square: f64 = counts.iter().map(|count| (f64::from(*count) - mean).powi(2) / mean).sum();
-        // 99 degrees of freedom: mean 99, standard deviation 14.
+        // With 99 degrees of freedom, the mean is 99 and the standard deviation 14.
         assert!((45.0..170.0).contains(&chi_square), "{chi_square}");
     }
 }

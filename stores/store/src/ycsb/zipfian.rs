@@ -1,17 +1,17 @@
-//! Zipfian numbers, by the method that YCSB uses, and what YCSB builds on it. The method is that of Gray,
-//! Sundaresan, Englert, Baclawski and Weinberger (*Quickly Generating Billion-Record Synthetic Databases*,
-//! SIGMOD 1994, §3.1).
+//! Zipfian numbers by the method that YCSB uses, and the distributions that YCSB derives from them. The
+//! method is that of Gray, Sundaresan, Englert, Baclawski and Weinberger (*Quickly Generating Billion-Record
+//! Synthetic Databases*, SIGMOD 1994, §3.1).
 
 use crate::random::Random;
 
-/// YCSB's constant: rank k is asked for with a probability proportional to 1/k^0.99.
+/// YCSB's constant: rank k has a probability proportional to 1/k^0.99.
 pub const THETA: f64 = 0.99;
 
-/// The generalised harmonic number: the sum of 1/k^theta for k from 1 to `n`.
+/// Returns the generalised harmonic number: the sum of 1/k^theta for k from 1 to `n`.
 ///
-/// The first terms are added. The rest is the Euler-Maclaurin formula (integral, half of the ends, two
-/// corrections by derivatives), whose error is below 10^-12 here. So ten billion items cost no more than ten
-/// thousand.
+/// The first terms are added. The rest is computed by the Euler-Maclaurin formula (integral, half of the
+/// ends, two corrections by derivatives), whose error is below 10^-12 here. So ten billion items cost no
+/// more than ten thousand.
 pub fn zeta(n: u64, theta: f64) -> f64 {
     const SUMMED: u64 = 2000;
     let summed = n.min(SUMMED);
@@ -31,7 +31,7 @@ pub fn zeta(n: u64, theta: f64) -> f64 {
     head + integral + ends + first - third * (a.powf(-theta - 3.0) - b.powf(-theta - 3.0))
 }
 
-/// Ranks from 0, the most popular first.
+/// A Zipfian distribution of ranks from 0, the most popular first.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Zipfian {
     items: u64,
@@ -43,7 +43,7 @@ pub struct Zipfian {
 }
 
 impl Zipfian {
-    /// Over `items` ranks (at least one), `0 < theta < 1`.
+    /// Returns the distribution over `items` ranks (at least one), for `0 < theta < 1`.
     pub fn new(items: u64, theta: f64) -> Zipfian {
         let items = items.max(1);
         let mut zipfian = Zipfian {
@@ -63,12 +63,12 @@ impl Zipfian {
         self.eta = (1.0 - few) / (1.0 - self.zeta_2 / self.zeta_items);
     }
 
-    /// Ranks at present.
+    /// Returns the current number of ranks.
     pub fn items(&self) -> u64 {
         self.items
     }
 
-    /// Adds ranks up to `items`; the terms that are new are added, so growing by one costs one power.
+    /// Adds ranks up to `items`. Only the new terms are added, so growing by one costs one power.
     pub fn grow(&mut self, items: u64) {
         if items <= self.items {
             return;
@@ -83,7 +83,7 @@ impl Zipfian {
         self.settle();
     }
 
-    /// The next rank.
+    /// Draws the next rank.
     #[inline]
     pub fn next(&self, random: &mut Random) -> u64 {
         let u = random.unit();
@@ -98,38 +98,39 @@ impl Zipfian {
         (rank as u64).min(self.items - 1)
     }
 
-    /// The exact probability of a rank, 1/(k+1)^theta / zeta(n). [`next`](Zipfian::next) approximates it
-    /// beyond the two first ranks.
+    /// Returns the exact probability of a rank, 1/(k+1)^theta / zeta(n). [`next`](Zipfian::next)
+    /// approximates it beyond the first two ranks.
     pub fn probability(&self, rank: u64) -> f64 {
         ((rank + 1) as f64).powf(-self.theta) / self.zeta_items
     }
 }
 
-/// Popular records spread over the whole key space: a zipfian rank over ten billion, hashed, modulo the
-/// records.
+/// A distribution whose popular records are spread over the whole key space: a Zipfian rank out of ten
+/// billion is hashed, modulo the number of records.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct ScrambledZipfian {
     ranks: Zipfian,
 }
 
 impl ScrambledZipfian {
-    /// YCSB's number of ranks: so many that the popular records stay popular however many records are added.
+    /// YCSB's number of ranks. It is so large that the popular records stay popular, however many records
+    /// are added.
     pub const RANKS: u64 = 10_000_000_000;
 
-    /// The distribution, `0 < theta < 1`.
+    /// Returns the distribution for `0 < theta < 1`.
     pub fn new(theta: f64) -> ScrambledZipfian {
         ScrambledZipfian { ranks: Zipfian::new(ScrambledZipfian::RANKS, theta) }
     }
 
-    /// The next of `records` records.
+    /// Draws one of `records` records.
     #[inline]
     pub fn next(&self, random: &mut Random, records: u64) -> u64 {
         fnv(self.ranks.next(random)) % records.max(1)
     }
 }
 
-/// The record that a rank is hashed to before the modulus: FNV-1a over the eight bytes, low ones first,
-/// without its sign, as YCSB's `Utils.hash`.
+/// Returns the hash of a rank: the absolute value of FNV-1a over its eight bytes, low bytes first, as in
+/// YCSB's `Utils.hash`.
 #[inline]
 pub fn fnv(number: u64) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
@@ -139,19 +140,19 @@ pub fn fnv(number: u64) -> u64 {
     (hash as i64).unsigned_abs()
 }
 
-/// Recent records are popular: a zipfian rank counted back from the last one.
+/// A distribution whose recent records are popular: a Zipfian rank is counted back from the last record.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Latest {
     ages: Zipfian,
 }
 
 impl Latest {
-    /// Over `records` records to begin with, `0 < theta < 1`.
+    /// Returns the distribution over initially `records` records, for `0 < theta < 1`.
     pub fn new(records: u64, theta: f64) -> Latest {
         Latest { ages: Zipfian::new(records, theta) }
     }
 
-    /// The next of `records` records, of which there are ever more.
+    /// Draws one of `records` records, whose number may only grow.
     #[inline]
     pub fn next(&mut self, random: &mut Random, records: u64) -> u64 {
         self.ages.grow(records);
@@ -169,12 +170,12 @@ mod tests {
             let sum: f64 = (1..=n).rev().map(|k| (k as f64).powf(-theta)).sum();
             assert!((zeta(n, theta) / sum - 1.0).abs() < 1e-12, "{n} {theta}");
         }
-        // ScrambledZipfianGenerator.ZETAN, which YCSB computed once by adding ten billion terms.
+        // The constant ScrambledZipfianGenerator.ZETAN, which YCSB computed by adding ten billion terms.
         assert!((zeta(ScrambledZipfian::RANKS, THETA) - 26.46902820178302).abs() < 1e-6);
         assert!((zeta(1_000_000, 1.0) - 14.392726722865724).abs() < 1e-10);
     }
 
-    /// The two first ranks are exact; further on Gray's curve is close to the true one.
+    /// The first two ranks are exact; for others Gray's curve is close to the true one.
     #[test]
     fn ranks_come_as_often_as_they_should() {
         let (items, draws) = (1000, 1_000_000u32);
@@ -187,7 +188,7 @@ mod tests {
             let deviation = (f64::from(counts[rank as usize]) - expected) / expected.sqrt();
             assert!(deviation.abs() < 5.0, "rank {rank}: {deviation} standard deviations");
         }
-        // Shares of groups of ranks, each twice as wide as the one before.
+        // Groups of ranks, each twice as wide as the one before.
         let (mut from, mut width) = (2, 4);
         while from < items {
             let group = from..(from + width).min(items);
@@ -199,8 +200,8 @@ mod tests {
         }
     }
 
-    /// Against the exact probabilities of Gray's own method: rank k is what u in its interval gives. A
-    /// chi-square statistic over 50 ranks: its mean is 49, its standard deviation under 10.
+    /// Compares with the exact probabilities of Gray's own method: rank k results from all u in its
+    /// interval. The chi-square statistic over 50 ranks has mean 49 and a standard deviation below 10.
     #[test]
     fn chi_square_of_the_first_ranks() {
         let zipfian = Zipfian::new(100_000, THETA);
@@ -212,7 +213,7 @@ mod tests {
                 *count += 1;
             }
         }
-        // u at which rank k begins: the inverse of the curve.
+        // The value of u at which rank k begins: the inverse of the curve.
         let begin = |rank: u64| match rank {
             0 => 0.0,
             1 => 1.0 / zipfian.zeta_items,
@@ -238,15 +239,15 @@ mod tests {
         let (records, draws) = (1000, 200_000u32);
         let mut counts = vec![0u32; records as usize];
         (0..draws).for_each(|_| counts[scrambled.next(&mut random, records) as usize] += 1);
-        // The most popular one is where rank 0 is hashed to, and has at least rank 0's share.
+        // The most popular record is the one to which rank 0 is hashed, with at least the share of rank 0.
         let most = (0..records as usize).max_by_key(|record| counts[*record]).unwrap();
         assert_eq!(most as u64, fnv(0) % records);
         let share = f64::from(counts[most]) / f64::from(draws);
         assert!((0.036..0.042).contains(&share), "{share}");
-        // The upper half of the key space gets its part.
+        // The upper half of the key space gets its share.
         let upper: u32 = counts[500..].iter().sum();
         assert!((0.4..0.6).contains(&(f64::from(upper) / f64::from(draws))));
-        // FNV-1a of eight zero bytes is 0xa8c7f832281a39c5: negative, so its size is taken.
+        // FNV-1a of eight zero bytes is 0xa8c7f832281a39c5: negative, so its absolute value is used.
         assert_eq!(fnv(0), 0x5738_07cd_d7e5_c63b);
     }
 

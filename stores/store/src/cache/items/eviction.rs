@@ -1,4 +1,4 @@
-//! Eviction: which items are dropped to free memory, because they are dead, and by `lru_crawler`.
+//! Eviction of items: to free memory, because they are dead, and by `lru_crawler`.
 
 use super::{Items, Name, OutOfMemory};
 use crate::cache::attributes::Attributes;
@@ -7,22 +7,23 @@ use crate::cache::{MAX_KEY, MAX_VALUE};
 use crate::kv::two_sided::{Draft, TwoSidedTable};
 use remora_transport::Instant;
 
-/// Items dropped one by one, oldest first, before all items in the way of a long object go. What the oldest
-/// leave may be scattered, and a long object must lie in one piece.
+/// Number of items evicted one by one, oldest first, before all items in the way of a long object are
+/// evicted. The lines of the oldest items may be scattered, but a long object needs contiguous ones.
 const ONE_BY_ONE: u32 = 8;
-/// Items dropped at a store at most because less memory may be used than there is.
+/// Maximum number of items evicted per store because the memory limit was lowered.
 const LIMITED: u32 = 64;
-/// Nodes that each store checks for dead items. So memory comes back even if no command asks for them.
+/// Number of nodes that each store checks for dead items, so that their memory is freed even if no command
+/// looks them up.
 const SWEEP: u32 = 2;
 
-/// Nodes checked with each client command after `lru_crawler crawl`.
+/// Number of nodes checked with each client command after `lru_crawler crawl`.
 const CRAWL: u32 = 256;
 
 impl Items {
-    /// Memory for a value. Other items are dropped if they must be; also the item of `key` itself.
+    /// Allocates memory for a value. Other items are evicted if necessary, even the item of `key` itself.
     ///
     /// # Errors
-    /// `OutOfMemory`, and then no item is left.
+    /// `OutOfMemory`; no item is left in that case.
     pub fn draft(&mut self, key: &[u8], len: usize, now: Instant) -> Result<Draft, OutOfMemory> {
         self.sweep(now);
         let needed = TwoSidedTable::lines(key.len(), len);
@@ -49,10 +50,10 @@ impl Items {
         }
     }
 
-    /// Drops all items in `lines` lines from about `line` on.
+    /// Evicts all items in `lines` lines from about `line` on.
     fn clear(&mut self, line: usize, lines: usize, now: Instant) {
         let from = line.min(self.owners.len().saturating_sub(lines));
-        // An object that begins before may reach in.
+        // An object that begins before these lines may extend into them.
         let before = (0..from).rev().take(TwoSidedTable::lines(MAX_KEY, MAX_VALUE));
         let before = before.map(|at| self.owners[at]).find(|owner| *owner != NONE).map(Name);
         if let Some(name) = before {
@@ -69,7 +70,7 @@ impl Items {
         }
     }
 
-    /// Removes an item to free its memory.
+    /// Evicts an item to free its memory.
     pub(super) fn drop_item(&mut self, name: Name, now: Instant) {
         if self.is_dead(name, now) {
             return self.reclaim(name);
@@ -87,7 +88,7 @@ impl Items {
         self.remove(name);
     }
 
-    /// Removes an item that is dead.
+    /// Removes a dead item.
     pub(super) fn reclaim(&mut self, name: Name) {
         let unfetched = u64::from(!self.attributes(name).marks.fetched);
         self.gone.reclaimed += 1;
@@ -98,7 +99,7 @@ impl Items {
         self.remove(name);
     }
 
-    /// Looks at some nodes for items that are dead.
+    /// Checks some nodes for dead items.
     fn sweep(&mut self, now: Instant) {
         for _ in 0..SWEEP.min(self.nodes.len() as u32) {
             self.hand = (self.hand + 1) % self.nodes.len() as u32;
@@ -109,17 +110,17 @@ impl Items {
         }
     }
 
-    /// All items are to be looked at, some with each command, whether they are dead.
+    /// Starts a check of all items for dead ones, some with each command.
     pub fn crawl(&mut self) {
         self.crawl = self.nodes.len() as u32;
     }
 
-    /// Is that still under way?
+    /// Returns true while that check is under way.
     pub fn is_crawling(&self) -> bool {
         self.crawl > 0
     }
 
-    /// Looks at the next items of the crawl and removes those that have expired.
+    /// Checks the next items of the crawl and removes those that are dead.
     pub fn crawl_on(&mut self, now: Instant) {
         for _ in 0..self.crawl.min(CRAWL) {
             self.crawl -= 1;

@@ -1,43 +1,43 @@
-//! Figures of the items, by their class.
+//! Statistics of the items, by size class.
 
 use super::{Gone, Items, Name};
 use crate::cache::classes::{self, CLASSES, Class, Counts};
 use remora_transport::Instant;
 
 impl Items {
-    /// Bytes that memcached counts for it.
+    /// Returns the bytes that memcached counts for an item.
     pub fn size(&self, name: Name) -> usize {
         self.node(name).size()
     }
 
-    /// The size class of an item.
+    /// Returns the size class of an item.
     pub fn class(&self, name: Name) -> usize {
         self.node(name).class()
     }
 
-    /// The figures of all classes.
+    /// Returns the statistics of all classes.
     pub fn classes(&self) -> &[Class; CLASSES] {
         &self.classes
     }
 
-    /// The event counts of an item's class.
+    /// Returns the event counts of an item's class.
     pub fn counts(&mut self, name: Name) -> &mut Counts {
         let class = self.class(name);
         &mut self.classes[class].counts
     }
 
-    /// There was no memory for an item of this size.
+    /// Counts an item of this size that was not stored for lack of memory.
     pub fn out_of_memory(&mut self, size: usize) {
         self.classes[classes::class(size)].counts.outofmemory += 1;
     }
 
-    /// Counts from 0 on.
+    /// Resets all event counts to 0.
     pub fn reset(&mut self) {
         self.gone = Gone::default();
         self.classes.iter_mut().for_each(|class| class.counts = Counts::default());
     }
 
-    /// Seconds since the item was used that was not used for longest.
+    /// Returns the seconds since the least recently used item was used.
     pub fn oldest(&self, now: Instant) -> u32 {
         self.lru.oldest().map_or(0, |oldest| self.idle(Name(oldest), now))
     }

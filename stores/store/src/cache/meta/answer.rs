@@ -6,10 +6,10 @@ use crate::cache::MAX_KEY;
 use base64::Engine as _;
 use std::io::Write as _;
 
-/// Bytes of a key's base64 at most.
+/// Maximum length of a key in base64.
 const ENCODED: usize = MAX_KEY.div_ceil(3) * 4;
 
-/// Appends the key as a flag: in base64 if it was stored so.
+/// Appends the key as a flag, in base64 if it was stored so.
 pub fn key_flag(key: &[u8], binary: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(b" k");
     write_key(key, binary, out);
@@ -29,7 +29,7 @@ pub fn write_key(key: &[u8], binary: bool, out: &mut Vec<u8>) {
 }
 
 impl Request<'_> {
-    /// Appends what every answer brings back: the key as it came, and what the client wants handed back.
+    /// Appends a flag that every answer returns: the key as it was received, or the client's opaque value.
     pub fn reflect(&self, flag: &[u8], out: &mut Vec<u8>) {
         match flag[0] {
             b'O' => {
@@ -44,7 +44,7 @@ impl Request<'_> {
         }
     }
 
-    /// Appends an answer that brings back nothing else.
+    /// Appends an answer with only these flags.
     pub fn answer(&self, code: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(code.as_bytes());
         self.flags.iter().for_each(|flag| self.reflect(flag, out));
@@ -52,25 +52,26 @@ impl Request<'_> {
     }
 }
 
-/// Bytes that an answer to `ms` brings back at most, beside its code and the item's number.
+/// Maximum length of the flags that an answer to `ms` returns, in addition to its code and the item's
+/// number.
 const REFLECTED: usize = MAX_KEY + 48;
 
-/// What the answer to `ms` brings back, kept while the value comes.
+/// The flags of an answer to `ms`, kept while the value is received.
 pub struct Reply {
     text: [u8; REFLECTED],
     len: usize,
-    /// Where the item's number is asked for.
+    /// Position of the item's number in the answer, if it was requested.
     unique_at: Option<usize>,
     quiet: bool,
 }
 
 impl Reply {
-    /// Of a command that is no `ms`.
+    /// Returns the reply of a command other than `ms`.
     pub fn none() -> Reply {
         Reply { text: [0; REFLECTED], len: 0, unique_at: None, quiet: false }
     }
 
-    /// What a request wants.
+    /// Returns the reply to a request.
     pub fn of(request: &Request<'_>) -> Reply {
         let mut reply = Reply { quiet: request.quiet, ..Reply::none() };
         for flag in request.flags {

@@ -1,4 +1,4 @@
-//! `md` and `ma`: items are removed and counted.
+//! The commands `md` and `ma`, which remove and count items.
 
 use super::{Request, Wrong};
 use crate::cache::Cache;
@@ -10,7 +10,7 @@ use remora_transport::Instant;
 use std::io::Write as _;
 
 impl Cache {
-    /// `md`: removes an item, or marks it as stale.
+    /// Executes `md`: removes an item, or marks it as stale.
     pub(in crate::cache) fn meta_delete(
         &mut self,
         request: &Request<'_>,
@@ -43,7 +43,7 @@ impl Cache {
         Ok(())
     }
 
-    /// `ma`: counts an item up or down.
+    /// Executes `ma`: counts an item up or down.
     pub(in crate::cache) fn meta_count(
         &mut self,
         request: &Request<'_>,
@@ -79,7 +79,7 @@ impl Cache {
         Ok(())
     }
 
-    /// The answer with a number that was counted, or made.
+    /// Appends the answer with the new number of an item.
     fn number(
         &mut self,
         request: &Request<'_>,

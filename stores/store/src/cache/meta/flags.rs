@@ -1,4 +1,4 @@
-//! The flags of a meta command, read.
+//! The parser of a meta command's flags.
 
 use super::Wrong;
 use crate::cache::MAX_KEY;
@@ -7,57 +7,57 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
-/// Keys as memcached encodes them. It takes bits behind the end of the key that are not 0, and so does this.
+/// The base64 encoding of keys. As in memcached, unused bits after the end of a key need not be 0.
 pub const BASE64: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// Bytes that a client may have handed back.
+/// Maximum length of an opaque value, which the answer returns.
 const OPAQUE: usize = 31;
 
 /// All flags that a line may have.
 const FLAGS: &[u8] = b"bcfhklOqstuvNRTPLIMCFDJ";
 
-/// The words of a meta command behind its name, read.
+/// The parsed words of a meta command after its name.
 pub struct Request<'a> {
-    /// The key as it came.
+    /// The key as it was received.
     pub token: &'a [u8],
-    /// The flags as they came.
+    /// The flags as they were received.
     pub flags: &'a [&'a [u8]],
-    /// The key is in base64.
+    /// True if the key is in base64.
     pub encoded: bool,
-    /// The usual answer is suppressed.
+    /// True if the usual answer is suppressed.
     pub quiet: bool,
-    /// The item is not to count as used.
+    /// True if the command does not count as a use of the item.
     pub unused: bool,
-    /// The value is asked for.
+    /// True if the value is requested.
     pub value: bool,
-    /// The item becomes stale.
+    /// True if the item becomes stale.
     pub invalidate: bool,
     /// The number that the item must have.
     pub unique: Option<u64>,
-    /// The client's own.
+    /// The flags of the client, to be stored with the item.
     pub client_flags: u32,
-    /// The expiry, of an item that is stored, or the new one.
+    /// The expiry of an item that is stored, or the new expiry.
     pub expires: i64,
-    /// Make an item where none is, with this expiry.
+    /// The expiry of an item to be created if none exists.
     pub make: Option<i64>,
-    /// With fewer seconds left, one client is asked to store it again.
+    /// Remaining lifetime in seconds below which one client is asked to store the item again.
     pub renew: i64,
     /// The letter of the mode.
     pub mode: Option<u8>,
     /// The amount to count by.
     pub delta: u64,
-    /// What a number begins with.
+    /// The initial value of a number.
     pub initial: u64,
     decoded: [u8; MAX_KEY],
     len: usize,
 }
 
 impl<'a> Request<'a> {
-    /// Reads the flags of a line.
+    /// Parses the flags of a line.
     ///
     /// # Errors
-    /// The first mistake that memcached would report.
+    /// The mistake that memcached would report.
     pub fn read(token: &'a [u8], flags: &'a [&'a [u8]]) -> Result<Request<'a>, Wrong> {
         let mut request = Request {
             token,
@@ -86,7 +86,8 @@ impl<'a> Request<'a> {
                 return Err(Wrong::Twice);
             }
         }
-        // As in memcached, the last mistake is reported; one of client flags only if there is no other kind.
+        // As in memcached, the last mistake is reported; a mistake in the client's flags only if there is no
+        // other.
         let mut wrong = None;
         let mut take = |flag: &&[u8]| match flag[0] {
             b'b' if decode(token).is_none() => Some(Wrong::Encoding),
@@ -127,7 +128,7 @@ impl<'a> Request<'a> {
                 [mode] => self.mode = Some(*mode),
                 _ => return Err(Wrong::ModeLength),
             },
-            // The rest asks for something in the answer, or is for a proxy.
+            // The other flags request something in the answer, or are for a proxy.
             _ => {}
         }
         Ok(())
@@ -144,15 +145,15 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// The decoded key.
+    /// Returns the decoded key.
     pub fn key(&self) -> &[u8] {
         &self.decoded[..self.len]
     }
 }
 
-/// The key behind its base64.
+/// Decodes a key in base64. Returns the bytes and their number.
 pub fn decode(token: &[u8]) -> Option<([u8; MAX_KEY], usize)> {
-    // The decoder needs a buffer for the longest output of so many letters.
+    // The decoder needs a buffer for the longest possible output of the input's length.
     let mut decoded = [0; MAX_KEY];
     let len = BASE64.decode_slice(token, &mut decoded).ok().filter(|len| *len > 0)?;
     Some((decoded, len))

@@ -1,4 +1,4 @@
-//! `mg` and `me`: an item and its attributes.
+//! The commands `mg` and `me`, which report an item and its attributes.
 
 use super::answer::{key_flag, write_key};
 use super::flags::decode;
@@ -10,13 +10,13 @@ use crate::cache::{Cache, MAX_KEY};
 use remora_transport::Instant;
 use std::io::Write as _;
 
-/// Seconds until then, begun ones counted whole.
+/// Returns the seconds until `expires`, rounded up.
 pub fn left(expires: Instant, now: Instant) -> u64 {
     expires.since(now).div_ceil(1_000_000_000)
 }
 
 impl Cache {
-    /// The answer line for an item; `made`: it was created by this command.
+    /// Appends the answer line for an item; `made` is true if this command created it.
     pub(in crate::cache) fn item(
         &mut self,
         request: &Request<'_>,
@@ -58,13 +58,13 @@ impl Cache {
         }
     }
 
-    /// Does an item expire in fewer seconds?
+    /// Returns true if an item expires within `seconds` seconds.
     fn is_short(&self, name: Name, seconds: i64, now: Instant) -> bool {
         let expires = self.items.attributes(name).expires;
         seconds != 0 && expires != Instant::NEVER && left(expires, now) < left(expiry(seconds, now), now)
     }
 
-    /// Appends what a flag asks for.
+    /// Appends what a flag requests.
     pub(super) fn tell(
         &self,
         request: &Request<'_>,
@@ -94,7 +94,7 @@ impl Cache {
         .expect("a Vec takes bytes");
     }
 
-    /// `me`: the attributes of an item, for people.
+    /// Executes `me`: reports the attributes of an item for debugging.
     pub(in crate::cache) fn debug(
         &mut self,
         token: &[u8],
@@ -117,7 +117,7 @@ impl Cache {
         let Attributes { expires, unique, marks, .. } = self.items.attributes(name);
         out.extend_from_slice(b"ME ");
         write_key(key, marks.binary, out);
-        // As memcached has it: the time until then is counted backwards.
+        // As in memcached, the time until the expiry is a negative number.
         let expires =
             if expires == Instant::NEVER { -1 } else { 0i64.saturating_sub_unsigned(left(expires, now)) };
         let (fetched, idle) = (if marks.fetched { "yes" } else { "no" }, self.items.idle(name, now));

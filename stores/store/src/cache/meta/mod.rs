@@ -8,35 +8,35 @@ mod get;
 pub use answer::Reply;
 pub use flags::Request;
 
-/// Words of a line at most, command and key among them.
+/// Maximum number of words of a line, including command and key.
 pub const WORDS: usize = 19;
 
-/// Why a meta command's line is refused.
+/// The reason for which a meta command is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Wrong {
-    /// A key or a length is none.
+    /// A key or a length is invalid.
     Format,
-    /// A flag's number is none.
+    /// The number of a flag is invalid.
     Token,
-    /// The client's own flags are no number.
+    /// The client's flags are not a number.
     ClientFlags,
-    /// No such flag.
+    /// The flag is unknown.
     Flag,
-    /// A flag came twice.
+    /// A flag occurs twice.
     Twice,
-    /// The key is no base64.
+    /// The key is not valid base64.
     Encoding,
-    /// A mode has one letter.
+    /// The mode has more than one letter.
     ModeLength,
-    /// No such mode.
+    /// The mode is unknown.
     Mode,
-    /// The amount to count by is no number.
+    /// The amount to count by is not a number.
     Delta,
-    /// Nor is what to begin with.
+    /// The initial value is not a number.
     Initial,
     /// The opaque value has more than 31 bytes.
     Opaque,
-    /// More flags than there are.
+    /// The line has more flags than exist.
     Long,
 }
 
@@ -58,7 +58,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// The command that a line begins with.
+    /// Returns the command with which a line begins.
     pub fn of(word: &[u8]) -> Option<Verb> {
         Some(match word {
             b"mg" => Verb::Get,
@@ -71,7 +71,7 @@ impl Verb {
         })
     }
 
-    /// The answer to a line of this command that is wrong.
+    /// Returns the answer to an invalid line of this command.
     pub fn refusal(self, wrong: Wrong) -> &'static str {
         let alike = matches!(self, Verb::Delete | Verb::Arithmetic);
         match wrong {

@@ -1,4 +1,4 @@
-//! A session answers memcached's meta commands.
+//! The session's part of memcached's meta commands.
 
 use super::Session;
 use crate::cache::attributes::Marks;
@@ -9,10 +9,10 @@ use crate::cache::{Cache, MAX_KEY};
 use remora_transport::Instant;
 
 impl Session {
-    /// Answers a meta command; `words` are all of its line.
+    /// Executes a meta command; `words` are all words of its line.
     ///
     /// # Errors
-    /// Why the line is refused.
+    /// The reason for which the line is refused.
     pub(super) fn meta(
         &mut self,
         verb: Verb,
@@ -26,7 +26,7 @@ impl Session {
             out.extend_from_slice(b"MN\r\n");
             return Ok(());
         }
-        // A line without a key is refused before.
+        // A line without a key was refused before.
         let token = words.get(1).filter(|key| key.len() <= MAX_KEY).ok_or(Wrong::Format)?;
         if verb == Verb::Debug {
             let encoded = words.get(2).is_some_and(|flag| flag[0] == b'b');
@@ -47,7 +47,7 @@ impl Session {
         Ok(())
     }
 
-    /// `ms`: the value follows.
+    /// Executes `ms`, whose value follows.
     fn meta_set(
         &mut self,
         token: &[u8],
@@ -82,7 +82,7 @@ impl Session {
         Ok(())
     }
 
-    /// `mg`: the value of an item, its figures, or both.
+    /// Executes `mg`: reports the value of an item, its attributes, or both.
     fn meta_get(
         &mut self,
         request: &Request<'_>,

@@ -1,4 +1,4 @@
-//! Retrievals: any number of keys, and values that leave a piece at a time.
+//! Retrievals: commands with any number of keys, whose values are sent a piece at a time.
 
 use super::{Session, State};
 use crate::cache::attributes::Attributes;
@@ -8,14 +8,14 @@ use crate::cache::{Cache, MAX_KEY, MAX_LINE, OUTPUT};
 use remora_transport::Instant;
 use std::io::Write as _;
 
-/// A retrieval under way.
+/// The state of a retrieval.
 #[derive(Copy, Clone)]
 pub struct Retrieval {
-    /// Does each value come with the number for `cas`?
+    /// True if each value is reported with its number for `cas`.
     unique: bool,
-    /// Is the first word an expiry, and which is it?
+    /// The expiry that a `gat` sets, which is its first word.
     touch: Touch,
-    /// Did a key come?
+    /// True if a key was received.
     any: bool,
 }
 
@@ -26,7 +26,7 @@ enum Touch {
     Seconds(i64),
 }
 
-/// What follows a value that is sent.
+/// The state after a value was sent.
 #[derive(Copy, Clone)]
 pub enum After {
     /// More keys of the same retrieval.
@@ -36,7 +36,7 @@ pub enum After {
 }
 
 impl Retrieval {
-    /// Why the arguments of the verb are refused.
+    /// Returns the reason for which the arguments of the verb are refused.
     fn wrong(self, words: &[u8]) -> Option<Wrong> {
         let words = words.strip_suffix(b"\r").unwrap_or(words);
         let mut words = words.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
@@ -48,7 +48,7 @@ impl Retrieval {
 }
 
 impl Session {
-    /// The verb of a retrieval. A line that is not too long is checked first: a word that is no key is
+    /// Processes the verb of a retrieval. A line that is not too long is checked first: an invalid key is
     /// reported before any value, as in memcached. The session waits for the whole line, so answers do not
     /// depend on how the bytes arrive.
     pub(super) fn begin_retrieval(
@@ -73,7 +73,7 @@ impl Session {
         Some(verb_end)
     }
 
-    /// The next word of a retrieval, or its end.
+    /// Processes the next word of a retrieval, or its end.
     pub(super) fn keys(
         &mut self,
         mut retrieval: Retrieval,
@@ -86,7 +86,7 @@ impl Session {
         let rest = &input[spaces..];
         let waits = (spaces > 0).then_some(spaces);
         let Some(end) = rest.iter().take(MAX_KEY + 2).position(|byte| matches!(byte, b' ' | b'\n')) else {
-            // A word that is no key, however it ends; or the end is yet to come.
+            // The word is too long for a key, or its end has not arrived yet.
             return if rest.len() < MAX_KEY + 2 { waits } else { self.refuse(Wrong::Format, spaces, out) };
         };
         let word = match &rest[..end] {
@@ -126,7 +126,7 @@ impl Session {
         Some(taken)
     }
 
-    /// Sends the value whose line was written.
+    /// Starts to send a value whose head was written.
     pub(in crate::cache) fn send_value(&mut self, cache: &mut Cache, name: Name) {
         let held = cache.items.stored(name);
         cache.items.hold(held);
@@ -154,7 +154,8 @@ impl Session {
     }
 }
 
-/// Is this the beginning of a retrieval? Where its verb ends.
+/// Returns the retrieval with which the input begins and the position after its verb, or `None` if the input
+/// is another command.
 pub fn retrieval(input: &[u8]) -> Option<(usize, Retrieval)> {
     let spaces = input.iter().take_while(|byte| **byte == b' ').count();
     let verb = input[spaces..].iter().take(5).position(|byte| *byte == b' ')?;
@@ -168,7 +169,7 @@ pub fn retrieval(input: &[u8]) -> Option<(usize, Retrieval)> {
     Some((spaces + verb, Retrieval { unique, touch, any: false }))
 }
 
-/// The line before a value.
+/// Appends the line before a value.
 fn head(key: &[u8], len: usize, unique: bool, attributes: Attributes, out: &mut Vec<u8>) {
     out.extend_from_slice(b"VALUE ");
     out.extend_from_slice(key);

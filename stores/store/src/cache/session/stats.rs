@@ -1,4 +1,4 @@
-//! A session answers `stats`.
+//! The session's part of `stats`.
 
 use super::Session;
 use crate::cache::dump::Dump;
@@ -7,7 +7,7 @@ use crate::cache::{Cache, Counters};
 use remora_transport::Instant;
 
 impl Session {
-    /// `stats`, of what, and two words more.
+    /// Executes `stats` of the kind `which`, with up to two arguments.
     pub(super) fn stats(
         &mut self,
         which: &[u8],

@@ -1,4 +1,4 @@
-//! A value comes: at once, or in pieces that are kept aside until it is whole.
+//! The reception of a value: at once, or in pieces that are kept until the value is complete.
 
 use super::{PATIENCE, Session, State};
 use crate::cache::store::{Ended, Store, Value};
@@ -8,7 +8,7 @@ use remora_transport::Instant;
 const OUT_OF_MEMORY: &str = "SERVER_ERROR out of memory storing object";
 
 impl Session {
-    /// A value of this length follows.
+    /// Notes that a value of this length follows.
     pub(in crate::cache) fn begin(
         &mut self,
         store: Store,
@@ -29,7 +29,7 @@ impl Session {
         self.state = State::Value { store, len: len as usize, filled: 0, arrival: None };
     }
 
-    /// Takes the available bytes of a value, and then its end.
+    /// Processes the available bytes of a value, and then its end.
     pub(super) fn value(
         &mut self,
         cache: &mut Cache,
@@ -61,7 +61,7 @@ impl Session {
         let taken = bytes.len() + 2;
         if end != b"\r\n" {
             arrival.into_iter().for_each(|arrival| cache.arrivals.end(arrival));
-            // What follows belongs to the value, and its end is unknown.
+            // The bytes that follow belong to the value, whose end is unknown.
             self.state = State::Refused {
                 answer: "CLIENT_ERROR bad data chunk",
                 until: now.after(PATIENCE),
@@ -84,7 +84,7 @@ impl Session {
         Some(taken)
     }
 
-    /// There was no memory for the value: so much of it is still to come.
+    /// Handles a value for which there was no memory and of which `left` bytes have not arrived.
     fn gave_way(
         &mut self,
         store: Store,

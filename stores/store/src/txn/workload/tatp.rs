@@ -378,8 +378,8 @@ impl Workload for Tatp {
         (place.key(subscriber), there)
     }
 
-    /// Returns the worth of a row: 1 per forwarding, 0 for all other rows. A row that must be present must
-    /// belong to its subscriber.
+    /// Returns the worth of a row: 1 for a call forwarding, 2^32 for an access info or a facility, 0 for a
+    /// subscriber. Only forwardings are inserted and deleted. A subscriber's row must contain its number.
     fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64> {
         let (subscriber, place) = RowKind::of(at);
         if value.is_some_and(|value| value.len() != place.len()) {
