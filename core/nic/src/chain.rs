@@ -1,11 +1,12 @@
 //! Chains: work requests that wait for, enable and rewrite each other (RedN, §3).
 //!
-//! WAIT and ENABLE may stand in any send queue. WAIT holds its queue until a completion queue has reached a
-//! count. ENABLE lets a queue of the same protection domain be fetched up to a count. Changes to work
-//! requests that are fetched already have no effect: a barrier is an ENABLE behind a WAIT.
+//! WAIT and ENABLE are allowed in every send queue. A WAIT blocks its queue until a completion queue has
+//! received a number of completions. An ENABLE raises the fetch limit of another queue of the same protection
+//! domain. Rewriting a work request has no effect once the NIC has fetched it; so a chain first WAITs for the
+//! rewriting request and then ENABLEs the rewritten one.
 //!
-//! A *loopback queue pair* is connected to itself: it works on the memory of its own protection domain, with
-//! all checks and without packets. Only loopback queue pairs have the calculations.
+//! A *loopback queue pair* is connected to itself: it accesses the memory of its own protection domain, with
+//! all checks and without packets. The calculations exist on loopback queue pairs only.
 
 mod bytes;
 mod calculate;
@@ -26,23 +27,23 @@ use remora_memory::Pd;
 use crate::ring::Ring;
 use crate::send_queue::Fetching;
 
-/// Work requests that a loopback queue pair executes in a turn, by default.
+/// Default number of work requests that a loopback queue pair executes in one turn.
 pub(crate) const TURN: usize = 64;
 
-/// What a loopback queue pair is made of.
+/// The parameters with which a loopback queue pair is created.
 pub struct LoopbackInit {
-    /// Its protection domain.
+    /// Protection domain.
     pub pd: Pd,
     /// Memory of the send queue.
     pub send_ring: Ring,
     /// Memory of the receive queue.
     pub receive_ring: Ring,
-    /// Elements of a receive work request.
+    /// Maximum number of scatter/gather elements of a receive work request.
     pub receive_max_sge: u32,
-    /// Completion queue of the send queue.
+    /// Number of the send queue's completion queue.
     pub send_cq: u32,
-    /// Completion queue of the receive queue.
+    /// Number of the receive queue's completion queue.
     pub receive_cq: u32,
-    /// How far the send queue is fetched.
+    /// Fetch mode of the send queue.
     pub fetching: Fetching,
 }

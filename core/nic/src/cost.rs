@@ -1,10 +1,11 @@
-//! What a step costs on hardware that is not here: model time, beside the real time that a clock measures.
+//! Cost models: the time that operations would take on hardware that is not present, computed in addition to
+//! the real time that a clock measures.
 //!
-//! Only *primitives* have a cost: a verb's round trip, a CPU that polls and answers, an access to the memory
-//! of the host. Each is a measured number with its source. The cost of an operation is counted from them
-//! (`prism.rs`), and so is a prediction; no constant was chosen to make one come true. `load.rs` has the
-//! throughput of many clients. Chains have primitives of their own (`connectx5.rs`), and `timeline.rs` plays
-//! what a NIC executed by them.
+//! Only *primitives* have a cost, for example a verb's round trip, the work of a polling CPU, or an access to
+//! host memory. Each cost is a published measurement with its source. The cost of an operation is the sum of
+//! its primitives (`prism.rs`); no constant was adjusted to match a result. `load.rs` computes the throughput
+//! of many clients. Chains have their own primitives (`connectx5.rs`), and `timeline.rs` computes the times
+//! of the work requests that a NIC executed.
 
 pub mod connectx5;
 pub mod load;
@@ -13,61 +14,63 @@ pub mod prism;
 pub mod strom;
 pub mod timeline;
 
-/// A measured number, and where it was read.
+/// A published duration of a primitive, with its source.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Constant {
-    /// What it is of.
+    /// Name of the primitive.
     pub name: &'static str,
-    /// Nanoseconds.
+    /// Duration in nanoseconds.
     pub ns: u64,
-    /// Who measured it, and where it is published.
+    /// Publication, section and measured system.
     pub source: &'static str,
 }
 
-/// A measured bandwidth, and where it was read.
+/// A published bandwidth, with its source.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// What it is of.
+    /// Name of the link.
     pub name: &'static str,
-    /// Bytes in a microsecond.
+    /// Bytes per microsecond.
     pub bytes_per_us: u64,
-    /// Who measured it, and where it is published.
+    /// Publication, section and measured system.
     pub source: &'static str,
 }
 
 impl Rate {
-    /// What so many bytes take, nanoseconds.
+    /// Returns the transfer time of `bytes` bytes in nanoseconds.
     pub fn ns(&self, bytes: u64) -> u64 {
         bytes * 1000 / self.bytes_per_us
     }
 }
 
-/// A one-sided verb of 512 bytes between two hosts on one cable; one access to the server's memory is in it.
+/// A one-sided verb of 512 bytes between two hosts connected by one cable, including one access to the
+/// server's memory.
 pub const VERB: Constant = Constant {
     name: "verb",
     ns: 2_500,
     source: "PRISM (SOSP '21) §4.3: RDMA operations of two ConnectX-5 25 GbE without a switch",
 };
 
-/// A message to a thread that polls, and its answer, beyond a one-sided verb: the CPUs of both ends.
+/// Additional time of a message to a polling thread and its answer, compared with a one-sided verb: the CPU
+/// time of both ends.
 pub const CPU: Constant = Constant {
     name: "cpu",
     ns: 2_400,
     source: "PRISM (SOSP '21) §2.1: an RPC by eRPC, 5.6 us, less a one-sided READ over the same 40 GbE, 3.2 us",
 };
 
-/// A READ of host memory by a NIC on PCIe.
+/// A read of host memory by a NIC over PCIe.
 pub const PCIE_ROUND_TRIP: Constant = Constant {
     name: "pcie-round-trip",
     ns: 600,
     source: "PRISM (SOSP '21) §4.3, footnote 1: a Netronome NFP-6000, measured by Neugebauer et al. (SIGCOMM '18)",
 };
 
-/// An access of BlueField's ARM cores to the memory of its host: an RDMA request through the switch inside.
+/// An access of BlueField's ARM cores to host memory: an RDMA request through the internal switch.
 pub const INTERNAL_RDMA: Constant =
     Constant { name: "internal-rdma", ns: 3_000, source: "PRISM (SOSP '21) §4.3: BlueField, about 3 us" };
 
-/// What the network between two hosts adds to each round trip.
+/// Networks between two hosts, with the time that each adds to a round trip.
 pub const NETWORKS: [Constant; 4] = [
     Constant { name: "direct", ns: 0, source: "PRISM (SOSP '21) §4.3: one cable" },
     Constant {
@@ -85,52 +88,51 @@ pub const NETWORKS: [Constant; 4] = [
     },
 ];
 
-/// The network with one switch.
+/// The network with one top-of-rack switch.
 pub const RACK: Constant = NETWORKS[1];
 
-/// Whose time it is.
+/// The hardware that a model describes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum CostModel {
-    /// This NIC, here: nothing is charged, a clock measures it.
+    /// Remora itself: no model time is charged, because a clock measures the real time.
     Software,
-    /// An RDMA NIC: the plain verbs.
+    /// An RDMA NIC with plain verbs.
     ConnectX5,
-    /// PRISM by a thread of the server that polls: the paper's prototype.
+    /// PRISM executed by a polling thread of the server, the prototype of the paper.
     PrismSoftware,
-    /// PRISM in a NIC of the future: what is beyond a plain verb costs round trips over PCIe.
+    /// PRISM in a future NIC: everything beyond a plain verb costs round trips over PCIe.
     PrismAsic,
-    /// PRISM on the ARM cores of a NIC, which are not on the path to the host's memory. They are charged as
-    /// the host's CPU is; no number says how much slower they are, so its times are the least that it can
-    /// take.
+    /// PRISM on the ARM cores of a NIC that are off the path to host memory. The cores are charged like the
+    /// host's CPU because no measurement says how much slower they are, so the result is a lower bound.
     BlueField,
 }
 
-/// One round trip of a client, and what its server does before it answers.
+/// One round trip of a client, with the server's work before the answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Trip {
-    /// Who answers.
+    /// The component that answers.
     pub by: Answers,
-    /// Accesses to the memory of the host of which each waits for the one before; at least one.
+    /// Number of dependent accesses to host memory, at least one: each waits for the previous one.
     pub accesses: u64,
 }
 
-/// Who answers.
+/// The component of the server that answers a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Answers {
-    /// Any RDMA NIC.
+    /// A NIC with plain RDMA verbs.
     Verb,
-    /// One that has PRISM.
+    /// A NIC with PRISM.
     Prism,
-    /// The server's program.
+    /// The program of the server.
     Program,
 }
 
 impl CostModel {
-    /// All that charge something.
+    /// All models except `Software`.
     pub const MODELS: [CostModel; 4] =
         [CostModel::ConnectX5, CostModel::PrismSoftware, CostModel::PrismAsic, CostModel::BlueField];
 
-    /// As figures name it.
+    /// Returns the name that figures use.
     pub fn name(self) -> &'static str {
         match self {
             CostModel::Software => "Software",
@@ -141,8 +143,8 @@ impl CostModel {
         }
     }
 
-    /// What these round trips take, one after the other over a network that adds `network_ns` to each; `None`
-    /// if the hardware cannot do one of them.
+    /// Returns the time in nanoseconds of these round trips, one after the other, over a network that adds
+    /// `network_ns` to each. `None` if the hardware cannot execute one of them.
     pub fn latency(self, trips: &[Trip], network_ns: u64) -> Option<u64> {
         trips.iter().map(|trip| self.trip(*trip).map(|ns| ns + network_ns)).sum()
     }
@@ -152,7 +154,7 @@ impl CostModel {
         let charges: &[(Constant, u64)] = match (self, trip.by) {
             (CostModel::Software, _) => return Some(0),
             (CostModel::ConnectX5, Answers::Prism) => return None,
-            // Its own accesses are misses of a cache, which none of its numbers tells apart.
+            // The program's memory accesses are cache misses, which are part of the measured CPU time.
             (_, Answers::Program) | (CostModel::PrismSoftware, _) => &[(VERB, 1), (CPU, 1)],
             (CostModel::ConnectX5 | CostModel::PrismAsic, _) => &[(VERB, 1), (PCIE_ROUND_TRIP, beyond_first)],
             (CostModel::BlueField, _) => &[(VERB, 1), (CPU, 1), (INTERNAL_RDMA, trip.accesses)],

@@ -1,5 +1,5 @@
-//! Egress: each packet is a plan of the transport (pure), then written into the frame that the port lends
-//! (dumb).
+//! Egress: the turn of a queue pair. The transport plans each packet, without I/O; then the packet is written
+//! into a frame of the port.
 
 use remora_memory::{Mem, Owner, Pd};
 use remora_transport::rc::{Plan, ReplyKind};
@@ -22,11 +22,12 @@ use crate::reliable::{self, GoBackN, PlannedRequest, ReliableRequester};
 use crate::shared::Shared;
 use crate::turn::{TURN_BYTES, TURN_PACKETS, TurnEnd, TurnUsage};
 
-/// Requests that leave before responses in a turn, answers of kernels included.
+/// Number of requests, including answers of StRoM kernels, that are sent before responses in a turn.
 const ANSWERS_FIRST: usize = TURN_PACKETS / 2;
 
 impl QueuePair {
-    /// Its turn: responses before requests, until the turn is used up. Adds what left to `used`.
+    /// Runs the queue pair's turn: sends responses before requests until the turn is used up. Adds the frames
+    /// and bytes sent to `used`.
     #[inline]
     pub fn transmit(
         &mut self,
@@ -47,8 +48,9 @@ impl QueuePair {
         })
     }
 
-    /// As [`transmit`](QueuePair::transmit), compiled apart: other queue pairs must not enlarge the busy path
-    /// of RC. All functions whose names end in `_outlined` are that.
+    /// Does the work of [`transmit`](QueuePair::transmit) for queue pairs other than plain RC. The function
+    /// is compiled out of line, so that the RC path stays small; the suffix `_outlined` always has this
+    /// meaning.
     #[inline(never)]
     fn transmit_outlined(
         &mut self,
@@ -82,10 +84,10 @@ impl QueuePair {
         })
     }
 
-    /// A few requests leave first: a kernel's answer and the shorter acknowledgement behind it make one
-    /// train, in the other order two frames. Not in two turns in a row: on a port that takes few frames at a
-    /// time the answers would use all of them, and the peer's queue would fill with requests that are never
-    /// acknowledged.
+    /// Sends a few requests before responses. A kernel's answer and the shorter acknowledgement after it can
+    /// be sent as one train of segments; in the opposite order they need two frames. Two successive turns
+    /// never both start with requests: on a port that accepts few frames at a time, the answers would use all
+    /// of them, and the peer would never receive acknowledgements.
     fn transmit_answers(
         &mut self,
         now: Instant,
@@ -97,7 +99,7 @@ impl QueuePair {
         let owed_ack = self.strom.as_ref().is_some_and(|strom| strom.owed_ack);
         let mut first = if owed_ack { 0 } else { ANSWERS_FIRST };
         if self.machine.rc().is_some_and(|connection| connection.responder.has_reply()) {
-            // The reply that leaves now includes the delayed ACK.
+            // The reply that is being sent includes the delayed ACK.
             clear_delayed_ack(self);
         }
         let mut dry = false;
@@ -107,7 +109,7 @@ impl QueuePair {
                 let sent = qp.request_outlined(now, mem, out, shared);
                 let sent = qp.unless_stopped(out, sent);
                 if sent.is_none() || qp.has_sent_all() {
-                    // No request is left, and a response makes none.
+                    // No request is left, and sending a response creates none.
                     (first, dry) = (0, true);
                 }
                 if sent.is_some() {
@@ -127,7 +129,7 @@ impl QueuePair {
         turn
     }
 
-    /// Sends the packets that `next` emits until the turn is used up.
+    /// Sends the packets that `next` produces until the turn is used up.
     #[inline(always)]
     fn turn<E: Egress>(
         &mut self,
@@ -152,15 +154,15 @@ impl QueuePair {
                     return TurnEnd::Stopped;
                 }
                 Sent::Blocked | Sent::Stopped(_) => return TurnEnd::Blocked,
-                // The machine has recorded the reason: it sends a NAK next, or ends.
+                // The state machine has recorded the reason: it sends a NAK next, or the connection ends.
                 Sent::Denied => {}
             }
         }
         TurnEnd::More
     }
 
-    /// The next response packet over go-back-N; with `STROM` the bytes of READs may be checked and delayed.
-    /// Inlined always: plain RC must not pay for its other caller.
+    /// Sends the next response packet of go-back-N. With `STROM`, a kernel may check and delay the data of
+    /// READs. Always inlined, so that plain RC does not pay for the StRoM variant.
     #[inline(always)]
     fn respond<const STROM: bool>(
         &mut self,
@@ -217,15 +219,15 @@ impl QueuePair {
                     self.fail(fatal_event(self.number, reply.aeth), shared);
                 }
             }
-            // The region was deregistered after the READ request was accepted.
+            // The memory region was deregistered after the READ request was accepted.
             Sent::Denied => connection.responder.deny(NakCode::REMOTE_ACCESS_ERROR, &mut shared.counters),
             Sent::Blocked | Sent::Stopped(_) => {}
         }
         self.unless_stopped(out, Some(sent))
     }
 
-    /// The next request packet over go-back-N or IRN; with `STROM` also one of a kernel's answers. Inlined
-    /// always: plain RC must not pay for its other callers.
+    /// Sends the next request packet of go-back-N or IRN; with `STROM` also a kernel's answer. Always
+    /// inlined, so that plain RC does not pay for the other variants.
     #[inline(always)]
     fn request<R: EmitRequest, const STROM: bool>(
         &mut self,
@@ -255,8 +257,8 @@ impl QueuePair {
             {
                 return Some(sent);
             }
-            // Local work and failures may have come to the front without any packet, and what had to wait for
-            // their end may go on.
+            // Local requests and failures may have reached the front without a packet, and requests that
+            // waited for them may continue.
             if !self.retire::<R>(shared) || !self.send.has_work() {
                 return None;
             }
@@ -275,20 +277,19 @@ impl QueuePair {
         Some(sent)
     }
 
-    /// Has it a CNP or a response to send?
+    /// Returns true if a CNP or a response is to be sent.
     fn has_response(&self) -> bool {
         self.cnp_due || self.machine.rc().is_some_and(|connection| connection.responder.has_reply())
     }
 
-    /// Have all its requests left, and has none ended that is not retired? Then there is no next one to look
-    /// for.
+    /// Returns true if all requests were sent and no ended message is left to retire.
     #[inline]
     fn has_sent_all(&self) -> bool {
         let unsent = |connection: &Connection| connection.requester.has_unsent();
         !self.send.has_work() && !self.machine.rc().is_some_and(unsent)
     }
 
-    /// As [`request`](QueuePair::request), for the queue pairs that agreed on StRoM.
+    /// Does the same as [`request`](QueuePair::request) for queue pairs that use StRoM.
     #[inline(never)]
     fn request_outlined(
         &mut self,
@@ -300,7 +301,7 @@ impl QueuePair {
         self.request::<GoBackN, true>(now, mem, out, shared)
     }
 
-    /// The next packet of an operation of PRISM, and of what travels with it.
+    /// Sends the next packet of a PRISM operation, together with the operations of the same bundle.
     #[inline(never)]
     fn request_prism<R: EmitRequest>(
         &mut self,
@@ -327,7 +328,8 @@ impl QueuePair {
         NextRequest::Emitted(sent)
     }
 
-    /// A planned packet has left, or has not. `departed` tells the requester that it has.
+    /// Finishes a planned packet, whether or not the packet was sent. `departed` informs the requester that
+    /// the packet was sent.
     #[inline(always)]
     fn conclude_request<R: ReliableRequester>(
         &mut self,
@@ -358,15 +360,16 @@ impl QueuePair {
     }
 }
 
-/// How the requests of a requester leave.
+/// The part of a requester that writes request packets.
 pub(crate) trait EmitRequest: ReliableRequester {
-    /// Its chains of PRISM leave in one frame, so PRISM is asked before a packet is planned.
+    /// True if PRISM chains are sent in one frame, so that PRISM must be consulted before a packet is
+    /// planned.
     const CHAINS: bool;
 
-    /// Is it known that no packet would leave?
+    /// Returns true if certainly no packet is to be sent.
     fn is_idle(qp: &QueuePair) -> bool;
 
-    /// Takes the request for an acknowledgement off a planned packet that can do without.
+    /// Clears the acknowledgement request of a planned packet if the acknowledgement is not needed.
     fn delay_ack(qp: &QueuePair, plan: &mut Self::Plan);
 
     /// Writes a planned packet.
@@ -382,7 +385,7 @@ pub(crate) trait EmitRequest: ReliableRequester {
 impl EmitRequest for GoBackN {
     const CHAINS: bool = true;
 
-    /// How most turns end. (A queue that is drained says so when it retires.)
+    /// Most turns end with this condition. Drained queues (SQD) raise their event on retirement instead.
     #[inline(always)]
     fn is_idle(qp: &QueuePair) -> bool {
         qp.state == State::Rts && qp.has_sent_all()
@@ -410,8 +413,8 @@ impl EmitRequest for GoBackN {
     }
 }
 
-/// The event that goes with our last answer: a fatal NAK, or the acknowledgement before a key that could not
-/// be invalidated.
+/// Returns the event for a final response: a fatal NAK, or the acknowledgement before a key that could not be
+/// invalidated.
 pub(crate) fn fatal_event(number: Qpn, aeth: Option<(Syndrome, u32)>) -> AsyncEvent {
     match aeth.map(|(syndrome, _)| syndrome.kind()) {
         Some(aeth::Kind::Nak(NakCode::REMOTE_ACCESS_ERROR) | aeth::Kind::Ack { .. }) => {
@@ -427,7 +430,7 @@ struct Fetched<'a> {
     pd: Pd,
     owner: Owner,
     kind: &'a ReplyKind,
-    /// The bytes, if a kernel has checked them.
+    /// The data, if a kernel has checked it; otherwise it is read from memory.
     checked: Option<&'a [u8]>,
 }
 
@@ -444,7 +447,7 @@ impl Fill for Fetched<'_> {
     }
 }
 
-/// Could there be something to send? The test is cheap and may be wrong in favour of a turn.
+/// Returns true if there may be packets to send. The test is cheap and may return true without reason.
 #[inline]
 pub(crate) fn wants_turn(qp: &QueuePair) -> bool {
     let machines = match qp.machine.rc() {

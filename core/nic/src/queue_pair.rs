@@ -1,4 +1,4 @@
-//! A queue pair: its work queues, its machines and the completion of its work.
+//! A queue pair: its work queues, its transport state machines and the completion of its work requests.
 
 mod congestion;
 mod datagram;
@@ -37,7 +37,7 @@ use crate::send_queue::{Fetched, SendQueue};
 use crate::shared::Shared;
 use crate::wqe::{MAX_SGE, Wqe, WqeOpcode, flag};
 
-/// The number of the queue pair of the general services interface.
+/// Number of the general services interface queue pair (GSI).
 pub(crate) const GSI: u32 = 1;
 /// The Q_Key of queue pair 1 (IBTA vol. 1 §10.2.5).
 pub const GSI_QKEY: u32 = remora_wire::mad::QKEY;
@@ -47,7 +47,7 @@ pub(crate) struct QueuePair {
     pub number: Qpn,
     pub state: State,
     pub pd: Pd,
-    /// Its name to memory windows of type 2B.
+    /// Identity of the queue pair for type 2B memory windows.
     pub owner: Owner,
     pub send: SendQueue,
     pub receive: ReceiveQueue,
@@ -57,48 +57,49 @@ pub(crate) struct QueuePair {
     pub allowed: Allowed,
     pub attributes: Settings,
     pub machine: Machine,
-    /// Receive work request of the message that is arriving.
+    /// Receive work request of the message that is being received.
     pub current: Option<Receive>,
-    /// It stands in the scheduler's line.
+    /// True while the queue pair is in the scheduler's queue.
     pub queued: bool,
-    /// Transmit queues that it has found stopped in its turn, and those in whose lines it stands; by bit.
+    /// Stopped transmit queues of the port, as bit masks: `awaited` was found stopped in the last turn,
+    /// `parked` are those that the queue pair waits for.
     pub awaited: u64,
     pub parked: u64,
-    /// The first packet in RTR has been announced.
+    /// The event for the first packet in RTR (`CommunicationEstablished`) was raised.
     pub established: bool,
-    /// The event that SQD has drained was raised.
+    /// The event for a drained send queue (`SqDrained`) was raised.
     pub drained: bool,
-    /// The shared receive queue that it takes from; else `receive` is its own. Of an XRC target: the one that
-    /// the present message names.
+    /// Shared receive queue of the queue pair; `None` if `receive` is its own queue. On an XRC target, the
+    /// queue that the current message names.
     pub srq: Option<Srq>,
     pub service: Service,
-    /// Of an XRC target: its domain.
+    /// XRC domain of an XRC target.
     pub xrc_domain: u32,
-    /// Its congestion control and rate limit, if it has any.
+    /// Congestion control and rate limit; `None` if neither is set.
     pub congestion: Option<Box<Congestion>>,
-    /// The notification point for marked packets of the peer.
+    /// Notification point for the peer's ECN-marked packets.
     pub marks: NotificationPoint,
     pub cnp_due: bool,
-    /// A WAIT holds its send queue; it stands in a completion queue's line.
+    /// A WAIT blocks the send queue, and the queue pair is in the list of a completion queue.
     pub waiting: bool,
-    /// What it has for a peer that agreed on PRISM.
+    /// State of PRISM; `None` if the peer did not agree on PRISM.
     pub prism: Option<Box<Prism>>,
-    /// What it has for a peer that agreed on StRoM.
+    /// State of StRoM; `None` if the peer did not agree on StRoM.
     pub strom: Option<Box<Strom>>,
-    /// The tenant whose turns it shares.
+    /// Tenant of the queue pair.
     pub tenant: u32,
 }
 
-/// A shared receive queue, as a queue pair knows it.
+/// A reference to a shared receive queue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Srq {
     pub place: u32,
-    /// The domain of its work requests.
+    /// Protection domain of the shared receive queue.
     pub pd: Pd,
 }
 
 impl QueuePair {
-    /// A queue pair in RESET.
+    /// Creates a queue pair in RESET.
     pub fn new(
         number: Qpn,
         owner: Owner,
@@ -139,13 +140,13 @@ impl QueuePair {
         }
     }
 
-    /// The peer whose buffers its packets take. Where each message has a peer of its own, it is a number that
-    /// no peer has.
+    /// Returns the peer whose buffers the queue pair's packets use. For queue pairs without a fixed peer, the
+    /// result is a number that no peer has.
     pub fn peer(&self) -> Peer {
         self.machine.path().map_or(Peer(1 << 31 | self.number.get()), |path| path.address_path.peer)
     }
 
-    /// Is a receive work request posted?
+    /// Returns true if a receive work request is posted.
     #[inline]
     pub fn can_receive(&mut self, shared: &mut Shared) -> bool {
         match self.srq {
@@ -154,7 +155,7 @@ impl QueuePair {
         }
     }
 
-    /// Takes the next receive work request.
+    /// Takes the next receive work request; `None` if none is posted.
     #[inline]
     pub fn take_receive(&mut self, shared: &mut Shared) -> Option<Receive> {
         match self.srq {
@@ -163,25 +164,25 @@ impl QueuePair {
         }
     }
 
-    /// The domain of its receive work requests' keys.
+    /// Returns the protection domain of the keys in receive work requests.
     #[inline]
     pub fn receive_pd(&self) -> Pd {
         self.srq.map_or(self.pd, |srq| srq.pd)
     }
 
-    /// May requests leave in this state?
+    /// Returns true if requests may be sent in this state.
     #[inline]
     pub fn may_send(&self) -> bool {
         matches!(self.state, State::Rts | State::Sqd)
     }
 
-    /// Does the queue pair take packets in this state?
+    /// Returns true if packets are accepted in this state.
     #[inline]
     pub fn may_receive(&self) -> bool {
         matches!(self.state, State::Rtr | State::Rts | State::Sqd | State::Sqe)
     }
 
-    /// Executes work that sends nothing. The error is the status with which it ends.
+    /// Executes a work request that sends no packet. An error is the status of its completion.
     pub fn execute_locally(&self, mem: Mem<'_>, wqe: &Wqe) -> Result<(), Status> {
         match wqe.opcode() {
             WqeOpcode::LOCAL_INV => {
@@ -196,7 +197,7 @@ impl QueuePair {
         }
     }
 
-    /// The message that a WQE asks for.
+    /// Returns the message that a WQE describes.
     #[inline]
     pub fn message(
         &self,
@@ -234,13 +235,13 @@ impl QueuePair {
         }
     }
 
-    /// As [`decode`](QueuePair::decode), compiled once for what is not busy.
+    /// Does the same as [`decode`](QueuePair::decode); compiled out of line for the less frequent callers.
     #[inline(never)]
     pub fn decode_outlined(&self, wqe: &Wqe, index: u64) -> Option<(Kind, u64, List)> {
         self.decode(wqe, index)
     }
 
-    /// What a WQE asks for: kind, length and list. None: it is malformed.
+    /// Decodes a WQE into message kind, length and location of the data. `None` if the WQE is malformed.
     #[inline(always)]
     fn decode(&self, wqe: &Wqe, index: u64) -> Option<(Kind, u64, List)> {
         let (va, rkey, imm) = (wqe.remote, wqe.rkey(), wqe.imm as u32);
@@ -275,7 +276,7 @@ impl QueuePair {
         self.list(wqe, index).map(|(len, list)| (kind, len, list))
     }
 
-    /// Bytes of a WQE's list, and where it is.
+    /// Returns the total length and the location of a WQE's data.
     #[inline(always)]
     pub fn list(&self, wqe: &Wqe, index: u64) -> Option<(u64, List)> {
         let elements = wqe.elements();
@@ -292,7 +293,8 @@ impl QueuePair {
         Some(((wqe.len & u64::from(u32::MAX)) + rest.sum::<u64>(), List::Many(elements as u8)))
     }
 
-    /// Submits a WQE that cannot be executed: it keeps its place in the order and fails there.
+    /// Submits a WQE that cannot be executed. The request keeps its position in the order and fails when
+    /// earlier requests have completed.
     pub fn submit_failing<R: ReliableRequester>(
         &mut self,
         wqe: &Wqe,
@@ -307,7 +309,8 @@ impl QueuePair {
         }
     }
 
-    /// Completes what has ended. Enters the error state behind a request in error. True if anything ended.
+    /// Completes the messages that have ended. A failed request puts the queue pair into the error state.
+    /// Returns true if any message ended.
     #[inline]
     pub fn retire<R: ReliableRequester>(&mut self, shared: &mut Shared) -> bool {
         let (mut any, mut freed) = (false, None);
@@ -318,7 +321,8 @@ impl QueuePair {
                 freed = Some(retired.context.end);
                 continue;
             }
-            // The slots are free before the completion is visible: a program that polls it may post at once.
+            // Slots are freed before the completion is visible, because a program that polls the completion
+            // may post at once.
             self.send.free(retired.context.end);
             freed = None;
             if !self.complete_send(&retired, shared) {
@@ -345,7 +349,7 @@ impl QueuePair {
         any
     }
 
-    /// Removes the oldest message under way, unfinished.
+    /// Removes the oldest unfinished message.
     fn next_flushed(&mut self) -> Option<Retired<WqeContext>> {
         match &mut self.machine {
             Machine::Rc(connection) => connection.requester.flush(),
@@ -354,7 +358,7 @@ impl QueuePair {
         }
     }
 
-    /// SQD: raises an event once when nothing is under way any more.
+    /// In SQD, raises the event `SqDrained` once when no message is in flight.
     pub fn drain(&mut self, shared: &mut Shared) {
         let outstanding = match &self.machine {
             Machine::Rc(connection) => connection.requester.outstanding(),
@@ -370,19 +374,21 @@ impl QueuePair {
         }
     }
 
-    /// As [`complete_send`](QueuePair::complete_send), compiled once for what is not busy.
+    /// Does the same as [`complete_send`](QueuePair::complete_send); compiled out of line for the less
+    /// frequent callers.
     #[inline(never)]
     pub fn complete_outlined(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) -> bool {
         self.complete_send(retired, shared)
     }
 
-    /// False: the completion queue is full, and the queue pair went to error.
+    /// Writes the completion of a send work request. Returns false if the completion queue is full; the queue
+    /// pair is then in the error state.
     #[inline(always)]
     fn complete_send(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) -> bool {
         let kind = kind(retired);
         let fetched = retired.kind.is_fetch() || kind == CompletionKind::Calculate;
         if retired.context.is_answer() {
-            // No work of the program's.
+            // The program has not posted this work request.
             return true;
         }
         let completion = WorkCompletion {
@@ -413,7 +419,7 @@ impl QueuePair {
         }
     }
 
-    /// Completes the receive that has taken a message.
+    /// Writes the completion of the receive work request that took a message.
     pub fn complete_receive(
         &mut self,
         receive: &Receive,
@@ -426,7 +432,7 @@ impl QueuePair {
         self.write(self.receive_cq, &cqe, shared);
     }
 
-    /// Enters the error state: everything posted is flushed, in order (IBTA vol. 1 §10.3.1.7).
+    /// Enters the error state and flushes all posted work requests in order (IBTA vol. 1 §10.3.1.7).
     pub fn fail(&mut self, event: AsyncEvent, shared: &mut Shared) {
         if self.state == State::Err {
             return;
@@ -435,7 +441,7 @@ impl QueuePair {
         self.enter_error(shared);
     }
 
-    /// As `fail`, without an event: the program itself asked for it.
+    /// Enters the error state without an event, because the program requested the transition.
     pub fn enter_error(&mut self, shared: &mut Shared) {
         if self.state == State::Err {
             return;
@@ -449,23 +455,22 @@ impl QueuePair {
         }
     }
 
-    /// Completes all work in both queues as flushed: on entering the error state and when work is posted in
-    /// it.
+    /// Completes all work requests in both queues as flushed. Called on entering the error state, and after
+    /// each post in that state.
     pub fn flush(&mut self, shared: &mut Shared) {
         self.flush_send_queue(shared);
         self.receive.mark_error();
         while let Some(receive) = self.begun_receive() {
             self.flush_receive(&receive, shared);
         }
-        // One round of the ring: an index that runs ahead of the ring is never reached, and recycled receives
-        // have no end.
+        // At most one round of the ring: recycled receive queues have no end.
         for _ in 0..self.receive.capacity() {
             let Some(receive) = self.receive.take() else { break };
             self.flush_receive(&receive, shared);
         }
     }
 
-    /// Completes all work in the send queue as flushed, also that which is posted later, in ERR and SQE.
+    /// Completes all work requests in the send queue as flushed. In ERR and SQE, called also after each post.
     pub fn flush_send_queue(&mut self, shared: &mut Shared) {
         if let Some(retired) =
             self.machine.unreliable_mut().and_then(|machine| machine.end(Status::WrFlushed))
@@ -491,7 +496,7 @@ impl QueuePair {
         }
     }
 
-    /// The oldest receive work request that a message has taken and not completed.
+    /// Returns the oldest receive work request that a message has taken and not completed.
     fn begun_receive(&mut self) -> Option<Receive> {
         let bound = self.machine.irn_mut().and_then(|irn| irn.bound.pop());
         bound.or_else(|| self.current.take())
@@ -509,7 +514,7 @@ impl QueuePair {
         self.send.free(retired.context.end);
     }
 
-    /// A bare completion for `receive`.
+    /// Returns a completion for `receive` without message-specific fields.
     pub fn received(&self, receive: &Receive, status: Status) -> WorkCompletion {
         WorkCompletion {
             id: receive.id,
@@ -525,7 +530,7 @@ impl QueuePair {
         }
     }
 
-    /// When `expire` is due.
+    /// Returns the time at which `expire` is due.
     #[inline]
     pub fn deadline(&self) -> Instant {
         let machines = match self.machine.rc() {
@@ -535,7 +540,8 @@ impl QueuePair {
         machines.min(self.congestion_deadline()).min(self.deadline_prism()).min(self.deadline_strom())
     }
 
-    /// Runs the timers that are due at `now`. Packets that arrived until `rx_drained_at` have been received.
+    /// Runs the timers that are due at `now`. All packets that arrived before `rx_drained_at` have been
+    /// processed.
     pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, shared: &mut Shared) {
         self.expire_congestion(now);
         if let Some(connection) = self.machine.rc_mut() {
@@ -560,7 +566,8 @@ fn kind(retired: &Retired<WqeContext>) -> CompletionKind {
         Kind::Atomic { atomic: Atomic::FetchAdd { .. }, .. } => CompletionKind::FetchAdd,
         Kind::Rpc { .. } => CompletionKind::Rpc,
         Kind::RpcWrite { .. } => CompletionKind::RpcWrite,
-        // Local work, operations of PRISM, and work that is flushed before it was decoded.
+        // Local work requests, PRISM operations, and work requests that were flushed before they were
+        // decoded.
         Kind::Local | Kind::Prism(_) => match WqeOpcode(retired.context.header as u8) {
             WqeOpcode::LOCAL_INV => CompletionKind::LocalInv,
             WqeOpcode::BIND_MW => CompletionKind::BindWindow,
@@ -578,15 +585,15 @@ fn kind(retired: &Retired<WqeContext>) -> CompletionKind {
     }
 }
 
-/// Must everything before this work request have ended? Earlier work may still need a key that it
-/// invalidates; a fenced BIND_MW must not bind before.
+/// Returns true if all earlier work requests must have completed: they may still need the key that a
+/// LOCAL_INV invalidates, and a fenced BIND_MW must not bind earlier.
 #[inline]
 pub(crate) fn waits_for_all(wqe: &Wqe) -> bool {
     let opcode = wqe.opcode();
     opcode == WqeOpcode::LOCAL_INV || opcode == WqeOpcode::BIND_MW && wqe.flags() & flag::FENCE != 0
 }
 
-/// Rights that the access flags of a region or queue pair give the peer.
+/// Returns the peer's rights, from the access flags of a region or queue pair.
 pub(crate) fn allowed(access: Access) -> Allowed {
     Allowed {
         write: access.contains(Access::REMOTE_WRITE),

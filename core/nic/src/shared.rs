@@ -1,4 +1,4 @@
-//! What the queue pairs of an engine share.
+//! State that the queue pairs of an engine share.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,8 @@ use crate::prism::FreeLists;
 use crate::shared_receive_queue::SharedReceiveQueues;
 use crate::xrc_domain::XrcDomains;
 
-/// What the queue pairs of an engine share: completion queues, events, counters and the port's properties.
+/// State that the queue pairs of an engine share: completion queues, events, counters and properties of the
+/// port.
 pub(crate) struct Shared {
     pub srqs: SharedReceiveQueues,
     pub xrc_domains: XrcDomains,
@@ -31,14 +32,15 @@ pub(crate) struct Shared {
     pub endpoint: Endpoint,
     pub mtu: u32,
     pub cqs: Vec<Option<CompletionQueue>>,
-    /// For each completion queue: the domains of those that complete into it, and how many of each.
+    /// For each completion queue, the protection domains of the queue pairs that complete into it, with the
+    /// number of these queue pairs.
     pub cq_users: Vec<Vec<(Pd, u32)>>,
     pub wakes: VecDeque<u32>,
     pub events: VecDeque<AsyncEvent>,
     pub lost_events: u64,
-    /// Path MTUs may be any number of bytes.
+    /// Any path MTU is allowed, not only powers of two.
     pub any_path_mtu: bool,
-    /// The time of the last call that was told it.
+    /// The time of the last call into the engine that passed the time.
     pub now: Instant,
     pub counters: Counters,
     pub checks_icrc: bool,
@@ -97,7 +99,7 @@ impl Shared {
         }
     }
 
-    /// Counts a user of this domain for this completion queue.
+    /// Registers a user of a completion queue, by protection domain.
     pub fn use_cq(&mut self, cq: u32, pd: Pd) -> Result<(), NicError> {
         self.cqs.get(cq as usize).and_then(Option::as_ref).ok_or(NicError::Unknown)?;
         let users = &mut self.cq_users[cq as usize];
@@ -108,7 +110,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Removes a user of this domain.
+    /// Removes a user of a completion queue.
     pub fn release_cq(&mut self, cq: u32, pd: Pd) {
         let Some(users) = self.cq_users.get_mut(cq as usize) else { return };
         if let Some((_, count)) = users.iter_mut().find(|(known, _)| *known == pd) {
@@ -117,8 +119,9 @@ impl Shared {
         users.retain(|(_, count)| *count > 0);
     }
 
-    /// May a queue pair of this domain WAIT for it? It would see when the queue's users work; that is allowed
-    /// only if one of them is of the same domain.
+    /// Returns true if queue pairs of this protection domain may WAIT for the completion queue. A WAIT
+    /// reveals when the queue's users are active, so it is allowed only if one of them belongs to the same
+    /// domain or there are none.
     pub fn may_wait_for(&self, cq: u32, pd: Pd) -> bool {
         let users = self.cq_users.get(cq as usize);
         users.is_some_and(|users| users.is_empty() || users.iter().any(|(known, _)| *known == pd))
@@ -140,7 +143,7 @@ impl Shared {
         let awaited = queue.is_awaited();
         match written {
             Written::Quietly => {}
-            // A queue whose wake-up has not been taken needs no second one.
+            // A queue with a pending wake-up needs no second one.
             Written::Wake if !queue.is_waking() => {
                 queue.set_waking(true);
                 self.wakes.push_back(cq);
@@ -159,24 +162,24 @@ impl Shared {
         written
     }
 
-    /// A completion queue.
+    /// Returns a completion queue by number.
     pub fn completion_queue(&mut self, cq: u32) -> Option<&mut CompletionQueue> {
         self.cqs.get_mut(cq as usize)?.as_mut()
     }
 
-    /// The place of a queue pair with this number.
+    /// Returns the table index of a queue pair number.
     pub fn place(&self, number: Qpn) -> u32 {
         number.get() & ((1 << self.index_bits) - 1)
     }
 
-    /// Queue pairs that WAIT for a completion queue test it again.
+    /// Makes all queue pairs that WAIT for a completion queue test the condition again.
     pub fn release_all_waiting(&mut self) {
         (0..self.cqs.len() as u32).for_each(|cq| self.release_waiting(cq));
     }
 }
 
 impl Shared {
-    /// The queue has reached the count that a WAIT asks for.
+    /// Releases the queue pairs that wait for a completion queue.
     #[cold]
     #[inline(never)]
     pub(crate) fn release_waiting(&mut self, cq: u32) {

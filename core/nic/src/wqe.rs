@@ -178,7 +178,7 @@ impl Wqe {
         self.remote
     }
 
-    /// Whom a datagram is for.
+    /// Returns the destination queue pair and Q_Key of a datagram.
     #[inline]
     pub fn destination(&self) -> Destination {
         Destination { qp: Qpn::new(self.swap_add as u32 & 0x00ff_ffff), qkey: (self.swap_add >> 32) as u32 }

@@ -1,5 +1,5 @@
-//! The bytes of a loopback queue pair's work requests: from one place in its protection domain to another,
-//! with the checks that both ends of a connection make.
+//! Data movement of loopback queue pairs: copies between two locations in one protection domain, with the
+//! checks of both the requester and the responder.
 
 use remora_memory::{Access, AccessError, Key, Mem, Span};
 use remora_transport::{Notice, Outcome, Status};
@@ -13,7 +13,7 @@ use crate::receive_queue::Receive;
 use crate::shared::Shared;
 use crate::wqe::{MAX_INLINE, Wqe};
 
-/// Bytes of a SEND that are moved at once.
+/// Number of bytes of a SEND that are copied at once.
 const PIECE: usize = 1024;
 
 pub(super) fn write_here(
@@ -52,7 +52,7 @@ pub(super) fn read_here(
     })
 }
 
-/// Checks the address as a responder would.
+/// Checks the remote address as a responder does.
 fn remote_span<'p>(
     qp: &QueuePair,
     mem: Mem<'p>,
@@ -64,8 +64,8 @@ fn remote_span<'p>(
     mem.check_for(qp.pd, qp.owner, Key::new(rkey), va, len as usize, right).map_err(|_| Status::RemoteAccess)
 }
 
-/// Calls `each(offset in the message, element)`; all elements are checked before the first is touched. False
-/// is a page fault on one of the two sides; it is told as one of the program's own memory.
+/// Calls `each(offset in the message, element)` for each element, after all elements were checked. If `each`
+/// returns false, one of the two buffers faulted; the status is a local protection error in either case.
 fn with_elements(
     qp: &QueuePair,
     mem: Mem<'_>,
@@ -115,7 +115,7 @@ pub(super) fn calculate(
     bring_back(qp, mem, wqe, old)
 }
 
-/// The old value of an atomic.
+/// Writes the old value of an atomic to the local element.
 pub(super) fn bring_back(qp: &QueuePair, mem: Mem<'_>, wqe: &Wqe, old: u64) -> Result<u32, Status> {
     let target = mem.check(qp.pd, wqe.lkey(), wqe.local, 8, Access::LOCAL_WRITE);
     let fine = target.is_ok_and(|target| target.write(&old.to_ne_bytes()) == 8);
@@ -135,7 +135,7 @@ pub(super) fn send_here(
     while offset < notice.len && delivered.is_ok() {
         let piece = &mut bytes[..PIECE.min((notice.len - offset) as usize)];
         if !gather::gather_outlined(mem, qp.pd, qp.send.ring(), context, offset, piece) {
-            // The SEND fails; the receive that it had taken is flushed.
+            // The SEND fails, and the receive work request that it took is flushed.
             qp.current = Some(receive);
             return Err(Status::LocalProtection);
         }
@@ -149,7 +149,7 @@ pub(super) fn send_here(
     notify(qp, mem, &receive, &notice, shared).map(|()| notice.len)
 }
 
-/// The receive work request that a message took ends.
+/// Completes the receive work request that a message took.
 pub(super) fn notify(
     qp: &mut QueuePair,
     mem: Mem<'_>,
@@ -163,7 +163,7 @@ pub(super) fn notify(
     }
 }
 
-/// The status of a work request whose responder has this outcome.
+/// Returns the status of a work request for the responder's outcome.
 pub(super) fn refused(outcome: Outcome) -> Status {
     match outcome {
         Outcome::Nak(NakCode::INVALID_REQUEST) => Status::RemoteInvalidRequest,

@@ -1,32 +1,34 @@
-//! The calculations: atomics of 8 bytes beside those of the standard, as vendors have them (RedN, Table 3).
+//! Calculations: atomic operations on 8 bytes beyond those of the InfiniBand specification, as some vendors
+//! offer them (RedN, Table 3).
 
 use remora_memory::{AccessError, Span};
 
 use crate::wqe_opcode::WqeOpcode;
 
-/// How the target and the operand make the new value. Both are unsigned; the old value is returned.
+/// The function that computes the new value of the target from its old value and the operand. Both are
+/// unsigned; the old value is returned.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Calculation {
-    /// The greater of both.
+    /// Maximum of target and operand.
     Max,
-    /// The lesser of both.
+    /// Minimum of target and operand.
     Min,
-    /// Bit by bit.
+    /// Bitwise AND.
     BitAnd,
-    /// Bit by bit.
+    /// Bitwise OR.
     BitOr,
-    /// Bit by bit.
+    /// Bitwise XOR.
     BitXor,
-    /// 1 if both are not 0, else 0.
+    /// 1 if both values are nonzero, else 0.
     LogicalAnd,
-    /// 1 if one of them is not 0, else 0.
+    /// 1 if at least one value is nonzero, else 0.
     LogicalOr,
-    /// 1 if exactly one of them is not 0, else 0.
+    /// 1 if exactly one value is nonzero, else 0.
     LogicalXor,
 }
 
 impl Calculation {
-    /// All of them, in the order of their op-codes.
+    /// All calculations, in the order of their opcodes.
     pub const ALL: [Calculation; 8] = [
         Calculation::Max,
         Calculation::Min,
@@ -38,17 +40,17 @@ impl Calculation {
         Calculation::LogicalXor,
     ];
 
-    /// Its op-code.
+    /// Returns the opcode of the calculation.
     pub fn opcode(self) -> WqeOpcode {
         WqeOpcode(WqeOpcode::MAX.0 + self as u8)
     }
 
-    /// The one of an op-code.
+    /// Returns the calculation of an opcode; `None` for other opcodes.
     pub fn of(opcode: WqeOpcode) -> Option<Calculation> {
         opcode.is_calculation().then(|| Calculation::ALL[usize::from(opcode.0 - WqeOpcode::MAX.0)])
     }
 
-    /// What the target becomes.
+    /// Returns the new value of the target.
     pub fn result(self, target: u64, operand: u64) -> u64 {
         match self {
             Calculation::Max => target.max(operand),
@@ -62,7 +64,7 @@ impl Calculation {
         }
     }
 
-    /// Does it to a word, as one step; the word as it was.
+    /// Applies the calculation to a word atomically and returns the old value.
     pub(super) fn apply(self, word: &Span<'_>, operand: u64) -> Result<u64, AccessError> {
         let mut was = word.load64()?;
         loop {

@@ -1,4 +1,4 @@
-//! WAIT and ENABLE, in the send queue of any queue pair.
+//! The state of WAIT and ENABLE for the queue pairs of an engine.
 
 use remora_memory::Pd;
 use remora_transport::Status;
@@ -7,22 +7,23 @@ use std::collections::VecDeque;
 
 use crate::completion_queue::NOBODY;
 
-/// ENABLEs of one turn that may wait to reach their queues. At the bound the next one waits for its queue's
-/// next turn.
+/// Maximum number of ENABLEs that are executed but not yet applied to their queues. When it is reached, the
+/// next ENABLE waits for the following turn of its queue.
 pub(super) const ENABLES: usize = 256;
 
-/// The WAITs and ENABLEs between queue pairs.
+/// State of WAITs and ENABLEs between queue pairs.
 pub(crate) struct Control {
-    /// For each queue pair that waits: the one before it in the same line.
+    /// Next element of the list of waiting queue pairs, for each queue pair in such a list.
     pub(super) before: Box<[u32]>,
-    /// Queue pairs whose WAIT is to be tested again.
+    /// Queue pairs whose WAIT must be tested again.
     pub(super) released: VecDeque<u32>,
     pub(super) enables: VecDeque<(Qpn, u64)>,
-    /// For each place: the queue pair there, if others enable it, and its domain.
+    /// For each queue pair index: number and protection domain of the queue pair, if its send queue can be
+    /// enabled.
     pub(super) enabled: Box<[Option<(Qpn, Pd)>]>,
 }
 
-/// May a work request start?
+/// The decision about whether a work request may start.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     Now,
@@ -40,7 +41,7 @@ impl Control {
         }
     }
 
-    /// Are there ENABLEs or released WAITs to pass on?
+    /// Returns true if there are ENABLEs or released WAITs to process.
     #[inline]
     pub fn is_due(&self) -> bool {
         !self.released.is_empty() || !self.enables.is_empty()
@@ -52,7 +53,7 @@ impl Control {
 
     pub fn release(&mut self, mut index: u32) {
         while index != NOBODY {
-            // Each queue pair stands in one line at most, so the capacity is never exceeded.
+            // Each queue pair is in at most one list, so the capacity suffices.
             self.released.push_back(index);
             index = std::mem::replace(&mut self.before[index as usize], NOBODY);
         }

@@ -1,4 +1,5 @@
-//! A loopback queue pair's turn: work requests are executed one behind the other, each whole before the next.
+//! The turn of a loopback queue pair: executes its work requests one after the other, each completely before
+//! the next.
 
 use remora_memory::Mem;
 use remora_transport::rc::{Kind, Retired};
@@ -17,13 +18,13 @@ use crate::send_queue::Fetched;
 use crate::shared::Shared;
 use crate::turn::{TurnEnd, TurnUsage};
 use crate::wqe::{SLOT, Wqe, flag};
-/// Bytes that a loopback queue pair moves in a turn, at most one work request more.
+/// Number of bytes after which the turn of a loopback queue pair ends. The last work request may exceed it.
 const TURN_BYTES: usize = 64 << 10;
-/// Work requests that count as much as a packet.
+/// Number of work requests that count as one packet in the scheduler's budget.
 const A_PACKET: usize = 16;
 
-/// The turn of a loopback queue pair. A rate limit counts the bytes that it moves and those of its work
-/// requests.
+/// Executes the turn of a loopback queue pair. A rate limit applies to the bytes moved and to those of the
+/// work requests.
 pub(crate) fn transmit_to_itself(
     qp: &mut QueuePair,
     now: Instant,
@@ -76,7 +77,7 @@ fn may_begin(qp: &mut QueuePair, wqe: &Wqe, shared: &mut Shared) -> Start {
     if wqe.opcode().may_have_to_wait() { may_start(qp, wqe, 0, shared) } else { Start::Now }
 }
 
-/// A work request has ended. Returns the end of the slots that are free but not published yet.
+/// Completes a work request. Returns the end of the slots that are free but not yet published.
 #[inline]
 fn complete_work(
     qp: &mut QueuePair,
@@ -101,7 +102,7 @@ fn complete_work(
     None
 }
 
-/// Executes a work request; how many bytes it moved.
+/// Executes a work request and returns the number of bytes moved.
 #[inline]
 fn execute_whole(
     qp: &mut QueuePair,
@@ -143,7 +144,7 @@ fn execute_whole(
     }
 }
 
-/// What a message brings to the receive queue.
+/// Returns the notification that a message delivers to the receive queue.
 fn notice(wqe: &Wqe, kind: &Kind, len: u32) -> Notice {
     let (imm, invalidate) = match *kind {
         Kind::SendImm(imm) | Kind::WriteImm { imm, .. } => (Some(imm), None),

@@ -1,4 +1,4 @@
-//! The state of send queues, for tools that show a chain step by step.
+//! Inspection of send queues, for tools that show a chain step by step.
 
 use remora_transport::state::State;
 use remora_wire::Qpn;
@@ -7,24 +7,24 @@ use crate::nic::Nic;
 use crate::queue_pair::QueuePair;
 use crate::wqe::SLOT;
 
-/// Where a send queue stands. Counts are slots since its creation.
+/// The state of a send queue. Counts are slots since its creation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SendQueueFacts {
-    /// Executed.
+    /// Executed slots.
     pub taken: u64,
-    /// Copied by the NIC: what is changed below this is not seen.
+    /// Fetched slots. The NIC does not see changes to slots below this count.
     pub fetched: u64,
-    /// Posted, or enabled.
+    /// Fetch limit, which follows from the posted and enabled counts.
     pub limit: u64,
-    /// A WAIT holds it.
+    /// True while a WAIT blocks the queue.
     pub waiting: bool,
-    /// State of its queue pair.
+    /// State of the queue pair.
     pub state: State,
 }
 
 impl Nic {
-    /// Sets how many work requests a loopback queue pair executes in a turn; the default is 64. With 1, and a
-    /// budget of 1 in [`transmit`](Nic::transmit), the NIC goes step by step.
+    /// Sets the number of work requests that a loopback queue pair executes in one turn; the default is 64.
+    /// With 1, and a budget of 1 in [`transmit`](Nic::transmit), the NIC executes one work request at a time.
     pub fn set_chain_turn(&mut self, works: usize) {
         self.shared.chain_turn = works.max(1);
     }
@@ -36,7 +36,8 @@ impl Nic {
         Some(SendQueueFacts { taken, fetched, limit, waiting: qp.waiting, state: qp.state })
     }
 
-    /// The NIC's copy of a slot that it has fetched, until a later one takes its place.
+    /// Returns the NIC's copy of a fetched slot; `None` if the slot was not fetched or a later slot has
+    /// replaced it.
     pub fn fetched_slot(&self, qp: Qpn, index: u64) -> Option<[u8; SLOT]> {
         self.look(qp)?.send.copy(index)
     }

@@ -1,4 +1,4 @@
-//! Loopback queue pairs, as the program makes them, and the passing on of WAIT and ENABLE.
+//! Creation of loopback queue pairs, and processing of executed WAITs and ENABLEs.
 
 use remora_transport::Parameters;
 use remora_transport::state::{Service, State};
@@ -11,10 +11,10 @@ use crate::nic::Nic;
 use crate::queue_pair::QueuePair;
 
 impl Nic {
-    /// Makes a queue pair that is connected to itself, ready to send; its number.
+    /// Creates a queue pair that is connected to itself and ready to send (RTS), and returns its number.
     ///
     /// # Errors
-    /// `Full`, `Unknown`: as those of [`create_qp`](Nic::create_qp).
+    /// `Full`, `Unknown`: see [`create_qp`](Nic::create_qp).
     pub fn create_loopback(&mut self, init: LoopbackInit) -> Result<Qpn, NicError> {
         let LoopbackInit { pd, send_ring, receive_ring, receive_max_sge, send_cq, receive_cq, fetching } =
             init;
@@ -36,12 +36,12 @@ impl Nic {
         Ok(number)
     }
 
-    /// Passes ENABLEs and released WAITs on to their queue pairs.
+    /// Applies executed ENABLEs to their queues and schedules the queue pairs of released WAITs.
     #[cold]
     #[inline(never)]
     pub(crate) fn pass_on(&mut self) {
         while let Some((number, count)) = self.shared.control.enables.pop_front() {
-            // A queue pair that was destroyed since is skipped.
+            // A queue pair that was destroyed in the meantime is skipped.
             let _ = self.enable(number, count);
         }
         while let Some(index) = self.shared.control.released.pop_front() {
@@ -52,7 +52,7 @@ impl Nic {
         }
     }
 
-    /// A queue pair is destroyed: it leaves the line of a completion queue.
+    /// Removes a queue pair that is being destroyed from the list of waiting queue pairs.
     pub(crate) fn forget_waiting(&mut self, qp: &QueuePair, index: u32) {
         self.shared.control.set_enabled(index, None);
         if qp.waiting {

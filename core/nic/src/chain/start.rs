@@ -1,4 +1,4 @@
-//! WAIT and ENABLE, when their turn in a send queue has come.
+//! The conditions under which a work request at the head of a send queue may start.
 
 use remora_transport::Status;
 use remora_wire::Qpn;
@@ -8,8 +8,8 @@ use crate::queue_pair::{QueuePair, waits_for_all};
 use crate::shared::Shared;
 use crate::wqe::{Wqe, WqeOpcode, flag};
 
-/// May this work request start, with `outstanding` messages under way before it? Only for work requests
-/// that may have to wait.
+/// Decides whether a work request may start while `outstanding` earlier messages are in flight. Only called
+/// for opcodes that may have to wait.
 #[cold]
 #[inline(never)]
 pub(crate) fn may_start(qp: &mut QueuePair, wqe: &Wqe, outstanding: usize, shared: &mut Shared) -> Start {
