@@ -1,7 +1,7 @@
-//! The stores over real NICs: servers, and clients that wait for their operations.
+//! Servers and clients of the stores over real NICs.
 //!
-//! `remora-store` has the stores as pure machines. This crate gives them queue pairs, memory, threads and a
-//! clock:
+//! `remora-store` implements the stores as state machines without input and output. This crate connects them to
+//! queue pairs, memory, threads and a clock:
 //!
 //! | module | a server | a client |
 //! |---|---|---|
@@ -13,7 +13,7 @@
 //! | [`server`] | [`server::Service`]: the loop that serves the clients of any of them | |
 //!
 //! A program opens a NIC ([`remora_verbs::Device`]) and passes its context and the addresses of the servers.
-//! Nothing here prints or reads arguments.
+//! This crate neither prints nor reads command-line arguments.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicBool, Ordering};

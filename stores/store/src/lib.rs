@@ -1,19 +1,18 @@
-//! The `store` crate: stores as pure machines over the NIC's requests and completions, and the workloads that
-//! measure them.
+//! Stores as state machines over the requests and completions of a NIC, and the workloads that measure them.
 //!
-//! - [`kv`]: the classical designs that the PRISM paper compares with (SOSP'21 §6): [`kv::pilaf`],
-//!   [`kv::farm`] and [`kv::two_sided`]. A client machine turns an operation into work requests and
-//!   completions into its result. A server machine owns the table and answers calls. Neither knows a port, a
-//!   thread or a clock.
-//! - [`block`]: replicated blocks (§7): PRISM-RS and the baseline with locks.
-//! - [`cache`]: memcached's text protocol over the two-sided table, for clients that have no Remora.
-//! - [`heap`]: buffers that clients take by PRISM's ALLOCATE, how they come back, and what happens when a
-//!   client dies.
+//! - [`kv`]: key-value stores. The classical designs are those that the PRISM paper compares with (SOSP'21
+//! §6): [`kv::pilaf`], [`kv::farm`] and [`kv::two_sided`]. A client machine turns an operation into work
+//! requests and completions into its result. A server machine owns the table and answers calls. Neither uses
+//! a port, a thread or a clock.
+//! - [`block`]: replicated blocks (§7): PRISM-RS and a lock-based baseline.
+//! - [`cache`]: memcached's text protocol over the two-sided table, for clients without Remora.
+//! - [`heap`]: buffers that clients allocate by PRISM's ALLOCATE: how they are returned, and how the buffers
+//! of a dead client are recovered.
 //! - [`txn`]: transactions over keys of several shards, PRISM-TX (§8).
-//! - [`ycsb`]: the workloads A to F of the Yahoo! Cloud Serving Benchmark, seeded.
+//! - [`ycsb`]: the seeded workloads A to F of the Yahoo! Cloud Serving Benchmark.
 //! - [`load`]: the parser of `key value` lines, to load real data.
 //!
-//! `docs/KV.md` draws every layout byte by byte and says what detects a torn read.
+//! `docs/KV.md` draws every layout byte by byte and explains how a torn read is detected.
 
 #![allow(
     clippy::too_many_arguments,

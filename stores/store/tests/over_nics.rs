@@ -1,5 +1,6 @@
-//! The stores over two real NICs that lose frames. The NIC takes the machines' requests. READs that are
-//! retransmitted piece by piece while the server changes the table still return no wrong value.
+//! Tests of the stores over two real NICs that lose frames. The NIC executes the machines' requests. READs
+//! that are retransmitted piece by piece while the server changes the table must still return no wrong
+//! value.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,11 +29,11 @@ use remora_wire::{Address, Egress, Endpoint, Ingress, Lease, Peer, Psn, Qpn, Sta
 const RECORDS: u64 = 40;
 const MTU: usize = 1024;
 
-/// Frames on their way, some of which get lost.
+/// Frames under way, some of which are lost.
 struct Link {
     frames: VecDeque<Vec<u8>>,
     random: Random,
-    /// One frame in so many is lost; 0: none.
+    /// One frame per this number is lost; 0 for none.
     loss: u64,
     lost: u64,
 }
@@ -81,7 +82,7 @@ impl Side {
         let mut nic = Nic::new(Config { checks_icrc: false, max_qps: 4, ..Config::default() });
         let pd = regions.alloc_pd().unwrap();
         let ring = |slots| Ring::new(Bytes::heap(Ring::size(slots)).unwrap()).unwrap();
-        // A request of two elements takes two slots.
+        // A request with two scatter/gather elements takes two slots.
         let (send, receive, cq_ring) =
             (ring(needs.send * needs.sges), ring(needs.receive), ring(needs.completions));
         let cq = nic.create_cq(cq_ring.clone()).unwrap();
@@ -131,7 +132,8 @@ impl Side {
             dest_qp: Some(peer),
             rq_psn: Some(Psn::new(0)),
             max_dest_rd_atomic: Some(16),
-            // Receives are posted before they are needed: a store that needs the RNR timer has lost count.
+            // Receive requests are posted before they are needed, so a store that needs the RNR timer has
+            // miscounted.
             min_rnr_timer: Some(12),
             strom: Some(with_strom),
             ..Modify::default()
@@ -148,7 +150,7 @@ impl Side {
         self.modify(&[rtr, rts]);
     }
 
-    /// One pass of the engine; true if anything moved.
+    /// Performs one pass of the engine. Returns true if anything changed.
     fn pass(&mut self, now: Instant, arriving: &mut VecDeque<Vec<u8>>) -> bool {
         let mut guard = self.engine.enter();
         let (nic, mem) = guard.parts();
@@ -236,7 +238,8 @@ impl<L: Lookup, T: Table> World<L, T> {
         World { sides, client, server, connection, now: 1 }
     }
 
-    /// Both engines, each program's completions; what one of them ended, as `judge` sees it.
+    /// Performs a pass of both engines, and processes each program's completions. `judge` receives the
+    /// operations that ended.
     fn turn(&mut self, mut judge: impl FnMut(Finished<'_>)) {
         let [client, server] = &mut self.sides;
         let moved = client.pass(Instant(self.now), &mut server.out.frames)
@@ -254,7 +257,7 @@ impl<L: Lookup, T: Table> World<L, T> {
             polled = true;
         }
         if !moved && !polled {
-            // Nothing but time can go on.
+            // Only the passage of time can cause further progress.
             let next = self.sides.iter().map(|side| side.deadline().0).min().unwrap();
             self.now = self.now.max(next);
         }
@@ -265,7 +268,7 @@ fn run<L: Lookup, T: Table>(loss: u64, table: impl FnOnce(&Side) -> T) {
     let mut world = World::<L, T>::new(loss, 10 + loss, table);
     let values = Values { shortest: 0, longest: 9000 };
     let mut buffer = vec![0; 9000];
-    // The version that each record was put with last, and how many PUTs ended.
+    // The version with which each record was last PUT, and the number of completed PUTs.
     let mut versions = [0u64; RECORDS as usize];
     for number in 0..RECORDS {
         let len = values.fill(number, 0, &mut buffer);
@@ -274,14 +277,14 @@ fn run<L: Lookup, T: Table>(loss: u64, table: impl FnOnce(&Side) -> T) {
     let mut random = Random::new(3);
     let mut flights: [Option<(u64, u64)>; 8] = [None; 8];
     let (mut gets, mut tries) = (0, 0);
-    // Nothing changes under a call; nor, here, where the server has its turn after its NIC, under a kernel.
+    // Calls are atomic. So are kernels in this test, because the server takes its turn after its NIC.
     let whole = L::DESIGN == Design::TwoSided || L::ASKS;
-    // And on until a change has met a reader.
+    // The loop continues until a change has coincided with a read.
     while gets < 3000 || (!whole && tries == 0 && gets < 100_000) {
         let number = random.below(RECORDS);
         if world.client.in_flight() < 8 {
             let key = record::key(number);
-            // One PUT in flight to a record at a time, so that versions only grow.
+            // At most one PUT per record is in flight, so that versions only grow.
             let putting = flights.iter().flatten().any(|(other, version)| *other == number && *version > 0);
             let started = if random.below(4) == 0 && !putting {
                 versions[number as usize] += 1;
@@ -330,7 +333,7 @@ fn two_sided(side: &Side) -> TwoSidedTable {
     TwoSidedTable::new(config, side.register(1 << 20, Access::LOCAL_WRITE))
 }
 
-/// The table, and the kernel that looks keys up in it.
+/// Returns the table, and deploys the kernel that looks up keys in it.
 fn with_a_kernel(side: &Side) -> StromTable {
     let config = strom::Config::for_keys(RECORDS as u32, 5);
     let index = side.register(config.index_len(), Access::LOCAL_WRITE);

@@ -1,4 +1,4 @@
-//! Sweeps beside a plain account of each buffer's owner, and messages of all kinds.
+//! Tests of sweeps against an account of each buffer's owner, and of all kinds of messages.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::{Broken, Post, Registered};
 mod accounts;
 mod messages;
 
-/// A NIC's lists, as sets.
+/// The free lists of a NIC, as sets.
 pub struct Free {
     pub free: BTreeSet<u64>,
 }

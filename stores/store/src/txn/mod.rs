@@ -1,17 +1,17 @@
 //! Transactions over keys of several shards: PRISM-TX (PRISM paper, §8), with corrected rules.
 //!
-//! A [`Client`] has a window of transactions. Each of them reads and writes keys and then commits or not. A
-//! [`Shard`] is the table of one server, whose program takes no part in transactions. `docs/TXN.md` draws the
+//! A [`Client`] has a window of transactions. Each of them reads and writes keys and then commits or aborts.
+//! A [`Shard`] is the table of one server, whose CPU takes no part in transactions. `docs/TXN.md` draws the
 //! table, states the rules and proves them.
 //!
-//! Heads up: a key's slot (`layout.rs`) points to the buffer of its latest version, and the buffer says
-//! whether that version is committed or pending. A commit (`commit.rs`) first links pending versions, in one
-//! round trip. Then one compare-and-swap on the transaction's decision cell makes it committed or aborted,
-//! for good. A client that meets a pending version (`resolve.rs`) asks that cell and repairs the key. So a
-//! client that died blocks no other.
+//! A key's slot (`layout.rs`) points to the buffer of its latest version, and the buffer says whether that
+//! version is committed or pending. A commit (`commit.rs`) first links pending versions, in one round trip.
+//! Then one compare-and-swap on the transaction's decision cell makes it committed or aborted, irrevocably.
+//! A client that finds a pending version (`resolve.rs`) reads that cell and repairs the key. So a dead
+//! client blocks no other.
 //!
-//! [`farm`] is the protocol that the paper compares with; [`Machine`] is what the two have in common.
-//! [`workload`] has the transactions that both are measured with.
+//! [`farm`] is the protocol that the paper compares with; [`Machine`] is the common interface of both.
+//! [`workload`] contains the transactions that measure both.
 
 mod any_client;
 mod chains;

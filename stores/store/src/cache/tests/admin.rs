@@ -1,4 +1,4 @@
-//! Commands to the server, and figures by class.
+//! Tests of administrative commands, and of statistics by class.
 
 use super::{TestClient, config, set};
 use crate::Registered;
@@ -78,7 +78,7 @@ fn items_are_counted_by_class() {
     let slabs = talk.tell("stats slabs\r\n");
     assert!(slabs.contains("STAT 1:chunk_size 96\r\nSTAT 1:used_chunks 1\r\n"), "{slabs}");
     assert!(slabs.ends_with("STAT active_slabs 2\r\nSTAT total_malloced 1088\r\nEND\r\n"), "{slabs}");
-    // All of them together fit in one answer.
+    // The statistics of all classes together fit in one answer.
     for len in (0..40).map(|class| 96 * 5usize.pow(class / 4) / 4usize.pow(class / 4)) {
         talk.tell(set(&format!("k{len}"), len));
     }

@@ -1,4 +1,4 @@
-//! Values under way: they take memory as they come, from a bounded share.
+//! Tests of incomplete values: they take memory as they are received, from a bounded share.
 
 use super::{NOON, Session, TestClient, say, set};
 use crate::cache::{MAX_VALUE, MIN_MEMORY};
@@ -38,14 +38,15 @@ fn values_that_stop_on_their_way_give_way_to_one_that_comes() {
         })
         .collect();
     assert!(talk.cache.arrivals.taken() <= 8 << 20, "they have an eighth of the memory");
-    // One that comes in pieces fits, since the one that stopped first is dropped.
+    // A value in pieces fits, because the value that stopped first is dropped.
     let long = set("long", MAX_VALUE);
     let mut comes = Session::new(&mut talk.cache);
     let mut all = Vec::new();
     long.chunks(1000).for_each(|piece| all.extend(say(&mut talk.cache, &mut comes, talk.now, piece)));
     assert_eq!(all, b"STORED\r\n");
     assert_eq!((talk.stat("evictions"), talk.stat("store_no_memory")), (0, 0));
-    // That one gets an error when it continues, and its value is not taken for commands.
+    // The client of the dropped value gets an error when it continues, and its value is not executed as
+    // commands.
     let rest = [&[b'p'; 48_000][..], b"\r\nversion\r\n"].concat();
     let answer = say(&mut talk.cache, &mut stopped[0], talk.now, &rest);
     assert_eq!(answer, b"SERVER_ERROR out of memory storing object\r\nVERSION 1.2.3\r\n");
@@ -86,7 +87,7 @@ fn a_value_that_gave_way_when_it_was_whole_but_for_its_end_is_refused() {
 fn a_value_that_is_only_held_by_readers_is_told_that_there_is_no_room() {
     let mut talk = TestClient::with(MIN_MEMORY, 1000);
     talk.tell(set("a", MAX_VALUE));
-    // All memory is on its way out, to a client that does not read.
+    // All memory belongs to a value that is being sent to a client that does not read.
     let mut reader = Session::new(&mut talk.cache);
     let mut out = Vec::with_capacity(crate::cache::OUTPUT);
     reader.run(&mut talk.cache, talk.now, b"get a\r\n", &mut out);

@@ -1,4 +1,4 @@
-//! Each limit, at it and one beyond.
+//! Tests of each limit: at the limit and one beyond.
 
 use super::{Session, TestClient, say, set};
 use crate::cache::{MAX_KEY, MAX_LINE, MAX_VALUE, OUTPUT};
@@ -80,7 +80,7 @@ fn a_value_on_its_way_out_stays_though_it_is_overwritten_removed_or_pushed_out()
         assert!(out.len() > OUTPUT - 2, "it is sent as far as there is space");
         let mut other = Session::new(&mut talk.cache);
         say(&mut talk.cache, &mut other, talk.now, change.as_bytes());
-        // Its memory would be taken at once.
+        // If the memory were taken at once, none would be left.
         for n in 0..30 {
             say(
                 &mut talk.cache,

@@ -1,4 +1,4 @@
-//! Buckets as a chain reads them, by two READs: the result is the answer of the protocol.
+//! Tests of the buckets, read as a chain does by two READs: the result must be the answer of the protocol.
 
 use super::{NOON, TestClient, config};
 use crate::Registered;
@@ -7,7 +7,7 @@ use crate::random::Random;
 use remora_memory::{Bytes, Key};
 use remora_transport::Instant;
 
-/// Where a chain would find values and buckets.
+/// Addresses of values and buckets for a chain.
 const VALUES: u64 = 1 << 40;
 const BUCKETS: u64 = 1 << 41;
 
@@ -45,7 +45,7 @@ impl Shown {
         [item, checked].concat()
     }
 
-    /// The result in the format of `get`.
+    /// Returns the result of the chain in the format of `get`.
     fn by_chain(&self, key: &str) -> Option<String> {
         let answer = self.chain(&self.talk.cache.directory().unwrap().ask(key.as_bytes()));
         let item = Item::of(&answer, key.as_bytes(), self.talk.now)?;
@@ -90,7 +90,7 @@ fn what_a_chain_finds_is_what_the_protocol_answers() {
             }
         }
     }
-    // Behind a delayed flush a chain may find nothing where there is something.
+    // After a delayed flush was announced, a chain may find nothing although an item exists.
     assert!(found > 3000 && missed * 50 < found, "{found} found, {missed} not");
 }
 
@@ -116,7 +116,7 @@ fn what_a_chain_read_while_it_changed_is_not_taken_for_the_value() {
     assert_eq!(Item::of(&answer, b"colous", now), None, "another key");
     assert_eq!(Item::of(&answer, b"colou", now), None, "a part of the key");
     assert_eq!(Item::of(&answer, b"colour", now.after(10_000_000_000)), None, "expired");
-    // The expiry is the server's alone to change, and no part of the digest.
+    // The expiry is not part of the digest, because the server may change it alone.
     let (item, expiry) = (b"colourcrimson".len(), 8);
     for at in (0..answer.len()).filter(|at| !(item..item + expiry).contains(at)) {
         let mut torn = answer.clone();

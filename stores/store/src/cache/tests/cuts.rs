@@ -1,11 +1,11 @@
-//! Bytes come in any pieces, from several clients, some of them hostile. The answers do not depend on where
-//! the network cuts, and all memory taken comes back.
+//! Tests of input in arbitrary pieces, from several clients, some of them hostile. The answers must not
+//! depend on where the network divides the input, and all memory must be released.
 
 use super::{Session, TestClient};
 use crate::cache::OUTPUT;
 use crate::random::Random;
 
-/// Words that lines are made of.
+/// Words that lines consist of.
 const WORDS: [&str; 50] = [
     "get",
     "gets",
@@ -59,7 +59,7 @@ const WORDS: [&str; 50] = [
     "set n 1 0 2 noreply\r\n99\r\n",
 ];
 
-/// Commands and pieces of them, some wrong.
+/// Returns random commands and parts of commands, some of them invalid.
 fn babble(random: &mut Random, len: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < len {
@@ -87,7 +87,7 @@ fn babble(random: &mut Random, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// What a client is answered that sends `bytes` in pieces and reads in pieces.
+/// Returns the answers to a client that sends `bytes` in pieces and reads in pieces.
 fn cut(talk: &mut TestClient, bytes: &[u8], random: &mut Random) -> Vec<u8> {
     let (mut all, mut out, mut at, mut end) = (Vec::new(), Vec::with_capacity(OUTPUT), 0, 0);
     loop {
@@ -98,7 +98,7 @@ fn cut(talk: &mut TestClient, bytes: &[u8], random: &mut Random) -> Vec<u8> {
             return all;
         }
         let read = random.below(out.len() as u64 + 1) as usize;
-        // Now and then nothing is read at all.
+        // In some rounds nothing is read at all.
         all.extend(out.drain(..if random.below(3) == 0 { 0 } else { read }));
         if taken == 0 && end == bytes.len() {
             all.append(&mut out);

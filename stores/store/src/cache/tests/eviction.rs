@@ -1,4 +1,4 @@
-//! What is dropped when memory is full.
+//! Tests of evictions when memory is full.
 
 use super::{TestClient, set};
 use crate::cache::MAX_VALUE;
@@ -10,19 +10,19 @@ fn has(talk: &mut TestClient, key: &str) -> bool {
 #[test]
 fn the_item_not_used_for_longest_goes_first_for_memory() {
     let mut talk = TestClient::new();
-    // About twenty of them fit.
+    // About twenty of these items fit.
     let mut stored = 0;
     while talk.stat("evictions") == 0 {
         talk.tell(set(&format!("k{stored}"), 100_000));
         stored += 1;
-        // This one is used all the time.
+        // This item is used continuously.
         assert!(has(&mut talk, "k0"));
     }
     assert!(stored > 15, "{stored}");
     assert_eq!(talk.stat("curr_items"), stored - 1);
     for n in 0..stored {
         let key = format!("k{n}");
-        // Asked without being used.
+        // The item is looked up without being used.
         let there = talk.tell(format!("get {key}\r\n")).starts_with("VALUE");
         assert_eq!(there, n != 1, "{key}");
     }
@@ -35,7 +35,7 @@ fn the_item_not_used_for_longest_goes_first_for_a_node() {
         assert_eq!(talk.tell(set(&format!("k{n}"), 1)), "STORED\r\n");
     }
     assert_eq!((talk.stat("curr_items"), talk.stat("evictions")), (10, 0));
-    // Each way of using an item.
+    // Every way of using an item.
     talk.tell("touch k0 0\r\nget k1\r\ngat 0 k2\r\nadd k3 0 0 1\r\nx\r\nappend k4 0 0 1\r\nx\r\nset k5 0 0 1\r\n5\r\nincr k5 1\r\n");
     for n in 10..14 {
         assert_eq!(talk.tell(set(&format!("k{n}"), 1)), "STORED\r\n");
@@ -44,7 +44,7 @@ fn the_item_not_used_for_longest_goes_first_for_a_node() {
     for n in 0..14 {
         assert_eq!(has(&mut talk, &format!("k{n}")), !(6..10).contains(&n), "k{n}");
     }
-    // A key that is there needs no other node.
+    // A key that exists needs no further node.
     assert_eq!(talk.tell(set("k0", 2)), "STORED\r\n");
     assert_eq!(talk.stat("evictions"), 4);
 }
@@ -53,7 +53,7 @@ fn the_item_not_used_for_longest_goes_first_for_a_node() {
 fn a_long_value_among_many_short_ones_drops_what_lies_in_its_way_and_not_the_rest() {
     let mut talk = TestClient::with(8 << 20, 100_000);
     let mut random = crate::random::Random::new(3);
-    // Short ones all over the memory, used in no order of place.
+    // Short items all over the memory, used in random order.
     for n in 0..90_000 {
         talk.tell(set(&format!("k{n}"), 20));
     }
@@ -77,7 +77,7 @@ fn a_value_that_needs_the_room_of_the_one_it_replaces_replaces_it() {
         assert_eq!(talk.tell(set("a", MAX_VALUE)), "STORED\r\n");
         assert_eq!(talk.stat("curr_items"), 1);
     }
-    // The old one and the whole lie in memory at once, the piece does not.
+    // The old and the joined value are in memory at the same time; the piece is not.
     talk.tell(set("a", 700_000));
     let mut piece = set("a", 300_000);
     piece.splice(..3, *b"append");

@@ -1,4 +1,4 @@
-//! The cache, driven through sessions as clients drive it.
+//! Tests of the cache through sessions, as clients use it.
 
 mod admin;
 mod arriving;
@@ -16,7 +16,7 @@ use crate::Registered;
 use remora_memory::{Bytes, Key};
 use remora_transport::Instant;
 
-/// Noon on some day.
+/// Noon of an arbitrary day, in seconds since 1970.
 pub const NOON: u64 = 1_700_000_000;
 
 /// A cache with one client.
@@ -27,7 +27,7 @@ pub struct TestClient {
     pub now: Instant,
 }
 
-/// For so many items.
+/// Returns a configuration for `items` items.
 pub fn config(items: u32) -> Config {
     Config {
         items,
@@ -42,7 +42,7 @@ pub fn config(items: u32) -> Config {
 }
 
 impl TestClient {
-    /// As small as may be.
+    /// Returns a client of a cache with the minimum memory.
     pub fn new() -> TestClient {
         TestClient::with(MIN_MEMORY, 1000)
     }
@@ -54,34 +54,34 @@ impl TestClient {
         TestClient::to(cache)
     }
 
-    /// With such a cache.
+    /// Returns a client of this cache.
     pub fn to(mut cache: Cache) -> TestClient {
         let session = Session::new(&mut cache);
         TestClient { cache, session, now: Instant(NOON * 1_000_000_000) }
     }
 
-    /// Another client connects in its place.
+    /// Replaces the client by a new one.
     pub fn reconnect(&mut self) {
         let next = Session::new(&mut self.cache);
         std::mem::replace(&mut self.session, next).close(&mut self.cache);
     }
 
-    /// Lets seconds pass.
+    /// Advances the clock by this number of seconds.
     pub fn pass(&mut self, seconds: u64) {
         self.now = self.now.after(seconds * 1_000_000_000);
     }
 
-    /// All that is answered, though a client take it slowly.
+    /// Returns all answers, to a client that reads slowly.
     pub fn say(&mut self, bytes: &[u8]) -> Vec<u8> {
         say(&mut self.cache, &mut self.session, self.now, bytes)
     }
 
-    /// The same, as text.
+    /// Returns all answers as text.
     pub fn tell(&mut self, bytes: impl AsRef<[u8]>) -> String {
         String::from_utf8_lossy(&self.say(bytes.as_ref())).into_owned()
     }
 
-    /// One figure of `stats`.
+    /// Returns one value of `stats`.
     pub fn stat(&mut self, name: &str) -> u64 {
         let all = self.tell("stats\r\n");
         let line = all.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} "))).expect(name);
@@ -89,7 +89,7 @@ impl TestClient {
     }
 }
 
-/// All that one session answers.
+/// Returns all answers of a session.
 pub fn say(cache: &mut Cache, session: &mut Session, now: Instant, bytes: &[u8]) -> Vec<u8> {
     let (mut at, mut all, mut out) = (0, Vec::new(), Vec::with_capacity(OUTPUT));
     loop {
@@ -105,7 +105,7 @@ pub fn say(cache: &mut Cache, session: &mut Session, now: Instant, bytes: &[u8])
     }
 }
 
-/// `set` of a value of so many bytes.
+/// Returns a `set` command with a value of `len` bytes.
 pub fn set(key: &str, len: usize) -> Vec<u8> {
     let mut command = format!("set {key} 0 0 {len}\r\n").into_bytes();
     command.resize(command.len() + len, b'v');

@@ -1,9 +1,9 @@
-//! Requests and their answers.
+//! Tests of requests and their answers.
 
 use super::TestClient;
 use crate::cache::{MAX_KEY, MAX_LINE};
 
-/// Each exchange with a cache of its own.
+/// Compares each exchange, with a cache of its own.
 #[track_caller]
 fn exchanges(cases: &[(&str, &str)]) {
     for (said, expected) in cases {
@@ -65,7 +65,7 @@ fn a_key_that_is_none_is_told_before_any_value() {
         assert_eq!(talk.tell(format!("{line}\r\nversion\r\n")), expected, "{line}");
     }
     assert_eq!(talk.stat("get_hits"), 0, "nothing was looked for");
-    // Of a line that is longer than others may be, all before it is answered.
+    // In a line longer than the limit, everything before the invalid key is answered.
     let many = " a".repeat(MAX_LINE / 2);
     let said = talk.tell(format!("get{many} {none}\r\nversion\r\n"));
     assert_eq!(said.matches("VALUE a 0 1\r\nx\r\n").count(), MAX_LINE / 2);
@@ -109,7 +109,7 @@ fn numbers_are_counted_as_memcached_counts_them() {
     for text in ["", "x", "-1", " ", "1x", "18446744073709551616"] {
         value(text, "incr n 1", BAD);
     }
-    // Spaces stay as long as they were, up to half of the longest value.
+    // The padding keeps its length, up to half of the longest value.
     for spaces in [63, 64, 83, 84, 1000, (1 << 19) - 1] {
         let long = value(&format!("1{}", " ".repeat(spaces)), "incr n 9", "10\r\n");
         let expected = format!("VALUE n 5 {}\r\n10{}\r\nEND\r\n", spaces + 1, " ".repeat(spaces - 1));
@@ -212,7 +212,7 @@ fn the_rest_of_the_commands() {
     let mut talk = TestClient::new();
     talk.tell("quit now\r\n");
     assert!(talk.session.is_closed());
-    // A browser's TLS hello, with a session ticket that another server chose.
+    // A browser's TLS hello with a session ticket that another server chose.
     let mut talk = TestClient::new();
     let hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\nset evil 0 0 5\r\nowned\r\n";
     assert_eq!(talk.say(hello), b"");

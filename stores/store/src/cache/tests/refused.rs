@@ -1,15 +1,15 @@
-//! A command that was refused, and the value behind it: no part of that is a command.
+//! Tests of refused commands with a value: no part of the value may be executed as a command.
 
 use super::TestClient;
 
-/// A cache in which `precious` is stored.
+/// Returns a cache in which `precious` is stored.
 fn precious() -> TestClient {
     let mut talk = TestClient::new();
     assert_eq!(talk.tell("set precious 0 0 4\r\ngold\r\n"), "STORED\r\n");
     talk
 }
 
-/// Is it still there? Another client asks.
+/// Asserts, by another client, that `precious` is still stored.
 #[track_caller]
 fn assert_there(talk: &mut TestClient, said: &str) {
     talk.reconnect();
@@ -18,7 +18,7 @@ fn assert_there(talk: &mut TestClient, said: &str) {
 
 #[test]
 fn the_value_of_a_refused_command_is_not_executed() {
-    // The sample that was reported: `ms` was no command then.
+    // The sample of the bug report; `ms` was not implemented then.
     let mut talk = precious();
     talk.tell("ms note 9 T60\r\nflush_all\r\n");
     assert_there(&mut talk, "ms");
@@ -105,7 +105,7 @@ fn a_value_whose_length_cannot_be_read_ends_the_connection() {
         let mut talk = precious();
         assert_eq!(talk.tell(format!("{line}\r\n")), answer);
         assert_eq!(talk.tell("version\r\n"), "VERSION 1.2.3\r\n", "{line:?}");
-        // A client that ends its side after its commands still gets all answers.
+        // A client that shuts down its sending side after its commands still gets all answers.
         let mut out = Vec::with_capacity(crate::cache::OUTPUT);
         talk.session.run(&mut talk.cache, talk.now, format!("{line}\r\n").as_bytes(), &mut out);
         assert!(out.is_empty() && talk.session.wakes().is_some());
@@ -120,7 +120,7 @@ fn a_cas_without_a_number_is_answered_as_often_as_memcached_does() {
     let said = "cas precious 0 0 9 \r\nflush_all\r\nversion\r\n";
     assert_eq!(talk.tell(said), "ERROR\r\nERROR\r\nVERSION 1.2.3\r\n");
     assert_there(&mut talk, said);
-    // One that waits for the answer can continue.
+    // A client that waits for the answer can continue.
     assert_eq!(talk.tell("cas precious 0 0 9\r\n"), "ERROR\r\n");
     assert_eq!(talk.tell("version\r\n"), "VERSION 1.2.3\r\n");
 }

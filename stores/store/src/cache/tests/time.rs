@@ -1,4 +1,4 @@
-//! What dies when.
+//! Tests of expiry and flushes.
 
 use super::{NOON, TestClient};
 
@@ -6,7 +6,7 @@ const HIT: &str = "VALUE a 0 1\r\nx\r\nEND\r\n";
 const MISS: &str = "END\r\n";
 const MONTH: u64 = 30 * 24 * 60 * 60;
 
-/// After so many seconds an item with this expiry is still there, a second later it is not.
+/// Asserts that an item with this expiry exists after `seconds` seconds, and no longer one second later.
 #[track_caller]
 fn lives(expires: impl std::fmt::Display, seconds: u64) {
     let mut talk = TestClient::new();
@@ -24,7 +24,7 @@ fn an_expiry_is_relative_up_to_thirty_days_and_a_time_beyond() {
     lives(100, 99);
     lives(MONTH, MONTH - 1);
     lives(NOON + 10, 9);
-    // Past 2038, where 32 bits end.
+    // Beyond 2038, where 32 bits end.
     lives(1u64 << 32, (1 << 32) - NOON - 1);
 }
 
@@ -57,7 +57,7 @@ fn touch_gat_and_gats_give_another_expiry() {
         talk.pass(1);
         assert_eq!(talk.tell("get a\r\ntouch a 1\r\n"), "END\r\nNOT_FOUND\r\n", "{touch}");
     }
-    // The value comes a last time.
+    // The value is returned one last time.
     let mut talk = TestClient::new();
     assert_eq!(talk.tell("set a 0 0 1\r\nx\r\ngat -1 a\r\nget a\r\n"), format!("STORED\r\n{HIT}{MISS}"));
 }
@@ -87,7 +87,7 @@ fn flush_all_removes_what_was_stored_before_and_nothing_after() {
         talk.tell("flush_all\r\nset a 0 0 1\r\nx\r\nget b\r\nget a\r\n"),
         format!("OK\r\nSTORED\r\n{MISS}{HIT}")
     );
-    // Touching a dead item does not wake it.
+    // A `touch` of a dead item does not revive it.
     assert_eq!(talk.tell("flush_all 0\r\ntouch a 0\r\nget a\r\n"), format!("OK\r\nNOT_FOUND\r\n{MISS}"));
 }
 

@@ -1,5 +1,5 @@
-//! Clients take, link, unlink, return and die at random, beside an account of each buffer's owner. No buffer
-//! is posted that a client holds, and at the end none is missing.
+//! Clients allocate, link, unlink, return and die at random, while an account of each buffer's owner is
+//! kept. No buffer may be posted that a client holds, and at the end none may be missing.
 
 use std::collections::VecDeque;
 
@@ -10,10 +10,10 @@ use super::super::message::LONGEST;
 use super::*;
 use crate::random::Random;
 
-/// Operations of a client in flight, at most.
+/// Maximum number of operations in flight per client.
 const WINDOW: usize = 4;
 
-/// An operation in flight: the buffer that it took, and the one that it unlinked.
+/// An operation in flight: the buffer that it allocated, and the one that it unlinked.
 struct Open {
     phase: Phase,
     taken: Option<u64>,
@@ -25,7 +25,7 @@ struct Client {
     returns: Returns,
     arena: Registered,
     open: Vec<Open>,
-    /// Messages on their way to the keeper and back: the sender, and the bytes.
+    /// Messages on their way to the keeper and to the client.
     to_keeper: VecDeque<Vec<u8>>,
     to_client: VecDeque<Vec<u8>>,
     nic: Posted,
@@ -92,14 +92,14 @@ impl Account {
         });
     }
 
-    /// A client dies: its messages may have arrived or not.
+    /// Kills a client, whose messages may have arrived or not.
     fn die(&mut self, at: usize) {
         let client = self.clients.swap_remove(at);
         self.died += 1;
         self.keeper.disconnect(client.peer);
     }
 
-    /// One step of one operation.
+    /// Performs one step of one operation.
     fn operate(&mut self, at: usize) {
         let (choice, slot) = (self.below(4), self.below(self.table.0.len()));
         let open = self.clients[at].open.len();
@@ -112,7 +112,7 @@ impl Account {
                 client.open.push(Open { phase: client.returns.begin(), taken, unlinked: None });
             }
             1 if open > 0 => {
-                // Links its buffer in place of the old one; or a DELETE.
+                // Links the new buffer in place of the old one, or performs a DELETE.
                 let op = &mut client.open[which];
                 if op.unlinked.is_none() {
                     let old = std::mem::replace(&mut self.table.0[slot], op.taken.take().unwrap_or(0));
@@ -131,7 +131,7 @@ impl Account {
         }
     }
 
-    /// A message moves on, in either direction.
+    /// Delivers a message in either direction.
     fn carry(&mut self, at: usize) {
         let idle = self.below(2) == 0;
         let client = &mut self.clients[at];
@@ -153,7 +153,7 @@ impl Account {
         }
     }
 
-    /// The keeper's turn.
+    /// Performs a step of the keeper.
     fn keep(&mut self) {
         self.keeper.work(&self.table, &mut self.lists);
         for client in &mut self.clients {
@@ -166,7 +166,7 @@ impl Account {
         }
     }
 
-    /// No client holds a free buffer.
+    /// Asserts that no client holds a free buffer.
     fn check(&self) {
         let open = self.clients.iter().flat_map(|client| &client.open);
         let held = open.flat_map(|op| [op.taken, op.unlinked]).flatten();
@@ -194,7 +194,7 @@ impl Account {
         }
     }
 
-    /// All clients end their operations and are quiet.
+    /// Completes the operations of all clients.
     fn rest(&mut self) {
         for at in 0..self.clients.len() {
             while let Some(op) = self.clients[at].open.pop() {
@@ -263,7 +263,7 @@ fn a_message_is_never_longer_than_its_buffer() {
     account.carry(0);
     assert_eq!(account.clients[0].to_keeper[0].len(), LONGEST);
     account.carry(0);
-    // The rest is few: it waits until there is nothing else to do.
+    // The remaining buffers are few, so they wait until there is nothing else to do.
     while account.clients[0].to_keeper.is_empty() {
         account.carry(0);
     }

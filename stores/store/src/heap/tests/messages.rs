@@ -1,4 +1,4 @@
-//! What may come in a message, and what may not.
+//! Tests of valid and invalid messages.
 
 use remora_nic::{CompletionKind, prism};
 use remora_transport::Status;
@@ -94,8 +94,8 @@ fn a_sweep_posts_no_buffer_that_the_nic_has_given_back() {
     let [one, two] = [keeper.accept(&mut nic).unwrap(), keeper.accept(&mut nic).unwrap()];
     let (mut lists, table) = (Free { free: BTreeSet::new() }, Slots(vec![0]));
     keeper.post_all(&mut lists, |_| false).unwrap();
-    // Half of the second client's buffer has arrived when the first one dies. It dies too, while the sweep
-    // waits for it.
+    // Half of the second client's buffers have arrived when the first client dies. The second one dies, too,
+    // while the sweep waits for it.
     lists.free.remove(&100_000);
     keeper.disconnect(one);
     while keeper.work(&table, &mut lists) {}

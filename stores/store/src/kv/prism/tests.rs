@@ -1,6 +1,6 @@
-//! An exhaustive search of small worlds that grow: a few clients with an operation or two each, and a mover.
-//! It tries every order in which the server's NIC can execute their requests, and lets one of them die at any
-//! moment. The clients' results must be possible for one operation after the other.
+//! An exhaustive search of small worlds that grow: a few clients with one or two operations each, and a
+//! mover. It tries every order in which the server's NIC can execute their requests, and lets one of them
+//! die at any moment. The clients' results must be possible for a sequential execution.
 
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
@@ -26,27 +26,27 @@ type Reply = Option<u8>;
 struct World {
     slots: u64,
     tables: u32,
-    /// Keys that are there from the beginning, with value 0.
+    /// Keys that exist at the beginning, with value 0.
     loaded: &'static [u8],
     clients: &'static [&'static [Request]],
-    /// One of the clients, or the mover, may die; the mover is followed by another.
+    /// True if one of the clients, or the mover, may die; another mover replaces a dead one.
     deaths: bool,
     care: MovePolicy,
 }
 
 const CONFIG: ClientConfig = ClientConfig { window: 1, max_key: 1, max_value: 1, first_read: 32, known: 2 };
 
-/// One thing that may happen next.
+/// A possible next step of a run.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Move {
-    /// The NIC executes an operation of this one's; clients take note at once.
+    /// The NIC executes an operation of this client or the mover; clients process the result at once.
     Step(usize),
-    /// The mover looks at the slots.
+    /// The mover examines the slots.
     Think,
     Die(usize),
 }
 
-/// An operation, when it was asked for and when it was answered.
+/// An operation, with the times of its request and its answer.
 #[derive(Copy, Clone, Debug, Hash)]
 struct Event {
     asked: (u8, u8, u8),
@@ -57,7 +57,7 @@ struct Event {
 struct Program {
     client: Client,
     next: usize,
-    /// The event of the open operation.
+    /// Index of the open operation's event.
     open: Option<usize>,
 }
 
@@ -66,7 +66,7 @@ struct Run<'w> {
     net: Net<PrismTable>,
     programs: Vec<Program>,
     mover: Mover,
-    /// The mover's queue pair, and its memory.
+    /// Number of the mover's queue pair, and its memory.
     way: usize,
     arena: Registered,
     started: bool,
@@ -90,7 +90,7 @@ impl<'w> Run<'w> {
         let free = free.collect();
         let server = Server { shard: table.clone(), memory, classes, free };
         let mut net = Net::of(vec![server]);
-        // The mover's queue pair comes behind those of the clients.
+        // The mover's queue pair follows those of the clients.
         let way = world.clients.len();
         let programs = world.clients.iter().map(|_| join(&mut net)).collect();
         let arena = net.connect(Mover::arena_len());
@@ -111,7 +111,7 @@ impl<'w> Run<'w> {
         run
     }
 
-    /// A client begins its next operation, if it is idle.
+    /// Starts a client's next operation, if the client is idle.
     fn proceed(&mut self, at: usize) {
         let plan = self.world.clients.get(at).copied().unwrap_or_default();
         let Program { next, open, .. } = &mut self.programs[at];
@@ -184,7 +184,7 @@ impl<'w> Run<'w> {
         self.mover.work(&mut self.net.connections(self.way).endpoint(0)).unwrap();
     }
 
-    /// A client takes the results of its executed requests.
+    /// Delivers the results of a client's executed requests.
     fn deliver(&mut self, at: usize, way: usize) {
         while let Some(completion) = self.net.poll(way, 0) {
             let Program { client, open, .. } = &mut self.programs[at];
@@ -204,7 +204,7 @@ impl<'w> Run<'w> {
         self.proceed(at);
     }
 
-    /// Two runs in the same state continue alike.
+    /// Returns a digest of the state. Two runs in the same state continue in the same way.
     fn state(&self) -> u64 {
         let mut hasher = Xxh3::new();
         let mut bytes = vec![0; self.net.servers[0].memory.bytes.len()];
@@ -218,7 +218,7 @@ impl<'w> Run<'w> {
         hasher.finish()
     }
 
-    /// The end of a run: a client reads all keys, and they must fit the results so far.
+    /// Ends a run: a client reads all keys, which must be consistent with the results so far.
     fn close(mut self) -> Result<u32, String> {
         let (tables, _) = self.net.servers[0].shard.tables();
         let reader = self.programs.len();
@@ -257,8 +257,8 @@ fn join(net: &mut Net<PrismTable>) -> Program {
     Program { client: Client::new(CONFIG, &grant, arena).unwrap(), next: 0, open: None }
 }
 
-/// Is there an order of the operations, each between its question and its answer? Those without an answer may
-/// have been executed or not.
+/// Returns true if the operations can be ordered such that each takes effect between its request and its
+/// answer. An operation without an answer may have been executed or not.
 fn one_after_the_other(events: &[Event], done: &mut [bool], keys: &[Option<u8>; 3]) -> bool {
     let open = |at: &usize| !done[*at];
     if (0..events.len()).filter(open).all(|at| events[at].to.is_none()) {
@@ -288,24 +288,24 @@ fn one_after_the_other(events: &[Event], done: &mut [bool], keys: &[Option<u8>; 
     false
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Default)]
 struct Found {
     states: usize,
     ends: usize,
-    /// The most tables that there were at an end.
+    /// The maximum number of tables at the end of a run.
     tables: u32,
     broken: Option<String>,
 }
 
-/// Searches every order.
+/// Searches all orders.
 fn search(world: &World) -> Found {
     let (mut found, mut known) = (Found::default(), BTreeSet::new());
     let mut paths: Vec<Vec<Move>> = vec![Vec::new()];
     while let Some(mut path) = paths.pop() {
         let mut run = Run::new(world);
         path.iter().for_each(|step| run.make(*step));
-        // Continues with the first of the moves, and returns for the others.
+        // Continues with the first possible step, and returns later for the others.
         while known.insert(run.state()) {
             let moves = run.moves();
             if let Some(first) = moves.first() {
@@ -330,7 +330,7 @@ fn search(world: &World) -> Found {
     found
 }
 
-/// Holds in every order, and the table grew.
+/// Asserts that the world is correct in every order, and that the table grew.
 fn holds(world: &World) {
     let found = search(world);
     assert_eq!(found.broken, None, "{world:?}");

@@ -1,4 +1,4 @@
-//! What happens at every bound.
+//! Tests of every limit.
 
 use super::wire::{Side, below};
 use super::world::{Arm, FarmArm, PilafArm, TwoSidedArm, World};
@@ -51,7 +51,7 @@ fn a_full_table_refuses_and_recovers_by<A: Arm>() {
         }
     }
     assert!(stored.len() >= 30 && refused > 100, "{} stored", stored.len());
-    // Refusals took nothing, keys are as they were, and old keys can still be overwritten.
+    // Refused operations took no memory, keys are unchanged, and existing keys can still be overwritten.
     for key in &stored {
         assert_eq!(world.get(key).value, Some(key.to_vec()));
         assert_eq!(world.put(key, b"new").outcome, Outcome::Done);
@@ -110,7 +110,7 @@ fn a_full_window_refuses_by<A: Arm>() {
     assert!(world.client.get(b"d", &mut world.wire.ends[0]).is_ok());
 }
 
-/// One staging piece, eight long PUTs at a time, and short operations among them.
+/// There is one staging piece for eight concurrent long PUTs, with short operations in between.
 #[test]
 fn long_requests_wait_for_staging() {
     on_every_design!(long_requests_wait_for_staging_by);
@@ -224,8 +224,8 @@ fn a_refused_post_breaks_the_client_by<A: Arm>() {
     assert_eq!(world.client.abandon().unwrap().outcome, Outcome::Failed(broken));
 }
 
-/// A value being sent stays until it has left, even if its key is overwritten or deleted. Its lines come back
-/// then.
+/// A value that is being sent stays until it was sent, even if its key is overwritten or deleted. Its lines
+/// are freed then.
 #[test]
 fn held_values_outlive_their_keys() {
     let mut world = world::<TwoSidedArm>(2, 10, 1 << 16);
@@ -242,7 +242,7 @@ fn held_values_outlive_their_keys() {
         let mut server = world.server.borrow_mut();
         server.table_mut().put(b"k", &[2; 3000]).unwrap();
         server.table_mut().delete(b"k").unwrap();
-        // The next object in these lines would show in the value.
+        // Another object in these lines would show in the value.
         server.table_mut().put(b"other", &[3; 3000]).unwrap();
     }
     assert_eq!(world.finish().value, Some(vec![1; 3000]));
@@ -252,7 +252,7 @@ fn held_values_outlive_their_keys() {
     assert_eq!(world.free_lines(), all);
 }
 
-/// A client that goes away with its answers on their way leaves nothing behind.
+/// A client that is disconnected while its answers are being sent leaves nothing allocated.
 #[test]
 fn disconnecting_releases_what_was_held() {
     let mut world = world::<TwoSidedArm>(2, 10, 1 << 16);
@@ -269,7 +269,8 @@ fn disconnecting_releases_what_was_held() {
     assert_eq!(world.free_lines(), all);
 }
 
-/// Longest displacements: a table filled to its end keeps every key that it accepted.
+/// A table that is filled until it refuses keeps every key that it accepted, through the longest
+/// displacements.
 #[test]
 fn cuckoo_search_is_bounded_and_loses_nothing() {
     let entries = 64;
@@ -289,7 +290,7 @@ fn cuckoo_search_is_bounded_and_loses_nothing() {
             }
         }
     }
-    // Three choices fill a table to nine tenths and more.
+    // Three choices fill a table to at least nine tenths.
     assert!(kept.len() >= entries as usize * 9 / 10, "{}", kept.len());
     for key in kept {
         assert_eq!(table.delete(&key), Ok(()));
@@ -323,7 +324,7 @@ fn hopping_and_chains_are_bounded_and_lose_nothing() {
     assert_eq!((table.len(), table.blocks_used()), (0, 6));
 }
 
-/// A table made for so many keys of one length takes them, and takes new values for all of them.
+/// A table made for a number of keys of one length takes them, and takes new values for all of them.
 #[test]
 fn a_table_made_for_its_keys_takes_them() {
     const KEYS: u32 = 3000;
@@ -346,7 +347,7 @@ fn a_table_made_for_its_keys_takes_them() {
     fill(TwoSidedTable::new(config, block(2, TwoSidedConfig::extents_len(KEYS, 8, 300))));
 }
 
-/// The lookups name themselves as their tables do.
+/// A design's lookup and table agree on the design.
 #[test]
 fn both_ends_of_a_design_agree() {
     fn check<A: Arm>() {

@@ -1,4 +1,4 @@
-//! Peers that send what no correct peer sends.
+//! Tests of peers that violate the protocol.
 
 use super::wire::below;
 use super::world::{Arm, TwoSidedArm, World};
@@ -50,14 +50,14 @@ fn random_requests_never_panic_the_server_by<A: Arm>() {
     let (mut world, mut malformed) = (world::<A>(), 0);
     for round in 0..4000 {
         if round % 8 == 0 {
-            // The client takes no responses: after some more, a refusal is right.
+            // This client reads no responses, so it may be refused after a while.
             malformed += world.server.borrow().counters().malformed;
             world = self::world::<A>();
         }
         let len = below(&mut random, 300);
         let mut message: Vec<u8> = (0..len).map(|_| below(&mut random, 256) as u8).collect();
         if round % 2 == 0 && len >= 16 {
-            // A plausible one with lies in it.
+            // A plausible message with false lengths.
             message[..16].fill(0);
             message[0] = below(&mut random, 5) as u8;
             message[2] = below(&mut random, 3) as u8;
@@ -66,7 +66,8 @@ fn random_requests_never_panic_the_server_by<A: Arm>() {
         }
         let staged = below(&mut random, 2) == 0;
         let imm = staged.then(|| below(&mut random, 2) as u32);
-        // Local memory is block 3 or 2 of the server, staging the last: the bytes are there in either case.
+        // Local memory is block 3 or 2 of the server, staging memory the last one; the bytes are placed in
+        // both.
         for block in world.wire.blocks_of(super::wire::Side::Server).iter().rev().take(2) {
             block.write(0, &message);
         }
@@ -81,7 +82,8 @@ fn random_requests_never_panic_the_server_by<A: Arm>() {
     assert!(malformed > 100);
 }
 
-/// Any bytes of the server's memory may land. Garbage ends a lookup or makes it continue, within its bounds.
+/// A READ may return any bytes of the server's memory. Garbage must end a lookup or let it continue within
+/// its limits.
 #[test]
 fn random_bytes_never_panic_a_reader() {
     on_every_design!(random_bytes_never_panic_a_reader_by);
@@ -110,7 +112,7 @@ fn random_bytes_never_panic_a_reader_by<A: Arm>() {
     }
 }
 
-/// A chain that leads back to itself.
+/// A chain may lead back to itself.
 #[test]
 fn a_chain_without_end_ends_the_lookup() {
     use super::world::FarmArm;

@@ -1,5 +1,5 @@
-//! Every store to this thread's regions (address and word), for tests that stop a server between any two of
-//! them.
+//! A journal of every store to this thread's regions (address and word), for tests that stop a server
+//! between any two stores.
 
 use std::cell::RefCell;
 
@@ -7,14 +7,14 @@ thread_local! {
     static STORES: RefCell<Option<Vec<(u64, u64)>>> = const { RefCell::new(None) };
 }
 
-/// The stores that `change` makes, in order.
+/// Returns the stores that `change` makes, in order.
 pub fn of(change: impl FnOnce()) -> Vec<(u64, u64)> {
     STORES.set(Some(Vec::new()));
     change();
     STORES.take().unwrap_or_default()
 }
 
-/// Stores in the open journal.
+/// Returns the number of stores in the open journal.
 pub fn len() -> usize {
     STORES.with_borrow(|stores| stores.as_ref().map_or(0, Vec::len))
 }

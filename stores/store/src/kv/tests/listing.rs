@@ -1,4 +1,4 @@
-//! Listings of each table while it changes, and over a connection.
+//! Tests of listings of each table while it changes, and over a connection.
 
 use super::wire::{Side, block};
 use super::world::{Arm, FarmArm, PilafArm, TwoSidedArm, World};
@@ -8,7 +8,7 @@ use crate::kv::strom::{Config as StromConfig, StromTable};
 use crate::kv::{ClientConfig, Outcome, Refusal, ServerConfig, Table};
 use std::collections::BTreeSet;
 
-/// Lists a table, page by page; between two pages `change` does.
+/// Lists a table page by page, and calls `change` between two pages.
 fn listed<T: Table>(table: &mut T, most: usize, mut change: impl FnMut(&mut T, u32)) -> BTreeSet<Vec<u8>> {
     let (mut cursor, mut page, mut found) = (Cursor::START, Vec::new(), BTreeSet::new());
     for number in 0..100_000 {
@@ -27,12 +27,12 @@ fn key(number: u32) -> Vec<u8> {
     format!("key-{number}-{}", "x".repeat(number as usize % 150)).into_bytes()
 }
 
-/// `table` has a capacity of 2000 keys.
+/// Tests a table with a capacity of 2000 keys.
 fn keys_that_stay_are_listed_while_others_come_and_go<T: Table>(mut table: T) {
     let stay: BTreeSet<Vec<u8>> = (0..1000).map(key).collect();
     stay.iter().for_each(|key| table.put(key, b"value").unwrap());
     assert_eq!(listed(&mut table, 1024, |_, _| ()), stay);
-    // So many new keys that others move aside, and that tombstones are removed.
+    // The number of new keys is so large that others move aside, and that tombstones are removed.
     let found = listed(&mut table, 512, |table, number| {
         for at in 0..40 {
             let name = key(10_000 + (number * 40 + at) % 900);
@@ -88,7 +88,7 @@ fn more_moves_than_are_noted_begin_the_listing_anew() {
     assert_eq!(moves.oldest_kept(), 5000 - 4096);
     moves.note_all();
     assert_eq!(moves.oldest_kept(), 5001);
-    // A cursor that no server gave out ends the listing.
+    // A cursor that no server issued ends the listing.
     let wild = Cursor::decode(&[0xee; 16]);
     list(&table, wild, 1024, &mut page);
     assert!(Page::parse(&page).unwrap().next.is_none());

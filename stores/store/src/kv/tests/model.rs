@@ -1,4 +1,4 @@
-//! Random operations of random lengths against an ordered map.
+//! Tests of random operations of random lengths against an ordered map.
 
 use super::world::{Arm, Ended, World};
 use crate::kv::{ClientConfig, Outcome, Refused, ServerConfig, Slot, Table};
@@ -28,7 +28,7 @@ fn bytes(random: &mut u64, len: usize) -> Vec<u8> {
     out
 }
 
-/// A length to 64 KiB, short ones more often.
+/// Returns a length of up to 64 KiB, preferring short ones.
 fn length(random: &mut u64) -> usize {
     let most = 1 << super::wire::below(random, 17);
     super::wire::below(random, most + 1)
@@ -50,7 +50,8 @@ fn check(expected: &Expected, ended: &Ended) {
     }
 }
 
-/// Several operations in flight at a time, on different keys (so that the map says what each must return).
+/// Several operations are in flight at the same time, on different keys (so that the map determines each
+/// result).
 #[test]
 fn random_operations() {
     on_every_design!(random_operations_by);
@@ -149,7 +150,7 @@ fn one_mebibyte_by<A: Arm>() {
     }
 }
 
-/// Every length around lines, words and the eager limit.
+/// Every length around the sizes of lines, words and the eager limit.
 #[test]
 fn every_small_length() {
     on_every_design!(every_small_length_by);
@@ -188,7 +189,7 @@ fn ends_of_the_lengths_by<A: Arm>() {
     assert_eq!(world.get(&[7; 64]).value, Some(vec![8; 1024]));
 }
 
-/// What the designs are compared by.
+/// The numbers of round trips by which the designs are compared.
 #[test]
 fn round_trips() {
     on_every_design!(round_trips_by);
@@ -211,7 +212,7 @@ fn round_trips_by<A: Arm>() {
     let missing = world.get(b"missing");
     assert_eq!(missing.outcome, Outcome::Absent);
     match A::Lookup::DESIGN {
-        // 1.6 entries on average at three quarters full (two thirds here), and the object.
+        // There are 1.6 entries on average at three quarters full (two thirds here), and the object.
         Design::Pilaf => assert!((900 * 22..900 * 26).contains(&(gets * 10)) && missing.round_trips == 4),
         Design::Farm => assert!((900 * 20..900 * 21).contains(&(gets * 10)) && missing.round_trips <= 2),
         Design::TwoSided => assert!(gets == 900 && missing.round_trips == 1),

@@ -1,4 +1,4 @@
-//! One client of two servers, whose reads end in any order and may fail.
+//! Tests of one client of two servers, whose reads complete in any order and may fail.
 
 use crate::kv::farm::{self, Farm, FarmTable};
 use crate::kv::{
@@ -35,14 +35,14 @@ fn completion(id: u64, status: Status, kind: CompletionKind, byte_len: u32) -> W
     }
 }
 
-/// A read that was posted.
+/// A posted read.
 struct Read {
     id: u64,
     from: (u32, u64),
     to: Sge,
 }
 
-/// One server, its memory, and what its client has there.
+/// A server, its memory, and its client's connection.
 struct Place {
     server: Server<FarmTable>,
     connection: Connection,
@@ -51,11 +51,11 @@ struct Place {
     blocks: [Registered; 5],
     /// Receive requests of the client and of the server.
     receives: [VecDeque<(u64, Sge)>; 2],
-    /// Of this server nothing is answered.
+    /// True if this server answers nothing.
     silent: bool,
 }
 
-/// What either machine posts.
+/// The requests that the client machines post.
 #[derive(Default)]
 struct Net {
     places: Vec<Place>,
@@ -65,7 +65,7 @@ struct Net {
     posted: [u32; 2],
 }
 
-/// What the server machine posts.
+/// The requests that a server machine posts.
 #[derive(Default)]
 struct Answers {
     receives: Vec<(u64, Sge)>,
@@ -119,7 +119,7 @@ impl PostPrism for Net {
 }
 
 impl Net {
-    /// Ends one read, whichever.
+    /// Completes a random read.
     fn end_a_read(&mut self, random: &mut Random, status: Status) -> bool {
         let answered = |read: &Read, places: &[Place]| !places[(read.id >> SHIFT) as usize].silent;
         let ready: Vec<usize> =
@@ -138,7 +138,7 @@ impl Net {
         true
     }
 
-    /// A server answers its first call.
+    /// Lets a server answer its first call.
     fn answer(&mut self) -> bool {
         let Some(at) = self.calls.iter().position(|(server, _)| !self.places[*server].silent) else {
             return false;
@@ -167,7 +167,7 @@ impl Net {
     }
 }
 
-/// What an operation came to.
+/// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum End {
     Value(Vec<u8>),
@@ -237,7 +237,7 @@ impl World {
         self.machine.attach(server, &grant, client, &mut self.net).unwrap();
     }
 
-    /// Hands out what is done, in any order.
+    /// Delivers the completions in random order.
     fn take(&mut self) {
         while !self.net.done.is_empty() {
             let at = self.random.below(self.net.done.len() as u64) as usize;
@@ -252,7 +252,7 @@ impl World {
         }
     }
 
-    /// Until nothing moves any more.
+    /// Runs until nothing changes any more.
     fn settle(&mut self) {
         loop {
             self.take();
@@ -290,7 +290,7 @@ impl World {
         found
     }
 
-    /// As `attach`, for a server that sees the client for the first time.
+    /// Attaches a server that sees the client for the first time.
     fn attach_after_all(&mut self, server: usize) {
         let place = &mut self.net.places[server];
         place.server.disconnect(place.connection);
@@ -313,7 +313,7 @@ fn a_window_of_operations_ends_right_in_whichever_order_its_reads_do() {
     let mut stored: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     let mut random = Random::new(7);
     for round in 0..400 {
-        // Keys of one round differ: what overlaps has no order.
+        // The keys of one round differ, because concurrent operations on a key have no order.
         let mut asked: Vec<(Slot, u64, Option<u64>)> = Vec::new();
         for place in 0..u64::from(WINDOW) {
             let key = random.below(6) * u64::from(WINDOW) + place;
@@ -411,7 +411,7 @@ fn what_is_under_way_when_a_connection_ends_goes_on_elsewhere_or_is_told() {
     world.settle();
     assert_eq!(world.ended.remove(&get.index()), Some(End::Value(b"newer".to_vec())));
     assert_eq!(world.ended.remove(&put.index()), Some(End::Done), "the second one has it");
-    // Late ends of the first connection are nobody's.
+    // Late completions of the first connection are ignored.
     world.net.places[0].silent = false;
     world.net.reads.clear();
     world.net.calls.clear();

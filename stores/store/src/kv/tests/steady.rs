@@ -1,5 +1,5 @@
-//! What the machines cost: allocations in steady state (none), and completions (one a READ step, few for
-//! calls). One seed gives one trace.
+//! Tests of the machines' costs: no allocations in steady state, and few completions (one per READ step,
+//! fewer for calls). A seed determines the trace.
 
 use super::wire::{Side, below};
 use super::world::{Arm, Ended, World};
@@ -30,7 +30,7 @@ fn start<A: Arm>(world: &mut World<A>, random: &mut u64, value: &[u8]) -> Option
     }
 }
 
-/// Runs the machines for so many steps; operations that ended.
+/// Runs the machines for `steps` steps, and returns the number of operations that ended.
 fn run<A: Arm>(world: &mut World<A>, random: &mut u64, value: &[u8], steps: u32) -> u32 {
     let mut ended = 0;
     for _ in 0..steps {
@@ -62,8 +62,8 @@ fn nothing_is_allocated_by<A: Arm>() {
     }
 }
 
-/// Completions are work for the client: one for each step of READs. For calls, only the response and one in
-/// many.
+/// Completions cost the client work: there is one for each step of READs. For calls, there are the response
+/// and an occasional send completion.
 #[test]
 fn completions_are_few() {
     on_every_design!(completions_are_few_by);

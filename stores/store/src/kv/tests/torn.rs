@@ -1,5 +1,5 @@
-//! Torn reads, exhaustively. The stores of a change are journaled one by one, and a lookup reads each of its
-//! words after any number of them.
+//! Exhaustive tests of torn reads. The stores of a change are journaled one by one, and a lookup reads each
+//! of its words after any number of them.
 
 use super::journal;
 use super::wire::{CopyOrder, Side, Wire, below};
@@ -49,9 +49,9 @@ mod farm {
 /// The memory of a table before a change, and the stores of the change.
 struct History {
     before: Vec<(u64, Vec<u8>)>,
-    /// By address of a word: the stores to it, as (number of the store from 1, word).
+    /// The stores to each word, by the word's address: number of the store from 1, and word.
     stores: BTreeMap<u64, Vec<(usize, u64)>>,
-    /// Stores in all: times are 0 to this.
+    /// Number of stores: times are 0 to this.
     end: usize,
 }
 
@@ -73,7 +73,7 @@ impl History {
         History { before, stores, end: journal.len() }
     }
 
-    /// The word at `addr` after so many stores.
+    /// Returns the word at `addr` after `time` stores.
     fn word(&self, addr: u64, time: usize) -> [u8; 8] {
         let stored = self.stores.get(&addr).and_then(|stores| stores.iter().rfind(|(at, _)| *at <= time));
         if let Some((_, word)) = stored {
@@ -88,7 +88,7 @@ impl History {
         bytes[at..at + 8].try_into().unwrap()
     }
 
-    /// What the READs return when their n-th word is copied at `time(n)`.
+    /// Returns what the READs read if their n-th word is copied at `time(n)`.
     fn read(
         &self,
         reads: &Reads,
@@ -114,7 +114,7 @@ impl History {
     }
 }
 
-/// How a lookup ended, over which span of time, and how often it found torn data.
+/// The result of a lookup, the span of time in which it ran, and the number of torn reads.
 #[derive(Debug)]
 struct Seen {
     value: Option<Vec<u8>>,
@@ -123,7 +123,8 @@ struct Seen {
     tries: u32,
 }
 
-/// One lookup; `schedule` gives the time of the n-th word of the m-th batch, which this makes non-decreasing.
+/// Performs one lookup. `schedule` returns the time of the n-th word of the m-th batch; times are made
+/// non-decreasing.
 fn look<L: Lookup>(
     lookup: &L,
     key: &[u8],
@@ -152,8 +153,8 @@ fn look<L: Lookup>(
     Seen { value: None, from: from.unwrap(), to: now, tries: L::tries(&progress) }
 }
 
-/// Schedules: all with one cut in the first or second batch of READs, and random ones. Later batches see the
-/// end.
+/// Tries all schedules with one cut in the first or second batch of READs, and random ones. Later batches
+/// see the final state.
 fn every_schedule<L: Lookup>(
     lookup: &L,
     key: &[u8],
@@ -200,7 +201,7 @@ fn every_schedule<L: Lookup>(
     random_schedules(lookup, key, history, order, 20_000, judge);
 }
 
-/// Words in a batch of an undisturbed lookup.
+/// Returns the number of words in a batch of an undisturbed lookup.
 fn words_of<L: Lookup>(lookup: &L, key: &[u8], history: &History, which: usize) -> usize {
     let mut words = 0;
     look(
@@ -216,7 +217,8 @@ fn words_of<L: Lookup>(lookup: &L, key: &[u8], history: &History, which: usize) 
     words
 }
 
-/// Each word a random time after the one before, in random orders of copying.
+/// Tries schedules in which each word is copied a random time after the previous one, in random orders of
+/// copying.
 fn random_schedules<L: Lookup>(
     lookup: &L,
     key: &[u8],
@@ -245,7 +247,7 @@ fn random_schedules<L: Lookup>(
             }
         };
         judge(&look(lookup, key, history, order, |batch, _| {
-            // A server that stops in the middle of a change would keep its readers waiting.
+            // A server that stopped in the middle of a change would make its readers retry for ever.
             if batch > 8 {
                 return history.end;
             }
@@ -257,7 +259,7 @@ fn random_schedules<L: Lookup>(
     }
 }
 
-/// A table, its memory and a reader of it.
+/// A table, its memory and a lookup in it.
 struct Bench<A: Arm> {
     table: A::Table,
     blocks: Vec<Registered>,
@@ -291,7 +293,7 @@ fn value(fill: u8) -> Vec<u8> {
     (0..60).map(|byte| byte ^ fill).collect()
 }
 
-/// Did a store overwrite any line of the object that was stored first?
+/// Returns true if a store overwrote a line of the object that was stored first.
 fn first_lines_are_used_again(history: &History, blocks: &[Registered]) -> bool {
     history.stores.contains_key(&blocks[1].addr)
 }
@@ -315,8 +317,8 @@ fn overwritten_and_used_again_by<A: Arm>() {
     every_schedule(&bench.lookup, key, &history, A::ORDER, |seen| {
         let seen_value = seen.value.as_ref().expect("the key is never absent");
         let fill = (0..3).find(|fill| *seen_value == value(*fill as u8 + 1)).expect("a value that was put");
-        // It was the key's value at some moment of the lookup: its PUT had begun, the next one had not ended
-        // before.
+        // The value was the key's value at some moment of the lookup: its PUT had begun, and the next PUT
+        // had not ended before.
         assert!(
             begins[fill] <= seen.to && seen.from <= ends[fill],
             "{fill} in {seen:?}, {begins:?} {ends:?}"
@@ -351,7 +353,7 @@ fn deleted_and_used_again_by<A: Arm>() {
     assert!(counts.iter().all(|count| *count > 100), "{counts:?}");
 }
 
-/// Fills a small table and, whenever a new key moves others, looks for every key at every moment of the move.
+/// Fills a small table and, whenever a new key moves others, looks up every key at every moment of the move.
 fn keys_that_move_are_never_missed_by<A: Arm>() {
     let (mut moves, mut unsure) = (0, 0);
     for round in 0..20u32 {

@@ -1,5 +1,5 @@
-//! Whole machines under concurrent change: between any two words that a READ copies, the server may execute
-//! whole operations on the same keys. A GET must return the key's value at some moment while it ran.
+//! Tests of whole machines under concurrent change: between any two words that a READ copies, the server may
+//! execute whole operations on the same keys. A GET must return a value that the key had while the GET ran.
 
 use super::wire::below;
 use super::world::{Arm, World};
@@ -9,16 +9,16 @@ use std::cell::RefCell;
 
 const KEYS: usize = 6;
 
-/// Every state that a key has been in: the length and fill of its value, or nothing.
+/// The history of every key: the length and fill of each value, or nothing.
 #[derive(Default)]
 struct States {
     states: [Vec<Option<Content>>; KEYS],
     random: u64,
-    /// One operation in so many words.
+    /// One operation is executed per this number of words.
     pace: usize,
 }
 
-/// What a value consists of, beside its key and its state.
+/// The content of a value, apart from its key and its state.
 #[derive(Copy, Clone)]
 struct Content {
     len: usize,
@@ -29,7 +29,7 @@ fn key(number: usize) -> Vec<u8> {
     format!("key {number}").into_bytes()
 }
 
-/// Value of a state: every word contains the key and the state, so a mixture is no value at all.
+/// Returns the value of a state. Every word contains the key and the state, so a mixture is no valid value.
 fn value(number: usize, state: usize, content: Content) -> Vec<u8> {
     let stamp = (number as u64) << 56 | (state as u64) << 8 | u64::from(content.fill);
     stamp.to_le_bytes().into_iter().cycle().take(content.len).collect()
@@ -87,7 +87,8 @@ fn no_wrong_value_is_returned_by<A: Arm>() {
                 if let Some(ended) = world.step(act).1 {
                     break ended;
                 }
-                // Also between any two steps of the machines: while a long value is on its way, for instance.
+                // Operations also happen between any two steps of the machines, for instance while a long
+                // value is being sent.
                 act();
             };
             torn += ended.tries;

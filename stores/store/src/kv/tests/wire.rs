@@ -1,5 +1,6 @@
-//! Two queue pairs and the memory behind them, sufficient to drive a client and a server. Requests of a queue
-//! run in order, one when the test says so. A READ copies word by word and lets the test act between any two.
+//! A model of two queue pairs and the memory behind them, sufficient to drive a client and a server.
+//! Requests of a queue are executed in order, one whenever the test requests it. A READ copies word by word
+//! and lets the test act between any two words.
 
 use crate::kv::{Post, PostError};
 use crate::region::Registered;
@@ -11,7 +12,7 @@ use remora_nic::{
 use remora_transport::Status;
 use std::collections::VecDeque;
 
-/// Longest inline payload of these queue pairs.
+/// Maximum inline payload of these queue pairs.
 pub const INLINE: usize = 256;
 
 #[derive(Copy, Clone)]
@@ -28,12 +29,12 @@ struct Posted {
 pub struct QueuePair {
     needs: QueueNeeds,
     sends: VecDeque<Posted>,
-    /// Requests that were done but still take space in the queue, until a signaled one after them completes.
+    /// Executed requests that still occupy the queue, until a signaled request after them completes.
     unretired: u32,
     retire_at: VecDeque<u32>,
     receives: VecDeque<(u64, Sge)>,
     pub completions: VecDeque<WorkCompletion>,
-    /// When set, posting fails with this.
+    /// The error with which posting fails, if it is set.
     pub failing: Option<PostError>,
 }
 
@@ -50,7 +51,7 @@ impl QueuePair {
         }
     }
 
-    /// The next completion; it frees the space of the requests before it.
+    /// Returns the next completion, and frees the slots of the requests before it.
     pub fn poll(&mut self) -> Option<WorkCompletion> {
         let completion = self.completions.pop_front()?;
         if !matches!(completion.kind, CompletionKind::Receive | CompletionKind::ReceiveWriteImm) {
@@ -59,7 +60,7 @@ impl QueuePair {
         Some(completion)
     }
 
-    /// Empties both queues, as if everything posted had been done.
+    /// Empties both queues, as if all posted requests had been executed.
     pub fn drain(&mut self) {
         self.sends.clear();
         self.receives.clear();
@@ -116,16 +117,16 @@ impl Post for QueuePair {
     }
 }
 
-/// In which order a READ copies the words of its range.
+/// The order in which a READ copies the words of its range.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum CopyOrder {
-    /// Lines in any order, the words of each upwards or downwards: what FaRM's readers assume.
+    /// Lines in any order, with the words of each upwards or downwards, as FaRM's readers assume.
     LinesShuffled,
-    /// Any order of words.
+    /// Words in any order.
     WordsShuffled,
 }
 
-/// Which end of the connection.
+/// An end of the connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Side {
     Client = 0,
@@ -187,8 +188,8 @@ impl Wire {
         (block.bytes.clone(), offset)
     }
 
-    /// Runs the oldest request of a side's send queue, if there is one. `between` runs between any two words
-    /// of a READ.
+    /// Executes the oldest request of a side's send queue, if there is one. `between` is called between any
+    /// two words of a READ.
     pub fn run(&mut self, side: Side, mut between: impl FnMut()) -> bool {
         let Some(posted) = self.end(side).sends.pop_front() else { return false };
         let (kind, len) = match posted.operation {
@@ -261,7 +262,7 @@ impl Wire {
         len as u32
     }
 
-    /// Puts the offsets of the words of a READ into the order in which they are copied.
+    /// Orders the offsets of a READ's words as they are copied.
     fn plan(&mut self, len: usize) {
         let mut words = core::mem::take(&mut self.words);
         words.clear();
@@ -291,13 +292,13 @@ impl Wire {
         }
     }
 
-    /// A number below `n`.
+    /// Returns a random number below `n`.
     pub fn below(&mut self, n: usize) -> usize {
         below(&mut self.random, n)
     }
 }
 
-/// A number below `n` (SplitMix64).
+/// Returns a random number below `n` (SplitMix64).
 pub fn below(state: &mut u64, n: usize) -> usize {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
@@ -306,7 +307,7 @@ pub fn below(state: &mut u64, n: usize) -> usize {
     ((u128::from(mixed ^ mixed >> 31) * n as u128) >> 64) as usize
 }
 
-/// The `number`-th block: its address and key follow from the number.
+/// Returns block `number`, whose address and key follow from the number.
 pub fn block(number: u32, len: usize) -> Registered {
     let addr = u64::from(number) << 40;
     Registered { bytes: Bytes::heap(len).unwrap(), addr, key: Key::new(0x5000 + number) }

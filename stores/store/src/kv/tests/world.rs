@@ -1,4 +1,4 @@
-//! A server, a client and the wire between them.
+//! A server, a client and the model of the connection between them.
 
 use super::wire::{CopyOrder, Side, Wire, block};
 use crate::kv::farm::{self, Farm, FarmTable};
@@ -11,12 +11,12 @@ use crate::kv::{
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A design, as the tests are generic over it.
+/// A design, over which the tests are generic.
 pub trait Arm {
     type Lookup: Lookup;
     type Table: Table;
     const ORDER: CopyOrder;
-    /// A table for so many keys, with so many bytes for objects.
+    /// Returns a table for `keys` keys, with `extent_bytes` bytes for objects.
     fn table(keys: u32, extent_bytes: usize, wire: &mut Wire) -> Self::Table;
     fn free_lines(table: &Self::Table) -> u32;
 }
@@ -74,7 +74,7 @@ impl Arm for TwoSidedArm {
     }
 }
 
-/// The result of an operation, kept.
+/// The result of an operation, copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     pub slot: Slot,
@@ -125,8 +125,7 @@ impl<A: Arm> World<A> {
         World { server: Rc::new(RefCell::new(server)), connection, client, hello, grant, wire }
     }
 
-    /// Does one thing that can be done, chosen at random. Returns true if there was one, and the operation
-    /// that it ended.
+    /// Performs a random possible step. Returns true if there was one, and the operation that it ended.
     pub fn step(&mut self, between: impl FnMut()) -> (bool, Option<Ended>) {
         let first = self.wire.below(4);
         let mut between = between;
@@ -174,7 +173,7 @@ impl<A: Arm> World<A> {
         self.finish()
     }
 
-    /// Hands the server its next completion, if there is one.
+    /// Delivers the server's next completion, if there is one.
     pub fn step_server(&mut self) -> bool {
         let Some(completion) = self.wire.end(Side::Server).poll() else { return false };
         let end = &mut self.wire.ends[Side::Server as usize];
@@ -182,12 +181,12 @@ impl<A: Arm> World<A> {
         true
     }
 
-    /// Runs every request that is posted.
+    /// Executes every posted request.
     pub fn settle_nic(&mut self) {
         while self.wire.run(Side::Client, || ()) || self.wire.run(Side::Server, || ()) {}
     }
 
-    /// Runs until nothing moves.
+    /// Runs until nothing changes any more.
     pub fn settle(&mut self) {
         while self.step(|| ()).0 {}
     }

@@ -1,4 +1,5 @@
-//! The machines over an executor of their operations: round trips, bounds, and a death at every operation.
+//! Tests of the FaRM machines over an executor of their operations: round trips, limits, and a death at
+//! every operation.
 
 use std::collections::VecDeque;
 
@@ -30,24 +31,24 @@ fn block(addr: u64, key: u32, len: usize) -> Registered {
     Registered { bytes: Bytes::heap(len).unwrap(), addr, key: Key::new(key) }
 }
 
-/// An operation as it was posted.
+/// A posted operation.
 struct Posted {
     id: u64,
     operation: Operation,
     sge: Option<Sge>,
 }
 
-/// How far an operation gets.
+/// The extent to which an operation is executed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum How {
     Whole,
     /// Half of its bytes, and nothing after it.
     Half,
-    /// All of it is there, and the shard's program never sees it.
+    /// All of its bytes arrive, but the shard's program never processes it.
     Unserved,
 }
 
-/// What a client has posted, a queue for each shard.
+/// The operations that a client has posted, in one queue per shard.
 struct Queues {
     posted: Vec<VecDeque<Posted>>,
 }
@@ -69,7 +70,7 @@ impl Post for Endpoint<'_> {
     }
 }
 
-/// What a shard's program posts for a call.
+/// The requests that a shard's program posts for a call.
 #[derive(Default)]
 struct Answer {
     imm: Option<u32>,
@@ -106,13 +107,13 @@ impl Connections for Queues {
 /// A client with its queues.
 struct Peer {
     client: Client,
-    /// As each shard has it.
+    /// The client's state at each shard.
     callers: Vec<Caller>,
     arena: Registered,
     queues: Queues,
-    /// What its transactions came to, and in how many round trips.
+    /// The client's ended transactions, with their outcomes and round trips.
     ended: Vec<(Tx, Outcome, u32)>,
-    /// Allocations while it took completions.
+    /// Number of allocations while completions were processed.
     allocated: u64,
 }
 
@@ -146,8 +147,8 @@ impl Net {
         Peer { client, callers, arena, queues: Queues { posted }, ended: Vec::new(), allocated: 0 }
     }
 
-    /// Executes a client's next operation at a shard, up to the point that `how` says. Returns false if there
-    /// is none.
+    /// Executes a client's next operation at a shard, to the extent of `how`. Returns false if there is
+    /// none.
     fn step(&mut self, peer: &mut Peer, shard: usize, how: How) -> bool {
         let Some(posted) = peer.queues.posted[shard].pop_front() else { return false };
         let memory = &self.memories[shard];
@@ -178,7 +179,7 @@ impl Net {
         true
     }
 
-    /// The shard's program is asked; how its answer comes.
+    /// Delivers a call to the shard's program, and returns the completion of its answer.
     fn serve(&mut self, peer: &mut Peer, shard: usize, kind: CompletionKind, imm: u32) -> WorkCompletion {
         let mut answer = Answer::default();
         let counted = allocation_counter::measure(|| {
@@ -202,7 +203,7 @@ impl Net {
         peer.allocated += counted.count_total;
     }
 
-    /// Executes everything; how the last transaction ended.
+    /// Executes everything, and returns the outcome and round trips of the last transaction.
     fn run(&mut self, peer: &mut Peer) -> Option<(Outcome, u32)> {
         while (0..self.shards.len()).any(|shard| self.step(peer, shard, How::Whole)) {}
         peer.ended.pop().map(|(_, outcome, trips)| (outcome, trips))
@@ -340,7 +341,7 @@ fn who_finds_a_lock_looks_again_and_gives_up_and_one_who_lost_its_version_aborts
     assert!(pauses[0] < 8_000 && pauses[8] > 100_000, "{pauses:?}");
 }
 
-/// Keys whose hash selects the first word of an index of so many words.
+/// Returns keys whose hash selects the first word of an index of `homes` words.
 fn at_home(homes: u64) -> impl Iterator<Item = [u8; 4]> {
     (0_u32..).map(u32::to_le_bytes).filter(move |key| reduce(hash_of(key), homes) == 0)
 }
@@ -349,8 +350,8 @@ fn at_home(homes: u64) -> impl Iterator<Item = [u8; 4]> {
 fn an_absent_key_that_comes_before_the_commit_is_not_what_was_read() {
     let alike: Vec<[u8; 4]> = at_home(SHARD.homes).take(3).collect();
     let [a, b, c] = [&alike[0][..], &alike[1][..], &alike[2][..]];
-    // Whether the key that was absent is written, and which key comes: another one may have taken its word of
-    // the index.
+    // Cases: whether the absent key is written, and which key is inserted meanwhile. The other key may have
+    // taken its index word.
     for (writes, comes) in [(false, b), (true, b), (false, c)] {
         let mut net = Net::new(1);
         let (mut one, mut two) = (net.join(1), net.join(2));
@@ -406,7 +407,7 @@ fn keys_of_which_the_index_says_the_same_are_told_apart() {
 fn a_client_that_dies_anywhere_leaves_all_or_nothing() {
     let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
     let (mut happened, mut did_not) = (0, 0);
-    // So many operations at one shard, then at the other; then one that is interrupted.
+    // A number of operations at one shard, then at the other; then one that is interrupted.
     for (first, second, how) in
         (0..600).map(|n| (n / 30, n / 3 % 10, [None, Some(How::Half), Some(How::Unserved)][n % 3]))
     {
@@ -457,7 +458,7 @@ fn a_place_is_used_again_and_old_marks_say_nothing() {
     for name in 1..20 {
         let mut peer = net.join(name);
         assert_eq!(net.put(&mut peer, &[b"a", b"b"], b"1").0, committed());
-        // It has locked, as the first transaction of this place did that went on to write.
+        // The client locks, as the first transaction of this place did, which went on to write.
         let tx = peer.client.begin().unwrap();
         peer.client.write(tx, b"a", b"2", &mut peer.queues).unwrap();
         net.run(&mut peer);

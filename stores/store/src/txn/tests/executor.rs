@@ -1,5 +1,5 @@
-//! Servers' memories, and what clients have posted to them: one operation is executed when a test says so.
-//! The servers are shards, unless a test says otherwise.
+//! An executor of what clients have posted to servers' memories: one operation is executed whenever a test
+//! requests it. The servers are shards, unless a test says otherwise.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -22,7 +22,7 @@ const ARENAS: u64 = 1 << 40;
 /// Bytes of a buffer.
 const BUFFER: u32 = 128;
 
-/// An operation as it was posted, its bytes gathered.
+/// A posted operation, with its gathered bytes.
 #[derive(Clone, Debug)]
 enum Op {
     Read { from: Address, len: u32, into: Sge },
@@ -51,7 +51,7 @@ struct Link {
     completions: VecDeque<WorkCompletion>,
 }
 
-/// A shard with its buffers, which are taken in the order that is worst: the last one returned first.
+/// A shard with its buffers. They are reused in the worst order: the last one returned first.
 pub struct Server<S = Shard> {
     pub shard: S,
     pub memory: Registered,
@@ -72,7 +72,7 @@ impl Server {
 }
 
 impl<S: Reachable> Server<S> {
-    /// Buffers that the table points to.
+    /// Returns the buffers to which the table points.
     pub fn live(&self) -> BTreeSet<u64> {
         let mut live = BTreeSet::new();
         (0..self.shard.entries())
@@ -114,7 +114,7 @@ impl Net {
         Net::of((0..shards).map(|number| Server::new(number, config, buffers)).collect())
     }
 
-    /// A client more: its grants, and its arena.
+    /// Adds a client, and returns its grants and its arena.
     pub fn join(&mut self, arena_len: usize) -> (Vec<Grant>, Registered) {
         let grants =
             self.servers.iter_mut().map(|server| server.shard.accept(&server.classes).unwrap()).collect();
@@ -123,12 +123,12 @@ impl Net {
 }
 
 impl<S: Reachable> Net<S> {
-    /// A network of these servers without clients.
+    /// Returns a network of these servers without clients.
     pub fn of(servers: Vec<Server<S>>) -> Net<S> {
         Net { servers, links: Vec::new(), arenas: Vec::new(), seen: Vec::new() }
     }
 
-    /// A client more: its arena.
+    /// Adds a client, and returns its arena.
     pub fn connect(&mut self, arena_len: usize) -> Registered {
         let arena = block(ARENAS * (self.arenas.len() as u64 + 1), 99, arena_len);
         self.arenas.push(arena.clone());
@@ -141,17 +141,17 @@ impl<S: Reachable> Net<S> {
         Endpoints { net: self, client }
     }
 
-    /// Has a client anything for a shard?
+    /// Returns true if a client has posted an operation to a shard that is not executed yet.
     pub fn has_work(&self, client: usize, shard: usize) -> bool {
         !self.links[client][shard].queue.is_empty()
     }
 
-    /// All that a client has posted and that was not executed.
+    /// Returns the operations that a client has posted and that are not executed yet, as text.
     pub fn queue(&self, client: usize, shard: usize) -> String {
         format!("{:?}", self.links[client][shard].queue)
     }
 
-    /// Was anything executed whose result a client has not received?
+    /// Returns true if a client has not received the result of an executed operation.
     pub fn has_answer(&self, client: usize, shard: usize) -> bool {
         !self.links[client][shard].completions.is_empty()
     }
@@ -165,13 +165,13 @@ impl<S: Reachable> Net<S> {
         self.links[client][shard].completions.pop_front()
     }
 
-    /// Two clients with the same results are in the same state.
+    /// Returns a digest of the client's results. Two clients with the same results are in the same state.
     pub fn seen(&self, client: usize) -> u64 {
         self.seen[client].finish()
     }
 
-    /// Executes a client's operations at a shard, up to the first that others can observe. Also executes
-    /// those behind it that they cannot observe.
+    /// Executes a client's operations at a shard, up to the first that others can observe, and those after
+    /// it that they cannot observe.
     pub fn step(&mut self, client: usize, shard: usize) {
         let mut visible = false;
         while let Some(posted) = self.links[client][shard].queue.front() {
@@ -306,18 +306,18 @@ fn swap<S: Reachable>(
 }
 
 impl Posted {
-    /// Can others observe it, or does it observe others?
+    /// Returns true if others can observe the operation, or if it observes others.
     fn shows(&self) -> bool {
         match &self.op {
             Op::Read { from, .. } => from.remote.addr < SCRATCH,
-            // A buffer that no other client knows yet.
+            // No other client knows this buffer yet.
             Op::Write { .. } | Op::Allocate { .. } | Op::Message(_) => false,
             Op::Swap { at, .. } => at.remote.addr < SCRATCH,
         }
     }
 }
 
-/// A client's queue pairs.
+/// The queue pairs of a client.
 pub struct Endpoints<'a, S = Shard> {
     net: &'a mut Net<S>,
     client: usize,
@@ -334,7 +334,7 @@ impl<S: Reachable> Connections for Endpoints<'_, S> {
     }
 }
 
-/// One of them.
+/// One queue pair of a client.
 pub struct Endpoint<'a, S = Shard> {
     net: &'a mut Net<S>,
     client: usize,

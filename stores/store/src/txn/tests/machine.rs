@@ -1,4 +1,4 @@
-//! One client: the results of its transactions, their round trips, and its bounds.
+//! Tests of single clients: the results of transactions, their round trips, and limits.
 
 use super::executor::Net;
 use crate::heap::MOST_RETURNED;
@@ -31,7 +31,7 @@ impl Bench {
         Bench { net, client }
     }
 
-    /// Executes everything; how a transaction ended, in how many round trips.
+    /// Executes everything, and returns the outcome and round trips of a transaction.
     fn run(&mut self) -> Option<(Outcome, u32)> {
         let mut ended = None;
         while self.net.has_work(0, 0) {
@@ -88,13 +88,13 @@ fn round_trips_are_counted_and_values_come_back() {
     }
 }
 
-/// A key for each of two slots.
+/// Returns a key for each of two slots.
 fn keys_apart() -> [[u8; 1]; 2] {
     [0, 1].map(|home| (b'a'..).map(|key| [key]).find(|key| slot_of(key, 2) == home).expect("one of many"))
 }
 
-/// A transaction of one key need not know where a version is. One of two keys asks, and writes the address
-/// from then on.
+/// A transaction of one key need not know the address of a version. A transaction of two keys reads the
+/// address, and writes it from then on.
 #[test]
 fn where_a_version_is_costs_a_round_trip_once() {
     let mut bench = Bench::new(true, 8);
@@ -107,7 +107,7 @@ fn where_a_version_is_costs_a_round_trip_once() {
     };
     let [a, b] = keys_apart();
     assert_eq!([change(&mut bench, &[a]), change(&mut bench, &[a])], [2, 2]);
-    // Looked for, located, prepared, decided.
+    // The round trips are: look up, locate, prepare, decide.
     assert_eq!(change(&mut bench, &[a, b]), 4);
     assert_eq!([change(&mut bench, &[a]), change(&mut bench, &[a, b])], [2, 3]);
     bench.client.return_buffers(0, &mut bench.net.connections(0)).unwrap();
@@ -127,7 +127,7 @@ fn change(bench: &mut Bench, key: &[u8]) -> Outcome {
 fn buffers_go_back_in_groups_and_when_the_client_rests() {
     let mut bench = Bench::new(true, 40);
     let free = |bench: &Bench| bench.net.servers[0].free.len();
-    // The first of them replaces nothing.
+    // The first transaction replaces no version.
     (0..MOST_RETURNED / 2).for_each(|_| assert!(matches!(change(&mut bench, b"a"), Outcome::Committed(_))));
     assert_eq!(free(&bench), 40 - MOST_RETURNED / 2, "no message has gone");
     change(&mut bench, b"a");
@@ -175,7 +175,7 @@ fn at_its_bounds_it_says_so() {
     assert!(server.live().is_empty(), "nothing of it happened");
     assert!(server.shard.accept(&server.classes).is_some());
     assert_eq!(server.shard.accept(&server.classes), None, "cells for two sessions");
-    // Numbers survive a restart.
+    // Client numbers survive a restart.
     let mut again = Shard::open(SHARD, &server.memory).unwrap();
     assert_eq!(again.accept(&server.classes), None);
 }
@@ -190,7 +190,7 @@ fn the_number_of_a_client_that_never_connected_is_given_again() {
     assert_eq!(server.shard.accept(&server.classes), None);
 }
 
-/// Two clients of a shard with two slots.
+/// Returns two clients of a shard with two slots.
 fn two_clients() -> (Net, Vec<Client>) {
     let config = ClientConfig { window: 2, max_keys: 3, max_key: 8, max_value: 32, ..Default::default() };
     let mut net = Net::new(1, ShardConfig { slots: 2, reach: 2, sessions: 4, window: 2 }, 16);
@@ -203,7 +203,7 @@ fn two_clients() -> (Net, Vec<Client>) {
     (net, clients)
 }
 
-/// Executes all that one of them has posted; how its transaction ended, in how many round trips.
+/// Executes everything that a client has posted, and returns the outcome and round trips of its transaction.
 fn run(net: &mut Net, clients: &mut [Client], at: usize) -> Option<(Outcome, u32)> {
     let mut ended = None;
     while net.has_work(at, 0) {
@@ -218,8 +218,8 @@ fn run(net: &mut Net, clients: &mut [Client], at: usize) -> Option<(Outcome, u32
     ended
 }
 
-/// Between reading a version and asking for its address, another client replaces it. The address of the new
-/// one is not the answer.
+/// Another client replaces a version after it was read and before its address is read. The address of the
+/// new version must not be used.
 #[test]
 fn a_version_that_is_no_longer_the_latest_is_not_located() {
     let (mut net, mut clients) = two_clients();
@@ -240,8 +240,8 @@ fn a_version_that_is_no_longer_the_latest_is_not_located() {
     assert_eq!(run(&mut net, &mut clients, 1), Some((Outcome::Aborted, 2)), "before anything was put in");
 }
 
-/// A key that was absent, in a slot that another key has taken since: the read is validated although the
-/// reader locks the slot.
+/// A key was absent, and another key has taken its slot since. The read is validated although its
+/// transaction locks the slot.
 #[test]
 fn an_absent_key_whose_slot_another_key_took_is_not_taken_for_covered() {
     let (mut net, mut clients) = two_clients();
@@ -272,7 +272,7 @@ fn an_absent_key_whose_slot_another_key_took_is_not_taken_for_covered() {
 }
 
 /// A key is absent when it is read. The lookup continues, since another key has taken its slot, and may find
-/// that the key has appeared.
+/// that the key was inserted.
 #[test]
 fn an_absent_key_that_turns_up_further_on_is_not_what_was_read() {
     let (mut net, mut clients) = two_clients();

@@ -1,4 +1,4 @@
-//! The machines over an executor of their operations.
+//! Tests of the PRISM-TX machines over an executor of their operations.
 
 pub mod executor;
 mod machine;

@@ -1,4 +1,4 @@
-//! The exhaustive search applied to the rules, and to rules that are broken on purpose.
+//! The exhaustive search, applied to the rules and to deliberately faulty rules.
 
 use super::small_world::{Found, Plan, World, search};
 use crate::txn::{ClientConfig, Rules};
@@ -22,7 +22,7 @@ fn world(clients: &[&[Plan]]) -> World {
     World { config: CONFIG, shards: 2, slots: 4, clients, deaths: false, loaded: true }
 }
 
-/// Holds in every order; how it went.
+/// Asserts that the world is correct in every order, and returns the statistics of the search.
 fn holds(world: &World) -> Found {
     let found = search(world);
     println!("{:?}: {found:?}", world.clients);
@@ -30,7 +30,7 @@ fn holds(world: &World) -> Found {
     found
 }
 
-/// Both clocks may be the earlier one.
+/// Pairs of clock readings, in either order.
 const SKEWS: [(u64, u64); 2] = [(10, 20), (20, 10)];
 
 #[test]
@@ -56,7 +56,8 @@ fn nobody_writes_what_another_has_read_and_the_other_way_round() {
     }
 }
 
-/// One writes two keys; the other reads them, writes them, or reads the one and writes the other.
+/// One transaction writes two keys. The other one reads both, writes both, or reads one and writes the
+/// other.
 fn two_keys_change_together(shards: usize) {
     for (first, second) in SKEWS {
         let writer = [plan(&[], &[0, 1], first)];
@@ -125,7 +126,7 @@ fn new_keys_that_meet_in_a_slot_keep_apart() {
         let mut one_step = new.clone();
         one_step.config.one_step = true;
         let found = holds(&one_step);
-        // Of two slots both keys want the same one.
+        // With two slots, both keys need the same one.
         assert!(slots == 3 || found.committed.0 > 0, "nobody stands in his own way");
         let both = [plan(&[], &[0, 1], 20), plan(&[0], &[1], 10)];
         holds(&World { clients: vec![both[..1].to_vec(), both[1..].to_vec()], deaths: true, ..new });

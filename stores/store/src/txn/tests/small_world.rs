@@ -1,6 +1,6 @@
 //! An exhaustive search of small worlds: a few clients with a few transactions on two keys. It tries every
 //! order in which the shards can execute their operations, and lets a client die at any of them. The final
-//! state must be possible for one transaction after the other.
+//! state must be possible for a sequential execution.
 
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
@@ -12,7 +12,7 @@ use super::executor::Net;
 use crate::txn::client::shard_of;
 use crate::txn::{Client, ClientConfig, EntryId, Event, Machine as _, Outcome, Rules, ShardConfig, Tx};
 
-/// A transaction: which keys it reads, which it writes, by what clock.
+/// A transaction: the keys that it reads, the keys that it writes, and its clock.
 #[derive(Copy, Clone, Debug)]
 pub struct Plan {
     pub reads: &'static [usize],
@@ -25,17 +25,17 @@ pub struct Plan {
 pub struct World {
     pub config: ClientConfig,
     pub shards: usize,
-    /// Slots of each shard: keys meet if there are few.
+    /// Number of slots per shard; keys share slots if there are few.
     pub slots: u64,
-    /// The transactions of each client, one after the other.
+    /// The sequence of transactions of each client.
     pub clients: Vec<Vec<Plan>>,
-    /// One of them may die.
+    /// True if one of the clients may die.
     pub deaths: bool,
-    /// The keys are there from the beginning.
+    /// True if the keys exist at the beginning.
     pub loaded: bool,
 }
 
-/// The keys: where there are two shards, one on each.
+/// The two keys; if there are two shards, one key is on each.
 pub fn keys() -> [&'static [u8]; 2] {
     let others: [&[u8]; 6] = [b"yy", b"z", b"k1", b"k2", b"k3", b"k4"];
     let apart = |key: &&&[u8]| shard_of(key, 2) != shard_of(b"x", 2);
@@ -43,7 +43,7 @@ pub fn keys() -> [&'static [u8]; 2] {
 }
 const BUFFERS: u32 = 10;
 
-/// One thing that may happen next.
+/// A possible next step of a run.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Move {
     Step { client: usize, shard: usize },
@@ -53,7 +53,7 @@ enum Move {
 /// A transaction under way: the keys that it reads, and their values.
 type Open = (Tx, Vec<EntryId>, Vec<(usize, Option<u64>)>);
 
-/// A client's program.
+/// The state of a client's program.
 struct Program {
     client: Client,
     plans: Vec<Plan>,
@@ -63,7 +63,7 @@ struct Program {
     dead: bool,
 }
 
-/// A run up to some moment.
+/// The state of a run.
 struct Run {
     net: Net,
     programs: Vec<Program>,
@@ -72,7 +72,7 @@ struct Run {
     committed: u32,
 }
 
-/// The value that a client's transaction writes.
+/// Returns the value that a client's transaction writes.
 fn value(client: usize, plan: usize, key: usize) -> u64 {
     1000 + (client * 100 + plan * 10 + key) as u64
 }
@@ -106,7 +106,7 @@ impl Run {
         self.programs.push(Program { client, plans, next: 0, open: None, committing: false, dead: false });
     }
 
-    /// A client continues until it has to wait.
+    /// Continues a client until it has to wait.
     fn proceed(&mut self, at: usize) {
         loop {
             let Program { client, plans, next, open, committing, .. } = &mut self.programs[at];
@@ -153,7 +153,7 @@ impl Run {
         reads.chain(writes).collect()
     }
 
-    /// A transaction has ended, or its end is unknown for good.
+    /// Records the outcome of a transaction, which may be unknown for ever.
     fn record(&mut self, at: usize, outcome: Option<Outcome>) {
         let (steps, number) = (self.steps(at), self.recorded);
         self.recorded += 1;
@@ -223,7 +223,7 @@ impl Run {
         }
     }
 
-    /// Two runs in the same state continue alike.
+    /// Returns a digest of the state. Two runs in the same state continue in the same way.
     fn state(&self) -> u64 {
         let mut hasher = Xxh3::new();
         for server in &self.net.servers {
@@ -238,7 +238,7 @@ impl Run {
         hasher.finish()
     }
 
-    /// The end of a run: a client reads all keys, and they must fit the results so far.
+    /// Ends a run: a client reads all keys, which must be consistent with the results so far.
     fn close(mut self, world: &World) -> Result<u32, String> {
         let janitor = self.programs.len();
         let config = ClientConfig { patience: 0, rules: Rules::Proved, ..world.config };
@@ -263,17 +263,17 @@ impl Run {
     }
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub struct Found {
     pub states: usize,
     pub ends: usize,
-    /// The fewest transactions that committed, and the most.
+    /// The minimum and maximum number of committed transactions.
     pub committed: (u32, u32),
     pub broken: Option<String>,
 }
 
-/// Searches every order.
+/// Searches all orders.
 pub fn search(world: &World) -> Found {
     let mut found = Found { committed: (u32::MAX, 0), ..Found::default() };
     let mut known = BTreeSet::new();
@@ -281,7 +281,7 @@ pub fn search(world: &World) -> Found {
     while let Some(mut path) = paths.pop() {
         let mut run = Run::new(world);
         path.iter().for_each(|step| run.make(*step));
-        // Continues with the first of the moves, and returns for the others.
+        // Continues with the first possible step, and returns later for the others.
         while known.insert(run.state()) {
             let moves = run.moves(world.deaths);
             if moves.iter().any(|step| matches!(step, Move::Step { .. })) {

@@ -1,4 +1,4 @@
-//! The workloads executed over plain rows, by a machine that aborts transactions that were too slow.
+//! Tests of the workloads over plain rows, with a machine that aborts transactions that were too slow.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,7 +9,7 @@ use super::{Audit, Load, Runner, RunnerError, SmallBank, Tatp, Workload, YcsbT};
 use crate::txn::{EntryId, Event, Known, Machine, Outcome, Refused, Timestamp, Tx};
 use crate::{Broken, Connections, Post, PostPrism};
 
-/// A transaction: its keys, the versions that it found, and its writes.
+/// A transaction: its keys, the versions that it read, and its writes.
 #[derive(Default)]
 struct Open {
     keys: Vec<Vec<u8>>,
@@ -17,13 +17,13 @@ struct Open {
     writes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
-/// What will have happened when the next completion is taken.
+/// The event that the next completion reports.
 enum Happens {
     Read(u16, usize),
     Commit(u16),
 }
 
-/// A store that does one thing after the other.
+/// A store that executes operations sequentially.
 #[derive(Default)]
 struct Plain {
     rows: BTreeMap<Vec<u8>, (u64, Option<Vec<u8>>)>,
@@ -31,7 +31,7 @@ struct Plain {
     open: Vec<Option<Open>>,
     queue: VecDeque<Happens>,
     value: Vec<u8>,
-    /// So many commits are torn: only the first half of their writes happens.
+    /// Number of commits to be torn: only the first half of their writes happens.
     torn: u32,
 }
 
@@ -154,7 +154,7 @@ impl Machine for Plain {
     }
 }
 
-/// Connections whose queue pairs drop everything.
+/// Connections whose queue pairs discard everything.
 struct Discard;
 
 impl Post for Discard {
@@ -194,7 +194,7 @@ const DONE: WorkCompletion = WorkCompletion {
     outcome: prism::Outcome::Done,
 };
 
-/// Executes so many jobs, and returns the counts and the order in which jobs ended.
+/// Executes `jobs` jobs, and returns the order in which they ended.
 fn run<W: Workload>(runner: &mut Runner<W>, plain: &mut Plain, jobs: u64) -> Vec<String> {
     let (mut now, mut ends) = (Instant(0), Vec::new());
     runner.draw(jobs);
@@ -212,7 +212,7 @@ fn run<W: Workload>(runner: &mut Runner<W>, plain: &mut Plain, jobs: u64) -> Vec
     ends
 }
 
-/// The sum of all rows.
+/// Returns the sum of all rows.
 fn sum<W: Workload>(workload: &W, plain: &mut Plain) -> (i64, u64) {
     let audit = Audit::of(workload);
     let jobs = audit.jobs();
@@ -223,7 +223,8 @@ fn sum<W: Workload>(workload: &W, plain: &mut Plain) -> (i64, u64) {
     (counts.gain, counts.declined)
 }
 
-/// Loads, runs and adds up; `torn` of the commits are broken. Returns the counts, and the error of the sum.
+/// Loads a workload, runs it and adds up its rows; `torn` of the commits are torn. Returns the counters, and
+/// the error of the sum.
 fn account<W: Workload + Clone>(workload: &W, torn: u32) -> (super::Counts, i64) {
     let mut plain = Plain::new(8);
     let load = Load::of(workload);

@@ -1,10 +1,10 @@
-//! The read phase: one replica is asked for tag and value, the others for their tags.
+//! The read phase: one replica is asked for tag and value, the others only for their tags.
 
 use super::*;
 
 impl Client {
-    /// The read phase begins, and chooses the replica to ask for the value. Blocks spread over the replicas,
-    /// each client's differently.
+    /// Starts the read phase, and chooses the replica to ask for the value. Blocks are spread over the
+    /// replicas, differently for each client.
     pub(super) fn aim(&mut self, slot: usize, now: Instant) {
         let flight = &mut self.flights[slot];
         if (flight.state, flight.operation) == (State::Reading, Operation::Read) {
@@ -15,7 +15,7 @@ impl Client {
         }
     }
 
-    /// A tag came, or a tag with its value.
+    /// Processes an answer of a replica: a tag, or a tag with its value.
     pub(super) fn read_answered(
         &mut self,
         slot: usize,
@@ -47,13 +47,14 @@ impl Client {
                 self.sources.came(replica, now.since(flight.since));
             }
         } else if flight.wanted.has(replica) {
-            // Its value has been asked for since.
+            // The value was requested after the tag, so this replica must be asked once more.
             flight.asked.remove(replica);
         }
         self.decide(slot, replica, now, connections)
     }
 
-    /// Tags came for a write. With those of a quorum it can choose its own.
+    /// Processes the tag of an answer for a WRITE. With the tags of a quorum, the WRITE can choose its own
+    /// tag.
     fn tags_came(&mut self, slot: usize, connections: &mut impl Connections) -> Option<OwnedOutcome> {
         let flight = &self.flights[slot];
         if flight.answered.len() < self.config.quorum() {
@@ -69,8 +70,8 @@ impl Client {
         None
     }
 
-    /// Can the READ end with the answers so far, this replica's last? If not, which replica does it ask for
-    /// the value?
+    /// Ends the READ if the answers so far suffice, and returns its outcome. Otherwise decides which replica
+    /// to ask for the value.
     fn decide(
         &mut self,
         slot: usize,
@@ -96,7 +97,7 @@ impl Client {
         None
     }
 
-    /// A quorum has answered its tags, and the value of the newest has not arrived.
+    /// Waits for the value of the newest tag, after a quorum has sent its tags.
     fn wait_for_value(&mut self, slot: usize, now: Instant, connections: &mut impl Connections) {
         let flight = &self.flights[slot];
         if flight.wanted == Set::all(self.config.replicas) {
@@ -104,8 +105,8 @@ impl Client {
         }
         let coming = flight.coming();
         if coming.is_empty() {
-            // No replica is late: the one that was asked has an older value. One of those with the newest
-            // will do.
+            // No replica is late: the one that was asked has an older value. Any replica with the newest tag
+            // can be asked.
             let newest = flight.newest();
             let holders = flight.answered.filter(|replica| flight.seen[replica] == newest);
             let takes = |replica| holders.has(replica) && self.replica_set.is_free(replica);
@@ -118,7 +119,8 @@ impl Client {
         self.deadline = self.deadline.min(flight.until);
     }
 
-    /// Asks these for their values: at once those that have said their tags, the others when they have.
+    /// Requests the values of these replicas: at once from those that have sent their tags, later from the
+    /// others.
     pub(super) fn want(
         &mut self,
         slot: usize,
