@@ -1,39 +1,39 @@
-//! The rate of a queue pair: the lower of the limit that its program set (`rate_limit`) and the rate that its
-//! congestion control allows. The control sees packets that leave, round trips and CNPs. The rate holds back
-//! requests and responses that carry data. Acknowledgements and CNPs are never held back, but their bytes
-//! count.
+//! Rate control of a queue pair. The rate is the lower of the program's limit (`rate_limit`) and the rate of
+//! the congestion control, which observes sent packets, round trips and CNPs. The rate delays requests, and
+//! responses that carry data. Acknowledgements and CNPs are never delayed, but their bytes count.
 //!
-//! A queue pair without limit and control pays for one test of an `Option`. Every connected queue pair
-//! notifies its peer of marked packets; that costs nothing while no packet is marked.
+//! Without a limit and a congestion control, the cost is one test of an `Option` per packet. Every connected
+//! queue pair notifies its peer of ECN-marked packets.
 
 use remora_transport::congestion::{Algorithm, Control, Settings};
 use remora_transport::rc::Progress;
 use remora_transport::{Instant, Pacer};
 
-/// The ECN field of a packet that a switch may mark (RFC 3168 §5).
+/// ECN field of an ECN-capable packet, ECT(0) (RFC 3168 §5).
 pub(crate) const ECT_0: u8 = 0b10;
-/// The ECN field of a packet that a switch has marked.
+/// ECN field of a packet that a switch has marked, CE.
 pub(crate) const MARKED: u8 = 0b11;
 
-/// A congestion control, a rate limit, and the pacer that keeps to both.
+/// A congestion control, a rate limit, and the pacer that enforces both.
 pub(crate) struct Congestion {
     control: Control,
-    /// Bits per second at most, as the program asked; 0: no limit.
+    /// Rate limit of the program in bits per second; 0 means no limit.
     limit: u64,
     pacer: Pacer,
-    /// Bits per second that the pacer keeps to; 0: no limit.
+    /// Current rate of the pacer in bits per second; 0 means no limit.
     rate: u64,
-    /// Packets in flight at line rate, and that rate, where fewer are in flight at a lower rate.
+    /// Window in packets at line rate, and the line rate. The window shrinks in proportion to the rate.
+    /// `None` if the window is independent of the rate.
     window: Option<(u32, u64)>,
-    /// Something waits for the pacer.
+    /// A packet is waiting for the pacer.
     waiting: bool,
-    /// A packet that was sent once and asked for an acknowledgement: one past its sequence number, and when
-    /// it left.
+    /// The packet whose round trip is being measured: the sequence number after it, and the time at which it
+    /// was sent. It was sent only once and requested an acknowledgement.
     probe: Option<(u64, Instant)>,
 }
 
 impl Congestion {
-    /// A control by this algorithm; `limit` is the program's, in bits per second, 0 for none.
+    /// Creates a congestion control. `limit` is the program's rate limit in bits per second, 0 for none.
     pub fn new(algorithm: Algorithm, settings: &Settings, limit: u64) -> Congestion {
         let control = Control::new(algorithm, settings);
         let pacer = Pacer::unlimited();
@@ -43,12 +43,12 @@ impl Congestion {
         made
     }
 
-    /// So many packets are in flight at line rate, and fewer at a lower rate.
+    /// Sets the window in packets at line rate, which shrinks in proportion to the rate.
     pub fn scale(&mut self, window: u32, line_rate: u64) {
         self.window = Some((window, line_rate.max(1)));
     }
 
-    /// Are as many packets in flight as the rate allows? One may always be.
+    /// Returns true if the window is full. At least one packet is always allowed.
     #[inline]
     pub fn fills_window(&self, in_flight: u64) -> bool {
         let Some((window, line_rate)) = self.window else { return false };
@@ -57,31 +57,31 @@ impl Congestion {
         u128::from(in_flight) >= part.max(1)
     }
 
-    /// Must packets with data wait for the pacer?
+    /// Returns true if packets with data must wait for the pacer.
     pub fn holds(&mut self, now: Instant) -> bool {
         self.waiting = now < self.pacer.next();
         self.waiting
     }
 
-    /// A packet of so many bytes has left.
+    /// Records that a packet of `bytes` bytes was sent.
     pub fn left(&mut self, now: Instant, bytes: usize) {
         self.pacer.sent(now, bytes as u32);
         self.control.sent(bytes as u32);
         self.obey();
     }
 
-    /// A request that asks for an acknowledgement has left.
+    /// Records that a request with an acknowledgement request was sent.
     pub fn asked(&mut self, now: Instant, progress: Progress) {
         if self.probe.is_none() && progress.clean && self.control.wants_round_trips() {
             self.probe = Some((progress.sent, now));
         }
     }
 
-    /// An answer has come.
+    /// Records a response of the peer, and measures the round trip.
     pub fn answered(&mut self, now: Instant, progress: Progress) {
         let Some((end, at)) = self.probe else { return };
         if !progress.clean {
-            // The answer may be to either of two copies, so it measures nothing.
+            // After a retransmission, the response may belong to either copy, so nothing is measured.
             self.probe = None;
         } else if progress.acknowledged >= end {
             self.probe = None;
@@ -90,7 +90,8 @@ impl Congestion {
         }
     }
 
-    /// Gives the pacer the rate, if it has changed: the time per byte costs a long division.
+    /// Passes a changed rate to the pacer. Unchanged rates are skipped because computing the time per byte
+    /// needs a long division.
     #[inline]
     fn obey(&mut self) {
         let rate = match (self.control.rate(), self.limit) {
@@ -103,7 +104,8 @@ impl Congestion {
         }
     }
 
-    /// Sets another limit and keeps the control as it is. False: there is no control to keep.
+    /// Changes the rate limit and keeps the congestion control. Returns false if there is no congestion
+    /// control.
     pub fn set_limit(&mut self, limit: u64) -> bool {
         if matches!(self.control, Control::None) {
             return false;
@@ -113,20 +115,20 @@ impl Congestion {
         true
     }
 
-    /// The peer says that packets of ours were marked. False: there is no control that heeds it.
+    /// Processes a CNP of the peer. Returns false if the congestion control does not react to CNPs.
     pub fn notified(&mut self, now: Instant) -> bool {
         let handled = self.control.notified(now);
         self.obey();
         handled
     }
 
-    /// When `expire` is due.
+    /// Returns the time at which `expire` is due.
     pub fn deadline(&self) -> Instant {
         let pacer = if self.waiting { self.pacer.next() } else { Instant::NEVER };
         pacer.min(self.control.deadline())
     }
 
-    /// Its timers.
+    /// Runs the timers that are due at `now`.
     pub fn expire(&mut self, now: Instant) {
         self.control.expire(now);
         self.obey();

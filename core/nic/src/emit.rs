@@ -1,4 +1,4 @@
-//! The writing of one packet into the frame that the port lends.
+//! Writing of one packet into a frame of the port.
 
 use remora_memory::{Mem, Pd};
 use remora_transport::Counters;
@@ -17,9 +17,9 @@ use crate::ring::Ring;
 pub(crate) enum Sent {
     Yes(usize),
     Blocked,
-    /// The port takes no frame of this transmit queue, but may take others.
+    /// The port accepts no frame for this transmit queue, but may accept frames for others.
     Stopped(usize),
-    /// Its payload may not be read from memory.
+    /// The payload could not be read, because access to the memory is denied.
     Denied,
 }
 
@@ -46,11 +46,10 @@ pub(crate) fn response_headers(reply: &Reply) -> (Extensions, u32) {
     }
 }
 
-/// The source of a packet's payload. Plain RC has types of its own for it, because a closure takes no
-/// `#[inline]`: shared by the copies of the path for each port, it would be called, with its captures in
-/// memory.
+/// The source of a packet's payload. Plain RC uses types of its own instead of closures: a closure cannot be
+/// `#[inline]`, and so it would be called, with its captures in memory.
 pub(crate) trait Fill {
-    /// Fills `payload`. False: it may not be read.
+    /// Fills `payload`. Returns false if access to the memory is denied.
     fn fill(self, payload: &mut [u8]) -> bool;
 }
 
@@ -61,7 +60,7 @@ impl<F: FnOnce(&mut [u8]) -> bool> Fill for F {
     }
 }
 
-/// Bytes of a message, from `offset` on.
+/// Data of a message, starting at `offset`.
 #[derive(Copy, Clone)]
 pub(crate) struct Gathered<'a> {
     pub mem: Mem<'a>,
@@ -69,7 +68,7 @@ pub(crate) struct Gathered<'a> {
     pub ring: &'a Ring,
     pub context: &'a WqeContext,
     pub offset: u32,
-    /// The bytes of the whole message, if a kernel of this NIC sends it.
+    /// The data of the whole message if a StRoM kernel sends it, else `None`.
     pub answer: Option<&'a [u8]>,
 }
 
@@ -85,7 +84,7 @@ impl Fill for Gathered<'_> {
     }
 }
 
-/// Writes one packet whose payload `fill` writes, in the class of its path.
+/// Writes one packet in the traffic class of its path; `fill` writes the payload.
 #[inline(always)]
 pub(crate) fn emit(
     address_path: &mut AddressPath,
@@ -100,8 +99,8 @@ pub(crate) fn emit(
     emit_from(address_path, class, out, counters, bth, ext, len, fill)
 }
 
-/// Writes one packet: headers, payload, pad, ICRC. Inlined always: plain RC must not pay for its other
-/// callers.
+/// Writes one packet: headers, payload, pad and ICRC. Always inlined, so that plain RC does not pay for the
+/// other callers.
 #[inline(always)]
 pub(crate) fn emit_from(
     address_path: &mut AddressPath,
@@ -116,7 +115,7 @@ pub(crate) fn emit_from(
     let headers = bth.opcode.header_len();
     let total = packet::transport_len(headers, len as usize);
     let route = &address_path.route;
-    // The first frame asks the port what frames begin with; a port never changes that.
+    // The layer with which frames begin is read from the port once; a port never changes it.
     let (peer, seals) = (address_path.peer, out.seals(address_path.peer));
     let below_bth = address_path.headers.get_or_insert_with(|| Headers::new(route, out.start(peer)));
     let below = below_bth.len();
@@ -129,7 +128,7 @@ pub(crate) fn emit_from(
     if !payload.is_empty() && !payload_of.fill(payload) {
         return Sent::Denied;
     }
-    // Pad and ICRC: four bytes nearly always, and then one store instead of a call.
+    // Pad and ICRC nearly always have four bytes together, for which one store is enough.
     match <&mut [u8; icrc::LEN]>::try_from(&mut *rest) {
         Ok(four) => *four = [0; icrc::LEN],
         Err(_) => rest.fill(0),
@@ -143,7 +142,7 @@ pub(crate) fn emit_from(
     Sent::Yes(total)
 }
 
-/// As [`emit`], compiled once for the services that must not enlarge the busy path of RC.
+/// Does the same as [`emit`]; compiled out of line, so that other services do not enlarge the RC path.
 #[cold]
 #[inline(never)]
 pub(crate) fn emit_outlined(
@@ -158,8 +157,8 @@ pub(crate) fn emit_outlined(
     emit(address_path, out, counters, bth, ext, len, fill)
 }
 
-/// Why the port has lent nothing. Inlined always: most ports have one reason only, and then no code is left
-/// of the other.
+/// Returns the reason why the port provided no frame. Always inlined, because most ports have only one
+/// possible reason, and the test then disappears.
 #[inline(always)]
 fn refused(out: &impl Egress, peer: Peer, class: Class) -> Sent {
     if out.has_space_per_queue() {

@@ -1,13 +1,12 @@
-//! The scheduler for the cases in which one line of queue pairs is not enough: several tenants share the NIC,
-//! or one peer's buffers are full while others have space.
+//! The scheduler that replaces the single queue of queue pairs while several tenants share the NIC, or while
+//! the buffers of one peer are full.
 //!
-//! Each tenant of the NIC daemon has a line of its own, and the tenants take turns by deficit round robin
-//! (Shreedhar and Varghese, 1995). At the head of the round a tenant uses a quantum, in turns of its queue
-//! pairs; what it takes beyond that is missing from its next quantum. So a thousand busy queue pairs get a
-//! tenant no more than one.
+//! Each tenant of the NIC daemon has a queue of its own, and deficit round robin serves the tenants
+//! (Shreedhar and Varghese, 1995). In each round, a tenant may send one quantum, in turns of its queue pairs;
+//! bytes beyond the quantum are subtracted from the next one. So a tenant with a thousand busy queue pairs
+//! gets no more bandwidth than one with a single queue pair.
 //!
-//! When a peer's buffers are full, queue pairs that send to it are passed over for the rest of the call, and
-//! keep their order.
+//! Queue pairs whose peer's buffers are full are skipped for the rest of the call, and keep their order.
 
 use std::collections::VecDeque;
 
@@ -15,52 +14,53 @@ use remora_wire::frame::Peer;
 
 use crate::turn::{TURN_BYTES, TURN_PACKETS, TurnUsage};
 
-/// Bytes that a tenant may send before the next one's turn: as many as a queue pair. A packet counts as
-/// `PACKET` bytes at least, since a turn ends by packets or bytes.
+/// Number of bytes that a tenant may send per round, equal to one turn of a queue pair. A packet counts as at
+/// least `PACKET` bytes, because a turn is limited by both packets and bytes.
 const QUANTUM: i64 = TURN_BYTES as i64;
 const PACKET: usize = TURN_BYTES / TURN_PACKETS;
-/// Full peers that are told apart in one call. One more ends the call; the next call begins with others.
+/// Maximum number of full peers tracked in one call. A further full peer ends the call; the next call begins
+/// with other queue pairs.
 const FULL: usize = 16;
-/// Queue pairs of a tenant that are passed over in one call. With so many it waits for the next call, which
-/// begins with others.
+/// Maximum number of a tenant's queue pairs that are skipped in one call. After that, the tenant waits for
+/// the next call.
 const PASSED: usize = 64;
 
-/// 1RMA of the engine stands in line like a queue pair, and alone has the turns of this tenant.
+/// 1RMA of the engine is scheduled like a queue pair, as the only member of this tenant.
 pub(crate) const RMA: u32 = u32::MAX - 1;
 pub(crate) const RMA_TENANT: u32 = 1;
-/// The first number for a tenant that has queue pairs.
+/// The lowest tenant number that can be assigned to queue pairs.
 pub const FIRST_TENANT: u32 = 2;
 
-/// Queue pairs that share turns.
+/// A tenant: queue pairs that share one quantum.
 #[derive(Debug, Default)]
 struct Tenant {
     line: VecDeque<u32>,
     members: usize,
-    /// Bytes that it may still use.
+    /// Number of bytes that the tenant may still send.
     credit: i64,
     in_round: bool,
-    /// Queue pairs that were passed over in call `call`.
+    /// Number of queue pairs that were skipped in call `call`.
     passed: usize,
     call: u64,
 }
 
-/// The lines of all tenants. Tenant 0 has the queue pairs that belong to no tenant, tenant 1 is 1RMA.
+/// The queues of all tenants. Tenant 0 has the queue pairs without a tenant, tenant 1 is 1RMA.
 pub(crate) struct FairScheduler {
     tenants: Vec<Tenant>,
-    /// Queue pairs of all tenants but 0.
+    /// Number of queue pairs of all tenants except tenant 0.
     members: usize,
-    /// Tenants with queue pairs in line, the one whose turn it is first; and tenants that are blocked for the
+    /// `round`: tenants with queued queue pairs, the next one first. `out`: tenants that are blocked for the
     /// rest of this call.
     round: VecDeque<u32>,
     out: VecDeque<u32>,
-    /// Peers that are full in this call.
+    /// Peers whose buffers are full in this call.
     full: Vec<Peer>,
     call: u64,
     is_on: bool,
 }
 
 impl FairScheduler {
-    /// A scheduler without tenants, for at most `places` queue pairs.
+    /// Creates a scheduler without tenants, for at most `places` queue pairs.
     pub fn new(places: usize) -> FairScheduler {
         let of = |places| Tenant { line: VecDeque::with_capacity(places), ..Tenant::default() };
         FairScheduler {
@@ -74,13 +74,13 @@ impl FairScheduler {
         }
     }
 
-    /// Is more than one line in use?
+    /// Returns true if the scheduler is in use, rather than the single queue.
     #[inline(always)]
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// Is any queue pair in one of the lines here?
+    /// Returns true if any queue pair is queued in the scheduler.
     #[cold]
     pub fn waits(&self) -> bool {
         !self.round.is_empty()
@@ -101,7 +101,7 @@ impl FairScheduler {
         }
     }
 
-    /// Removes a queue pair, which may stand in line, from a tenant.
+    /// Removes a queue pair, queued or not, from a tenant.
     pub fn leave(&mut self, tenant: u32, index: u32) {
         self.tenants.iter_mut().for_each(|tenant| tenant.line.retain(|place| *place != index));
         if tenant > 0 {
@@ -110,15 +110,15 @@ impl FairScheduler {
         }
     }
 
-    /// A call begins: all peers may have space again.
+    /// Begins a call: all peers are assumed to have free buffers.
     #[cold]
     pub fn begin(&mut self) {
         self.full.clear();
         self.call += 1;
     }
 
-    /// The queue pair whose turn it is. Those in `line` have come since the last call and are put in their
-    /// tenants' lines first. `who` returns the tenant and the peer of a queue pair.
+    /// Returns the queue pair whose turn it is. The queue pairs in `line`, which were added since the last
+    /// call, are first moved to their tenants' queues. `who` returns the tenant and the peer of a queue pair.
     #[cold]
     pub fn next(
         &mut self,
@@ -137,7 +137,8 @@ impl FairScheduler {
                 continue;
             }
             let Some(index) = tenant.line.pop_front() else {
-                // Credit is not saved. There is no debt either: turns that were passed on have paid it.
+                // An idle tenant keeps no credit. It has no debt either, because the turns that it passed on
+                // have paid it.
                 (tenant.in_round, tenant.credit) = (false, 0);
                 self.round.pop_front();
                 continue;
@@ -149,7 +150,7 @@ impl FairScheduler {
         }
     }
 
-    /// Passes over a queue pair whose peer is full.
+    /// Skips a queue pair whose peer is full.
     fn pass_over(&mut self, index: u32, number: u32) {
         let tenant = &mut self.tenants[number as usize];
         tenant.line.push_back(index);
@@ -163,7 +164,7 @@ impl FairScheduler {
         }
     }
 
-    /// Puts a queue pair at the end of its tenant's line.
+    /// Appends a queue pair to its tenant's queue.
     fn enter(&mut self, index: u32, tenant: u32) {
         let Tenant { line, credit, in_round, .. } = &mut self.tenants[tenant as usize];
         line.push_back(index);
@@ -173,7 +174,7 @@ impl FairScheduler {
         }
     }
 
-    /// 1RMA has something to send: it stands in line, once.
+    /// Queues 1RMA, unless it is already queued.
     #[cold]
     pub fn enter_rma(&mut self) {
         if self.tenants[RMA_TENANT as usize].line.is_empty() {
@@ -181,7 +182,7 @@ impl FairScheduler {
         }
     }
 
-    /// A queue pair has had its turn, and has more to send or not.
+    /// Charges a finished turn to its tenant. With `more`, the queue pair is queued again.
     #[cold]
     pub fn served(&mut self, index: u32, tenant: u32, more: bool, used: &TurnUsage) {
         self.charge(tenant, used);
@@ -190,8 +191,8 @@ impl FairScheduler {
         }
     }
 
-    /// The peer of a queue pair is full, which ends its turn if any packet left in it. False: as many peers
-    /// are full as can be told apart.
+    /// Marks the peer of a queue pair as full, which ends the turn of the queue pair if it sent any packet.
+    /// Returns false if the maximum number of full peers is reached.
     #[cold]
     pub fn blocked(
         &mut self,
@@ -202,7 +203,7 @@ impl FairScheduler {
         used: &TurnUsage,
     ) -> bool {
         if !std::mem::replace(&mut self.is_on, true) {
-            // Until now one line was enough.
+            // The single queue was in use until now.
             self.begin();
             line.drain(..).for_each(|index| self.enter(index, 0));
         }
@@ -219,14 +220,14 @@ impl FairScheduler {
         is_told
     }
 
-    /// The port has no free frame: the same queue pair goes on when it has one.
+    /// Keeps the queue pair at the front, because the port has no free frame.
     #[cold]
     pub fn stay(&mut self, index: u32, tenant: u32) {
         self.enter(index, tenant);
         self.tenants[tenant as usize].line.rotate_right(1);
     }
 
-    /// The same, after a part of its turn that is charged.
+    /// Keeps the queue pair at the front and charges the part of its turn that it has used.
     #[cold]
     pub fn interrupted(&mut self, index: u32, tenant: u32, used: &TurnUsage) {
         self.stay(index, tenant);
@@ -235,8 +236,8 @@ impl FairScheduler {
         }
     }
 
-    /// The rest that 1RMA could send is for peers that are full, such as this one: it goes on in the next
-    /// call, from where it stands. As with queue pairs, who finds the first peer full pays for a packet.
+    /// Ends the turn of 1RMA because its remaining messages are for full peers such as `peer`. 1RMA continues
+    /// in the next call.
     #[cold]
     pub fn rma_blocked(&mut self, peer: Peer, used: &TurnUsage) {
         self.stay(RMA, RMA_TENANT);
@@ -255,7 +256,7 @@ impl FairScheduler {
         self.tenants[tenant as usize].credit -= cost as i64;
     }
 
-    /// A call ends. If one line is enough again, the queue pairs of tenant 0 go back there.
+    /// Ends a call. If the single queue suffices, the queue pairs of tenant 0 return to it.
     #[cold]
     pub fn end(&mut self, line: &mut VecDeque<u32>) {
         while let Some(tenant) = self.out.pop_back() {
@@ -269,7 +270,7 @@ impl FairScheduler {
             line.push_front(index);
         }
         self.tenants[RMA_TENANT as usize].line.clear();
-        // Tenants whose queue pairs went in the middle of the round stand in it, too.
+        // Tenants whose queue pairs left in the middle of a round are in it, too.
         for number in self.round.drain(..) {
             let tenant = &mut self.tenants[number as usize];
             (tenant.credit, tenant.in_round) = (0, false);
@@ -282,12 +283,12 @@ impl FairScheduler {
 mod tests {
     use super::*;
 
-    /// Queue pairs that always have more to send, by number: their tenant and their peer.
+    /// A model of queue pairs that always have packets to send; each has a tenant and a peer.
     struct Model {
         scheduler: FairScheduler,
         line: VecDeque<u32>,
         who: Vec<(u32, Peer)>,
-        /// What each has sent.
+        /// Number of bytes that each queue pair has sent.
         sent: Vec<usize>,
         calls: usize,
     }
@@ -301,8 +302,8 @@ mod tests {
             Model { scheduler, line, who, sent, calls: 0 }
         }
 
-        /// A call of so many turns; `turn` says what a queue pair sends in its own, and whether its peer is
-        /// full then.
+        /// Runs a call of `turns` turns. `turn` returns what a queue pair sends, and whether its peer is full
+        /// afterwards.
         fn call(&mut self, turns: usize, mut turn: impl FnMut(u32) -> (TurnUsage, bool)) {
             self.calls += 1;
             self.scheduler.begin();

@@ -1,4 +1,4 @@
-//! Local memory of a message: gathered into packets, scattered from them.
+//! Access to the local memory of messages: gathering data into packets, and scattering received data.
 
 use remora_memory::{Access, Key, Mem, Owner, Pd};
 use remora_transport::rc::ReplyKind;
@@ -9,8 +9,8 @@ use crate::request::Sge;
 use crate::ring::Ring;
 use crate::wqe::SLOT;
 
-/// Where the local bytes of a message are: the memory, the domain of its keys, and the ring that holds its
-/// WQE.
+/// Location of a message's local data: the memory, the protection domain of its keys, and the ring that holds
+/// its WQE.
 #[derive(Copy, Clone)]
 pub(crate) struct LocalMemory<'a> {
     pub mem: Mem<'a>,
@@ -18,7 +18,7 @@ pub(crate) struct LocalMemory<'a> {
     pub ring: &'a Ring,
 }
 
-/// As [`gather`], for the services that are not to enlarge the busy path of RC.
+/// Does the same as [`gather`]; compiled out of line, so that other services do not enlarge the RC path.
 #[inline(never)]
 pub(crate) fn gather_outlined(
     mem: Mem<'_>,
@@ -31,7 +31,7 @@ pub(crate) fn gather_outlined(
     gather(mem, pd, ring, context, offset, out)
 }
 
-/// As [`deliver`], likewise.
+/// Does the same as [`deliver`]; compiled out of line.
 #[inline(never)]
 pub(crate) fn deliver_outlined(
     mem: Mem<'_>,
@@ -44,20 +44,19 @@ pub(crate) fn deliver_outlined(
     deliver(mem, pd, queue, receive, offset, data)
 }
 
-/// Fills `out` with what a response carries of the memory that a READ asked for. False: it may not be read
-/// (any more).
+/// Fills `out` with the data that a READ response carries. Returns false if access to the memory is denied.
 #[inline(always)]
 pub(crate) fn fetch(mem: Mem<'_>, pd: Pd, owner: Owner, kind: &ReplyKind, out: &mut [u8]) -> bool {
     let ReplyKind::Memory { key, va, len } = *kind else { return true };
-    // A match: a closure with a guarded copy in it is not inlined; so below.
+    // A `match` is used here and below because a closure with a guarded copy is not inlined.
     match mem.check_for(pd, owner, Key::new(key), va, len as usize, Access::REMOTE_READ) {
         Ok(span) => span.read(out) == len as usize,
         Err(_) => false,
     }
 }
 
-/// Fills `out` with the message's bytes from `offset` on. False: a local key or range is wrong.
-/// Inlined always: plain RC must not pay for its other callers.
+/// Fills `out` with the message's data from `offset` on. Returns false if a local key or range is invalid.
+/// Always inlined, so that plain RC does not pay for the other callers.
 #[inline(always)]
 pub(crate) fn gather(
     mem: Mem<'_>,
@@ -75,7 +74,7 @@ pub(crate) fn gather(
                 Err(_) => false,
             }
         }
-        // Its kernel has it.
+        // The StRoM kernel holds the data.
         List::Answer => false,
         List::Inline => {
             let from = u64::from(offset);
@@ -102,7 +101,8 @@ pub(crate) fn gather(
     }
 }
 
-/// Writes `data` to the message's bytes from `offset` on. False: a local key, range or right is wrong.
+/// Writes `data` to the message's buffers from `offset` on. Returns false if a local key, range or access
+/// right is invalid.
 #[inline]
 pub(crate) fn scatter(
     mem: Mem<'_>,
@@ -128,8 +128,8 @@ pub(crate) fn scatter(
     }
 }
 
-/// Writes `data` to a receive work request's list from `offset` on. `Err(true)`: it does not fit;
-/// `Err(false)`: a local key, range or right is wrong.
+/// Writes `data` to the buffers of a receive work request from `offset` on. Returns `Err(true)` if the data
+/// does not fit, and `Err(false)` if a local key, range or access right is invalid.
 #[inline(always)]
 pub(crate) fn deliver(
     mem: Mem<'_>,
@@ -178,8 +178,8 @@ pub(crate) fn elements<'a>(
     })
 }
 
-/// Calls `each(element, bytes to skip in it, bytes to use)` for the part `offset..offset + len` of a list;
-/// stops at the first refusal. False as well if the list ends early.
+/// Calls `each(element, bytes to skip, bytes to use)` for the part `offset..offset + len` of a list. Returns
+/// false if a call of `each` does, or if the list is too short.
 fn walk(
     list: impl Iterator<Item = Sge>,
     offset: u32,
@@ -204,7 +204,7 @@ fn walk(
     left == 0
 }
 
-/// Cuts `from..from + len` at slot borders: positions, and ranges of the result.
+/// Splits `from..from + len` at slot boundaries, into positions and ranges of the result.
 fn slots_of(from: u64, len: usize) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

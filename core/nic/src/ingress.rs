@@ -1,4 +1,5 @@
-//! Ingress: a frame becomes a packet, the packet an action, the action is executed at once.
+//! Ingress: the processing of received packets. The transport derives an action from each packet, and the
+//! action is executed at once.
 
 use remora_memory::{Access, AccessError, Key, Mem, Pd};
 use remora_transport::rc::Reaction;
@@ -26,7 +27,7 @@ use crate::shared::Shared;
 use crate::unreliable::Unreliable;
 
 impl QueuePair {
-    /// Is the packet one for this queue pair, from its peer, whole?
+    /// Returns true if the packet is intact and was sent to this queue pair by its peer.
     #[inline]
     pub fn admits(&mut self, arrived: &Arrived<'_>, packet: &packet::View<'_>, shared: &mut Shared) -> bool {
         let may_receive = self.may_receive();
@@ -54,7 +55,7 @@ impl QueuePair {
         true
     }
 
-    /// A request or response of its peer.
+    /// Processes a request or response packet of the peer.
     #[inline]
     pub fn take(
         &mut self,
@@ -73,7 +74,8 @@ impl QueuePair {
         self.take_plain(now, mem, packet, shared);
     }
 
-    /// As [`take_plain`](QueuePair::take_plain), for packets of a bundle and prefetched ones.
+    /// Does the same as [`take_plain`](QueuePair::take_plain), for packets of a PRISM bundle and prefetched
+    /// packets.
     #[inline(never)]
     pub fn take_plain_outlined(
         &mut self,
@@ -85,8 +87,7 @@ impl QueuePair {
         self.take_plain(now, mem, packet, shared);
     }
 
-    /// A packet of RC. Writes a payload to the memory that a key names. Inlined always: plain RC must not pay
-    /// for its other callers.
+    /// Processes one RC or IRN packet. Always inlined, so that plain RC does not pay for the other callers.
     #[inline(always)]
     fn take_plain(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         if !self.machine.is_rc() {
@@ -98,7 +99,7 @@ impl QueuePair {
         }
     }
 
-    /// A packet of another service than RC, which its queue pair has admitted.
+    /// Processes an admitted packet of a service other than RC.
     #[cold]
     #[inline(never)]
     fn take_other_service(
@@ -129,8 +130,8 @@ impl QueuePair {
         }
     }
 
-    /// Prefetches what the pointers of a bundle name, while its first packets are executed. Mixed bundles
-    /// come over a wire.
+    /// Prefetches the memory that the pointers of a PRISM bundle refer to, while the first packets of the
+    /// bundle are executed.
     #[inline(never)]
     fn prefetch_all(&self, mem: Mem<'_>, packet: &packet::View<'_>) {
         for part in bundle::parts(packet.payload).flatten() {
@@ -140,7 +141,7 @@ impl QueuePair {
         }
     }
 
-    /// Packets of PRISM in one frame: each is taken as if it had come alone.
+    /// Processes the packets of a PRISM bundle, one after the other, as if each had arrived in its own frame.
     fn take_bundle(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         if shared.checks_icrc {
             self.prefetch_all(mem, packet);
@@ -151,7 +152,7 @@ impl QueuePair {
             if part.bth.dest_qp != self.number || part.bth.opcode.0 & service_bits::SERVICE != 0 && !chain {
                 return malformed(shared);
             }
-            // A packet before it may have ended the connection.
+            // An earlier packet of the bundle may have ended the connection.
             if !self.may_receive() {
                 return;
             }
@@ -163,7 +164,7 @@ impl QueuePair {
         }
     }
 
-    /// The first packet in RTR tells the program that the peer has established the connection.
+    /// Raises the event `CommunicationEstablished` on the first packet in RTR.
     #[inline]
     pub fn establish(&mut self, shared: &mut Shared) {
         if self.state == State::Rtr && !self.established {
@@ -195,8 +196,8 @@ impl QueuePair {
         }
     }
 
-    /// As [`execute`](QueuePair::execute), compiled once for the services that must not enlarge the busy path
-    /// of RC.
+    /// Does the same as [`execute`](QueuePair::execute); compiled out of line, so that other services do not
+    /// enlarge the RC path.
     #[inline(never)]
     pub fn execute_outlined(
         &mut self,
@@ -208,7 +209,7 @@ impl QueuePair {
         self.execute(mem, action, payload, shared)
     }
 
-    /// Does what a request asks for.
+    /// Executes the action of a request.
     #[inline(always)]
     pub fn execute(&mut self, mem: Mem<'_>, action: Action, payload: &[u8], shared: &mut Shared) -> Outcome {
         match action {
@@ -232,18 +233,18 @@ impl QueuePair {
             Action::Fetch { key, va, len } => {
                 let (key, len) = (Key::new(key), len as usize);
                 let span = mem.check_for(self.pd, self.owner, key, va, len, Access::REMOTE_READ);
-                // The bytes are read when the response leaves; until then they are prefetched.
+                // The data is read when the response is sent; until then it is prefetched.
                 access(span.map(|span| span.prefetch()))
             }
             Action::Atomic { key, va, atomic } => self.atomic(mem, key, va, atomic),
-            // `serve_prism` does them.
+            // `serve_prism` executes PRISM operations.
             Action::Prism(_) => Outcome::Nak(NakCode::INVALID_REQUEST),
             Action::Rpc(part) => hand_over(self, mem, &part, payload, shared),
         }
     }
 
-    /// Writes a payload to the memory that a key names. Inlined always: plain RC must not pay for its other
-    /// callers.
+    /// Writes a payload to the memory that a remote key refers to. Always inlined, so that plain RC does not
+    /// pay for the other callers.
     #[inline(always)]
     pub fn place(&mut self, mem: Mem<'_>, key: u32, va: u64, extent: u32, payload: &[u8]) -> Outcome {
         let extent = (extent as usize).max(payload.len());
@@ -266,7 +267,7 @@ impl QueuePair {
         });
         match old {
             Ok(old) => Outcome::Value(old),
-            // The address is aligned, but the memory behind it is not.
+            // The virtual address is aligned, but the memory that it maps to is not.
             Err(AccessError::Misaligned) => Outcome::Nak(NakCode::INVALID_REQUEST),
             Err(_) => Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR),
         }
@@ -282,7 +283,7 @@ impl QueuePair {
         payload: &[u8],
         shared: &mut Shared,
     ) -> Outcome {
-        // A receive that an unreliable message left unused waits for the next message.
+        // A receive work request that an incomplete unreliable message left unused serves the next message.
         if first && (self.current.is_none() || !self.machine.is_unreliable()) {
             self.current = self.take_receive(shared);
         }
@@ -303,8 +304,8 @@ impl QueuePair {
         Outcome::Done
     }
 
-    /// The message does not fit its receive work request, or the memory is not writable: an error on both
-    /// sides.
+    /// Handles a message that does not fit its receive work request (`too_long`), or whose buffer is not
+    /// writable. Both sides report an error.
     pub fn undelivered(&mut self, receive: &Receive, too_long: bool, shared: &mut Shared) -> Outcome {
         shared.counters.resp_cqe_error += 1;
         let (status, code) = if too_long {
@@ -318,7 +319,7 @@ impl QueuePair {
         Outcome::Nak(code)
     }
 
-    /// A message is complete: its receive work request completes.
+    /// Completes the receive work request of a completely received message.
     #[inline]
     fn arrived(&mut self, mem: Mem<'_>, receive: &Receive, shared: &mut Shared) -> Outcome {
         let notice = match &self.machine {
@@ -329,7 +330,7 @@ impl QueuePair {
         self.finish(mem, receive, &notice, shared)
     }
 
-    /// The same, for a message with this notice.
+    /// Completes the receive work request of a message with this notification.
     #[inline]
     pub fn finish(
         &mut self,
@@ -356,8 +357,8 @@ impl QueuePair {
         Outcome::Done
     }
 
-    /// Ends a message that asks to invalidate a key which it may not. The SEND before the invalidation may be
-    /// acknowledged already, so no NAK leaves.
+    /// Ends a message that asks to invalidate a key for which it has no permission. The SEND before the
+    /// invalidation may already be acknowledged, so no NAK is sent.
     #[cold]
     #[inline(never)]
     fn keeps_key(&mut self, receive: &Receive, shared: &mut Shared) -> Outcome {
@@ -367,7 +368,8 @@ impl QueuePair {
         Outcome::End
     }
 
-    /// A response of the peer: data goes to local memory, and messages that have ended complete.
+    /// Processes a response of the peer: writes its data to local memory and completes the messages that have
+    /// ended.
     #[inline]
     pub fn answer<R: ReliableRequester>(
         &mut self,
@@ -389,8 +391,8 @@ impl QueuePair {
     }
 }
 
-/// Writes what a response carries to the local memory of its message. The error: the number of the message
-/// that fails, and its status.
+/// Writes the data of a response to the local memory of its message. An error contains the number of the
+/// message that fails, and its status.
 #[inline]
 fn react(
     mem: Mem<'_>,
@@ -404,7 +406,7 @@ fn react(
         Reaction::Scatter { context, number, offset } => {
             (*number, gather::scatter(mem, pd, ring, context, *offset, payload))
         }
-        // The old value lands in the program's byte order, as on every NIC.
+        // The old value is stored in host byte order, as on all NICs.
         Reaction::Value { context, number, value } => {
             (*number, gather::scatter(mem, pd, ring, context, 0, &value.to_ne_bytes()))
         }

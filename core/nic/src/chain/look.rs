@@ -29,7 +29,7 @@ impl Nic {
         self.shared.chain_turn = works.max(1);
     }
 
-    /// Where a send queue stands.
+    /// Returns the state of a send queue; `None` if there is no such queue pair.
     pub fn send_queue_facts(&self, qp: Qpn) -> Option<SendQueueFacts> {
         let qp = self.look(qp)?;
         let (taken, fetched, limit) = qp.send.counts();

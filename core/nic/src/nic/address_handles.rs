@@ -1,4 +1,4 @@
-//! Address handles, as the program makes and ends them.
+//! Creation and destruction of address handles.
 
 use remora_memory::Pd;
 
@@ -7,18 +7,18 @@ use crate::attributes::AddressVector;
 use crate::config::NicError;
 
 impl Nic {
-    /// Makes an address handle of a protection domain; its number.
+    /// Creates an address handle in a protection domain and returns its number.
     ///
     /// # Errors
-    /// `Full`.
+    /// `Full`: the configured maximum number of address handles exists.
     pub fn create_address_handle(&mut self, pd: Pd, address: &AddressVector) -> Result<u32, NicError> {
         self.shared.handles.create(pd, address)
     }
 
-    /// Ends an address handle. Work requests that name it and have not left end in error.
+    /// Destroys an address handle. Unsent work requests that name the handle complete with an error.
     ///
     /// # Errors
-    /// `Unknown`.
+    /// `Unknown`: there is no such address handle.
     pub fn destroy_address_handle(&mut self, handle: u32) -> Result<(), NicError> {
         self.shared.handles.destroy(handle)
     }

@@ -1,11 +1,11 @@
-//! The end of a NIC whose place on the network is lost.
+//! Fatal errors of the NIC, such as the loss of its network port.
 
 use super::Nic;
 use crate::event::AsyncEvent;
 
 impl Nic {
-    /// Puts every queue pair into the error state, which flushes its work, and reports
-    /// [`AsyncEvent::DeviceFatal`] (IBTA vol. 1 §11.6.3.3). Nobody who waits for a completion waits in vain.
+    /// Puts every queue pair into the error state, which flushes its work requests, and reports
+    /// [`AsyncEvent::DeviceFatal`] (IBTA vol. 1 §11.6.3.3). So every posted work request completes.
     pub fn fail(&mut self) {
         for index in 0..self.qps.len() as u32 {
             if let Some(qp) = &mut self.qps[index as usize] {

@@ -1,4 +1,4 @@
-//! Multicast groups: who is attached to them, and the delivery of what is sent to them.
+//! Multicast groups: attaching queue pairs, and delivering received packets to the members.
 
 use remora_memory::Mem;
 use remora_transport::state::Service;
@@ -11,11 +11,13 @@ use crate::config::NicError;
 use crate::multicast::MULTICAST_QPN;
 
 impl Nic {
-    /// Attaches a datagram queue pair to a group: from now on it gets what is sent there with its Q_Key.
+    /// Attaches a UD queue pair to a multicast group. The queue pair then receives the datagrams to the group
+    /// that carry its Q_Key.
     ///
     /// # Errors
-    /// `Unknown` queue pair; `NotThisService`; `NotAGroup`; `Busy` if it is attached already; `Full`: groups,
-    /// or their members.
+    /// `Unknown`: there is no such queue pair. `NotThisService`: it is not a UD queue pair. `NotAGroup`:
+    /// `group` is not a multicast address. `Busy`: the queue pair is attached already. `Full`: there are too
+    /// many groups, or members of this group.
     pub fn attach_multicast(&mut self, number: Qpn, group: Address) -> Result<(), NicError> {
         let index = self.index(number).ok_or(NicError::Unknown)?;
         let service = self.qps[index as usize].as_ref().map(|qp| qp.service);
@@ -25,15 +27,15 @@ impl Nic {
         self.shared.groups.attach(group, number)
     }
 
-    /// Takes a queue pair out of a group.
+    /// Detaches a queue pair from a multicast group.
     ///
     /// # Errors
-    /// `Unknown`: it is not attached to it.
+    /// `Unknown`: the queue pair is not attached to the group.
     pub fn detach_multicast(&mut self, number: Qpn, group: Address) -> Result<(), NicError> {
         self.shared.groups.detach(group, number)
     }
 
-    /// A packet whose queue pair does not exist: one for a group, or a stray one.
+    /// Processes a packet whose queue pair does not exist: a multicast packet, or one to be dropped.
     #[cold]
     #[inline(never)]
     pub(crate) fn receive_for_many(

@@ -1,4 +1,4 @@
-//! Completion queues and queue pairs: made, changed, asked about and removed.
+//! Creation, modification, query and destruction of completion queues and queue pairs.
 
 use remora_memory::{Owner, Pd};
 use remora_transport::state::{Service, State};
@@ -13,61 +13,68 @@ use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
 use crate::send_queue::Fetching;
 
-/// The XRC domain of a queue pair that is no target.
+/// The XRC domain of a queue pair that is not an XRC target.
 const NO_DOMAIN: u32 = u32::MAX;
 
 impl Nic {
-    /// Makes a completion queue over `ring`; its number.
+    /// Creates a completion queue over `ring` and returns its number.
+    ///
+    /// # Errors
+    /// `Full`: the configured maximum number of completion queues exists.
     pub fn create_cq(&mut self, ring: Ring) -> Result<u32, NicError> {
         self.create_cq_with(ring, CqFlags::default())
     }
 
-    /// Makes a completion queue with these flags; its number.
+    /// Creates a completion queue with optional features and returns its number.
     ///
     /// # Errors
-    /// `Full`.
+    /// `Full`: the configured maximum number of completion queues exists.
     pub fn create_cq_with(&mut self, ring: Ring, flags: CqFlags) -> Result<u32, NicError> {
         let place = self.shared.cqs.iter().position(Option::is_none).ok_or(NicError::Full)?;
         self.shared.cqs[place] = Some(CompletionQueue::with_flags(ring, flags));
         Ok(place as u32)
     }
 
-    /// Makes a completion queue that is counted and need not be polled: its newest entries stand over the
-    /// oldest (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`); its number.
+    /// Creates a completion queue that may overrun: new entries overwrite the oldest ones
+    /// (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`). Returns its number.
     pub fn create_cq_ignoring_overrun(&mut self, ring: Ring) -> Result<u32, NicError> {
         self.create_cq_with(ring, CqFlags { ignores_overrun: true, ..CqFlags::default() })
     }
 
-    /// Removes a completion queue that no queue pair uses.
+    /// Destroys a completion queue.
+    ///
+    /// # Errors
+    /// `Busy`: a queue pair uses the completion queue. `Unknown`: there is no such completion queue.
     pub fn destroy_cq(&mut self, cq: u32) -> Result<(), NicError> {
         if self.shared.cq_users.get(cq as usize).is_some_and(|users| !users.is_empty()) {
             return Err(NicError::Busy);
         }
-        // Queue pairs that WAIT for it test again and find it gone.
+        // Queue pairs that WAIT for the completion queue test the condition again and find the queue gone.
         self.shared.release_waiting(cq);
         let place = self.shared.cqs.get_mut(cq as usize).ok_or(NicError::Unknown)?;
         place.take().map(|_| ()).ok_or(NicError::Unknown)
     }
 
-    /// Moves a completion queue to another ring, with what is not polled yet.
+    /// Moves a completion queue to another ring, with the completions that are not polled yet.
     pub fn resize_cq(&mut self, cq: u32, ring: Ring) -> Result<(), NicError> {
         let queue = self.shared.cqs.get_mut(cq as usize).and_then(Option::as_mut).ok_or(NicError::Unknown)?;
         if queue.resize(ring) { Ok(()) } else { Err(NicError::TooSmall) }
     }
 
-    /// Asks for one wake-up of a completion queue, to come out of `wakes`.
+    /// Requests one wake-up of a completion queue, which [`wake`](Nic::wake) reports.
     pub fn notify_cq(&mut self, cq: u32, notify: Notify) -> Result<(), NicError> {
         let queue = self.shared.cqs.get_mut(cq as usize).and_then(Option::as_mut).ok_or(NicError::Unknown)?;
         queue.notify(notify);
         Ok(())
     }
 
-    /// Completions ever written to a completion queue.
+    /// Returns the number of completions written since the completion queue was created; `None` if there is
+    /// no such completion queue.
     pub fn cq_count(&self, cq: u32) -> Option<u64> {
         self.shared.cqs.get(cq as usize)?.as_ref().map(CompletionQueue::written)
     }
 
-    /// Makes a queue pair in RESET; its number.
+    /// Creates a queue pair in RESET and returns its number.
     pub fn create_qp(&mut self, init: QueuePairInit) -> Result<Qpn, NicError> {
         if self.numbers.is_full() {
             return Err(NicError::Full);
@@ -76,7 +83,7 @@ impl Nic {
         self.place_qp(init, receive, srq, NO_DOMAIN)
     }
 
-    /// Takes the completion queues of a queue pair to be into use, and makes its receive queue.
+    /// Registers a new queue pair as a user of its completion queues, and creates its receive queue.
     fn queues_of(&mut self, init: &QueuePairInit) -> Result<(ReceiveQueue, Option<Srq>), NicError> {
         self.shared.use_cq(init.send_cq, init.pd)?;
         let made = self.shared.use_cq(init.receive_cq, init.pd).and_then(|()| {
@@ -85,12 +92,12 @@ impl Nic {
         made.inspect_err(|_| self.shared.release_cq(init.send_cq, init.pd))
     }
 
-    /// Makes queue pair 1 in RESET, that of the general services interface (IBTA vol. 1 §3.9.4): a datagram
-    /// queue pair whose Q_Key is always [`GSI_QKEY`](crate::GSI_QKEY). Packets for number 1 come to it
-    /// whatever the NIC's QPN range.
+    /// Creates queue pair 1 of the general services interface in RESET (IBTA vol. 1 §3.9.4): a UD queue pair
+    /// whose Q_Key is always [`GSI_QKEY`](crate::GSI_QKEY). The queue pair receives packets for number 1,
+    /// independent of the NIC's QPN range.
     ///
     /// # Errors
-    /// `Busy`: there is one. `NotThisService`: it is none of datagrams. Else those of
+    /// `Busy`: queue pair 1 exists already. `NotThisService`: the requested service is not UD. All errors of
     /// [`create_qp`](Nic::create_qp).
     pub fn create_gsi_qp(&mut self, init: QueuePairInit) -> Result<Qpn, NicError> {
         if init.service != Service::Ud {
@@ -105,7 +112,7 @@ impl Nic {
         Ok(number)
     }
 
-    /// Gives a queue pair to be its place and number.
+    /// Assigns a table index and a number to a new queue pair.
     pub(crate) fn place_qp(
         &mut self,
         init: QueuePairInit,
@@ -134,7 +141,7 @@ impl Nic {
             Some(Box::new(QueuePair::new(number, owner, init, receive, srq, xrc_domain)));
     }
 
-    /// The receive queue of a queue pair to be, and the shared one that it takes from.
+    /// Returns the receive queue of a new queue pair, and the shared receive queue if it uses one.
     fn receive_queue(&mut self, init: &QueuePairInit) -> Result<(ReceiveQueue, Option<Srq>), NicError> {
         match (&init.receives, init.service) {
             (Receives::Own { ring, max_sge }, Service::Rc | Service::Uc | Service::Ud) => {
@@ -151,8 +158,11 @@ impl Nic {
         }
     }
 
-    /// Removes a queue pair; its work is forgotten, with the completions that are not polled yet, and packets
-    /// for it are dropped from now on. `Busy` while it is attached to a multicast group.
+    /// Destroys a queue pair. Its work requests and unpolled completions are discarded, and packets for it
+    /// are dropped.
+    ///
+    /// # Errors
+    /// `Busy`: the queue pair is attached to a multicast group. `Unknown`: there is no such queue pair.
     pub fn destroy_qp(&mut self, number: Qpn) -> Result<(), NicError> {
         let index = self.index(number).ok_or(NicError::Unknown)?;
         if self.shared.groups.has(number) {
@@ -183,7 +193,7 @@ impl Nic {
         Ok(())
     }
 
-    /// Changes a queue pair's state and attributes; all or nothing.
+    /// Changes the state and attributes of a queue pair. On an error nothing is changed.
     pub fn modify_qp(&mut self, number: Qpn, change: &Modify) -> Result<(), ModifyFault> {
         let index = self.index(number).ok_or(ModifyFault::NoQueuePair)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(ModifyFault::NoQueuePair) };
@@ -192,22 +202,24 @@ impl Nic {
         Ok(())
     }
 
-    /// The attributes of a queue pair, and its state (`ibv_query_qp`).
+    /// Returns the attributes of a queue pair, including its state (`ibv_query_qp`); `None` if there is no
+    /// such queue pair.
     pub fn query_qp(&self, number: Qpn) -> Option<Modify> {
         self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.query())
     }
 
-    /// How often a queue pair waited for a receive of its peer (RNR NAK), since it was connected.
+    /// Returns how often a queue pair had to wait because the peer had no receive work request (RNR NAK),
+    /// since it was connected.
     pub fn rnr_waits(&self, number: Qpn) -> Option<u32> {
         self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.machine.rnr_waits())
     }
 
-    /// Packets of a connection's submitted requests that were not sent even once.
+    /// Returns the number of packets of submitted requests that have not been sent for the first time.
     pub fn backlog(&self, number: Qpn) -> Option<u64> {
         self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.machine.backlog())
     }
 
-    /// The state of a queue pair.
+    /// Returns the state of a queue pair; `None` if there is no such queue pair.
     pub fn qp_state(&self, number: Qpn) -> Option<State> {
         self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.state)
     }

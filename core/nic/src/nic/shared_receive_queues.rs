@@ -1,4 +1,4 @@
-//! Shared receive queues, as the program makes them and as queue pairs take from them.
+//! Creation, modification and destruction of shared receive queues, and the taking of their work requests.
 
 use remora_memory::Pd;
 use remora_wire::Qpn;
@@ -13,57 +13,59 @@ use crate::shared_receive_queue::{SharedReceiveQueue, SrqFacts, SrqInit, XrcSrq}
 use crate::wqe::MAX_SGE;
 
 impl Nic {
-    /// Makes a shared receive queue; its number.
+    /// Creates a shared receive queue and returns its number.
     ///
     /// # Errors
-    /// `Full`; `TooSmall`: the ring holds no work request; `Unknown`: the XRC domain or completion queue.
+    /// `Full`: the configured maximum number exists. `TooSmall`: the ring holds no work request. `Unknown`:
+    /// there is no such XRC domain or completion queue.
     pub fn create_srq(&mut self, init: SrqInit) -> Result<Qpn, NicError> {
         self.shared.create_srq(init)
     }
 
-    /// Removes a shared receive queue.
+    /// Destroys a shared receive queue.
     ///
     /// # Errors
-    /// `Busy` while a queue pair that was made with it exists.
+    /// `Busy`: a queue pair uses the queue.
     pub fn destroy_srq(&mut self, srq: Qpn) -> Result<(), NicError> {
         self.shared.destroy_srq(srq)
     }
 
-    /// Arms the limit: one event when fewer work requests are left, at once if they are already; 0 disarms
-    /// it.
+    /// Arms the limit: one event is raised when fewer than `limit` work requests are left, immediately if
+    /// this is already so. 0 disarms the limit.
     ///
     /// # Errors
-    /// `TooSmall`: the queue never holds so many.
+    /// `TooSmall`: the limit exceeds the capacity of the queue.
     pub fn arm_srq(&mut self, srq: Qpn, limit: u32) -> Result<(), NicError> {
         self.shared.arm_srq(srq, limit)
     }
 
-    /// Moves a shared receive queue to another ring, with what waits in it.
+    /// Moves a shared receive queue to another ring, with the posted work requests.
     ///
     /// # Errors
-    /// `TooSmall` for what waits, or for the limit.
+    /// `TooSmall`: the ring is too small for the posted work requests or for the armed limit.
     pub fn resize_srq(&mut self, srq: Qpn, ring: Ring) -> Result<(), NicError> {
         self.shared.resize_srq(srq, ring)
     }
 
-    /// What a shared receive queue holds and what its limit is.
+    /// Returns the capacity, the limit and the number of posted work requests of a shared receive queue.
     ///
     /// # Errors
-    /// `Unknown`.
+    /// `Unknown`: there is no such shared receive queue.
     pub fn query_srq(&mut self, srq: Qpn) -> Result<SrqFacts, NicError> {
         self.shared.query_srq(srq)
     }
 }
 
 impl Shared {
-    /// Takes a work request of a shared receive queue for a message; `keep` is its queue pair's buffer for
-    /// it.
+    /// Takes a work request of a shared receive queue for a message. `keep` is the queue pair's buffer for
+    /// the request.
     #[inline]
     pub fn take_shared(&mut self, place: u32, keep: &ReceiveQueue) -> Option<Receive> {
         self.take_shared_to(place, keep, None)
     }
 
-    /// The same, into slot `to` of that buffer: for queue pairs with several messages under way.
+    /// Takes a work request of a shared receive queue into slot `to` of the buffer `keep`, for queue pairs
+    /// that receive several messages at a time.
     pub fn take_shared_to(&mut self, place: u32, keep: &ReceiveQueue, to: Option<u64>) -> Option<Receive> {
         let queue = self.srqs.places.get_mut(place as usize)?.as_mut()?;
         let taken = queue.take(keep, to)?;

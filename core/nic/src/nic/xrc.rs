@@ -1,4 +1,4 @@
-//! XRC domains and the targets of extended reliable connections, as the program makes them.
+//! Creation and destruction of XRC domains, and creation of XRC targets.
 
 use remora_memory::Pd;
 use remora_transport::state::Service;
@@ -10,30 +10,32 @@ use crate::receive_queue::ReceiveQueue;
 use crate::send_queue::Fetching;
 use crate::wqe::MAX_SLOTS;
 
-/// No completion queue: nothing of a target's own ever completes.
+/// The completion queue number of an XRC target, which has no work requests of its own.
 const NO_CQ: u32 = u32::MAX;
 
 impl Nic {
-    /// A new XRC domain.
+    /// Allocates an XRC domain and returns its number.
     ///
     /// # Errors
-    /// `Full`.
+    /// `Full`: the configured maximum number of XRC domains exists.
     pub fn alloc_xrc_domain(&mut self) -> Result<u32, NicError> {
         self.shared.xrc_domains.alloc()
     }
 
-    /// Ends an XRC domain.
+    /// Frees an XRC domain.
     ///
     /// # Errors
-    /// `Unknown`; `Busy` while a queue pair or shared receive queue is in it.
+    /// `Unknown`: there is no such XRC domain. `Busy`: a queue pair or shared receive queue belongs to the
+    /// domain.
     pub fn free_xrc_domain(&mut self, domain: u32) -> Result<(), NicError> {
         self.shared.xrc_domains.free(domain)
     }
 
-    /// Makes the target of extended reliable connections in RESET; its number. It has no queues of its own.
+    /// Creates the target side of an extended reliable connection (XRC), in RESET, and returns its number. An
+    /// XRC target has no queues of its own.
     ///
     /// # Errors
-    /// `Full`, also if there is no memory; `Unknown` domain.
+    /// `Full`: too many queue pairs exist, or memory is exhausted. `Unknown`: there is no such XRC domain.
     pub fn create_xrc_target(&mut self, domain: u32) -> Result<Qpn, NicError> {
         let buffer = ReceiveQueue::buffer(MAX_SLOTS as u64)?;
         let send_ring = ReceiveQueue::buffer(1)?.into_ring();
