@@ -1,7 +1,7 @@
 //! Servers and clients of the stores over real NICs.
 //!
-//! `remora-store` implements the stores as state machines without input and output. This crate connects them to
-//! queue pairs, memory, threads and a clock:
+//! `remora-store` implements the stores as state machines without input and output. This crate connects them
+//! to queue pairs, memory, threads and a clock:
 //!
 //! | module | a server | a client |
 //! |---|---|---|

@@ -32,7 +32,7 @@ fn of_farm(limits: &Limits, seed: u64) -> farm::ClientConfig {
 pub enum GrantError {
     /// The shards have different designs.
     Designs,
-    /// The shards grant less than the limits require, or have different limits for their clients.
+    /// The shards grant less than the limits require, or issue client numbers inconsistently.
     Grants,
 }
 

@@ -143,7 +143,7 @@ impl Shard {
     fn finish(&mut self, holder: u32, entry: u32, happens: bool) {
         let log = self.config.log_at(holder, entry);
         let object = self.word(log + 8);
-        // A client that overwrites its own log at this moment loses its lock for good.
+        // A client that has overwritten its own log keeps the object locked until the client is removed.
         if object >= self.config.keys {
             return;
         }
