@@ -77,10 +77,10 @@ impl Bare {
         })
     }
 
-    /// Has the peer's NIC do this, alone on its core, for as long as `measured` lasts.
+    /// Runs `measured` while the peer's NIC alone uses the peer's core for the given command.
     ///
     /// # Errors
-    /// Those of `measured`; the peer is gone.
+    /// Fails if `measured` fails or if the peer process has died.
     pub(crate) fn measure(
         &mut self,
         command: NicCommand,

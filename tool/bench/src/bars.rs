@@ -9,25 +9,25 @@ use super::plot::{Area, Drawing, FONT, legend, with_legend};
 
 /// The bars of one colour.
 pub struct Series {
-    /// What the legend says.
+    /// Name of the series in the legend.
     pub name: String,
-    /// One value for each group, where there is one.
+    /// Height of the bar in each group; `None` where a group has no bar of this series.
     pub values: Vec<Option<f64>>,
-    /// What others say of some groups' bars: from, to.
+    /// Range that the paper or a bound states for the bar of each group: lower and upper end.
     pub stated: Vec<Option<(f64, f64)>>,
 }
 
-/// What is drawn.
+/// A bar chart with groups of bars.
 pub struct Bars<'a> {
-    /// Above it.
+    /// Title above the chart.
     pub title: &'a str,
-    /// Beside it, from 0 on.
+    /// Caption of the vertical axis, which begins at 0.
     pub y: &'a str,
     /// Names of the groups, left to right; each dash begins a line.
     pub groups: Vec<&'a str>,
     /// The bars of each group, left to right.
     pub series: Vec<Series>,
-    /// What the legend says of what others say.
+    /// Name of the stated ranges in the legend.
     pub stated: &'a str,
 }
 

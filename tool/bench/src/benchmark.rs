@@ -6,7 +6,7 @@ use crate::Report;
 
 /// A benchmark, with the options that it was given.
 pub trait Benchmark {
-    /// Does it print one JSON object a line?
+    /// Returns whether the benchmark prints one JSON object per line instead of a table.
     fn json(&self) -> bool;
 
     /// Measures, adds a row for each figure to the report, and draws its plots.

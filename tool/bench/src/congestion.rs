@@ -12,7 +12,7 @@ use crate::command::output;
 use bottleneck::{Bottleneck, Outcome, RATE, Sample, jain};
 
 const MS: u64 = 1_000_000;
-/// The flows begin so far apart, and go on so long.
+/// Time between the starts of two flows, and time from the last start to the end of the run.
 const APART_NS: u64 = 5 * MS;
 const LAST_NS: u64 = 60 * MS;
 
@@ -35,7 +35,7 @@ struct Figures {
     sum: Vec<f64>,
     /// Longest queue in the second half, bytes.
     queue: Vec<f64>,
-    /// Of the first round, for the plots.
+    /// Outcome of the first round, for the plots.
     shown: Option<Outcome>,
 }
 

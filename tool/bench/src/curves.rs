@@ -12,39 +12,39 @@ use serde::Deserialize;
 use super::Row;
 use super::plot::{Area, Drawing, FONT, legend, with_legend};
 
-/// One curve.
+/// One curve of a plot of latency over throughput.
 pub struct Curve {
-    /// What the legend says.
+    /// Name of the curve in the legend.
     pub name: String,
-    /// What is reached, and what it takes there.
+    /// Points of the curve: throughput and the latency at that throughput.
     pub points: Vec<(f64, f64)>,
 }
 
-/// What others say: of one axis, or of both.
+/// A published value to compare with: a throughput, a latency, or both.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Stated {
-    /// Of the curve with this number, in whose colour it is.
+    /// Number of the curve to which the value belongs; its colour is used.
     pub curve: usize,
-    /// What is reached.
+    /// Published throughput, in the unit of the horizontal axis.
     pub x: Option<f64>,
-    /// What it takes.
+    /// Published latency, in the unit of the vertical axis.
     pub y: Option<f64>,
 }
 
-/// What is drawn.
+/// A plot of latency over throughput.
 #[derive(Default)]
 pub struct Curves<'a> {
-    /// Above it.
+    /// Title above the plot.
     pub title: &'a str,
-    /// Below it, from 0 on.
+    /// Caption of the horizontal axis, which begins at 0.
     pub x: &'a str,
-    /// Beside it.
+    /// Caption of the vertical axis.
     pub y: &'a str,
     /// The curves.
     pub curves: Vec<Curve>,
-    /// Values beside it grow by factors; else they begin with 0.
+    /// True if the vertical axis is logarithmic; otherwise the axis begins at 0.
     pub by_factors: bool,
-    /// What others say. A latency alone is marked at the left edge, a rate alone at the lower one.
+    /// Published values. A latency alone is marked at the left edge, a throughput alone at the lower edge.
     pub stated: Vec<Stated>,
 }
 
@@ -125,18 +125,18 @@ impl Drawing for Curves<'_> {
 /// A row as it was printed, of any benchmark.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Saved {
-    /// Which benchmark.
+    /// Name of the benchmark.
     pub bench: String,
-    /// Its path.
+    /// Path of the case: port, operation or system, size, variants.
     pub case: String,
-    /// What was measured.
+    /// Name of the measured quantity.
     pub metric: String,
-    /// The median.
+    /// Median of the rounds.
     pub value: f64,
-    /// What it was compared to.
+    /// Name of the baseline; `None` if the row has none.
     #[serde(default)]
     pub baseline: Option<String>,
-    /// The median of that.
+    /// Median of the baseline's rounds.
     #[serde(default)]
     pub baseline_value: Option<f64>,
 }
@@ -150,7 +150,7 @@ impl From<&Row> for Saved {
 
 #[cfg(test)]
 impl Saved {
-    /// One of a benchmark, a case and a metric, compared to nothing.
+    /// Makes a row without a baseline from the names of a benchmark, a case and a metric.
     pub fn alone(names: [&str; 3], value: f64) -> Saved {
         let [bench, case, metric] = names.map(str::to_owned);
         Saved { bench, case, metric, value, baseline: None, baseline_value: None }
@@ -172,12 +172,12 @@ pub fn saved(path: &Path) -> Result<Vec<Saved>> {
     Ok(rows)
 }
 
-/// What the axes of curves count in.
+/// Divisors of the two axes of the curves.
 #[derive(Copy, Clone)]
 pub struct Units {
-    /// Operations a second.
+    /// Operations per second that make one unit of the throughput axis.
     pub rate: f64,
-    /// Nanoseconds.
+    /// Nanoseconds that make one unit of the latency axis.
     pub latency: f64,
 }
 

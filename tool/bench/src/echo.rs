@@ -14,12 +14,12 @@ const EAGER: usize = 1024;
 const INLINE: usize = 256;
 /// Receive requests that wait.
 const RECEIVES: usize = 8;
-/// Every so often a message is signaled, so that the queue knows what is out of it: one of so many, as the
-/// stores do.
+/// One of this many messages is signaled, so that the queue learns which earlier ones have completed. The
+/// stores do the same.
 const SIGNALED_EVERY: u32 = 64;
 
-/// One end: its memory and the other's. Receive buffers lie at the beginning of the memory, messages behind
-/// them.
+/// One end of the echo: its memory and that of the other end. Receive buffers lie at the beginning of the
+/// memory, outgoing messages behind them.
 pub struct Echo {
     receive: remora_verbs::Sge,
     message: remora_verbs::Sge,
@@ -94,7 +94,7 @@ impl Echo {
         Ok(())
     }
 
-    /// Is it the completion of a message from the other end?
+    /// Returns whether the completion is a message from the other end.
     #[inline]
     pub fn is_message(completion: &WorkCompletion) -> Result<bool> {
         ensure!(

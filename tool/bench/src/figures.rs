@@ -102,7 +102,7 @@ impl Figures {
         }
     }
 
-    /// May it be drawn from rows?
+    /// Returns whether the figure can be drawn from saved rows.
     fn takes_rows(self) -> bool {
         self.rows().is_some() || self == Figures::Strom
     }

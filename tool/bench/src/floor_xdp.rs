@@ -16,8 +16,8 @@ const PORT: u16 = 4791;
 /// Frames on the way in [`Raw::echo`], and frames sent together: as the verbs' own rate has them.
 const WINDOW: usize = 128;
 const BATCH: usize = 32;
-/// Without a frame for so long, those on the way are lost: longer than the peer waits for a core on a busy
-/// machine.
+/// Time without a frame after which the frames in flight count as lost. It exceeds the time that the peer
+/// waits for a core on a busy machine.
 const LOST: Duration = Duration::from_secs(5);
 
 /// Some code that has nothing to do with frames, about as long as a NIC's share of a READ: a few words of
@@ -27,7 +27,7 @@ pub fn work() {
     let _ = black_box(serde_json::from_str::<serde_json::Value>(black_box(r#"{"a":[1,2.5],"b":"c\n"}"#)));
 }
 
-/// One end: the rings of an interface and the headers of its frames.
+/// One end of the raw AF_XDP echo: the rings of an interface and the headers of its frames.
 pub struct Raw {
     attachment: Attachment,
     route: Route,
@@ -73,7 +73,9 @@ impl Raw {
         })
     }
 
-    /// The same with [`work`] after each frame at this end, and how long that took there.
+    /// Like `ping_pong`, with [`work`] after each frame at this end. Also returns the median time of the
+    /// work, in nanoseconds.
+    /// took.
     pub fn ping_pong_working(&mut self, lengths: Lengths, trips: u64) -> Result<(f64, f64)> {
         let mut own = Vec::with_capacity(trips as usize);
         let took = self.ping_pong(lengths, trips, || {

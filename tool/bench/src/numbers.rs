@@ -52,7 +52,7 @@ pub fn draw(folder: &Path, bench: &str, time: &str, drawn: &[Drawn], numbers: &[
     draw_beside(folder, bench, time, drawn, numbers, &[])
 }
 
-/// The same; `beside` has more drawings of a figure.
+/// Like [`draw`]; `beside` holds additional drawings for a figure.
 pub fn draw_beside(
     folder: &Path,
     bench: &str,

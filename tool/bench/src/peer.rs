@@ -89,7 +89,7 @@ impl Ends {
         Ok((nic, &mut self.tcp))
     }
 
-    /// What there is to do before the bench goes on.
+    /// Prepares the peer for a command before the bench continues.
     fn prepare(&mut self, command: Command, page: &Page) -> Result<()> {
         match command {
             Command::Udp { to, .. } | Command::Stream { to } | Command::Packets { to, .. } => {
@@ -163,7 +163,7 @@ impl Ends {
     }
 }
 
-/// What the bench says.
+/// The commands that the bench sends.
 struct Commands {
     page: Page,
     input: BufReader<Stdin>,

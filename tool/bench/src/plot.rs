@@ -10,57 +10,57 @@ use plotters::prelude::*;
 
 use crate::command::output;
 
-/// One line.
+/// One line of a plot.
 pub struct Line {
-    /// What the legend says.
+    /// Name of the line in the legend.
     pub name: String,
-    /// One value for each label.
+    /// Value at each label, left to right.
     pub values: Vec<f64>,
 }
 
-/// What others say at a place.
+/// A published or required value, marked at one place of the horizontal axis.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Mark {
-    /// Of the line with this number, in whose colour it is; else black.
+    /// Number of the line whose colour the mark has; `None` draws it black.
     pub line: Option<usize>,
-    /// Number of the place.
+    /// Number of the place on the horizontal axis, from 0 on.
     pub place: usize,
-    /// What they say.
+    /// The marked value.
     pub value: f64,
 }
 
-/// What is drawn.
+/// A line plot over named places.
 #[derive(Default)]
 pub struct Plot<'a> {
-    /// Above it.
+    /// Title above the plot.
     pub title: &'a str,
-    /// Below it.
+    /// Caption of the horizontal axis.
     pub x: &'a str,
-    /// Beside it, from 0 on.
+    /// Caption of the vertical axis, which begins at 0 unless `by_factors` is set.
     pub y: &'a str,
     /// Names of the places, left to right; an empty one stands for itself.
     pub labels: Vec<String>,
     /// The lines.
     pub lines: Vec<Line>,
-    /// Values grow upwards by factors, from the least on.
+    /// True if the vertical axis is logarithmic and begins near the least value.
     pub by_factors: bool,
-    /// What others say: name, and marks.
+    /// Name of the marked values in the legend, and the marks.
     pub stated: Option<(&'a str, Vec<Mark>)>,
 }
 
-/// Where a drawing is drawn.
+/// Part of an SVG image into which a drawing is drawn.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// What can be drawn.
+/// A chart that can be placed in an [`Area`].
 pub trait Drawing {
-    /// Draws it, as large as the area.
+    /// Draws the chart so that it fills the area.
     fn draw<'a>(&self, area: &Area<'a>) -> Result<(), Box<dyn Error + 'a>>;
 }
 
 const SIZE: (u32, u32) = (760, 440);
 /// Width of the legend, to the right of the chart.
 const LEGEND: u32 = 170;
-/// Of all words.
+/// Font of all texts in a plot.
 pub const FONT: &str = "sans-serif";
 
 /// Writes drawings into one file, side by side.
@@ -90,7 +90,7 @@ pub fn with_legend<'a>(area: &Area<'a>) -> (Area<'a>, Area<'a>) {
     area.split_horizontally(SIZE.0 - LEGEND)
 }
 
-/// One name in a legend.
+/// Draws entry `number` of a legend, counted from 0.
 pub fn legend<'a>(
     area: &Area<'a>,
     number: usize,

@@ -7,17 +7,17 @@ use crate::command::print;
 /// A figure with all its rounds, and what it is compared to.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Which benchmark.
+    /// Name of the benchmark.
     pub bench: &'static str,
-    /// A path: port, operation or system, size, variants.
+    /// Path of the case: port, operation or system, size, variants.
     pub case: String,
-    /// What is measured.
+    /// Name of the measured quantity, for example `latency_p50`.
     pub metric: &'static str,
-    /// Of `value` and `rounds`.
+    /// Unit of `value` and `rounds`.
     pub unit: &'static str,
     /// Median of the rounds.
     pub value: f64,
-    /// What ran interleaved with it in the same run.
+    /// Name of the baseline that ran interleaved in the same run; `None` if the row has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
     /// Median of the baseline's rounds.
@@ -26,19 +26,20 @@ pub struct Row {
     /// `value / baseline_value`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// What the ratio, or where there is none the value, may be at most, where it is judged.
+    /// Largest value allowed for `ratio`, or for `value` if there is no baseline; `None` if unbounded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<f64>,
-    /// What the ratio must be at least, where it is judged from below.
+    /// Least value allowed for `ratio`; `None` if unbounded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least: Option<f64>,
-    /// Is it?
+    /// Whether the figure is within `limit` and `least`; `None` if it has no bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
-    /// How far a model's prediction is from what was measured, percent; negative if it says less.
+    /// Deviation of a model's prediction from the measured value, in percent; negative if the prediction is
+    /// lower.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub residual: Option<f64>,
-    /// Why it is off, where that is known.
+    /// Cause of the deviation, where it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
     /// Every round.
@@ -196,7 +197,7 @@ impl Report {
         &self.rows
     }
 
-    /// Is there no result yet?
+    /// Returns whether no row has been added.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

@@ -15,7 +15,7 @@ use remora_scenario::workload::{Traffic, Workload};
 use crate::{Args, Benchmark, Report, Row, SHORTER, median, progress};
 use nic_pair::NicPair;
 
-/// What is run, and what is asked of it.
+/// A network to simulate, with the bound on its speed.
 struct Case {
     name: &'static str,
     k: u32,
@@ -26,7 +26,7 @@ struct Case {
     memory: f64,
 }
 
-/// A hop costs at most so many READs of a NIC pair.
+/// Largest cost of one packet-hop, in READs of a NIC pair.
 const READS: f64 = 1.6;
 /// Batches of READs in a round.
 const BATCHES: u64 = 100_000 / SHORTER;

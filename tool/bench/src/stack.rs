@@ -19,7 +19,7 @@ pub enum Stack {
     Libfabric,
 }
 
-/// What carries the messages of such a library.
+/// Transport below UCX or libfabric.
 #[derive(Copy, Clone, Debug)]
 pub enum Carrier<'a> {
     /// The kernel's TCP.
@@ -41,7 +41,7 @@ const TIMEOUT: &str = "20";
 impl Stack {
     const ALL: [Stack; 2] = [Stack::Ucx, Stack::Libfabric];
 
-    /// Those whose programs are there; of the others it is said how to get them.
+    /// Returns the libraries whose test programs are installed, and prints how to install the others.
     pub fn installed() -> Vec<Stack> {
         Stack::ALL.into_iter().filter(|stack| stack.is_there()).collect()
     }
@@ -158,8 +158,8 @@ impl Stack {
     }
 }
 
-/// Why a program failed, in one line: its status and the end of what it said, wherever it said it (UCX logs
-/// to its standard output).
+/// Returns the cause of a program's failure in one line: its exit status and the end of its output. Both
+/// streams are included, since UCX logs to standard output.
 pub fn reason(output: &Output) -> String {
     let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     let lines: Vec<&str> =
@@ -172,7 +172,7 @@ pub fn reason(output: &Output) -> String {
     }
 }
 
-/// Is a program of this name in a folder of `PATH`?
+/// Returns whether a folder of `PATH` holds a program of this name.
 pub fn is_installed(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())

@@ -155,7 +155,7 @@ impl Measuring<'_> {
         Ok(rounds)
     }
 
-    /// One client.
+    /// Measures a single client, with uniform and with skewed keys.
     fn alone(&mut self) -> Result<()> {
         for skew in [0.0, SKEW] {
             let keys = Keys::of(self.args.blocks, skew);

@@ -25,10 +25,11 @@ const EACH: u64 = 20;
 const LEAST: u64 = 200;
 /// Keys that are asked for: each is written before.
 const KEYS: u64 = 256;
-/// How long it may take to begin, and to answer.
+/// Longest time that etcd may take to start, and to answer one request.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Where its files are, as paths of rows name it: on the disk, for which it waits, or in memory.
+/// Folders of etcd's files, by their name in the rows: on a disk, so that each fsync waits for it, or in
+/// memory.
 const PLACES: [(&str, &str); 2] = [("fsync", "/var/tmp"), ("files-in-memory", "/dev/shm")];
 
 /// A running cluster, and its files.
@@ -120,7 +121,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What has been answered, and after how long.
+    /// Returns the next answer and its latency; `None` while there is no complete answer.
     fn take(&mut self) -> Result<Option<(String, Duration)>> {
         let Some(asked) = self.asked else { return Ok(None) };
         let mut more = [0; 4096];
@@ -185,10 +186,10 @@ impl Register {
     }
 }
 
-/// Measures it, with its files on the disk and in memory.
+/// Measures etcd, with its files on the disk and in memory.
 ///
 /// # Errors
-/// It is not installed, or does not answer.
+/// Fails if etcd is not installed or does not answer.
 pub fn run(
     core: usize,
     len: u32,

@@ -25,9 +25,9 @@ use remora_service::server::READS;
 
 /// Completions taken at a time.
 const TAKEN: usize = 64;
-/// How long an operation may take.
+/// Longest time that one operation may take.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long what is under way may take when no operation is.
+/// Longest time for which messages of completed operations may still be in flight.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// A client's connections, as its machine sees them.
@@ -44,13 +44,13 @@ impl Connections for Ends<'_> {
     }
 }
 
-/// One of them.
+/// One client: its state machine and a queue pair for each replica.
 struct Client {
     machine: AnyClient,
     pairs: Vec<QueuePair<Ready>>,
     /// Since when the operation in each slot is.
     begun: Vec<Instant>,
-    /// What was drawn and has not begun.
+    /// The operation and its block that were drawn from the workload and have not started.
     drawn: Option<(Operation, u64)>,
     _arena: MemoryRegion,
 }
@@ -60,7 +60,7 @@ struct Client {
 #[derive(Default)]
 struct Owners(Vec<(u32, Owner)>);
 
-/// Whose a queue pair is.
+/// The client and the replica of a queue pair.
 #[derive(Copy, Clone)]
 struct Owner {
     client: usize,
@@ -88,16 +88,16 @@ pub struct LoadGenerator {
     cq: CompletionQueue,
     done: [WorkCompletion; TAKEN],
     value: Vec<u8>,
-    /// What the bare READs read, and where to.
+    /// Memory of the replicas that the bare READs read; `local` receives the data.
     tables: Vec<Remote>,
     local: MemoryRegion,
     context: Context,
     domain: ProtectionDomain,
-    /// Of all clients, so many take part.
+    /// Number of clients that issue operations; the others are idle.
     active: usize,
 }
 
-/// How many clients generate load, and of which kind.
+/// Number and kind of the clients that generate load.
 #[derive(Copy, Clone, Debug)]
 pub struct Size {
     /// Clients.
@@ -133,7 +133,7 @@ impl LoadGenerator {
     /// Connects each client to all replicas.
     ///
     /// # Errors
-    /// One does not answer.
+    /// Fails if a replica does not answer.
     pub fn open(port: &PortArgs, replicas: &[SocketAddr], size: Size) -> Result<LoadGenerator> {
         let context = port.open()?;
         let domain = context.alloc_pd()?;
@@ -182,12 +182,12 @@ impl LoadGenerator {
         self.clients.len()
     }
 
-    /// From now on only so many of them take part.
+    /// Lets only the first `clients` clients issue operations from now on.
     pub fn only(&mut self, clients: usize) {
         self.active = clients.min(self.clients.len());
     }
 
-    /// One client more.
+    /// Connects one more client to all replicas.
     fn join(&mut self, domain: &ProtectionDomain, replicas: &[SocketAddr], window: u16) -> Result<()> {
         let (mut pairs, mut grants, mut number) = (Vec::new(), Vec::new(), None);
         for address in replicas {

@@ -5,13 +5,14 @@ use remora_store::block::Design;
 use super::system::{Round, Rounds};
 use crate::Row;
 
-/// What the paper leads one to expect of PRISM-RS, beside ABDLOCK.
+/// Largest ratio of PRISM-RS's latency, and least ratio of its rate, to ABDLOCK's, as the paper's results
+/// suggest.
 const LATENCY: f64 = 0.7;
 const RATE: f64 = 1.2;
-/// How much longer PRISM-RS may take with skewed keys than with uniform ones.
+/// Largest ratio of PRISM-RS's latency with skewed keys to its latency with uniform keys.
 const SKEWED: f64 = 1.3;
-/// What ABDLOCK may take at most, over its round trips times a bare READ of all replicas, so that nobody wins
-/// over a slow one.
+/// Largest ratio of ABDLOCK's latency to its round trips times a bare READ of all replicas. The bound keeps a
+/// slow baseline from making PRISM-RS look good.
 const LIMIT: f64 = 1.15;
 
 /// A figure: what it is called, its unit, and where a round has it.
@@ -57,12 +58,12 @@ pub fn beside(rounds: &[Rounds], case: impl Fn(Design) -> String) -> Vec<Row> {
     rows
 }
 
-/// Of so many clients: a point of a curve.
+/// Returns the rows of one point of a curve, measured with a fixed number of clients.
 pub fn point(rounds: &[Rounds], case: impl Fn(Design) -> String) -> Vec<Row> {
     [RATES, MEAN].into_iter().flat_map(|kind| pair(rounds, kind, &case)).collect()
 }
 
-/// Of a crowd, beside what each design takes with uniform keys.
+/// Returns the rows for many clients, each compared to the same design with uniform keys.
 pub fn crowded(rounds: &[Rounds], uniform: &[Rounds], case: impl Fn(Design) -> String) -> Vec<Row> {
     let kinds = [P50, MEAN, P99, RATES, TRIPS];
     let mut rows: Vec<Row> = kinds.into_iter().flat_map(|kind| pair(rounds, kind, &case)).collect();

@@ -21,7 +21,7 @@ pub const REPLICAS: usize = 3;
 /// a second.
 const SLICES: usize = 10;
 
-/// How large a store is.
+/// Size of a store.
 #[derive(Copy, Clone, Debug)]
 pub struct StoreSize {
     /// Blocks.
@@ -47,7 +47,7 @@ impl RoundSize {
         self.0 / 10
     }
 
-    /// Of a crowd of so many clients.
+    /// Operations of a round in which `clients` clients take part.
     fn crowded(self, clients: usize) -> u64 {
         self.0 / 10 + self.0 * 3 / 400 * clients as u64
     }
@@ -61,7 +61,7 @@ impl RoundSize {
 /// A design's rounds.
 pub type Rounds = (Design, Vec<Round>);
 
-/// What operations took, nanoseconds each.
+/// Results of one round; latencies in nanoseconds.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Round {
     /// Median.
@@ -119,7 +119,7 @@ impl SystemUnderTest {
     /// Starts a design, writes all its blocks, and stops the replicas until their turn comes.
     ///
     /// # Errors
-    /// They do not start.
+    /// Fails if the replicas do not start.
     pub fn open(
         testbed: &Testbed,
         size: StoreSize,
@@ -152,7 +152,7 @@ impl SystemUnderTest {
         self.replicas.stop()
     }
 
-    /// One client, one operation after the other, then its window full.
+    /// Measures one client: first with one operation at a time, then with its window full.
     ///
     /// # Errors
     /// A replica is gone.
@@ -212,7 +212,7 @@ impl SystemUnderTest {
     }
 }
 
-/// What operations took.
+/// Latencies of the operations of a round.
 struct Times {
     each: Histogram<u64>,
     round_trips: u64,

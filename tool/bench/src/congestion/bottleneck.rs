@@ -29,11 +29,11 @@ const BUFFER: u64 = 64 << 20;
 /// Flows over one bottleneck.
 #[derive(Copy, Clone, Debug)]
 pub struct Bottleneck {
-    /// How many flows.
+    /// Number of flows.
     pub flows: u32,
-    /// What sets their rates.
+    /// Congestion control that sets the rates of the flows.
     pub control: ControlName,
-    /// What recovers from loss.
+    /// Transport that recovers from loss.
     pub transport: TransportName,
     /// Nanoseconds from one flow's beginning to the next one's.
     pub apart_ns: u64,
@@ -50,7 +50,7 @@ pub struct Bottleneck {
 pub struct Sample {
     /// The later of them, nanoseconds from the beginning.
     pub at_ns: u64,
-    /// What each flow sent, bits per second from BTH to ICRC.
+    /// Rate of each flow in bits per second, counting the bytes from BTH to ICRC.
     pub rates: Vec<f64>,
     /// Bytes that wait in the switch at that moment.
     pub queue: u64,
@@ -59,13 +59,13 @@ pub struct Sample {
 /// The result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// One after the other.
+    /// Samples in the order of time.
     pub samples: Vec<Sample>,
     /// Packets lost because the switch's buffer was full.
     pub lost: u64,
     /// Packets that the switch marked.
     pub marked: u64,
-    /// What the NICs counted, all hosts together.
+    /// Sums of the NICs' counters over all hosts.
     pub counters: Counters,
 }
 

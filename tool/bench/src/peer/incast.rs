@@ -17,7 +17,7 @@ use crate::testbed::veth::NIC;
 /// Bytes of each NIC's regions.
 const LEN: usize = 1 << 20;
 
-/// One of them.
+/// One NIC of the incast.
 struct Member {
     domain: ProtectionDomain,
     cq: CompletionQueue,

@@ -20,7 +20,7 @@ use crate::testbed::veth::NIC;
 
 /// One NIC of the peer.
 pub struct Served {
-    /// Where connections are set up.
+    /// Accepts the bench's connections.
     pub listener: Listener,
     domain: ProtectionDomain,
     /// The memory that the bench reads and writes.
@@ -106,7 +106,7 @@ impl Served {
         Ok(())
     }
 
-    /// What [`NicCommand::Attach`] says.
+    /// Carries out [`NicCommand::Attach`].
     pub fn attach(&self, counts: bool, checks: Option<u32>) -> Result<()> {
         let kernels = self.kernels.as_ref().context("nobody has asked for kernels")?;
         let qp = self.qps.first().context("nobody is connected")?;

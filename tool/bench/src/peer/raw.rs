@@ -16,7 +16,7 @@ pub struct Raw {
     pub socket: Socket,
     bench: Option<rustix::net::SocketAddrAny>,
     link: Option<shm::Link>,
-    /// Where the bench's link is set up.
+    /// Accepts the bench's link.
     pub listener: shm::Listener,
     cold: Vec<u8>,
 }

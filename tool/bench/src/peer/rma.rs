@@ -9,7 +9,7 @@ use crate::command::device::LOOPBACK;
 use crate::rma::place::{Granting, NAME, REGION};
 use crate::testbed::protocol::RmaCommand;
 
-/// What peers may do with a region.
+/// Operations that peers may perform on a region.
 const RIGHTS: Rights = Rights(Rights::READ.0 | Rights::WRITE.0 | Rights::REKEY.0);
 
 /// 1RMA of one NIC.
