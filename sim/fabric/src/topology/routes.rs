@@ -132,13 +132,11 @@ impl Routes {
                 if self.row[node] == NONE || distance[node] == NONE || distance[node] == 0 {
                     continue;
                 }
-                let widest = match topology.is_host(node as u32) {
-                    true => search.nearer(topology, node, hops).map(|hop| search.rate_by(hop)).max(),
-                    false => None,
+                let nearer = search.nearer(topology, node, hops);
+                let list: Vec<u16> = match hosts_choose && topology.is_host(node as u32) {
+                    true => search.widest(nearer),
+                    false => nearer.map(|hop| hop.port).collect(),
                 };
-                let is_widest = |hop: &&Hop| widest.is_none_or(|widest| search.rate_by(hop) == widest);
-                let nearer = search.nearer(topology, node, hops).filter(is_widest);
-                let list: Vec<u16> = nearer.map(|hop| hop.port).collect();
                 let number = *known.entry(list).or_insert_with_key(|list| {
                     self.ports.extend_from_slice(list);
                     self.lists.push(self.ports.len() as u32);
@@ -209,26 +207,35 @@ impl Search {
     }
 
     fn rates(&mut self, topology: &Topology, up: &[Vec<Hop>]) {
-        for place in 0..self.order.len() {
+        let Some(source) = self.order.first() else { return };
+        self.rate[*source as usize] = u64::MAX;
+        for place in 1..self.order.len() {
             let node = self.order[place] as usize;
-            let nearer = self.nearer(topology, node, &up[node]).map(|hop| self.rate_by(hop));
-            self.rate[node] = nearer.max().unwrap_or(u64::MAX);
+            let rates = self.nearer(topology, node, &up[node]).map(|hop| self.rate_by(hop));
+            self.rate[node] = rates.max().unwrap_or(0);
         }
     }
 
-    /// The links of a node to nodes that are nearer to the source and forward to it, or are the source.
+    /// The links of a node, which is not the source, to nodes that are nearer to the source and forward to it
+    /// or are the source.
+    #[inline]
     fn nearer<'a>(
         &'a self,
         topology: &'a Topology,
         node: usize,
         hops: &'a [Hop],
-    ) -> impl Iterator<Item = &'a Hop> {
-        let next = self.distance[node].checked_sub(1);
+    ) -> impl Iterator<Item = &'a Hop> + Clone {
+        let next = self.distance[node] - 1;
         let leads = move |hop: &&Hop| {
-            Some(self.distance[hop.neighbour as usize]) == next
-                && (next == Some(0) || !topology.is_host(hop.neighbour))
+            self.distance[hop.neighbour as usize] == next && (next == 0 || !topology.is_host(hop.neighbour))
         };
         hops.iter().filter(leads)
+    }
+
+    /// The ports of those of these links whose path has the highest rate.
+    fn widest<'a>(&self, nearer: impl Iterator<Item = &'a Hop> + Clone) -> Vec<u16> {
+        let highest = nearer.clone().map(|hop| self.rate_by(hop)).max();
+        nearer.filter(|hop| Some(self.rate_by(hop)) == highest).map(|hop| hop.port).collect()
     }
 
     /// The rate of the slowest link from a link on.
