@@ -2,7 +2,9 @@
 
 The guest's user is admitted by --allow-uid. It takes its half of the QPN ranges, replaces and detaches the kernel's steering by each socket
 that it gets, gives ranges back, keeps their descriptors, and reads from all of them. The worker is a program of the broker's own user, or
-another guest: it sends frames to its QPN range and waits for each. All speak the broker's own messages (api/broker/src/message.rs)."""
+another guest: it sends frames to its QPN range and waits for each. All speak the broker's own messages (api/broker/src/message.rs).
+
+A user of a peer's host sends a storm of forged MADs beside the same worker (mads.py); there the newcomers connect by rdma_cm."""
 
 import ctypes
 import json
@@ -15,6 +17,7 @@ import sys
 import threading
 import time
 
+from . import mads
 from .judge import Case, Phase
 from .servers import Failed
 
@@ -23,7 +26,7 @@ PORT = 4791
 VERSION = 7
 # The users of the guest that means harm, and of one at work.
 HARMS, WORKS = 61001, 61002
-KINDS = {"steals-from-owner": None, "steals-from-guest": WORKS}
+KINDS = {"steals-from-owner": None, "steals-from-guest": WORKS, "forged-mads": None}
 # Before the frames of a packet of the relay, and of a frame.
 RELAY_HEADER, FRAME = 36, 60
 # Rounds of the guest a second: a program that spins takes a processor, whatever it does.
@@ -122,20 +125,24 @@ def steal():
     print(json.dumps({"read": read, "rounds": rounds, "ranges": len(held)}), flush=True)
 
 
-def act(role, uid, every):
+def act(role, uid, value):
     """Plays a role as this user. The interpreter itself may lie where other users cannot start it."""
     if int(uid) != os.geteuid():
         os.setgroups([])
         os.setgid(int(uid))
         os.setuid(int(uid))
-    work(float(every)) if role == "work" else steal()
+    if role == "storm":
+        sent = mads.storm(int(value), lambda: bool(select.select([sys.stdin], [], [], 0)[0]))
+        print(json.dumps({"sent": sent}), flush=True)
+        return
+    work(float(value)) if role == "work" else steal()
 
 
 class Process:
     """A role in a process of its own, as this user."""
 
-    def __init__(self, role, uid, every):
-        words = [sys.executable, sys.argv[0], "--guest", role, str(os.geteuid() if uid is None else uid), str(every)]
+    def __init__(self, role, uid, value):
+        words = [sys.executable, sys.argv[0], "--guest", role, str(os.geteuid() if uid is None else uid), str(value)]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def end(self):
@@ -193,15 +200,55 @@ class Broker:
         self.process.wait()
 
 
-def phase(worker, every, seconds, strict):
-    """The worker alone for so long, with a newcomer each 200 ms."""
+def phase(worker, every, seconds, strict, come=newcomer):
+    """The worker for so long, with a newcomer each 200 ms."""
     start, times = time.monotonic(), []
     while time.monotonic() < start + seconds:
-        times.append(newcomer())
+        times.append(come())
         time.sleep(0.2)
     end = time.monotonic()
     periods = [period for period in list(worker.periods) if start + every <= period["clock"] <= end]
     return Phase.of(periods, every, end - start, times, strict), sum(period["lost"] for period in periods)
+
+
+def measure_guest(result, parts, every, before, during, strict):
+    """The guest takes, keeps and reads."""
+    broker, worker = parts
+    result.before, _ = phase(worker, every, before, strict)
+    result.facts_before = facts(broker.process)
+    guest = Process("steal", HARMS, every)
+    parts.append(guest)
+    time.sleep(0.3)
+    result.during, lost = phase(worker, every, during, strict)
+    said = json.loads(guest.process.communicate("", timeout=10)[0])
+    result.peers = said
+    if said["read"]:
+        result.faults.append(f"the guest read {said['read']} frames")
+    if not 0 < said["ranges"] <= 64:
+        result.faults.append(f"the guest had {said['ranges']} of 127 QPN ranges")
+    if lost:
+        result.faults.append(f"{lost} frames did not reach the worker")
+
+
+def measure_mads(result, parts, every, before, during, strict):
+    """Forged MADs come. The connections from before stay."""
+    broker, worker = parts
+    connections = mads.Connections()
+    parts.append(connections)
+    result.before, _ = phase(worker, every, before, strict, connections.newcomer)
+    result.facts_before = facts(broker.process)
+    sender = Process("storm", HARMS, connections.learned)
+    parts.append(sender)
+    sender.process.stdout.readline()
+    result.during, lost = phase(worker, every, during, strict, connections.newcomer)
+    result.peers = json.loads(sender.process.communicate("\n", timeout=10)[0])
+    connections.drain()
+    if result.peers["sent"] < during * mads.RATE / 4:
+        result.faults.append(f"the storm had only {result.peers['sent']} MADs")
+    if connections.ended:
+        result.faults.append(f"connections got {', '.join(connections.ended)}")
+    if lost:
+        result.faults.append(f"{lost} frames did not reach the worker")
 
 
 def case(binary, kind, every, before, during, strict):
@@ -213,21 +260,8 @@ def case(binary, kind, every, before, during, strict):
         parts.append(Broker(binary))
         parts.append(Worker(KINDS[kind], every))
         parts[-1].wait()
-        worker = parts[-1]
-        result.before, _ = phase(worker, every, before, strict)
-        result.facts_before = facts(parts[0].process)
-        guest = Process("steal", HARMS, every)
-        parts.append(guest)
-        time.sleep(0.3)
-        result.during, lost = phase(worker, every, during, strict)
-        said = json.loads(guest.process.communicate("", timeout=10)[0])
-        result.peers = said
-        if said["read"]:
-            result.faults.append(f"the guest read {said['read']} frames")
-        if not 0 < said["ranges"] <= 64:
-            result.faults.append(f"the guest had {said['ranges']} of 127 QPN ranges")
-        if lost:
-            result.faults.append(f"{lost} frames did not reach the worker")
+        measure = measure_mads if kind == "forged-mads" else measure_guest
+        measure(result, parts, every, before, during, strict)
         time.sleep(0.3)
         result.facts_after = facts(parts[0].process)
         result.judge(strict)
