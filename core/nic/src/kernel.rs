@@ -1,11 +1,11 @@
-//! StRoM on this NIC (StRoM paper, §5): kernels take requests and bytes from the wire, read and write the
-//! memory of the program that deployed them, and answer by WRITEs.
+//! StRoM: kernels on the NIC (StRoM paper, §5). A kernel processes RPC requests and data from the network,
+//! reads and writes the memory of the program that deployed it, and answers with WRITEs.
 //!
-//! Heads up: this file has the trait of a kernel, `streams.rs` its streams. `table.rs` holds the deployed
-//! kernels; each has lanes (`lane.rs`), which make its steps, and `lane_ref.rs` finds a lane. A packet
-//! arrives in `serve.rs`, an answer leaves by `answer.rs`, `submit.rs` is the requester's side.
-//! `placement.rs` and `checked.rs` have the kernels beside RPC. The other files are kernels. `docs/STROM.md`
-//! has the decisions that the paper leaves open.
+//! This file defines the trait of a kernel, and `streams.rs` its streams. `table.rs` holds the deployed
+//! kernels. Each kernel has lanes (`lane.rs`), which execute its steps; `lane_ref.rs` finds a lane. A request
+//! is received in `serve.rs`, an answer is sent by `answer.rs`, and `submit.rs` is the requester's side.
+//! `placement.rs` and `checked.rs` run kernels on WRITEs and READs rather than RPCs. The other files are
+//! kernels. `docs/STROM.md` lists the decisions that the paper leaves open.
 
 mod aggregate;
 mod answer;
@@ -63,108 +63,111 @@ pub use traversal::{Shape, Traversal, Walk};
 use base::{Block, KernelId, LaneId};
 use checked::Recheck;
 
-/// What runs on the data path (the paper's Listing 1). It lives in a *lane*: it serves one queue pair at a
-/// time, and all requests of that one in order.
+/// A kernel: user code on the data path (the paper's Listing 1). A kernel runs in a *lane*, which serves one
+/// queue pair at a time and processes that queue pair's requests in order.
 ///
-/// A kernel owns all its memory from the start: a step allocates nothing, waits for nothing, and takes about
-/// as long as copying [`DMA`] bytes. Longer work takes several steps.
+/// A kernel allocates all its memory when it is created. A step must not allocate or block, and should take
+/// about as long as copying [`DMA`] bytes; longer work is divided into several steps.
 pub trait Kernel: Send {
-    /// One step: takes what there is of input and of bytes read, and gives at most one command and one
+    /// Executes one step: consumes the available input and read data, and issues at most one command and one
     /// message.
     fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress;
 
-    /// Forgets everything: its queue pair is gone, or its request ends with an error.
+    /// Resets the kernel to its initial state, because its queue pair was destroyed or its request ended with
+    /// an error.
     fn reset(&mut self);
 
-    /// Address and length of what the kernel will read for a request with these parameters: first, or after
-    /// it has `seen` the first bytes (64 at most). It is a hint to prefetch: requests that arrive together
-    /// then wait for memory together.
+    /// Returns the address and length of the memory that the kernel will read for a request with these
+    /// parameters: first (`seen` is `None`), or after it has read the bytes `seen` (64 at most). The NIC
+    /// prefetches this memory, so that the cache misses of concurrent requests overlap.
     fn prefetch_hint(&self, params: &[u8], seen: Option<&[u8]>) -> Option<(u64, u32)> {
         let _ = (params, seen);
         None
     }
 
-    /// Its check of READs, if it checks their bytes before they leave.
+    /// Returns the kernel's check of READ data; `None` if the kernel does not check READs.
     fn checks(&mut self) -> Option<&mut dyn Check> {
         None
     }
 
-    /// Its view of WRITEs, if it only looks at their bytes: then they cost no step, and it sees them on their
-    /// way to memory. Otherwise they are input after they have been placed.
+    /// Returns the kernel's observer of WRITE data; `None` if the kernel has none. An observer sees the data
+    /// on its way to memory, without a step. Otherwise WRITEs are input of the kernel after they have been
+    /// placed.
     fn looks(&mut self) -> Option<&mut dyn Look> {
         None
     }
 }
 
-/// Checks the bytes of READs before they leave (the paper's send kernel). It keeps no state between READs.
+/// A check of READ data before the response is sent (the paper's send kernel). A check keeps no state between
+/// READs.
 pub trait Check {
-    /// Bytes of memory behind those of the READ that it also wants to see, [`BEHIND`] at most. They do not
-    /// travel.
+    /// Returns the number of bytes after the READ's range that the check also needs, [`BEHIND`] at most.
+    /// These bytes are not sent.
     fn behind(&self) -> usize;
 
-    /// The verdict on the bytes, which were read `before` times for this response already.
+    /// Returns the verdict on the data. `before` is the number of earlier readings for the same response.
     fn check(&mut self, bytes: &[u8], behind: &[u8], before: u32) -> Verdict;
 }
 
-/// Bytes that a [`Check`] sees behind those of the READ, at most.
+/// Maximum number of bytes after a READ's range that a [`Check`] receives.
 pub const BEHIND: usize = 64;
 
-/// Times that bytes are read in a row for one response, at most.
+/// Maximum number of successive readings for one response.
 pub const READINGS: u32 = 64;
-/// Nanoseconds until bytes are read again, after [`READINGS`] readings in a row.
+/// Delay in nanoseconds before the data is read again, after [`READINGS`] successive readings.
 pub const AGAIN_NS: u64 = 10_000;
-/// Nanoseconds for which bytes are read again; then the READ ends with an error of the responder.
+/// Time in nanoseconds after which a READ whose data still fails the check ends with a responder error.
 pub const UNFIT_NS: u64 = 50_000_000;
 
-/// What happens to bytes that were checked.
+/// The verdict of a [`Check`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// They leave.
+    /// The data is sent.
     Leave,
-    /// They are read again: [`READINGS`] times at once, and later, for [`UNFIT_NS`].
+    /// The data is read again: up to [`READINGS`] times immediately, then with delays for [`UNFIT_NS`].
     Again,
-    /// They do not leave: the READ ends with an error of the responder.
+    /// The READ ends with a responder error.
     Refuse,
 }
 
-/// Looks at bytes on their way.
+/// An observer of WRITE data.
 pub trait Look {
-    /// The next bytes of a packet, in pieces of [`LOOKED_AT`] but for the last.
+    /// Observes the next bytes of a packet, in pieces of [`LOOKED_AT`] bytes except for the last.
     fn look(&mut self, bytes: &[u8]);
 }
 
-/// Bytes of a packet that are looked at together: they are in the cache, and the next ones are prefetched
-/// meanwhile.
+/// Size in bytes of the pieces that an observer receives. A piece is in the cache, and the next one is
+/// prefetched meanwhile.
 pub const LOOKED_AT: usize = 512;
 
-/// What a kernel returns from a step.
+/// The result of a kernel's step.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It has more to do now.
+    /// The kernel has more work and is called again.
     Again,
-    /// It waits for input, or for the bytes of a command, and holds state of the queue pair that it serves.
+    /// The kernel waits for input or for read data, and holds state of its queue pair.
     Waits,
-    /// It waits for input and holds no state: its lane may serve another queue pair.
+    /// The kernel waits for input and holds no state, so its lane may serve another queue pair.
     Rests,
 }
 
-/// Steps that a lane makes for one packet, or in one turn. The acknowledgement of a packet waits for so many
-/// at most.
+/// Maximum number of steps for one packet or in one turn. The acknowledgement of a packet is delayed by at
+/// most that many steps.
 pub const STEPS: u32 = 32;
 
-/// Where answers go in the requester's memory.
+/// The destination of answers in the requester's memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The address of the first byte.
     pub addr: u64,
-    /// Its key.
+    /// Remote key.
     pub rkey: u32,
-    /// Bytes that it holds.
+    /// Size in bytes.
     pub len: u32,
 }
 
 impl Place {
-    /// The bytes that parameters begin with.
+    /// Returns the encoding with which the parameters of a request begin.
     pub fn emit(&self) -> [u8; HEAD_LEN] {
         let mut bytes = [0; HEAD_LEN];
         remora_wire::reth::Repr { va: self.addr, rkey: self.rkey, dma_len: self.len }.emit(&mut bytes);
@@ -172,50 +175,50 @@ impl Place {
     }
 }
 
-/// An answer, or a part of one, on its way.
+/// An answer, or a part of one, in flight.
 #[derive(Copy, Clone, Debug)]
 struct Sent {
-    /// Number of its message.
+    /// Number of the message.
     number: u64,
     block: Block,
 }
 
-/// A packet for a kernel that arrived ahead of the order.
+/// A packet for a kernel that arrived ahead of the expected PSN.
 struct Early {
     part: Option<Part>,
     len: u16,
     bytes: Box<[u8]>,
 }
 
-/// What a queue pair has for a peer that agreed on StRoM.
+/// StRoM state of a queue pair.
 pub(crate) struct Strom {
-    /// Answers on their way, oldest first.
+    /// Answers in flight, oldest first.
     sent: VecDeque<Sent>,
-    /// A lane waits until a message of this queue pair ends.
+    /// A lane waits for the completion of a message of this queue pair.
     waited_for: bool,
-    /// StRoM is agreed with the peer; otherwise kernels only see WRITEs and READs.
+    /// The peer agreed on StRoM. If false, kernels only observe WRITEs and check READs.
     agreed: bool,
-    /// When the delayed ACK leaves.
+    /// Time at which the delayed ACK is sent.
     delayed_ack: Instant,
-    /// The last turn ended with a response still to send.
+    /// The last turn ended with an unsent response.
     pub(crate) owed_ack: bool,
-    /// Over IRN: packets that arrived ahead of the order.
+    /// IRN only: packets that arrived ahead of the expected PSN.
     early: Box<[Early]>,
-    /// The lane that served it last.
+    /// The lane that served the queue pair last.
     lane: LaneId,
-    /// The kernel that sees what is written.
+    /// The kernel that observes WRITEs.
     tap: Option<KernelId>,
-    /// The kernel that checks what is read.
+    /// The kernel that checks READs.
     checker: Option<KernelId>,
-    /// The bytes of a READ failed the check and will be read again.
+    /// The READ whose data failed the check and will be read again.
     recheck: Option<Recheck>,
-    /// The kernel that serves the message in progress. None: no kernel has its op-code.
+    /// The kernel that serves the current message; `None` if no kernel has its opcode.
     serving: Option<KernelId>,
 }
 
 impl Strom {
-    /// For a queue pair of so many messages, with `early` packets of `mtu` bytes that may arrive ahead of the
-    /// order.
+    /// Creates the state for a queue pair with up to `messages` messages in flight, and buffers for `early`
+    /// packets of `mtu` bytes that arrive ahead of the expected PSN.
     fn new(messages: u64, early: u32, mtu: u32) -> Strom {
         let empty = |_| Early { part: None, len: 0, bytes: vec![0; mtu as usize].into_boxed_slice() };
         Strom {
@@ -233,8 +236,8 @@ impl Strom {
         }
     }
 
-    /// Messages before number `oldest` have ended: the blocks of their answers are free, and a lane that
-    /// waited for one can go on.
+    /// Frees the blocks of answers whose messages, those before number `oldest`, have completed. A lane that
+    /// waited for a message can continue.
     #[inline(never)]
     pub(crate) fn answers_left(&mut self, oldest: u64, kernels: &mut Kernels, qp: Qpn) {
         while let Some(sent) = self.sent.front().filter(|sent| sent.number < oldest) {
@@ -246,7 +249,7 @@ impl Strom {
         }
     }
 
-    /// The connection ends: its lanes and the blocks of its answers are free.
+    /// Ends the connection: frees its lanes and the blocks of its answers.
     pub(crate) fn end(&mut self, kernels: &mut Kernels, qp: Qpn) {
         while let Some(sent) = self.sent.pop_front() {
             kernels.give_back(sent.block);
@@ -254,7 +257,7 @@ impl Strom {
         kernels.forget(qp);
     }
 
-    /// Asserts that its answers on their way are in the order of their messages.
+    /// Asserts that the answers in flight are in message order.
     pub(crate) fn check(&self) {
         let ends = self.sent.front().zip(self.sent.back());
         assert!(
@@ -263,7 +266,7 @@ impl Strom {
         );
     }
 
-    /// When `expire` is due.
+    /// Returns the time at which `expire` is due.
     #[inline(always)]
     pub(crate) fn deadline(&self) -> Instant {
         match &self.recheck {
@@ -272,7 +275,8 @@ impl Strom {
         }
     }
 
-    /// Runs the timers of the delayed ACK and of a READ that is checked again. True: the ACK is due.
+    /// Runs the timers of the delayed ACK and of the repeated check of a READ. Returns true if the delayed
+    /// ACK is due.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
         if let Some(recheck) = &mut self.recheck {
             recheck.expire(now);

@@ -1,5 +1,5 @@
-//! The aggregation kernel: rows of a table in memory, of which only their number, sum, least and greatest
-//! come back, of those that a predicate holds for.
+//! The aggregation kernel: returns count, sum, minimum and maximum of a column of a table in memory, over the
+//! rows that satisfy a predicate.
 
 use remora_wire::strom::Status;
 
@@ -7,16 +7,16 @@ use super::filter::Scan;
 use super::number::long;
 use super::{Kernel, Progress, Streams, What};
 
-/// What comes back: 32 bytes, little-endian.
+/// The answer: 32 bytes, little-endian.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Sums {
-    /// Rows that count.
+    /// Number of rows that satisfy the predicate.
     pub count: u64,
-    /// Their sum, wrapping.
+    /// Sum of the column, wrapping.
     pub sum: u64,
-    /// The least of them; all ones if there is none.
+    /// Minimum of the column; all ones if no row satisfies the predicate.
     pub least: u64,
-    /// The greatest of them; 0 if there is none.
+    /// Maximum of the column; 0 if no row satisfies the predicate.
     pub greatest: u64,
 }
 
@@ -27,7 +27,7 @@ impl Default for Sums {
 }
 
 impl Sums {
-    /// Bytes of an answer.
+    /// Size of an answer in bytes.
     pub const LEN: usize = 32;
 
     fn add(&mut self, number: u64) {
@@ -47,7 +47,7 @@ impl Sums {
         bytes
     }
 
-    /// From an answer.
+    /// Parses an answer; `None` if it has another length.
     pub fn parse(bytes: &[u8]) -> Option<Sums> {
         Some(Sums {
             count: long(bytes, 0)?,
@@ -58,7 +58,7 @@ impl Sums {
     }
 }
 
-/// The kernel.
+/// The aggregation kernel.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Aggregate {
     scan: Option<Scan>,
@@ -66,7 +66,7 @@ pub struct Aggregate {
 }
 
 impl Aggregate {
-    /// Goes on with these rows, or answers.
+    /// Continues with the remaining rows, or sends the answer.
     fn go_on(&mut self, scan: Scan, streams: &mut Streams<'_, '_>) {
         if scan.ask(streams) {
             self.scan = Some(scan);

@@ -1,5 +1,5 @@
-//! Egress of kernels: what they send becomes WRITEs of the queue pair that they serve, between those of its
-//! program.
+//! Egress of kernels: the messages of a kernel become WRITEs of the queue pair that it serves, interleaved
+//! with those of the program.
 
 use remora_memory::{Key, Mem};
 use remora_transport::rc::{Kind, Message as Request};
@@ -17,7 +17,7 @@ use crate::reliable::{GoBackN, Irn, ReliableRequester};
 use crate::wqe::{WqeOpcode, flag};
 
 impl Block {
-    /// Address, key and list of a message's context that name this block.
+    /// Returns address, key and list with which a message context refers to this block.
     fn named(self) -> (u64, Key, List) {
         let KernelId { place, number } = self.kernel;
         (u64::from(place) << 32 | u64::from(self.index), Key::new(number), List::Answer)
@@ -25,7 +25,7 @@ impl Block {
 }
 
 impl Kernels {
-    /// The bytes of the answer that this context belongs to, if a kernel sends it.
+    /// Returns the data of the answer if a kernel sends the message, else `None`.
     #[inline]
     pub(crate) fn answer(&self, context: &WqeContext) -> Option<&[u8]> {
         if context.list != List::Answer {
@@ -65,16 +65,16 @@ fn wait_for_requester(qp: &mut QueuePair) -> bool {
     false
 }
 
-/// Submits the message; its number.
+/// Submits the message and returns its number.
 fn submit_answer<R: ReliableRequester>(
     qp: &mut QueuePair,
     message: &Message,
     from: Option<Source>,
 ) -> Option<u64> {
-    // All work that was taken before has been submitted, so it ends before this message. So the end of
-    // this message frees no slot of the program's that is still in use.
+    // All work requests taken earlier have been submitted and complete before this message. So its completion
+    // frees no slot that the program still uses.
     let (taken, ..) = qp.send.counts();
-    // This flag asks for an acknowledgement at once. An answer has no completion in any case.
+    // This flag requests an immediate acknowledgement; an answer never has a completion.
     let flags = if from.is_some_and(|from| from.scarce) { flag::SIGNALED } else { 0 };
     let (local, lkey, list) = from.map_or((0, Key::new(0), List::One), |from| from.block.named());
     let context = WqeContext {
@@ -99,14 +99,14 @@ fn submit_answer<R: ReliableRequester>(
     Some(number)
 }
 
-/// Gives a lane that can go on its turn.
+/// Runs the turn of a lane that can continue.
 pub(super) fn go_on_lane(qp: &mut QueuePair, kernels: &mut Kernels, at: LaneId, mem: Mem<'_>) {
     if let Some(lane_ref) = kernels.lane_ref(at) {
         lane_ref.drive(qp, mem, None);
     }
 }
 
-/// The kernel of a lane is being removed: the lane ends what it had begun.
+/// Ends the current request of a lane whose kernel is being removed.
 pub(super) fn end_lane_for(qp: &mut QueuePair, kernels: &mut Kernels, at: LaneId) {
     let Some(kernel) = &mut kernels.deployed[at.place as usize] else { return };
     kernel.end_lane(at.index, qp);

@@ -1,21 +1,21 @@
-//! What the lanes of a kernel share: its rights, and the memory that its answers leave from.
+//! State that the lanes of a kernel share: its access rights and the memory of its answers.
 
 use remora_memory::{Access, Key, Mem, Pd, Span};
 use remora_transport::rc::strom::Part;
 
-/// Bytes of a block behind the longest answer: a kernel may read a little more than it answers, a check value
-/// for example.
+/// Spare bytes of a block beyond the longest answer, because a kernel may read slightly more than it sends,
+/// for example a checksum.
 pub const SPARE: u32 = 64;
 
-/// A deployed kernel: its place in the table, and the number that tells it from earlier kernels of that
-/// place.
+/// Identity of a deployed kernel: its index in the table, and a number that distinguishes it from earlier
+/// kernels at the same index.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KernelId {
     pub place: u32,
     pub number: u32,
 }
 
-/// A lane: the place of its kernel in the table, and its index among the kernel's lanes.
+/// Identity of a lane: the table index of its kernel, and its index among the kernel's lanes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct LaneId {
     pub place: u32,
@@ -27,32 +27,32 @@ impl LaneId {
     pub const NONE: LaneId = LaneId { place: u32::MAX, index: u32::MAX };
 }
 
-/// A packet for a lane, but for its bytes.
+/// A packet for a lane, without its payload.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Piece {
     pub part: Part,
-    /// The address of a WRITE that is placed in memory as well. None: an RPC.
+    /// Address of a WRITE that is also placed in memory; `None` for an RPC.
     pub passing: Option<u64>,
 }
 
 /// The memory of one answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// The kernel that it belongs to.
+    /// The kernel that owns the block.
     pub kernel: KernelId,
-    /// Its index among the kernel's blocks.
+    /// Index of the block among the kernel's blocks.
     pub index: u32,
 }
 
-/// Where the bytes of a message stand.
+/// Location of a message's data.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Source {
     pub block: Block,
-    /// Few such blocks are left.
+    /// True if few free blocks are left.
     pub scarce: bool,
 }
 
-/// What a kernel may touch.
+/// The access rights of a kernel.
 #[derive(Copy, Clone)]
 pub(super) struct Reach<'r, 'm> {
     pub mem: Mem<'m>,
@@ -61,7 +61,7 @@ pub(super) struct Reach<'r, 'm> {
 }
 
 impl<'m> Reach<'_, 'm> {
-    /// Memory under one of the keys granted.
+    /// Returns the memory range if one of the granted keys covers it.
     #[inline]
     pub(super) fn span(&self, va: u64, len: usize, access: Access) -> Option<Span<'m>> {
         let granted = |key: &Key| self.mem.check(self.pd, *key, va, len, access).ok();
@@ -69,7 +69,7 @@ impl<'m> Reach<'_, 'm> {
     }
 }
 
-/// What the lanes of a kernel share.
+/// State that the lanes of a kernel share.
 pub(super) struct Base {
     pub id: KernelId,
     pub pd: Pd,
@@ -79,12 +79,12 @@ pub(super) struct Base {
     pub(super) memory: Box<[Box<[u8]>]>,
     pub longest: u32,
     pub limit: u64,
-    /// Blocks that hold no answer, the last one used first: it is the one in the cache.
+    /// Free blocks; the last one is used next, because it is in the cache.
     pub free: Vec<u32>,
     pub(super) blocks: u32,
     /// A lane waits for a block.
     pub starves: bool,
-    /// It takes nothing new, and is gone when its last answer is.
+    /// The kernel accepts no requests and is removed when its last answer is acknowledged.
     pub leaving: bool,
     pub requests: u64,
     pub failures: u64,
@@ -92,30 +92,30 @@ pub(super) struct Base {
 }
 
 impl Base {
-    /// The bytes of a block.
+    /// Returns the memory of a block.
     #[inline]
     pub fn block(&self, index: u32) -> &[u8] {
         &self.memory[index as usize]
     }
 
-    /// The same, to be written.
+    /// Returns the memory of a block for writing.
     #[inline]
     pub fn block_mut(&mut self, index: u32) -> &mut [u8] {
         &mut self.memory[index as usize]
     }
 
-    /// Are more blocks in use than free? Then answers ask for acknowledgements at once.
+    /// Returns true if more blocks are in use than free. Answers then request immediate acknowledgements.
     pub fn is_scarce(&self) -> bool {
         self.free.len() < self.blocks as usize / 2
     }
 
-    /// Does a lane wait for a block although there is one?
+    /// Returns true if a lane waits for a block and one is free.
     #[inline]
     pub fn can_feed(&self) -> bool {
         self.starves && !self.free.is_empty()
     }
 
-    /// What its lanes may touch.
+    /// Returns the access rights of the kernel's lanes.
     pub fn reach<'m>(&self, mem: Mem<'m>) -> Reach<'_, 'm> {
         Reach { mem, pd: self.pd, grants: &self.grants }
     }

@@ -1,4 +1,4 @@
-//! READs whose bytes a kernel checks before they leave (StRoM paper, §3.5: a send kernel).
+//! READs whose data a kernel checks before the response is sent (StRoM paper, §3.5: a send kernel).
 
 use remora_memory::{Access, Key, Mem, Owner, Pd};
 use remora_transport::rc::ReplyKind;
@@ -14,19 +14,19 @@ use crate::shared::Shared;
 /// The result of checking the bytes of a READ response.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CheckResult {
-    /// No kernel checks them.
+    /// No kernel checks the data.
     NotChecked,
-    /// They leave, from the [buffer](Kernels::checked_bytes) where they were checked. The check comes before
-    /// a frame is lent: bytes stored to a frame that then waits would take its cache lines from a peer that
-    /// polls.
+    /// The check passed; the response is sent from the [buffer](Kernels::checked_bytes) that was checked. The
+    /// check runs before a frame is taken from the port: storing data into a frame that is then held back
+    /// would take its cache lines from a polling peer.
     Passed,
-    /// The check failed; they are read again later.
+    /// The check failed; the data is read again later.
     Failed,
-    /// They do not leave.
+    /// The check refused the data; the READ ends with an error.
     Refused,
 }
 
-/// Since when the bytes of a READ fail their check, and when they are read again.
+/// A READ whose data fails the check: the time of the first failure, and the time of the next reading.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Recheck {
     since: Instant,
@@ -34,7 +34,7 @@ pub(super) struct Recheck {
 }
 
 impl Recheck {
-    /// When the bytes are read again.
+    /// Returns the time of the next reading.
     pub fn deadline(&self) -> Instant {
         self.again.unwrap_or(Instant::NEVER)
     }
@@ -46,8 +46,8 @@ impl Recheck {
 }
 
 impl Kernels {
-    /// The check of a kernel, the buffer for it, and the kernel's count of steps. None: the kernel is gone,
-    /// or does not check.
+    /// Returns the check of a kernel, the buffer for the data, and the kernel's step counter. `None` if the
+    /// kernel is gone or checks no READs.
     pub(super) fn checker_of(&mut self, id: KernelId) -> Option<(&mut dyn Check, &mut [u8], &mut u64)> {
         let kernel = self.deployed.get_mut(id.place as usize)?.as_mut()?;
         let there = kernel.base.id == id && !kernel.base.leaving;
@@ -55,7 +55,7 @@ impl Kernels {
         Some((lane.checks()?, &mut self.check_buffer, &mut kernel.base.steps))
     }
 
-    /// Checks the bytes that a READ asked for.
+    /// Checks the data of a READ.
     #[inline]
     pub(crate) fn check_bytes(
         &mut self,
@@ -88,28 +88,27 @@ impl Kernels {
         CheckResult::Failed
     }
 
-    /// The bytes that passed the last check.
+    /// Returns the data that passed the last check.
     #[inline]
     pub(crate) fn checked_bytes(&self) -> &[u8] {
         &self.check_buffer
     }
 }
 
-/// The kernel that checks what the peer READs.
+/// Returns the kernel that checks the peer's READs.
 #[inline(always)]
 pub(crate) fn checker(qp: &QueuePair) -> Option<KernelId> {
     qp.strom.as_ref()?.checker
 }
 
-/// Do the bytes of a READ wait until they are read again?
+/// Returns true while a READ waits for its next reading.
 #[inline(always)]
 pub(crate) fn waits_for_bytes(qp: &QueuePair, now: Instant) -> bool {
     let recheck = qp.strom.as_ref().and_then(|strom| strom.recheck);
     recheck.and_then(|recheck| recheck.again).is_some_and(|again| again > now)
 }
 
-/// Checks the bytes of the response that is about to leave, if a kernel does that. Bytes that fail are
-/// read again later.
+/// Checks the data of the next response if a kernel checks READs. Data that fails is read again later.
 #[inline]
 pub(crate) fn check_reply(
     qp: &mut QueuePair,
@@ -129,8 +128,8 @@ pub(crate) fn check_reply(
     if checked == CheckResult::Failed && !waits { CheckResult::Refused } else { checked }
 }
 
-/// Takes a READ that a kernel checks. It must be one packet: of a longer one the first bytes would have
-/// left before the last are checked.
+/// Accepts a READ that a kernel checks. The response must be one packet; of a longer one, the first packets
+/// would be sent before the last are checked.
 #[inline(never)]
 pub(crate) fn execute_checked(
     qp: &mut QueuePair,

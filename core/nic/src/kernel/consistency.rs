@@ -1,5 +1,5 @@
 //! The consistency kernel (StRoM paper, §6.3): reads an object, checks its CRC64, and reads it again if it
-//! was being changed.
+//! was modified concurrently.
 
 use crc_fast::{CrcAlgorithm, Digest};
 use remora_wire::strom::Status;
@@ -7,27 +7,27 @@ use remora_wire::strom::Status;
 use super::number::{long, word};
 use super::{Check, DMA, Kernel, Progress, Streams, Verdict, What};
 
-/// Bytes of the check value behind an object, little-endian.
+/// Size in bytes of the CRC after an object, stored little-endian.
 pub const CRC_LEN: usize = 8;
 
-/// The check value of these bytes: CRC-64/NVME, as in Remora's stores.
+/// Returns the CRC of `bytes`: CRC-64/NVME, as in Remora's stores.
 pub fn crc64(bytes: &[u8]) -> u64 {
     crc_fast::checksum(CrcAlgorithm::Crc64Nvme, bytes)
 }
 
-/// Parameters: which object, and how patient to be. 16 bytes, little-endian.
+/// Parameters of the kernel: 16 bytes, little-endian.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Its first byte; its check value stands behind it.
+    /// Address of the object; the CRC follows the object.
     pub address: u64,
-    /// Its bytes.
+    /// Length of the object in bytes, without the CRC.
     pub len: u32,
-    /// Times that it is read, at most.
+    /// Maximum number of readings.
     pub tries: u32,
 }
 
 impl Object {
-    /// As they travel.
+    /// Returns the encoded parameters.
     pub fn emit(&self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.address.to_le_bytes());
@@ -42,33 +42,34 @@ impl Object {
     }
 }
 
-/// An object being read.
+/// The object that is being read.
 struct Reading {
     object: Object,
-    /// Bytes of it that were read.
+    /// Number of bytes read so far.
     at: u32,
-    /// Whatever its check value, it counts as wrong.
+    /// Treats this reading as torn, independent of its CRC.
     torn: bool,
 }
 
-/// The kernel.
+/// The consistency kernel.
 #[derive(Default)]
 pub struct Consistency {
     reading: Option<Reading>,
-    /// The check value so far of one that comes in several pieces.
+    /// Intermediate CRC of an object that is read in several pieces.
     digest: Option<Digest>,
-    /// Of a thousand first reads, those that count as torn; and the numbers that choose them.
+    /// Per mille of first readings that are treated as torn, followed by the state of the random number
+    /// generator that selects them.
     failing: u32,
     random: u32,
 }
 
 impl Consistency {
-    /// One that takes so many of a thousand first reads for torn, whatever they are: the paper's Figure 10.
+    /// Creates a kernel that treats `per_mille` of first readings as torn, as in the paper's Figure 10.
     pub fn failing(per_mille: u32) -> Consistency {
         Consistency { failing: per_mille, random: 1, ..Consistency::default() }
     }
 
-    /// Does the first read of an object count as torn?
+    /// Returns true if the first reading of an object is treated as torn.
     fn is_torn(&mut self) -> bool {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
@@ -86,7 +87,7 @@ impl Consistency {
         self.reading = Some(reading);
     }
 
-    /// The check value, with the last piece.
+    /// Returns the CRC, including the last piece.
     fn sum_with(&mut self, piece: &[u8]) -> u64 {
         match &mut self.digest {
             None => crc64(piece),
@@ -97,7 +98,7 @@ impl Consistency {
         }
     }
 
-    /// A piece has come.
+    /// Processes a piece that was read.
     fn check(&mut self, mut reading: Reading, streams: &mut Streams<'_, '_>) {
         let object = reading.object;
         let left = (object.len - reading.at) as usize;
@@ -129,8 +130,8 @@ impl Consistency {
 }
 
 impl Reading {
-    /// Asks for the next piece: the last one with the check value and at least a byte of the object, because
-    /// an answer that is full leaves.
+    /// Requests the next piece. The last piece has the CRC and at least one byte of the object, because a
+    /// complete answer is sent immediately.
     fn ask(&self, streams: &mut Streams<'_, '_>) {
         let left = (self.object.len - self.at) as usize + CRC_LEN;
         let len = if left <= DMA { left } else { DMA.min(left - CRC_LEN - 1) };
@@ -168,7 +169,7 @@ impl Kernel for Consistency {
     }
 }
 
-/// A READ of an object gets it whole: its check value stands behind it.
+/// Checks that a READ returns an unmodified object, whose CRC follows it.
 impl Check for Consistency {
     fn behind(&self) -> usize {
         CRC_LEN

@@ -1,7 +1,7 @@
-//! Delayed ACKs. A kernel's answer tells the requester that its request arrived, and the next request tells
-//! the kernel the same of its answer; a client and its chain do likewise. Such a packet asks for no
-//! acknowledgement, unless many before it did not. The ACK leaves by a timer in the end: so no requester
-//! times out, and work that waits for all earlier work goes on.
+//! Delayed ACKs. A kernel's answer implies that the request arrived, and the next request implies that the
+//! answer arrived; the same is true for a client and its chain. Such a packet requests no acknowledgement,
+//! unless many packets before it did not either. A timer finally sends the ACK, so no requester times out,
+//! and work requests that wait for earlier ones can continue.
 
 use remora_memory::Mem;
 use remora_transport::rc::Plan;
@@ -16,13 +16,14 @@ use crate::ring::Word;
 use crate::shared::Shared;
 use crate::wqe::WqeOpcode;
 
-/// Nanoseconds that a delayed ACK waits.
+/// Delay of a delayed ACK in nanoseconds.
 pub const DELAYED_ACK_NS: u64 = 1_000_000;
-/// A requester with a shorter timeout always asks for an ACK: a delayed ACK must not cause retries.
+/// A requester with a timeout shorter than this, in nanoseconds, always requests an ACK, so that a delayed
+/// ACK causes no retries.
 const SHORTEST_TIMEOUT_NS: u64 = 5 * DELAYED_ACK_NS;
 
 impl WqeContext {
-    /// Is the acknowledgement of its message of use only to the send queue?
+    /// Returns true if only the send queue needs the message's acknowledgement.
     fn may_delay_ack(&self) -> bool {
         let opcode = WqeOpcode(self.header as u8);
         let tells = matches!(opcode, WqeOpcode::SEND | WqeOpcode::WRITE_IMM | WqeOpcode::ANSWER);
@@ -30,14 +31,14 @@ impl WqeContext {
     }
 }
 
-/// Takes the request for an acknowledgement off a packet that can do without.
+/// Clears the acknowledgement request of a packet that needs none.
 #[inline]
 pub(crate) fn maybe_delay_ack(qp: &QueuePair, plan: &mut Plan) {
     let agreed = qp.strom.as_ref().is_some_and(|strom| strom.agreed);
     let patient = agreed && qp.attributes.parameters.timeout_ns >= SHORTEST_TIMEOUT_NS;
     let Some(Connection { requester, .. }) = qp.machine.rc().filter(|_| patient) else { return };
     let ring = qp.send.ring();
-    // An acknowledgement frees slots: it is not delayed when more than half of them are in use.
+    // An acknowledgement frees slots, so it is not delayed while more than half of the slots are in use.
     let free = |context: &WqeContext| context.end.wrapping_sub(ring.word(Word::Consumed)) <= ring.slots() / 2;
     let has_slots = |context: &WqeContext| qp.send.is_recycled() || free(context);
     let may = requester.context(plan).is_some_and(|context| context.may_delay_ack() && has_slots(context));
@@ -46,7 +47,7 @@ pub(crate) fn maybe_delay_ack(qp: &QueuePair, plan: &mut Plan) {
     }
 }
 
-/// Executes a request of a queue pair that has kernels: they may see its WRITEs or check its READs.
+/// Executes a request of a queue pair with kernels, which may observe its WRITEs or check its READs.
 #[inline(never)]
 pub(crate) fn execute_strom(
     qp: &mut QueuePair,
@@ -66,7 +67,7 @@ pub(crate) fn execute_strom(
     conclude_delaying_ack(qp, now, outcome, shared);
 }
 
-/// A packet has been executed. If it asked for no ACK, the timer of the delayed ACK starts.
+/// Starts the timer of the delayed ACK if the executed packet requested no ACK.
 pub(super) fn conclude_delaying_ack(qp: &mut QueuePair, now: Instant, outcome: Outcome, shared: &mut Shared) {
     let Some(Connection { responder, .. }) = qp.machine.rc_mut() else { return };
     responder.conclude(outcome, &mut shared.counters);
@@ -78,7 +79,7 @@ pub(super) fn conclude_delaying_ack(qp: &mut QueuePair, now: Instant, outcome: O
     }
 }
 
-/// All responses have left: no delayed ACK is due.
+/// Stops the timer of the delayed ACK, because all responses were sent.
 pub(crate) fn clear_delayed_ack(qp: &mut QueuePair) {
     if let Some(strom) = &mut qp.strom {
         strom.delayed_ack = Instant::NEVER;

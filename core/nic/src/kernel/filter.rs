@@ -1,33 +1,33 @@
-//! The filter kernel: rows of a table in memory, of which those come back that a predicate holds for. So many
-//! as these are travel, and no more (the paper's abstract promises filtering; how, it leaves open).
+//! The filter kernel: returns the rows of a table in memory that satisfy a predicate. Only these rows are
+//! sent. (The paper's abstract promises filtering without defining it.)
 
 use remora_wire::strom::Status;
 
 use super::number::{long, word};
 use super::{DMA, Kernel, Progress, Streams, What};
 
-/// How two numbers are compared (the paper's predicateOpCode).
+/// A comparison of two unsigned numbers (the paper's predicateOpCode).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Predicate {
-    /// EQUAL.
+    /// The numbers are equal.
     Equal = 0,
-    /// LESS THAN.
+    /// The number in the row is less than the operand.
     Less = 1,
-    /// GREATER THAN.
+    /// The number in the row is greater than the operand.
     Greater = 2,
-    /// NOT EQUAL.
+    /// The numbers differ.
     NotEqual = 3,
 }
 
 impl Predicate {
-    /// By its number.
+    /// Returns the predicate with this number; `None` if there is none.
     pub fn of(number: u8) -> Option<Predicate> {
         let all = [Predicate::Equal, Predicate::Less, Predicate::Greater, Predicate::NotEqual];
         all.get(usize::from(number)).copied()
     }
 
-    /// Is what stands in memory as the predicate says, beside what was asked for?
+    /// Returns true if the number `there` from memory satisfies the predicate for the operand `asked`.
     pub fn holds(self, there: u64, asked: u64) -> bool {
         match self {
             Predicate::Equal => there == asked,
@@ -47,24 +47,24 @@ impl Predicate {
 /// ```
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// The first row.
+    /// Address of the first row.
     pub address: u64,
-    /// Rows.
+    /// Number of rows.
     pub rows: u32,
-    /// Bytes of a row: 8 to [`DMA`].
+    /// Size of a row in bytes: 8 to [`DMA`].
     pub row: u16,
-    /// Which rows count.
+    /// Predicate that selects rows.
     pub predicate: Predicate,
-    /// What their number is compared with.
+    /// Operand of the predicate.
     pub operand: u64,
-    /// Where that number of 8 bytes stands in a row.
+    /// Offset in the row of the 8-byte number that is compared.
     pub field: u16,
-    /// Where the number of 8 bytes stands that an aggregation adds up.
+    /// Offset in the row of the 8-byte number that an aggregation sums.
     pub sum: u16,
 }
 
 impl Scan {
-    /// As they travel.
+    /// Returns the encoded parameters.
     pub fn emit(&self) -> [u8; 32] {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&self.address.to_le_bytes());
@@ -93,7 +93,7 @@ impl Scan {
         fits.then_some(scan)
     }
 
-    /// Asks for as many of the rows left as one read brings. False: there are none.
+    /// Requests as many of the remaining rows as fit one read. Returns false if no rows remain.
     pub(super) fn ask(&self, streams: &mut Streams<'_, '_>) -> bool {
         let rows = (DMA / usize::from(self.row)).min(self.rows as usize);
         if rows > 0 {
@@ -102,25 +102,25 @@ impl Scan {
         rows > 0
     }
 
-    /// So many rows have been looked at.
+    /// Returns the scan that remains after `rows` rows.
     pub(super) fn after(&self, rows: usize) -> Scan {
         let address = self.address.wrapping_add((rows * usize::from(self.row)) as u64);
         Scan { address, rows: self.rows - rows as u32, ..*self }
     }
 
-    /// Does a row count?
+    /// Returns true if the row satisfies the predicate.
     pub(super) fn counts(&self, row: &[u8]) -> bool {
         long(row, usize::from(self.field)).is_some_and(|there| self.predicate.holds(there, self.operand))
     }
 }
 
-/// The kernel.
+/// The filter kernel.
 pub struct Filter {
     scan: Option<Scan>,
-    /// The rows of one read that count.
+    /// The selected rows of one read.
     kept: Box<[u8]>,
-    /// Bytes of them that fill the answer to its end. An answer that is full leaves, so they wait: another
-    /// row may count.
+    /// Number of bytes that would complete the answer. They are held back because a complete answer is sent
+    /// immediately, and another row may follow.
     held: usize,
 }
 
@@ -131,7 +131,7 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Rows have come.
+    /// Processes rows that were read.
     fn look(&mut self, scan: Scan, streams: &mut Streams<'_, '_>) {
         let Some(data) = streams.data() else { return };
         let (row, mut len, mut rows) = (usize::from(scan.row), self.held, 0);
@@ -177,7 +177,7 @@ impl Kernel for Filter {
                 streams.open(Status::DONE);
                 (self.scan, self.held) = (Some(scan), 0);
             }
-            // No rows, none that count.
+            // The table has no rows, so the answer is empty.
             (What::Params, Some(_)) => {
                 streams.answer(Status::DONE, 0);
             }

@@ -1,15 +1,15 @@
-//! The GET kernel (StRoM paper, §5.2): a slot of a hash table, then the value that one of its buckets points
-//! to.
+//! The GET kernel (StRoM paper, §5.2): reads a slot of a hash table, then the value that the matching bucket
+//! points to.
 //!
-//! The paper takes it that one of the three keys is the one looked for, and would answer the first bucket's
-//! value for a key that is not there; here that is a miss.
+//! The paper assumes that one of the three keys matches, and would return the first bucket's value otherwise;
+//! here the answer is a miss.
 
 use remora_wire::strom::Status;
 
 use super::number::{long, word};
 use super::{Kernel, Progress, Streams, What};
 
-/// Buckets of a slot.
+/// Number of buckets of a slot.
 pub const BUCKETS: usize = 3;
 
 /// A slot of the table: three buckets in 64 bytes. All numbers are little-endian.
@@ -19,19 +19,19 @@ pub const BUCKETS: usize = 3;
 /// ```
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// Keys; a bucket whose value has no address is empty.
+    /// Keys. A bucket is empty if the address of its value is 0.
     pub keys: [u64; BUCKETS],
-    /// Where the values are.
+    /// Addresses of the values.
     pub values: [u64; BUCKETS],
-    /// How long they are.
+    /// Lengths of the values in bytes.
     pub lens: [u32; BUCKETS],
 }
 
 impl Slot {
-    /// Bytes of a slot.
+    /// Size of a slot in bytes.
     pub const LEN: usize = 64;
 
-    /// As it stands in memory.
+    /// Returns the encoded slot.
     pub fn emit(&self) -> [u8; Slot::LEN] {
         let mut bytes = [0; Slot::LEN];
         for bucket in 0..BUCKETS {
@@ -42,7 +42,7 @@ impl Slot {
         bytes
     }
 
-    /// From memory.
+    /// Parses a slot; `None` if `bytes` has another length.
     pub fn parse(bytes: &[u8]) -> Option<Slot> {
         let mut slot = Slot::default();
         for bucket in 0..BUCKETS {
@@ -53,7 +53,7 @@ impl Slot {
         Some(slot)
     }
 
-    /// Address and length of a key's value.
+    /// Returns address and length of the value of a key; `None` if the slot does not contain the key.
     pub fn find(&self, key: u64) -> Option<(u64, u32)> {
         let bucket = (0..BUCKETS).find(|bucket| self.values[*bucket] != 0 && self.keys[*bucket] == key)?;
         Some((self.values[bucket], self.lens[bucket]))
@@ -70,7 +70,7 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// As they travel.
+    /// Returns the encoded parameters.
     pub fn emit(&self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.slot.to_le_bytes());
@@ -78,17 +78,17 @@ impl Lookup {
         bytes
     }
 
-    /// From parameters.
+    /// Parses the parameters; `None` if they have another length.
     pub fn parse(bytes: &[u8]) -> Option<Lookup> {
         (bytes.len() == 16).then_some(())?;
         Some(Lookup { slot: long(bytes, 0)?, key: long(bytes, 8)? })
     }
 }
 
-/// The kernel.
+/// The GET kernel.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Get {
-    /// The key that a slot was asked for.
+    /// The key of the current request, while its slot is being read.
     key: Option<u64>,
 }
 
@@ -117,7 +117,7 @@ impl Kernel for Get {
             (What::Params, None) => {
                 streams.answer(Status::BAD_PARAMS, 0);
             }
-            // It takes no bytes.
+            // The kernel accepts no data.
             _ if input.last => {
                 streams.answer(Status::BAD_PARAMS, 0);
             }

@@ -1,33 +1,33 @@
-//! The packets that wait for a lane, in order. Short parameters have buffers of their own, so that many
-//! requests that arrive together can wait together.
+//! The inbox of a lane: packets that wait for the lane, in order. Short packets have their own buffers, so
+//! that many requests can wait at the same time.
 
 use super::base::Piece;
 use super::streams::PACKET;
 
-/// Packets that may wait for a lane, and how many of them may be longer than [`SHORT`].
+/// Maximum number of waiting packets; `LONG` of them may be longer than [`SHORT`].
 const INBOX: usize = 32;
 const LONG: usize = 4;
-/// Bytes of a short packet: 48 of parameters, and the place for the answer.
+/// Maximum size in bytes of a short packet: 48 bytes of parameters and the destination of the answer.
 const SHORT: usize = 64;
 
-/// A packet that waits.
+/// A waiting packet.
 #[derive(Copy, Clone)]
 struct Waiting {
     piece: Piece,
     len: usize,
 }
 
-/// Packets that wait.
+/// A queue of waiting packets.
 pub(super) struct Inbox {
     waiting: [Option<Waiting>; INBOX],
     short: Box<[u8]>,
     long: Box<[u8]>,
     head: usize,
     count: usize,
-    /// The buffer of the first long packet, and how many long packets wait.
+    /// Buffer index of the first long packet, and number of waiting long packets.
     first_long: usize,
     longs: usize,
-    /// Packets from the first one on whose memory has been prefetched.
+    /// Number of packets, from the first one on, whose memory has been prefetched.
     pub prefetched: usize,
 }
 
@@ -49,7 +49,7 @@ impl Inbox {
         }
     }
 
-    /// Is there a buffer for another packet of any length?
+    /// Returns true if there is a buffer for another packet of any length.
     pub fn has_capacity(&self) -> bool {
         self.count < INBOX && self.longs < LONG
     }
@@ -66,8 +66,8 @@ impl Inbox {
         self.count == 0
     }
 
-    /// The buffer of a packet: of a long one by the number of long ones `before` it, of a short one by its
-    /// place.
+    /// Returns the buffer of a packet: of a long packet by the number of long ones `before` it, of a short
+    /// packet by its position.
     fn place(&mut self, at: usize, before: usize, len: usize) -> &mut [u8] {
         if is_long(len) {
             let at = (self.first_long + before) % LONG * PACKET;
@@ -77,7 +77,7 @@ impl Inbox {
         }
     }
 
-    /// Asserts that its counts are those of the packets that wait.
+    /// Asserts that the counts agree with the waiting packets.
     pub fn check(&self) {
         assert!(self.count <= INBOX && self.longs <= LONG, "packets that wait <= slots of the inbox");
         assert!(self.prefetched <= INBOX && self.first_long < LONG, "positions lie within the inbox");
@@ -112,7 +112,7 @@ impl Inbox {
         Some((piece, bytes))
     }
 
-    /// The packet behind `number` others, if it is short.
+    /// Returns the packet after `number` others, if it is short.
     pub fn short(&self, number: usize) -> Option<(Piece, &[u8])> {
         let at = (self.head + number) % INBOX;
         let Waiting { piece, len } = self.waiting[at].filter(|_| number < self.count)?;

@@ -1,4 +1,4 @@
-//! A lane: a kernel that serves one queue pair at a time, and the packets that wait for it.
+//! A lane: an instance of a kernel that serves one queue pair at a time, with the packets that wait for it.
 
 use remora_memory::{Access, Mem};
 use remora_wire::Qpn;
@@ -9,29 +9,29 @@ use super::inbox::Inbox;
 use super::streams::{Message, Streams, Wires};
 use super::{Check, Kernel, Look, Place, Progress, STEPS};
 
-/// Bytes that are read ahead for a prefetch hint, at most.
+/// Maximum number of bytes read in advance for a prefetch hint.
 const PREFETCH_MAX: usize = 64;
 
-/// The queue pair that a lane serves, as the lane sees it.
+/// The interface of a lane to the queue pair that it serves.
 pub(super) trait AnswerSender {
-    /// Its number.
+    /// Returns the number of the queue pair.
     fn qpn(&self) -> Qpn;
-    /// Sends a message from the block where its bytes are. False: the queue pair has no capacity for it now.
+    /// Sends a message whose data is in a block. Returns false if the queue pair cannot accept a message now.
     fn send_message(&mut self, message: &Message, from: Option<Source>) -> bool;
 }
 
 /// A kernel, its streams and its inbox.
 pub(super) struct Lane {
     kernel: Box<dyn Kernel>,
-    /// The kernel that the program has put in its place; it starts when this one rests.
+    /// The replacement of the kernel, which is activated when the kernel rests.
     next: Option<Box<dyn Kernel>>,
-    /// The kernel that it replaced. It is dropped by the next call of the program, not on the data path.
+    /// The replaced kernel. It is dropped in the program's next call, not on the data path.
     old: Option<Box<dyn Kernel>>,
-    /// The queue pair that it serves.
+    /// The queue pair that the lane serves; `None` while the lane is free.
     pub qp: Option<Qpn>,
-    /// It waits for a block, or for capacity of the queue pair's requester.
+    /// The lane waits for a block, or for capacity of the requester.
     pub waits: bool,
-    /// It is in the line of lanes that can go on.
+    /// The lane is in the queue of lanes that can continue.
     pub queued: bool,
     inbox: Inbox,
     block: Option<u32>,
@@ -44,24 +44,24 @@ struct Task {
     progress: Progress,
     /// Steps since the last input.
     work: u64,
-    /// The kernel has seen the packet in front.
+    /// The first waiting packet was presented to the kernel.
     presented: bool,
-    /// The message in front has not ended.
+    /// The first waiting message has further packets.
     unfinished: bool,
-    /// The rest of the message in front is dropped.
+    /// The remaining packets of the first message are dropped.
     skips: bool,
 }
 
 /// The result of a step.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Stepped {
-    /// It can go on.
+    /// The lane can continue.
     On,
-    /// It has used the packet that was handed to it.
+    /// The lane has consumed the packet passed to it.
     Took,
-    /// It cannot go on until a block or the requester has capacity.
+    /// The lane must wait for a block or for the requester.
     Waits,
-    /// It has nothing to do.
+    /// The lane has no work.
     Idle,
 }
 
@@ -87,7 +87,7 @@ impl Lane {
         }
     }
 
-    /// Puts another kernel in place when this one rests.
+    /// Replaces the kernel as soon as it rests.
     pub fn replace(&mut self, other: Box<dyn Kernel>) {
         (self.next, self.old) = (Some(other), None);
         if self.qp.is_none() {
@@ -101,7 +101,7 @@ impl Lane {
         }
     }
 
-    /// Its queue pair is gone. Returns the block that it held.
+    /// Resets the lane because its queue pair was destroyed. Returns the block that the lane held.
     pub fn abandon(&mut self) -> Option<u32> {
         self.kernel.reset();
         self.inbox.clear();
@@ -115,8 +115,8 @@ impl Lane {
         self.block.take()
     }
 
-    /// Asserts that it holds nothing while it serves nobody, and that its inbox agrees with its counts.
-    /// Returns how many blocks it holds.
+    /// Asserts that a free lane holds no state, and that the inbox agrees with its counts. Returns the number
+    /// of blocks that the lane holds.
     pub fn check(&self, blocks: u32) -> u32 {
         self.inbox.check();
         assert!(self.block.is_none_or(|block| block < blocks), "a lane's block is one of its kernel's");
@@ -128,13 +128,14 @@ impl Lane {
         u32::from(self.block.is_some())
     }
 
-    /// The request in front ends with an error.
+    /// Ends the first request with an error.
     pub fn fail(&mut self, status: Status) {
         self.kernel.reset();
         self.task.fail(status);
     }
 
-    /// Its kernel is being removed: the request that waits next ends with an error. False: none waits.
+    /// Ends the next waiting request with an error because the kernel is being removed. Returns false if no
+    /// request waits.
     pub fn refuse_next(&mut self) -> bool {
         let Some((piece, bytes)) = self.inbox.front() else { return false };
         if !self.task.presented && !self.task.skips {
@@ -146,7 +147,7 @@ impl Lane {
         true
     }
 
-    /// Does it hold no state of the queue pair that it serves?
+    /// Returns true if the lane holds no state of its queue pair.
     fn is_at_rest(&self) -> bool {
         let task = &self.task;
         task.progress == Progress::Rests && !task.unfinished && !task.skips && self.inbox.is_empty()
@@ -155,7 +156,7 @@ impl Lane {
 
 impl Task {
     fn fail(&mut self, status: Status) {
-        // An answer that was begun has not left: the error takes its place.
+        // An unsent answer is replaced by the error.
         self.wires.answered &= self.wires.message.is_none_or(|message| message.ending.is_none());
         self.wires.clear();
         self.progress = Progress::Rests;
@@ -168,8 +169,8 @@ impl Task {
         }
     }
 
-    /// Its block belongs to another lane from now on. A kernel that rests holds no state, so the bytes that
-    /// it has read are not kept either.
+    /// Gives the lane's block to another lane. A resting kernel holds no state, so its read data is
+    /// discarded.
     #[inline]
     fn leave(&mut self, base: &Base, block: u32) {
         match self.progress {
@@ -178,7 +179,7 @@ impl Task {
         }
     }
 
-    /// The message that a piece belongs to ends with it, or goes on.
+    /// Records that a packet was consumed, and whether its message continues.
     fn used(&mut self, piece: &Piece) {
         self.presented = false;
         if piece.passing.is_some() {
@@ -188,11 +189,12 @@ impl Task {
         self.skips &= !piece.part.last();
     }
 
-    /// The kernel has not seen this piece yet. True: a request begins with it.
+    /// Presents a packet to the kernel for the first time. Returns true if the packet begins a request.
     fn present(&mut self, piece: &Piece, bytes: &[u8]) -> bool {
         self.presented = true;
         self.work = 0;
-        // A WRITE that is seen is no part of a request: over IRN it may arrive between the packets of one.
+        // An observed WRITE is not part of a request: with IRN, it may arrive between the packets of a
+        // request.
         if piece.passing.is_some() {
             return false;
         }
@@ -214,7 +216,8 @@ impl Task {
 }
 
 impl Lane {
-    /// Makes up to [`STEPS`] steps, with the packet that has just arrived. True: it can go on at once.
+    /// Executes up to [`STEPS`] steps, with the packet that has just arrived, if any. Returns true if the
+    /// lane can continue immediately.
     pub fn turn(
         &mut self,
         base: &mut Base,
@@ -278,7 +281,7 @@ impl Lane {
         let Lane { kernel, inbox, task, block, .. } = self;
         let next = inbox.front().or(direct);
         let busy = task.progress == Progress::Again || task.wires.has_command();
-        // One request at a time: a kernel at work gets the next request when its answer has left.
+        // The kernel processes one request at a time, and receives the next one when its answer was sent.
         let engaged = |piece: &Piece| busy && task.wires.is_engaged() && piece.part.first();
         let next = next.filter(|(piece, _)| task.presented || !engaged(piece));
         if task.skips && next.is_none_or(|(piece, _)| piece.passing.is_none()) {
@@ -302,7 +305,7 @@ impl Lane {
         }
     }
 
-    /// There is no input and no command.
+    /// Handles a kernel without input and command.
     #[inline]
     fn rest(&mut self, base: &mut Base) -> Stepped {
         let Task { wires, progress, unfinished, .. } = &self.task;
@@ -310,13 +313,13 @@ impl Lane {
         if *progress == Progress::Waits || done {
             return Stepped::Idle;
         }
-        // It rests, and has begun a message or owes an answer.
+        // The kernel rests although a message is incomplete or an answer is missing.
         self.fail(Status::FAILED);
         base.failures += 1;
         Stepped::On
     }
 
-    /// Sends the lane's message, if it is complete. False: the requester has no capacity.
+    /// Sends the lane's message if it is complete. Returns false if the requester has no capacity.
     #[inline]
     pub fn send(&mut self, base: &Base, qp: &mut impl AnswerSender) -> bool {
         self.task.wires.settle();
@@ -335,7 +338,7 @@ impl Lane {
         true
     }
 
-    /// Prefetches what a request will read first. None: its kernel gives no hint.
+    /// Prefetches the memory that a request reads first. Returns `None` if the kernel gives no hint.
     #[inline]
     pub fn prefetch(
         &self,
@@ -351,8 +354,8 @@ impl Lane {
         Some((va, len))
     }
 
-    /// Several requests wait, and what they read first is in the cache by now: what they read next is
-    /// prefetched.
+    /// Prefetches the memory that waiting requests read next, given that the memory they read first is in the
+    /// cache.
     #[inline(never)]
     fn look_ahead(&mut self, base: &Base, mem: Mem<'_>) {
         let (from, to) = (self.inbox.prefetched, self.inbox.len());
@@ -371,18 +374,18 @@ impl Lane {
         self.inbox.prefetched = to;
     }
 
-    /// Its kernel's check of READs, if it has one.
+    /// Returns the kernel's check of READs, if it has one.
     pub fn checks(&mut self) -> Option<&mut dyn Check> {
         self.kernel.checks()
     }
 
-    /// Its kernel's view of WRITEs, if it has one and all earlier input is used.
+    /// Returns the kernel's observer of WRITEs, if it has one and all earlier input is consumed.
     #[inline]
     pub fn looks(&mut self) -> Option<&mut dyn Look> {
         let Task { wires, progress, .. } = &mut self.task;
         let busy = *progress == Progress::Again || wires.has_command() || wires.message.is_some();
         let look = self.kernel.looks().filter(|_| !busy && self.inbox.is_empty())?;
-        // From now on it holds state of the queue pair that it serves.
+        // From now on, the kernel holds state of its queue pair.
         *progress = Progress::Waits;
         Some(look)
     }
@@ -392,30 +395,30 @@ impl Lane {
         self.inbox.push(piece, bytes);
     }
 
-    /// Has its inbox capacity for another packet?
+    /// Returns true if the inbox has capacity for another packet.
     pub fn has_capacity(&self) -> bool {
         self.inbox.has_capacity()
     }
 
-    /// Do many packets wait?
+    /// Returns true if at least half of the inbox is in use.
     pub fn is_crowded(&self) -> bool {
         self.inbox.is_half_full()
     }
 }
 
-/// A kernel that is about to make a step.
+/// A kernel with the state that its next step needs.
 struct RunningKernel<'l> {
     kernel: &'l mut dyn Kernel,
     task: &'l mut Task,
     block: u32,
     qpn: Qpn,
-    /// Nothing waits behind the packet that is handed to it.
+    /// No packet waits after the one that is passed to the kernel.
     alone: bool,
 }
 
 impl RunningKernel<'_> {
-    /// Executes the command of the last step, and makes the next step. Repeats this up to `left` times while
-    /// there is no other packet to present. True: the packet was used.
+    /// Executes the command of the last step, then the next step. Repeats this up to `left` times while there
+    /// is no other packet to present. Returns true if the packet was consumed.
     #[inline(always)]
     fn step(self, base: &mut Base, mem: Mem<'_>, mut next: Option<(&Piece, &[u8])>, left: &mut u32) -> bool {
         let RunningKernel { kernel, task, block, qpn, alone } = self;
@@ -450,7 +453,7 @@ impl RunningKernel<'_> {
                 task.fail(status);
                 base.failures += 1;
             }
-            // The bytes are read at once, and no other packet changes what the kernel does with them.
+            // The data is read immediately, and no other packet changes how the kernel uses it.
             if next.is_some() || !alone || !task.wires.has_command() || *left == 0 {
                 return used;
             }
@@ -460,7 +463,7 @@ impl RunningKernel<'_> {
 }
 
 impl Inbox {
-    /// Drops the packet in front, which waited here or has just arrived.
+    /// Drops the first packet, which waited here or has just arrived.
     fn drop_front(&mut self) -> Stepped {
         if self.is_empty() {
             return Stepped::Took;

@@ -1,5 +1,4 @@
-//! A lane that was looked up, with its kernel and the line of lanes that can go on: one look-up serves a
-//! packet.
+//! A reference to a lane, its kernel and the queue of ready lanes, so that one lookup serves a packet.
 
 use std::collections::VecDeque;
 
@@ -12,7 +11,7 @@ use super::base::{LaneId, Piece};
 use super::lane::{AnswerSender, Lane};
 use super::table::{Deployed, Kernels};
 
-/// A reference to a lane, to its kernel and to the lines of all kernels.
+/// A reference to a lane, its kernel and the queue of ready lanes.
 pub(super) struct LaneRef<'k> {
     pub at: LaneId,
     kernel: &'k mut Deployed,
@@ -21,8 +20,8 @@ pub(super) struct LaneRef<'k> {
 }
 
 impl Kernels {
-    /// The lane of the kernel at `place` for a queue pair, whose last lane was `hint`. None: no lane is free,
-    /// or its inbox is full.
+    /// Returns the lane of the kernel at `place` for a queue pair, whose last lane was `hint`. `None` if no
+    /// lane is free or the inbox is full.
     #[inline]
     pub(super) fn find_lane_for(&mut self, place: u32, qp: Qpn, hint: LaneId) -> Option<LaneRef<'_>> {
         let kernel = self.deployed.get_mut(place as usize)?.as_mut()?;
@@ -33,7 +32,7 @@ impl Kernels {
         lane_ref.lane().has_capacity().then_some(lane_ref)
     }
 
-    /// A lane that was found before.
+    /// Returns a lane by its identity; `None` if it does not exist any more.
     #[inline]
     pub(super) fn lane_ref(&mut self, at: LaneId) -> Option<LaneRef<'_>> {
         let kernel = self.deployed.get_mut(at.place as usize)?.as_mut()?;
@@ -42,7 +41,7 @@ impl Kernels {
 }
 
 impl<'k> LaneRef<'k> {
-    /// Its kernel's view of WRITEs, if it has one; counted as a step.
+    /// Returns the kernel's observer of WRITEs, if it has one, and counts one step.
     pub fn looks(self) -> Option<&'k mut dyn Look> {
         let Deployed { lanes, base } = self.kernel;
         let look = lanes[self.at.index as usize].looks()?;
@@ -54,9 +53,9 @@ impl<'k> LaneRef<'k> {
         &self.kernel.lanes[self.at.index as usize]
     }
 
-    /// Delays a request whose kernel gives a prefetch hint, until the packets that arrived with it have been
-    /// seen: so many requests wait for memory together. False: it is to be handed over now. The caller has
-    /// checked the inbox's capacity.
+    /// Delays a request whose kernel gives a prefetch hint until the packets that arrived with it were
+    /// processed, so that the cache misses overlap. Returns false if the request must be processed
+    /// immediately. The caller has checked the capacity of the inbox.
     pub fn put_off(&mut self, mem: Mem<'_>, piece: &Piece, bytes: &[u8]) -> bool {
         let Some((_, params)) = split(bytes).ok().filter(|_| piece.part.params()) else { return false };
         let Deployed { lanes, base } = &mut *self.kernel;
@@ -71,14 +70,14 @@ impl<'k> LaneRef<'k> {
         true
     }
 
-    /// Do so many packets wait that the lane should start now? Otherwise a requester with many requests would
-    /// get RNR NAKs.
+    /// Returns true if so many packets wait that the lane should start now. Otherwise a requester with many
+    /// requests would receive RNR NAKs.
     pub fn is_crowded(&self) -> bool {
         self.lane().is_crowded()
     }
 
-    /// Gives the lane its turn, with the packet that has just arrived. The caller has checked the inbox's
-    /// capacity.
+    /// Runs the lane's turn, with the packet that has just arrived, if any. The caller has checked the
+    /// capacity of the inbox.
     pub fn drive(self, qp: &mut impl AnswerSender, mem: Mem<'_>, direct: Option<(&Piece, &[u8])>) {
         let Deployed { lanes, base } = &mut *self.kernel;
         let lane = &mut lanes[self.at.index as usize];
@@ -92,7 +91,7 @@ impl<'k> LaneRef<'k> {
 }
 
 impl Kernels {
-    /// The next lane that can go on, and the queue pair that it serves.
+    /// Returns the next lane that can continue, and the queue pair that it serves.
     pub(super) fn next_ready(&mut self) -> Option<(LaneId, Option<Qpn>)> {
         let at = self.ready.pop_front()?;
         let kernel = self.deployed[at.place as usize].as_mut();
