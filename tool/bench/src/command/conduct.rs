@@ -30,10 +30,11 @@ pub struct Conduct {
 }
 
 impl Conduct {
-    /// What there is to do before any memory is taken.
+    /// Pins this thread to its core, and makes a child process end together with its parent. Callers do this
+    /// before they allocate memory.
     ///
     /// # Errors
-    /// There is no such core, or the system refuses.
+    /// Fails if the core does not exist or the system refuses.
     pub fn begin(&self) -> Result<()> {
         if let Some(core) = self.core {
             crate::cores::pin(core)?;
@@ -44,19 +45,19 @@ impl Conduct {
         Ok(())
     }
 
-    /// Says that it serves `what`, and where, and serves until it is told to stop.
+    /// Announces what is served and where, and serves until the process is told to stop.
     ///
     /// # Errors
-    /// An address is taken, or the NIC's.
+    /// Fails if the address is in use or the NIC reports an error.
     pub fn serve<P: Program>(&self, what: &str, listen: SocketAddr, service: &mut Service<P>) -> Result<()> {
         let listener = Listener::bind(listen).with_context(|| format!("listening at {listen}"))?;
         self.serve_at(&listener, what, service)
     }
 
-    /// The same, for one that listens already.
+    /// Like [`serve`](Conduct::serve), with a listener that is already bound.
     ///
     /// # Errors
-    /// An address is taken, or the NIC's.
+    /// Fails if an address is in use or the NIC reports an error.
     pub fn serve_at<P: Program>(
         &self,
         listener: &Listener,

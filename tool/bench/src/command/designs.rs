@@ -32,7 +32,7 @@ pub fn txn() -> impl TypedValueParser<Value = txn::Design> {
 /// The length of a block: a multiple of 8 within the store's bounds.
 ///
 /// # Errors
-/// What it should be.
+/// Returns the rule for the length as a message.
 pub fn block_len(text: &str) -> Result<u32, String> {
     let len = text.parse().ok().filter(|len: &u32| (MIN_BLOCK..=MAX_BLOCK).contains(len));
     len.filter(|len| len.is_multiple_of(8))

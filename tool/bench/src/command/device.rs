@@ -91,7 +91,8 @@ impl FromStr for OwnAddress {
     }
 }
 
-/// Where `remora capture` has every NIC record what passes: this file, or the next that is not there yet.
+/// Environment variable by which `remora capture` makes every NIC record its packets. The value is a file; if
+/// it exists, the next free numbered name is used.
 pub const CAPTURE: &str = "REMORA_CAPTURE";
 
 /// The device, recorded if the environment asks for that.
@@ -148,7 +149,7 @@ pub fn numbered(path: &Path, number: u32) -> PathBuf {
     }
 }
 
-/// Where the link to a pipe or device goes when a NIC takes it, so that no other one does.
+/// Returns the name to which a NIC renames the link to a pipe or device, so that no other NIC takes it.
 pub fn taken(path: &Path) -> PathBuf {
     path.with_extension("taken")
 }
@@ -191,7 +192,7 @@ pub struct LentArgs {
 }
 
 impl LentArgs {
-    /// Where a daemon listens unless it is told another place: where nobody else may write.
+    /// Returns the daemon's default socket path, in a folder that only this user may write.
     pub fn default_socket() -> PathBuf {
         let folder = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let own = || PathBuf::from(format!("/run/user/{}", rustix::process::geteuid().as_raw()));

@@ -22,7 +22,7 @@ where
 /// A whole number of any size that its type has.
 ///
 /// # Errors
-/// It is none, or too large.
+/// Returns a message if the text is not a whole number or the number is too large.
 pub fn natural<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: ParseIntError| match error.kind() {
         IntErrorKind::PosOverflow => "the number is too large".to_owned(),
@@ -43,7 +43,7 @@ pub fn seconds(
 /// A number of bytes or items: `4096`, `64k`, `64m`, `1g`.
 ///
 /// # Errors
-/// It is none.
+/// Returns a message if the text is not a size.
 pub fn size(text: &str) -> Result<usize, String> {
     let bytes = remora_host::parse_bytes(text).ok().and_then(|bytes| usize::try_from(bytes).ok());
     bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "a number above 0, with k, m or g behind it".to_owned())

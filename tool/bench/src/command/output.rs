@@ -47,7 +47,7 @@ impl Output {
         Ok(Output { name: name.to_owned(), path, old })
     }
 
-    /// Where what it leads to is.
+    /// Returns the path of the file after following links.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -107,7 +107,7 @@ impl Output {
         Ok(())
     }
 
-    /// Who may read the old file may read the new one; else whoever may read a new file.
+    /// Gives the new file the mode of the old one, or the default mode if there is no old file.
     fn keep_mode(&self, file: &Path) -> io::Result<()> {
         use std::os::unix::fs::PermissionsExt as _;
         let mode = match &self.old {
@@ -149,14 +149,14 @@ pub fn folder(path: &Path) -> Result<()> {
     fs::create_dir_all(path).with_context(|| format!("making the folder {}", path.display()))
 }
 
-/// Where plots and pages go unless a person says another place: git ignores it, so the figures that the
-/// repository keeps change only by `--report report`.
+/// Default folder for plots and pages. Git ignores it; the figures that the repository keeps change only with
+/// `--report report`.
 pub const REPORT: &str = "report/latest";
 
-/// Standard input for `-`, else a file; and how an error calls it.
+/// Opens standard input for `-`, otherwise the file. Also returns the name of the input for error messages.
 ///
 /// # Errors
-/// It cannot be opened.
+/// Fails if the file cannot be opened.
 pub fn input(path: &Path) -> Result<(Box<dyn Read>, String, u64)> {
     if path == Path::new("-") {
         return Ok((Box::new(io::stdin()), "standard input".to_owned(), 0));

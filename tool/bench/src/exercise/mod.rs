@@ -55,39 +55,41 @@ pub struct ExerciseArgs {
     pub liar: bool,
 }
 
-/// How an operation ended.
+/// Result of an operation.
 pub enum Answer {
-    /// It did this.
+    /// The operation took effect; the steps hold the values that it read.
     Done(Vec<Step>),
-    /// It did nothing.
+    /// The operation had no effect and never will.
     Refused,
-    /// Nobody knows, and it may still come.
+    /// The result is unknown; the operation may still take effect.
     Unknown,
 }
 
-/// A store, or rather a connection to one, that is made anew whenever it breaks.
+/// A connection to a store, which is made again whenever it breaks.
 pub trait Store {
-    /// Starts an operation of these steps: where it is, until it ends. None: the store is full now.
+    /// Starts an operation with these steps. Returns the slot that the operation occupies until it ends, or
+    /// `None` if the store has no free slot.
     ///
     /// # Errors
-    /// The store will never take it.
+    /// Fails if the store will never accept the operation.
     fn begin(&mut self, steps: &[Step]) -> anyhow::Result<Option<usize>>;
 
-    /// Lets the connection go on; what has ended. False: it broke, and nothing that was begun ends any more.
+    /// Advances the connection and appends the operations that have ended. Returns false if the connection
+    /// broke; no operation that was started before ends then.
     ///
     /// # Errors
-    /// There will never be another connection.
+    /// Fails if no further connection can be made.
     fn turn(&mut self, ended: &mut Vec<(usize, Answer)>) -> anyhow::Result<bool>;
 
-    /// What was begun long ago has not ended: breaks the connection, if that is what may be wrong. False: it
-    /// is.
+    /// Breaks the connection because an old operation has not ended. Returns false if the connection is
+    /// already broken.
     fn give_up(&mut self) -> bool;
 
-    /// Whom it waits for if nothing ends, and why, as far as that is known.
+    /// Returns the reason for which no operation ends, as far as it is known.
     fn silence(&self) -> String;
 }
 
-/// Whom an exercise waits for, and what to do about it.
+/// Returns a message that names the process which does not answer, and the remedy.
 pub fn unanswered(whom: &str, fault: Option<&str>) -> String {
     match fault {
         Some(fault) => format!("{whom} cannot be reached again: {fault}"),
@@ -95,15 +97,16 @@ pub fn unanswered(whom: &str, fault: Option<&str>) -> String {
     }
 }
 
-/// How long a child waits for a store that is not there, or too busy to answer.
+/// Time for which a child process retries while a store is absent or too busy to answer.
 const MINUTE: Duration = Duration::from_secs(60);
 /// Time between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Connects for the first time. Who is asked by a person says at once why that cannot be.
+/// Connects for the first time. A process that a person started reports a failure at once; a child process
+/// retries.
 ///
 /// # Errors
-/// Those of connecting.
+/// The error of the last attempt to connect.
 pub fn connect<T>(args: &ExerciseArgs, connect: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let started = Instant::now();
     loop {
@@ -121,7 +124,7 @@ pub fn connect<T>(args: &ExerciseArgs, connect: impl Fn() -> anyhow::Result<T>) 
 /// numbers.
 pub type Draw = fn(&mut Random, u64, &mut u64) -> Vec<Step>;
 
-/// One key read or written, as often the one as the other.
+/// Draws a read or a write of one key, with equal probability.
 pub fn register(random: &mut Random, keys: u64, value: &mut u64) -> Vec<Step> {
     let key = random.below(keys);
     vec![match random.below(2) {
@@ -130,7 +133,7 @@ pub fn register(random: &mut Random, keys: u64, value: &mut u64) -> Vec<Step> {
     }]
 }
 
-/// One key read or written, now and then removed.
+/// Draws a read, a write or, now and then, a removal of one key.
 pub fn removable(random: &mut Random, keys: u64, value: &mut u64) -> Vec<Step> {
     let key = random.below(keys);
     vec![match random.below(40) {

@@ -22,32 +22,32 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// With periods of so many seconds.
+    /// Makes a progress report with periods of `every` seconds.
     ///
     /// # Errors
-    /// There is no memory for the times.
+    /// Fails if there is no memory for the histogram.
     pub fn new(every: f64) -> Result<Progress> {
         let every = Duration::from_secs_f64(every);
         let times = Histogram::new_with_bounds(1, LONGEST, 2).context("memory for times")?;
         Ok(Progress { every, next: Instant::now() + every, times, refused: 0, unknown: 0 })
     }
 
-    /// An operation that was asked for then is done.
+    /// Counts an operation that was started at `asked` and has succeeded.
     pub fn done(&mut self, asked: Instant) {
         self.times.saturating_record(asked.elapsed().as_micros() as u64);
     }
 
-    /// One did nothing.
+    /// Counts an operation that had no effect.
     pub fn refused(&mut self) {
         self.refused += 1;
     }
 
-    /// Of one nobody knows.
+    /// Counts an operation whose result is unknown.
     pub fn unknown(&mut self) {
         self.unknown += 1;
     }
 
-    /// Is the period over?
+    /// Returns whether the current period is over.
     pub fn is_due(&self) -> bool {
         Instant::now() >= self.next
     }

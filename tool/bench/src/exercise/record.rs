@@ -1,5 +1,5 @@
-//! The history as it is written: what is asked stands in the file before anything is done about it, so a
-//! client that is killed leaves it.
+//! The file of the history. An operation is written to the file before it starts, so that the history of a
+//! client that is killed is complete.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,17 +9,17 @@ use anyhow::{Context as _, Result};
 use remora_check::{Event, Kind, Step};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The file, and what was written to it.
+/// The file of the history, and counters of its operations.
 pub struct Record {
-    /// None: nobody wants it.
+    /// The file; `None` if no history is wanted.
     file: Option<File>,
-    /// Of this process's clients.
+    /// Number of this process's first client.
     first: u32,
-    /// Operations.
+    /// Number of operations that were started.
     pub invoked: u64,
-    /// Of them, those that did nothing.
+    /// Number of operations that had no effect.
     pub failed: u64,
-    /// Of them, those of which nobody knows.
+    /// Number of operations whose result is unknown.
     pub unknown: u64,
 }
 
@@ -30,10 +30,10 @@ pub fn now() -> u64 {
 }
 
 impl Record {
-    /// A file for clients numbered from `first`; of one that is there, its end.
+    /// Opens the file for clients numbered from `first`. An existing file is continued at its end.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// Fails if the file cannot be opened.
     pub fn open(path: Option<&Path>, first: u32) -> Result<Record> {
         let open = |path: &Path| {
             let file = File::options().create(true).append(true).open(path);
@@ -43,27 +43,27 @@ impl Record {
         Ok(Record { file, first, invoked: 0, failed: 0, unknown: 0 })
     }
 
-    /// A client begins an operation, after this.
+    /// Records that a client is about to start an operation.
     ///
     /// # Errors
-    /// The file's.
+    /// Fails if the file cannot be written.
     pub fn invoke(&mut self, lane: u32, steps: &[Step]) -> Result<()> {
         self.invoked += 1;
         self.write(Kind::Invoke, lane, steps)
     }
 
-    /// Its operation is done.
+    /// Records that the client's operation has taken effect.
     ///
     /// # Errors
-    /// The file's.
+    /// Fails if the file cannot be written.
     pub fn ok(&mut self, lane: u32, steps: &[Step]) -> Result<()> {
         self.write(Kind::Ok, lane, steps)
     }
 
-    /// Its operation did nothing and never will.
+    /// Records that the client's operation had no effect and never will.
     ///
     /// # Errors
-    /// The file's.
+    /// Fails if the file cannot be written.
     pub fn fail(&mut self, lane: u32) -> Result<()> {
         self.failed += 1;
         self.write(Kind::Fail, lane, &[])

@@ -19,17 +19,17 @@ use crate::command::print;
 const LANES: u32 = 1 << 10;
 /// Values that a process may write under all keys together, as bits.
 const VALUES: u32 = 40;
-/// How long an operation may take before its connection is given up.
+/// Longest time that an operation may take before its connection is broken.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long the last operations may take.
+/// Longest time that the last operations may take.
 const LAST: Duration = Duration::from_secs(20);
-/// How long no operation may end before a person is told, and before the exercise is over. A child waits on:
-/// who started it kills servers.
+/// Time without a completed operation after which a warning is printed, and after which the exercise ends. A
+/// child process does not end then, since its parent kills servers on purpose.
 const QUIET: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long nothing is done when there is nothing to do.
+/// Time to sleep when there is nothing to do.
 const PAUSE: Duration = Duration::from_micros(50);
-/// A liar lies once in so many reads.
+/// A liar falsifies one of this many reads.
 const LIES: u64 = 8;
 
 /// An operation that stands in the history.
@@ -50,7 +50,7 @@ struct Exercise<'a> {
     free: Vec<u32>,
     /// Operations that have found no place in the store yet.
     asked: VecDeque<Asked>,
-    /// Those that have, by their place.
+    /// Operations in the store, by the slot that they occupy there.
     running: BTreeMap<usize, Asked>,
     /// The last value that was written.
     value: u64,
@@ -150,12 +150,12 @@ impl<'a> Exercise<'a> {
         })
     }
 
-    /// Has everything ended, or waited long enough for it?
+    /// Returns whether all operations have ended, or the time to wait for them is over.
     fn is_done(&self) -> bool {
         self.over.is_some_and(|since| self.is_at_rest() || since.elapsed() > LAST)
     }
 
-    /// Has everything ended, and was each key read at the end?
+    /// Returns whether all operations have ended and every key was read at the end.
     fn is_at_rest(&self) -> bool {
         let read = self.read == self.args.keys && self.again.is_empty();
         read && self.asked.is_empty() && self.running.is_empty()

@@ -5,23 +5,23 @@ use remora_verbs::{
     Access, CompletionQueue, Context, Device, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
 };
 
-/// One of the NICs.
+/// One of two NICs in this process, with its memory.
 pub struct LocalNic {
     domain: ProtectionDomain,
-    /// Where completions come.
+    /// Completion queue of all queue pairs.
     pub cq: CompletionQueue,
-    /// What it writes.
+    /// Memory from which this NIC writes to the other one.
     pub local: MemoryRegion,
-    /// What the other one writes.
+    /// Memory that the other NIC writes.
     pub target: MemoryRegion,
     _context: Context,
 }
 
 impl LocalNic {
-    /// Opens it, with so many completions and `len` bytes of either memory.
+    /// Opens a NIC with a completion queue of the given length and two memory regions of `len` bytes each.
     ///
     /// # Errors
-    /// The NIC's.
+    /// Fails if the NIC cannot be opened.
     pub fn open(device: Device, completions: u32, len: usize) -> Result<LocalNic> {
         let context = device.open()?;
         let (domain, cq) = (context.alloc_pd()?, context.create_cq(completions)?);

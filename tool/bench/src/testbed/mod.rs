@@ -37,27 +37,29 @@ impl Testbed {
         Testbed { port, cores, veth: None }
     }
 
-    /// The ports that are asked for. The last one is xdp, since who enters its namespaces stays there.
+    /// Returns the ports to measure. xdp comes last, since a process that has entered its namespaces stays
+    /// there.
     pub fn ports(only: Option<PortName>) -> impl Iterator<Item = PortName> {
         let all = [PortName::Shm, PortName::Udp, PortName::Xdp];
         all.into_iter().filter(move |port| only.is_none_or(|only| only == *port))
     }
 
-    /// Makes it and enters the clients' side. Port xdp gets `links` for servers, one for each, since an
-    /// interface has one NIC. None: no namespaces can be made, and nobody `asked` for just that port.
+    /// Creates a test bed and moves this process to the clients' side. On port xdp the test bed has `links`
+    /// veth pairs, one for each server, since an interface has one NIC. Returns `None` if no namespaces can
+    /// be created and the port was not `asked` for explicitly.
     ///
     /// # Errors
-    /// They cannot be made.
+    /// Fails if the namespaces cannot be created.
     pub fn open(port: PortName, cores: [usize; 2], links: usize, asked: bool) -> Result<Option<Testbed>> {
         let link = |veth: &mut Veth| (0..links).try_for_each(|link| veth.add_link(link));
         Testbed::entered(port, cores, asked, link)
     }
 
-    /// The same for stores of so many replicas. On port xdp each replica has a namespace of its own, and each
-    /// store a bridge.
+    /// Like [`open`](Testbed::open), for `stores` stores of `replicas` replicas each. On port xdp each
+    /// replica has its own namespace and each store has a bridge.
     ///
     /// # Errors
-    /// The namespaces cannot be made.
+    /// Fails if the namespaces cannot be created.
     pub fn open_replicated(
         port: PortName,
         cores: [usize; 2],
@@ -123,7 +125,7 @@ impl Testbed {
         Ok(self.command(Side::Far, std::env::current_exe()?))
     }
 
-    /// What a server on a link is told of its port and of where to listen.
+    /// Returns the options that tell a server its port and the address on which it listens.
     pub fn server(&self, link: usize) -> Vec<String> {
         let mut words = vec!["--port".to_owned(), self.port.name().to_owned(), "--listen".to_owned()];
         if self.veth.is_none() {
@@ -167,7 +169,8 @@ impl Testbed {
         }
     }
 
-    /// What the process of a store's replicas is told of its port and of where each replica is.
+    /// Returns the options that tell the process of a store's replicas its port and the address of each
+    /// replica.
     pub fn replicas_server(&self, store: usize) -> Vec<String> {
         let mut words = vec!["--port".to_owned(), self.port.name().to_owned()];
         if let Some(veth) = &self.veth {
@@ -177,16 +180,16 @@ impl Testbed {
         words
     }
 
-    /// Where a replica of a store is found, from 0 on.
+    /// Returns the address of a replica; stores and replicas are counted from 0.
     pub fn replica_address(&self, store: usize, replica: usize) -> IpAddr {
         if self.veth.is_some() { Veth::store_address(store, replica + 1) } else { LOOPBACK }
     }
 
-    /// Moves this thread, and those that it will start, to where servers are, for good. Where such a server
-    /// listens.
+    /// Moves this thread, and the threads that it starts later, to the servers' side for good. Returns the
+    /// address on which a server listens there.
     ///
     /// # Errors
-    /// It may not go there.
+    /// Fails if the thread may not enter the namespace.
     pub fn go_there(&self) -> Result<SocketAddr> {
         let Some(veth) = &self.veth else { return Ok((LOOPBACK, 0).into()) };
         veth.enter_side(Side::Far)?;

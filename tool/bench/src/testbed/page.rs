@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 
 const LEN: usize = 4096;
 
-/// Bytes that a command is answered with at most: those before the next word.
+/// Maximum length of an answer in bytes.
 pub const LONGEST_ANSWER: usize = Word::There as usize - Word::Answer as usize;
 
 /// Words of the page, each on a line pair of its own (neighbouring lines are fetched together).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Word {
-    /// The ticket of the last command.
+    /// The ticket of the last command that the bench sent.
     Wanted = 0,
     /// The ticket of the command that the peer carries out.
     Begun = 128,
-    /// What a command is answered with.
+    /// The peer's answer to a command.
     Answer = 256,
     /// The line that the bench writes.
     There = 384,
@@ -41,7 +41,7 @@ impl Page {
         Ok(Page { bytes: Bytes::memfd("remora-bench", LEN).context("a shared page for the benchmark")? })
     }
 
-    /// How the peer opens it: a path.
+    /// Returns the path under which the peer opens the page.
     pub fn path(&self) -> String {
         let fd = self.bytes.fd().map_or(-1, |fd| fd.as_raw_fd());
         format!("/proc/{}/fd/{fd}", std::process::id())
@@ -83,18 +83,18 @@ impl Page {
         Ok(())
     }
 
-    /// Peer side: it carries out the command with this ticket.
+    /// Peer side: announces that the command with this ticket is being carried out.
     pub fn begin(&self, ticket: Ticket) {
         self.word(Word::Begun).store(ticket.0, Ordering::Release);
     }
 
-    /// Peer side: is this command still the last one?
+    /// Peer side: returns whether this command is still the last one that the bench sent.
     #[inline]
     pub fn is_wanted(&self, ticket: Ticket) -> bool {
         self.word(Word::Wanted).load(Ordering::Relaxed) == ticket.0
     }
 
-    /// Peer side: a result for the bench.
+    /// Peer side: stores a result for the bench.
     pub fn answer(&self, value: u64) {
         self.word(Word::Answer).store(value, Ordering::Release);
     }

@@ -30,19 +30,19 @@ pub struct Peer {
     process: Process,
     commands: ChildStdin,
     page: Page,
-    /// Where its ends are.
+    /// Addresses of the peer's NICs and sockets.
     pub addresses: PeerAddresses,
-    /// Where the bench's own ends are.
+    /// Network of the bench's own NICs and sockets.
     network: Network,
 }
 
 impl Peer {
-    /// Starts it at the other side of a test bed, with a NIC of each port there, and pins this process.
+    /// Starts the peer on the other side of a test bed, with one NIC for each port, and pins this process.
     pub fn start(testbed: &Testbed) -> Result<Peer> {
         Peer::start_with(testbed, None)
     }
 
-    /// The same, with a kernel as WebAssembly.
+    /// Like [`start`](Peer::start); the peer also loads a WebAssembly kernel from `kernel`.
     pub fn start_with(testbed: &Testbed, kernel: Option<&Path>) -> Result<Peer> {
         let [own, other] = testbed.cores();
         let (page, network) = (Page::create()?, testbed.network());
@@ -62,12 +62,12 @@ impl Peer {
         Ok(Peer { process, commands, page, addresses, network })
     }
 
-    /// Its process.
+    /// Returns the peer process.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// It carries this command out from now on.
+    /// Makes the peer carry out a command until the next one is sent.
     pub fn run(&self, command: Command) -> Result<()> {
         let message = Message { ticket: self.page.wanted().following(), command };
         let line = serde_json::to_string(&message)? + "\n";
@@ -76,13 +76,13 @@ impl Peer {
         self.page.want(message.ticket)
     }
 
-    /// Its answer to a question.
+    /// Sends a question and returns the peer's answer.
     pub fn ask(&self, question: Command) -> Result<u64> {
         self.run(question)?;
         Ok(self.page.answered())
     }
 
-    /// Its answer of many bytes.
+    /// Sends a question and returns an answer of many bytes.
     pub fn ask_bytes(&self, question: Command) -> Result<[u8; LONGEST_ANSWER]> {
         self.run(question)?;
         Ok(self.page.answered_bytes())
@@ -131,9 +131,9 @@ impl Raw {
 
 /// The bench's NIC on one port, with a number of queue pairs to the peer's.
 pub struct End {
-    /// Where everything of it belongs.
+    /// Protection domain of the queue pairs and regions.
     pub domain: ProtectionDomain,
-    /// Where completions come.
+    /// Completion queue of all queue pairs.
     pub cq: CompletionQueue,
     /// Connected queue pairs.
     pub qps: Vec<QueuePair<Ready>>,
@@ -141,7 +141,7 @@ pub struct End {
     pub local: MemoryRegion,
     /// The peer's memory.
     pub remote: RemoteMemory,
-    /// Which port.
+    /// Port of the NIC.
     pub port: PortName,
     extensions: Extensions,
 }
@@ -154,8 +154,8 @@ impl End {
         Ok(end)
     }
 
-    /// The same with more than the plain verbs; what passes its port is recorded in `capture`, if that is
-    /// wanted.
+    /// Like [`open`](End::open), for connections with extensions. Records the packets of the port to
+    /// `capture`, if given.
     pub fn with_extensions(
         peer: &Peer,
         port: PortName,
@@ -272,13 +272,13 @@ impl End {
         Ok(())
     }
 
-    /// One request and its completion.
+    /// Posts one request and waits for its completion.
     #[inline]
     pub fn one(&mut self, request: &WorkRequest<'_>) -> Result<()> {
         self.one_by(0, request)
     }
 
-    /// The same by another queue pair.
+    /// Like [`one`](End::one), on queue pair `qp`.
     #[inline]
     pub fn one_by(&mut self, qp: usize, request: &WorkRequest<'_>) -> Result<()> {
         self.qps[qp].post_send(request)?;

@@ -16,7 +16,7 @@ use crate::cores::pin;
 /// A running process.
 pub struct Process {
     child: Child,
-    /// What it writes to standard error, if it is a server to compare with.
+    /// File that collects standard error, for a server to compare with.
     stderr: Option<File>,
 }
 
@@ -41,11 +41,11 @@ impl Process {
         starting.join().map_err(|_| anyhow::anyhow!("starting a process of the benchmark panicked"))?
     }
 
-    /// Starts a server to compare with on a core. Its output goes nowhere. Its standard error goes to a file,
-    /// which never holds it up, and is quoted if the server ends before it listens.
+    /// Starts a server to compare with on a core. Its standard output is discarded. Its standard error goes
+    /// to a file, so that the server never blocks, and is quoted if the server exits before it listens.
     ///
     /// # Errors
-    /// As [`start_on`](Process::start_on); or no file can be made.
+    /// See [`start_on`](Process::start_on). Also fails if no file can be created.
     pub fn start_server(core: usize, mut command: Command) -> Result<io::Result<Process>> {
         let stderr = tempfile::tempfile().context("a file for what a server says")?;
         command.stdout(Stdio::null()).stderr(stderr.try_clone()?);
@@ -70,20 +70,20 @@ impl Process {
         Ok((process, lines))
     }
 
-    /// Its number.
+    /// Returns the process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its standard input, if that is a pipe, and the first time.
+    /// Returns the pipe to standard input; `None` if there is no pipe or it was taken before.
     pub fn input(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status, or `None` while the process runs.
     ///
     /// # Errors
-    /// The system's.
+    /// Fails if the system cannot report the status.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
@@ -93,11 +93,11 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Waits until somebody in its network listens at a TCP port: for servers that take one connection, so
-    /// that it cannot be tried.
+    /// Waits until a TCP port is in the listening state. It does not connect, since some servers accept only
+    /// one connection.
     ///
     /// # Errors
-    /// It ends before, or takes too long.
+    /// Fails if the process exits first or does not listen in time.
     pub fn wait_until_listening(&mut self, port: u16) -> Result<()> {
         let started = Instant::now();
         while started.elapsed() < PATIENCE {
@@ -143,10 +143,10 @@ impl Process {
         Ok(())
     }
 
-    /// Stops it; returns when it stands still.
+    /// Stops the process with a signal, and returns when it has stopped.
     ///
     /// # Errors
-    /// It has died.
+    /// Fails if the process has died.
     pub fn stop(&self) -> Result<()> {
         let id = Pid::from_child(&self.child);
         kill_process(id, Signal::STOP).context("stopping a process of the benchmark")?;
@@ -157,18 +157,18 @@ impl Process {
         Ok(())
     }
 
-    /// Kills it. Who drops this value waits for its end.
+    /// Kills the process. Dropping this value waits for its end.
     ///
     /// # Errors
-    /// It has died before.
+    /// Fails if the process has died before.
     pub fn kill(&self) -> Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::KILL).context("killing a process of the benchmark")
     }
 
-    /// Lets it run.
+    /// Continues the stopped process.
     ///
     /// # Errors
-    /// It has died, and somebody has waited for it.
+    /// Fails if the process has died and was waited for.
     pub fn go_on(&self) -> Result<()> {
         let id = Pid::from_child(&self.child);
         kill_process(id, Signal::CONT).context("continuing a process of the benchmark")
@@ -182,7 +182,7 @@ impl Drop for Process {
     }
 }
 
-/// Does a socket of this table of the kernel's listen on this port?
+/// Returns whether a socket in this table of `/proc/net` listens on the port.
 fn listens(table: &str, port: u16) -> bool {
     let wanted = format!(":{port:04X}");
     table.lines().any(|line| {

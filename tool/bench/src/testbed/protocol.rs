@@ -16,16 +16,16 @@ use crate::command::device::{LOOPBACK, PortName};
 /// Memory of the peer that the bench reads and writes: more than any cache.
 pub const TARGET: usize = 64 << 20;
 
-/// A command as it is sent.
+/// A command as it is sent to the peer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Which one it is.
+    /// Number of the command.
     pub ticket: Ticket,
-    /// What the peer does until the next one.
+    /// Activity of the peer until the next command.
     pub command: Command,
 }
 
-/// What the peer does until it is told something else.
+/// Activity of the peer until the next command arrives.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Nothing, asleep: its NICs are on their own.
@@ -67,73 +67,73 @@ pub enum Command {
     CpuTime,
     /// Answer with the resident bytes.
     Resident,
-    /// Something with one of its NICs.
+    /// Carry out a command on one of the NICs.
     Nic {
-        /// The one with this port.
+        /// Port of the NIC.
         port: PortName,
-        /// What.
+        /// The NIC's command.
         command: NicCommand,
     },
-    /// Something with many NICs of port udp.
+    /// Carry out a command on many NICs of port udp.
     Incast(IncastCommand),
-    /// End.
+    /// End the peer process.
     Exit,
 }
 
-/// What the peer does with a NIC.
+/// Activity of the peer with one of its NICs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NicCommand {
     /// Take connections.
     Accept {
-        /// READs of each at a time.
+        /// Maximum number of outstanding READs of each connection.
         reads: u8,
-        /// What each is agreed to have.
+        /// Extensions that each connection negotiates.
         extensions: Extensions,
     },
-    /// Poll it.
+    /// Poll the NIC.
     Serve,
-    /// Poll it, and take connections meanwhile.
+    /// Poll the NIC and accept connections meanwhile.
     ServeAndAccept {
-        /// READs of each at a time.
+        /// Maximum number of outstanding READs of each connection.
         reads: u8,
     },
-    /// Give up all connections but the first.
+    /// Close all connections but the first.
     Forget,
     /// Answer messages of the first connection.
     Echo {
         /// Bytes of the answer.
         answer: usize,
     },
-    /// Post buffers for ALLOCATE again, whose addresses stand in the memory.
+    /// Post used buffers for ALLOCATE again; their addresses are in the NIC's memory.
     Refill {
-        /// How many.
+        /// Number of buffers.
         buffers: usize,
     },
     /// Answer calls over TCP from the memory of the NIC.
     Tcp,
-    /// Something with its 1RMA.
+    /// Carry out a command on the NIC's 1RMA.
     Rma(RmaCommand),
     /// Attach kernels to connections.
     Attach {
-        /// The counting kernel sees what comes by the first connection; else none does.
+        /// Whether the counting kernel processes the data that arrives on the first connection.
         counts: bool,
-        /// A consistency kernel checks what is READ by the second connection: the one to which so many of a
-        /// thousand first reads fail.
+        /// Number of first reads per thousand that the consistency kernel on the second connection's READs
+        /// reports as torn; `None` attaches no such kernel.
         checks: Option<u32>,
     },
 }
 
-/// What the peer does with 1RMA of a NIC.
+/// Activity of the peer with the 1RMA of a NIC.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RmaCommand {
-    /// Expose a region under a key, in the place of the one that was there, which is deregistered. Answer
-    /// with its grant.
+    /// Expose a region under a key and answer with its grant. The region that was in the same place is
+    /// deregistered.
     Expose {
-        /// 0 or 1.
+        /// Number of the place, 0 or 1.
         place: usize,
         /// K_r.
         key: [u8; 16],
-        /// Whose grant.
+        /// Initiator that the grant is for.
         client: Initiator,
     },
     /// Grant a region of its own over TLS. Answer with where, and what admits: see `Granting`.
@@ -175,7 +175,7 @@ impl From<Initiator> for Client {
     }
 }
 
-/// What connections ask for beside the plain verbs.
+/// Extensions that connections negotiate in addition to the plain verbs.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extensions {
     /// PRISM, and buffers for ALLOCATE.
@@ -184,7 +184,7 @@ pub struct Extensions {
     pub strom: bool,
 }
 
-/// Where the bench finds the peer's ends.
+/// Addresses of the peer's NICs and sockets.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PeerAddresses {
     /// Connections of the NIC over shared memory.

@@ -9,12 +9,12 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use remora_netns::Namespace;
 
-/// One end of the pairs.
+/// One side of the veth pairs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The bench's.
     Near,
-    /// Its peer's.
+    /// The peer's side.
     Far,
 }
 
@@ -26,17 +26,17 @@ impl Side {
         }
     }
 
-    /// Its address on the pair of the NICs over AF_XDP.
+    /// Returns the address on the veth pair of the NICs over AF_XDP.
     pub fn nic(self) -> IpAddr {
         Ipv4Addr::new(10, 214, 7, self.number()).into()
     }
 
-    /// Its address on the pair of the floor.
+    /// Returns the address on the veth pair of the raw AF_XDP floor.
     pub fn raw(self) -> IpAddr {
         Ipv4Addr::new(10, 214, 8, self.number()).into()
     }
 
-    /// Its address on the pair of the kernel.
+    /// Returns the address on the veth pair of the kernel's sockets.
     pub fn kernel(self) -> IpAddr {
         Ipv4Addr::new(10, 214, 9, self.number()).into()
     }
@@ -54,7 +54,7 @@ pub const KERNEL: &str = "kernel0";
 pub struct Veth {
     near: Namespace,
     far: Namespace,
-    /// One for each replica.
+    /// Namespaces of the replicas.
     replicas: Vec<Namespace>,
     /// The one of the bridges between them and the bench.
     more: Vec<Namespace>,
@@ -99,8 +99,8 @@ impl Veth {
         Ok(())
     }
 
-    /// Adds a namespace for each replica, and a bridge for each of so many stores by which one NIC of ours
-    /// reaches one NIC of every replica.
+    /// Adds a namespace for each replica, and for each store a bridge that connects one NIC of the bench with
+    /// one NIC of every replica.
     pub fn add_bridges(&mut self, stores: usize, replicas: usize) -> Result<()> {
         let new = |replica| Namespace::new(&format!("replica{replica}"));
         let spaces = (0..replicas).map(new).collect::<Result<Vec<Namespace>, _>>()?;
@@ -143,7 +143,7 @@ impl Veth {
         self.enter_side(Side::Near)
     }
 
-    /// The same, into one of both.
+    /// Moves this thread into the namespace of a side.
     pub fn enter_side(&self, side: Side) -> Result<()> {
         Ok(self.side(side).enter()?)
     }
