@@ -1,8 +1,8 @@
-//! The machines of a queue pair that agreed on IRN, and the receive work requests that its messages have
-//! taken.
+//! State of a queue pair that uses IRN: its transport state machines, and the receive work requests that
+//! messages have taken.
 //!
-//! Heads up: a packet arrives in `irn/ingress.rs` and leaves by `irn/egress.rs`; `irn/bound.rs` has the
-//! receive work requests that messages have taken and not yet completed.
+//! `irn/ingress.rs` processes received packets, `irn/egress.rs` sends packets, and `irn/bound.rs` holds the
+//! receive work requests that messages have taken but not completed.
 
 mod bound;
 mod egress;
@@ -17,13 +17,13 @@ use crate::context::WqeContext;
 use crate::path::PeerPath;
 pub(crate) use bound::BoundReceives;
 
-/// What a queue pair over IRN has once it is ready to receive.
+/// State of an IRN queue pair from RTR on.
 pub(crate) struct Irn {
     pub path: PeerPath,
     pub requester: Requester<WqeContext>,
     pub responder: Responder,
     pub bound: BoundReceives,
-    /// Packets ahead of the order that the peer can record.
+    /// Number of packets beyond the expected PSN that the peer can track.
     pub peer: u32,
 }
 

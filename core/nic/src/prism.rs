@@ -1,11 +1,10 @@
-//! PRISM on this NIC (PRISM paper, §3, §4): work requests with indirection, allocation, enhanced atomics and
-//! chaining.
+//! PRISM operations on the NIC (PRISM paper, §3, §4): indirection, allocation, enhanced atomics and chaining.
 //!
-//! Heads up: a program's request is in `request.rs`. `submit.rs` makes a message of its WQE, `packet.rs` and
-//! `egress.rs` make packets. A chain leaves in one frame (`bundle.rs`), a chain of short operations as one
-//! packet (`chained.rs`). At the responder `execute.rs` executes a packet, `reach.rs` checks its addresses,
-//! and `prefetched.rs` delays READs behind pointers. Buffers come from a `free_list.rs`. `docs/PRISM.md` has
-//! the decisions that the paper leaves open.
+//! `request.rs` defines the program's work requests. `submit.rs` turns a WQE into a message; `packet.rs` and
+//! `egress.rs` build its packets. A chain is sent in one frame (`bundle.rs`), and a chain of short operations
+//! as one packet (`chained.rs`). On the responder, `execute.rs` executes a packet, `reach.rs` checks its
+//! addresses, and `prefetched.rs` delays indirect READs. `free_list.rs` manages buffers. `docs/PRISM.md`
+//! lists the decisions that the paper leaves open.
 
 mod allocate;
 mod bundle;
@@ -43,54 +42,54 @@ pub use remora_wire::prism::{SCRATCH, SCRATCH_LEN, Verdict as Outcome};
 pub use request::{Address, Data, Operation, WorkRequest, write};
 pub(crate) use submit::submit_prism;
 
-/// How PRISM handles the request that is next to leave.
+/// The way in which PRISM handles the next request to be sent.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NextRequest {
-    /// It leaves by its own plan.
+    /// The request is sent as a plain packet.
     Plain,
-    /// It waits for answers.
+    /// The request waits for responses to earlier ones.
     Waits,
-    /// It was handed to the port, alone or with others.
+    /// The request was passed to the port, alone or in a bundle.
     Emitted(Sent),
 }
 
-/// The operation in progress: its packets are arriving.
+/// The operation whose packets are being received.
 #[derive(Debug, Default)]
 enum OperationInProgress {
     #[default]
     Nothing,
-    /// The operation is not executed; its answer has this verdict.
+    /// The operation is skipped, and its response has this verdict.
     Passed(Verdict),
-    /// The first `limit` bytes go to `va`; those of an ALLOCATE go into `buffer`.
+    /// The first `limit` bytes are written at `va`; those of an ALLOCATE are written into `buffer`.
     Writing { key: u32, va: u64, limit: u32, pin: Option<Pin>, buffer: Option<Pin>, redirect: Option<u64> },
 }
 
-/// The responder's state of the peer's operations.
+/// State of the responder for the peer's operations.
 struct ResponderState {
-    /// How the last one ended.
+    /// Verdict of the last operation.
     last: Verdict,
     in_progress: OperationInProgress,
-    /// Buffers that answers may still be read from, by the number of the operation.
+    /// Pinned buffers from which responses may still be read, with the number of the operation.
     pins: VecDeque<(u64, Pin)>,
 }
 
-/// What a queue pair has for a peer that agreed on PRISM.
+/// PRISM state of a queue pair.
 pub(crate) struct Prism {
-    /// The scratch memory; it is lent when the first operation arrives.
+    /// Scratch memory of the connection, allocated when the first operation arrives.
     scratch: Option<Scratch>,
     state: ResponderState,
-    /// The message sequence number when the last operation ended. A higher one now means that plain messages
-    /// came between; they succeeded.
+    /// MSN at the end of the last operation. A higher MSN means that plain messages, all successful, followed
+    /// it.
     counted: u32,
-    /// When the peer repeats no request any more.
+    /// Time after which the peer retransmits no request.
     released: Instant,
-    /// How long the peer repeats a request, in nanoseconds.
+    /// Duration in nanoseconds for which the peer retransmits a request.
     patience_ns: u64,
 }
 
 impl Prism {
-    /// For a peer that has at most `answers` READs and atomics outstanding, and repeats a request for
-    /// `patience_ns`.
+    /// Creates the state for a peer that has at most `answers` READs and atomics outstanding, and retransmits
+    /// a request for `patience_ns` nanoseconds.
     pub fn new(answers: u8, patience_ns: u64) -> Prism {
         Prism {
             scratch: None,
@@ -105,8 +104,8 @@ impl Prism {
         }
     }
 
-    /// A request arrives. `kept_from` is the oldest operation that the peer may still repeat, `msn` the
-    /// message sequence number.
+    /// Prepares for an incoming request. `kept_from` is the oldest operation that the peer may still
+    /// retransmit, `msn` the message sequence number.
     fn begin(&mut self, now: Instant, mem: Mem<'_>, kept_from: u64, msn: u32, lists: &mut FreeLists) {
         self.state.unpin(kept_from, lists);
         self.released = now.after(self.patience_ns);
@@ -116,13 +115,13 @@ impl Prism {
         }
     }
 
-    /// The connection ends: its buffers go back to their free lists.
+    /// Ends the connection and returns its buffers to their free lists.
     pub fn end(&mut self, lists: &mut FreeLists) {
         self.state.abandon(lists);
         self.state.unpin(u64::MAX, lists);
     }
 
-    /// Asserts that pins are of answers before number `upcoming`, in their order.
+    /// Asserts that pins are in order and belong to responses before number `upcoming`.
     pub fn check(&self, upcoming: u64) {
         let pins = &self.state.pins;
         let ends = pins.front().zip(pins.back());
@@ -132,15 +131,15 @@ impl Prism {
         );
     }
 
-    /// When `expire` is due.
+    /// Returns the time at which `expire` is due.
     #[inline(always)]
     pub fn deadline(&self) -> Instant {
         self.released
     }
 
-    /// At its deadline the peer has been silent for so long that it repeats no request. `forget` drops the
-    /// answers that the responder keeps; it returns whether they are gone and, if not, whether to try again
-    /// later.
+    /// Handles the deadline: the peer has been silent for so long that it retransmits nothing. `forget` drops
+    /// the responses that the responder keeps. It returns two flags: the responses are gone; if not, try
+    /// again later.
     pub fn expire(&mut self, now: Instant, lists: &mut FreeLists, forget: impl FnOnce() -> (bool, bool)) {
         if now < self.released {
             return;
@@ -154,7 +153,8 @@ impl Prism {
         }
     }
 
-    /// The scratch memory. None: all of it is lent to other connections.
+    /// Returns the scratch memory, and allocates it if necessary. `None` if all of it is in use by other
+    /// connections.
     fn lend_scratch(&mut self, mem: Mem<'_>) -> Option<&Scratch> {
         if self.scratch.is_none() {
             self.scratch = mem.lend_scratch().ok();
@@ -164,7 +164,7 @@ impl Prism {
 }
 
 impl ResponderState {
-    /// Unpins the buffers of answers before number `kept_from`, which the peer cannot repeat any more.
+    /// Unpins the buffers of responses before number `kept_from`, whose requests the peer cannot retransmit.
     fn unpin(&mut self, kept_from: u64, lists: &mut FreeLists) {
         while self.pins.front().is_some_and(|(number, _)| *number < kept_from) {
             if let Some((_, pin)) = self.pins.pop_front() {
@@ -173,7 +173,7 @@ impl ResponderState {
         }
     }
 
-    /// The operation in progress never ends: its buffer goes back to its free list.
+    /// Abandons the current operation and returns its buffer to the free list.
     fn abandon(&mut self, lists: &mut FreeLists) {
         if let OperationInProgress::Writing { pin, buffer, .. } = std::mem::take(&mut self.in_progress) {
             if let Some(pin) = pin {

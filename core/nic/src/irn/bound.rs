@@ -1,6 +1,6 @@
-//! Receive work requests that messages have taken. The first packet of a message binds them, in the order of
-//! their numbers. They are held with their completions until everything before them has arrived (IRN paper,
-//! §5).
+//! Receive work requests that messages have taken. The first packet of a message binds a work request, in the
+//! order of the numbers that packets carry. A bound request is held until all earlier packets have arrived
+//! (IRN paper, §5).
 
 use remora_transport::Notice;
 
@@ -10,18 +10,18 @@ use crate::receive_queue::Receive;
 #[derive(Copy, Clone, Debug)]
 struct BoundReceive {
     receive: Receive,
-    /// The notice of its message, once the last packet has arrived.
+    /// Notification of the message, once its last packet has arrived.
     notice: Option<Notice>,
-    /// Packets of the message that have arrived.
+    /// Number of received packets of the message.
     packets: u32,
 }
 
-/// Why a message gets no receive work request.
+/// The reason why a message receives no work request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BindError {
     /// No work request is posted, or the ring is full.
     NotReady,
-    /// The message's number belongs to a completed message, or is too far ahead.
+    /// The number of the message belongs to a completed message, or is too far ahead.
     Invalid,
 }
 
@@ -33,13 +33,13 @@ pub(crate) struct BoundReceives {
 }
 
 impl BoundReceives {
-    /// For `capacity` of them.
+    /// Creates a table for `capacity` work requests.
     pub fn new(capacity: u32) -> BoundReceives {
         let capacity = capacity.max(1).next_power_of_two() as usize;
         BoundReceives { ring: vec![None; capacity].into_boxed_slice(), head: 0, tail: 0 }
     }
 
-    /// Bytes that it takes besides itself.
+    /// Returns the number of heap bytes.
     #[cfg(test)]
     pub fn heap_bytes(&self) -> usize {
         size_of_val(&*self.ring)
@@ -49,8 +49,8 @@ impl BoundReceives {
         number as usize & (self.ring.len() - 1)
     }
 
-    /// Binds number `number` and all before it. `take` takes a work request from the queue; its argument is
-    /// the number that it binds.
+    /// Binds the work requests up to number `number`. `take` takes the next work request from the queue; its
+    /// argument is the number.
     pub fn bind(
         &mut self,
         number: u64,
@@ -72,7 +72,7 @@ impl BoundReceives {
         self.ring[self.slot(number)].map(|held| held.receive).ok_or(BindError::Invalid)
     }
 
-    /// A packet of message `number` is placed; the last one brings a notice.
+    /// Records a placed packet of message `number`; the last packet has a notification.
     pub fn arrived(&mut self, number: u64, notice: Option<Notice>) {
         let slot = self.slot(number);
         if let Some(held) = &mut self.ring[slot] {
@@ -81,12 +81,12 @@ impl BoundReceives {
         }
     }
 
-    /// Is this the oldest one?
+    /// Returns true if `number` is the oldest bound work request.
     pub fn is_oldest(&self, number: u64) -> bool {
         self.head == number && self.head < self.tail
     }
 
-    /// Takes the oldest one out, with its message if that is complete: `packets(len)` packets of a SEND, one
+    /// Removes the oldest work request if its message is complete: `packets(len)` packets of a SEND, or one
     /// of a WRITE.
     pub fn finish(&mut self, packets: impl FnOnce(u32) -> u32) -> Option<(Receive, Notice)> {
         let held = self.ring[self.slot(self.head)].filter(|_| self.head < self.tail)?;
@@ -99,7 +99,7 @@ impl BoundReceives {
         Some((held.receive, notice))
     }
 
-    /// Asserts that `completed` of them were taken out, and that what is bound fits the ring.
+    /// Asserts that `completed` work requests were removed, and that the bound ones fit the table.
     pub fn check(&self, completed: u64) {
         assert_eq!(self.head, completed, "receives taken out = receives of messages that are complete");
         let bound = self.tail.checked_sub(self.head);
@@ -111,7 +111,7 @@ impl BoundReceives {
         assert!(self.head == self.tail || oldest.is_some(), "a bound receive has a work request");
     }
 
-    /// Takes the oldest one out, whatever has arrived for it.
+    /// Removes the oldest work request, complete or not.
     pub fn pop(&mut self) -> Option<Receive> {
         let held = self.ring[self.slot(self.head)].filter(|_| self.head < self.tail)?;
         self.head += 1;
@@ -119,7 +119,8 @@ impl BoundReceives {
     }
 }
 
-/// No bitmap is longer: a peer that names a work request further ahead is wrong, not early.
+/// Maximum distance of a message from the oldest one, the longest bitmap. A number further ahead is an error
+/// of the peer.
 const MOST_AHEAD: u64 = 1 << 16;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Egress over IRN: acknowledgements of responses, then responses, then requests. `respond_irn` stays apart
-//! from go-back-N's `respond`: a denied response has a replacement here, and a bundle or a delayed ACK has
-//! none.
+//! Egress of IRN: sends acknowledgements of responses, then responses, then requests. The function
+//! `respond_irn` is separate from go-back-N's `respond`, because IRN has a replacement for a denied response
+//! and has neither bundles nor delayed ACKs.
 
 use remora_memory::Mem;
 use remora_transport::rc::irn::{Plan, Reply};
@@ -23,7 +23,7 @@ use crate::reliable::{self, PlannedRequest};
 use crate::shared::Shared;
 
 impl QueuePair {
-    /// Could a queue pair that is not plain RC have something to send?
+    /// Returns true if a queue pair other than plain RC may have packets to send.
     #[inline(never)]
     pub fn wants_turn_outlined(&self) -> bool {
         let Some(irn) = self.machine.irn() else {
@@ -38,7 +38,7 @@ impl QueuePair {
             || irn.requester.has_unsent()
     }
 
-    /// The next response packet, or (N)ACK of one, over IRN.
+    /// Sends the next response packet, or the (N)ACK of a response.
     #[inline]
     pub fn respond_irn(
         &mut self,
@@ -97,8 +97,8 @@ impl QueuePair {
             (sent, code) = (answer(irn, out, shared, &reply, fetch), NakCode::REMOTE_ACCESS_ERROR);
         }
         if sent == Sent::Denied {
-            // The region was deregistered after the READ request was accepted, or a kernel refuses to let its
-            // bytes leave.
+            // The memory region was deregistered after the READ request was accepted, or a kernel refuses to
+            // send its data.
             let instead = irn.responder.deny(&reply, code, &mut shared.counters);
             let Some(instead) = instead else { return Some(sent) };
             reply = instead;
@@ -143,7 +143,7 @@ impl EmitRequest for reliable::Irn {
     }
 }
 
-/// The (N)ACK of responses that the requester owes.
+/// Sends the (N)ACK of responses that the requester owes.
 fn acknowledge(irn: &mut Irn, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
     let (owed_ack, psn) = irn.requester.owed_ack()?;
     let syndrome = match owed_ack.sack {
@@ -172,7 +172,7 @@ fn acknowledge(irn: &mut Irn, out: &mut impl Egress, shared: &mut Shared) -> Opt
     Some(sent)
 }
 
-/// Emits a packet of the responder's.
+/// Sends a packet of the responder.
 fn answer(
     irn: &mut Irn,
     out: &mut impl Egress,

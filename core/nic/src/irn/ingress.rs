@@ -1,4 +1,5 @@
-//! Ingress over IRN: a request packet is placed at once, in any order; messages complete in order.
+//! Ingress of IRN: the payload of request packets is placed immediately, in any order; messages complete in
+//! order.
 
 use remora_memory::Mem;
 use remora_transport::rc::irn::Step;
@@ -18,7 +19,7 @@ use crate::reliable;
 use crate::shared::Shared;
 
 impl QueuePair {
-    /// Takes a request or response over IRN.
+    /// Processes a request or response packet of IRN.
     #[inline(never)]
     pub fn take_irn(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         if packet.bth.opcode.is_request() {
@@ -48,12 +49,12 @@ impl QueuePair {
         self.serve_any(now, mem, packet, shared);
     }
 
-    /// As `serve_irn`, for packets of every kind, in or ahead of the order.
+    /// Does the same as `serve_irn`, for packets of every kind, in or ahead of order.
     #[inline(never)]
     fn serve_any(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         let Some(irn) = self.machine.irn_mut() else { return };
         let (mut step, mut payload) = irn.responder.receive(now, packet, &mut shared.counters);
-        // A completion that finds its queue full ends the queue pair in this loop.
+        // A full completion queue ends the queue pair within this loop.
         while step != Step::Nothing && self.state != State::Err {
             if let Step::Execute(Action::Prism(request)) = step {
                 serve_prism(self, now, mem, &request.into(), packet, shared);
@@ -67,7 +68,7 @@ impl QueuePair {
         }
     }
 
-    /// The kernel whose packet is due has capacity again.
+    /// Continues when the kernel for the next packet has capacity.
     pub fn go_on_irn(&mut self, mem: Mem<'_>, shared: &mut Shared) {
         let Some(irn) = self.machine.irn_mut() else { return };
         let mut step = irn.responder.go_on();
@@ -112,7 +113,7 @@ impl QueuePair {
         }
     }
 
-    /// Receive work request `wqe` of this connection.
+    /// Binds receive work request `wqe` of this connection.
     fn bind(&mut self, wqe: u64, shared: &mut Shared) -> Result<Receive, Outcome> {
         let (queue, srq) = (&mut self.receive, self.srq);
         let Some(irn) = self.machine.irn_mut() else { return Err(Outcome::NotReady) };
@@ -151,7 +152,8 @@ impl QueuePair {
             Err(too_long) => {
                 let Some(irn) = self.machine.irn_mut().filter(|irn| in_order && irn.bound.is_oldest(wqe))
                 else {
-                    // The error is ahead of the order, or of another message: it is not reported yet.
+                    // The error belongs to a packet ahead of order or to another message, and is not reported
+                    // yet.
                     return Outcome::Nak(NakCode::INVALID_REQUEST);
                 };
                 irn.bound.pop();
@@ -160,13 +162,13 @@ impl QueuePair {
         }
     }
 
-    /// The oldest message is complete: its receive work request completes.
+    /// Completes the receive work request of the oldest message.
     fn complete_irn(&mut self, mem: Mem<'_>, shared: &mut Shared) -> Outcome {
         let mtu = self.attributes.parameters.mtu;
         let Some(irn) = self.machine.irn_mut() else { return Outcome::Done };
         match irn.bound.finish(|len| len.div_ceil(mtu).max(1)) {
             Some((receive, notice)) => self.finish(mem, &receive, &notice, shared),
-            // Its packets have numbers that no requester gives.
+            // The packets carry numbers that no valid requester assigns.
             None => Outcome::Nak(NakCode::INVALID_REQUEST),
         }
     }

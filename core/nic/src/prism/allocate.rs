@@ -1,4 +1,4 @@
-//! ALLOCATE: a buffer is taken off a free list, and the operation's bytes go into it (PRISM paper, §3.2).
+//! ALLOCATE: takes a buffer from a free list and writes the operation's data into it (PRISM paper, §3.2).
 
 use remora_memory::{Access, Span};
 use remora_transport::rc::prism::{Output, Request};
@@ -9,10 +9,10 @@ use super::free_list::{FreeLists, Taken};
 use super::reach::Reach;
 use super::result::ResultSink;
 
-/// Takes a buffer; the second is all of it, if the first is one.
+/// Takes a buffer. The second result is the memory of the buffer, if there is one.
 ///
-/// The next buffer is prefetched meanwhile: it has not been touched for long, and stores that wait for their
-/// cache lines delay the atomic behind them.
+/// The next buffer is prefetched meanwhile: buffers are rarely in the cache, and stores that miss would delay
+/// the atomic that follows.
 #[inline(always)]
 pub(super) fn take<'m>(
     reach: &Reach<'m, '_>,
@@ -30,7 +30,7 @@ pub(super) fn take<'m>(
     (taken, place)
 }
 
-/// One whose bytes all came in this packet.
+/// Executes an ALLOCATE whose data is all in this packet.
 #[inline(always)]
 pub(super) fn allocate(
     reach: &Reach<'_, '_>,
@@ -40,7 +40,7 @@ pub(super) fn allocate(
     lists: &mut FreeLists,
     sink: &mut impl ResultSink,
 ) -> Result<(), NakCode> {
-    // No buffer is taken whose address could not be written.
+    // The redirection is checked first, so that no buffer is taken whose address cannot be stored.
     let redirected = match redirect {
         Some(to) => Some(reach.span(to, size_of::<u64>(), Access::REMOTE_WRITE)?),
         None => None,

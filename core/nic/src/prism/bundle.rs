@@ -1,15 +1,15 @@
-//! Bundles: the requests of a chain leave in one frame, and so do their answers. Short ones are one packet
-//! (`chained.rs`), others several packets in one frame. A request of PRISM that is one packet and travels
-//! alone leaves from here, too.
+//! Bundles: the requests of a chain are sent in one frame, and so are the responses. Chains of short
+//! operations are one packet (`chained.rs`), others are several packets in one frame. This module also sends
+//! single-packet PRISM requests that are not part of a chain.
 //!
-//! A chain is one round trip whose parts mean nothing without each other (PRISM paper, §3.4). As packets of
-//! their own they would cost as many frames, of as many lengths, each way; on a port where a frame is a
-//! system call that is most of the chain's time. The machines of RC see them as single packets, so order,
-//! loss and retransmission do not change.
+//! A chain is one round trip, whose operations belong together (PRISM paper, §3.4). With one frame per
+//! packet, the frames would have different lengths, and on a port where each frame costs a system call this
+//! would take most of the chain's time. The RC state machines treat the parts as single packets, so order,
+//! loss and retransmission are unchanged.
 //!
-//! Where frames cross a wire (they are sealed), what is on its way between chains travels with them: a train
-//! is of frames of one length, and chains among READs would break it at each. Over shared memory a frame is
-//! cheap, and READs alone are put off until their pointers are near.
+//! On a network port (where frames are sealed with an ICRC), other requests between chains are added to the
+//! bundle, because the port sends trains of frames of equal length. On shared memory, frames are cheap, and
+//! only READs are delayed, until their pointers are in the cache.
 
 use remora_memory::{Mem, Owner, Pd};
 use remora_transport::Instant;
@@ -31,16 +31,16 @@ use crate::machine::Connection;
 use crate::queue_pair::QueuePair;
 use crate::shared::Shared;
 
-/// Requests, or answers, that travel together at most.
+/// Maximum number of requests or responses in one bundle.
 const MOST: usize = 16;
 
-/// Bytes of a bundled packet with so many of payload.
+/// Returns the size in bytes of a bundled packet with `payload` bytes of payload.
 fn len_of(opcode: Opcode, payload: usize) -> usize {
     HEAD + opcode.header_len() + payload + usize::from(packet::pad_for(payload))
 }
 
-/// Writes a packet of a bundle at the start of `out`: `head` its extension headers, `fill` its payload; the
-/// bytes that it took. None if `fill` has no payload for it.
+/// Writes a packet of a bundle at the start of `out` and returns its size. `head` writes the extension
+/// headers, `fill` the payload. `None` if `fill` cannot provide the payload.
 #[inline(always)]
 fn put(
     out: &mut [u8],
@@ -63,7 +63,7 @@ fn put(
     fill(bytes).then_some(HEAD + len)
 }
 
-/// Writes a request, with what stands before it; the bytes that it took. None: its memory may not be read.
+/// Writes a request and returns its size, with its headers. `None` if its memory must not be read.
 fn put_request(
     out: &mut [u8],
     part: &Part<'_, WqeContext>,
@@ -78,7 +78,7 @@ fn put_request(
     put(out, &head.bth(part, remote), head.payload, target, fill)
 }
 
-/// Writes `count` requests that travel together, one behind the other. False: one of them cannot be written.
+/// Writes `count` requests one after the other. Returns false if one of them cannot be written.
 #[inline(always)]
 fn put_all(
     requester: &Requester<WqeContext>,
@@ -94,12 +94,12 @@ fn put_all(
     })
 }
 
-/// What could travel together, as it is counted up.
+/// The size of a possible bundle, as requests are added.
 struct Load {
     mtu: usize,
-    /// Bytes as a bundle.
+    /// Size in bytes as a bundle.
     bundle: usize,
-    /// Bytes as one packet, and those of its answers at most; None: an answer can be too long for that.
+    /// Size in bytes as one packet, and maximum size of the response; `None` if a response may be too long.
     chain: usize,
     answers: Option<usize>,
 }
@@ -109,7 +109,7 @@ impl Load {
         Load { mtu, bundle: 0, chain: 0, answers: Some(0) }
     }
 
-    /// Adds a message if it fits. False: it does not fit.
+    /// Adds a message. Returns false if it does not fit.
     #[inline(always)]
     fn takes(&mut self, message: &Message<WqeContext>) -> bool {
         let (opcode, len) = shape(message);
@@ -128,14 +128,14 @@ impl Load {
         true
     }
 
-    /// Are all short enough to be one packet?
+    /// Returns true if all operations are short enough to form one packet.
     fn is_chain(&self) -> bool {
         self.answers.is_some_and(|len| len <= KEPT)
     }
 }
 
-/// The request that would leave now, if it is one packet, and those that travel with it. `Plain`: it
-/// leaves by its plan.
+/// Sends the next request, if it is one packet, together with those that can be bundled. Returns `Plain` if
+/// the request is to be sent without PRISM.
 #[inline(never)]
 pub(crate) fn request_bundle(
     qp: &mut QueuePair,
@@ -178,13 +178,13 @@ pub(crate) fn request_bundle(
         })
     };
     match sent {
-        // The request whose memory may not be read fails when each travels alone.
+        // A request whose memory must not be read fails when it is sent alone.
         Sent::Denied => return NextRequest::Plain,
         Sent::Blocked if out.has_space_per_peer() => requester.blocked(now),
         Sent::Blocked | Sent::Stopped(_) => {}
         Sent::Yes(_) => {
             requester.sent_together(now, count, counters);
-            // The last of them asks for an answer.
+            // The last request of the bundle asks for an acknowledgement.
             if let Some(congestion) = &mut qp.congestion {
                 congestion.asked(now, requester.progress());
             }
@@ -193,8 +193,8 @@ pub(crate) fn request_bundle(
     NextRequest::Emitted(sent)
 }
 
-/// The answers that would leave now, if there are several and short ones among them: of those that READ
-/// memory alone, the frames are alike and make a train.
+/// Sends the next responses as a bundle, if there are several and short ones among them. Responses to READs
+/// alone have frames of equal length and form a train instead.
 #[inline]
 pub(crate) fn respond_bundle(
     qp: &mut QueuePair,
@@ -244,7 +244,7 @@ fn respond_together(
         left == 0
     });
     match sent {
-        // The response whose memory may not be read any more fails when each travels alone.
+        // A response whose memory must not be read any more fails when it is sent alone.
         Sent::Denied => return None,
         Sent::Blocked | Sent::Stopped(_) => {}
         Sent::Yes(_) => (0..count).for_each(|_| responder.answered_one()),
@@ -262,7 +262,7 @@ fn answer_len(kind: &ReplyKind) -> usize {
     }
 }
 
-/// Writes an answer; the bytes that it took. None: it may not be read.
+/// Writes a response and returns its size. `None` if its memory must not be read.
 fn put_answer(
     out: &mut [u8],
     reply: &Reply,

@@ -1,8 +1,9 @@
-//! Chains of short operations: one packet there, one back.
+//! Chains of short operations: one request packet and one response packet.
 //!
-//! As packets of a bundle each operation would be parsed, judged, executed, recorded and answered by itself,
-//! which takes longer than the operation. The operations of a chain arrive together or not at all, so all of
-//! this is done once for the chain. Each keeps its sequence number, its place in the order and its end.
+//! In a bundle of packets, each operation would be parsed, checked, executed, recorded and answered
+//! separately, which takes longer than the operation itself. The operations of a chain arrive together or not
+//! at all, so this work is done once per chain. Each operation has its own sequence number, its position in
+//! the order and its verdict.
 
 use remora_memory::Mem;
 use remora_transport::rc::prism::{ChainResult, Output, Rules};
@@ -25,12 +26,12 @@ use crate::queue_pair::QueuePair;
 use crate::reliable::GoBackN;
 use crate::shared::Shared;
 
-/// The BTH of a chain of so many operations.
+/// Returns the BTH of a chain of `count` operations.
 pub(super) fn chain_bth(count: usize, remote: Qpn, psn: Psn) -> bth::Repr {
     bth::Repr { ack_req: true, resv7: count as u8, ..bth::Repr::new(Opcode::CHAIN, remote, psn) }
 }
 
-/// Writes an operation at the start of `out`; the bytes that it took. None: its memory may not be read.
+/// Writes an operation at the start of `out` and returns its size. `None` if its memory must not be read.
 #[inline(always)]
 pub(super) fn put_operation(
     out: &mut [u8],
@@ -42,7 +43,7 @@ pub(super) fn put_operation(
     head.fill(bytes, &message.context, local).then_some(len)
 }
 
-/// Takes a chain, or the answer to one.
+/// Processes a chain, or the response to one.
 #[inline(never)]
 pub(crate) fn take_chain(
     qp: &mut QueuePair,
@@ -52,7 +53,7 @@ pub(crate) fn take_chain(
     shared: &mut Shared,
 ) {
     match packet.bth.opcode {
-        // Over IRN there are no chains.
+        // IRN does not use chains.
         _ if !qp.machine.is_rc() => shared.counters.malformed_pkts += 1,
         Opcode::CHAIN => serve_chain(qp, now, mem, packet, shared),
         _ => answer_chain(qp, now, mem, packet, shared),
@@ -130,7 +131,7 @@ fn answer_chain(
 }
 
 impl ResponderState {
-    /// The next operation of a chain. A plain WRITE has no answer.
+    /// Executes the next operation of a chain. A plain WRITE has no response of its own.
     #[inline(always)]
     fn execute_operation(
         &mut self,
@@ -153,13 +154,13 @@ impl ResponderState {
     }
 }
 
-/// The answers to a chain, one behind the other.
+/// Writer of the responses to a chain, one after the other.
 struct ChainAnswerWriter<'r> {
     buffer: &'r mut [u8],
     len: usize,
-    /// How the last operation ended.
+    /// Verdict of the last operation.
     verdict: Verdict,
-    /// All answers fit so far.
+    /// True while all responses fit.
     fits: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Packets of PRISM, on their way out; and what an answer brings, on its way in.
+//! Encoding of PRISM packets, and delivery of results on the requester.
 
 use remora_memory::{Access, Mem, Pd};
 use remora_transport::Counters;
@@ -17,8 +17,8 @@ use crate::path::PeerPath;
 use crate::ring::Ring;
 use crate::wqe::{SLOT, Wqe};
 
-/// A request, of which so many bytes of its message from an offset on travel: its flags beside AckReq, its
-/// addresses before the payload.
+/// Sends a request packet with a part of the message: its flags besides AckReq, and the addresses before the
+/// payload.
 pub(crate) fn emit_request(
     path: &mut PeerPath,
     out: &mut impl Egress,
@@ -43,14 +43,14 @@ pub(crate) fn emit_request(
     })
 }
 
-/// The addresses that the first packet of a request has.
+/// Returns the addresses in the first packet of a request.
 pub(super) fn addresses(extended: &Extended, ring: &Ring, context: &WqeContext) -> Addresses {
-    // The second slot is looked at only for what is there alone.
+    // The second slot is read only for the fields that the first slot lacks.
     let redirect = if extended.flags().has(Flags::REDIRECT) { second(ring, context).header } else { 0 };
     extended.addresses(redirect)
 }
 
-/// A response whose bytes the responder keeps: a wide value, or what a short READ found.
+/// Sends a response whose data the responder keeps: a wide value, or the result of a short READ.
 #[cold]
 #[inline(never)]
 pub(crate) fn emit_kept(
@@ -73,18 +73,18 @@ pub(crate) fn emit_kept(
     })
 }
 
-/// The BTH of a short answer with so many bytes of payload. That to a chain says for how many sequence
-/// numbers it stands.
+/// Returns the BTH of a short response with `len` bytes of payload. The response to a chain carries the
+/// number of PSNs that it covers.
 #[inline]
 pub(super) fn kept_bth(reply: &Reply, remote: Qpn, len: usize) -> bth::Repr {
     let resv7 = if let ReplyKind::Chain { count, .. } = reply.kind { count } else { 0 };
     bth::Repr { pad: packet::pad_for(len), resv7, ..bth::Repr::new(reply.opcode, remote, reply.psn) }
 }
 
-/// A short answer: what its AtomicAckETH has, if it has one, and its payload.
+/// Returns the value for the AtomicAckETH of a short response, if any, and the payload.
 pub(super) fn kept_value<'k>(kind: &ReplyKind, kept: &'k [u8]) -> (Option<u64>, &'k [u8]) {
     match *kind {
-        // The most significant 8 bytes are where those of an ordinary atomic are.
+        // The most significant 8 bytes are at the position of an ordinary atomic's value.
         ReplyKind::Wide(size) => (Some(number(&kept[..8])[0]), &kept[8..usize::from(size)]),
         ReplyKind::Snapshot(len) | ReplyKind::Chain { len, .. } => (None, &kept[..usize::from(len)]),
         ReplyKind::Value(original) => (Some(original), &[]),
@@ -92,15 +92,15 @@ pub(super) fn kept_value<'k>(kind: &ReplyKind, kept: &'k [u8]) -> (Option<u64>, 
     }
 }
 
-/// The second slot of a work request: where its output goes, and where its result comes to.
+/// Returns the second slot of a work request, with its redirection and the location of its result.
 fn second(ring: &Ring, context: &WqeContext) -> Wqe {
     let mut slot = [0; SLOT];
     ring.load(context.index, &mut slot);
     Wqe::parse(&slot)
 }
 
-/// Brings a result to where its work request wants it, in the machine's byte order. False: it may not be
-/// written there, or does not fit.
+/// Writes a result to the location that the work request names, in host byte order. Returns false if the
+/// location must not be written or is too small.
 #[cold]
 #[inline(never)]
 pub(crate) fn put_result(
@@ -120,7 +120,7 @@ pub(crate) fn put_result(
     if !odd.is_empty() || lower.len() >= words.len() {
         return false;
     }
-    // Network order is the most significant word first.
+    // In network order, the most significant word is first.
     for (word, bytes) in words.iter_mut().zip(lower.iter().rev()) {
         *word = u64::from_be_bytes(*bytes);
     }

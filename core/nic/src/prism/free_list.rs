@@ -1,9 +1,9 @@
-//! Free lists: buffers of one size that a server posts, and ALLOCATE takes (PRISM paper, §3.2, §4.2).
+//! Free lists: buffers of equal size that a server posts and ALLOCATE takes (PRISM paper, §3.2, §4.2).
 //!
-//! The paper posts a buffer only when no operation is under way on the NIC. Here a buffer that an operation
-//! may still read or write is *pinned*; one that is posted while it is pinned rests, and is free when its
-//! last pin goes. So posting never waits, and only ALLOCATE pays. A pin is only recorded; the count, which
-//! may be in no cache, is updated later.
+//! In the paper, a buffer is posted only while no operation is in progress on the NIC. Here, a buffer that an
+//! operation may still access is *pinned*; a buffer that is posted while pinned is *resting* and becomes free
+//! with its last unpin. So posting never waits, and only ALLOCATE has a cost. Pins are first recorded and
+//! counted later, because the counters are rarely in the cache.
 
 use remora_memory::Pd;
 
@@ -11,71 +11,72 @@ use crate::config::NicError;
 use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
 
-/// Posted buffers looked at for one ALLOCATE, at most: it takes bounded time.
+/// Maximum number of posted buffers processed in one ALLOCATE, which bounds its time.
 const LOOK: usize = 64;
-/// ALLOCATEs between two looks at what has been posted, while there are buffers: what comes back is taken
-/// first, before it leaves the cache.
+/// Number of ALLOCATEs between two checks for newly posted buffers while free buffers are left. Recently
+/// returned buffers are taken first, while they are in the cache.
 const LOOK_EVERY: u32 = 16;
-/// Pins that came or went and may be uncounted: enough to cover the time in which a count is prefetched.
+/// Maximum number of uncounted pins and unpins: enough to hide the prefetch of a counter.
 const DEFERRED_MAX: usize = 64;
-/// Buffers of one list.
+/// Maximum number of buffers of a list.
 const MAX_COUNT: u32 = 1 << 24;
 
-/// What a free list is made of: `count` buffers of `size` bytes, one behind the other from `base` on. None is
-/// free until it is posted.
+/// The parameters of a free list: `count` buffers of `size` bytes each, contiguous from `base` on. Buffers
+/// become free by being posted.
 pub struct FreeListInit {
-    /// Its domain: only queue pairs of it allocate.
+    /// Protection domain; only its queue pairs can allocate from the list.
     pub pd: Pd,
-    /// Where buffers are posted: receive work requests of one element, of which the address counts.
+    /// Ring in which buffers are posted, as receive work requests with one element; only the element's
+    /// address is used.
     pub ring: Ring,
-    /// Address of the first buffer, as the region that holds them names it.
+    /// Address of the first buffer, in the address space of its memory region.
     pub base: u64,
-    /// Bytes of each.
+    /// Size of each buffer in bytes.
     pub size: u32,
-    /// How many, up to 2^24.
+    /// Number of buffers, up to 2^24.
     pub count: u32,
 }
 
-/// What is with the buffers of a free list.
+/// The state of a free list.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct FreeListFacts {
-    /// All of them.
+    /// Total number of buffers.
     pub capacity: u32,
-    /// May be taken.
+    /// Number of free buffers.
     pub free: u32,
-    /// Posted, and free as soon as no operation may touch them any more.
+    /// Number of posted buffers that become free when no operation can access them.
     pub resting: u32,
-    /// Posts of what is no buffer of the list, or of one that was free already.
+    /// Number of invalid posts: the address is not a buffer of the list, or the buffer was already free.
     pub bad_posts: u64,
 }
 
-/// Whose a buffer is.
+/// The state of a buffer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// The server's, or a client's that has allocated it.
+    /// The buffer belongs to the server or to a client that has allocated it.
     Out,
-    /// Posted while it was pinned.
+    /// The buffer was posted while it was pinned.
     Resting,
     Free,
 }
 
-/// A buffer of a list.
+/// A pin of one buffer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
     list: u64,
     index: u32,
 }
 
-/// What an ALLOCATE gets.
+/// The result of an ALLOCATE.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// The buffer at this address.
     Buffer { va: u64, pin: Pin },
-    /// There is none.
+    /// No buffer is free.
     Nothing,
-    /// None would hold it.
+    /// The data is longer than a buffer.
     TooLong,
-    /// The list is not the queue pair's to use, or its buffers do not lie under the key.
+    /// The queue pair must not use the list, or the key does not cover the buffers.
     Foreign,
 }
 
@@ -83,11 +84,12 @@ pub(super) struct FreeList {
     number: u64,
     init: FreeListInit,
     queue: ReceiveQueue,
-    /// Of all buffers together: an address is first seen not to be among them, and divided only if it is.
+    /// Total size in bytes. An address is compared with it first, because the division is needed only for
+    /// buffers of the list.
     bytes: u64,
     states: Box<[State]>,
     pins: Box<[u32]>,
-    /// Indices, the last one freed is taken first: it is the one in the cache.
+    /// Indices of free buffers; the last one is taken next, because it is in the cache.
     free: Vec<u32>,
     resting: u32,
     bad_posts: u64,
@@ -98,19 +100,18 @@ impl FreeList {
         self.init.base + u64::from(index) * u64::from(self.init.size)
     }
 
-    /// The buffer that holds the byte at `va`.
+    /// Returns the index of the buffer that contains `va`; `None` outside the list.
     fn index(&self, va: u64) -> Option<u32> {
         let at = va.wrapping_sub(self.init.base);
         (at < self.bytes).then(|| (at / u64::from(self.init.size)) as u32)
     }
 
-    /// Takes in all that has been posted: for the server's own questions, in which what was posted must not
-    /// count as taken.
+    /// Processes all posted buffers, so that the server's queries do not count them as allocated.
     fn look_at_all(&mut self) {
         while self.look() {}
     }
 
-    /// Takes in what has been posted; true if there may be more.
+    /// Processes posted buffers. Returns true if there may be more.
     fn look(&mut self) -> bool {
         for _ in 0..LOOK {
             let Some(posted) = self.queue.take() else { return false };
@@ -142,14 +143,14 @@ impl FreeList {
     fn unpin(&mut self, index: u32) {
         let pins = &mut self.pins[index as usize];
         *pins = pins.saturating_sub(1);
-        // Mostly none rests, and then there is nothing to look up that is far.
+        // Usually no buffer is resting, and then the state, a likely cache miss, need not be read.
         if *pins == 0 && self.resting > 0 && self.states[index as usize] == State::Resting {
             self.resting -= 1;
             self.post(index);
         }
     }
 
-    /// Which of 64 buffers a word are neither free nor resting.
+    /// Sets the bits of the buffers that are neither free nor resting; each word covers 64 buffers.
     pub(super) fn out(&mut self, first: u32, bits: &mut [u64]) {
         self.look_at_all();
         let mut states = self.states.iter().skip(first as usize);
@@ -159,8 +160,8 @@ impl FreeList {
         }
     }
 
-    /// Asserts that its counts agree with the states of its buffers; `all` of them are looked at, or the one
-    /// that is taken next.
+    /// Asserts that the counts agree with the states: with `all` of all buffers, else of the next buffer to
+    /// be taken.
     fn check(&self, all: bool) {
         let count = self.init.count as usize;
         assert!(self.free.len() + self.resting as usize <= count, "free + resting buffers <= all buffers");
@@ -194,19 +195,21 @@ impl FreeList {
 
 /// All free lists of an engine.
 pub struct FreeLists {
-    /// As many places as lists existed at once: a search for a buffer walks through them.
+    /// Table of lists, as long as the number of lists that existed at the same time. A search for a buffer
+    /// iterates over the table.
     places: Vec<Option<FreeList>>,
     max: usize,
     made: u64,
-    /// The list that was pinned last: mostly the next one, too.
+    /// Index of the list with the last pin, which is probably the next one, too.
     recent: usize,
-    /// ALLOCATEs so far.
+    /// Number of ALLOCATEs.
     takes: u32,
-    /// Pins that came (true) or went and are not counted yet, in the order in which they did.
+    /// Uncounted pins (true) and unpins (false), in order.
     deferred: Vec<(Pin, bool)>,
 }
 
-/// Bits of a list's number that are its place; those above tell it from lists that had the place before.
+/// Number of bits of a list number that are its table index. The bits above distinguish the list from earlier
+/// lists with this index.
 const PLACE_BITS: u32 = 16;
 
 impl FreeLists {
@@ -221,7 +224,7 @@ impl FreeLists {
         }
     }
 
-    /// Ends the list of this number; its buffers stay what they are.
+    /// Destroys the list with this number. The states of its buffers do not change.
     pub(super) fn destroy(&mut self, number: u64) -> Result<(), NicError> {
         self.get(number).ok_or(NicError::Unknown)?;
         self.places[number as usize & ((1 << PLACE_BITS) - 1)] = None;
@@ -265,8 +268,8 @@ impl FreeLists {
         self.places.get_mut(place)?.as_mut().filter(|list| list.number == number)
     }
 
-    /// Takes a buffer for `len` bytes, if `reaches` says that it may be written. Its arguments are the
-    /// buffer's address and size, and the address of the next buffer, if that is known.
+    /// Takes a buffer for `len` bytes if `reaches` confirms that it may be written. The arguments of
+    /// `reaches` are the buffer's address and size, and the address of the next buffer, if known.
     #[inline(always)]
     pub fn take(
         &mut self,
@@ -279,7 +282,7 @@ impl FreeLists {
         let due = self.takes.is_multiple_of(LOOK_EVERY);
         let looks = self.get(number).is_some_and(|list| due || list.free.is_empty());
         if looks {
-            // What is posted meets the count.
+            // Posted buffers need up-to-date pin counts.
             self.count();
         }
         let Some(list) = self.get(number).filter(|list| list.init.pd == pd) else { return Taken::Foreign };
@@ -300,7 +303,7 @@ impl FreeLists {
         Taken::Buffer { va, pin: Pin { list: number, index } }
     }
 
-    /// Posts a buffer that was taken and whose address was never sent.
+    /// Returns a buffer that was taken and whose address was never sent.
     pub fn give_back(&mut self, pin: Pin) {
         self.count();
         if let Some(list) = self.get(pin.list) {
@@ -308,7 +311,7 @@ impl FreeLists {
         }
     }
 
-    /// Keeps the buffer that holds the byte at `va`, if it is one.
+    /// Pins the buffer that contains `va`; `None` if there is none.
     #[inline]
     pub fn pin(&mut self, pd: Pd, va: u64) -> Option<Pin> {
         let pin = self.find(self.recent, pd, va).or_else(|| {
@@ -325,15 +328,15 @@ impl FreeLists {
         self.defer(pin, false);
     }
 
-    /// The buffer that holds the byte at `va`, if it is one of the list at `place`.
+    /// Returns the buffer that contains `va` if it belongs to the list at `place`.
     #[inline]
     fn find(&self, place: usize, pd: Pd, va: u64) -> Option<Pin> {
         let list = self.places.get(place)?.as_ref().filter(|list| list.init.pd == pd)?;
         list.index(va).map(|index| Pin { list: list.number, index })
     }
 
-    /// Records that a pin came or went. Its count is prefetched now, and updated when it is needed or many
-    /// records have come together.
+    /// Records a pin or unpin. The counter is prefetched now and updated when it is needed or many records
+    /// have accumulated.
     #[inline]
     fn defer(&mut self, pin: Pin, came: bool) {
         if self.deferred.len() == DEFERRED_MAX {
@@ -345,8 +348,8 @@ impl FreeLists {
         }
     }
 
-    /// Asserts the invariants of all lists. All buffers of a list are looked at in one of as many events as
-    /// it has buffers; `event` is the number of this one.
+    /// Asserts the invariants of all lists. A full check of a list runs in one of as many events as the list
+    /// has buffers; `event` is the number of this event.
     pub fn check(&self, event: u64) {
         assert!(self.deferred.len() <= DEFERRED_MAX, "pins that are not counted <= DEFERRED_MAX");
         for list in self.places.iter().flatten() {
@@ -354,7 +357,7 @@ impl FreeLists {
         }
     }
 
-    /// Counts all pins.
+    /// Applies all recorded pins and unpins.
     fn count(&mut self) {
         let mut deferred = std::mem::take(&mut self.deferred);
         for (pin, came) in deferred.drain(..) {
@@ -367,7 +370,7 @@ impl FreeLists {
         self.deferred = deferred;
     }
 
-    /// The list of this number, all of whose pins are counted.
+    /// Returns the list with this number, after all its pins were counted.
     pub(super) fn settled(&mut self, number: u64) -> Result<&mut FreeList, NicError> {
         self.count();
         self.get(number).ok_or(NicError::Unknown)

@@ -1,8 +1,8 @@
-//! READs behind pointers, delayed until their pointers are in the cache.
+//! Indirect READs that are delayed until their pointers are in the cache.
 //!
-//! No cache holds a table of a million pointers. A NIC that takes one READ after the other waits for each
-//! pointer. Here the pointers of READs that arrive together are prefetched together; the READs are executed
-//! when the batch is full or any other packet arrives. The order of execution does not change.
+//! A table of a million pointers fits no cache. If READs were executed one by one, each would wait for a
+//! cache miss. Therefore the pointers of READs that arrive together are prefetched together, and the READs
+//! are executed when the batch is full or any other packet arrives. The order of execution does not change.
 
 use remora_memory::{Access, Key, Mem};
 use remora_transport::rc::prism::is_scratch;
@@ -13,14 +13,14 @@ use crate::arrived::Arrived;
 use crate::congestion::MARKED;
 use crate::queue_pair::QueuePair;
 
-/// READs that may be delayed: about as many lines as a core waits for at a time.
+/// Maximum number of delayed READs: about the number of cache misses that a core can have outstanding.
 const DEPTH: usize = 32;
-/// Bytes of such a READ from its BTH to its ICRC: it has no payload.
+/// Size in bytes of an indirect READ from BTH to ICRC; it has no payload.
 const LEN: usize = bth::LEN + reth::LEN + icrc::LEN;
-/// Bytes of a pointer and its bound.
+/// Size in bytes of a pointer and its bound.
 const POINTER: usize = 16;
 
-/// Packets that were admitted and are not executed yet, in the order in which they came.
+/// Packets that were admitted but not yet executed, in order of arrival.
 #[derive(Debug)]
 pub(crate) struct Prefetched {
     packets: [[u8; LEN]; DEPTH],
@@ -42,19 +42,19 @@ impl Prefetched {
         self.count == DEPTH
     }
 
-    /// Empties it; how many packets there were. They can still be read by `packet`.
+    /// Empties the batch and returns the number of packets, which can still be read by `packet`.
     #[inline]
     pub fn take(&mut self) -> usize {
         std::mem::take(&mut self.count)
     }
 
-    /// The packet at this position, from its BTH to its ICRC.
+    /// Returns the packet at this position, from BTH to ICRC.
     #[inline]
     pub fn packet(&self, at: usize) -> [u8; LEN] {
         self.packets[at]
     }
 
-    /// Keeps a packet for which `waits` is true. The caller has checked `is_full`.
+    /// Stores a packet for which `waits` returned true. The caller has checked `is_full`.
     #[inline]
     pub fn put(&mut self, transport: &[u8]) {
         if let (Some(place), Ok(packet)) = (self.packets.get_mut(self.count), transport.try_into()) {
@@ -64,7 +64,7 @@ impl Prefetched {
     }
 }
 
-/// Is it a READ that is delayed, if its queue pair has PRISM?
+/// Returns true for a READ that is delayed if its queue pair uses PRISM.
 #[inline(always)]
 pub(crate) fn waits(packet: &packet::View<'_>, arrived: &Arrived<'_>) -> bool {
     packet.bth.resv7 & Flags::ADDR_INDIRECT.bits() != 0
@@ -73,13 +73,13 @@ pub(crate) fn waits(packet: &packet::View<'_>, arrived: &Arrived<'_>) -> bool {
         && arrived.ecn != MARKED
 }
 
-/// Prefetches the pointer that a packet names.
+/// Prefetches the pointer that a packet refers to.
 #[inline]
 pub(crate) fn prefetch_pointer(qp: &QueuePair, mem: Mem<'_>, packet: &packet::View<'_>) {
     if let Some(reth) = packet.reth().filter(|reth| !is_scratch(reth.va)) {
         let key = Key::new(reth.rkey);
         let span = mem.check_for(qp.pd, qp.owner, key, reth.va, POINTER, Access::REMOTE_READ);
-        // An error is reported when the READ is executed.
+        // Errors are reported when the READ is executed.
         if let Ok(span) = span {
             span.prefetch();
         }

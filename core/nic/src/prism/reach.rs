@@ -1,4 +1,4 @@
-//! Places: what an address of a PRISM request names, checked, at the moment when it is used.
+//! Checked access to the memory that the addresses of a PRISM request name.
 
 use remora_memory::{Access, AccessError, Key, Mem, Owner, Pd, Scratch, Span, Width};
 use remora_transport::rc::prism::is_scratch;
@@ -6,7 +6,7 @@ use remora_wire::NakCode;
 use remora_wire::prism::operands::Number;
 use remora_wire::prism::{SCRATCH, SCRATCH_LEN};
 
-/// What a request may reach: the ranges of its key, and its connection's own scratch memory.
+/// The memory that a request may access: that of its key, and the scratch memory of its connection.
 #[derive(Copy, Clone)]
 pub struct Reach<'m, 's> {
     pub mem: Mem<'m>,
@@ -16,13 +16,13 @@ pub struct Reach<'m, 's> {
     pub scratch: Option<&'s Scratch>,
 }
 
-/// Why an access is refused.
+/// The NAK code of a refused access.
 const OUTSIDE: NakCode = NakCode::REMOTE_ACCESS_ERROR;
-/// Addresses of pointers, bounds and operands are multiples of 8.
+/// Required alignment of pointers, bounds and operands, in bytes.
 const ALIGNED: u64 = 8;
 
 impl<'m> Reach<'m, '_> {
-    /// `len` bytes from `va` on, to be accessed with the right `access`.
+    /// Returns the `len` bytes from `va` on, checked for the right `access`.
     pub fn span(&self, va: u64, len: usize, access: Access) -> Result<Span<'m>, NakCode> {
         if !is_scratch(va) {
             let checked = self.mem.check_for(self.pd, self.owner, Key::new(self.key), va, len, access);
@@ -32,7 +32,7 @@ impl<'m> Reach<'m, '_> {
         self.mem.scratch(scratch).part((va - SCRATCH) as usize, len).map_err(|_| OUTSIDE)
     }
 
-    /// The first `len` bytes at `va`, at most 32, of one moment.
+    /// Reads at most 32 bytes at `va` atomically.
     #[inline(always)]
     pub fn read(&self, va: u64, len: usize) -> Result<[u8; 32], NakCode> {
         let span = self.span(va, len, Access::REMOTE_READ)?;
@@ -41,7 +41,7 @@ impl<'m> Reach<'m, '_> {
         Ok(bytes)
     }
 
-    /// An aligned number of `size` bytes.
+    /// Reads an aligned number of `size` bytes.
     pub fn number(&self, va: u64, size: usize) -> Result<Number, NakCode> {
         if !va.is_multiple_of(ALIGNED) {
             return Err(NakCode::INVALID_REQUEST);
@@ -49,7 +49,7 @@ impl<'m> Reach<'m, '_> {
         self.read(va, size).map(|bytes| super::number::from_memory(&bytes))
     }
 
-    /// Stores at most 32 bytes, at once.
+    /// Writes at most 32 bytes atomically.
     pub fn write(&self, va: u64, bytes: &[u8]) -> Result<(), NakCode> {
         let span = self.span(va, bytes.len(), Access::REMOTE_WRITE)?;
         let mut whole = [0; 32];
@@ -57,28 +57,29 @@ impl<'m> Reach<'m, '_> {
         span.write_whole(&whole, bytes.len()).map_err(|_| OUTSIDE)
     }
 
-    /// Where the pointer at `va` leads, and how many of `len` bytes the bound behind it leaves.
+    /// Follows the pointer at `va`. Returns its target, and `len` limited by the bound behind the pointer.
     pub fn follow(&self, va: u64, bounded: bool, len: u32) -> Result<(u64, u32), NakCode> {
         let [target, bound, ..] = self.number(va, if bounded { 16 } else { 8 })?;
         let len = if bounded { bound.min(u64::from(len)) as u32 } else { len };
         Ok((target, len))
     }
 
-    /// Copies `len` bytes from one place to another.
+    /// Copies `len` bytes between two addresses.
     pub fn copy(&self, from: u64, to: u64, len: u32) -> Result<(), NakCode> {
         let source = self.span(from, len as usize, Access::REMOTE_READ)?;
         let target = self.span(to, len as usize, Access::REMOTE_WRITE)?;
         if target.copy_from(&source) == len as usize { Ok(()) } else { Err(OUTSIDE) }
     }
 
-    /// Copies the bytes of a packet to `to`.
+    /// Copies the payload of a packet to `to`.
     #[inline(always)]
     pub fn place(&self, to: u64, bytes: &[u8]) -> Result<(), NakCode> {
         let target = self.span(to, bytes.len(), Access::REMOTE_WRITE)?;
         if target.write(bytes) == bytes.len() { Ok(()) } else { Err(OUTSIDE) }
     }
 
-    /// Changes the number of `size` bytes at `va` in one step, if `change` says so; the number as it was.
+    /// Updates the number of `size` bytes at `va` atomically if `change` returns a new value. Returns the old
+    /// number.
     pub fn update(
         &self,
         va: u64,
@@ -91,7 +92,7 @@ impl<'m> Reach<'m, '_> {
         }
         let span = self.span(va, size, Access::REMOTE_ATOMIC)?;
         span.update(width, change).map_err(|fault| match fault {
-            // Right by address, but the memory behind it is not aligned.
+            // The virtual address is aligned, but the memory that it maps to is not.
             AccessError::Misaligned => NakCode::INVALID_REQUEST,
             _ => OUTSIDE,
         })

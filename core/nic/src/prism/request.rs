@@ -1,4 +1,4 @@
-//! PRISM's work requests: what a program asks for, and the slots that say it (`docs/WIRE.md` draws them).
+//! PRISM work requests and their encoding in slots (`docs/WIRE.md` draws the slots).
 
 use remora_memory::Key;
 use remora_wire::prism::Flags;
@@ -10,87 +10,87 @@ use crate::wqe::{
     high_bits, sge_slot,
 };
 
-/// Slots of operands, at most.
+/// Maximum number of slots for operands.
 const OPERAND_SLOTS: usize = MAX_LEN.div_ceil(SLOT);
 
 /// The target of a READ, a WRITE or an atomic.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The target, or the pointer to it.
+    /// Address and key of the target, or of the pointer to it.
     pub remote: Remote,
-    /// The target is where the 8 bytes at `remote` point.
+    /// Follows the 8-byte pointer at `remote` to the target.
     pub indirect: bool,
-    /// The 8 bytes behind that pointer say how long the target is at most. Only with `indirect`, and not for
-    /// atomics.
+    /// Limits the length of the target by the 8-byte bound after the pointer. Only with `indirect`, and not
+    /// for atomics.
     pub bounded: bool,
 }
 
 impl Address {
-    /// The target itself.
+    /// Returns a direct address.
     pub fn direct(remote: Remote) -> Address {
         Address { remote, indirect: false, bounded: false }
     }
 
-    /// Behind a pointer.
+    /// Returns an address behind a pointer.
     pub fn indirect(remote: Remote) -> Address {
         Address { remote, indirect: true, bounded: false }
     }
 
-    /// Behind a pointer with its bound.
+    /// Returns an address behind a pointer that is followed by a bound.
     pub fn bounded(remote: Remote) -> Address {
         Address { remote, indirect: true, bounded: true }
     }
 }
 
-/// What a WRITE or ALLOCATE writes.
+/// The data source of a WRITE or ALLOCATE.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Data<'a> {
-    /// These bytes of ours.
+    /// Local data.
     Local(Payload<'a>),
-    /// Bytes that the peer has already, under the key of the operation: at most
-    /// [`COPY_MAX`](super::COPY_MAX).
+    /// Data in the peer's memory, under the key of the operation: at most [`COPY_MAX`](super::COPY_MAX)
+    /// bytes.
     There {
-        /// The first.
+        /// Address of the first byte.
         addr: u64,
-        /// How many.
+        /// Length in bytes.
         len: u32,
     },
 }
 
-/// An operation of PRISM (Table 1).
+/// A PRISM operation (Table 1).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Operation<'a> {
-    /// READ: the bytes come into `into`, or go to the redirection's address (at most
-    /// [`COPY_MAX`](super::COPY_MAX)).
+    /// READ: the data is delivered to `into`, or with a redirection copied to the redirection's address (at
+    /// most [`COPY_MAX`](super::COPY_MAX) bytes).
     Read {
-        /// Of what.
+        /// Source in the peer's memory.
         from: Address,
-        /// Bytes at most.
+        /// Maximum length in bytes.
         len: u32,
-        /// Where they come to; none with a redirection.
+        /// Local buffers; empty with a redirection.
         into: &'a [Sge],
     },
     /// WRITE. Its result is the number of bytes written.
     Write {
-        /// Where.
+        /// Target in the peer's memory.
         to: Address,
-        /// What.
+        /// Data to write.
         data: Data<'a>,
     },
-    /// ALLOCATE. Its result is the address of the buffer, with a redirection too.
+    /// ALLOCATE. Its result is the address of the allocated buffer, also with a redirection.
     Allocate {
         /// Number of the free list.
         list: u64,
-        /// Key of the region that its buffers lie in.
+        /// Key of the memory region of the buffers.
         rkey: Key,
-        /// What goes into the buffer.
+        /// Data to write into the buffer.
         data: Data<'a>,
     },
     /// Enhanced compare-and-swap. Its result is the old value.
     CompareSwap {
         /// Target, aligned to its size.
         at: Address,
-        /// Mode, size, masks, operands.
+        /// Mode, size, masks and operands.
         operands: Operands,
     },
     /// Fetch-and-add within fields. Its result is the old value.
@@ -102,23 +102,24 @@ pub enum Operation<'a> {
     },
 }
 
-/// A work request of PRISM. A READ or WRITE without pointer, condition or redirection is the plain verb, and
-/// brings no result. How it ended comes as [`Verdict`](super::Verdict) in the completion's `outcome`, if
-/// its status is success.
+/// A PRISM work request. A READ or WRITE without pointer, condition and redirection is the plain verb and has
+/// no result. On success, the completion's `outcome` holds the [`Verdict`](super::Verdict).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct WorkRequest<'a> {
-    /// Comes back in the completion.
+    /// Value chosen by the program; the completion returns it.
     pub id: u64,
-    /// What to do.
+    /// The operation.
     pub operation: Operation<'a>,
-    /// Only if the operation before it on this queue was successful.
+    /// Executes the operation only if the previous operation of this queue was successful.
     pub conditional: bool,
-    /// The output goes to this address of the peer, under the key of the operation or in scratch memory.
+    /// Address at the peer to which the output is written instead of being returned, under the key of the
+    /// operation or in scratch memory.
     pub redirect: Option<u64>,
-    /// Where the result comes to (of a READ or an atomic with a redirection, how many bytes went there): a
-    /// number of 8 bytes, or as wide as the atomic, in the machine's byte order. READs have none.
+    /// Local element for the result, in host byte order: 8 bytes, or the width of the atomic. With a
+    /// redirection, the result of a READ or an atomic is the number of bytes written. READs without a
+    /// redirection have none.
     pub result: Option<Sge>,
-    /// How.
+    /// Completion flags.
     pub flags: Completion,
 }
 
@@ -143,11 +144,11 @@ impl WorkRequest<'_> {
     }
 }
 
-/// Writes a work request as slots, in any order; otherwise as [`wqe::write`](crate::wqe::write). Returns the
-/// slots written.
+/// Encodes a work request into slots, like [`wqe::write`](crate::wqe::write) but in any order. Returns the
+/// number of slots.
 ///
 /// # Errors
-/// [`PostError`]; then `store` has not been called.
+/// [`PostError`]: the request does not fit the queue; `store` has not been called.
 pub fn write(
     request: &WorkRequest<'_>,
     bounds: &Bounds,
@@ -201,7 +202,7 @@ pub fn write(
     Ok(count)
 }
 
-/// An operation that any peer understands.
+/// Encodes an operation that is a plain verb.
 fn write_plain(
     request: &WorkRequest<'_>,
     bounds: &Bounds,
@@ -223,7 +224,7 @@ fn write_plain(
 
 const NO_SGE: Sge = Sge { addr: 0, len: 0, lkey: Key::new(0) };
 
-/// The first `len` bytes of a list; how many elements they are.
+/// Copies the elements for the first `len` bytes of a list to `out`, and returns their number.
 fn trim(list: &[Sge], len: u32, out: &mut [Sge; MAX_SGE]) -> Option<usize> {
     let (mut left, mut count) = (len, 0);
     for sge in list {
@@ -237,13 +238,13 @@ fn trim(list: &[Sge], len: u32, out: &mut [Sge; MAX_SGE]) -> Option<usize> {
     (left == 0).then_some(count)
 }
 
-/// What follows the two slots.
+/// The part of a work request after its first two slots.
 enum Behind<'a> {
-    /// Elements but the first.
+    /// Elements of the list, without the first.
     List(&'a [Sge]),
-    /// The program's bytes.
+    /// Inline data.
     Inline(&'a [u8]),
-    /// Operands of an atomic: does it swap?
+    /// Operands of an atomic; true for a compare-and-swap.
     Operands(&'a Operands, bool),
 }
 
@@ -252,7 +253,7 @@ impl Behind<'_> {
         !matches!(self, Behind::List(_))
     }
 
-    /// How many slots it takes.
+    /// Returns the number of slots.
     #[inline(always)]
     fn slots(&self, bounds: &Bounds) -> Result<usize, PostError> {
         match *self {
@@ -277,7 +278,7 @@ impl<'a> From<Payload<'a>> for Behind<'a> {
     }
 }
 
-/// Fills in what the operation says of itself; its op-code, and what follows the two slots.
+/// Encodes the operation. Returns its opcode and the part after the first two slots.
 #[inline(always)]
 fn encode<'a>(operation: &'a Operation<'a>, wqe: &mut Wqe) -> Result<(WqeOpcode, Behind<'a>), PostError> {
     let mut at = |remote: &Remote| {
@@ -324,7 +325,7 @@ fn put_data<'a>(data: &Data<'a>, wqe: &mut Wqe) -> Behind<'a> {
     }
 }
 
-/// The second slot: redirection, and where the result comes to.
+/// Returns the second slot: the redirection and the location of the result.
 fn second(request: &WorkRequest<'_>) -> Wqe {
     let result = request.result.unwrap_or(NO_SGE);
     Wqe {

@@ -1,12 +1,12 @@
-//! Where the result of an operation goes.
+//! The destination of an operation's result.
 
 use remora_transport::rc::prism::{Answer, Output};
 use remora_wire::prism::Verdict;
 
-/// Takes the result of an operation that has ended. Passed by reference: returning it by value costs a
+/// A receiver of operation results. It is passed by reference, because returning the result by value costs a
 /// store-forwarding stall.
 pub(super) trait ResultSink {
-    /// How the operation ended, and what it gives back.
+    /// Stores the verdict and the output of a completed operation.
     fn put(&mut self, verdict: Verdict, output: Output);
 }
 

@@ -1,4 +1,4 @@
-//! A WQE becomes an operation on its way.
+//! Submission of PRISM work requests.
 
 use remora_transport::Status;
 use remora_transport::rc::prism::{Extended, Verb};
@@ -11,8 +11,8 @@ use crate::receive_queue::element;
 use crate::reliable::ReliableRequester;
 use crate::wqe::{MAX_SGE, Wqe, WqeOpcode, flag};
 
-/// Submits a work request of PRISM. It fails here if it is malformed or PRISM is not agreed with the
-/// peer.
+/// Submits a PRISM work request. A malformed request fails, as does any request if the peer did not agree on
+/// PRISM.
 #[cold]
 #[inline(never)]
 pub(crate) fn submit_prism<R: ReliableRequester>(qp: &mut QueuePair, wqe: &Wqe, index: u64, slots: u64) {
@@ -23,7 +23,7 @@ pub(crate) fn submit_prism<R: ReliableRequester>(qp: &mut QueuePair, wqe: &Wqe, 
     if len > 1 << 31 {
         return qp.submit_failing::<R>(wqe, index, slots, Status::LocalLength);
     }
-    // Its list and its inline bytes stand behind the second slot.
+    // The list and the inline data are behind the second slot.
     let message = qp.message(wqe, Kind::Prism(extended), len, list, index + 1, slots - 1);
     if let Some(requester) = R::of(&mut qp.machine) {
         requester.submit_prism(Message { solicited: false, ..message });
@@ -58,7 +58,7 @@ fn decode_prism(qp: &QueuePair, wqe: &Wqe, index: u64) -> Option<(Extended, u64,
     }
 }
 
-/// Bytes of a list, and where it is.
+/// Returns the total length of a list and its location.
 fn list_prism(qp: &QueuePair, wqe: &Wqe, index: u64) -> Option<(u64, List)> {
     let first = if wqe.compare == 0 { 0 } else { wqe.len & u64::from(u32::MAX) };
     match wqe.compare {
