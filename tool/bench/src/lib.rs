@@ -1,4 +1,5 @@
-//! Every benchmark and figure: ratios to floors and rivals that ran interleaved in the same run.
+//! Benchmarks and figures. Each result is compared to a floor or a rival that ran interleaved in the same
+//! run.
 //!
 //! | module | holds |
 //! |---|---|
@@ -64,8 +65,8 @@ pub use benchmark::Benchmark;
 pub use floor::{typical, typical_of};
 pub use row::{Report, Row, median, print_table};
 
-/// Divisor of the operations that a round counts: 1 in release builds. A debug build measures nothing that
-/// anybody compares; tests run it and look at the rows, so its rounds are a tenth as long.
+/// Divisor of the number of operations in a round: 1 in release builds, 10 in debug builds. The results of
+/// debug builds are not compared; tests only check that the rows are there.
 pub(crate) const SHORTER: u64 = if cfg!(debug_assertions) { 10 } else { 1 };
 
 /// What to measure.
@@ -173,7 +174,7 @@ impl Args {
         PortName::value_variants().iter().all(|port| !only.starts_with(&format!("{}/", port.name())))
     }
 
-    /// Is this case asked for?
+    /// Returns whether `--only` selects this case.
     pub fn wants_case(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
@@ -184,7 +185,7 @@ impl Args {
         rows.into_iter().filter(wanted).for_each(|row| report.add(row));
     }
 
-    /// That something was asked for which there is.
+    /// Checks that `--only` has selected at least one row.
     fn check_found(&self, report: &Report) -> Result<()> {
         anyhow::ensure!(
             !report.is_empty(),

@@ -1,5 +1,5 @@
-//! Which benchmark heeds which options: those beside it are refused, since nobody would notice that they do
-//! nothing.
+//! Options of each benchmark. An option that a benchmark does not use is refused, since nobody would notice
+//! that it has no effect.
 
 use std::ffi::OsStr;
 
@@ -38,7 +38,7 @@ fn of_transactions(matches: &ArgMatches) -> Option<String> {
     bad.map(|(_, option, of)| format!("{option} is for {of}, which is not among the workloads"))
 }
 
-/// What is wrong with the options of `remora bench NAME`, if one of them would do nothing.
+/// Returns an error message if an option of `remora bench NAME` would have no effect.
 pub fn unheeded(matches: &ArgMatches) -> Option<String> {
     if let Some(("txn", own)) = matches.subcommand() {
         return of_transactions(own);

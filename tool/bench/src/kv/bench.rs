@@ -83,7 +83,7 @@ enum Keys {
 }
 
 impl Args {
-    /// What is measured.
+    /// Returns the cases to measure.
     fn cases(&self, workload: Option<&Chosen>) -> Vec<Case> {
         let with = |chosen: Chosen| {
             let mix = chosen.mix;

@@ -9,14 +9,14 @@ pub const PUTS: Mix = Mix { name: 'p', read: 0, update: 100, ..Mix::A };
 
 /// A workload, and how its figures are called.
 pub struct Case {
-    /// It.
+    /// Mix of operations of the workload.
     pub mix: Mix,
-    /// As paths name it.
+    /// Name of the workload in the paths of rows.
     pub name: String,
 }
 
 impl Case {
-    /// Of a chosen workload.
+    /// Makes the case of a workload that was chosen on the command line.
     pub fn new(Chosen { mix, name, .. }: Chosen) -> Case {
         let what = if mix.name == PUTS.name { "put".to_owned() } else { format!("ycsb-{name}") };
         let keys = match mix.distribution {
@@ -27,7 +27,7 @@ impl Case {
         Case { mix, name: format!("{what}/{keys}") }
     }
 
-    /// Reads only?
+    /// Returns whether the workload consists of reads only.
     pub fn reads(&self) -> bool {
         self.mix.read == 100
     }

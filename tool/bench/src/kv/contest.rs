@@ -23,24 +23,26 @@ const WARM: u64 = 500_000;
 /// Operations of a round alone, and with the window full.
 #[derive(Copy, Clone, Debug)]
 pub struct Counts {
-    /// Together, before anything is measured: the one who was measured before has left nothing of this one in
-    /// the caches.
+    /// Operations that warm up the caches with the window full, before anything is measured, since another
+    /// design was measured before.
     pub warm: u64,
-    /// One at a time.
+    /// Operations measured one at a time.
     pub alone: u64,
-    /// Together.
+    /// Operations measured with the window full.
     pub together: u64,
 }
 
 impl Counts {
-    /// For a workload of this plan: fewer if each operation is a scan of 50 records in the mean.
+    /// Returns the counts for a workload of this plan. Scans read 50 records on average, so there are fewer
+    /// of them.
     pub fn of(mix: Mix, plan: &Plan) -> Counts {
         let few = if mix.scan > 0 { 20 } else { 1 };
         let (alone, together) = (plan.operations / 16 / few, plan.operations / few);
         Counts { warm: WARM.min(plan.records) / few, alone, together }
     }
 
-    /// Records that a workload inserts in so many rounds at most, with some for chance.
+    /// Returns an upper bound of the records that a workload inserts in `rounds` rounds, with a margin for
+    /// chance.
     pub fn inserts(self, mix: Mix, rounds: u32) -> u64 {
         let operations = (self.warm + self.alone * 3 / 2 + self.together) * u64::from(rounds);
         let expected = operations * u64::from(mix.insert) / 100;
@@ -48,18 +50,18 @@ impl Counts {
     }
 }
 
-/// What a design took in one round of a workload.
+/// Results of a design in one round of a workload.
 #[derive(Copy, Clone, Debug)]
 pub struct Round {
     /// Mean round trips of an operation.
     pub round_trips: f64,
-    /// Latency of one alone, nanoseconds.
+    /// Median latency of an operation that is alone in flight, in nanoseconds.
     pub p50: f64,
-    /// Its 99th percentile.
+    /// 99th percentile of the same latency, in nanoseconds.
     pub p99: f64,
     /// Operations per second with the window full.
     pub rate: f64,
-    /// CPU time of the server for each of those, nanoseconds.
+    /// CPU time of the server per operation with the window full, in nanoseconds.
     pub cpu: f64,
     /// For workloads of one operation: what an operation should take.
     pub should: Option<Should>,
@@ -79,17 +81,17 @@ pub trait Contestant {
     /// Which.
     fn design(&self) -> Design;
 
-    /// One round of the workload numbered `at`. The server runs only meanwhile.
+    /// Measures one round of workload `at`. The server runs only during the round.
     ///
     /// # Errors
-    /// A wrong answer, or a process that is gone.
+    /// Fails on a wrong answer or if a process has died.
     fn round(&mut self, at: usize, bare: &mut Bare) -> Result<Round>;
 
-    /// Operations per second of the workload numbered `at` with so many always in flight, behind a tenth as
-    /// many that warm up. The server runs only meanwhile.
+    /// Measures the operations per second of workload `at` while `window` operations are always in flight. A
+    /// tenth as many operations warm up first. The server runs only during the measurement.
     ///
     /// # Errors
-    /// A wrong answer, or a process that is gone.
+    /// Fails on a wrong answer or if a process has died.
     fn closed_loop(&mut self, at: usize, operations: u64, window: u32) -> Result<f64>;
 }
 
@@ -222,7 +224,7 @@ pub struct RivalUnderTest {
 }
 
 impl RivalUnderTest {
-    /// Starts a rival, with its records. It sleeps while nobody asks it, so it need not be stopped.
+    /// Starts a rival and loads its records. An idle rival sleeps, so that it need not be stopped.
     pub fn start(rival: Rival, cores: [usize; 2], plan: &Plan, mixes: &[Mix]) -> Result<RivalUnderTest> {
         // An item takes some 60 bytes beside key and value; a rival has its own ideas of sizes, and evicts
         // what does not fit.
@@ -236,7 +238,7 @@ impl RivalUnderTest {
         Ok(RivalUnderTest { rival, cores, running, streams, p50: none.clone(), rates: none })
     }
 
-    /// One round of the workload numbered `at`.
+    /// Measures one round of workload `at`.
     pub fn round(&mut self, at: usize, plan: &Plan) -> Result<()> {
         let (mix, parts) = &mut self.streams[at];
         let counts = Counts::of(*mix, plan);

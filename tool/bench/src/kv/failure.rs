@@ -66,13 +66,13 @@ pub struct Args {
 /// Longest that a table may take to come back.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What clients saw.
+/// Results of the clients in all rounds.
 #[derive(Default)]
 struct Seen {
     gets: Vec<f64>,
     failed: Vec<f64>,
     gap: Vec<f64>,
-    /// Of the first round.
+    /// Course of the first round, for the plot.
     course: Option<Course>,
 }
 
@@ -194,7 +194,7 @@ fn death(store: &mut impl Store, load: Duration, gets: &AtomicU64) -> Result<Ins
     Ok(killed)
 }
 
-/// What a client saw in a round.
+/// Results of a client in one round.
 #[derive(Default)]
 struct Read {
     failed: u64,
@@ -241,7 +241,8 @@ struct Server {
 }
 
 impl Server {
-    /// One of as many records at an address of its own, with this option for its NIC.
+    /// Describes a server with the benchmark's number of records, at an unused address. `option` and `value`
+    /// choose its NIC.
     fn new(args: &Args, words: &[&str], option: &str, value: String) -> Result<Server> {
         let address = free_address()?;
         let named = [

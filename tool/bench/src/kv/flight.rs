@@ -16,7 +16,7 @@ use crate::typical;
 /// 64 it would spend its time being woken across cores, which is the machine's cost and not the rival's.
 pub const RIVAL_WINDOW: usize = 1024;
 
-/// Without an answer for so long, there will be none.
+/// Time without an answer after which the rival counts as dead.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A rival's connection with parts in flight.
@@ -32,7 +32,7 @@ pub struct Flight<'a> {
 }
 
 impl Flight<'_> {
-    /// Of a rival that has its records.
+    /// Makes the load of a rival whose records are loaded.
     pub fn new<'a>(running: &'a mut Running, plan: &Plan, parts: &'a mut Parts) -> Flight<'a> {
         Flight {
             running,

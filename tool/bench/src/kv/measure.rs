@@ -16,25 +16,25 @@ use remora_service::kv::{Design, Driver, KvDesign, KvSession, Session};
 use remora_store::PostPrism;
 use remora_store::kv::Machine;
 
-/// What is served and asked.
+/// Size of a key-value benchmark: its records, values and operations.
 #[derive(Copy, Clone, Debug)]
 pub struct Plan {
     /// Records in the table.
     pub records: u64,
     /// Bytes of a value.
     pub value_len: u32,
-    /// Operations of a round with the window full; of a client, until it ends; GETs of the demo.
+    /// Operations of a round with the window full, of a client until it ends, or GETs of the demo.
     pub operations: u64,
-    /// Operations in flight for rates.
+    /// Maximum number of operations in flight when a rate is measured.
     pub window: u32,
     /// Seed of the workload.
     pub seed: u64,
-    /// Records that will be inserted at most.
+    /// Maximum number of records that will be inserted.
     pub inserts: u64,
 }
 
 impl Plan {
-    /// What its clients are like.
+    /// Returns the settings of the plan's clients.
     pub fn client(&self) -> ClientConfig {
         ClientConfig {
             window: self.window,
@@ -45,7 +45,7 @@ impl Plan {
     }
 }
 
-/// Bytes that YCSB records take at most in any of the designs, with some to overwrite.
+/// Returns the memory in bytes that YCSB records take in any of the designs, with a reserve for overwrites.
 pub fn memory_for(records: u64, value_len: u32) -> usize {
     let each = (value_len as usize + record::KEY_LEN + 64).next_multiple_of(64) * 5 / 4;
     records as usize * each + (4 << 20)
@@ -54,9 +54,9 @@ pub fn memory_for(records: u64, value_len: u32) -> usize {
 /// A running `remora serve kv`.
 pub struct Server {
     process: Process,
-    /// Where it listens.
+    /// Address on which the server listens.
     pub address: String,
-    /// What it said beside that: of 1RMA, fingerprint and token.
+    /// Further words that the server printed: with 1RMA, its fingerprint and its token.
     pub more: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ impl Server {
         Server::start_as(&words, testbed, link, plan)
     }
 
-    /// The same with another command of this program, which understands the other words.
+    /// Like `start`, with another command of this program; `words` are the command and its options.
     pub fn start_as(words: &[&str], testbed: &Testbed, link: usize, plan: &Plan) -> Result<Server> {
         let mut command = testbed.program()?;
         command.args(words).args(["--child", "--spin"]).args(testbed.server(link));
@@ -89,7 +89,7 @@ impl Server {
     /// Kills it, and does not wait for its end.
     ///
     /// # Errors
-    /// It has died before.
+    /// Fails if the server has died before.
     pub fn kill(&self) -> Result<()> {
         self.process.kill()
     }
@@ -110,14 +110,14 @@ impl Server {
     }
 }
 
-/// What operations took.
+/// Results of a series of operations.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Figures {
     /// Mean round trips of an operation.
     pub round_trips: f64,
     /// Latency of one operation alone, measured as floors are (see [`typical`]), nanoseconds.
     pub p50: f64,
-    /// Its 99th percentile.
+    /// 99th percentile of the latency.
     pub p99: f64,
 }
 
@@ -218,7 +218,7 @@ impl<S: KvSession> Runner<S> {
         self.paced(parts, count, Pace::Together)
     }
 
-    /// Operations per second with so many always in flight.
+    /// Measures the operations per second while `window` operations are always in flight.
     pub fn closed_loop(&mut self, parts: &mut Parts, count: u64, window: u32) -> Result<f64> {
         self.paced(parts, count, Pace::Closed(window as usize))
     }
@@ -237,24 +237,24 @@ impl<S: KvSession> Runner<S> {
     }
 }
 
-/// What a client knows of its operations.
+/// The client's record of its operations in flight, for checking the answers.
 struct Book {
     window: usize,
     values: Values,
     value: Vec<u8>,
     version: u64,
-    /// What the operation in each slot is.
+    /// Operation in each slot of the window.
     asked: Vec<Part>,
     wrong: u64,
     first_wrong: Option<String>,
     latencies: Option<Latencies>,
 }
 
-/// How long each operation takes, where the caller wants to know.
+/// Latencies of operations; kept only if the caller wants them.
 struct Latencies {
-    /// By slot.
+    /// Start of the operation in each slot.
     started: Vec<Instant>,
-    /// Nanoseconds.
+    /// Histogram of the latencies in nanoseconds.
     histogram: Histogram<u64>,
 }
 
@@ -269,7 +269,7 @@ impl Book {
     }
 }
 
-/// What is wrong with an answer where values of `len` bytes are expected.
+/// Returns the fault of an answer to a GET of values of `len` bytes.
 fn explain(outcome: &Outcome<'_>, len: usize) -> String {
     match outcome {
         Outcome::Value(value) if value.len() != len => {
@@ -287,14 +287,14 @@ fn explain(outcome: &Outcome<'_>, len: usize) -> String {
     }
 }
 
-/// How many operations are in flight.
+/// Number of operations in flight, and when the next ones start.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Pace {
-    /// One.
+    /// One operation at a time.
     Alone,
-    /// The window, refilled in batches: a doorbell for each single operation would be the figure.
+    /// A full window that is refilled in batches. Refilling it one by one would measure the doorbells.
     Together,
-    /// So many; whenever one has ended the next starts.
+    /// A constant number of operations: the next one starts as soon as one has ended.
     Closed(usize),
 }
 

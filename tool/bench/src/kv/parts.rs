@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use remora_store::ycsb::record::{self, KEY_LEN};
 use remora_store::ycsb::{Mix, Operation, Record, Stripe, Workload};
 
-/// What is asked of the store.
+/// Operation on one record.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Read the record.
@@ -24,21 +24,21 @@ pub enum Verb {
 /// One GET or PUT of an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Of which record.
+    /// Record that the operation reads or writes.
     pub record: Record,
-    /// What of it.
+    /// Operation on the record.
     pub verb: Verb,
-    /// Its operation ends with it.
+    /// True if this part is the last one of its operation.
     pub last: bool,
-    /// Which of those drawn.
+    /// Index of the part among those that were drawn.
     at: u32,
 }
 
 impl Part {
-    /// A GET that nobody asked for: fills places that are not in use.
+    /// A placeholder for unused slots.
     pub const NONE: Part = Part { record: 0, verb: Verb::Get, last: true, at: 0 };
 
-    /// Is it a GET?
+    /// Returns whether the part is a GET.
     #[inline]
     pub fn reads(self) -> bool {
         matches!(self.verb, Verb::Get | Verb::GetToChange)
@@ -49,15 +49,15 @@ impl Part {
 pub struct Parts {
     workload: Workload,
     drawn: Vec<Part>,
-    /// Their keys.
+    /// Keys of the drawn parts.
     keys: Vec<[u8; KEY_LEN]>,
-    /// The one of them that comes next.
+    /// Index of the next drawn part.
     next: usize,
-    /// Parts that others have led to.
+    /// Parts that follow from completed parts, such as the PUT of a read-modify-write.
     following: VecDeque<Part>,
-    /// Inserts in flight: as YCSB does, nobody reads a record before its insert was acknowledged.
+    /// Inserts in flight. As in YCSB, no record is read before its insert was acknowledged.
     inserting: Vec<Record>,
-    /// The oldest of them.
+    /// The oldest insert in flight.
     missing: Record,
 }
 
@@ -108,13 +108,13 @@ impl Parts {
         self.keys.push(record::key(record));
     }
 
-    /// Has everything been asked that was drawn, and what it led to so far?
+    /// Returns whether every drawn part, and every part that followed so far, was issued.
     #[inline]
     pub fn is_done(&self) -> bool {
         self.next == self.drawn.len() && self.following.is_empty()
     }
 
-    /// Do parts of operations wait that have begun?
+    /// Returns whether parts of operations that have begun are waiting.
     #[inline]
     pub fn has_begun(&self) -> bool {
         let amid_scan = || {

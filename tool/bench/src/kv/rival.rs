@@ -145,7 +145,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it on `core`, with so many megabytes, and connects.
+    /// Starts a rival on `core` with `megabytes` MB of memory, and connects to it.
     pub fn start(rival: Rival, core: usize, megabytes: u64) -> Result<Running> {
         let free = remora_netns::free_port()?;
         let mut command = rival.command(free, megabytes);

@@ -8,24 +8,24 @@ use crate::Row;
 use crate::command::device::PortName;
 use remora_service::kv::Design;
 
-/// What a design's latency may be at most, over its round trips times the bare verb and its CPU work.
+/// Largest ratio of a design's latency to its round trips of the bare verb plus its CPU work.
 const LIMIT: f64 = 1.15;
-/// What the paper leads one to expect of PRISM-KV beside Pilaf: its GETs' latency, by port, and the rates of
-/// reads and of YCSB A.
+/// Bounds of PRISM-KV's ratios to Pilaf, from the paper's results: the latency of GETs, by port, and the
+/// rates of reads and of YCSB A.
 const LATENCY: f64 = 0.6;
 const LATENCY_SHM: f64 = 0.75;
 const READS: f64 = 1.22;
 const UPDATES: f64 = 1.0;
 
-/// What rounds are of.
+/// Context of a workload's rounds.
 pub struct RowContext<'a> {
-    /// Over which port.
+    /// Port over which the rounds ran.
     pub port: PortName,
-    /// With which values and window.
+    /// Plan with the length of values and the window.
     pub plan: &'a Plan,
-    /// Which workload.
+    /// Measured workload.
     pub case: &'a Case,
-    /// The rivals' rates, round by round between these.
+    /// Rates of the rivals, whose rounds were interleaved with these.
     pub rivals: &'a [(Rival, &'a [f64])],
 }
 
@@ -79,7 +79,7 @@ impl RowContext<'_> {
         rows
     }
 
-    /// What is asked for: of reads latency and rate, of YCSB A the rate.
+    /// Returns the rows with bounds: latency and rate for a workload of reads, the rate for YCSB A.
     fn beside_pilaf(&self, prism: &[Round], pilaf: &[Round]) -> [Row; 2] {
         let against = |row: Row, figure| row.against("pilaf", &all(pilaf, figure));
         let latency =

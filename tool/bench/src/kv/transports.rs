@@ -21,7 +21,7 @@ use crate::{Report, Row};
 /// Starts a server of design farm that speaks this transport.
 ///
 /// # Errors
-/// It does not start.
+/// Fails if the server does not start.
 pub fn start(transport: TransportName, testbed: &Testbed, link: usize, plan: &Plan) -> Result<Server> {
     let most = plan.records + plan.inserts;
     let (keys, bytes) = ((most * 2).to_string(), memory_for(most, plan.value_len).to_string());
@@ -46,7 +46,7 @@ pub fn by_pairs(
 /// A client over 1RMA of all these servers.
 ///
 /// # Errors
-/// They do not answer.
+/// Fails if the servers do not answer.
 pub fn by_rma(servers: &[&Server], port: &PortArgs, plan: &Plan) -> Result<RmaSession> {
     let address = |server: &&Server| -> Result<RmaServerAddress> {
         let [fingerprint, token] = &server.more[..] else { anyhow::bail!("the server told no fingerprint") };
@@ -70,7 +70,7 @@ struct ServerAndClient<S: KvSession> {
 }
 
 impl<S: KvSession> TransportUnderTest for ServerAndClient<S> {
-    /// One round of the workload numbered `at`. The server runs only meanwhile.
+    /// Measures one round of workload `at`. The server runs only during the round.
     fn round(&mut self, at: usize) -> Result<Round> {
         let (mix, parts) = &mut self.streams[at];
         let counts = Counts::of(*mix, &self.plan);
@@ -111,7 +111,7 @@ fn open(
     }
 }
 
-/// What is compared.
+/// The transports to compare and the settings that they share.
 pub struct Comparison<'a> {
     /// The transports, the baseline first.
     pub transports: &'a [TransportName],

@@ -35,7 +35,7 @@ enum Logged {
     Receive { end: usize, id: u64, sge: Sge },
 }
 
-/// One end of the wire.
+/// One end of a simulated wire.
 #[derive(Default)]
 struct End {
     receives: VecDeque<(u64, Sge)>,
@@ -173,7 +173,7 @@ impl Post for Seen<'_> {
     }
 }
 
-/// What is timed.
+/// Kind of operation whose CPU work is measured.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// GETs of records that are there.
@@ -183,7 +183,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What a workload does, if it does one thing only.
+    /// Returns the kind of a workload's operations, or `None` if the workload mixes kinds.
     pub fn of(mix: Mix) -> Option<Kind> {
         match (mix.read, mix.update) {
             (100, _) => Some(Kind::Get),
@@ -205,10 +205,11 @@ pub fn drawn(plan: &Plan, count: usize) -> impl Iterator<Item = Record> {
 /// Measures the CPU work of an operation, in nanoseconds.
 pub type Measured = Box<dyn FnMut(Kind) -> Result<f64>>;
 
-/// What measures the CPU work of a design; none where it cannot be told from the NIC's.
+/// Returns a function that measures the CPU work of a design, or `None` if that work cannot be separated from
+/// the NIC's.
 ///
 /// # Errors
-/// There is not so much memory.
+/// Fails if there is not enough memory.
 pub fn of(design: Design, plan: &Plan) -> Result<Option<Measured>> {
     fn measured<D: Classical>(plan: &Plan) -> Result<Option<Measured>> {
         let mut work = Work::<D>::new(plan)?;
@@ -340,7 +341,7 @@ impl<D: Classical> Work<D> {
         }
     }
 
-    /// What the NICs would have done.
+    /// Carries out the logged requests as the NICs would.
     fn replay(&mut self, log: &[Logged]) -> Result<()> {
         for logged in log {
             match black_box(logged) {

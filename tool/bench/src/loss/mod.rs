@@ -26,14 +26,14 @@ const BDP: u64 = 100;
 /// Random loss of each frame, in percent.
 const LOSSES: [f64; 5] = [0.0, 0.01, 0.1, 1.0, 5.0];
 
-/// One way of mending loss.
+/// One way of recovering from loss.
 struct Contestant {
     name: &'static str,
     /// IRN with these settings at both ends; `None`: a plain reliable connection, which goes back N.
     irn: Option<Settings>,
 }
 
-/// Where the judged ones stand among the contestants.
+/// Indices of the contestants that have a bound.
 const BACK: usize = 0;
 const IRN: usize = 1;
 /// Without parts of it that matter on one path.
@@ -56,7 +56,7 @@ fn contestants() -> [Contestant; 6] {
 /// Goodputs of every contestant at every loss: one figure a round, bits per second.
 type Goodputs = Vec<[Vec<f64>; LOSSES.len()]>;
 
-/// What one run measures with.
+/// State of one run of the benchmark.
 struct Bench<'a> {
     args: &'a Args,
     report: &'a mut Report,
@@ -91,8 +91,8 @@ impl Benchmark for Loss<'_> {
 }
 
 impl Bench<'_> {
-    /// Every contestant at every loss, so often as there are rounds, interleaved; then the rows, verdicts and
-    /// the plot.
+    /// Measures every contestant at every loss rate in interleaved rounds. Then adds the rows and verdicts,
+    /// and draws the plot.
     fn exchanges(
         &mut self,
         place: &str,

@@ -19,7 +19,7 @@ const BATCH: usize = 16;
 /// Batches on the way.
 const WINDOW: usize = 6;
 
-/// What is written: bytes of a request, and packets that it takes.
+/// Sizes of the WRITEs: bytes of a request, and packets that it takes.
 const WRITES: [(usize, usize); 2] = [(64, 1), (8 * MTU as usize, 8)];
 
 /// Two connected queue pairs of two NICs.

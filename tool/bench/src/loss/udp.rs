@@ -14,12 +14,12 @@ use crate::testbed::local::LocalNic;
 
 /// Packets of one WRITE.
 const MESSAGE: u32 = 64;
-/// Packets that each side writes: so many that one timeout at the end is not half of a run.
+/// Packets that each side writes. There are enough that one timeout at the end does not take half of a run.
 const PACKETS: u64 = 8_000;
-/// Packets per second of each side: so few that a thread that must wait for its core now and then still keeps
-/// to it.
+/// Packets per second of each side. The rate is low enough to be kept by a thread that sometimes waits for
+/// its core.
 const RATE: u64 = 10_000;
-/// Packets on a path that is so long each way.
+/// One-way delay of the path in nanoseconds. The path then holds `BDP` packets per round trip.
 const DELAY_NS: u64 = BDP * 1_000_000_000 / RATE / 2;
 /// WRITEs that each side keeps posted: more packets than any window.
 const POSTED: usize = 16;
@@ -29,7 +29,7 @@ const SLOWER: u64 = 2 * DELAY_NS / 21_700;
 /// Local ACK timeout: 134 ms, the code next to RTO_high, as the simulated path has it. Over IRN the code says
 /// only when to give up, so there it is long.
 const TIMEOUTS: [u8; 2] = [15, 19];
-/// No run takes so long.
+/// Longest time that a run may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Two NICs write to each other.
@@ -48,7 +48,7 @@ fn over_this_path(settings: Settings) -> Settings {
     Settings { rto_low_ns, rto_high_ns, ..settings }
 }
 
-/// One side.
+/// One side of the exchange.
 struct Side {
     pair: QueuePair<Ready>,
     nic: LocalNic,

@@ -37,7 +37,7 @@ fn round_trip() -> u64 {
     BDP * transmission(full(), RATE)
 }
 
-/// How a scenario mends loss as these settings do; `None`: going back N.
+/// Returns the transport of a scenario: IRN with these settings, or go-back-N for `None`.
 fn transport(irn: Option<Settings>) -> Transport {
     let Some(irn) = irn else { return Transport { name: TransportName::Roce, ..Transport::default() } };
     Transport {
@@ -96,10 +96,10 @@ fn incast_scenario(irn: Settings, senders: usize, packets: u64, seed: u64) -> Sc
     }
 }
 
-/// What came of a scenario.
+/// Result of a scenario.
 #[derive(Copy, Clone, Debug, PartialEq)]
 struct Outcome {
-    /// Until the last flow's end, picoseconds.
+    /// Time until the last flow has ended, in picoseconds.
     took: u64,
     /// Bytes of all flows.
     bytes: u64,

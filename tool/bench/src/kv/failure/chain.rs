@@ -58,7 +58,7 @@ pub fn serve(args: &Args, socket: &Path, listen: SocketAddr) -> Result<()> {
     }
 }
 
-/// Its server is this benchmark with other words.
+/// The chain under test. Its server is this program, started with other arguments.
 pub struct Chain {
     server: Server,
     port: PortName,
@@ -127,7 +127,7 @@ impl Client {
         Ok(Client { pair, cq, reply, there, value: vec![0; len] })
     }
 
-    /// Is what comes what should?
+    /// Looks up a record and returns whether the value is the expected one.
     fn get(&mut self, table: &Table, record: u64, expected: &[u8]) -> Result<bool> {
         let key = table.key(record as usize);
         self.reply.write(0, &[0; 8])?;

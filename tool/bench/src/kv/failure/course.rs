@@ -14,15 +14,15 @@ const SLOT: Duration = Duration::from_millis(50);
 /// §5.6: a vanilla Memcached takes 1 s to start, and 1.25 s for its metadata and tables.
 const STARTED: f64 = 1.0 + 1.25;
 
-/// GETs of a round.
+/// Number of completed GETs over the time of a round.
 pub struct Course {
-    /// That did not fail, slot by slot.
+    /// Number of GETs that succeeded in each slot of 50 ms.
     pub counts: Vec<u32>,
-    /// When the server was killed.
+    /// Time from the start of the round until the server was killed.
     pub killed: Duration,
 }
 
-/// One more, so long after the beginning.
+/// Counts one GET that succeeded at time `at` of the round.
 pub fn count(counts: &mut Vec<u32>, at: Duration) {
     let slot = (at.as_nanos() / SLOT.as_nanos()) as usize;
     if counts.len() <= slot {
@@ -32,14 +32,15 @@ pub fn count(counts: &mut Vec<u32>, at: Duration) {
 }
 
 impl Course {
-    /// GETs in a second, before the server was killed.
+    /// Returns the GETs per second before the server was killed.
     fn before(&self) -> f64 {
         let slots = (self.killed.as_nanos() / SLOT.as_nanos()).max(1) as usize;
         let counts = &self.counts[..slots.min(self.counts.len())];
         counts.iter().copied().map(f64::from).sum::<f64>() / (slots as f64 * SLOT.as_secs_f64())
     }
 
-    /// What of those went on, by seconds; the server is killed at `killed`. The last slot is not whole.
+    /// Returns the points of the curve: the time in seconds, shifted so that the server is killed at
+    /// `killed`, and the rate relative to the rate before that. The last slot is incomplete and left out.
     fn points(&self, killed: f64) -> Vec<(f64, f64)> {
         let whole = self.counts.iter().take(self.counts.len().saturating_sub(1)).enumerate();
         let points = whole.map(|(slot, count)| {
@@ -50,8 +51,8 @@ impl Course {
     }
 }
 
-/// Writes it: a chain's GETs, and memcached's, each beside its own before the server was killed after so many
-/// seconds.
+/// Writes the plot of a chain's and memcached's GETs, each relative to its own rate before the server was
+/// killed. The server is killed at second `seconds` of the plot.
 pub fn draw(folder: &Path, seconds: f64, courses: [&Course; 2]) -> Result<()> {
     output::folder(folder)?;
     let curve = |name: &str, course: &Course| Curve {

@@ -88,7 +88,7 @@ impl Store for Memcached {
     }
 }
 
-/// One GET; nothing, if the key is not there.
+/// Sends one GET and returns the value; the value is empty if the key does not exist.
 fn fetch(stream: &mut TcpStream, key: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut command = Vec::new();
     Rival::Memcached.get(key, &mut command);

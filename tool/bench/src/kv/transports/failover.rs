@@ -18,7 +18,7 @@ const LOAD: Duration = Duration::from_millis(500);
 /// Longest that GETs may stay away.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a client saw.
+/// Interruption of a client's GETs while a server is replaced.
 struct Outage {
     /// The longest time between two GETs that did not fail.
     gap: Duration,
