@@ -1,35 +1,35 @@
-//! What is measured: the operations of PRISM, the plain verbs, and what each operation replaces.
+//! Operations that the benchmark measures: PRISM's, the plain verbs, and the operations that PRISM's replace.
 
 use remora_nic::cost::prism::{self, Plan};
 
-/// One of them.
+/// One operation of the benchmark.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Case {
-    /// Plain verb.
+    /// READ of RC.
     Read,
-    /// Plain verb.
+    /// WRITE of RC.
     Write,
-    /// Plain verb.
+    /// CAS of RC, on 8 bytes.
     Cas,
     /// READ through a pointer.
     IndirectRead,
-    /// READ through a pointer and its bound: PRISM-KV's GET.
+    /// Bounded READ through a pointer: PRISM-KV's GET.
     BoundedRead,
-    /// A value into a buffer.
+    /// ALLOCATE: writes a value to a free buffer.
     Allocate,
-    /// Compare-and-swap of 16 bytes: greater, masked.
+    /// Masked compare-and-swap of 16 bytes that swaps if the value is greater.
     EnhancedCas,
-    /// WRITE of a tag, ALLOCATE, CAS: PRISM-RS's write phase.
+    /// WRITE of a tag, ALLOCATE and CAS in a chain: PRISM-RS's write phase.
     Chain,
-    /// A bounded READ, then the chain: PRISM-KV's PUT where the slot is not known.
+    /// A bounded READ, followed by the chain: PRISM-KV's PUT if the slot is not known.
     Put,
-    /// The pointer, then the value.
+    /// READ of the pointer, then READ of the value.
     TwoReads,
-    /// The value, then the pointer to it.
+    /// WRITE of the value, then CAS of the pointer to the value.
     WriteThenCas,
-    /// A call of a program that polls: a short question, a value for an answer.
+    /// Call of a polling program: a short request, and a value in the response.
     CallToRead,
-    /// The same: a value, a short answer.
+    /// Call of a polling program: a value in the request, and a short response.
     CallToWrite,
 }
 
@@ -51,7 +51,7 @@ impl Case {
         Case::CallToWrite,
     ];
 
-    /// Its name, and the same operation on modelled hardware.
+    /// Returns the name of the operation and its plan on modelled hardware.
     pub fn plan(self) -> Plan {
         match self {
             Case::Read => prism::READ,
@@ -79,12 +79,12 @@ impl Case {
         }
     }
 
-    /// Its path, behind the port's name.
+    /// Returns the path of the case, beginning with the port's name.
     pub fn path(self, port: &str) -> String {
         format!("{port}/{}/{}", self.plan().name, self.len())
     }
 
-    /// What it is compared to: the plain verb, and what it replaces.
+    /// Returns the cases to compare with: the plain verb, and the operations that this one replaces.
     pub fn beside(self) -> &'static [Case] {
         match self {
             Case::Read | Case::Write => &[],
@@ -110,7 +110,7 @@ impl Case {
         }
     }
 
-    /// Does the server's program answer?
+    /// Returns whether the server's program answers, rather than its NIC.
     pub fn is_call(self) -> bool {
         matches!(self, Case::CallToRead | Case::CallToWrite)
     }

@@ -24,7 +24,7 @@ pub struct Client {
     end: End,
     echo: Echo,
     list: u64,
-    /// Of the plain CAS, of the enhanced one, of the chain.
+    /// Last values that the plain CAS, the enhanced CAS and the chain used; each operation uses the next one.
     counts: [u64; 3],
     /// Buffers that have come out of use.
     freed: Vec<u64>,
@@ -110,7 +110,7 @@ impl Client {
         self.end.one(&work::write_inline(0, bytes, self.at(COUNT + 64)))
     }
 
-    /// One operation.
+    /// Performs one operation and waits for its completion.
     #[inline]
     pub fn trip(&mut self, case: Case) -> Result<()> {
         let list = self.here(VALUE_LEN);

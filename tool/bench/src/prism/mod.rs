@@ -35,10 +35,10 @@ use client::Client;
 /// Operations of a turn, and before it. Together they take fewer buffers than there are.
 const TRIPS: u64 = 4096 / SHORTER;
 const WARM_UP: u64 = 256 / SHORTER;
-/// What its connections ask for.
+/// Extensions of the benchmark's connections.
 const PRISM: Extensions = Extensions { prism: true, strom: false };
 
-/// What the cases took over a port, nanoseconds: one figure a round, in the order of [`Case::ALL`].
+/// Results of the cases over a port in nanoseconds, one value per round, in the order of [`Case::ALL`].
 struct Measured {
     port: PortName,
     rounds: Vec<Vec<f64>>,

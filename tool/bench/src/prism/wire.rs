@@ -13,9 +13,9 @@ use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer};
 use crate::testbed::protocol::Command;
 
-/// Each operation so often.
+/// Number of times that each operation is performed.
 const TRIPS: usize = 32;
-/// What a frame between two operations carries.
+/// Payload of the marker frame between two operations.
 const MARK: &[u8; 16] = b"between two ops.";
 
 /// Which way a frame went.

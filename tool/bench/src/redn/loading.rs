@@ -15,7 +15,7 @@ use super::table::{PORT, load_onto};
 
 /// Clients of a table, each with a chain of its own.
 pub struct Loading<'a> {
-    /// Where the table is.
+    /// Protection domain of the table.
     pub domain: &'a ProtectionDomain,
     /// The table.
     pub table: &'a MemoryRegion,

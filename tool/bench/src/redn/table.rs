@@ -18,7 +18,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Of so many keys, with values of one length.
+    /// Makes a table of `count` keys with values of `value` bytes each.
     pub fn new(count: usize, value: usize) -> Table {
         let buckets = (count as u64 * 2).next_power_of_two();
         let mut taken = vec![false; buckets as usize];
@@ -36,12 +36,12 @@ impl Table {
         self.keys[number]
     }
 
-    /// Where a key's bucket is.
+    /// Returns the offset of the key's first bucket in the table's memory.
     pub fn place(&self, key: u64) -> usize {
         (places(key, self.buckets)[0] * BUCKET) as usize
     }
 
-    /// Where the value of the key with this number is.
+    /// Returns the offset of value `number` in the table's memory.
     fn value_at(&self, number: usize) -> usize {
         (self.buckets * BUCKET) as usize + number * self.value.next_multiple_of(8)
     }
@@ -67,7 +67,7 @@ pub fn late() -> QpOptions {
     QpOptions { strom: true, timeout: 18, ..QpOptions::default() }
 }
 
-/// What a server tells a client when they connect: where its memory is.
+/// Returns connection options whose private data tells the client the address and key of the server's memory.
 pub fn telling(memory: &MemoryRegion) -> QpOptions {
     let private_data = memory.remote_memory().to_bytes().to_vec();
     QpOptions { private_data, ..late() }

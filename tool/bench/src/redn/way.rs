@@ -17,11 +17,11 @@ const PROBE: usize = 256;
 
 /// A connection, and memory for what comes by it.
 pub struct Way {
-    /// The connection.
+    /// Connection of the client.
     pub pair: QueuePair,
-    /// Where values come to.
+    /// Memory to which the server's chain writes values.
     pub reply: MemoryRegion,
-    /// Where a client that reads looks for them.
+    /// Memory into which a client READs buckets to find values.
     pub probe: MemoryRegion,
 }
 

@@ -23,7 +23,7 @@ const PROBES: usize = 2000 / SHORTER as usize;
 /// Long transfers whose median time is one reading.
 const TRANSFERS: usize = 9;
 
-/// What a short read took.
+/// Latency of short reads in nanoseconds.
 struct Delays {
     p50: f64,
     p99: f64,

@@ -54,7 +54,7 @@ impl Client {
         Ok(Client { end, rma, portal, local, grant, keys, key, part })
     }
 
-    /// One operation and its end.
+    /// Performs one operation and waits for its completion.
     #[inline]
     pub fn one(&mut self, kind: Kind, len: u64) -> Result<()> {
         let Client { portal, local, grant, .. } = self;
@@ -132,7 +132,7 @@ pub fn expose(peer: &Peer, end: &End, portal: &Portal, place: usize, key: [u8; 1
     Grant::from_bytes(&answer).context("the peer's answer is no grant")
 }
 
-/// Is it the end of an operation that succeeded?
+/// Checks that an operation has succeeded.
 pub fn check(status: Status) -> Result<()> {
     match status {
         Status::Ok => Ok(()),

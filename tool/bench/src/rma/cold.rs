@@ -34,7 +34,7 @@ const LEN: u32 = 64;
 /// Trips whose mean is one reading, and trips of a round.
 const RUN: u64 = 100;
 const TRIPS: usize = 2 * INITIATORS as usize;
-/// What a miss may take over the derivation and the set-up by themselves.
+/// Largest ratio of the cost of a key miss to the cost of key derivation and set-up alone.
 const MOST: f64 = 1.5;
 
 /// Requests as they stand on the wire.
@@ -44,7 +44,7 @@ struct Requests {
     frames: Vec<[u8; REQUEST_LEN]>,
 }
 
-/// What cold keys cost over warm ones.
+/// Measures the cost of cold keys, compared to warm ones.
 pub fn run(bench: &mut Bench<'_>, peer: &Peer, client: &Client) -> Result<()> {
     let case = path(PortName::Udp, CASE);
     if !bench.wants(&case) {
@@ -112,7 +112,8 @@ impl Requests {
         self.exchange(number).map(drop)
     }
 
-    /// That the answer to each of so many initiators is under its own key.
+    /// Checks that the answer to each of the first `count` initiators is encrypted under that initiator's
+    /// key.
     fn verify(&self, region_key: &[u8; 16], count: u32) -> Result<()> {
         let mut cipher = Aes::new(2);
         for number in 0..count {

@@ -34,7 +34,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Those of reads of `len` bytes, measured now.
+    /// Measures the cipher's costs of a read of `len` bytes.
     pub fn measure(len: usize) -> Result<Costs> {
         Ok(Costs {
             seal_request: seal(REQUEST_AAD, 0)?,
@@ -44,12 +44,12 @@ impl Costs {
         })
     }
 
-    /// Of both sides, one after the other.
+    /// Returns the time of both sides together.
     pub fn both(&self) -> f64 {
         self.initiator() + self.server()
     }
 
-    /// Of the side that computes longer.
+    /// Returns the time of the side that computes longer.
     pub fn busier(&self) -> f64 {
         self.initiator().max(self.server())
     }

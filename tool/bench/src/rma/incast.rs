@@ -26,7 +26,7 @@ pub const CASE: &str = "incast/32";
 
 /// Bytes that are read from each NIC at once.
 const LEN: usize = 64 << 10;
-/// How often, in a round.
+/// Number of incasts in a round.
 const TIMES: usize = 20;
 
 /// The bench's NIC, with RC and 1RMA to each of the peer's.
@@ -38,14 +38,14 @@ struct Incast {
     portal: Portal,
     buffer: RmaRegion,
     grants: Vec<Grant>,
-    /// How often all are read from in a round.
+    /// Number of incasts in a round.
     times: usize,
     /// UDP ports of all NICs, ours first.
     ports: Vec<u16>,
     _domain: ProtectionDomain,
 }
 
-/// What was lost, by 1RMA and by RC, and how fast both were.
+/// Measures the losses and rates of an incast with 1RMA and with RC.
 pub fn run(bench: &mut Bench<'_>, peer: &Peer) -> Result<()> {
     let case = path(PortName::Udp, CASE);
     if !bench.wants(&case) {

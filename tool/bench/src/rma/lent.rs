@@ -38,7 +38,7 @@ impl Daemon {
         Ok(Daemon { socket, _process: process, _folder: folder })
     }
 
-    /// Its NIC for one more tenant.
+    /// Attaches one more tenant to the daemon's NIC.
     pub fn attach(&self) -> Result<Context> {
         Ok(Device::nicd(&self.socket).open()?)
     }

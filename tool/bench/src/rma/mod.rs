@@ -76,13 +76,13 @@ const OF_UDP: [&str; 4] = [cold::CASE, incast::CASE, rekey::CASE, rekey::OTHERS]
 struct Part(u32);
 
 impl Part {
-    /// So many of so many, at least one.
+    /// Returns this part of `all`, and at least 1.
     fn of(self, all: usize) -> usize {
         (all / self.0 as usize).max(1)
     }
 }
 
-/// What one run measures with.
+/// State of one run of the benchmark.
 struct Bench<'a> {
     args: &'a Args,
     report: &'a mut Report,
@@ -123,7 +123,7 @@ impl Benchmark for Args {
 }
 
 impl Bench<'_> {
-    /// Is this case asked for?
+    /// Returns whether `--only` and `--port` select this case.
     fn wants(&self, case: &str) -> bool {
         let port = case.split('/').next().unwrap_or_default();
         let other = |only: PortName| ["shm", "udp"].contains(&port) && port != only.name();
@@ -131,7 +131,7 @@ impl Bench<'_> {
             && self.args.only.as_ref().is_none_or(|only| case.contains(only.as_str()))
     }
 
-    /// Is a case asked for that needs a peer?
+    /// Returns whether a selected case needs a peer process.
     fn wants_any_port(&self) -> bool {
         [PortName::Shm, PortName::Udp].into_iter().any(|port| self.wants_port(port))
     }
@@ -147,7 +147,7 @@ impl Bench<'_> {
         Part(self.args.part)
     }
 
-    /// What needs no other process.
+    /// Measures the cases that need no other process.
     fn software(&mut self) -> Result<()> {
         // As in the other cases, this process has one core.
         pin(self.cores[0])?;

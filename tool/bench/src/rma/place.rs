@@ -21,24 +21,24 @@ pub const CROWD: usize = 32;
 /// Bytes of a token as text.
 const TOKEN_TEXT: usize = 2 * Token::LEN;
 
-/// Where the peer gives grants, and what admits there.
+/// Address and credentials of the peer's grant service.
 pub struct Granting {
-    /// TCP port on the loopback.
+    /// TCP port on the loopback interface.
     pub port: u16,
-    /// Of its certificate.
+    /// Fingerprint of the service's certificate.
     pub fingerprint: Fingerprint,
-    /// Admits whoever has it.
+    /// Token that admits a client.
     pub token: Token,
 }
 
 impl Granting {
-    /// As the peer answers.
+    /// Encodes the value as the peer's answer.
     pub fn to_bytes(&self) -> Vec<u8> {
         let port = self.port.to_le_bytes();
         [&port[..], &self.fingerprint.0, self.token.to_string().as_bytes()].concat()
     }
 
-    /// As the bench reads it.
+    /// Decodes the peer's answer.
     pub fn from_bytes(bytes: &[u8]) -> Result<Granting> {
         let (port, rest) = bytes.split_first_chunk().context("where grants are given")?;
         let (fingerprint, rest) = rest.split_first_chunk().context("the fingerprint of the peer")?;

@@ -26,17 +26,18 @@ pub const OTHERS: &str = "rekey/other-region";
 
 /// Bytes of a read.
 const LEN: u64 = 64;
-/// Where a new key stands in the local region.
+/// Offset of a new key in the local region.
 const KEY_AT: u64 = 1 << 16;
-/// Changes of a round: of keys; of what takes longer.
+/// Number of key changes in a round, and number of the slower changes.
 const KEYS: usize = 200;
 const SLOW: usize = 10;
-/// Slots of who changes keys.
+/// Slots of the client that changes keys.
 const OWNER: u16 = 16;
 /// Reads of another region in a round, and how many lie between two changes.
 const READS: usize = 4000 / SHORTER as usize;
 const APART: usize = 20;
-/// How much longer they may take.
+/// Largest ratio of the latency of reads of another region during key changes to their latency without
+/// changes.
 const UNDISTURBED: f64 = 1.1;
 
 /// A client that reads, and the owner of the region, who changes its key.

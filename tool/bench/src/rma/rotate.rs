@@ -18,7 +18,7 @@ use crate::{PortName, Row};
 /// The case.
 const CASE: &str = "rotate";
 
-/// What the server says of itself.
+/// The line that the server prints when it is ready.
 #[derive(Deserialize)]
 struct Served {
     address: SocketAddr,
@@ -27,7 +27,7 @@ struct Served {
     name: String,
 }
 
-/// What a reader saw.
+/// Results of a reader.
 #[derive(Default)]
 struct Seen {
     reads: f64,

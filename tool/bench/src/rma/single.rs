@@ -27,9 +27,10 @@ const TRIPS: usize = 10_000 / SHORTER as usize;
 /// All cases.
 pub const CASES: [&str; 4] = ["read/64", "write/64", "read/64/window-128", "read/4096/window-32"];
 
-/// What a latency is asked to be: RC's, and so often what the cipher takes.
+/// Factor of the cipher's time in the bound of the latency: RC's latency plus this factor times the cipher's
+/// time.
 const CRYPTO: f64 = 1.3;
-/// A write over a read, at most: two round trips against one.
+/// Largest ratio of a write's latency to a read's: two round trips against one.
 const WRITE: f64 = 2.2;
 /// Rates over what RC and the cipher give, at least.
 const RATE: f64 = 0.6;

@@ -27,7 +27,7 @@ const OPERATIONS: usize = 42_000 / SHORTER as usize;
 const PROBES: usize = 2000 / SHORTER as usize;
 /// Bytes of a short read.
 const SHORT: u32 = 64;
-/// How far a program's share may be below that of its slots.
+/// Least ratio of a program's share of the throughput to its share of the slots.
 const FAIR: f64 = 0.8;
 
 /// A program on the daemon's NIC.

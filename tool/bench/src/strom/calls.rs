@@ -11,7 +11,7 @@ use remora_verbs::kernel::{Lookup, Slot, Walk};
 use super::place::LONGEST;
 use crate::testbed::page::{Page, Ticket};
 
-/// What is asked for.
+/// Request that a client calls.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Call {
@@ -85,7 +85,7 @@ impl Calls {
         Ok(Calls { listener, stream: None })
     }
 
-    /// Where.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> Result<SocketAddr> {
         Ok(self.listener.local_addr()?)
     }
@@ -124,7 +124,8 @@ impl Calls {
     }
 }
 
-/// Where the value is that a question asks for, and how long it is.
+/// Returns the offset and the length of the requested value, or `None` if the request is malformed or the key
+/// is absent.
 fn find(target: &MemoryRegion, question: &[u8]) -> Option<(usize, usize)> {
     let base = target.remote(0).addr;
     let place = |address: u64| address.checked_sub(base).map(|offset| offset as usize);
@@ -154,7 +155,7 @@ impl Caller {
         Ok(Caller { stream: tuned(TcpStream::connect(address).context("connecting for calls over TCP")?)? })
     }
 
-    /// One call; the length of its answer, which is in `into`.
+    /// Performs one call. Writes the answer to `into` and returns its length.
     pub fn call(&mut self, call: Call, params: &[u8], into: &mut [u8]) -> Result<usize> {
         let mut question = [0; 128];
         let len = 1 + params.len();

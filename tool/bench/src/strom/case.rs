@@ -10,29 +10,29 @@ pub enum Way {
     Strom,
     /// A READ that a kernel on the peer's NIC judges before its bytes leave.
     StromRead,
-    /// The same kernel, as users write it.
+    /// The same kernel as WebAssembly, as users write it.
     Wasm,
     /// READ after READ.
     Reads,
     /// A call of the peer's program over TCP.
     Tcp,
-    /// One READ, of which nobody knows whether it is whole.
+    /// One READ, without a check whether the object is consistent.
     Read,
-    /// A READ, and its check value computed by the client; again if it is wrong.
+    /// A READ whose check value the client computes; the client repeats the READ if the value is wrong.
     ReadAndCheck,
-    /// The same bytes by plain WRITEs.
+    /// Plain WRITEs of the same bytes.
     Write,
-    /// Partitioned by the sender, and written 128 bytes at a time.
+    /// WRITEs of 128 bytes each, after the sender has partitioned the data.
     SenderPartitions,
 }
 
 impl Way {
-    /// Is it StRoM's, as this software has it?
+    /// Returns whether the way uses a StRoM kernel built into this software.
     pub fn is_strom(self) -> bool {
         matches!(self, Way::Strom | Way::StromRead)
     }
 
-    /// As rows name it.
+    /// Returns the name of the way in the rows.
     pub fn name(self) -> &'static str {
         match self {
             Way::Strom => "strom",
@@ -51,16 +51,16 @@ impl Way {
 /// A task.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// The value of a random key of a list of so many elements (Figure 7).
+    /// Fetches the value of a random key of a list with this many elements (Figure 7).
     Walk(u64),
-    /// A value of so many bytes out of a hash table (Figure 8).
+    /// Fetches a value of this many bytes from a hash table (Figure 8).
     Get(usize),
-    /// An object of so many bytes that is whole (Figure 9); of a thousand first reads so many are not (Figure
-    /// 10).
+    /// Fetches a consistent object of this many bytes (Figure 9). The second number is the share of first
+    /// reads, in thousandths, that find a torn object (Figure 10).
     Check(usize, u32),
-    /// A stream into 1024 partitions (Figure 11).
+    /// Distributes a stream to 1024 partitions (Figure 11).
     Shuffle,
-    /// How many different values a stream has (Figure 13).
+    /// Counts the different values of a stream (Figure 13).
     Count,
 }
 
@@ -77,7 +77,7 @@ impl Task {
         all
     }
 
-    /// Its path behind the port's name, without the way.
+    /// Returns the path of the task behind the port's name, without the way.
     pub fn path(self) -> String {
         match self {
             Task::Walk(elements) => format!("walk/{elements}"),
@@ -109,7 +109,7 @@ impl Task {
         }
     }
 
-    /// What is measured, and its unit.
+    /// Returns the name and the unit of the measured quantity.
     pub fn metric(self) -> (&'static str, &'static str) {
         match self {
             Task::Walk(_) | Task::Get(_) | Task::Check(_, 0) => ("latency_p50", "ns"),
@@ -119,8 +119,8 @@ impl Task {
         }
     }
 
-    /// How StRoM's figure must compare to another way's: at most so much of it, or at least. Objects are
-    /// judged as a kernel checks them where READs leave: by RPC they are not.
+    /// Returns the bound of the ratio of StRoM's figure to another way's. Objects have a bound only where the
+    /// kernel checks them as they are READ, not where they are fetched by RPC.
     pub fn bound(self, port: PortName, way: Way) -> Option<Bound> {
         match (self, way, port) {
             // The paper's: 8 % over a plain READ.
@@ -137,7 +137,7 @@ impl Task {
     }
 }
 
-/// What is asked of a ratio.
+/// Bound of a ratio.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Bound {
     /// At most.

@@ -16,7 +16,7 @@ use crate::testbed::pair::{End, Peer};
 
 /// Of our memory: where what is read comes to. Before it is what is written from.
 const RESULT: usize = 48 << 20;
-/// Nothing takes so long unless it hangs.
+/// Time after which an operation counts as hung.
 const LONG: Duration = Duration::from_secs(30);
 
 /// Connected to its peer, whose kernels are deployed.
@@ -36,7 +36,7 @@ impl Client {
         Ok(Client { end, answers, caller, random: 1, value: [0; LONGEST] })
     }
 
-    /// Does what a kernel judges of this task leave by one packet?
+    /// Returns whether the data that a kernel checks for this task fits into one packet.
     pub fn fits(&self, task: Task) -> bool {
         !matches!(task, Task::Check(len, _) if len > self.end.packet())
     }
@@ -126,7 +126,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// Reads so many bytes of the peer's memory.
+    /// Reads `len` bytes of the peer's memory at `offset`.
     #[inline]
     fn read(&mut self, offset: u64, len: usize) -> Result<()> {
         let list = [self.end.local.sge(RESULT, len)];

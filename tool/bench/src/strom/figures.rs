@@ -60,7 +60,7 @@ pub fn draw(folder: &Path, [ten, hundred]: &[Vec<Number>; 2], rows: &[Saved]) ->
     numbers::draw_beside(folder, "strom", "model time", &DRAWN, &numbers, &beside)
 }
 
-/// The same, with what the models say now: their rows.
+/// Draws the figures from saved rows and current predictions of the models. Returns the rows of the models.
 pub fn draw_rows(folder: &Path, rows: &[Saved]) -> Result<Vec<Row>> {
     let modelled = model::both();
     draw(folder, &modelled, rows)?;
@@ -93,8 +93,8 @@ fn measured(port: PortName, rows: &[Saved]) -> Vec<Real> {
     MEASURED.into_iter().filter_map(figure).collect()
 }
 
-/// What a row of a task says: of its own way, and of what it was compared to. A case is `port/task/size/way`,
-/// with a share of reads that fail before the way.
+/// Returns the points in a task's row: that of its own way and that of the baseline. A case is named
+/// `port/task/size/way`, with the share of failing reads before the way.
 fn points(port: PortName, task: &str, row: &Saved) -> Vec<Point> {
     let words: Vec<&str> = row.case.split('/').collect();
     let (place, way, of) = match words.as_slice() {

@@ -45,10 +45,10 @@ const WARM_UP: u64 = 256 / SHORTER;
 const PERCENTILE: u64 = 2048 / SHORTER;
 /// Trips of a reading where some fail: enough that each reading has its part of them.
 const RUN: u64 = 512;
-/// What the paper's CPU reached with eight threads, bytes a second (§7.2).
+/// Rate of the paper's CPU with eight threads, in bytes per second (§7.2).
 const EIGHT_THREADS: f64 = 25e9 / 8.0;
 
-/// What a way took, one figure a round.
+/// Results of one way, one value per round.
 struct Series {
     way: Way,
     rounds: Vec<f64>,
@@ -85,7 +85,7 @@ impl Benchmark for Strom<'_> {
     }
 }
 
-/// As `--only` chooses it.
+/// Returns the path of a task, as `--only` matches it.
 fn path(port: PortName, task: Task) -> String {
     format!("{}/{}/{}", port.name(), task.path(), task.metric().0)
 }
@@ -141,7 +141,7 @@ fn built(tasks: &[Task]) -> Option<Built> {
     built.inspect_err(|error| tracing::warn!("kernels as WebAssembly are left out: {error:#}")).ok()
 }
 
-/// One round of one way.
+/// Measures one round of one way.
 fn turn(client: &mut Client, peer: &Peer, task: Task, series: &mut Series) -> Result<()> {
     let way = series.way;
     let command = if way == Way::Tcp { NicCommand::Tcp } else { NicCommand::Serve };

@@ -8,7 +8,7 @@ use remora_nic::cost::strom::{STROM_10G, STROM_100G};
 use crate::Row;
 use crate::numbers;
 
-/// What both FPGAs would take, that at 10 Gb/s first.
+/// Returns the predictions for the paper's FPGAs at 10 Gb/s and at 100 Gb/s.
 pub fn both() -> [Vec<Number>; 2] {
     [at_10g(&STROM_10G), at_100g(&STROM_100G)]
 }

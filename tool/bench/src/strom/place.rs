@@ -11,10 +11,10 @@ pub const SHUFFLE: u64 = 3;
 pub const COUNT: u64 = 4;
 /// The GET kernel as WebAssembly.
 pub const WASM: u64 = 5;
-/// Of a thousand first reads, how many the consistency kernels take for torn.
+/// Shares of first reads, in thousandths, that the consistency kernels report as torn.
 pub const FAILING: [u32; 4] = [0, 10, 100, 500];
 
-/// The consistency kernel to which so many of a thousand first reads fail.
+/// Returns the number of the consistency kernel that reports `failing` of a thousand first reads as torn.
 pub const fn whole(failing: u32) -> u64 {
     1000 + failing as u64
 }
@@ -32,25 +32,25 @@ pub const LIST_VALUES: u64 = MIB;
 pub const LIST_VALUE: usize = 64;
 /// Keys of the hash table, each in a slot of its own.
 pub const KEYS: u64 = 1024;
-/// Its slots.
+/// Offset of the hash table's slots.
 pub const SLOTS: u64 = 2 * MIB;
-/// Its values, [`LONGEST`] apart.
+/// Offset of the hash table's values, [`LONGEST`] bytes apart.
 pub const HASHED: u64 = 4 * MIB;
 /// Bytes of the longest value and of the longest object.
 pub const LONGEST: usize = 4096;
-/// Objects with their check values.
+/// Offset of the objects with their check values.
 pub const OBJECTS: u64 = 9 * MIB;
-/// How many, and from one to the next.
+/// Number of objects.
 pub const COUNT_OF_OBJECTS: u64 = 64;
-/// See [`COUNT_OF_OBJECTS`].
+/// Distance from one object to the next in bytes.
 pub const STRIDE: u64 = 8192;
-/// Where streams go to.
+/// Offset of the memory to which streams are written.
 pub const BULK: u64 = 32 * MIB;
-/// Bytes of a stream that is shuffled.
+/// Length in bytes of a stream that is shuffled.
 pub const SHUFFLED: usize = 16 << 20;
-/// Partitions, and the bytes that each holds: a quarter more than its share.
+/// Number of partitions of a shuffled stream.
 pub const PARTITIONS: usize = 1024;
-/// See [`PARTITIONS`].
+/// Bytes of memory of one partition: a quarter more than its expected share.
 pub const PARTITION: usize = SHUFFLED / PARTITIONS / 4 * 5;
 /// Bytes of a stream that is counted.
 pub const COUNTED: usize = 32 << 20;

@@ -9,10 +9,10 @@ use remora_verbs::{KernelHandle, KernelOptions, MemoryRegion, ProtectionDomain};
 use super::place::{COUNT, FAILING, GET, LONGEST, SHUFFLE, WALK, WASM, whole};
 use super::wasm;
 
-/// They serve until this is dropped.
+/// The attached kernels; they are detached when this value is dropped.
 pub struct Kernels {
     counting: KernelHandle,
-    /// One for each of [`FAILING`].
+    /// Consistency kernels in the order of [`FAILING`].
     consistency: Vec<KernelHandle>,
     _others: Vec<KernelHandle>,
 }
@@ -56,7 +56,7 @@ impl Kernels {
         &self.counting
     }
 
-    /// The one to which so many of a thousand first reads fail.
+    /// Returns the consistency kernel that reports `failing` of a thousand first reads as torn.
     pub fn consistency(&self, failing: u32) -> Option<&KernelHandle> {
         let at = FAILING.iter().position(|known| *known == failing)?;
         self.consistency.get(at)

@@ -69,7 +69,7 @@ impl Client {
         Ok(())
     }
 
-    /// What lies at the beginning of some partitions belongs there.
+    /// Checks that the data at the beginning of some partitions belongs there.
     pub fn look_at_partitions(&mut self) -> Result<()> {
         for number in [0, 7, PARTITIONS - 1] {
             let list = [self.end.local.sge(GATHERING, 4096)];
@@ -157,7 +157,7 @@ fn partition_and_write(end: &mut End) -> Result<f64> {
 }
 
 impl Partitioner {
-    /// What is gathered of a partition is on its way.
+    /// Queues the gathered data of a partition for a WRITE to the peer.
     fn write(&mut self, end: &mut End, number: usize) -> Result<()> {
         let len = std::mem::take(&mut self.fill[number]);
         if len == 0 {

@@ -19,7 +19,8 @@ use crate::{Args, PortName, Row};
 
 /// Writers beside the reader.
 const WRITERS: [usize; 5] = [1, 2, 4, 8, 16];
-/// What a chain's p99 beside 16 writers may be of its own beside one, and what a call's must be of it.
+/// Largest ratio of a chain's p99 beside 16 writers to its p99 beside one, and least ratio of a call's p99 to
+/// the chain's, both beside 16 writers.
 const AIMS: [f64; 2] = [3.0, 5.0];
 /// The authors' points, ns: a call's mean and p99 are read from the figure; RedN's, by the text, "sit below 7
 /// us".
@@ -27,7 +28,7 @@ const CALLED: [[f64; 5]; 2] =
     [[12.3e3, 14.5e3, 20.3e3, 39.4e3, 107.2e3], [25.7e3, 33.0e3, 54.7e3, 98.7e3, 230.5e3]];
 const BELOW: f64 = 7e3;
 
-/// How a reader GETs.
+/// Kind of a reader's GETs.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub enum Way {
     /// The NIC answers.
@@ -39,7 +40,7 @@ pub enum Way {
 const WAYS: [(Way, &str); 2] = [(Way::Chain, "chain"), (Way::Calls, "two-sided")];
 const METRICS: [&str; 3] = ["latency_mean", "latency_p50", "latency_p99"];
 
-/// The rounds of one way beside so many writers: the metrics, and SETs in a second.
+/// Metrics of one kind of GET beside a number of writers, by round, and the SETs per second.
 #[derive(Default)]
 struct Rounds {
     metrics: [Vec<f64>; 3],

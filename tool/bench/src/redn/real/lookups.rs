@@ -31,12 +31,12 @@ const METRICS: [(&str, &str); 2] = [("latency_p50", "ns"), ("rate", "1/s")];
 /// Rounds of a way, by metric.
 type Rounds = [Vec<f64>; METRICS.len()];
 
-/// What is looked up.
+/// Object of a lookup.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub enum Lookup {
-    /// A value of so many bytes, by its hash.
+    /// A value of this many bytes in a hash table.
     Hash(u64),
-    /// One of the first so many of a list of eight, values of 64 bytes.
+    /// One of the first elements, up to this number, of a list of eight values of 64 bytes.
     List(u64),
 }
 
@@ -71,7 +71,7 @@ fn case(port: PortName, lookup: Lookup, way: &str) -> String {
     format!("software/{}/{}/{way}", port.name(), lookup.name())
 }
 
-/// Is this of any way of a lookup asked for?
+/// Returns whether `--only` selects this metric of any way of the lookup.
 fn wants(args: &Args, port: PortName, lookup: Lookup, metric: &str) -> bool {
     let named = |(way, _): &Way| args.wants_case(&format!("{}/{metric}", case(port, lookup, way)));
     lookup.ways().iter().any(named)

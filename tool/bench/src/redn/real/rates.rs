@@ -16,9 +16,9 @@ const ROUNDS: u64 = 2000 / SHORTER;
 const IFS: u64 = 20_000 / SHORTER;
 /// Rounds of the loop.
 const TURNS: u64 = 500_000 / SHORTER;
-/// How long one may take.
+/// Longest time that one measurement may take.
 const LONG: Duration = Duration::from_secs(60);
-/// What one core shall reach: NOPs in a second, `if`s, rounds of a recycled loop.
+/// Least rates that one core must reach, per second: NOPs, `if`s, and rounds of a recycled loop.
 const AIMS: [(&str, f64); 3] = [("nop", 30e6), ("if", 5e6), ("while-recycled", 2e6)];
 
 /// The rows.
@@ -79,7 +79,7 @@ impl Bench {
         Ok((ROUNDS * RING) as f64 / started.elapsed().as_secs_f64())
     }
 
-    /// `if x == 5 { answer = 1 }` so often, once whatever comes out.
+    /// Measures the rate of `if x == 5 { answer = 1 }` per second. The condition holds for every second `if`.
     fn ifs(&mut self) -> Result<f64> {
         let mut program = Program::new();
         let mut code = Code::once(&mut program, "main");

@@ -19,7 +19,7 @@ use crate::testbed::Testbed;
 /// Connections of callers.
 const CALLERS: usize = 64;
 
-/// What a server does for its clients.
+/// Service of a server for its clients.
 pub trait Ends: Sized {
     /// A client connects.
     fn accept(&mut self, request: ConnectRequest) -> Result<()>;
@@ -28,9 +28,9 @@ pub trait Ends: Sized {
     fn serve(&mut self);
 }
 
-/// It runs until it is dropped.
+/// A server thread that runs until this value is dropped.
 pub struct Server {
-    /// Where it listens.
+    /// Address on which the server listens.
     pub address: SocketAddr,
     over: Arc<AtomicBool>,
     polls: Arc<AtomicBool>,
@@ -94,11 +94,11 @@ impl Drop for Server {
     }
 }
 
-/// Clients of calls: each has a message under way at a time.
+/// Clients that call a program by messages, each with one message in flight.
 pub struct Callers {
-    /// What comes is completed here, by the caller's number.
+    /// Completion queue of all callers. The work request ID is the caller's number.
     pub cq: CompletionQueue,
-    /// Their connections.
+    /// Connections of the callers.
     pub pairs: Vec<QueuePair>,
     domain: ProtectionDomain,
     messages: MemoryRegion,
@@ -106,14 +106,14 @@ pub struct Callers {
 }
 
 impl Callers {
-    /// None yet; messages have up to `len` bytes.
+    /// Makes a set without callers, for messages of up to `len` bytes.
     pub fn new(context: &Context, domain: &ProtectionDomain, len: usize) -> Result<Callers> {
         let messages = domain.allocate(CALLERS * len, Access::LOCAL_WRITE)?;
         let cq = context.create_cq(1 << 10)?;
         Ok(Callers { cq, pairs: Vec::new(), domain: domain.clone(), messages, len })
     }
 
-    /// One more.
+    /// Accepts one more caller, up to `CALLERS`.
     pub fn accept(&mut self, request: ConnectRequest, options: &QpOptions) -> Result<()> {
         let number = self.pairs.len();
         ensure!(number < CALLERS, "the server takes {CALLERS} callers, and all have connected");

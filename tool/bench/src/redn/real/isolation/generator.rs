@@ -21,15 +21,15 @@ use crate::redn::table::{Table, late};
 const GETS: usize = 5000 / SHORTER as usize;
 /// Time that an answer may take.
 const LONG: Duration = Duration::from_secs(30);
-/// Bytes of a place for answers, and of all: the chain's program counts on so many.
+/// Bytes of one answer slot and of all slots. The chain's program depends on the total.
 const ANSWER: usize = 64;
 const ANSWERS: usize = 1 << 16;
 
-/// What a reader saw in a round.
+/// Results of a reader in one round.
 pub struct Seen {
-    /// Nanoseconds of a GET.
+    /// Latencies of the GETs in nanoseconds.
     pub gets: Histogram<u64>,
-    /// SETs in a second.
+    /// SETs per second of all writers.
     pub sets: f64,
 }
 
@@ -80,7 +80,7 @@ impl Generator {
         Ok(Generator { table: table(), answers, reads, writes, chain, calls, writers, there })
     }
 
-    /// A round: the reader's GETs by one way, beside so many writers.
+    /// Runs one round of the reader's GETs while `writers` writers send SETs.
     pub fn round(&mut self, way: Way, writers: usize) -> Result<Seen> {
         let (mut gets, mut sets) = (crate::histogram()?, 0_u64);
         for number in 0..writers {

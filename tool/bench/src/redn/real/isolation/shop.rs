@@ -20,7 +20,7 @@ pub const KEYS: usize = 10_000;
 pub const CLIENTS: usize = 17;
 /// Bytes of a value.
 pub const VALUE: usize = 64;
-/// Who sends messages: a key alone is a GET, a key and a value are a SET.
+/// Connection request of a client that sends messages. A key alone is a GET; a key and a value are a SET.
 pub const CALLS: &str = "calls";
 
 /// Words of a message.

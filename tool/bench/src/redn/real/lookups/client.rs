@@ -26,7 +26,7 @@ const LONG: Duration = Duration::from_secs(30);
 struct Lane {
     way: Way,
     key: u64,
-    /// What is being read is the value.
+    /// True if the READ in flight reads the value, and false if it still looks for the value.
     found: bool,
 }
 
@@ -128,7 +128,7 @@ impl Client {
         Ok(over)
     }
 
-    /// Is a lookup over with this?
+    /// Returns whether this completion ends the lookup.
     fn ended(&mut self, done: &WorkCompletion) -> Result<bool> {
         ensure!(done.status == Status::Success, "a lookup ended: {}", done.status.explain());
         let number = done.id as usize;

@@ -23,7 +23,7 @@ pub const VALUE: u64 = 1 << 16;
 pub const KEYS: u64 = 64;
 const MEMORY: u64 = VALUES + (KEYS + 1) * VALUE;
 
-/// What a client wants when it connects: a shipped program's name, or one of these.
+/// Requests of a connecting client, other than the name of a shipped program.
 pub const READS: &str = "reads";
 pub const CALLS: &str = "calls";
 
