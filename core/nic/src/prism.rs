@@ -1,4 +1,4 @@
-//! PRISM operations on the NIC (PRISM paper, §3, §4): indirection, allocation, enhanced atomics and chaining.
+//! PRISM operations (PRISM paper, §3, §4): indirection, allocation, enhanced atomics and chaining.
 //!
 //! `request.rs` defines the program's work requests. `submit.rs` turns a WQE into a message; `packet.rs` and
 //! `egress.rs` build its packets. A chain is sent in one frame (`bundle.rs`), and a chain of short operations

@@ -1,9 +1,10 @@
 //! 1RMA on the NIC: encrypted one-sided operations without connections (1RMA paper, SIGCOMM 2020;
 //! `docs/RMA.md`).
 //!
-//! The protocol is `remora_transport::rma`'s, which sees authentic messages only. Here are its bytes and
-//! tables: [`regions`] that peers name by RegionId, [`portal`]s by which programs issue [`command`]s, keys
-//! and the seam to the [`cipher`]. Nothing here grows with the number of peers.
+//! `remora_transport::rma` implements the protocol and sees authentic messages only. This module has the
+//! encoded messages and the tables: [`regions`] that peers name by RegionId, [`portal`]s through which
+//! programs issue [`command`]s, keys, and the interface to the [`cipher`]. No table grows with the number of
+//! peers.
 
 pub mod cipher;
 pub mod command;
@@ -37,53 +38,56 @@ pub use regions::{RegionError, RegionKey, RegionMemory, Regions, Rights};
 use cipher::KEY_LEN;
 use keys::Keys;
 
-/// Reads the time anew, on the scale of the NIC's driver. A server must know the time of each copy, however
-/// long its thread was stopped before.
+/// Returns the current time, on the clock of the NIC's driver. A server must know the time of each copy, even
+/// if its thread was suspended before.
 pub type Clock = Box<dyn Fn() -> Instant + Send>;
 
-/// What an engine needs to speak 1RMA.
+/// The parameters with which 1RMA is enabled on an engine.
 pub struct Init {
-    /// Sizes and times.
+    /// Sizes and timeouts.
     pub settings: Settings,
-    /// Whoever uses it. Once that is gone, another one may.
+    /// The user of 1RMA on this engine. When the user is gone, another one may take over.
     pub user: Weak<()>,
-    /// The adapter's regions.
+    /// Region table of the adapter.
     pub regions: Arc<Regions>,
-    /// The cipher of this engine.
+    /// Cipher of this engine.
     pub cipher: Box<dyn Cipher>,
-    /// The sender's word of its nonces: six bits of the engine, 26 random ones of this start.
+    /// Sender part of the engine's nonces: six bits of engine number, 26 random bits per start.
     pub sender: u32,
-    /// Where its nonces begin: the wall clock's nanoseconds, so that no later start repeats them.
+    /// First value of the nonce counter: wall-clock time in nanoseconds, so that no later start repeats a
+    /// nonce.
     pub first_nonce: u64,
-    /// The first nonce of failures under the reserved key. These travel to any sender of a bad request, so
-    /// both words are random: they reveal nothing of the nonces of requests.
+    /// First nonce of authentication failures under the reserved key. Any sender of an invalid request
+    /// receives such a failure, so the nonce is random and reveals nothing about the nonces of requests.
     pub failure_nonce: Nonce,
-    /// A key that no peer has: requests for regions that do not exist are checked against it.
+    /// A secret key that no peer has. Requests for nonexistent regions are checked against it, so that they
+    /// take the same time.
     pub decoy: RegionKey,
-    /// None: the time that the driver passes is exact, as in a simulation.
+    /// Clock for the time of copies. `None` uses the time that the driver passes, which is exact in a
+    /// simulation.
     pub clock: Option<Clock>,
 }
 
-/// Where a message goes.
+/// The destination of a message.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub endpoint: Endpoint,
-    /// How its sender's frame came.
+    /// Origin of the frame to which this message responds.
     pub origin: Option<Origin>,
 }
 
-/// What the engine keeps for an operation that it serves.
+/// State of an operation that the engine serves.
 #[derive(Copy, Clone)]
 pub(crate) struct ServedContext {
     pub to: Destination,
-    /// The initiator's slot.
+    /// Slot of the initiator.
     pub slot: u16,
     pub region: u32,
     pub epoch: u64,
-    /// First byte in the region.
+    /// Offset in the region.
     pub offset: u64,
     pub key: [u8; KEY_LEN],
-    /// The new key that a rekey brings.
+    /// The new key of a rekey.
     pub new_key: [u8; KEY_LEN],
 }
 
@@ -101,7 +105,7 @@ impl Default for ServedContext {
     }
 }
 
-/// A message that belongs to no operation in service: a refusal.
+/// A refusal: a message that belongs to no operation in service.
 pub(crate) struct Refusal {
     pub to: Destination,
     pub header: header::Repr,
@@ -110,41 +114,41 @@ pub(crate) struct Refusal {
     pub key: [u8; KEY_LEN],
 }
 
-/// Refusals that wait to leave, at most; further ones are counted and dropped, and their initiators time out.
+/// Maximum number of unsent refusals. Further ones are counted and dropped, and their initiators time out.
 const MAX_REFUSALS: usize = 256;
 
-/// Slots of a responder are told from those of a requester by this bit.
+/// Bit that distinguishes slots of the responder from those of the requester.
 pub(crate) const SERVED: u16 = 1 << 15;
 
-/// Authentication failures that may leave at once after a pause.
+/// Maximum number of authentication failures sent in a burst.
 const FAILURE_BURST: u64 = 64;
 
-/// 1RMA of one engine.
+/// The 1RMA state of one engine.
 pub(crate) struct Rma {
     pub settings: Settings,
     pub requester: Requester,
     pub responder: Responder<ServedContext>,
     pub solicitation: Solicitation,
     pub portals: Portals,
-    /// The command in each slot in use.
+    /// Command of each slot in use.
     pub commands: Vec<Option<Command>>,
     user: Weak<()>,
     pub regions: Arc<Regions>,
     pub keys: Keys,
     pub refusals: VecDeque<Refusal>,
     pub delays: Delays,
-    /// When the last failure would have left, had all of them been spaced evenly.
+    /// Time until which the rate of authentication failures is used up (generic cell rate algorithm).
     failures_until: Instant,
     nonce: Nonce,
     failure_nonce: Nonce,
     decoy: RegionKey,
     clock: Option<Clock>,
-    /// Plaintext and ciphertext of the message at hand. Frames may be shared memory, so neither stands there
-    /// before it may be seen.
+    /// Buffer for the plaintext and ciphertext of the current message. Frames may be shared memory, so
+    /// unauthenticated plaintext and unsealed text must not be stored there.
     pub buffer: Box<[u8; MAX_OPERATION as usize]>,
-    /// Which of the sources of messages has its turn.
+    /// Index of the message source whose turn is next.
     turn: u8,
-    /// The last peer that was full.
+    /// The last peer whose buffers were full.
     pub full_peer: Peer,
 }
 
@@ -178,10 +182,10 @@ impl Rma {
         }
     }
 
-    /// The nonce of the next message under `key`. None comes twice under a secret key: each is counted, and
-    /// the first lies beyond those of earlier starts. Failures under the reserved key have nonces of their
-    /// own: a stranger that provokes one cannot extrapolate the nonces of the requests to come, which it
-    /// would need to forge their failures.
+    /// Returns the nonce of the next message under `key`. No nonce is used twice under a secret key: nonces
+    /// are counted, and each start begins above all earlier ones. Authentication failures under the reserved
+    /// key have a counter of their own. So a stranger who provokes a failure cannot predict the nonces of
+    /// requests, which are needed to forge their failures.
     fn next_nonce(&mut self, key: &[u8; KEY_LEN]) -> Nonce {
         let next = if *key == RESERVED_KEY { &mut self.failure_nonce } else { &mut self.nonce };
         let nonce = *next;
@@ -189,13 +193,13 @@ impl Rma {
         nonce
     }
 
-    /// The time of a copy that is about to happen.
+    /// Returns the time of a copy that is about to happen.
     fn time_of_copy(&self, now: Instant) -> Instant {
         self.clock.as_ref().map_or(now, |clock| clock().max(now))
     }
 
-    /// May an authentication failure leave at `now`? So many leave in a second, and a few more after a pause
-    /// (the generic cell rate algorithm).
+    /// Returns true if an authentication failure may be sent at `now`. The rate is limited, with a small
+    /// burst (generic cell rate algorithm).
     fn may_fail(&mut self, now: Instant) -> bool {
         let Some(spacing) = 1_000_000_000_u64.checked_div(u64::from(self.settings.failures_per_second))
         else {
@@ -208,12 +212,12 @@ impl Rma {
         true
     }
 
-    /// When `expire` is due.
+    /// Returns the time at which `expire` is due.
     pub fn deadline(&self) -> Instant {
         self.requester.deadline().min(self.responder.deadline()).min(self.solicitation.deadline())
     }
 
-    /// May it have something to send, or commands to fetch?
+    /// Returns true if there may be messages to send or commands to fetch.
     pub fn has_work(&self) -> bool {
         !self.refusals.is_empty()
             || self.responder.has_responses()

@@ -18,50 +18,51 @@ use remora_wire::rma::{Class, Kind, MAX_OPERATION};
 use super::cipher::KEY_LEN;
 use crate::wqe::SLOT;
 
-/// Offsets in a remote region at most: 48 bits.
+/// Largest offset in a remote region: 48 bits.
 const MAX_OFFSET: u64 = (1 << 48) - 1;
 
-/// What a program asks for.
+/// A command of a program.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Command {
     /// Read, write or rekey.
     pub kind: Kind,
     /// Class of service.
     pub class: Class,
-    /// Bytes: 1 to 4096; 16 for a rekey.
+    /// Size in bytes: 1 to 4096; 16 for a rekey.
     pub size: u32,
     /// The slot that it takes until it completes.
     pub slot: u16,
-    /// Where it completes: the completion queue of its portal.
+    /// Number of the completion queue of the portal.
     pub cq: u16,
-    /// Local bytes: the target of a read, the source of a write or rekey.
+    /// Local data: the target of a read, the source of a write or rekey.
     pub local: Operand,
-    /// The server's bytes.
+    /// Data at the server.
     pub remote: Operand,
-    /// The server.
+    /// Address and UDP port of the server.
     pub server: Endpoint,
-    /// K_d of this initiator, the remote region and this kind.
+    /// Derived key K_d for this initiator, the remote region and this kind.
     pub key: [u8; KEY_LEN],
 }
 
-/// A place in a region.
+/// A location in a region.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operand {
     /// RegionId.
     pub region: u32,
-    /// First byte in the region.
+    /// Offset in the region.
     pub offset: u64,
 }
 
-/// What is wrong with a command's own bytes.
+/// The error of a command whose encoding is invalid.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// The slot that it names.
+    /// Slot of the command.
     pub slot: u16,
 }
 
 impl Command {
-    /// Its bytes. Offsets beyond 48 bits do not fit and come out as the last one, which no region reaches.
+    /// Returns the encoded command. Remote offsets above 48 bits are replaced by the largest offset, which is
+    /// beyond every region.
     pub fn bytes(&self) -> [u8; SLOT] {
         let mut out = [0; SLOT];
         out[0] = self.kind as u8 & 7;
@@ -79,10 +80,10 @@ impl Command {
         out
     }
 
-    /// The command of 64 bytes that nobody else can change any more.
+    /// Parses a private copy of a command, which the program can no longer change.
     ///
     /// # Errors
-    /// [`Malformed`]: no such op, class or size.
+    /// [`Malformed`]: the op, class or size is invalid.
     pub fn parse(bytes: &[u8; SLOT]) -> Result<Command, Malformed> {
         let (words, _) = bytes.as_chunks::<8>();
         let word = |index: usize| u64::from_le_bytes(words[index]);

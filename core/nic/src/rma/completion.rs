@@ -1,7 +1,7 @@
-//! The completion of a command, in an ordinary completion queue entry.
+//! The completion of a command, encoded in an ordinary completion queue entry.
 //!
-//! The entry's kind says read, write or rekey (120 to 122), its id the slot, its immediate data the status.
-//! The word of the work queue's index has the issue delay, the sender's word the total delay.
+//! The entry's kind is read, write or rekey (120 to 122), its id the slot, and its immediate data the status.
+//! The work queue index holds the issue delay, the sender word the total delay.
 
 use remora_transport::rma::{OperationEnd, Status};
 use remora_wire::rma::Kind;
@@ -10,30 +10,30 @@ use crate::cqe::Cqe;
 use crate::prism;
 use crate::request::{self, CompletionKind, WorkCompletion};
 
-/// How a command ended.
+/// The completion of a command.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Its slot, which is free again.
+    /// Slot of the command, which is free again.
     pub slot: u16,
-    /// Read, write or rekey. Of a malformed command: read.
+    /// Kind of the command; read for a malformed command.
     pub kind: Kind,
-    /// How it ended.
+    /// Status of the command.
     pub status: Status,
-    /// Bytes read, written, or of the key; 0 unless it succeeded.
+    /// Number of bytes read or written, or of the key; 0 on an error.
     pub size: u32,
-    /// Nanoseconds from its issue until it entered service, or ended before that.
+    /// Nanoseconds from the issue of the command until it entered service, or until it ended without service.
     pub issue_delay: u64,
-    /// Nanoseconds from its issue to its end; at most 4.2 s are told apart.
+    /// Nanoseconds from the issue of the command to its end, at most 4.2 s.
     pub total_delay: u64,
 }
 
 impl Completion {
-    /// Nanoseconds in the network and at the server.
+    /// Returns the nanoseconds that the command spent in the network and at the server.
     pub fn remote_delay(&self) -> u64 {
         self.total_delay.saturating_sub(self.issue_delay)
     }
 
-    /// The completion in an entry. None: the entry is of another kind of work.
+    /// Returns the completion in an entry; `None` if the entry belongs to other work than 1RMA.
     pub fn of(entry: &Cqe) -> Option<Completion> {
         let kind = match entry.completion.kind {
             CompletionKind::RmaRead => Kind::Read,
@@ -51,7 +51,7 @@ impl Completion {
         })
     }
 
-    /// The entry of a command that ended.
+    /// Returns the completion queue entry of a command.
     pub(crate) fn entry(ended: &OperationEnd, kind: Kind, size: u32) -> Cqe {
         let fine = ended.status == Status::Ok;
         let completion = WorkCompletion {
@@ -74,7 +74,7 @@ impl Completion {
     }
 }
 
-/// The nearest status of the verbs, for programs that look at no more than that.
+/// Returns the closest verbs status, for programs that do not evaluate the 1RMA status.
 fn verbs_status(status: Status) -> request::Status {
     match status {
         Status::Ok => request::Status::Success,

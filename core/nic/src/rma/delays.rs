@@ -1,24 +1,24 @@
-//! Delays of 1RMA's commands, as histograms, and how long the window was full. They tell a person whether
-//! congestion is local or remote. Nothing here allocates, and an entry takes a few instructions.
+//! Histograms of the delays of 1RMA commands, and the time during which the window was full. They show
+//! whether congestion is local or remote. Recording takes a few instructions and no allocation.
 
 use remora_transport::Instant;
 use remora_transport::rma::{OperationEnd, Solicitation};
 
-/// The upper bound of the first bucket is two to this power: 1.024 us.
+/// Binary logarithm of the first bucket's upper bound in nanoseconds: 1.024 µs.
 const FIRST: u32 = 10;
-/// Buckets with an upper bound. The last one ends at 8.6 s.
+/// Number of buckets with an upper bound. The last bound is 8.6 s.
 pub const BUCKETS: usize = 24;
 
-/// Delays by powers of two nanoseconds.
+/// A histogram of delays, with bucket bounds at powers of two nanoseconds.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// Delays in each bucket; behind those with an upper bound, the longer ones.
+    /// Number of delays in each bucket; the last element counts the delays above all bounds.
     counts: [u64; BUCKETS + 1],
     sum: u64,
 }
 
 impl Histogram {
-    /// Counts a delay of so many nanoseconds.
+    /// Adds a delay of `ns` nanoseconds.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         let power = u64::BITS - ns.saturating_sub(1).leading_zeros();
@@ -26,7 +26,7 @@ impl Histogram {
         self.sum = self.sum.wrapping_add(ns);
     }
 
-    /// Each upper bound in nanoseconds, and how many delays are no longer.
+    /// Returns each upper bound in nanoseconds, with the number of delays up to it.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
         let bounded = self.counts.iter().take(BUCKETS).enumerate();
         bounded.scan(0, |sum, (bucket, count)| {
@@ -35,33 +35,33 @@ impl Histogram {
         })
     }
 
-    /// Delays counted.
+    /// Returns the number of delays.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Their sum, in nanoseconds.
+    /// Returns the sum of the delays in nanoseconds.
     pub fn sum(&self) -> u64 {
         self.sum
     }
 }
 
-/// What an engine knows of the delays of its commands.
+/// The delays of an engine's commands.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
-    /// From the issue until the operation entered service, or ended before that.
+    /// Delays from the issue of a command until it entered service, or until it ended without service.
     pub issue: Histogram,
-    /// From there to its end: in the network and at the server. Operations that never entered service are
-    /// not counted.
+    /// Delays from the start of service to the end: in the network and at the server. Operations that never
+    /// entered service are not counted.
     pub remote: Histogram,
-    /// From the issue to the end.
+    /// Delays from the issue of a command to its end.
     pub total: Histogram,
     /// Nanoseconds during which an operation waited because the window was full.
     pub window_full: u64,
-    /// Nanoseconds since the engine speaks 1RMA.
+    /// Nanoseconds since 1RMA was enabled on the engine.
     pub observed: u64,
     since: Instant,
-    /// When it looked last while the window was full.
+    /// Time of the last check at which the window was full; `None` if it was not full.
     full_at: Option<Instant>,
 }
 
@@ -70,13 +70,13 @@ impl Delays {
         Delays { since, ..Delays::default() }
     }
 
-    /// What is known at `now`.
+    /// Returns the delays up to `now`.
     pub(super) fn at(&self, now: Instant) -> Delays {
         let window_full = self.window_full + self.full_at.map_or(0, |then| now.since(then));
         Delays { window_full, observed: now.since(self.since), ..*self }
     }
 
-    /// A command has ended.
+    /// Records a command that has ended.
     #[inline]
     pub(super) fn ended(&mut self, ended: &OperationEnd) {
         self.issue.record(ended.issue_delay);
@@ -86,7 +86,7 @@ impl Delays {
         }
     }
 
-    /// All that may enter service has done so. The window stays as it is until the next look.
+    /// Checks whether the window is full, after all possible operations have entered service.
     #[inline]
     pub(super) fn look(&mut self, now: Instant, solicitation: &Solicitation) {
         if let Some(then) = self.full_at {

@@ -1,5 +1,5 @@
-//! Messages that leave: each is planned by the transport, sealed in private memory, then copied into the
-//! frame that the port lends.
+//! Sending of 1RMA messages. The transport plans a message; the message is sealed in private memory and then
+//! copied into a frame of the port.
 
 use remora_memory::{Access, Mem};
 use remora_transport::Instant;
@@ -14,25 +14,25 @@ use super::{Destination, Refusal, Rma, SERVED};
 use crate::shared::Shared;
 use crate::turn::{TurnEnd, TurnUsage};
 
-/// Messages of a turn, before queue pairs have theirs.
+/// Maximum number of messages in one turn, after which queue pairs have theirs.
 const TURN_MESSAGES: usize = 16;
 
-/// Sources of messages that take turns: refusals, what is served, answers to solicits, new requests and
-/// solicits.
+/// Number of message sources that take turns: refusals, responses of served operations, answers to solicits,
+/// and new requests and solicits.
 const SOURCES: u8 = 4;
 
-/// Messages to full peers that are passed over in a turn.
+/// Maximum number of messages to full peers that are skipped in one turn.
 const PASSED: usize = 64;
 
 /// The result of one attempt to send a message.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Left {
-    /// It left, or had no way to leave; its nonce.
+    /// The message was sent, or no route exists; with its nonce.
     Yes(Nonce),
     Blocked,
 }
 
-/// A message to send: everything but its nonce.
+/// A message to send, without its nonce.
 struct Outgoing<'a> {
     to: &'a Destination,
     header: header::Repr,
@@ -42,9 +42,9 @@ struct Outgoing<'a> {
 }
 
 impl Rma {
-    /// Its turn: sends up to `TURN_MESSAGES` messages and about `most` bytes, or fewer if the port is full.
-    /// Adds what left to `used`. Where each peer has buffers of its own, one that is full keeps nobody else
-    /// waiting.
+    /// Runs the turn of 1RMA: sends up to `TURN_MESSAGES` messages and about `most` bytes, or fewer if the
+    /// port is full. Adds the usage to `used`. On ports with buffers per peer, a full peer does not delay
+    /// messages to others.
     pub fn transmit(
         &mut self,
         now: Instant,
@@ -96,7 +96,8 @@ impl Rma {
         TurnEnd::More
     }
 
-    /// Sends a refusal. None: there is none; false: its peer is full, and others have their turns first.
+    /// Sends a refusal. Returns `None` if there is none, and `Some(false)` if its peer is full and others
+    /// have their turns first.
     fn send_refusal(&mut self, out: &mut dyn Egress, shared: &mut Shared) -> Option<bool> {
         let key = std::mem::take(&mut self.refusals.front_mut()?.key);
         let Refusal { to, header, body, chain, .. } = self.refusals.pop_front()?;
@@ -108,7 +109,7 @@ impl Rma {
         Some(left != Left::Blocked)
     }
 
-    /// Sends what is next of the operations that are served.
+    /// Sends the next message of the operations that are served.
     fn send_response(
         &mut self,
         now: Instant,
@@ -139,7 +140,7 @@ impl Rma {
             }
             Response::Completion => {
                 if request.kind == Kind::Rekey && self.regions.is_in_use(context.region) {
-                    // Another engine is in the middle of a copy under the old key.
+                    // Another engine is copying under the old key.
                     self.responder.defer(slot);
                     return Some(false);
                 }
@@ -161,8 +162,8 @@ impl Rma {
         Some(true)
     }
 
-    /// Copies bytes of the region of an operation that is served into the buffer. False: the region has
-    /// another key, or it or its memory is gone.
+    /// Copies data of a served operation's region into the buffer. Returns false if the region has another
+    /// key, or if the region or its memory is gone.
     fn fetch_region(&mut self, mem: Mem<'_>, slot: u16, offset: u64, len: u32) -> bool {
         let Some(served) = self.responder.served(slot) else { return false };
         let context = served.context;
@@ -176,8 +177,8 @@ impl Rma {
         }
     }
 
-    /// Sends the next piece that a server has asked for. It comes from the slot's own region, offset and
-    /// length, whatever the server said.
+    /// Sends the next piece that a server has solicited. Region, offset and length are those of the slot; the
+    /// server's message cannot change them.
     fn send_answer(
         &mut self,
         now: Instant,
@@ -190,7 +191,7 @@ impl Rma {
         let command = self.commands[usize::from(slot)].clone()?;
         let pd = self.portals.owner(slot).map(|portal| portal.pd);
         let span = pd.and_then(|pd| self.local(mem, pd, &command, offset, len));
-        // A match: a closure with a guarded copy in it is not inlined.
+        // A `match` is used because a closure with a guarded copy is not inlined.
         let read = match &span {
             Some(span) => span.read(&mut self.buffer[..len as usize]) == len as usize,
             None => false,
@@ -283,8 +284,8 @@ impl Rma {
         Some(self.send(&outgoing, out, shared))
     }
 
-    /// Seals a message and writes it into a frame; its payload stands in the buffer. Without a way to the
-    /// destination it is lost, as in any network.
+    /// Seals a message whose payload is in the buffer, and writes it into a frame. Without a route to the
+    /// destination, the message is lost.
     fn send(&mut self, outgoing: &Outgoing<'_>, out: &mut dyn Egress, shared: &mut Shared) -> Left {
         let Outgoing { to, header, body, chain, key } = outgoing;
         let len = Message::len(header, body);
@@ -302,8 +303,9 @@ impl Rma {
             return Left::Blocked;
         };
         let header = header::Repr { nonce: self.next_nonce(key), ..*header };
-        // The frame may be shared memory: what the tag covers is written privately, and then copied. A peer
-        // that polls takes the frame's lines away, so nothing is stored there before the message is sealed.
+        // The frame may be shared memory, so the authenticated part is first written to private memory.
+        // Because a polling peer takes the frame's cache lines, nothing is stored in the frame before the
+        // message is sealed.
         let mut private = [0; header::LEN + request::LEN];
         let clear = Message::emit_clear(&header, body, &mut private);
         let mut aad = [0; MAX_AAD];

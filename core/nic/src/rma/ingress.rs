@@ -1,7 +1,8 @@
-//! Messages that arrive: authenticated first, then looked at.
+//! Processing of received 1RMA messages: each is authenticated first, then interpreted.
 //!
-//! What is wrong is counted and dropped, but for a request: it gets an answer that is no longer than itself.
-//! Ciphertext is copied before it is opened, and bytes reach a region only when their tag was right.
+//! Invalid messages are counted and dropped, except for requests, which receive a response no longer than the
+//! request. Ciphertext is copied before decryption, and data is written to a region only if its tag was
+//! correct.
 
 use remora_memory::{Access, Mem};
 use remora_transport::Instant;
@@ -16,7 +17,7 @@ use crate::arrived::Arrived;
 use crate::shared::Shared;
 
 impl Rma {
-    /// A message has arrived.
+    /// Processes one received message.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -42,7 +43,8 @@ impl Rma {
         }
     }
 
-    /// Does the message carry the tag of this key and chain? Its text is in the buffer then.
+    /// Returns true if the message has a valid tag for this key and chain. The plaintext is then in the
+    /// buffer.
     fn opens(&mut self, key: &[u8; KEY_LEN], chain: &Chain, message: &Message<'_>) -> bool {
         let place = self.keys.place(key);
         self.opens_at(place, chain, message)
@@ -51,7 +53,7 @@ impl Rma {
     fn opens_at(&mut self, place: usize, chain: &Chain, message: &Message<'_>) -> bool {
         let mut aad = [0; MAX_AAD];
         let aad = chain.aad(message.clear, &mut aad);
-        // Copied once: where the frame is shared memory, its sender may change it at any time.
+        // The text is copied once: if the frame is shared memory, its sender may change it at any time.
         let text = &mut self.buffer[..message.sealed.len()];
         text.copy_from_slice(message.sealed);
         let tag: [u8; TAG_LEN] = *message.tag;
@@ -70,7 +72,7 @@ impl Rma {
     ) {
         let header = &message.header;
         let found = self.regions.get(header.region);
-        // A region that does not exist costs as much as one with another key.
+        // The check of a nonexistent region takes as long as that of a region with another key.
         let (epoch, region_key) = match &found {
             Some(Snapshot { epoch, region_key, .. }) => (*epoch, region_key.clone()),
             None => (0, self.decoy.clone()),
@@ -120,8 +122,8 @@ impl Rma {
         }
     }
 
-    /// The authentication failure of a request: under the key that everybody knows, or under that of the
-    /// operation, if it was served until now.
+    /// Sends an authentication failure for a request: under the reserved key, or under that of the operation
+    /// if it was in service until now.
     fn fail_request(
         &mut self,
         now: Instant,
@@ -137,7 +139,7 @@ impl Rma {
         self.refuse(Kind::AuthenticationFailure, header, Body::None, to, key, shared);
     }
 
-    /// Puts a refusal of a request in line.
+    /// Queues a refusal of a request.
     fn refuse(
         &mut self,
         kind: Kind,
@@ -156,7 +158,7 @@ impl Rma {
         self.refusals.push_back(Refusal { to, header, body, chain, key });
     }
 
-    /// Data of a read of ours.
+    /// Processes data of a local read command.
     fn take_read(&mut self, now: Instant, mem: Mem<'_>, message: &Message<'_>, shared: &mut Shared) {
         let header = &message.header;
         let (slot, offset, len) = (header.slot, header.offset, header.length);
@@ -183,8 +185,9 @@ impl Rma {
         }
     }
 
-    /// A message that answers a command of ours without data. A failure under the reserved key, which
-    /// everybody knows, is taken from the address and UDP port of the command's server alone.
+    /// Processes a message without data that answers a local command. An authentication failure under the
+    /// reserved key, which everybody knows, is accepted only from the address and UDP port of the command's
+    /// server.
     fn take_answer(
         &mut self,
         now: Instant,
@@ -236,8 +239,8 @@ impl Rma {
         }
     }
 
-    /// Data of a write or rekey that we serve. The time is read anew, right before the bytes are placed: the
-    /// initiator counts on it that nothing is placed later.
+    /// Processes data of a write or rekey that this engine serves. The time is read again immediately before
+    /// the data is placed, because the initiator relies on the fact that nothing is placed later.
     fn take_written(&mut self, now: Instant, mem: Mem<'_>, message: &Message<'_>, shared: &mut Shared) {
         let header = &message.header;
         let (slot, offset, len) = (header.slot & !SERVED, header.offset, header.length);
@@ -273,7 +276,7 @@ impl Rma {
         };
         drop(in_use);
         if !placed {
-            // The memory is gone, although the region is not.
+            // The memory region is gone, although the 1RMA region still exists.
             self.revoke(now, slot, shared);
             return;
         }
@@ -283,7 +286,7 @@ impl Rma {
         }
     }
 
-    /// Keeps the key that a rekey brings. It comes in one piece: a unit is longer than a key.
+    /// Stores the new key of a rekey, which arrives in one piece.
     fn keep_new_key(&mut self, slot: u16, offset: u64, len: u32) -> bool {
         if offset != 0 || len as usize != KEY_LEN {
             return false;
@@ -297,7 +300,7 @@ impl Rma {
         true
     }
 
-    /// All of a region's new key is there: it takes effect. What is served under the old one ends.
+    /// Installs the new key of a region. Operations in service under the old key end.
     fn install(&mut self, now: Instant, slot: u16, shared: &mut Shared) {
         let Some(served) = self.responder.served(slot) else { return };
         let ServedContext { region, epoch, new_key, .. } = served.context;
@@ -338,7 +341,7 @@ impl Rma {
     }
 }
 
-/// Does the region grant what an authentic request asks for, and does it have the bytes?
+/// Returns true if the region grants the right that an authentic request needs, and contains its range.
 fn permitted(mem: Mem<'_>, header: &header::Repr, region: &Snapshot) -> bool {
     let memory = &region.memory;
     let (right, access) = match header.kind {

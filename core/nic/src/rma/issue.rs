@@ -1,4 +1,5 @@
-//! From a program's command to the line for the window, and from an operation's end to its completion.
+//! Processing of commands: from the ring of a portal to the queue for the window, and from the end of an
+//! operation to its completion.
 
 use remora_memory::{Access, Mem, Pd, Span};
 use remora_transport::Instant;
@@ -12,16 +13,16 @@ use crate::ring::Word;
 use crate::shared::Shared;
 use crate::wqe::SLOT;
 
-/// Commands that are fetched in a turn, and those of one portal before the next one's: portals of several
-/// programs wait for each other no longer than that.
+/// Maximum number of commands fetched in one turn, and from one portal before the next portal's turn, so that
+/// programs do not block each other.
 const FETCHED: u64 = 64;
 const FETCHED_OF_ONE: u64 = 16;
 
-/// The slot of a completion that belongs to no command.
+/// Slot number of a completion that belongs to no command.
 const NO_SLOT: u16 = u16::MAX;
 
 impl Rma {
-    /// Fetches commands of the portals that have some, in turns.
+    /// Fetches commands of the portals that have some, in round robin.
     pub fn fetch(&mut self, now: Instant, mem: Mem<'_>, shared: &mut Shared) {
         let mut left = FETCHED;
         while left > 0 {
@@ -31,25 +32,25 @@ impl Rma {
         }
     }
 
-    /// Fetches up to `most` commands of the portal whose turn it is; how many.
+    /// Fetches up to `most` commands of portal `number`, and returns their number.
     fn fetch_of(&mut self, now: Instant, mem: Mem<'_>, number: usize, most: u64, shared: &mut Shared) -> u64 {
         let Some(portal) = &self.portals.places[number] else { return 0 };
         let (ring, first, slots, begun) = (portal.ring.clone(), portal.first, portal.slots, portal.fetched);
         let (mut fetched, produced) = (begun, ring.word(Word::Produced));
         if produced.wrapping_sub(begun) > ring.slots() {
-            // The index names commands that the ring cannot hold. Nothing is fetched until the program rings
-            // again.
+            // The producer index is beyond the capacity of the ring. Nothing is fetched until the program
+            // rings again.
             self.refuse_command(number, NO_SLOT, shared);
             self.portals.fetched(false);
             return 0;
         }
         let until = produced.min(begun + most);
         while fetched < until {
-            // Copied once: the program may change its bytes at any time.
+            // The command is copied once, because the program may change it at any time.
             let mut bytes = [0; SLOT];
             ring.load(fetched, &mut bytes);
             let parsed = Command::parse(&bytes);
-            // The ring may live for long, and has keys no longer than it must.
+            // The ring may exist for a long time, so the key is wiped as early as possible.
             ring.store(fetched, &[0; SLOT]);
             wipe(&mut bytes);
             fetched += 1;
@@ -71,14 +72,14 @@ impl Rma {
         fetched - begun
     }
 
-    /// A command is wrong: it completes in error at once.
+    /// Completes an invalid command with an error.
     fn refuse_command(&self, number: usize, slot: u16, shared: &mut Shared) {
         shared.counters.rma_malformed_commands += 1;
         let refused = OperationEnd { slot, status: Status::LocalError, issue_delay: 0, total_delay: 0 };
         self.write_completion(number, &Completion::entry(&refused, Kind::Read, 0), shared);
     }
 
-    /// A command stands in line, or is wrong.
+    /// Queues a command. Returns false if the command is invalid.
     fn issue(&mut self, now: Instant, mem: Mem<'_>, number: usize, command: Command) -> bool {
         let Some(portal) = &self.portals.places[number] else { return false };
         let fits = u32::from(command.cq) == portal.cq
@@ -95,7 +96,8 @@ impl Rma {
         true
     }
 
-    /// The local bytes `offset..offset + len` of a command. None: its program may not use them so.
+    /// Returns the local memory `offset..offset + len` of a command; `None` if the program has no access to
+    /// it.
     pub fn local<'m>(
         &self,
         mem: Mem<'m>,
@@ -115,7 +117,7 @@ impl Rma {
         mem.check(pd, memory.key, memory.base + from, len as usize, access).ok()
     }
 
-    /// An operation has ended: its program gets a completion.
+    /// Writes the completion of an operation that has ended.
     pub fn complete(&mut self, ended: &OperationEnd, shared: &mut Shared) {
         let slot = usize::from(ended.slot);
         let Some((kind, size)) = self.commands.get_mut(slot).and_then(forget) else { return };
@@ -141,7 +143,7 @@ impl Rma {
     /// Runs the timers that are due at `now`.
     pub fn expire(&mut self, now: Instant, shared: &mut Shared) {
         while let Some(waiting) = self.solicitation.expire(now) {
-            // The line may be empty now, and then no turn follows that would see it.
+            // The queue may be empty now, and then no turn follows that would notice it.
             self.delays.look(now, &self.solicitation);
             match waiting.party {
                 Party::Command(slot) => {
@@ -163,8 +165,7 @@ impl Rma {
     }
 }
 
-/// Empties a place of the command table, its key first: what it held is not looked at again. None: it was
-/// empty.
+/// Removes a command from its table entry and wipes its key. `None` if the entry is empty.
 pub(super) fn forget(place: &mut Option<Command>) -> Option<(Kind, u32)> {
     let command = place.as_mut()?;
     wipe(&mut command.key);

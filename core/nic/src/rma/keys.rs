@@ -1,25 +1,25 @@
-//! Keys: derived for each identity, expanded once, and kept in tables of fixed size.
+//! Keys: derived per identity, expanded once, and cached in tables of fixed size.
 //!
-//! The tables save work and hold nothing that could not be made again. So a server's state does not grow with
-//! its initiators.
+//! The tables are only caches: every entry can be computed again. So the state of a server does not grow with
+//! the number of its initiators.
 
 use remora_wire::frame::Address;
 use remora_wire::rma::Kind;
 
 use super::cipher::{Cipher, IDENTITY_LEN, KEY_LEN};
 
-/// The key of the one message that is sealed for those who have none: the authentication failure (1RMA paper,
-/// §4.2: a reserved key that everybody knows).
+/// The reserved key, known to everybody, for the one message to initiators without a valid key: the
+/// authentication failure (1RMA paper, §4.2).
 pub const RESERVED_KEY: [u8; KEY_LEN] = *b"1RMA reserved ky";
 
-/// Who asks, and for what: what K_d is derived from.
+/// The input from which K_d is derived: the initiator and the kind of operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The initiator's address.
     pub address: Address,
-    /// Its process, as its NIC knows it.
+    /// Process id, as the initiator's NIC knows it.
     pub pid: u32,
-    /// A random number of its NIC's start, or of its attachment.
+    /// Random number of the start of the initiator's NIC, or of the program's attachment.
     pub incarnation: u32,
     /// Read, write or rekey.
     pub kind: Kind,
@@ -38,7 +38,7 @@ impl Identity {
     }
 }
 
-/// A derived key and what it was derived from.
+/// A derived key, with the input of its derivation.
 #[derive(Clone)]
 struct Derived {
     region: u32,
@@ -47,13 +47,13 @@ struct Derived {
     key: [u8; KEY_LEN],
 }
 
-/// The cipher, and what stands at its places.
+/// The cipher, and the assignment of keys to its table entries.
 pub(crate) struct Keys {
     cipher: Box<dyn Cipher>,
-    /// The key whose schedule stands at each place of the cipher; the last place is the reserved key's.
+    /// Key in each entry of the cipher; the last entry holds the reserved key.
     loaded: Vec<[u8; KEY_LEN]>,
     derived: Vec<Option<Derived>>,
-    /// Keys that were derived, and schedules that were expanded.
+    /// Number of key derivations; `expansions` is the number of key expansions.
     pub derivations: u64,
     pub expansions: u64,
 }
@@ -74,7 +74,7 @@ impl Keys {
         }
     }
 
-    /// The place of the reserved key.
+    /// Returns the entry of the reserved key.
     pub fn reserved(&self) -> usize {
         self.loaded.len()
     }
@@ -83,7 +83,7 @@ impl Keys {
         &mut *self.cipher
     }
 
-    /// K_d of an identity for a region, whose key and epoch are these.
+    /// Returns K_d of an identity for a region with this key and epoch.
     pub fn derive(
         &mut self,
         region: u32,
@@ -111,7 +111,8 @@ impl Keys {
         key
     }
 
-    /// The place at which this key's schedule stands from now on, until another key needs it.
+    /// Returns the cipher entry of this key, and loads the key if necessary. The entry is valid until another
+    /// key replaces it.
     pub fn place(&mut self, key: &[u8; KEY_LEN]) -> usize {
         let (words, _) = key.as_chunks::<8>();
         let mixed =
@@ -125,7 +126,7 @@ impl Keys {
         place
     }
 
-    /// Forgets all derived keys of a region: it has another key, or is gone.
+    /// Removes all derived keys of a region, because its key has changed or the region is gone.
     pub fn forget(&mut self, region: u32) {
         for place in 0..self.derived.len() {
             let Some(known) = self.derived[place].take_if(|known| known.region == region) else { continue };
@@ -136,13 +137,14 @@ impl Keys {
         }
     }
 
-    /// Bytes of its tables.
+    /// Returns the size of the tables in bytes.
     pub fn bytes(&self) -> usize {
         self.loaded.capacity() * KEY_LEN + self.derived.capacity() * size_of::<Option<Derived>>()
     }
 }
 
-/// A place below `places` by the upper half of a hash: a multiplication, where a remainder is a division.
+/// Maps the upper half of a hash to an index below `places`, by a multiplication instead of a slower
+/// division.
 fn scaled(hash: u64, places: usize) -> usize {
     (((hash >> 32) * places as u64) >> 32) as usize
 }
@@ -159,7 +161,7 @@ impl Drop for Derived {
     }
 }
 
-/// Overwrites bytes that hold a key. The stores stay, although nobody reads them again.
+/// Overwrites memory that holds a key. `black_box` prevents the compiler from removing the stores.
 pub(super) fn wipe(bytes: &mut [u8]) {
     bytes.fill(0);
     std::hint::black_box(bytes);

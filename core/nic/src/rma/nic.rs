@@ -1,4 +1,4 @@
-//! 1RMA as the NIC's driver and programs see it.
+//! The interface of 1RMA for the NIC's driver and for programs.
 
 use remora_memory::Mem;
 use remora_transport::Instant;
@@ -14,41 +14,42 @@ use crate::fair_scheduler::{RMA, RMA_TENANT};
 use crate::nic::Nic;
 use crate::turn::{TURN_BYTES, TurnEnd, TurnUsage};
 
-/// What 1RMA of an engine holds.
+/// The state of 1RMA on an engine.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Bytes of the window.
+    /// Size of the window in bytes.
     pub window: u32,
-    /// Bytes of it that are free.
+    /// Free part of the window in bytes.
     pub free: u32,
-    /// Operations in line for it.
+    /// Number of operations that wait for the window.
     pub waiting: usize,
-    /// Operations that it serves.
+    /// Number of operations that the engine serves.
     pub serving: usize,
-    /// Bytes of its tables.
+    /// Size of the tables in bytes.
     pub bytes: usize,
-    /// Keys derived and expanded since its start.
+    /// Number of keys derived since the start.
     pub derivations: u64,
-    /// Keys expanded since its start.
+    /// Number of keys expanded since the start.
     pub expansions: u64,
 }
 
 impl Nic {
-    /// Speaks 1RMA from now on.
+    /// Enables 1RMA on this engine.
     pub fn enable_rma(&mut self, init: Init) {
         self.rma = Some(Box::new(Rma::new(init)));
     }
 
-    /// Is whoever uses its 1RMA still there?
+    /// Returns true while the user of 1RMA on this engine exists.
     pub fn rma_is_in_use(&self) -> bool {
         self.rma.as_ref().is_some_and(|rma| rma.user.strong_count() > 0)
     }
 
-    /// Makes a command portal: its number, and the first of its slots, which are consecutive.
+    /// Creates a command portal. Returns its number, and the first of its consecutive slots.
     ///
     /// # Errors
-    /// `NotThisService`: the engine does not speak 1RMA; `Full`: portals, or slots; `TooSmall`: no slot, or a
-    /// ring for fewer commands than slots; `Unknown`: the completion queue.
+    /// `NotThisService`: 1RMA is not enabled on the engine. `Full`: there are too many portals or slots.
+    /// `TooSmall`: no slot is requested, or the ring has fewer entries than slots. `Unknown`: there is no
+    /// such completion queue.
     pub fn create_portal(&mut self, init: PortalInit) -> Result<(u32, u16), NicError> {
         let rma = self.rma.as_mut().ok_or(NicError::NotThisService)?;
         if init.ring.slots() < u64::from(init.slots) {
@@ -59,11 +60,11 @@ impl Nic {
         rma.portals.create(init).inspect_err(|_| self.shared.release_cq(cq, pd))
     }
 
-    /// Removes a portal. Its operations end without completions. What the server of a write was sent already
-    /// may still take effect there.
+    /// Destroys a portal. Its operations end without completions. Data of a write that was already sent may
+    /// still take effect at the server.
     ///
     /// # Errors
-    /// `Unknown`.
+    /// `Unknown`: there is no such portal.
     pub fn destroy_portal(&mut self, now: Instant, number: u32) -> Result<(), NicError> {
         let rma = self.rma.as_mut().ok_or(NicError::Unknown)?;
         let portal = rma.portals.remove(number).ok_or(NicError::Unknown)?;
@@ -77,15 +78,15 @@ impl Nic {
         Ok(())
     }
 
-    /// From now on a portal takes commands of the bulk class only; others complete in error.
+    /// Restricts a portal to commands of the bulk class. Other commands complete with an error.
     ///
     /// # Errors
-    /// `Unknown`.
+    /// `Unknown`: there is no such portal.
     pub fn restrict_to_bulk(&mut self, portal: u32) -> Result<(), NicError> {
         self.rma.as_mut().ok_or(NicError::Unknown)?.portals.restrict_to_bulk(portal)
     }
 
-    /// The producer index of a portal's ring has moved.
+    /// Handles a doorbell: the producer index of a portal's ring has moved.
     #[inline]
     pub fn ring_portal(&mut self, number: u32) {
         if let Some(rma) = &mut self.rma {
@@ -93,7 +94,7 @@ impl Nic {
         }
     }
 
-    /// What 1RMA of this engine holds. None: it does not speak it.
+    /// Returns the state of 1RMA on this engine; `None` if 1RMA is not enabled.
     pub fn rma_facts(&self) -> Option<Facts> {
         let rma = self.rma.as_ref()?;
         Some(Facts {
@@ -107,12 +108,12 @@ impl Nic {
         })
     }
 
-    /// The delays of the commands of 1RMA, until `now`. None: it does not speak it.
+    /// Returns the delays of 1RMA commands up to `now`; `None` if 1RMA is not enabled.
     pub fn rma_delays(&self, now: Instant) -> Option<Delays> {
         self.rma.as_ref().map(|rma| rma.delays.at(now))
     }
 
-    /// Bytes that no packet of RoCE begins with: a message of 1RMA, or none at all.
+    /// Processes a frame that is not RoCE: a 1RMA message, or an invalid frame.
     #[cold]
     #[inline(never)]
     pub(crate) fn receive_other(
@@ -135,7 +136,7 @@ impl Nic {
         }
     }
 
-    /// A turn of 1RMA before those of queue pairs; how many messages have left.
+    /// Runs a turn of 1RMA before those of queue pairs. Returns the number of messages sent.
     #[inline(never)]
     pub(crate) fn transmit_rma(&mut self, now: Instant, mem: Mem<'_>, out: &mut dyn Egress) -> usize {
         let Some(rma) = &mut self.rma else { return 0 };
@@ -147,8 +148,8 @@ impl Nic {
         used.packets
     }
 
-    /// The turn of 1RMA among the tenants', as long as one of theirs. Adds what left to `packets`. False: the
-    /// port has no free frame.
+    /// Runs the turn of 1RMA as one of the tenants, with a turn of equal length. Adds the number of messages
+    /// sent to `packets`. Returns false if the port has no free frame.
     pub(crate) fn transmit_rma_scheduled(
         &mut self,
         now: Instant,

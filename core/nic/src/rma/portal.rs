@@ -1,5 +1,5 @@
-//! The command portal: a ring of commands, the slots that they may take, and a completion queue, as one
-//! construct of one program (1RMA paper, §4.4).
+//! The command portal of a program: a ring of commands, a set of slots, and a completion queue (1RMA paper,
+//! §4.4).
 
 use std::collections::VecDeque;
 
@@ -9,26 +9,27 @@ use crate::config::NicError;
 use crate::ring::Ring;
 use crate::wqe::SLOT;
 
-/// What a portal is made of.
+/// The parameters with which a portal is created.
 pub struct PortalInit {
-    /// Memory of the ring of commands. Each slot has at most one, so as many as there are slots fit.
+    /// Memory of the ring of commands. Each slot has at most one command, so the ring needs as many entries
+    /// as there are slots.
     pub ring: Ring,
-    /// Slots: operations at once.
+    /// Number of slots: the maximum number of concurrent operations.
     pub slots: u16,
-    /// Protection domain of its local operands.
+    /// Protection domain of the local operands.
     pub pd: Pd,
-    /// Completion queue.
+    /// Number of the completion queue.
     pub cq: u32,
-    /// The process, as the NIC's owner knows it.
+    /// Process id, as the owner of the NIC knows it.
     pub pid: u32,
-    /// A random number of the NIC's start, or of the program's attachment.
+    /// Random number of the NIC's start, or of the program's attachment.
     pub incarnation: u32,
 }
 
-/// A portal that exists.
+/// A command portal.
 pub(crate) struct Portal {
     pub ring: Ring,
-    /// Commands fetched since its creation.
+    /// Number of commands fetched since the portal was created.
     pub fetched: u64,
     pub first: u16,
     pub slots: u16,
@@ -36,30 +37,30 @@ pub(crate) struct Portal {
     pub cq: u32,
     pub pid: u32,
     pub incarnation: u32,
-    /// Its commands are of the bulk class only.
+    /// Only commands of the bulk class are allowed.
     pub bulk_only: bool,
-    /// It is known to have commands that are not fetched.
+    /// The portal has commands that are not fetched.
     pub due: bool,
 }
 
 impl Portal {
-    /// Overwrites the commands that the NIC has not fetched: they have keys.
+    /// Overwrites the commands that the NIC has not fetched, because they contain keys.
     pub fn wipe(&self) {
         (self.fetched..self.fetched + self.ring.slots()).for_each(|index| self.ring.store(index, &[0; SLOT]));
     }
 }
 
-/// Portals of one engine at most.
+/// Maximum number of portals of one engine.
 const MAX_PORTALS: usize = 256;
 
-/// No portal.
+/// The owner of a free slot.
 const NOBODY: u16 = u16::MAX;
 
-/// The portals of one engine, and whose each slot is.
+/// The portals of one engine, and the owner of each slot.
 pub struct Portals {
     pub(crate) places: Vec<Option<Portal>>,
     owners: Vec<u16>,
-    /// Portals with commands to fetch, each once.
+    /// Portals with commands to fetch, each at most once.
     due: VecDeque<u16>,
 }
 
@@ -72,7 +73,7 @@ impl Portals {
         }
     }
 
-    /// Makes a portal: its number, and the first of its slots, which are consecutive.
+    /// Creates a portal. Returns its number, and the first of its consecutive slots.
     pub(crate) fn create(&mut self, init: PortalInit) -> Result<(u32, u16), NicError> {
         let place = self.places.iter().position(Option::is_none).ok_or(NicError::Full)?;
         let wanted = usize::from(init.slots);
@@ -106,25 +107,25 @@ impl Portals {
         Some(portal)
     }
 
-    /// The number of the portal whose slot it is.
+    /// Returns the number of the portal that owns a slot.
     pub(crate) fn owner_number(&self, slot: u16) -> Option<usize> {
         let owner = *self.owners.get(usize::from(slot))?;
         (owner != NOBODY).then_some(usize::from(owner))
     }
 
-    /// The portal of a slot.
+    /// Returns the portal that owns a slot.
     pub(crate) fn owner(&self, slot: u16) -> Option<&Portal> {
         self.places.get(self.owner_number(slot)?)?.as_ref()
     }
 
-    /// From now on a portal takes commands of the bulk class only.
+    /// Restricts a portal to commands of the bulk class.
     pub(crate) fn restrict_to_bulk(&mut self, number: u32) -> Result<(), NicError> {
         let portal = self.places.get_mut(number as usize).and_then(Option::as_mut);
         portal.ok_or(NicError::Unknown)?.bulk_only = true;
         Ok(())
     }
 
-    /// A portal may have commands that are not fetched.
+    /// Records that a portal may have commands to fetch.
     pub(crate) fn ring(&mut self, number: u32) {
         if let Some(Some(portal)) = self.places.get_mut(number as usize)
             && !std::mem::replace(&mut portal.due, true)
@@ -133,13 +134,13 @@ impl Portals {
         }
     }
 
-    /// The portal whose turn it is to have commands fetched.
+    /// Returns the portal whose commands are fetched next.
     pub(crate) fn next_due(&self) -> Option<usize> {
         self.due.front().copied().map(usize::from)
     }
 
-    /// The portal whose turn it was has had it. All its commands have been fetched, or it waits for its next
-    /// turn.
+    /// Ends the turn of the current portal. With `more`, the portal waits for its next turn; otherwise all
+    /// its commands were fetched.
     pub(crate) fn fetched(&mut self, more: bool) {
         let Some(number) = self.due.pop_front() else { return };
         if more {
@@ -149,7 +150,7 @@ impl Portals {
         }
     }
 
-    /// Has any portal commands to fetch?
+    /// Returns true if any portal has commands to fetch.
     pub(crate) fn are_due(&self) -> bool {
         !self.due.is_empty()
     }

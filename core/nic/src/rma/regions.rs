@@ -1,8 +1,9 @@
-//! The Registered Region Table (1RMA paper, §4.3): which memory a RegionId names, with which rights, under
-//! which key. All engines of an adapter share it.
+//! The Registered Region Table (1RMA paper, §4.3): maps a RegionId to memory, access rights and a key. All
+//! engines of an adapter share the table.
 //!
-//! An entry is read without a lock: its epoch is odd while it changes, and other afterwards. The NIC looks at
-//! a region in use: a rekey's completion leaves only when nobody uses an older key.
+//! Entries are read without a lock: the epoch of an entry is odd while the entry changes, and different
+//! afterwards. An access marks its region as in use, so that a rekey completes only when no access uses an
+//! older key.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
@@ -16,16 +17,16 @@ use super::cipher::KEY_LEN;
 pub struct Rights(pub u8);
 
 impl Rights {
-    /// Nothing: the region holds local operands only.
+    /// No access: the region is used for local operands only.
     pub const NONE: Rights = Rights(0);
-    /// Read.
+    /// Permission to read.
     pub const READ: Rights = Rights(1);
-    /// Write.
+    /// Permission to write.
     pub const WRITE: Rights = Rights(2);
-    /// Write the region's key.
+    /// Permission to change the region's key.
     pub const REKEY: Rights = Rights(4);
 
-    /// Does it have all of these?
+    /// Returns true if all rights of `other` are included.
     #[inline]
     pub const fn contains(self, other: Rights) -> bool {
         self.0 & other.0 == other.0
@@ -40,17 +41,17 @@ impl std::ops::BitOr for Rights {
     }
 }
 
-/// The key of a region. It is never printed, and wiped when it goes.
+/// The key of a region. The key is never printed, and is wiped when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RegionKey([u8; KEY_LEN]);
 
 impl RegionKey {
-    /// The key of these bytes. None: all zeros is no key.
+    /// Creates a key from bytes; `None` for all zeros, which is not a valid key.
     pub fn new(bytes: [u8; KEY_LEN]) -> Option<RegionKey> {
         (bytes != [0; KEY_LEN]).then_some(RegionKey(bytes))
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the key.
     pub fn bytes(&self) -> &[u8; KEY_LEN] {
         &self.0
     }
@@ -59,7 +60,7 @@ impl RegionKey {
 impl Drop for RegionKey {
     fn drop(&mut self) {
         self.0 = [0; KEY_LEN];
-        // The store stays, although nobody reads it again.
+        // `black_box` prevents the compiler from removing the store.
         std::hint::black_box(&mut self.0);
     }
 }
@@ -70,36 +71,36 @@ impl std::fmt::Debug for RegionKey {
     }
 }
 
-/// The memory behind a RegionId.
+/// The memory of a region.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct RegionMemory {
-    /// Key of the memory region. Its protection domain must be the portal's where it is a local operand.
+    /// Key of the memory region. For a local operand, its protection domain must be that of the portal.
     pub key: Key,
-    /// First byte, in the memory region's address space.
+    /// Address of the first byte, in the memory region's address space.
     pub base: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// What peers may do.
+    /// Access rights of peers.
     pub rights: Rights,
 }
 
-/// A region as it was at one moment.
+/// A consistent copy of a region's entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Changes with each key, and with each region of the same RegionId.
+    /// Epoch, which changes with each new key and with each new region of the same RegionId.
     pub epoch: u64,
-    /// Its memory and rights.
+    /// Memory and access rights.
     pub memory: RegionMemory,
-    /// Its key.
+    /// Key of the region.
     pub region_key: RegionKey,
 }
 
-/// Why the table does not change.
+/// The reason why the table was not changed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum RegionError {
-    /// As many regions as it was made for (ENOMEM).
+    /// The maximum number of regions exists (ENOMEM).
     Full,
-    /// No such region (EINVAL).
+    /// The region does not exist (EINVAL).
     Unknown,
 }
 
@@ -116,19 +117,20 @@ impl std::error::Error for RegionError {}
 
 #[derive(Default)]
 struct Entry {
-    /// 0: never used; odd: it changes now.
+    /// Epoch: 0 if the entry was never used, odd while the entry changes.
     epoch: AtomicU64,
     key: AtomicU32,
     base: AtomicU64,
-    /// 0: no region.
+    /// Length in bytes; 0 if there is no region.
     len: AtomicU64,
     rights: AtomicU32,
     region_key: [AtomicU64; 2],
-    /// Accesses in progress.
+    /// Number of accesses in progress.
     users: AtomicU32,
 }
 
-/// Reads of one entry that a change may spoil; then it counts as no region.
+/// Maximum number of attempts to read an entry that changes concurrently; then the region counts as
+/// nonexistent.
 const ATTEMPTS: usize = 64;
 
 impl Entry {
@@ -137,7 +139,7 @@ impl Entry {
         self.epoch.store(epoch + 1, Ordering::Relaxed);
         fence(Ordering::Release);
         change(self);
-        // Whoever asks for users from now on sees those who saw the old epoch.
+        // Every later check for users sees the accesses that began with the old epoch.
         self.epoch.store(epoch + 2, Ordering::SeqCst);
     }
 
@@ -173,15 +175,16 @@ impl Entry {
     }
 }
 
-/// The table of an adapter's regions.
+/// The region table of an adapter.
 pub struct Regions {
     entries: Vec<Entry>,
-    /// Held while an entry changes: the RegionIds that are free, the one free for longest first.
+    /// Free RegionIds, the one that has been free for longest first. The mutex is held while an entry
+    /// changes.
     free: Mutex<std::collections::VecDeque<u32>>,
 }
 
 impl Regions {
-    /// A table for `max` regions, with RegionIds from 1 on.
+    /// Creates a table for `max` regions, with RegionIds from 1 on.
     pub fn new(max: u32) -> Regions {
         Regions {
             entries: (0..=max).map(|_| Entry::default()).collect(),
@@ -193,10 +196,10 @@ impl Regions {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a region; its RegionId.
+    /// Adds a region and returns its RegionId.
     ///
     /// # Errors
-    /// `Full`; `Unknown`: it has no bytes.
+    /// `Full`: the maximum number of regions exists. `Unknown`: the region has length 0.
     pub fn register(&self, memory: &RegionMemory, key: &RegionKey) -> Result<u32, RegionError> {
         if memory.len == 0 {
             return Err(RegionError::Unknown);
@@ -213,11 +216,11 @@ impl Regions {
         Ok(region)
     }
 
-    /// Removes a region. What is served under it ends in the authentication failure. The memory may go when
-    /// the memory region is deregistered, which waits for accesses in progress.
+    /// Removes a region. Operations in service end with an authentication failure. The memory can be freed
+    /// after the memory region is deregistered, which waits for accesses in progress.
     ///
     /// # Errors
-    /// `Unknown`.
+    /// `Unknown`: there is no such region.
     pub fn deregister(&self, region: u32) -> Result<(), RegionError> {
         let mut free = self.free();
         let entry = self.live(region)?;
@@ -229,17 +232,18 @@ impl Regions {
         Ok(())
     }
 
-    /// Gives a region another key. From now on nothing begins under the old one.
+    /// Changes the key of a region. No access begins under the old key after this call.
     ///
     /// # Errors
-    /// `Unknown`.
+    /// `Unknown`: there is no such region.
     pub fn rekey(&self, region: u32, key: &RegionKey) -> Result<(), RegionError> {
         let _held = self.free();
         self.live(region)?.change(|entry| entry.set_key(key.bytes()));
         Ok(())
     }
 
-    /// The same, if the region has not changed since `epoch`; returns whether it had not.
+    /// Changes the key of a region if the region has not changed since `epoch`. Returns true if the key was
+    /// changed.
     pub(crate) fn rekey_at(&self, region: u32, epoch: u64, key: &RegionKey) -> bool {
         let _held = self.free();
         let Ok(entry) = self.live(region) else { return false };
@@ -255,12 +259,12 @@ impl Regions {
         if entry.len.load(Ordering::Relaxed) == 0 { Err(RegionError::Unknown) } else { Ok(entry) }
     }
 
-    /// A region as it is now. None: there is none of this RegionId.
+    /// Returns the current state of a region; `None` if there is no region of this RegionId.
     pub fn get(&self, region: u32) -> Option<Snapshot> {
         self.entries.get(region as usize)?.snapshot()
     }
 
-    /// Begins an access to a region, if it is still as it was at `epoch`.
+    /// Begins an access to a region; `None` if the region has changed since `epoch`.
     pub(crate) fn enter(&self, region: u32, epoch: u64) -> Option<InUse<'_>> {
         let entry = self.entries.get(region as usize)?;
         entry.users.fetch_add(1, Ordering::SeqCst);
@@ -268,12 +272,12 @@ impl Regions {
         (entry.epoch.load(Ordering::SeqCst) == epoch).then_some(in_use)
     }
 
-    /// Is any engine in the middle of an access to the region?
+    /// Returns true if any engine is accessing the region.
     pub(crate) fn is_in_use(&self, region: u32) -> bool {
         self.entries.get(region as usize).is_some_and(|entry| entry.users.load(Ordering::SeqCst) > 0)
     }
 
-    /// RegionIds of the regions that there are.
+    /// Returns the RegionIds of all regions.
     pub fn ids(&self) -> Vec<u32> {
         (1..self.entries.len() as u32).filter(|region| self.live(*region).is_ok()).collect()
     }
@@ -285,7 +289,7 @@ impl std::fmt::Debug for Regions {
     }
 }
 
-/// An access in progress: a rekey's completion waits for its end.
+/// An access in progress. A rekey completes only after the end of earlier accesses.
 pub(crate) struct InUse<'a> {
     entry: &'a Entry,
 }
@@ -349,7 +353,7 @@ mod tests {
         assert!(!printed.contains("65, 65") && !printed.contains("AA"), "{printed}");
     }
 
-    /// Readers see the old key or the new one, never half of each.
+    /// Readers see either the old key or the new key.
     #[test]
     fn no_reader_sees_a_torn_key() {
         let regions = Regions::new(1);
