@@ -16,13 +16,14 @@ use crate::testbed::page::{Page, Ticket};
 /// disturbance.
 const RUN: u64 = 16;
 
-/// The median of readings of `RUN` trips each, nanoseconds a trip. Floors and what stands on them are
-/// measured alike.
+/// Returns the time of a trip in nanoseconds: the median of readings of `RUN` trips each. Floors and the
+/// operations compared to them are measured in the same way.
 pub fn typical(trips: u64, trip: impl FnMut() -> Result<()>) -> Result<f64> {
     typical_of(RUN, trips, trip)
 }
 
-/// The same with readings of `run` trips: of enough of them that each has its part of what happens rarely.
+/// Like [`typical`], with readings of `run` trips. A large `run` makes each reading contain its share of rare
+/// events.
 pub fn typical_of(run: u64, trips: u64, mut trip: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut readings = Vec::with_capacity((trips / run) as usize);
     for _ in 0..trips / run {

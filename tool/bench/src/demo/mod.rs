@@ -77,7 +77,7 @@ const WINDOW: u32 = 64;
 /// Bytes of all values at most.
 const VALUES: u64 = 256 << 20;
 
-/// What reads.
+/// System that serves the GETs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum System {
     /// A design of the key-value store, over a transport.
@@ -110,7 +110,7 @@ impl System {
         }
     }
 
-    /// What the table calls it.
+    /// Returns the system's name in the table.
     fn title(self) -> &'static str {
         match self {
             System::Store(Design::Farm, TransportName::Irn) => "two READs (FaRM, IRN)",
@@ -125,7 +125,7 @@ impl System {
     }
 }
 
-/// What its GETs took.
+/// Results of a system's GETs.
 struct Measured {
     alone: Figures,
     /// With the window full, a second.

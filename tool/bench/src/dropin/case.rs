@@ -19,22 +19,22 @@ const SHORT: usize = 64;
 const LONG: usize = 1 << 16;
 /// Long messages on the way, as perftest has them.
 const DEPTH: usize = 128;
-/// Messages of a round: of latencies, of long ones, and of short ones in batches. Those over links are
-/// quicker.
+/// Number of messages in a round: of latency, of long messages, and of short messages in batches. `BY_LINKS`
+/// multiplies them on port shm, whose links are faster.
 const TRIPS: usize = 20_000 / SHORTER as usize;
 const LONGS: usize = 10_000 / SHORTER as usize;
 const SHORTS: usize = 400_000 / SHORTER as usize;
 const BY_LINKS: usize = 3;
 
-/// What a latency over `udp` may be at most, over the native one.
+/// Largest ratio of a program's latency over `udp` to that of the native API.
 const LATENCY: f64 = 1.15;
-/// What may be added to a native latency by links, nanoseconds.
+/// Latency in nanoseconds that a program may add to the native latency over links of port shm.
 const ADDED: f64 = 150.0;
-/// Bandwidth, and the rate of messages, over the native one at least.
+/// Least ratios of a program's bandwidth and message rate to those of the native API.
 const BANDWIDTH: f64 = 0.9;
 const RATE: f64 = 0.8;
 
-/// One of them.
+/// One measurement, made by a perftest program and by the native API.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Case {
     /// A READ at a time.
@@ -71,7 +71,7 @@ impl Case {
         if matches!(self, Case::Bandwidth(_)) { LONG } else { SHORT }
     }
 
-    /// Its path over a port.
+    /// Returns the path of the case over a port.
     pub fn path(self, port: PortName) -> String {
         let batch = if self == Case::Rate { format!("/batch-{}", rate::SHORT_BATCH) } else { String::new() };
         format!("{}/{}/{}{batch}", port.name(), self.program(), self.len())
@@ -104,7 +104,7 @@ impl Case {
         words.into_iter().chain(own.iter().copied()).map(str::to_owned).collect()
     }
 
-    /// Where the program's figure stands.
+    /// Returns the column of the program's output that holds the result.
     pub fn column(self) -> Column {
         match self {
             Case::ReadLatency | Case::SendLatency => Column::Typical,
@@ -113,10 +113,10 @@ impl Case {
         }
     }
 
-    /// The same by the native API, in the same unit.
+    /// Measures the same case by the native API, in the same unit.
     ///
     /// # Errors
-    /// The NIC's; the peer is gone.
+    /// Fails if the NIC reports an error or the peer has died.
     pub fn native(self, bare: &mut Bare, port: PortName, part: u32) -> Result<f64> {
         let count = self.count(port, part);
         match self {
@@ -163,7 +163,7 @@ impl Case {
         }
     }
 
-    /// What the native API does.
+    /// Returns the name of the native measurement.
     fn baseline(self, port: PortName) -> String {
         let operation = match self {
             Case::ReadLatency | Case::Bandwidth(Verb::Read) => "read",

@@ -26,7 +26,8 @@ fn parts(row: &Row) -> Option<(&str, &str)> {
     row.case.split_once('/')
 }
 
-/// What programs reach on our libraries, over what the native API does; the bounds are marked.
+/// Draws the ratios of the programs' results on Remora's libraries to those of the native API, with the
+/// bounds.
 fn ratios(rows: &[Row]) -> Bars<'_> {
     let mut groups: Vec<&str> = Vec::new();
     let compared = || rows.iter().filter(|row| row.ratio.is_some());

@@ -65,14 +65,14 @@ pub struct Args {
 }
 
 impl Args {
-    /// Is this case asked for, which runs over this port?
+    /// Returns whether the options select this case over this port.
     fn wants(&self, port: PortName, case: &str) -> bool {
         self.port.is_none_or(|only| only == port)
             && self.only.as_ref().is_none_or(|only| case.contains(only.as_str()))
     }
 }
 
-/// What one run measures with.
+/// State of one run of the benchmark.
 struct Bench<'a> {
     args: &'a Args,
     report: &'a mut Report,

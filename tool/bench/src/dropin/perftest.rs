@@ -13,7 +13,7 @@ use crate::testbed::process::Process;
 /// Seconds; no program takes longer.
 const TIMEOUT: &str = "60";
 
-/// Where programs run: on the loopback, at an address that nobody else has.
+/// Runner of perftest programs. They run on the loopback interface, at an address that no other program uses.
 pub struct Perftest {
     run: RunCommand,
     cores: [usize; 2],
@@ -32,7 +32,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// Its head, as `--report_gbits` has it.
+    /// Returns the head of the column in the output with `--report_gbits`.
     fn head(self) -> &'static str {
         match self {
             Column::Typical => "t_typical[usec]",
@@ -41,7 +41,7 @@ impl Column {
         }
     }
 
-    /// What one of its unit is: nanoseconds, bytes or messages per second.
+    /// Returns the factor from the column's unit to nanoseconds, bytes per second or messages per second.
     fn scale(self) -> f64 {
         match self {
             Column::Typical => 1e3,
@@ -50,7 +50,7 @@ impl Column {
         }
     }
 
-    /// What stands in it, in nanoseconds, bytes or messages per second.
+    /// Returns the value of the column in nanoseconds, bytes per second or messages per second.
     fn value(self, text: &str) -> Option<f64> {
         let mut lines = text.lines().map(str::trim).skip_while(|line| !line.starts_with("#bytes"));
         let heads = heads(lines.next()?);
@@ -92,11 +92,11 @@ impl Perftest {
         there
     }
 
-    /// What the client of this program prints in a column, over a port. Who calls stands on the client's
-    /// core.
+    /// Runs a perftest program as server and client over a port, and returns the client's value of a column.
+    /// The calling thread must run on the client's core.
     ///
     /// # Errors
-    /// A program fails or prints no such column; its words are told.
+    /// Fails if a program fails or does not print the column; the error holds the program's output.
     pub fn measure(&self, port: PortName, program: &str, words: &[String], column: Column) -> Result<f64> {
         let tcp = remora_netns::free_port()?;
         let [_, core] = self.cores;

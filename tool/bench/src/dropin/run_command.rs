@@ -20,10 +20,11 @@ pub struct RunCommand {
 }
 
 impl RunCommand {
-    /// With the libraries of this folder, or with those that `scripts/dropin` has built beside this program.
+    /// Finds the libraries in this folder or, for `None`, those that `scripts/dropin` has built beside this
+    /// program.
     ///
     /// # Errors
-    /// They are not there.
+    /// Fails if the libraries are missing.
     pub fn find(libraries: Option<&Path>) -> Result<RunCommand> {
         let program = std::env::current_exe().context("finding this command")?;
         let named = std::env::var_os(LIBRARY_PATH).filter(|named| !named.is_empty()).map(PathBuf::from);

@@ -22,17 +22,17 @@ use crate::{Report, Row, progress};
 use super::Args;
 use super::notes::Notes;
 
-/// How much is run.
+/// Extent of the simulations.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct Length {
-    /// Seeds from 1 on.
+    /// Number of seeds; the seeds are 1 to this number.
     seeds: u64,
-    /// For how long flows start, and from when on they count.
+    /// Time during which flows start, and time from which on they count.
     duration: Time,
     warm: Picos,
-    /// Runs at once.
+    /// Number of simulations that run in parallel.
     jobs: usize,
-    /// What a test has time for: no patched TIMELY, no incast, and signs that are known.
+    /// True for the short run of the tests: without patched TIMELY and incast, and with known signs.
     quick: bool,
 }
 
@@ -53,7 +53,7 @@ impl Length {
     }
 }
 
-/// One figure: what is drawn side by side, and rows.
+/// One figure: the drawings side by side, and its rows.
 struct Figure {
     number: String,
     drawings: Vec<Box<dyn Drawing>>,
@@ -106,7 +106,7 @@ fn draw(folder: &Path, figure: &Figure) -> Result<()> {
     write(&folder.join(format!("irn-figure-{}.svg", figure.number)), &drawings)
 }
 
-/// What the paper's excerpt does not give.
+/// Returns the parameters that the paper's excerpt does not state, for the notes.
 fn not_given() -> [String; 6] {
     [
         "sizes: 50 % of 32 B to 1 KB, 35 % to 200 KB, 15 % to 3 MB, log-uniform within each",

@@ -6,11 +6,12 @@ use plotters::prelude::*;
 
 use crate::plot::{Area, Drawing, FONT};
 
-/// Words in lines.
+/// Lines of text beside a figure.
 pub struct Notes(Vec<String>);
 
 impl Notes {
-    /// What the figure is; the paper's numbers beside ours; then what the paper does not give.
+    /// Makes the notes: a description of the figure, the paper's numbers beside the measured ones, and the
+    /// parameters that the paper does not state.
     pub fn new(what: &str, numbers: &[String], not_given: &[String]) -> Notes {
         let head = |words: &str| words.to_owned();
         let mut lines = vec![head(what), String::new(), head("The paper's numbers, and these:")];

@@ -21,18 +21,18 @@ use crate::plot::{Drawing, write};
 
 use super::notes::Notes;
 
-/// How long the experiments run.
+/// Duration of the experiments.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// As the figures are kept.
+    /// The duration of the published figures.
     Whole,
-    /// Enough to draw something, for tests.
+    /// A duration for tests, just enough to draw the figures.
     #[cfg(test)]
     Short,
 }
 
 impl Length {
-    /// So many, or a part of them.
+    /// Returns this part of `whole`.
     fn of(self, whole: u64) -> u64 {
         match self {
             Length::Whole => whole,
@@ -42,7 +42,7 @@ impl Length {
     }
 }
 
-/// One figure: what is drawn side by side, what the paper says and what it does not, and rows.
+/// One figure: the drawings side by side, notes on the paper's numbers and missing parameters, and rows.
 struct Figure {
     number: &'static str,
     drawings: Vec<Box<dyn Drawing>>,
@@ -92,7 +92,7 @@ fn notes(numbers: &[String], not_given: &[String]) -> Notes {
     Notes::new("Simulated: the NIC's own code in virtual time.", numbers, &[not_given, &network()].concat())
 }
 
-/// What all of them share.
+/// Returns the parameters that all experiments share, for the notes.
 fn network() -> [String; 3] {
     [
         "network: one switch, store and forward; ports of 100 Gb/s hold 2 frames, the switch's 8 MiB"

@@ -125,7 +125,7 @@ impl Measuring<'_> {
         Design::ALL.into_iter().map(system).collect()
     }
 
-    /// How a design's rows are called.
+    /// Returns a function that makes the path of a design's rows.
     fn path(&self, len: u32, rest: &str) -> impl Fn(Design) -> String + use<> {
         let (port, rest) = (self.testbed.port().name(), rest.to_owned());
         move |design| format!("{port}/{}/{len}/{rest}", design.name())
@@ -216,7 +216,7 @@ impl Measuring<'_> {
     }
 }
 
-/// What FaRM's transaction should take now.
+/// Measures the round trips and CPU work that bound FaRM's transaction latency.
 fn shoulds(
     systems: &mut [SystemUnderTest],
     bare: &mut Bare,

@@ -5,13 +5,13 @@ use remora_store::txn::Design;
 use super::system::Round;
 use crate::{Report, Row};
 
-/// What PRISM-TX's latency may be at most, and its throughput must be at least, beside FaRM's: the paper's
-/// Figure 9, and what is asked.
+/// Largest ratio of PRISM-TX's latency, and least ratio of its throughput, to FaRM's, after the paper's
+/// Figure 9.
 pub const LATENCY: f64 = 0.82;
 pub const RATE: f64 = 1.2;
 /// Ahead.
 pub const AHEAD: f64 = 1.0;
-/// What FaRM's latency may be at most, over its round trips of bare verbs and its CPU work.
+/// Largest ratio of FaRM's latency to its round trips of bare verbs plus its CPU work.
 const LIMIT: f64 = 1.15;
 
 /// A design's rounds.
@@ -64,18 +64,18 @@ pub fn peak(windows: &[Vec<Rounds>], least: Option<f64>, case: impl Fn(Design) -
     [Row::new("txn", case(Design::Farm), "rate", "1/s", &theirs), row]
 }
 
-/// What FaRM's transactions should take, a value a round, nanoseconds.
+/// Components of the least possible latency of FaRM's transactions in nanoseconds, one value per round.
 #[derive(Clone, Debug, Default)]
 pub struct Should {
-    /// Round trips of the bare verbs that they are made of.
+    /// Time of the bare verbs' round trips that make up a transaction.
     pub verbs: Vec<f64>,
-    /// The same number of bare READs.
+    /// Time of the same number of bare READs.
     pub reads: Vec<f64>,
-    /// The work of client and program.
+    /// CPU time of the client and of the server's program.
     pub work: Vec<f64>,
 }
 
-/// Whether FaRM is as fast as it can be here.
+/// Adds the rows that compare FaRM's latency to its lower bound.
 pub fn floor(rounds: &[Rounds], should: &Should, case: &str, report: &mut Report) {
     let p50 = Row::new("txn", case, "latency_p50", "ns", &of(rounds, Design::Farm, |round| round.p50));
     let whole: Vec<f64> = should.verbs.iter().zip(&should.work).map(|(verbs, work)| verbs + work).collect();

@@ -18,29 +18,29 @@ use remora_service::txn::{Session, Size};
 pub const MOST: u32 = 64;
 /// Readings of bare verbs.
 const TRIPS: usize = 4096 / SHORTER as usize;
-/// Without an end of a transaction for so long, there will be none.
+/// Time without a completed transaction after which the run fails.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Empty turns between two looks at the clock, while nobody waits for a time.
+/// Number of idle iterations between two reads of the clock while no timer is pending.
 const LOOK_EVERY: u32 = 64;
 
-/// What a round was like.
+/// Results of one round.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Round {
-    /// Of a transaction, from its first attempt to its commit, nanoseconds.
+    /// Median latency of a transaction in nanoseconds, from its first attempt to its commit.
     pub p50: f64,
-    /// The 99th percentile.
+    /// 99th percentile of the latency, in nanoseconds.
     pub p99: f64,
-    /// The mean.
+    /// Mean latency in nanoseconds.
     pub mean: f64,
     /// Transactions that committed, per second.
     pub rate: f64,
     /// Mean round trips of an attempt that committed.
     pub round_trips: f64,
-    /// Attempts.
+    /// Number of attempts.
     pub attempted: f64,
-    /// Of these, those that committed.
+    /// Number of attempts that committed.
     pub committed: f64,
-    /// Those that did not.
+    /// Number of attempts that aborted.
     pub aborted: f64,
 }
 
@@ -55,11 +55,11 @@ pub struct SystemUnderTest {
     began: Instant,
     /// The store's time then, microseconds.
     clock: u64,
-    /// What all rows are worth.
+    /// Sum of the values of all rows, for checking that transactions preserve it.
     sum: i64,
 }
 
-/// How a shard is started.
+/// Starts a shard's server.
 fn start(
     testbed: &Testbed,
     design: Design,
@@ -171,7 +171,7 @@ impl SystemUnderTest {
         Ok(Duration::from_nanos(clock().since(started)))
     }
 
-    /// Carries so many jobs out; what came of it.
+    /// Carries out `jobs` transactions and returns their counts.
     fn carry_out<W: Workload>(&mut self, workload: W, jobs: u64) -> Result<Counts> {
         let mut runner = self.runner(workload, MOST, 1);
         runner.draw(jobs);
@@ -179,8 +179,8 @@ impl SystemUnderTest {
         Ok(runner.counts())
     }
 
-    /// One round of the second workload, with so many transactions at a time; the first warms up. The shard
-    /// runs only meanwhile.
+    /// Measures one round of the second workload with `window` transactions at a time; the first workload
+    /// warms up. The shard's server runs only during the round.
     pub fn round<W: Workload>(&mut self, [first, workload]: [W; 2], window: u32, seed: u64) -> Result<Round> {
         self.shard.go_on()?;
         let draws = (self.time.as_micros() as u64).max(1000);
@@ -217,8 +217,8 @@ impl SystemUnderTest {
         })
     }
 
-    /// What a READ of FaRM's index and one of an object take, of these lengths, one behind the other, at
-    /// places as random as keys are: nanoseconds. None: the shard is of another design.
+    /// Measures a READ of FaRM's index followed by a READ of an object, with these lengths and at random
+    /// addresses. Returns the time in nanoseconds, or `None` if the shard is of another design.
     pub fn bare(&mut self, [near, object]: [usize; 2]) -> Result<Option<f64>> {
         let &Granted::Farm(grant) = self.session.granted() else { return Ok(None) };
         self.shard.go_on()?;

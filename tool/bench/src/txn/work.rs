@@ -87,7 +87,7 @@ impl Wire {
     }
 }
 
-/// What the shard's program says.
+/// Collects the immediate value that the shard's program sends as its response.
 struct Answer(Option<u32>);
 
 impl Post for Answer {
@@ -161,7 +161,7 @@ pub struct Lens {
 }
 
 impl Work {
-    /// Values of so many bytes.
+    /// Prepares transactions on values of `value_len` bytes.
     pub fn new(value_len: u32) -> Result<Work> {
         let workload = YcsbT::new(RECORDS, value_len, 1, 0.0, 1).apart(4 * RECORDS).context("slots")?;
         let max_pair = workload.extent().max_key + workload.extent().max_value;
@@ -192,10 +192,10 @@ impl Work {
         Ok(Work { wire, client, runner: Runner::new(workload, 1, 1), now: 0 })
     }
 
-    /// What a transaction moves.
+    /// Returns the lengths of the transfers of a transaction.
     ///
     /// # Errors
-    /// A transaction is not what it should be.
+    /// Fails if a transaction does not consist of the expected operations.
     pub fn lens(&mut self) -> Result<Lens> {
         self.wire.log = Some(Vec::new());
         self.run(1)?;
@@ -211,7 +211,7 @@ impl Work {
         self.carry_on()
     }
 
-    /// What was drawn.
+    /// Carries out the drawn transactions.
     fn carry_on(&mut self) -> Result<()> {
         let Work { wire, client, runner, now } = self;
         while !runner.is_done() {

@@ -48,7 +48,7 @@ pub fn floors(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// From BTH to ICRC: a READ request, its response; a WRITE, its ACK.
+/// Returns the lengths from BTH to ICRC of a READ request and its response, or of a WRITE and its ACK.
 pub fn lengths(verb: Verb) -> Lengths {
     match verb {
         Verb::Read => Lengths { there: 12 + 16 + 4, back: 12 + 4 + LEN + 4 },
@@ -162,8 +162,8 @@ fn over_shm(bench: &mut Bench<'_>, end: &mut End, verb: Verb) -> Result<()> {
     Ok(())
 }
 
-/// What `count` round trips take, and their 99th percentile (of a second pass, since reading the clock costs
-/// too).
+/// Measures `count` round trips. Returns the typical time of one and the 99th percentile, which comes from a
+/// second pass because reading the clock takes time, too.
 pub fn trips(end: &mut End, verb: Verb, count: u64) -> Result<(f64, f64)> {
     let list = [end.local.sge(0, LEN)];
     let remote = end.remote.at(4096);

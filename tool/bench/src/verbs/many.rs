@@ -11,7 +11,7 @@ use crate::{Row, SHORTER, cpu_ns, resident_bytes};
 
 /// Queue pairs.
 const QPS: usize = 10_000;
-/// How long nothing happens.
+/// Duration of the idle phase.
 const IDLE: Duration = Duration::from_secs(10);
 /// Requests of a round.
 const REQUESTS: usize = 200_000 / SHORTER as usize;
@@ -36,7 +36,7 @@ pub fn idle(bench: &mut Bench<'_>, end: &End) -> Result<()> {
     Ok(())
 }
 
-/// One queue pair among many, and all of them in turn, beside one alone.
+/// Measures one queue pair among many, and all of them in turn, compared to a single one.
 pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     let case = format!("{}/write/64/{QPS}-qps", end.port.name());
     if !bench.args.wants_case(&case) {

@@ -41,7 +41,7 @@ impl Verb {
     }
 }
 
-/// What one run measures with.
+/// State of one run of the benchmark.
 struct Bench<'a> {
     args: &'a Args,
     report: &'a mut Report,

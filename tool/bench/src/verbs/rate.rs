@@ -15,7 +15,7 @@ const LEN: usize = 64;
 pub const WINDOW: usize = 128;
 /// Requests posted together: one doorbell, one completion.
 pub const BATCH: usize = 32;
-/// The same as many programs post: what `-l 16` means to perftest.
+/// Batch length of typical programs; corresponds to perftest's `-l 16`.
 pub const SHORT_BATCH: usize = 16;
 /// Requests of a round.
 const REQUESTS: usize = 1_000_000 / SHORTER as usize;

@@ -19,11 +19,12 @@ const TRIPS: u64 = 10_000 / SHORTER;
 /// Requests, and raw frames, of a round of rates.
 const REQUESTS: usize = 200_000 / SHORTER as usize;
 
-/// What a READ may take beyond the raw frames under it.
+/// Largest time in nanoseconds by which a READ may exceed the raw frames.
 const OVER_RAW: f64 = 500.0;
-/// The part of the raw echo's rate that READs must have.
+/// Least ratio of the rate of READs to the rate of the raw echo.
 const OF_ECHO: f64 = 0.8;
-/// Of the others' latency by TCP, what ours may be by UDP and by AF_XDP: this is aimed at.
+/// Target ratios of the latency of UCX and libfabric on Remora, over UDP and over AF_XDP, to their latency
+/// over TCP.
 const OF_TCP_BY_UDP: f64 = 0.5;
 const OF_TCP_BY_XDP: f64 = 0.25;
 /// The first port that the others use in the namespaces, where nobody else is.
@@ -79,8 +80,8 @@ fn round_trips(bench: &mut Bench<'_>, raw: &mut Raw, end: &mut End, verb: Verb) 
     Ok(())
 }
 
-/// What the kernel itself loses to whatever code runs between its calls: the raw ping-pong with and without
-/// such code, which the rings and the frames never see.
+/// Measures the slowdown of kernel calls after other code has run: the raw ping-pong with and without such
+/// code. Neither the rings nor the frames are affected by that code.
 fn working(bench: &mut Bench<'_>, raw: &mut Raw) -> Result<()> {
     let case = format!("xdp/raw-with-other-code/{LEN}");
     let lengths = latency::lengths(Verb::Read);

@@ -16,7 +16,7 @@ use crate::kv::parts::{Part, Parts};
 use crate::redn::way::Way;
 use crate::typical;
 
-/// Nothing takes so long unless it hangs.
+/// Time after which a GET counts as hung.
 const LONG: Duration = Duration::from_secs(30);
 
 /// A connection, and what is asked by it.
@@ -47,7 +47,7 @@ pub struct Client {
     lanes: Vec<Lane>,
     idle: Vec<usize>,
     table: Table,
-    /// Where the server's table is.
+    /// Address of the server's table.
     first: u64,
     parts: Parts,
     value: Vec<u8>,

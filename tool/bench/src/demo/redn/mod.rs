@@ -12,12 +12,12 @@ use crate::kv::measure::{Plan, Server};
 use crate::testbed::Testbed;
 use client::Client;
 
-/// What the command line calls the server.
+/// Name of the server's hidden subcommand.
 pub const SERVER: &str = "__chains";
 /// The program that serves each connection.
 const PROGRAM: &str = "get-two-parallel";
 
-/// The same GETs as of all other systems.
+/// Measures the same GETs as for all other systems.
 pub(super) fn measure(testbed: &Testbed, link: usize, plan: &Plan) -> Result<Measured> {
     let gets = plan.operations;
     let server = Server::start_as(&[SERVER], testbed, link, plan)?;

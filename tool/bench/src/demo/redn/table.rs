@@ -24,7 +24,7 @@ pub fn key(record: u64) -> u64 {
 }
 
 impl Table {
-    /// For so many records.
+    /// Makes a table for `records` records with values of `value_len` bytes.
     pub fn new(records: u64, value_len: u32) -> Table {
         Table { records, value_len, buckets: (records * 3).next_power_of_two() }
     }

@@ -73,7 +73,7 @@ fn memory(irn: Option<u32>) -> Result<f64> {
     Ok((resident_bytes()? - before) as f64 / (2 * MEASURED) as f64)
 }
 
-/// The same WRITEs by this software, on one core a side, over shared memory.
+/// Measures the same WRITEs in this software, over shared memory with one core per side.
 fn measured(args: &Args) -> Result<()> {
     for only in ["shm/write/64/window-128", "shm/write/64/latency"] {
         let rounds = args.rounds.to_string();

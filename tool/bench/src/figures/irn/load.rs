@@ -107,7 +107,7 @@ pub fn figures(length: &Length, trials: &Trials) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// What the paper says of a ratio.
+/// Returns the ratio or its sign as the paper states it.
 fn paper(comparison: &Comparison) -> String {
     let sign = comparison.paper.map(|sign| format!("; the paper's is {} 1", sign.name()));
     let recalled = comparison.recalled.map(|(from, to)| format!(", recalled {from:.2} to {to:.2}"));
@@ -176,7 +176,7 @@ pub fn signs(length: &Length, trials: &Trials) -> Vec<String> {
     wrong
 }
 
-/// Is its gain one of the nine that the paper states?
+/// Returns whether the comparison is one of the nine gains that the paper states.
 fn is_stated(comparison: &Comparison) -> bool {
     matches!(comparison.figure, 1 | 4)
 }

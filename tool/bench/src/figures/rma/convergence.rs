@@ -9,14 +9,14 @@ use crate::curves::Curve;
 use crate::{Row, plot::Drawing};
 
 const US: u64 = 1_000;
-/// How long it goes on: with the local signal, and without it.
+/// Duration of a run with the local congestion signal, and without it.
 const LONG_NS: [u64; 2] = [1_000 * US, 4_000 * US];
 /// Initial windows; the paper does not give its own.
 const INITIAL: [f64; 6] = [1.0, 4.0, 8.0, 13.0, 16.0, 32.0];
 /// Nanoseconds from one point to the next.
 const POINT_NS: u64 = 10 * US;
 
-/// One initial window, with the local signal and without it.
+/// Outcomes for one initial window, with the local congestion signal and without it.
 struct Both {
     with: Outcome,
     without: Outcome,
@@ -27,14 +27,15 @@ fn both(initial: f64, length: Length) -> Both {
     Both { with: one(ControlKind::Delays, LONG_NS[0]), without: one(ControlKind::TotalDelay, LONG_NS[1]) }
 }
 
-/// How much slower it is without the local signal: at least so much, if it has no end within the run.
+/// Returns the ratio of the convergence time without the local signal to that with it. If flows do not
+/// converge without the signal, the result is a lower bound. `None` if they do not converge with it.
 fn slower(both: &Both) -> Option<f64> {
     let run = both.without.ns.saturating_sub(SECOND_NS);
     let without = both.without.fair_ns().unwrap_or(run);
     Some(without as f64 / both.with.fair_ns()?.max(US) as f64)
 }
 
-/// Runs and draws it.
+/// Runs the experiment and draws the figure.
 pub fn figure(length: Length) -> Figure {
     let paper = Path::simulation(0).congestion();
     let (mut rows, mut table) = (Vec::new(), Vec::new());
@@ -109,7 +110,7 @@ fn measured(of: &str, all: &Both) -> [Row; 3] {
     ]
 }
 
-/// What is asked of the settings that ship.
+/// Returns the rows of the default settings, with their bounds.
 fn judged(own: &Both) -> Vec<Row> {
     let [line, fair, _] = measured("", own);
     let slower = row("figure-15c", "without the local signal", "", slower(own).unwrap_or(0.0));
