@@ -1,11 +1,11 @@
-//! A kernel whose steps are counted, for models of hardware.
+//! A kernel wrapper that records steps, for hardware models.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Kernel, Progress, Streams};
 use crate::cost::strom::Stepped;
 
-/// What the steps of a kernel did, in their order.
+/// The recorded steps of a kernel, in order.
 pub type Steps = Arc<Mutex<Vec<Stepped>>>;
 
 /// A kernel whose steps are recorded.
@@ -15,7 +15,7 @@ pub struct Metered<K> {
 }
 
 impl<K: Kernel> Metered<K> {
-    /// Wraps a kernel; also returns the record of its steps.
+    /// Wraps a kernel. Returns the wrapper and the record of its steps.
     pub fn new(kernel: K) -> (Metered<K>, Steps) {
         let steps = Steps::default();
         (Metered { kernel, steps: steps.clone() }, steps)

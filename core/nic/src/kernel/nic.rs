@@ -1,4 +1,4 @@
-//! Deployment and attachment of kernels by the program, and the turns of their lanes.
+//! Deployment and attachment of kernels by the program, and scheduling of their lanes.
 
 use remora_memory::Mem;
 use remora_transport::Outcome;
@@ -17,11 +17,11 @@ use crate::config::NicError;
 use crate::nic::Nic;
 
 impl Nic {
-    /// Deploys a kernel; its number. It serves from now on.
+    /// Deploys a kernel, which serves requests immediately, and returns its number.
     ///
     /// # Errors
-    /// [`NicError::Full`]: no place is free. [`NicError::Busy`]: the op-code is taken.
-    /// [`NicError::TooSmall`]: there are fewer answers than lanes, or no lanes.
+    /// [`NicError::Full`]: the maximum number of kernels is deployed. [`NicError::Busy`]: another kernel has
+    /// the opcode. [`NicError::TooSmall`]: there are no lanes, or fewer answer blocks than lanes.
     pub fn deploy_kernel(&mut self, init: KernelInit) -> Result<u32, NicError> {
         let kernels = &mut self.shared.kernels;
         kernels.sweep();
@@ -40,16 +40,16 @@ impl Nic {
         Ok(number)
     }
 
-    /// The kernels that are deployed.
+    /// Returns the deployed kernels.
     pub fn kernels(&self) -> impl Iterator<Item = KernelFacts> {
         self.shared.kernels.deployed.iter().flatten().map(Deployed::facts)
     }
 
-    /// Replaces the kernels that are deployed under a number, one for each lane. A lane changes when it
-    /// rests; until then it goes on with the old kernel.
+    /// Replaces the kernels deployed under a number, one per lane. A lane switches when its old kernel rests.
     ///
     /// # Errors
-    /// [`NicError::Unknown`], [`NicError::TooSmall`] if they are not as many.
+    /// [`NicError::Unknown`]: there is no such kernel. [`NicError::TooSmall`]: the number of kernels is not
+    /// that of the lanes.
     pub fn replace_kernel(&mut self, number: u32, others: Vec<Box<dyn Kernel>>) -> Result<(), NicError> {
         let (_, kernel) = self.shared.kernels.find(number)?;
         if kernel.lanes.len() != others.len() {
@@ -61,11 +61,11 @@ impl Nic {
         Ok(())
     }
 
-    /// Removes a kernel. It takes no new request, and requests in progress end with an error.
+    /// Removes a kernel. The kernel accepts no new requests, and requests in progress end with an error.
     ///
     /// # Errors
-    /// [`NicError::Unknown`]. [`NicError::Busy`]: answers from its memory have not been acknowledged. Its
-    /// place is free when they are; call again to learn when.
+    /// [`NicError::Unknown`]: there is no such kernel. [`NicError::Busy`]: some of its answers are not
+    /// acknowledged; call again later.
     pub fn remove_kernel(&mut self, number: u32) -> Result<(), NicError> {
         let (place, kernel) = self.shared.kernels.find(number)?;
         kernel.base.leaving = true;
@@ -77,7 +77,7 @@ impl Nic {
         if kernels.deployed[place].is_some() { Err(NicError::Busy) } else { Ok(()) }
     }
 
-    /// A lane of a kernel that is being removed ends what it does.
+    /// Ends the current request of a lane whose kernel is being removed.
     fn end_lane(&mut self, at: LaneId) {
         let kernel = self.shared.kernels.deployed[at.place as usize].as_ref();
         let Some(qp) = kernel.and_then(|kernel| kernel.lanes[at.index as usize].qp) else { return };
@@ -88,13 +88,13 @@ impl Nic {
         self.attend(index);
     }
 
-    /// Attaches a kernel: it sees what the peer of a queue pair WRITEs, packet by packet, after it has been
-    /// placed in memory. None detaches it. The queue pair is ready to receive. Over IRN the kernel sees
-    /// packets as they arrive, each of them once.
+    /// Attaches a kernel to a queue pair that is ready to receive. The kernel receives the data of the peer's
+    /// WRITEs, packet by packet, after the data was placed in memory. `None` detaches the kernel. With IRN,
+    /// packets are passed in order of arrival, each once.
     ///
     /// # Errors
-    /// [`NicError::Unknown`]: no such queue pair, or no such kernel in its domain.
-    /// [`NicError::NotThisService`]: it is no reliable connection, or not connected.
+    /// [`NicError::Unknown`]: there is no such queue pair, or no such kernel in its domain.
+    /// [`NicError::NotThisService`]: the queue pair is not a reliable connection, or not connected.
     pub fn attach_kernel(&mut self, qp: Qpn, kernel: Option<u32>) -> Result<(), NicError> {
         let index = self.index(qp).ok_or(NicError::Unknown)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
@@ -110,13 +110,14 @@ impl Nic {
         Ok(())
     }
 
-    /// Hands a kernel of this NIC a message, or a piece of one, as if it came from the peer of a queue pair.
-    /// Its answers go to that peer.
+    /// Passes a message, or a piece of one, to a kernel of this NIC as if it came from the peer of a queue
+    /// pair. Answers go to that peer.
     ///
     /// # Errors
-    /// [`NicError::Unknown`]: no such queue pair, or no kernel for it. [`NicError::Busy`]: no lane, or four
-    /// pieces wait for it; again later. [`NicError::TooSmall`]: more bytes than [`PACKET`], or than are left.
-    /// [`NicError::NotThisService`]: StRoM is not agreed on with the peer.
+    /// [`NicError::Unknown`]: there is no such queue pair, or no kernel for it. [`NicError::Busy`]: no lane
+    /// is free, or four pieces wait for it; try again later. [`NicError::TooSmall`]: the piece is longer than
+    /// [`PACKET`] or than the rest of the message. [`NicError::NotThisService`]: the peer did not agree on
+    /// StRoM.
     pub fn invoke_kernel(&mut self, mem: Mem<'_>, qp: Qpn, what: &Invocation<'_>) -> Result<(), NicError> {
         let len = what.bytes.len() as u32;
         if what.bytes.len() > PACKET || len > what.left {
@@ -136,13 +137,14 @@ impl Nic {
         if outcome == Outcome::NotReady { Err(NicError::Busy) } else { Ok(()) }
     }
 
-    /// Lets a kernel check what the peer of a queue pair READs before it leaves; a READ is then one packet at
-    /// most. None ends that. If the kernel is removed, such READs end with errors of the responder. The peer
-    /// does not notice the check.
+    /// Lets a kernel check the data of the peer's READs before the response is sent; a READ is then limited
+    /// to one packet. `None` removes the check. If the kernel is removed, such READs end with responder
+    /// errors. The check is invisible to the peer.
     ///
     /// # Errors
-    /// [`NicError::Unknown`]: no such queue pair, or no such kernel in its domain.
-    /// [`NicError::NotThisService`]: it is not of RC, or speaks PRISM; or the kernel does not check READs.
+    /// [`NicError::Unknown`]: there is no such queue pair, or no such kernel in its domain.
+    /// [`NicError::NotThisService`]: the queue pair is not RC or uses PRISM, or the kernel does not check
+    /// READs.
     pub fn check_reads(&mut self, qp: Qpn, kernel: Option<u32>) -> Result<(), NicError> {
         let index = self.index(qp).ok_or(NicError::Unknown)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
@@ -163,8 +165,8 @@ impl Nic {
         Ok(())
     }
 
-    /// Gives turns to lanes that can go on, then to queue pairs that waited for lanes. Returns how many had a
-    /// turn.
+    /// Runs the lanes that can continue, then the queue pairs that waited for lanes. Returns the number of
+    /// turns.
     #[cold]
     #[inline(never)]
     pub(crate) fn run_kernels(&mut self, mem: Mem<'_>) -> usize {

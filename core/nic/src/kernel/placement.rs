@@ -1,4 +1,5 @@
-//! Kernels beside RPC (StRoM paper, §3.5, §5.2): on incoming WRITEs, and between the program and its peer.
+//! Use of kernels without an RPC (StRoM paper, §3.5, §5.2): on incoming WRITEs, and invoked by the local
+//! program.
 
 use remora_memory::{Access, Key, Mem};
 use remora_transport::rc::strom::Part;
@@ -13,29 +14,29 @@ use crate::shared::Shared;
 /// A message, or a piece of one, from the program to a kernel of its own NIC.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Invocation<'a> {
-    /// Which kernel.
+    /// Opcode of the kernel.
     pub opcode: u64,
-    /// 24 bits, which its answer carries to the peer.
+    /// 24-bit tag, which the answer carries to the peer.
     pub tag: u32,
-    /// Parameters, which begin with a [`Place`](super::Place) of the peer; otherwise data.
+    /// True for parameters, which begin with a [`Place`](super::Place) of the peer; false for data.
     pub params: bool,
-    /// Bytes of the message from these on; it starts with those for which `first` is set and ends when none
-    /// are left.
+    /// Number of bytes of the message from this piece on. The message ends when `left` equals the length of
+    /// `bytes`.
     pub left: u32,
-    /// The message starts here.
+    /// True for the first piece of a message.
     pub first: bool,
-    /// At most [`PACKET`](super::PACKET) of them.
+    /// Data of the piece, at most [`PACKET`](super::PACKET) bytes.
     pub bytes: &'a [u8],
 }
 
-/// Does a kernel look at the WRITEs that come in?
+/// Returns true if a kernel observes incoming WRITEs.
 #[inline(always)]
 pub(crate) fn is_tapped(qp: &QueuePair) -> bool {
     qp.strom.as_ref().is_some_and(|strom| strom.tap.is_some())
 }
 
-/// Executes a request, and shows a kernel what goes to memory. If the kernel has no capacity, the
-/// requester waits.
+/// Executes a request and passes the written data to a kernel. If the kernel has no capacity, the requester
+/// waits.
 #[inline(never)]
 pub(crate) fn execute_tapped(
     qp: &mut QueuePair,
@@ -53,8 +54,8 @@ pub(crate) fn execute_tapped(
     }
 }
 
-/// Places a WRITE that a kernel looks at, piece by piece: while the kernel looks at one, the next one and
-/// its target are prefetched.
+/// Places an observed WRITE piece by piece: while the kernel processes one piece, the next piece and its
+/// target are prefetched.
 pub(crate) fn place_tapped(
     qp: &mut QueuePair,
     mem: Mem<'_>,
@@ -81,7 +82,7 @@ pub(crate) fn place_tapped(
     place_and_show(qp, mem, va, payload, shared, |qp, _| qp.place(mem, key, va, extent, payload))
 }
 
-/// The kernel's view of WRITEs, if it has one and no earlier input waits.
+/// Returns the kernel's observer of WRITEs, if it has one and no earlier input waits.
 fn write_viewer<'k>(qp: &mut QueuePair, shared: &'k mut Shared) -> Option<&'k mut dyn Look> {
     let strom = qp.strom.as_mut()?;
     let tap = strom.tap?;
@@ -93,7 +94,7 @@ fn write_viewer<'k>(qp: &mut QueuePair, shared: &'k mut Shared) -> Option<&'k mu
     lane_ref.looks()
 }
 
-/// Calls `place`, and then hands the kernel what was placed.
+/// Calls `place`, then passes the placed data to the kernel.
 pub(crate) fn place_and_show(
     qp: &mut QueuePair,
     mem: Mem<'_>,
@@ -113,7 +114,7 @@ pub(crate) fn place_and_show(
     };
     strom.lane = lane;
     let outcome = place(qp, shared);
-    // The notice may have found its completion queue full, and ended the queue pair.
+    // The notification may have overrun its completion queue and ended the queue pair.
     if outcome == Outcome::Done
         && qp.strom.is_some()
         && let Some(lane_ref) = shared.kernels.lane_ref(lane)

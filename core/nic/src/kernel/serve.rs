@@ -1,4 +1,4 @@
-//! Ingress of requests to kernels: each packet goes to a lane, at once and in order.
+//! Ingress of RPC requests: each packet is passed to a lane immediately and in order.
 
 use remora_memory::Mem;
 use remora_transport::rc::strom::Part;
@@ -14,7 +14,7 @@ use crate::machine::Machine;
 use crate::queue_pair::QueuePair;
 use crate::shared::Shared;
 
-/// On the way to RTR: StRoM is agreed with the peer.
+/// Enables StRoM on a queue pair at the transition to RTR.
 pub(crate) fn enable_strom(qp: &mut QueuePair) {
     let early = match &mut qp.machine {
         Machine::Rc(connection) => {
@@ -29,7 +29,7 @@ pub(crate) fn enable_strom(qp: &mut QueuePair) {
     qp.strom = Some(Box::new(Strom { agreed: true, ..strom }));
 }
 
-/// A packet for a kernel over go-back-N.
+/// Processes a packet for a kernel on a go-back-N connection.
 #[inline(never)]
 pub(crate) fn serve_rpc(
     qp: &mut QueuePair,
@@ -43,7 +43,7 @@ pub(crate) fn serve_rpc(
     conclude_delaying_ack(qp, now, outcome, shared);
 }
 
-/// Hands a packet to its kernel, which makes its first steps with it.
+/// Passes a packet to its kernel, which executes its first steps.
 #[inline(never)]
 pub(crate) fn hand_over(
     qp: &mut QueuePair,
@@ -55,7 +55,7 @@ pub(crate) fn hand_over(
     hand_over_now(qp, mem, part, payload, shared)
 }
 
-/// The same; inlined where packets mostly come from.
+/// Passes a packet to its kernel; inlined into the most frequent caller.
 #[inline(always)]
 fn hand_over_now(
     qp: &mut QueuePair,
@@ -72,7 +72,7 @@ fn hand_over_now(
     let place = match strom.serving {
         None => return answer_no_kernel(qp, part, shared),
         Some(id) if part.first() || shared.kernels.is_there(id) => id.place,
-        // It was removed in the middle of the message, which has ended with an error.
+        // The kernel was removed in the middle of the message, which has ended with an error.
         Some(_) => return Outcome::Done,
     };
     let Some(mut lane_ref) = shared.kernels.find_lane_for(place, qp.number, hint) else {
@@ -89,7 +89,7 @@ fn hand_over_now(
     Outcome::Done
 }
 
-/// No kernel has the op-code: the message is answered with that status at its end.
+/// Answers a message with an unknown opcode, at the end of the message.
 fn answer_no_kernel(qp: &mut QueuePair, part: &Part, shared: &mut Shared) -> Outcome {
     let to = Place { addr: 0, rkey: 0, len: 0 };
     let ending = Some(Ending { status: Status::NO_KERNEL, tag: part.tag() });
@@ -100,7 +100,7 @@ fn answer_no_kernel(qp: &mut QueuePair, part: &Part, shared: &mut Shared) -> Out
     Outcome::Done
 }
 
-/// Over IRN: keeps a packet for a kernel that arrived ahead of the order.
+/// IRN only: stores a packet for a kernel that arrived ahead of order.
 #[inline(never)]
 pub(crate) fn keep_rpc(qp: &mut QueuePair, slot: u32, part: &Part, payload: &[u8]) -> Outcome {
     let Some(early) = qp.strom.as_mut().and_then(|strom| strom.early.get_mut(slot as usize)) else {
@@ -112,7 +112,7 @@ pub(crate) fn keep_rpc(qp: &mut QueuePair, slot: u32, part: &Part, payload: &[u8
     Outcome::Done
 }
 
-/// The kept packet is the next in order: hands it to its kernel.
+/// Passes a stored packet, now the next in order, to its kernel.
 #[inline(never)]
 pub(crate) fn hand_over_kept(qp: &mut QueuePair, mem: Mem<'_>, slot: u32, shared: &mut Shared) -> Outcome {
     let Some(early) = qp.strom.as_mut().and_then(|strom| strom.early.get_mut(slot as usize)) else {
@@ -121,7 +121,7 @@ pub(crate) fn hand_over_kept(qp: &mut QueuePair, mem: Mem<'_>, slot: u32, shared
     let Some(part) = early.part else { return Outcome::Done };
     let (bytes, len) = (std::mem::take(&mut early.bytes), usize::from(early.len));
     let outcome = hand_over(qp, mem, &part, &bytes[..len], shared);
-    // The queue pair may have ended meanwhile.
+    // The queue pair may have ended in the meantime.
     if let Some(strom) = &mut qp.strom {
         strom.early[slot as usize].bytes = bytes;
     }

@@ -1,8 +1,8 @@
-//! The kernels that ship, by number: the name of a kernel between processes and languages.
+//! The built-in kernels, numbered so that processes and language bindings can name them.
 
 use super::{Aggregate, Consistency, Filter, Get, HyperLogLog, Kernel, Shuffle, Traversal};
 
-/// A kernel that ships.
+/// A built-in kernel.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Shipped {
     /// [`Get`].
@@ -22,7 +22,7 @@ pub enum Shipped {
 }
 
 impl Shipped {
-    /// All of them; their places are their numbers.
+    /// All built-in kernels; the index is the number.
     pub const ALL: [Shipped; 7] = [
         Shipped::Get,
         Shipped::Traversal,
@@ -33,17 +33,17 @@ impl Shipped {
         Shipped::Aggregate,
     ];
 
-    /// The one with this number.
+    /// Returns the kernel with this number; `None` if there is none.
     pub fn of(number: u32) -> Option<Shipped> {
         Shipped::ALL.get(number as usize).copied()
     }
 
-    /// Its number.
+    /// Returns the number of the kernel.
     pub fn number(self) -> u32 {
         self as u32
     }
 
-    /// As many of it as a kernel shall have lanes.
+    /// Creates `count` instances of the kernel, one for each lane.
     pub fn lanes(self, count: usize) -> Vec<Box<dyn Kernel>> {
         let one = || -> Box<dyn Kernel> {
             match self {

@@ -1,4 +1,4 @@
-//! The streams of a kernel (the paper's Listing 1), as one step sees them.
+//! The streams of a kernel (the paper's Listing 1), as available in one step.
 //!
 //! | Listing 1 | here |
 //! |---|---|
@@ -18,44 +18,44 @@ use remora_wire::strom::{Ending, Status, split};
 use super::Place;
 use super::base::{Base, Piece};
 
-/// Bytes that one command reads at most: two packets' worth, so that an object of one comes together with its
-/// check value.
+/// Maximum number of bytes that one command reads: two packets, so that a packet-sized object can be read
+/// together with its CRC.
 pub const DMA: usize = 8192;
-/// Bytes that one packet brings at most.
+/// Maximum payload of one packet in bytes.
 pub const PACKET: usize = 4096;
 
-/// What a piece of input is.
+/// The kind of a piece of input.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Parameters of an RPC, without the place where answers go.
+    /// Parameters of an RPC, without the destination of answers.
     Params,
-    /// Bytes of an RPC WRITE.
+    /// Data of an RPC WRITE.
     Data,
-    /// Bytes of a WRITE that is placed in memory as well, at this address.
+    /// Data of a WRITE that is also placed in memory, at this address.
     Passing(u64),
 }
 
 /// The payload of one packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Input<'p> {
-    /// What it is.
+    /// Kind of the input.
     pub what: What,
-    /// The op-code of the request: not that of the kernel if it is a fallback.
+    /// Opcode of the request. A fallback kernel receives other opcodes than its own.
     pub opcode: u64,
-    /// The requester's name for the request.
+    /// Tag of the request, chosen by the requester.
     pub tag: u32,
-    /// The message starts here.
+    /// True for the first packet of a message.
     pub first: bool,
-    /// It ends here.
+    /// True for the last packet of a message.
     pub last: bool,
-    /// Bytes of the message from here on.
+    /// Number of bytes of the message from this packet on.
     pub left: u32,
-    /// The bytes.
+    /// Data of the packet.
     pub bytes: &'p [u8],
 }
 
 impl<'p> Input<'p> {
-    /// What a kernel sees of a piece.
+    /// Returns the input for a packet.
     #[inline]
     fn of(piece: &Piece, bytes: &'p [u8]) -> Input<'p> {
         let part = &piece.part;
@@ -77,38 +77,38 @@ enum Command {
     ReadToWire { va: u64, len: u32 },
 }
 
-/// Bytes that were read.
+/// Data that was read.
 #[derive(Copy, Clone, Debug)]
 struct ReadBytes {
     len: usize,
-    /// Their position in the lane's block, if they were read to the end of the message: then they become a
-    /// part of it without a copy.
+    /// Position in the lane's block if the data was read to the end of the message, and so becomes a part of
+    /// it without a copy.
     at: Option<u32>,
 }
 
-/// A message being made.
+/// A message under construction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub to: Place,
     pub len: u32,
     pub filled: u32,
-    /// The ending that an answer carries. None: a plain WRITE.
+    /// Status and tag of an answer; `None` for a plain WRITE.
     pub ending: Option<Ending>,
 }
 
-/// What a lane keeps of its streams from step to step.
+/// State of the streams between steps.
 pub(super) struct Wires {
     command: Command,
     read: Box<[u8]>,
-    /// The bytes that were read last.
+    /// The data that was read last.
     there: Option<ReadBytes>,
     pub message: Option<Message>,
-    /// Where answers of this request go.
+    /// Destination of answers to the current request.
     pub reply: Option<Place>,
     pub tag: u32,
     pub answered: bool,
     pub fault: Option<Status>,
-    /// Lines were written past the caches and may not be in memory yet.
+    /// Cache lines were written with non-temporal stores and may not be in memory yet.
     scattered: bool,
 }
 
@@ -127,7 +127,7 @@ impl Wires {
         }
     }
 
-    /// Forgets the command and the message, but not the request that they belong to.
+    /// Discards the command and the message, but not the request.
     pub fn clear(&mut self) {
         self.command = Command::Nothing;
         (self.there, self.message, self.fault) = (None, None, None);
@@ -137,25 +137,25 @@ impl Wires {
         self.command != Command::Nothing
     }
 
-    /// Is the answer of a request still missing? An answer that was begun may be withdrawn; the next one then
-    /// belongs to the same request.
+    /// Returns true if the request has no complete answer. An answer that was begun may be withdrawn and
+    /// replaced.
     pub fn is_engaged(&self) -> bool {
         !self.answered || self.message.is_some_and(|message| message.ending.is_some())
     }
 
-    /// Is a message ready to leave?
+    /// Returns true if a message is ready to be sent.
     #[inline]
     pub fn is_complete(&self) -> bool {
         self.complete().is_some()
     }
 
-    /// The message that is ready to leave.
+    /// Returns the message that is ready to be sent.
     #[inline]
     pub fn complete(&self) -> Option<&Message> {
         self.message.as_ref().filter(|message| message.filled == message.len)
     }
 
-    /// Waits until all earlier writes are in memory. A message leaves only then.
+    /// Waits until all earlier writes are in memory, which must precede a message.
     #[inline]
     pub fn settle(&mut self) {
         if std::mem::take(&mut self.scattered) {
@@ -185,7 +185,7 @@ impl Wires {
                 self.keep(base, block);
                 let span = base.reach(mem).span(va, len as usize, Access::NONE);
                 let Some(message) = &mut self.message else { return };
-                // A match: a closure with a guarded copy in it is not inlined.
+                // A `match` is used because a closure with a guarded copy is not inlined.
                 let read = match (span, part(base.block_mut(block), message.filled, len)) {
                     (Some(span), Some(buffer)) => span.read(buffer) == len as usize,
                     _ => false,
@@ -199,8 +199,8 @@ impl Wires {
         }
     }
 
-    /// Copies the bytes that were read out of the block, which is about to be written or to belong to another
-    /// lane.
+    /// Copies the read data out of the block, because the block is about to be overwritten or given to
+    /// another lane.
     #[inline]
     pub fn keep(&mut self, base: &Base, block: u32) {
         let Some(ReadBytes { len, at: Some(at) }) = self.there else { return };
@@ -208,13 +208,13 @@ impl Wires {
         self.there = Some(ReadBytes { len, at: None });
     }
 
-    /// Forgets the bytes that were read.
+    /// Discards the read data.
     #[inline]
     pub fn forget(&mut self) {
         self.there = None;
     }
 
-    /// Appends these bytes to the message. False: there is no message, or it is too short.
+    /// Appends data to the message. Returns false if there is no message or it is too short.
     #[inline]
     fn fill(&mut self, base: &mut Base, block: u32, bytes: &[u8]) -> bool {
         self.keep(base, block);
@@ -232,8 +232,8 @@ impl Wires {
         true
     }
 
-    /// Appends the first `len` of the bytes that were read to the message. False: fewer were read, or the
-    /// message is too short.
+    /// Appends the first `len` bytes of the read data to the message. Returns false if less data was read, or
+    /// if the message is too short.
     #[inline]
     fn forward(&mut self, base: &mut Base, block: u32, len: usize) -> bool {
         let Some(there) = self.there.filter(|there| len <= there.len) else { return false };
@@ -252,61 +252,62 @@ impl Wires {
     }
 }
 
-/// Bytes of a block, if it has them.
+/// Returns a range of a block; `None` if the range is outside.
 #[inline]
 fn part(block: &mut [u8], at: u32, len: u32) -> Option<&mut [u8]> {
     block.get_mut(at as usize..at as usize + len as usize)
 }
 
-/// The streams, during a step.
+/// The streams of a kernel during one step.
 pub struct Streams<'s, 'p> {
     pub(super) qpn: Qpn,
-    /// What waits.
+    /// The packet that waits.
     pub(super) next: Option<(&'p Piece, &'p [u8])>,
     pub(super) taken: bool,
-    /// WRITEs to memory in this step, and their bytes.
+    /// Number of writes to memory in this step, and their total length in bytes.
     pub(super) written: (u32, u32),
     pub(super) wires: &'s mut Wires,
     pub(super) mem: Mem<'s>,
     pub(super) base: &'s mut Base,
-    /// The block of memory that its message stands in.
+    /// The block that holds the message.
     pub(super) block: u32,
 }
 
 impl<'p> Streams<'_, 'p> {
-    /// The queue pair that it serves.
+    /// Returns the number of the queue pair that is served.
     pub fn qpn(&self) -> Qpn {
         self.qpn
     }
 
-    /// The payload that waits, of one packet. It stays until it is taken.
+    /// Returns the payload of the waiting packet; `None` if there is none. The packet remains until
+    /// [`take`](Streams::take).
     #[inline]
     pub fn input(&self) -> Option<Input<'p>> {
         self.next.map(|(piece, bytes)| Input::of(piece, bytes))
     }
 
-    /// The input has been used.
+    /// Consumes the input.
     pub fn take(&mut self) {
         self.taken |= self.next.is_some();
     }
 
-    /// It gives up: the request ends with this status, and the kernel is reset.
+    /// Ends the request with this status, and resets the kernel.
     pub fn fail(&mut self, status: Status) {
         self.wires.fault = Some(status);
     }
 
-    /// Bytes that the requester's place for the answer holds; 0 if it has named none.
+    /// Returns the size in bytes of the requester's buffer for the answer; 0 if there is none.
     pub fn answer_capacity(&self) -> u32 {
         self.wires.reply.map_or(0, |place| place.len)
     }
 
-    /// Bytes that one message holds at most.
+    /// Returns the maximum size of a message in bytes.
     pub fn longest(&self) -> u32 {
         self.base.longest
     }
 
-    /// Reads `len` bytes of memory, [`DMA`] at most, until the next step. Reading without the right ends the
-    /// request.
+    /// Reads `len` bytes of memory, [`DMA`] at most; the data is available in the next step. A read without
+    /// permission ends the request.
     pub fn read(&mut self, va: u64, len: u32) {
         self.wires.there = None;
         if len as usize > DMA {
@@ -316,7 +317,7 @@ impl<'p> Streams<'_, 'p> {
         self.wires.command = Command::Read { va, len };
     }
 
-    /// The bytes that were read.
+    /// Returns the data that was read; `None` if there is none.
     #[inline]
     pub fn data(&self) -> Option<&[u8]> {
         let ReadBytes { len, at } = self.wires.there?;
@@ -324,7 +325,7 @@ impl<'p> Streams<'_, 'p> {
         Some(&from[..len])
     }
 
-    /// The next `len` bytes of the message come straight from memory.
+    /// Appends `len` bytes to the message directly from memory.
     pub fn read_to_wire(&mut self, va: u64, len: u32) {
         let left = self.wires.message.map_or(0, |message| message.len - message.filled);
         if len > left {
@@ -334,7 +335,7 @@ impl<'p> Streams<'_, 'p> {
         }
     }
 
-    /// Writes to memory. Writing without the right ends the request.
+    /// Writes to memory. A write without permission ends the request.
     pub fn write(&mut self, va: u64, bytes: &[u8]) {
         match self.base.reach(self.mem).span(va, bytes.len(), Access::LOCAL_WRITE) {
             Some(span) if span.write(bytes) == bytes.len() => {
@@ -344,7 +345,7 @@ impl<'p> Streams<'_, 'p> {
         }
     }
 
-    /// Bytes of memory that this step has asked for.
+    /// Returns the number of bytes that this step has requested to read.
     pub(super) fn asked(&self) -> u32 {
         match self.wires.command {
             Command::Nothing => 0,
@@ -352,8 +353,8 @@ impl<'p> Streams<'_, 'p> {
         }
     }
 
-    /// Writes two cache lines to memory, past the caches if they are aligned: for kernels that write to many
-    /// places in turn. They are in memory before the next message leaves.
+    /// Writes two cache lines to memory, with non-temporal stores if they are aligned, for kernels that write
+    /// to many locations in turn. The data is in memory before the next message is sent.
     #[inline]
     pub fn scatter(&mut self, va: u64, lines: &Lines) {
         match self.base.reach(self.mem).span(va, lines.0.len(), Access::LOCAL_WRITE) {
@@ -365,9 +366,9 @@ impl<'p> Streams<'_, 'p> {
         }
     }
 
-    /// Answers the request, with `len` bytes that follow by [`put`](Streams::put),
-    /// [`forward`](Streams::forward) or [`read_to_wire`](Streams::read_to_wire). If the requester's place is
-    /// too small, the answer is [`Status::NO_ROOM`] without bytes, and the result is false.
+    /// Begins the answer to the request, with `len` bytes that follow by [`put`](Streams::put),
+    /// [`forward`](Streams::forward) or [`read_to_wire`](Streams::read_to_wire). If the requester's buffer is
+    /// too small, the answer is [`Status::NO_ROOM`] without data, and the result is false.
     pub fn answer(&mut self, status: Status, len: u32) -> bool {
         let tag = self.wires.tag;
         if self.wires.answered || self.wires.message.is_some() {
@@ -386,8 +387,8 @@ impl<'p> Streams<'_, 'p> {
         fits
     }
 
-    /// As [`answer`](Streams::answer), for one whose length is not known yet: as many bytes as the place
-    /// holds may follow, and [`close`](Streams::close) ends it.
+    /// Begins an answer of unknown length. At most as many bytes as the requester's buffer holds may follow;
+    /// [`close`](Streams::close) ends the answer.
     pub fn open(&mut self, status: Status) {
         let longest = self.answer_capacity().min(self.base.longest);
         if longest > 0 {
@@ -397,7 +398,7 @@ impl<'p> Streams<'_, 'p> {
         }
     }
 
-    /// Ends the message with the bytes that were given.
+    /// Ends the message with the data appended so far.
     pub fn close(&mut self) {
         if let Some(message) = &mut self.wires.message {
             message.len = message.filled;
@@ -407,20 +408,20 @@ impl<'p> Streams<'_, 'p> {
         }
     }
 
-    /// Bytes that are missing of the message.
+    /// Returns the number of bytes that the message still lacks.
     pub fn missing(&self) -> u32 {
         self.wires.message.map_or(0, |message| message.len - message.filled)
     }
 
-    /// Takes back the message that was begun; none of it has left.
+    /// Discards the unsent message.
     pub fn withdraw(&mut self) {
         if let Some(message) = self.wires.message.take() {
             self.wires.answered &= message.ending.is_none();
         }
     }
 
-    /// A WRITE to the peer's memory beside answers: `len` bytes follow, [`longest`](Streams::longest) at
-    /// most.
+    /// Begins a WRITE to the peer's memory besides answers. `len` bytes follow, [`longest`](Streams::longest)
+    /// at most.
     pub fn send(&mut self, addr: u64, rkey: u32, len: u32) {
         if len > self.base.longest || self.wires.message.is_some() {
             self.wires.fault = Some(Status::FAILED);
@@ -430,14 +431,14 @@ impl<'p> Streams<'_, 'p> {
         self.wires.message = Some(Message { to, len, filled: 0, ending: None });
     }
 
-    /// Bytes of the message that [`answer`](Streams::answer) or [`send`](Streams::send) began.
+    /// Appends data to the message that [`answer`](Streams::answer) or [`send`](Streams::send) began.
     pub fn put(&mut self, bytes: &[u8]) {
         if !self.wires.fill(self.base, self.block, bytes) {
             self.wires.fault = Some(Status::FAILED);
         }
     }
 
-    /// The first `len` of the bytes that were read become the message's next.
+    /// Appends the first `len` bytes of the read data to the message.
     #[inline]
     pub fn forward(&mut self, len: usize) {
         if !self.wires.forward(self.base, self.block, len) {
@@ -446,5 +447,5 @@ impl<'p> Streams<'_, 'p> {
     }
 }
 
-/// The place of an answer without bytes: its key is not checked.
+/// The destination of an answer without data, whose key is not checked.
 const NOWHERE: Place = Place { addr: 0, rkey: 0, len: 0 };

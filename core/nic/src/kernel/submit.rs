@@ -1,4 +1,4 @@
-//! A WQE becomes a request to a kernel of the peer's NIC.
+//! Submission of requests to kernels of the peer's NIC.
 
 use remora_transport::Status;
 use remora_transport::rc::Kind;
@@ -9,7 +9,8 @@ use crate::queue_pair::QueuePair;
 use crate::reliable::ReliableRequester;
 use crate::wqe::{Wqe, WqeOpcode, flag};
 
-/// Submits a request to a kernel. It fails here if it is malformed or StRoM is not agreed with the peer.
+/// Submits a request to a kernel. A malformed request fails, as does any request if the peer did not agree on
+/// StRoM.
 #[cold]
 #[inline(never)]
 pub(crate) fn submit_strom<R: ReliableRequester>(qp: &mut QueuePair, wqe: &Wqe, index: u64, slots: u64) {

@@ -1,4 +1,4 @@
-//! The kernels that are deployed, and the memory that their answers leave from.
+//! The table of deployed kernels, and the memory of their answers.
 
 use std::collections::VecDeque;
 
@@ -12,51 +12,51 @@ use super::streams::PACKET;
 use super::{BEHIND, Kernel};
 use crate::config::NicError;
 
-/// What a kernel is deployed with.
+/// The parameters with which a kernel is deployed.
 pub struct KernelInit {
-    /// Its domain: it serves queue pairs of this domain only, and has no rights outside.
+    /// Protection domain. The kernel serves queue pairs of this domain only, and has no access outside.
     pub pd: Pd,
-    /// The RPC op-code that it serves; none: it takes what no other kernel of the domain does.
+    /// RPC opcode of the kernel. `None` makes it the fallback for opcodes without a kernel in the domain.
     pub opcode: Option<u64>,
-    /// One for each queue pair that it serves at a time. All of a kind, each on its own.
+    /// Independent instances of the kernel, one for each queue pair served at the same time.
     pub kernels: Vec<Box<dyn Kernel>>,
-    /// The regions that it may read, and write where they allow that.
+    /// Keys of the memory regions that the kernel may read, and write if they allow it.
     pub grants: Vec<Key>,
-    /// Blocks for answers, `longest` + [`SPARE`] bytes each. A lane at work takes one, and so does an answer
-    /// until it is acknowledged.
+    /// Number of blocks for answers, of `longest` + [`SPARE`] bytes each. A busy lane needs one, and so does
+    /// each unacknowledged answer.
     pub answers: u32,
-    /// Bytes of the longest answer.
+    /// Size of the longest answer in bytes.
     pub longest: u32,
-    /// Steps that one packet of input may cost; then the request ends with an error.
+    /// Maximum number of steps per packet of input; beyond it the request ends with an error.
     pub limit: u64,
 }
 
-/// What is known of a kernel.
+/// The state of a kernel.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct KernelFacts {
-    /// Its number.
+    /// Number of the kernel.
     pub number: u32,
-    /// Its domain.
+    /// Protection domain.
     pub pd: Pd,
-    /// Its op-code; none: the fallback.
+    /// Opcode; `None` for the fallback.
     pub opcode: Option<u64>,
-    /// Queue pairs that it may serve at a time.
+    /// Number of queue pairs that the kernel can serve at the same time.
     pub lanes: u32,
-    /// Queue pairs that it serves now.
+    /// Number of queue pairs that the kernel serves now.
     pub busy_lanes: u32,
-    /// Blocks for answers.
+    /// Number of blocks for answers.
     pub answers: u32,
-    /// Blocks for answers that are free.
+    /// Number of free blocks for answers.
     pub free_answers: u32,
-    /// Requests that it has taken.
+    /// Number of accepted requests.
     pub requests: u64,
-    /// Requests that it ended with an error.
+    /// Number of requests that ended with an error.
     pub failures: u64,
-    /// Steps that it has made.
+    /// Number of executed steps.
     pub steps: u64,
 }
 
-/// A kernel that is deployed.
+/// A deployed kernel.
 pub(super) struct Deployed {
     pub lanes: Box<[Lane]>,
     pub base: Base,
@@ -87,12 +87,12 @@ impl Deployed {
         fits.then(|| Deployed { base: base(), lanes: init.kernels.into_iter().map(Lane::new).collect() })
     }
 
-    /// Does it serve an op-code for queue pairs of a domain?
+    /// Returns true if the kernel serves the opcode for queue pairs of the domain.
     pub fn serves(&self, pd: Pd, opcode: Option<u64>) -> bool {
         self.base.pd == pd && self.base.opcode == opcode && !self.base.leaving
     }
 
-    /// Is it removed, with no lane at work and no answer on its way?
+    /// Returns true if the kernel was removed, no lane is busy and no answer is in flight.
     fn is_done(&self) -> bool {
         let idle = || self.lanes.iter().all(|lane| lane.qp.is_none());
         self.base.leaving && self.base.free.len() == self.base.blocks as usize && idle()
@@ -114,7 +114,7 @@ impl Deployed {
         }
     }
 
-    /// Asserts that each block is free, held by one lane or with an answer that is not acknowledged.
+    /// Asserts that each block is free, held by one lane or used by an unacknowledged answer.
     fn check(&self) {
         let base = &self.base;
         let held: u32 = self.lanes.iter().map(|lane| lane.check(base.blocks)).sum();
@@ -127,7 +127,7 @@ impl Deployed {
         assert!(base.free.iter().all(|block| *block < base.blocks), "a free block is one of the kernel's");
     }
 
-    /// Blocks may be free again: lanes that waited for one can go on.
+    /// Wakes lanes that waited for a block, if one is free.
     #[inline]
     pub fn feed(&mut self, ready: &mut VecDeque<LaneId>) {
         if !self.base.can_feed() {
@@ -141,7 +141,7 @@ impl Deployed {
         }
     }
 
-    /// The lane that serves a queue pair, or else a free one.
+    /// Returns the lane that serves a queue pair, or else a free one.
     pub fn lane_for(&mut self, qp: Qpn, hint: u32) -> Option<u32> {
         let serves = |lane: &Lane| lane.qp == Some(qp);
         if self.lanes.get(hint as usize).is_some_and(serves) {
@@ -155,8 +155,7 @@ impl Deployed {
 }
 
 impl Deployed {
-    /// Ends the request in progress of a lane, and those that wait for it, with errors. What cannot be sent
-    /// at once is sent later.
+    /// Ends the current request of a lane, and those that wait, with errors. Unsent errors are sent later.
     pub fn end_lane(&mut self, index: u32, qp: &mut impl AnswerSender) {
         let lane = &mut self.lanes[index as usize];
         lane.fail(Status::REMOVED);
@@ -170,17 +169,17 @@ impl Deployed {
     }
 }
 
-/// All kernels of an engine.
+/// The kernels of an engine.
 pub(crate) struct Kernels {
     pub(super) deployed: Box<[Option<Deployed>]>,
     pub(super) next: u32,
     /// Lanes that can go on.
     pub(super) ready: VecDeque<LaneId>,
-    /// Queue pairs over IRN whose order waits for a lane.
+    /// IRN queue pairs whose next packet waits for a lane.
     pub(super) stalled: VecDeque<Qpn>,
-    /// A lane has become free since they were looked at.
+    /// A lane has become free since `stalled` was last processed.
     pub(super) freed: bool,
-    /// The buffer for bytes that are checked.
+    /// Buffer for data that is checked.
     pub(super) check_buffer: Box<[u8]>,
 }
 
@@ -196,14 +195,14 @@ impl Kernels {
         }
     }
 
-    /// Can a lane, or a queue pair that waits for one, go on?
+    /// Returns true if a lane, or a queue pair that waits for one, can continue.
     #[inline]
     pub fn have_work(&self) -> bool {
         !self.ready.is_empty() || self.freed && !self.stalled.is_empty()
     }
 
-    /// The kernel that serves an op-code for queue pairs of a domain; `hint` is the place where the last one
-    /// was found.
+    /// Returns the kernel that serves an opcode for queue pairs of a domain; `hint` is the last known table
+    /// index.
     pub(super) fn serves(&self, pd: Pd, opcode: u64, hint: u32) -> Option<KernelId> {
         let at = |place: usize, wanted: Option<u64>| {
             let kernel = self.deployed.get(place)?.as_ref()?;
@@ -213,20 +212,20 @@ impl Kernels {
         at(hint as usize, Some(opcode)).or_else(|| all(Some(opcode))).or_else(|| all(None))
     }
 
-    /// The kernel with a number, for queue pairs of a domain.
+    /// Returns the kernel with a number, for queue pairs of a domain.
     pub(super) fn id_of(&self, pd: Pd, number: u32) -> Result<KernelId, NicError> {
         let is = |base: &Base| base.id.number == number && base.pd == pd && !base.leaving;
         let found = self.deployed.iter().flatten().find(|kernel| is(&kernel.base));
         found.map(|kernel| kernel.base.id).ok_or(NicError::Unknown)
     }
 
-    /// Does this kernel still take anything?
+    /// Returns true if the kernel still accepts requests.
     pub(super) fn is_there(&self, id: KernelId) -> bool {
         let kernel = self.deployed.get(id.place as usize).and_then(Option::as_ref);
         kernel.is_some_and(|kernel| kernel.base.id.number == id.number && !kernel.base.leaving)
     }
 
-    /// Asserts the invariants of one kernel; `event` is the number of this event, and chooses it.
+    /// Asserts the invariants of one kernel, chosen by the number `event` of this event.
     pub fn check(&self, event: u64) {
         let places = self.deployed.len().max(1) as u64;
         if let Some(Some(kernel)) = self.deployed.get((event % places) as usize) {
@@ -234,7 +233,7 @@ impl Kernels {
         }
     }
 
-    /// Lanes that waited for something of this queue pair's to end may go on.
+    /// Wakes the lanes that waited for a message of this queue pair to complete.
     pub fn wake(&mut self, qp: Qpn) {
         for (place, kernel) in self.deployed.iter_mut().enumerate() {
             let Some(kernel) = kernel else { continue };
@@ -246,7 +245,7 @@ impl Kernels {
         }
     }
 
-    /// An answer was acknowledged, or will never leave: its block is free.
+    /// Frees the block of an answer that was acknowledged or will never be sent.
     pub(super) fn give_back(&mut self, block: Block) {
         let found = self.deployed.get_mut(block.kernel.place as usize).and_then(Option::as_mut);
         let Some(kernel) = found.filter(|kernel| kernel.base.id == block.kernel) else { return };
@@ -254,7 +253,7 @@ impl Kernels {
         kernel.feed(&mut self.ready);
     }
 
-    /// A queue pair is gone: its lanes are free.
+    /// Frees the lanes of a destroyed queue pair.
     pub(super) fn forget(&mut self, qp: Qpn) {
         self.stalled.retain(|stalled| *stalled != qp);
         for kernel in self.deployed.iter_mut().flatten() {
@@ -265,7 +264,7 @@ impl Kernels {
         }
     }
 
-    /// Drops kernels that were removed and whose answers have been acknowledged.
+    /// Drops removed kernels whose answers were all acknowledged.
     pub(super) fn sweep(&mut self) {
         let Kernels { deployed, ready, .. } = self;
         for (place, kernel) in deployed.iter_mut().enumerate() {

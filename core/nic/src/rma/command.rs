@@ -30,7 +30,7 @@ pub struct Command {
     pub class: Class,
     /// Size in bytes: 1 to 4096; 16 for a rekey.
     pub size: u32,
-    /// The slot that it takes until it completes.
+    /// Slot that the command occupies until it completes.
     pub slot: u16,
     /// Number of the completion queue of the portal.
     pub cq: u16,

@@ -12,7 +12,7 @@ use remora_memory::Key;
 
 use super::cipher::KEY_LEN;
 
-/// What peers may do with a region.
+/// The access rights of peers to a region.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rights(pub u8);
 
