@@ -11,7 +11,7 @@ use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer};
 use crate::testbed::protocol::{Command, NicCommand, TARGET};
 
-/// Round trips of a measurement, and before it.
+/// Number of round trips in a measurement, and in the warm-up before each measurement.
 const TRIPS: u64 = 4000 / SHORTER;
 const WARM_UP: u64 = 400 / SHORTER;
 /// Bytes of a cache line.

@@ -11,7 +11,7 @@ fn none(core: usize) -> String {
 pub struct SavedAffinity(CpuSet);
 
 impl SavedAffinity {
-    /// The present one.
+    /// Saves the present affinity.
     pub fn now() -> Result<SavedAffinity> {
         sched_getaffinity(None).map(SavedAffinity).context("asking which cores may be used")
     }

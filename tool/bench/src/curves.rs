@@ -61,7 +61,7 @@ impl Curves<'_> {
         ((y().fold(most, f64::min), most), x.fold(f64::MIN_POSITIVE, f64::max))
     }
 
-    /// Lines of a mark: across the axis that it is of, or a cross.
+    /// Returns the lines of a mark: one across the axis of a single value, or a cross for two values.
     fn mark(&self, stated: Stated, low: f64, width: f64, height: f64) -> Vec<Mark> {
         let style = Palette99::pick(stated.curve).stroke_width(3);
         let flat = |x: f64, y| PathElement::new([((x - width).max(0.0), y), (x + width, y)], style);
@@ -122,7 +122,7 @@ impl Drawing for Curves<'_> {
     }
 }
 
-/// A row as it was printed, of any benchmark.
+/// A row as a benchmark printed it, read back from JSON.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Saved {
     /// Name of the benchmark.
@@ -157,10 +157,10 @@ impl Saved {
     }
 }
 
-/// The rows of a file of JSON lines, as a benchmark prints them with `--json`.
+/// Reads the rows from a file of JSON lines, as a benchmark prints them with `--json`.
 ///
 /// # Errors
-/// There is no such file, or a line is none of them; the line is told.
+/// Fails if the file does not exist or a line is not a row; the error names the line.
 pub fn saved(path: &Path) -> Result<Vec<Saved>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("opening {}", path.display()))?;
     let rows = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -181,8 +181,9 @@ pub struct Units {
     pub latency: f64,
 }
 
-/// The curves of a benchmark among rows: cases of one prefix with `/window-N`, their rates and what stands
-/// under `latency`, in units; the prefix is the name. Points come by their windows.
+/// Extracts the curves of a benchmark from its rows. The rows of a curve have cases with a common prefix,
+/// which names the curve, and end in `/window-N`. Points are ordered by window; `latency` names the metric of
+/// the vertical axis.
 pub fn curves_of(rows: &[Saved], bench: &str, latency: &str, units: Units) -> Vec<Curve> {
     let mut found: BTreeMap<String, BTreeMap<u32, [Option<f64>; 2]>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.bench == bench) {

@@ -92,7 +92,7 @@ impl Figures {
         }
     }
 
-    /// The benchmark that has the rows that it is drawn from.
+    /// Returns the benchmark whose rows the figure is drawn from, or `None`.
     fn rows(self) -> Option<&'static str> {
         match self {
             Figures::Three | Figures::Four => Some("kv"),
@@ -107,13 +107,14 @@ impl Figures {
         self.rows().is_some() || self == Figures::Strom
     }
 
-    /// Is it drawn from rows? What draws itself is too, where rows of it are given.
+    /// Returns whether the figure is drawn from these rows. A figure that has its own benchmark is drawn from
+    /// rows only if they contain some of it.
     fn is_from(self, rows: &[Saved]) -> bool {
         let measured = || rows.iter().any(|row| row.bench == "strom");
         self.rows().is_some() || self == Figures::Strom && measured()
     }
 
-    /// Draws it from rows.
+    /// Draws the figure from rows into a folder.
     fn draw(self, folder: &Path, rows: &[Saved]) -> Result<()> {
         match self {
             Figures::Three => loads::figure_3(folder, rows),
@@ -160,7 +161,7 @@ pub struct Args {
     json: bool,
 }
 
-/// `remora figures`: a benchmark after the other, as who calls them one by one.
+/// Runs `remora figures`: one benchmark after the other, as if each were called on its own.
 pub fn run(args: &Args) -> Result<()> {
     let wanted: Vec<Figures> =
         Figures::ALL.into_iter().filter(|id| args.ids.is_empty() || args.ids.contains(id)).collect();

@@ -196,7 +196,7 @@ impl Args {
     }
 }
 
-/// `remora bench`.
+/// Runs `remora bench`.
 pub fn run(args: Args) -> Result<()> {
     if let Some(file) = &args.file {
         let replays = matches!(args.name, Some(Name::IrnReceiver | Name::IrnSender));

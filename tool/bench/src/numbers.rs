@@ -76,7 +76,7 @@ pub fn draw_beside(
     Ok(())
 }
 
-/// As axes have it: microseconds, millions, Gb/s.
+/// Returns the value in the unit of the axes: microseconds, millions, or Gb/s.
 fn shown(unit: Unit, value: f64) -> f64 {
     match unit {
         Unit::Nanoseconds => value / 1e3,

@@ -30,7 +30,7 @@ const OF_WORKLOADS: [(&str, &str, &str); 5] = [
     ("subscribers", "--subscribers", "tatp"),
 ];
 
-/// An option of a workload that is not among those which are asked for.
+/// Returns an error message if an option belongs to a workload that is not selected.
 fn of_transactions(matches: &ArgMatches) -> Option<String> {
     let asked: Vec<&OsStr> = matches.get_raw("workloads")?.collect();
     let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);

@@ -199,7 +199,7 @@ impl Commands {
     }
 }
 
-/// Runs until the bench says `Command::Exit` or is gone.
+/// Runs the peer until the bench sends `Command::Exit` or dies.
 pub fn run(args: Args) -> Result<()> {
     pin(args.core)?;
     ending::end_with_parent()?;

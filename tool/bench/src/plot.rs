@@ -38,7 +38,7 @@ pub struct Plot<'a> {
     pub x: &'a str,
     /// Caption of the vertical axis, which begins at 0 unless `by_factors` is set.
     pub y: &'a str,
-    /// Names of the places, left to right; an empty one stands for itself.
+    /// Names of the places, left to right. An empty name is not shown.
     pub labels: Vec<String>,
     /// The lines.
     pub lines: Vec<Line>,
@@ -70,7 +70,8 @@ pub fn write(path: &Path, drawings: &[&dyn Drawing]) -> Result<()> {
     output::write(path, svg.as_bytes())
 }
 
-/// The text of a file with drawings side by side. The error says why they cannot be drawn.
+/// Returns the text of an SVG file with the drawings side by side. The error names the reason for which a
+/// drawing failed.
 pub fn svg(drawings: &[&dyn Drawing]) -> Result<String, String> {
     let mut svg = String::new();
     {
@@ -104,7 +105,7 @@ pub fn legend<'a>(
 }
 
 impl Plot<'_> {
-    /// Writes it.
+    /// Writes the plot to an SVG file.
     pub fn write(&self, path: &Path) -> Result<()> {
         write(path, &[self])
     }

@@ -78,7 +78,7 @@ fn next(words: &mut SplitWhitespace<'_>, what: &str, most: u64) -> Result<u64> {
 
 const PSNS: u64 = Psn::COUNT as u64 - 1;
 
-/// `remora bench irn-receiver`.
+/// Runs `remora bench irn-receiver`.
 pub fn receiver(args: &Args) -> Result<()> {
     let settings = Settings::default();
     let mut receivers: BTreeMap<u64, Receiver> = BTreeMap::new();
@@ -95,7 +95,7 @@ pub fn receiver(args: &Args) -> Result<()> {
     })
 }
 
-/// `remora bench irn-sender`.
+/// Runs `remora bench irn-sender`.
 pub fn sender(args: &Args) -> Result<()> {
     let first = start(Psn::new(0));
     // As the authors' own code, whose traces these are.

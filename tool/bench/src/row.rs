@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::command::print;
 
-/// A figure with all its rounds, and what it is compared to.
+/// A measured figure with the values of all rounds and its baseline.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Name of the benchmark.
@@ -42,7 +42,7 @@ pub struct Row {
     /// Cause of the deviation, where it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
-    /// Every round.
+    /// Values of all rounds.
     pub rounds: Vec<f64>,
 }
 
@@ -73,7 +73,7 @@ impl Row {
         }
     }
 
-    /// Compared to a baseline whose rounds were interleaved with these.
+    /// Adds a baseline whose rounds were interleaved with the row's.
     pub fn against(mut self, baseline: &str, rounds: &[f64]) -> Row {
         let value = median(rounds);
         self.baseline = Some(baseline.to_owned());
@@ -184,7 +184,7 @@ impl Report {
         Report { json, rows: Vec::new() }
     }
 
-    /// Takes a result.
+    /// Adds a result and, with `--json`, prints it.
     pub fn add(&mut self, row: Row) {
         if self.json {
             print::line(serde_json::to_string(&row).expect("a row is plain data"));
@@ -202,7 +202,7 @@ impl Report {
         self.rows.is_empty()
     }
 
-    /// Prints the table, if people read it.
+    /// Prints the table, unless JSON is printed.
     pub fn finish(&self) {
         if !self.json {
             print_table(

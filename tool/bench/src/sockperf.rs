@@ -15,7 +15,7 @@ pub struct Sockperf {
 }
 
 impl Sockperf {
-    /// Starts it on `core`; None if sockperf is not installed.
+    /// Starts sockperf on `core`; returns `None` if sockperf is not installed.
     pub fn start(core: usize) -> Result<Option<Sockperf>> {
         let port = UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
         let process = match Process::start_on(core, command(&["sr"], port))? {
@@ -26,7 +26,7 @@ impl Sockperf {
         Ok(Some(Sockperf { process, port }))
     }
 
-    /// Stops it, or lets it run.
+    /// Continues sockperf, or stops it.
     pub fn go_on(&self, on: bool) -> Result<()> {
         if on { self.process.go_on() } else { self.process.stop() }
     }

@@ -61,7 +61,7 @@ impl Stack {
         }
     }
 
-    /// As tables name it.
+    /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Stack::Ucx => "ucx-tcp-pingpong",
@@ -69,7 +69,7 @@ impl Stack {
         }
     }
 
-    /// As paths of cases name it.
+    /// Returns the name in the paths of cases.
     pub fn short_name(self) -> &'static str {
         match self {
             Stack::Ucx => "ucx",
@@ -77,7 +77,7 @@ impl Stack {
         }
     }
 
-    /// Words for both ends, then those of the server, then those of the client.
+    /// Returns the arguments of both ends, of the server, and of the client.
     fn words(self, carrier: Carrier<'_>, port: u16, len: usize) -> [Vec<String>; 3] {
         let [port, len, far] = [port.to_string(), len.to_string(), Side::Far.kernel().to_string()];
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();

@@ -56,9 +56,9 @@ pub struct Args {
 /// Which blocks are asked for.
 pub struct Keys {
     blocks: u64,
-    /// None: all alike.
+    /// Distribution of the skewed keys; `None` draws all keys with equal probability.
     skewed: Option<Skewed>,
-    /// As paths name it.
+    /// Name in the paths of rows.
     pub name: String,
 }
 
@@ -70,7 +70,7 @@ impl Keys {
         Keys { blocks, skewed, name }
     }
 
-    /// The next one.
+    /// Draws the next key.
     pub fn next(&self, random: &mut Random) -> u64 {
         match &self.skewed {
             None => random.below(self.blocks),
@@ -81,7 +81,7 @@ impl Keys {
 
 /// Windows of the curves end where all their clients are those of a crowd.
 const MOST: u32 = 64;
-/// YCSB's exponent.
+/// Exponent of YCSB's Zipf distribution.
 const SKEW: f64 = 0.99;
 
 /// `remora bench block`.

@@ -55,8 +55,8 @@ struct Client {
     _arena: MemoryRegion,
 }
 
-/// By the numbers of queue pairs, in order: whose each is, and to which replica it leads. It is looked into
-/// for every completion of what is measured.
+/// The client and the replica of every queue pair, sorted by the queue pair's number. The list is searched
+/// for every completion while the benchmark measures.
 #[derive(Default)]
 struct Owners(Vec<(u32, Owner)>);
 
@@ -80,7 +80,7 @@ impl Owners {
     }
 }
 
-/// All of them.
+/// All clients of a benchmark, with their NIC.
 pub struct LoadGenerator {
     clock: Clock,
     clients: Vec<Client>,
@@ -100,7 +100,7 @@ pub struct LoadGenerator {
 /// Number and kind of the clients that generate load.
 #[derive(Copy, Clone, Debug)]
 pub struct Size {
-    /// Clients.
+    /// Number of clients.
     pub clients: usize,
     /// Operations that each has in flight at most.
     pub window: u16,
@@ -140,10 +140,10 @@ impl LoadGenerator {
         LoadGenerator::with(context, domain, replicas, size)
     }
 
-    /// Another one, with the same NIC.
+    /// Makes another load generator on the same NIC.
     ///
     /// # Errors
-    /// A replica does not answer.
+    /// Fails if a replica does not answer.
     pub fn beside(&self, replicas: &[SocketAddr], size: Size) -> Result<LoadGenerator> {
         LoadGenerator::with(self.context.clone(), self.domain.clone(), replicas, size)
     }
@@ -177,7 +177,7 @@ impl LoadGenerator {
         Ok(generator)
     }
 
-    /// Clients.
+    /// Returns the number of clients.
     pub fn len(&self) -> usize {
         self.clients.len()
     }
@@ -281,7 +281,7 @@ impl LoadGenerator {
         }
     }
 
-    /// Takes what has ended: whose, and after how many nanoseconds.
+    /// Takes the completed operations: the client of each, and its latency in nanoseconds.
     #[inline]
     fn turn(&mut self, mut ended: impl FnMut(usize, u64, &Finished<'_>)) -> Result<()> {
         let now = self.clock.now();
@@ -316,8 +316,8 @@ impl LoadGenerator {
         self.flush()
     }
 
-    /// Until the replicas have acknowledged whatever was sent to them, also what nobody waits for: they will
-    /// be stopped, and retries run out.
+    /// Polls until the replicas have acknowledged everything that was sent, including messages without a
+    /// completion. The replicas are stopped next, and unacknowledged messages would run out of retries.
     fn flush(&mut self) -> Result<()> {
         let mut flush = Flush::of("a replica");
         while flush.goes_on(self.clients.iter_mut().flat_map(|client| &mut client.pairs))? {
@@ -387,7 +387,7 @@ impl LoadGenerator {
     }
 }
 
-/// An operation, half of them writes, of a block that `next` draws.
+/// Returns a read or a write, with equal probability, of a block that `next` draws.
 pub fn half_writes(
     random: &mut remora_store::Random,
     next: impl Fn(&mut remora_store::Random) -> u64,
@@ -396,8 +396,8 @@ pub fn half_writes(
     (operation, next(random))
 }
 
-/// Bytes that a design's longest verb has, which is the same at all replicas: a READ of a block's tag and
-/// value, a WRITE of a copy.
+/// Returns the length in bytes of a design's longest verb, which all replicas execute: a READ of a block's
+/// tag and value, or a WRITE of a copy.
 pub fn read_len(design: Design, block_len: usize) -> usize {
     match design {
         Design::PrismRs => 8 + block_len,

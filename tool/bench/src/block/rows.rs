@@ -15,7 +15,7 @@ const SKEWED: f64 = 1.3;
 /// slow baseline from making PRISM-RS look good.
 const LIMIT: f64 = 1.15;
 
-/// A figure: what it is called, its unit, and where a round has it.
+/// Name and unit of a figure, and the function that takes it from a round.
 type Kind = (&'static str, &'static str, fn(&Round) -> f64);
 
 const P50: Kind = ("latency_p50", "ns", |round| round.p50);
@@ -29,7 +29,7 @@ fn of(rounds: &[Rounds], wanted: Design, figure: fn(&Round) -> f64) -> Vec<f64> 
     found.flat_map(|(_, rounds)| rounds.iter().map(figure)).collect()
 }
 
-/// ABDLOCK's row of a figure, and PRISM-RS's beside it.
+/// Returns ABDLOCK's row of a figure, and PRISM-RS's compared to it.
 fn pair(rounds: &[Rounds], (metric, unit, figure): Kind, case: &impl Fn(Design) -> String) -> [Row; 2] {
     let [prism, locks] = [Design::PrismRs, Design::AbdLock].map(|design| of(rounds, design, figure));
     [
@@ -38,7 +38,7 @@ fn pair(rounds: &[Rounds], (metric, unit, figure): Kind, case: &impl Fn(Design) 
     ]
 }
 
-/// Of one client.
+/// Returns the rows of one client.
 pub fn beside(rounds: &[Rounds], case: impl Fn(Design) -> String) -> Vec<Row> {
     let mut rows = Vec::new();
     let floor = of(rounds, Design::AbdLock, |round| round.bare * round.round_trips);

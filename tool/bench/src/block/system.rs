@@ -17,16 +17,16 @@ use remora_service::block::WINDOW;
 
 /// Replicas of a store.
 pub const REPLICAS: usize = 3;
-/// Turns in which those alone and bare READs take each other's place: what the machine is like changes within
-/// a second.
+/// Slices of a round. Single operations and bare READs alternate in slices, because the speed of the machine
+/// changes within a second.
 const SLICES: usize = 10;
 
 /// Size of a store.
 #[derive(Copy, Clone, Debug)]
 pub struct StoreSize {
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Bytes of each.
+    /// Length of a block in bytes.
     pub block_len: usize,
     /// Clients of a crowd.
     pub clients: usize,
@@ -52,23 +52,23 @@ impl RoundSize {
         self.0 / 10 + self.0 * 3 / 400 * clients as u64
     }
 
-    /// Bare READs.
+    /// Returns the number of bare READs.
     fn trips(self) -> usize {
         (self.0 / 20) as usize
     }
 }
 
-/// A design's rounds.
+/// A design and its rounds.
 pub type Rounds = (Design, Vec<Round>);
 
 /// Results of one round; latencies in nanoseconds.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Round {
-    /// Median.
+    /// Median latency.
     pub p50: f64,
-    /// Mean.
+    /// Mean latency.
     pub mean: f64,
-    /// 99th percentile.
+    /// 99th percentile of the latency.
     pub p99: f64,
     /// Operations in a second.
     pub rate: f64,
@@ -81,9 +81,9 @@ pub struct Round {
 
 /// A design's replicas and clients.
 pub struct SystemUnderTest {
-    /// Which.
+    /// Design of the store.
     pub design: Design,
-    /// All of them are one process.
+    /// Process of all replicas.
     replicas: Process,
     one: LoadGenerator,
     generator: LoadGenerator,
@@ -177,7 +177,7 @@ impl SystemUnderTest {
         Ok(Round { bare: median(&bare), ..times.round(rate) })
     }
 
-    /// READs of all replicas, as spread as the blocks are: not all of them are in a cache.
+    /// Measures READs of all replicas at random blocks, so that not all of them hit a cache.
     fn bare(&mut self, count: usize, all: &mut Vec<f64>) -> Result<()> {
         // Their completions are the only ones.
         self.one.settle()?;

@@ -22,7 +22,7 @@ pub enum PortName {
 }
 
 impl PortName {
-    /// As the command line says it.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             PortName::Shm => "shm",
@@ -41,7 +41,7 @@ impl PortName {
     }
 }
 
-/// This host's own.
+/// The loopback address of this host.
 pub const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// An IP address of this machine, as people write it: a link-local one with its interface, `fe80::1%eth0`.
@@ -59,7 +59,7 @@ impl OwnAddress {
         remora_port::address::loopback().unwrap_or(LOOPBACK).into()
     }
 
-    /// With a port.
+    /// Returns the address with a port.
     pub fn at(self, port: u16) -> SocketAddr {
         match self.ip {
             IpAddr::V4(ip) => (ip, port).into(),
@@ -199,7 +199,7 @@ impl LentArgs {
         folder.unwrap_or_else(own).join("remora-nicd.sock")
     }
 
-    /// Opens the NIC, or attaches to it.
+    /// Opens the NIC or, with `--nicd`, attaches to the daemon's.
     pub fn open(&self) -> Result<Context> {
         match &self.nicd {
             None => self.port.open(),
@@ -209,7 +209,7 @@ impl LentArgs {
 }
 
 impl PortArgs {
-    /// This port on the loopback, with nothing around it.
+    /// Returns the options of a port on the loopback address without any shaping or recording.
     pub fn plain(port: PortName) -> PortArgs {
         PortArgs { port, address: None, interface: None, capture: None, capture_limit: None, fault: None }
     }
@@ -230,7 +230,7 @@ impl PortArgs {
         })
     }
 
-    /// The device, as it shall be opened.
+    /// Returns the device with the options applied.
     pub fn device(&self) -> Result<Device> {
         let mut device = self.bare()?;
         device = match &self.capture {

@@ -23,16 +23,16 @@ const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 /// `nohup`, SIGINT in the background of a script.
 ///
 /// # Errors
-/// There is no /proc.
+/// Fails if /proc is not mounted.
 pub fn signals() -> Result<Vec<i32>> {
     let status = std::fs::read_to_string("/proc/self/status").context("reading which signals are ignored")?;
     Ok(ENDING.into_iter().filter(|signal| ignored(&status) >> (signal - 1) & 1 == 0).collect())
 }
 
-/// Ends this process when its parent ends, even if it is stopped then and could not see that for itself.
+/// Ends this process when its parent ends, even while this process is stopped.
 ///
 /// # Errors
-/// The system refuses.
+/// Fails if the system refuses.
 pub fn end_with_parent() -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("asking to end with the parent process")
 }

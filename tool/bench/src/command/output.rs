@@ -11,15 +11,15 @@ use tempfile::{Builder, NamedTempFile};
 /// A file that will be written: what its name leads to by now.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// As the person wrote it.
+    /// Path as given on the command line.
     name: PathBuf,
-    /// Behind all links.
+    /// Path after following all links.
     path: PathBuf,
     /// None: there is none yet.
     old: Option<Metadata>,
 }
 
-/// Links behind each other at most, as Linux has it.
+/// Largest number of symbolic links that are followed, as in Linux.
 const LINKS: usize = 40;
 
 impl Output {
@@ -57,15 +57,15 @@ impl Output {
         folder_of(&self.path)
     }
 
-    /// Is it a pipe, a device or a socket? These are written to, and never replaced.
+    /// Returns whether the output is a pipe, a device or a socket, which is written to and never replaced.
     pub fn is_stream(&self) -> bool {
         self.old.as_ref().is_some_and(|old| !old.is_file())
     }
 
-    /// Writes it: a file is replaced as a whole, a stream gets these bytes.
+    /// Writes the bytes: a file is replaced as a whole, a stream receives them.
     ///
     /// # Errors
-    /// The system's.
+    /// Fails if the system cannot write the output.
     pub fn write(&self, bytes: &[u8]) -> Result<()> {
         self.put(bytes).with_context(|| format!("writing {}", self.name.display()))
     }
@@ -96,7 +96,7 @@ impl Output {
         taken.with_context(|| format!("writing {}", self.name.display()))
     }
 
-    /// A new file beside it.
+    /// Creates a temporary file in the same folder.
     fn temporary(&self, builder: &Builder<'_, '_>) -> io::Result<NamedTempFile> {
         builder.tempfile_in(self.folder())
     }
@@ -118,7 +118,8 @@ impl Output {
     }
 }
 
-/// The file mode creation mask, which nobody can ask for without changing it, but by reading.
+/// Returns the file mode creation mask. It is read from `/proc`, since umask(2) can only return it by
+/// changing it.
 fn mask() -> u32 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -133,10 +134,10 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Writes a file: replaces it as a whole, or writes to the pipe or device that it is.
+/// Writes a file: replaces a regular file as a whole, and writes to a pipe or device.
 ///
 /// # Errors
-/// The system's.
+/// Fails if the system cannot write the file.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     Output::find(path)?.write(bytes)
 }

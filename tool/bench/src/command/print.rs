@@ -8,13 +8,13 @@ use std::process::exit;
 /// 128 and the number of SIGPIPE.
 const UNREAD: i32 = 141;
 
-/// Prints a line.
+/// Prints a line to standard output.
 pub fn line(text: impl Display) {
     bytes(format!("{text}\n").as_bytes());
 }
 
-/// A text of another process or host, as a terminal may show it: control characters, which move the cursor,
-/// change colours or set a title, are written as `\x1b`.
+/// Returns a text of another process or host in a form that is safe on a terminal. Control characters, which
+/// could move the cursor or set a title, are written as `\x1b`.
 pub fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

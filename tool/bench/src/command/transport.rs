@@ -17,10 +17,10 @@ pub enum TransportName {
 }
 
 impl TransportName {
-    /// All of them.
+    /// All transports.
     pub const ALL: [TransportName; 3] = [TransportName::Rc, TransportName::Irn, TransportName::Rma];
 
-    /// As the command line says it.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             TransportName::Rc => "rc",

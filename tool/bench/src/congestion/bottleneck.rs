@@ -48,7 +48,7 @@ pub struct Bottleneck {
 /// The traffic between two moments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// The later of them, nanoseconds from the beginning.
+    /// End of the interval in nanoseconds from the start of the run.
     pub at_ns: u64,
     /// Rate of each flow in bits per second, counting the bytes from BTH to ICRC.
     pub rates: Vec<f64>,
@@ -56,7 +56,7 @@ pub struct Sample {
     pub queue: u64,
 }
 
-/// The result.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Samples in the order of time.
@@ -114,10 +114,10 @@ impl Bottleneck {
         self.apart_ns * u64::from(self.flows - 1) + self.last_ns
     }
 
-    /// Runs it.
+    /// Runs the simulation.
     ///
     /// # Errors
-    /// A flow that ends.
+    /// Fails if a flow ends.
     pub fn run(&self) -> Result<Outcome> {
         let mut run = Run::new(&self.scenario()).map_err(|says| anyhow!(says))?;
         let switch = self.flows + 1;
@@ -157,7 +157,8 @@ impl Outcome {
     }
 }
 
-/// Jain's index: 1 if all have the same, 1/n if one has all (Jain, Chiu, Hawe, 1984). 1 for nothing at all.
+/// Returns Jain's fairness index: 1 if all shares are equal, 1/n if one of n has everything (Jain, Chiu,
+/// Hawe, 1984). Returns 1 for an empty list or zero shares.
 pub fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();

@@ -134,7 +134,7 @@ struct Measured {
     cpu: f64,
 }
 
-/// `remora demo`.
+/// Runs `remora demo`.
 pub fn run(args: &Args) -> Result<()> {
     let cores = two_cores(&[])?;
     pin(cores[0])?;

@@ -27,7 +27,7 @@ const COLUMNS: [Column; 4] = [
     Column { title: "CPU of the server's core", y: "ns a GET", value: |line| line.server_cpu_ns_per_get },
 ];
 
-/// The whole page; it loads nothing from anywhere.
+/// Returns the HTML page, which loads no other files.
 pub fn page(args: &Args, lines: &[Line]) -> Result<String> {
     let mut body = String::new();
     for len in &args.value_len {

@@ -48,7 +48,7 @@ pub enum Case {
 }
 
 impl Case {
-    /// All of them.
+    /// All cases.
     pub const ALL: [Case; 5] = [
         Case::ReadLatency,
         Case::SendLatency,
@@ -57,7 +57,7 @@ impl Case {
         Case::Rate,
     ];
 
-    /// perftest's program.
+    /// Returns the name of perftest's program.
     pub fn program(self) -> &'static str {
         match self {
             Case::ReadLatency => "ib_read_lat",
@@ -89,7 +89,7 @@ impl Case {
         (all * times / part as usize).max(10 * DEPTH).next_multiple_of(rate::SHORT_BATCH)
     }
 
-    /// The words of the program, beside those of every program.
+    /// Returns the program's own arguments; arguments common to all programs are added elsewhere.
     pub fn words(self, port: PortName, part: u32) -> Vec<String> {
         let words = ["-s", &self.len().to_string(), "-n", &self.count(port, part).to_string()];
         let (depth, batch) = (DEPTH.to_string(), rate::SHORT_BATCH.to_string());
@@ -143,7 +143,7 @@ impl Case {
         }
     }
 
-    /// The rows of its rounds, judged by what is asked of it over this port.
+    /// Returns the rows of the rounds with the bounds for this port.
     pub fn rows(self, port: PortName, program: &[f64], native: &[f64]) -> Vec<Row> {
         let (metric, unit) = match self {
             Case::ReadLatency | Case::SendLatency => ("latency_p50", "ns"),
@@ -174,7 +174,7 @@ impl Case {
     }
 }
 
-/// Bytes per second of long requests between the same two buffers, as perftest has them.
+/// Measures the bandwidth of long requests between the same two buffers, as perftest does.
 fn long(end: &mut End, verb: Verb, count: usize) -> Result<f64> {
     let started = Instant::now();
     end.stream(count, DEPTH, |end, number| {

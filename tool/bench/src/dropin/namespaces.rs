@@ -11,9 +11,9 @@ use crate::{PortName, Row};
 
 /// Bytes of a message.
 const LEN: usize = 64;
-/// Over the same by TCP: this is aimed at.
+/// Target ratio of the latency on Remora to the latency over TCP.
 const OF_TCP: f64 = 0.5;
-/// The first TCP port that they use in the namespaces, where nobody else is.
+/// First TCP port of the programs in the namespaces, which are otherwise unused.
 const FIRST_PORT: u16 = 21_000;
 
 /// The path of a library's case.
@@ -21,7 +21,7 @@ fn path(stack: Stack) -> String {
     format!("veth/{}/{LEN}", stack.short_name())
 }
 
-/// Measures those that are installed and asked for. Where no namespaces can be made, it is said.
+/// Measures the selected programs that are installed. Prints a warning if no namespaces can be created.
 pub fn run(bench: &mut Bench<'_>, run: &RunCommand) -> Result<()> {
     let wanted = |stack: &Stack| bench.args.wants(PortName::Udp, &path(*stack));
     let stacks: Vec<Stack> = Stack::installed().into_iter().filter(wanted).collect();

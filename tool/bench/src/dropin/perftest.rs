@@ -60,7 +60,7 @@ impl Column {
     }
 }
 
-/// The heads of a table's columns. One blank may part two of them, or two words of one.
+/// Returns the heads of a table's columns. A single blank either separates two heads or is part of one.
 fn heads(line: &str) -> Vec<String> {
     let mut heads: Vec<String> = Vec::new();
     let mut goes_on = false;
@@ -81,7 +81,7 @@ impl Perftest {
         Perftest { run: run.clone(), cores, address: Ipv4Addr::new(127, 84, high, low).into() }
     }
 
-    /// Is this program installed? If not, it is said how to get it.
+    /// Returns whether the program is installed, and prints how to install it if not.
     pub fn has(program: &str) -> bool {
         let there = is_installed(program);
         if !there {

@@ -9,10 +9,10 @@ use serde_json::json;
 use super::record::now;
 use crate::command::print;
 
-/// The longest time that is told from longer ones, in microseconds.
+/// Longest latency that the histogram can distinguish, in microseconds.
 const LONGEST: u64 = 3_600_000_000;
 
-/// The present period.
+/// Counters of the current period.
 pub struct Progress {
     every: Duration,
     next: Instant,
@@ -52,7 +52,7 @@ impl Progress {
         Instant::now() >= self.next
     }
 
-    /// Says what there was in it; the oldest operation under way was asked for at `oldest`.
+    /// Prints the period's counters. `oldest` is the start of the oldest operation in progress.
     pub fn say(&mut self, oldest: Option<Instant>) {
         let waiting = oldest.map_or(0, |asked| asked.elapsed().as_micros() as u64);
         let times: Vec<(u64, u64)> =

@@ -32,12 +32,12 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// A liar falsifies one of this many reads.
 const LIES: u64 = 8;
 
-/// An operation that stands in the history.
+/// An operation that was recorded in the history.
 struct Asked {
     lane: u32,
     steps: Vec<Step>,
     asked: Instant,
-    /// In the store.
+    /// Time at which the store accepted the operation.
     since: Instant,
 }
 
@@ -54,7 +54,7 @@ struct Exercise<'a> {
     running: BTreeMap<usize, Asked>,
     /// The last value that was written.
     value: u64,
-    /// Keys that were read at the end, and those of them that are to be read again.
+    /// Keys that were read at the end, and keys whose read must be repeated.
     read: u64,
     again: Vec<u64>,
     started: Instant,
@@ -62,7 +62,7 @@ struct Exercise<'a> {
     /// Operations of the present burst that are yet to be drawn.
     burst: u16,
     over: Option<Instant>,
-    /// Since when nothing has ended although something is under way, and whether that was told.
+    /// Time of the last progress, and whether a warning about the silence was printed.
     heard: Instant,
     told: bool,
     progress: Option<Progress>,
@@ -161,7 +161,7 @@ impl<'a> Exercise<'a> {
         read && self.asked.is_empty() && self.running.is_empty()
     }
 
-    /// Looks whether it is time to end, also while nothing ends and so nothing is drawn.
+    /// Checks whether it is time to end, also while no operation ends.
     fn look_at_clock(&mut self) -> f64 {
         let seconds = self.started.elapsed().as_secs_f64();
         let enough = seconds >= self.args.seconds as f64 || self.args.operations == Some(self.drawn);
@@ -189,7 +189,7 @@ impl<'a> Exercise<'a> {
         Ok(())
     }
 
-    /// Says how it goes, if that is wanted and it is time, or the last one.
+    /// Prints the progress if it is wanted and due, or if this is the last time.
     fn say(&mut self, last: bool) {
         if let Some(progress) = &mut self.progress
             && (last || progress.is_due())
@@ -199,7 +199,7 @@ impl<'a> Exercise<'a> {
         }
     }
 
-    /// The next operation, if it is time for one.
+    /// Draws the next operation if it is due.
     fn next(&mut self) -> Option<Vec<Step>> {
         let seconds = self.look_at_clock();
         if self.over.is_some() {
@@ -272,7 +272,7 @@ impl<'a> Exercise<'a> {
         }
     }
 
-    /// Now and then says of a key what was found there first.
+    /// Occasionally replaces the value of a read by the first value that was read under the key.
     fn lie(&mut self, step: &mut Step) {
         if let Step::Read { key, value } = step {
             let first = *self.memory.entry(*key).or_insert(*value);
@@ -286,7 +286,7 @@ impl<'a> Exercise<'a> {
         self.running.values().any(|asked| asked.since.elapsed() > PATIENCE)
     }
 
-    /// Of what is in flight nobody will ever know.
+    /// Records that the results of all operations in flight are unknown.
     fn forget_running(&mut self) -> Result<()> {
         for asked in std::mem::take(&mut self.running).into_values() {
             self.free.push(asked.lane);
@@ -295,7 +295,7 @@ impl<'a> Exercise<'a> {
         Ok(())
     }
 
-    /// Of what this client asked nobody knows.
+    /// Records that the result of this client's operation is unknown.
     fn forget(&mut self, lane: u32) -> Result<()> {
         self.progress.iter_mut().for_each(Progress::unknown);
         self.record.info(lane)

@@ -19,7 +19,7 @@ use crate::typical;
 /// Time after which a GET counts as hung.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A connection, and what is asked by it.
+/// A connection and its lookup in progress.
 struct Lane {
     way: Way,
     asked: Part,
@@ -41,7 +41,7 @@ impl Lane {
     }
 }
 
-/// All connections.
+/// All connections of the client.
 pub struct Client {
     cq: CompletionQueue,
     lanes: Vec<Lane>,
@@ -77,7 +77,7 @@ impl Client {
         })
     }
 
-    /// GETs one after the other, measured as those of the other systems are.
+    /// Measures GETs one after the other, like those of the other systems.
     pub fn alone(&mut self, gets: u64) -> Result<Figures> {
         let before = self.sent;
         self.parts.draw(gets);

@@ -14,7 +14,7 @@ use crate::command::print;
 use crate::redn::loading::Loading;
 use crate::redn::table as redn;
 
-/// Polls between looks at who wants to connect.
+/// Number of polls between two checks for new connections.
 const POLLS: u32 = 1 << 14;
 
 /// Arguments of the server, in the words of `remora serve kv`.
@@ -32,7 +32,7 @@ pub struct Args {
     conduct: Conduct,
 }
 
-/// `remora __chains`.
+/// Runs `remora __chains`.
 pub fn run(args: &Args) -> Result<()> {
     args.conduct.begin()?;
     let context = args.port.open()?;

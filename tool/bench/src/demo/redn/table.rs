@@ -74,7 +74,7 @@ impl Table {
         Ok(keys)
     }
 
-    /// Puts a key where it may be; what was there moves to its other place.
+    /// Puts a key into one of its two buckets. A key that is displaced moves to its other bucket.
     fn place(&self, keys: &mut [u64], mut key: u64) -> Option<()> {
         let mut at = places(key, self.buckets)[0] as usize;
         for _ in 0..MOVES {
