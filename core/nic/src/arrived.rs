@@ -1,24 +1,24 @@
-//! A received frame, without what precedes the BTH.
+//! A received frame without the headers before the BTH.
 
 use remora_wire::frame::{Address, Endpoint, Ingress, IpFields, Network, Origin, Start};
 use remora_wire::{WireError, ethernet, udp};
 
 /// A received frame, split below the transport.
 pub(crate) struct Arrived<'a> {
-    /// From the BTH to the end of the ICRC.
+    /// The bytes from the BTH to the end of the ICRC.
     pub transport: &'a [u8],
     pub source: Endpoint,
-    /// The UDP port it was sent to. None: the port does not show UDP headers.
+    /// UDP destination port; `None` if the port does not provide UDP headers.
     pub destination_port: Option<u16>,
-    /// The IPv4 identification. None: the port does not show it, or it is IPv6.
+    /// IPv4 identification; `None` for IPv6, or if the port does not provide it.
     pub ip_id: Option<u16>,
-    /// The ECN field of the IP header; 0 where the port does not show it.
+    /// ECN field of the IP header; 0 if the port does not provide it.
     pub ecn: u8,
     frame: &'a Ingress<'a>,
 }
 
 impl<'a> Arrived<'a> {
-    /// The IP header and what follows it, if the port shows them.
+    /// Returns the frame from the IP header on, if the port provides it.
     fn from_ip(frame: &Ingress<'a>) -> Option<&'a [u8]> {
         match frame.start {
             Start::Bth => None,
@@ -27,7 +27,7 @@ impl<'a> Arrived<'a> {
         }
     }
 
-    /// The fields of its IP header, where the port shows them without the header.
+    /// Returns the IP fields, if the port provides them without the header.
     pub fn ip_fields(&self) -> Option<IpFields> {
         match self.frame.origin {
             Some(Origin::Ip(fields)) => Some(fields),
@@ -35,7 +35,7 @@ impl<'a> Arrived<'a> {
         }
     }
 
-    /// The QPN range of the program whose link it came by, on a port that has links to neighbours.
+    /// Returns the QPN range of the link by which the frame arrived, on a port with links to neighbours.
     #[inline]
     pub fn neighbour(&self) -> Option<u8> {
         match self.frame.origin {
@@ -44,20 +44,20 @@ impl<'a> Arrived<'a> {
         }
     }
 
-    /// Does an ICRC end it?
+    /// Returns true if the frame ends with an ICRC.
     #[inline]
     pub fn is_sealed(&self) -> bool {
         self.frame.sealed
     }
 
-    /// The IP header, if the port shows it.
+    /// Returns the IP header, if the port provides it.
     pub fn header(&self) -> Option<&'a [u8]> {
         let from_ip = Arrived::from_ip(self.frame)?;
         let (network, _) = Network::parse(from_ip).ok()?;
         from_ip.get(..network.header_len())
     }
 
-    /// The address that it was sent to, if the port shows it, or if it is not the port's own.
+    /// Returns the destination address, if the port provides it or if it is not the port's own address.
     pub fn destination(&self) -> Option<Address> {
         let Some(from_ip) = Arrived::from_ip(self.frame) else {
             return self.frame.destination.map(|to| to.address);

@@ -1,4 +1,4 @@
-//! The machines of a queue pair. Which of them it has is decided on the way to RTR (`queue_pair/modify.rs`).
+//! The transport state machines of a queue pair. The transition to RTR selects them (`queue_pair/modify.rs`).
 
 use remora_transport::rc::{Requester, Responder};
 
@@ -7,7 +7,7 @@ use crate::irn::Irn;
 use crate::path::PeerPath;
 use crate::unreliable::Unreliable;
 
-/// The machines of a reliable connection that recovers by go-back-N, also of XRC.
+/// The state machines of a reliable connection with go-back-N, RC or XRC.
 pub(crate) struct Connection {
     pub path: PeerPath,
     pub requester: Requester<WqeContext>,
@@ -20,80 +20,80 @@ pub(crate) struct Connection {
     reason = "a queue pair is boxed; RC, the busiest, is spared a second pointer"
 )]
 pub(crate) enum Machine {
-    /// None yet: the queue pair is not ready to receive.
+    /// No state machine before RTR.
     Unconnected,
-    /// A reliable connection over go-back-N.
+    /// A reliable connection with go-back-N.
     Rc(Connection),
-    /// A reliable connection over IRN.
+    /// A reliable connection with IRN.
     Irn(Box<Irn>),
-    /// An unreliable connection, or datagrams.
+    /// An unreliable connection (UC) or datagrams (UD).
     Unreliable(Unreliable),
-    /// The queue pair is its own peer, without packets.
+    /// A loopback queue pair, which sends no packets.
     Loopback,
 }
 
 impl Machine {
-    /// Is it a reliable connection over go-back-N?
+    /// Returns true for a reliable connection with go-back-N.
     #[inline(always)]
     pub fn is_rc(&self) -> bool {
         matches!(self, Machine::Rc(_))
     }
 
-    /// Is it a reliable connection over IRN?
+    /// Returns true for a reliable connection with IRN.
     #[inline(always)]
     pub fn is_irn(&self) -> bool {
         matches!(self, Machine::Irn(_))
     }
 
-    /// Is it one of an unreliable service?
+    /// Returns true for UC and UD.
     #[inline(always)]
     pub fn is_unreliable(&self) -> bool {
         matches!(self, Machine::Unreliable(_))
     }
 
-    /// Is the queue pair its own peer?
+    /// Returns true for a loopback queue pair.
     #[inline(always)]
     pub fn is_loopback(&self) -> bool {
         matches!(self, Machine::Loopback)
     }
 
-    /// The reliable connection over go-back-N, if it is one.
+    /// Returns the go-back-N connection, if the queue pair has one.
     #[inline(always)]
     pub fn rc(&self) -> Option<&Connection> {
         if let Machine::Rc(connection) = self { Some(connection) } else { None }
     }
 
-    /// The same, to be changed.
+    /// Returns the go-back-N connection for modification.
     #[inline(always)]
     pub fn rc_mut(&mut self) -> Option<&mut Connection> {
         if let Machine::Rc(connection) = self { Some(connection) } else { None }
     }
 
-    /// The reliable connection over IRN, if it is one.
+    /// Returns the IRN connection, if the queue pair has one.
     #[inline(always)]
     pub fn irn(&self) -> Option<&Irn> {
         if let Machine::Irn(irn) = self { Some(irn) } else { None }
     }
 
-    /// The same, to be changed.
+    /// Returns the IRN connection for modification.
     #[inline(always)]
     pub fn irn_mut(&mut self) -> Option<&mut Irn> {
         if let Machine::Irn(irn) = self { Some(irn) } else { None }
     }
 
-    /// The machines of an unreliable service, if it is one.
+    /// Returns the state machine of an unreliable service, if the queue pair has one.
     #[inline(always)]
     pub fn unreliable(&self) -> Option<&Unreliable> {
         if let Machine::Unreliable(unreliable) = self { Some(unreliable) } else { None }
     }
 
-    /// The same, to be changed.
+    /// Returns the state machine of an unreliable service for modification.
     #[inline(always)]
     pub fn unreliable_mut(&mut self) -> Option<&mut Unreliable> {
         if let Machine::Unreliable(unreliable) = self { Some(unreliable) } else { None }
     }
 
-    /// How often the peer had no receive for a message (RNR NAK).
+    /// Returns how often the peer had no receive work request for a message (RNR NAK).
     pub fn rnr_waits(&self) -> u32 {
         match self {
             Machine::Rc(connection) => connection.requester.rnr_waits(),
@@ -102,7 +102,7 @@ impl Machine {
         }
     }
 
-    /// Packets of submitted requests that were not sent even once.
+    /// Returns the number of packets of submitted requests that have not been sent for the first time.
     pub fn backlog(&self) -> u64 {
         match self {
             Machine::Rc(connection) => connection.requester.backlog(),
@@ -111,7 +111,7 @@ impl Machine {
         }
     }
 
-    /// The path to the peer of a connection.
+    /// Returns the path to the peer of a connection.
     #[inline]
     pub fn path(&self) -> Option<&PeerPath> {
         match self {
@@ -122,7 +122,7 @@ impl Machine {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the path to the peer for modification.
     #[inline]
     pub fn path_mut(&mut self) -> Option<&mut PeerPath> {
         match self {

@@ -1,4 +1,4 @@
-//! Where packets go, and what a queue pair knows of the peer that it is connected to.
+//! The path of a connection's packets, and the checks that identify the peer's frames.
 
 use remora_transport::Instant;
 use remora_transport::rc::ReplyKind;
@@ -12,14 +12,14 @@ use crate::headers::Headers;
 use crate::identification::Identifications;
 use crate::service_bits;
 
-/// The path to an address: the headers before the BTH, and the flow that seals frames.
+/// The path to an address: the headers before the BTH, and the state that seals frames.
 pub(crate) struct AddressPath {
     pub peer: Peer,
     pub route: Route,
     pub class: Class,
-    /// The headers before the BTH. None: no frame has left yet.
+    /// The headers before the BTH; `None` until the first frame is sent.
     pub headers: Option<Headers>,
-    /// The ICRC of frames that we send.
+    /// ICRC state of sent frames.
     pub sending: Flow,
 }
 
@@ -30,7 +30,7 @@ impl AddressPath {
     }
 }
 
-/// The traffic classes of packets without data, where they are not those of their queue pairs.
+/// The traffic classes of packets without data; `None` uses the class of the queue pair.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct AnswerClasses {
     pub ack: Option<Class>,
@@ -41,21 +41,21 @@ pub(crate) struct AnswerClasses {
 pub(crate) struct PeerPath {
     pub address_path: AddressPath,
     pub remote: Qpn,
-    /// The traffic classes of responses without data, and of CNPs.
+    /// Traffic class of responses without data; `cnp_class` is that of CNPs.
     pub ack_class: Class,
     pub cnp_class: Class,
-    /// The upper three bits of its op-codes: those of RC, 0, or of XRC; UC's do not ask.
+    /// Upper three bits of the service's opcodes: 0 for RC, or those of XRC. Not used by UC.
     pub service: u8,
-    /// The UDP port that the peer's frames come from, in the bits of `port_mask`: all of them, or none.
+    /// UDP source port of the peer's frames, compared in the bits of `port_mask` (all or none).
     port: u16,
     port_mask: u16,
-    /// The QPN range of the program whose link the peer's frames come by. `None`: they come by no link.
+    /// QPN range of the link from which the peer's frames arrive; `None` if they arrive by no link.
     link: Option<u8>,
-    /// The ICRC of frames that the peer sends.
+    /// ICRC state of the peer's frames.
     pub receiving: Flow,
-    /// The peer's and our own UDP port that `receiving` was made for.
+    /// The peer's and the local UDP port for which `receiving` was created.
     pub receiving_ports: (u16, u16),
-    /// The peer's IPv4 identifications, if the port does not show them.
+    /// IPv4 identifications of the peer, for ports that do not provide them.
     identifications: Identifications,
 }
 
@@ -78,21 +78,21 @@ impl PeerPath {
         }
     }
 
-    /// The traffic class of a response.
+    /// Returns the traffic class of a response.
     #[inline(always)]
     pub fn reply_class(&self, kind: &ReplyKind) -> Class {
         if matches!(kind, ReplyKind::Acknowledge { .. }) { self.ack_class } else { self.address_path.class }
     }
 
-    /// Does this op-code belong to its service, or to all services?
+    /// Returns true if the opcode belongs to the service of the connection, or to all services.
     #[inline]
     pub fn carries(&self, opcode: Opcode) -> bool {
         let service = opcode.0 & service_bits::SERVICE;
         service == self.service || opcode == Opcode::CNP || service == Opcode::BUNDLE.0
     }
 
-    /// Does the frame come from the peer: from its address, its UDP port if that is known, and by its link if
-    /// it has one?
+    /// Returns true if the frame comes from the peer: from its address, its UDP port if known, and its link
+    /// if it has one.
     #[inline]
     pub fn is_from(&self, arrived: &Arrived<'_>) -> bool {
         self.address_path.route.destination.address.is(&arrived.source.address)
@@ -100,7 +100,8 @@ impl PeerPath {
             && arrived.neighbour() == self.link
     }
 
-    /// Is the ICRC right? `own_port`: the UDP port that packets are for which show none.
+    /// Returns true if the ICRC is correct. `own_port` is the destination port of packets for which the port
+    /// does not provide one.
     #[inline(never)]
     pub fn intact(
         &mut self,
@@ -112,7 +113,7 @@ impl PeerPath {
         let Some(split) = arrived.transport.len().checked_sub(icrc::LEN) else { return false };
         let (covered, trailer) = arrived.transport.split_at(split);
         let Some(received) = icrc::read(trailer) else { return false };
-        // The peer may send to another port than the one that we send from (RoCE: 4791 and any).
+        // The peer may send to another port than the local source port (RoCE: 4791 and any port).
         let ports = (arrived.source.udp_port, arrived.destination_port.unwrap_or(own_port));
         if self.receiving_ports != ports {
             let here = Endpoint { udp_port: ports.1, ..self.address_path.route.source };
@@ -140,7 +141,8 @@ mod tests {
         Endpoint { address: ip.into(), udp_port }
     }
 
-    /// Does a connection that accepts these frames take one from this UDP port of the peer, which came so?
+    /// Returns true if a connection with this condition accepts a frame from the peer with this UDP source
+    /// port and origin.
     fn takes(accepts: PeerFrames, udp_port: u16, origin: Option<Origin>) -> bool {
         let route = Route::new(end(Ipv4Addr::new(10, 0, 0, 1), 4791), end(PEER, 4791));
         let address = AddressVector { accepts, ..AddressVector::new(Peer(3), route) };

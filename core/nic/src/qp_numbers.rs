@@ -1,7 +1,8 @@
-//! Numbers of queue pairs: a place in the NIC's table, and a tag that changes when the place is used again.
+//! Allocation of queue pair numbers. A number consists of an index in the NIC's table and a tag that changes
+//! when the index is reused.
 //!
-//! With a seed, both come out of keyed permutations as keys of memory regions do, so that a stranger cannot
-//! tell the number of a queue pair from those of others. Without one they are counted up.
+//! With a seed, numbers come from keyed permutations, like the keys of memory regions, so that other hosts
+//! cannot guess them. Without a seed they are sequential.
 
 use remora_memory::permute;
 use remora_wire::Qpn;
@@ -10,31 +11,31 @@ use std::collections::VecDeque;
 use crate::config::Config;
 use crate::multicast::MULTICAST_QPN;
 
-/// Bits of a queue pair's number behind its QPN range.
+/// Number of bits of a queue pair number below its QPN range.
 const RANGE_BITS: u32 = Qpn::RANGE_SHIFT;
-/// Bits of a queue pair's index in its number, if the NIC has a QPN range and no seed.
+/// Number of index bits in a queue pair number if the NIC has a QPN range and no seed.
 const RANGE_INDEX_BITS: u32 = 15;
-/// Queue pair numbers 0 and 1 are the management queue pairs'.
+/// The first usable index: numbers 0 and 1 belong to the management queue pairs.
 const FIRST_INDEX: u32 = 2;
 
-/// Hands out numbers of queue pairs.
+/// The allocator of queue pair numbers.
 pub(crate) struct QpNumbers {
     seed: Option<u64>,
     index_bits: u32,
-    /// Bits of the tag, and of what stands behind it.
+    /// Number of bits of the tag; `index_bits` is the number of bits below it.
     tag_bits: u32,
     tag_shift: u32,
-    /// The QPN range, in its place.
+    /// QPN range, shifted to its position in a number.
     prefix: u32,
-    /// One more than the largest index.
+    /// Upper bound of the index (exclusive).
     max: u32,
-    /// Places that are taken.
+    /// Number of indices in use.
     taken: u32,
-    /// Steps of the order in which places are used first.
+    /// Number of indices that have been used at least once.
     fresh: u32,
-    /// Places that were given back, the one that is free for longest first.
+    /// Freed indices, the one that has been free for longest first.
     freed: VecDeque<u32>,
-    /// Number of times that each place was given back.
+    /// Number of times that each index was freed.
     generations: Vec<u32>,
 }
 
@@ -67,22 +68,23 @@ impl QpNumbers {
         }
     }
 
-    /// Places of the table, a power of two.
+    /// Returns the size of the table, a power of two.
     pub fn places(&self) -> u32 {
         1 << self.index_bits
     }
 
-    /// Bits of a number that are its place.
+    /// Returns the number of index bits in a queue pair number.
     pub fn index_bits(&self) -> u32 {
         self.index_bits
     }
 
-    /// Are all places taken?
+    /// Returns true if all indices are in use.
     pub fn is_full(&self) -> bool {
         self.taken >= self.max - FIRST_INDEX
     }
 
-    /// A free place and the number of the next queue pair there. `None`: all places are taken.
+    /// Allocates an index and returns it with the number of its next queue pair. `None` if all indices are in
+    /// use.
     pub fn take(&mut self) -> Option<(u32, Qpn)> {
         let index = self.fresh_index().or_else(|| self.freed.pop_front())?;
         let mut number = self.number(index);
@@ -94,7 +96,7 @@ impl QpNumbers {
         Some((index, number))
     }
 
-    /// Gives a place back. It is taken after all others that are free now.
+    /// Frees an index, which is reused after all other free ones.
     pub fn give_back(&mut self, index: u32) {
         if index >= FIRST_INDEX {
             self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
@@ -103,7 +105,7 @@ impl QpNumbers {
         }
     }
 
-    /// A place that was never used.
+    /// Returns an index that was never used.
     fn fresh_index(&mut self) -> Option<u32> {
         while self.fresh < self.places() {
             let step = self.fresh;
@@ -116,8 +118,8 @@ impl QpNumbers {
         None
     }
 
-    /// The number of the next queue pair at this place. The tag changes with each use: a packet for a
-    /// destroyed queue pair does not reach its successor.
+    /// Returns the number of the next queue pair at this index. The tag changes with each use, so a packet
+    /// for a destroyed queue pair does not reach its successor.
     fn number(&self, index: u32) -> Qpn {
         let turn = self.generations[index as usize] & ((1 << self.tag_bits) - 1);
         let tag = match self.seed {
@@ -137,7 +139,7 @@ mod tests {
         QpNumbers::new(&Config { max_qps, qpn_range, qpn_seed, ..Config::default() })
     }
 
-    /// The number of all ones stands for a multicast group's queue pairs.
+    /// The number 0xffffff is reserved for multicast.
     #[test]
     fn no_queue_pair_has_the_number_of_all_ones() {
         for (range, seed) in [(None, None), (Some(127), None), (None, Some(5)), (Some(127), Some(5))] {

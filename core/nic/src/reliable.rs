@@ -1,5 +1,5 @@
-//! What the two requesters of a reliable connection have in common: go-back-N's and IRN's. Functions over
-//! [`ReliableRequester`] are compiled once for each, so that neither pays for the other.
+//! The common interface of the two requesters of a reliable connection, go-back-N and IRN. Functions over
+//! [`ReliableRequester`] are compiled once for each.
 
 use remora_transport::rc::prism::Extended;
 use remora_transport::rc::{self, Message, Progress, Reaction, Retired, irn};
@@ -10,17 +10,17 @@ use crate::context::WqeContext;
 use crate::machine::{Connection, Machine};
 use crate::path::PeerPath;
 
-/// A request packet that would leave now, but for its bytes.
+/// A planned request packet, without its payload.
 pub(crate) trait PlannedRequest {
-    /// Its BTH, to this queue pair of the peer.
+    /// Returns the BTH for this queue pair of the peer.
     fn bth(&self, remote: Qpn) -> bth::Repr;
-    /// Its extension headers.
+    /// Returns the extension headers.
     fn ext(&self) -> &Extensions;
-    /// Where its payload starts in the message.
+    /// Returns the offset of the payload in the message.
     fn offset(&self) -> u32;
-    /// Bytes of its payload.
+    /// Returns the length of the payload in bytes.
     fn payload_len(&self) -> u32;
-    /// Does it ask for an acknowledgement?
+    /// Returns true if the packet requests an acknowledgement.
     fn asks_for_ack(&self) -> bool;
 }
 
@@ -59,60 +59,60 @@ macro_rules! planned_request {
 planned_request!(rc::Plan);
 planned_request!(irn::Plan);
 
-/// A requester of a reliable connection, as the queue pair sees it.
+/// A requester of a reliable connection.
 pub(crate) trait ReliableRequester: Sized {
-    /// Its plan of a packet.
+    /// The planned packet.
     type Plan: PlannedRequest;
 
-    /// The queue pair's, if it has one of this kind.
+    /// Returns the queue pair's requester of this kind, if it has one.
     fn of(machine: &mut Machine) -> Option<&mut Self>;
-    /// The same, with the path to the peer.
+    /// Returns the requester with the path to the peer.
     fn with_path(machine: &mut Machine) -> Option<(&mut PeerPath, &mut Self)>;
-    /// Messages under way, if another one may be submitted with `ahead` packets ahead of transmission at
-    /// most.
+    /// Returns the number of messages in flight if another one may be submitted; otherwise `None`. At most
+    /// `ahead` packets may be submitted ahead of transmission.
     fn may_submit(&self, ahead: u64) -> Option<usize>;
-    /// Is there capacity for another message?
+    /// Returns true if there is capacity for another message.
     fn has_capacity(&self) -> bool;
-    /// Number of the oldest message that has not ended, and of the next that enters.
+    /// Returns the number of the oldest message that has not ended, and that of the next message.
     fn numbers(&self) -> (u64, u64);
-    /// A message enters.
+    /// Submits a message.
     fn submit(&mut self, message: Message<WqeContext>);
-    /// An operation of PRISM enters.
+    /// Submits a PRISM operation.
     fn submit_prism(&mut self, message: Message<WqeContext>);
-    /// A message enters that cannot be executed.
+    /// Submits a message that cannot be executed.
     fn submit_failing(&mut self, message: Message<WqeContext>, status: Status);
-    /// The packet that would leave now, unless it is one of PRISM's.
+    /// Plans the next packet; `None` if there is none or if it belongs to PRISM.
     fn plan(&mut self, now: Instant) -> Option<Self::Plan>;
-    /// The packet of PRISM that would leave now, and its operation.
+    /// Plans the next packet if it belongs to a PRISM operation.
     fn plan_prism(&mut self, now: Instant) -> Option<(Self::Plan, Extended)>;
-    /// The context of the message that a planned packet belongs to.
+    /// Returns the context of the message of a planned packet.
     fn context(&self, plan: &Self::Plan) -> Option<&WqeContext>;
-    /// The packet of `plan` has left.
+    /// Records that the packet of `plan` was sent.
     fn sent(&mut self, now: Instant, plan: &Self::Plan, counters: &mut Counters);
-    /// The packet of `plan_prism` has left.
+    /// Records that the packet of `plan_prism` was sent.
     fn sent_prism(&mut self, now: Instant, plan: &Self::Plan, counters: &mut Counters);
-    /// The planned packet could not be built from local memory.
+    /// Fails the message of a planned packet whose data could not be read from local memory.
     fn refuse(&mut self, plan: &Self::Plan, status: Status);
-    /// The peer has no buffer for the planned packet.
+    /// Records that the peer has no buffer for the planned packet.
     fn blocked(&mut self, now: Instant);
-    /// How far it is.
+    /// Returns the progress of the requester.
     fn progress(&self) -> Progress;
-    /// A response has arrived.
+    /// Processes a response.
     fn receive(
         &mut self,
         now: Instant,
         packet: &packet::View<'_>,
         counters: &mut Counters,
     ) -> Reaction<WqeContext>;
-    /// Message `number` ends with `status` once everything before it has ended.
+    /// Ends message `number` with `status`, after all earlier messages have ended.
     fn fail(&mut self, number: u64, status: Status);
-    /// The next message that ended.
+    /// Returns the next message that has ended.
     fn retire(&mut self) -> Option<Retired<WqeContext>>;
 }
 
-/// Go-back-N's.
+/// The go-back-N requester.
 pub(crate) type GoBackN = rc::Requester<WqeContext>;
-/// IRN's.
+/// The IRN requester.
 pub(crate) type Irn = irn::Requester<WqeContext>;
 
 macro_rules! reliable_requester {

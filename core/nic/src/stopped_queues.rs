@@ -1,32 +1,33 @@
-//! Queue pairs that wait for transmit queues of the port that are stopped ([`Egress::stopped`]). A queue pair
-//! stands in the line of each queue that it waits for, and keeps its order there. Meanwhile it may also stand
-//! in the scheduler's line: what it sends by other queues goes on.
+//! Queue pairs that wait for stopped transmit queues of the port ([`Egress::stopped`]). A queue pair is
+//! listed for each queue that it waits for, in order. Meanwhile the scheduler may also run the queue pair,
+//! because packets for other transmit queues can be sent.
 //!
 //! [`Egress::stopped`]: remora_wire::frame::Egress::stopped
 
 use std::collections::VecDeque;
 
-/// Transmit queues of a port at most: the bits of their set.
+/// Maximum number of transmit queues of a port: the bits of the mask.
 const QUEUES: usize = 64;
 
-/// The lines of all transmit queues. Ports that stop none make none of them; the first that waits allocates.
+/// The lists of waiting queue pairs, one per transmit queue. They are allocated when the first queue pair
+/// waits.
 #[derive(Default)]
 pub(crate) struct StoppedQueues {
     lines: Vec<VecDeque<u32>>,
-    /// Queues in whose lines somebody stands, by bit.
+    /// Mask of the transmit queues for which queue pairs wait.
     awaited: u64,
-    /// The queue that was served last: queues take turns.
+    /// The transmit queue that was served last; queues are served in round robin.
     last: u32,
 }
 
 impl StoppedQueues {
-    /// The queues that somebody waits for, bit n for queue n.
+    /// Returns the mask of transmit queues for which queue pairs wait, bit n for queue n.
     #[inline(always)]
     pub fn awaited(&self) -> u64 {
         self.awaited
     }
 
-    /// Puts a queue pair, which stands in none of these lines, at their ends.
+    /// Appends a queue pair, which must not be listed yet, to the lists of these queues.
     #[cold]
     pub fn enter(&mut self, index: u32, queues: u64) {
         self.lines.resize_with(QUEUES, VecDeque::new);
@@ -38,7 +39,8 @@ impl StoppedQueues {
         }
     }
 
-    /// Takes out the first queue pair of a queue that goes on, and the number of that queue.
+    /// Removes the first queue pair of a queue that is no longer stopped. Returns the queue pair and the
+    /// number of the queue.
     #[cold]
     pub fn next(&mut self, stopped: u64) -> Option<(u32, u32)> {
         let open = self.awaited & !stopped;
@@ -56,7 +58,7 @@ impl StoppedQueues {
         Some((index, queue))
     }
 
-    /// Forgets a queue pair.
+    /// Removes a queue pair from all lists.
     #[cold]
     pub fn remove(&mut self, index: u32) {
         for (queue, line) in self.lines.iter_mut().enumerate() {

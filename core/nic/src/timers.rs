@@ -1,12 +1,11 @@
-//! Deadlines of queue pairs: a binary heap that holds each queue pair at most once, so that its size is
-//! fixed.
+//! Timers of queue pairs: a binary heap that contains each queue pair at most once, so its size is fixed.
 //!
-//! A deadline that moves later is not updated here. When the old one comes, the queue pair returns its real
-//! deadline. So progress, which moves deadlines with every packet, costs nothing.
+//! A deadline that moves later is not updated in the heap. When the old deadline expires, the queue pair is
+//! scheduled for its current one. So progress, which moves deadlines with every packet, costs nothing.
 
 use remora_transport::Instant;
 
-/// The heap, with each queue pair's place in it.
+/// A heap of deadlines, with each queue pair's position in it.
 pub struct Timers {
     heap: Vec<(Instant, u32)>,
     place: Vec<u32>,
@@ -15,18 +14,18 @@ pub struct Timers {
 const NOWHERE: u32 = u32::MAX;
 
 impl Timers {
-    /// For queue pairs `0..capacity`.
+    /// Creates timers for queue pairs `0..capacity`.
     pub fn new(capacity: usize) -> Self {
         Timers { heap: Vec::with_capacity(capacity), place: vec![NOWHERE; capacity] }
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     #[inline]
     pub fn first(&self) -> Instant {
         self.heap.first().map_or(Instant::NEVER, |(at, _)| *at)
     }
 
-    /// Calls for `index` at `at`, unless it is called earlier anyway.
+    /// Schedules queue pair `index` for time `at`, unless it is scheduled earlier.
     #[inline]
     pub fn schedule(&mut self, index: u32, at: Instant) {
         if at == Instant::NEVER {
@@ -42,7 +41,7 @@ impl Timers {
         }
     }
 
-    /// Takes out one queue pair whose deadline is not after `now`.
+    /// Removes one queue pair whose deadline is not after `now`.
     pub fn pop(&mut self, now: Instant) -> Option<u32> {
         let (at, index) = *self.heap.first()?;
         if at > now {
@@ -52,7 +51,7 @@ impl Timers {
         Some(index)
     }
 
-    /// Forgets a queue pair.
+    /// Removes a queue pair.
     pub fn remove(&mut self, index: u32) {
         let place = self.place[index as usize];
         if place == NOWHERE {
@@ -69,7 +68,8 @@ impl Timers {
         }
     }
 
-    /// Asserts that the queue pair's place is right, and that it is called by `deadline`.
+    /// Asserts that the queue pair's position is correct, and that its scheduled time is not after
+    /// `deadline`.
     pub fn check(&self, index: u32, deadline: Instant) {
         let place = self.place[index as usize];
         if place == NOWHERE {

@@ -1,25 +1,25 @@
-//! A queue pair's turn to send: how long it is, how much of it is used and how it ended.
+//! The turn of a queue pair to send: its length, its usage and its end.
 
-/// Packets, and bytes, that one queue pair sends before the next one's turn.
+/// Number of packets, and of bytes, that one queue pair sends before the next one's turn.
 pub(crate) const TURN_PACKETS: usize = 16;
 pub(crate) const TURN_BYTES: usize = 16 << 10;
 
-/// How much of a turn is used up.
+/// The used part of a turn.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct TurnUsage {
     pub packets: usize,
     pub bytes: usize,
 }
 
-/// How a queue pair's turn ended.
+/// The end of a queue pair's turn.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TurnEnd {
-    /// It has nothing to send now.
+    /// The queue pair has nothing more to send.
     Done,
-    /// It has more.
+    /// The queue pair has more to send.
     More,
     /// The port has no free frame.
     Blocked,
-    /// The rest waits for transmit queues that are stopped: those noted in the queue pair.
+    /// The remaining packets wait for stopped transmit queues, which the queue pair has recorded.
     Stopped,
 }

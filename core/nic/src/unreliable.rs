@@ -1,8 +1,8 @@
-//! The machines of the unreliable services, and the packets that they send. One message at a time leaves, and
-//! it has ended when it has left.
+//! The state machines of the unreliable services. One message is sent at a time, and completes when it was
+//! sent.
 //!
-//! A failed send brings such a queue pair to SQE, not to ERR: its send queue is flushed until the program
-//! brings it back to RTS, its receive queue goes on (IBTA vol. 1 §10.3.1.6).
+//! A failed send moves an unreliable queue pair to SQE rather than ERR: its send queue is flushed until the
+//! program returns the queue pair to RTS, while its receive queue continues (IBTA vol. 1 §10.3.1.6).
 
 use remora_memory::{Mem, Pd};
 use remora_transport::rc::Retired;
@@ -18,13 +18,13 @@ use crate::path::PeerPath;
 use crate::send_queue::SendQueue;
 use crate::shared::Shared;
 
-/// The machines of an unreliable queue pair.
+/// The state machine of an unreliable queue pair.
 pub(crate) enum Unreliable {
     Connected(Box<Connected>),
     Datagrams(Box<Datagrams>),
 }
 
-/// Those of an unreliable connection.
+/// The state machines of an unreliable connection.
 pub(crate) struct Connected {
     pub path: PeerPath,
     pub requester: uc::Requester<WqeContext>,
@@ -39,7 +39,7 @@ impl Unreliable {
         }
     }
 
-    /// Asserts the invariants of both machines; a datagram has `mtu` bytes at most.
+    /// Asserts the invariants of both state machines; a datagram has at most `mtu` bytes.
     pub fn check(&self, mtu: u32) {
         match self {
             Unreliable::Connected(connected) => {
@@ -50,7 +50,7 @@ impl Unreliable {
         }
     }
 
-    /// Ends the message under way.
+    /// Ends the message that is being sent.
     pub fn end(&mut self, status: Status) -> Option<Retired<WqeContext>> {
         match self {
             Unreliable::Connected(connected) => connected.requester.end(status),
@@ -60,7 +60,7 @@ impl Unreliable {
 }
 
 impl Connected {
-    /// Sends the next packet of the message under way, and gives the message if that was its end.
+    /// Sends the next packet of the current message, and returns the message after its last packet.
     pub fn transmit(
         &mut self,
         mem: Mem<'_>,

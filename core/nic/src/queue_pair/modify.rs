@@ -1,4 +1,4 @@
-//! `modify`: what each state transition does with the attributes of a queue pair.
+//! The operation `modify`: the effect of each state transition on a queue pair.
 
 use remora_transport::rc::{FOR_EVER, Requester, Responder};
 use remora_transport::state::{Service, State, modify};
@@ -17,7 +17,7 @@ use crate::shared::Shared;
 use crate::unreliable::{Connected, Unreliable};
 
 impl QueuePair {
-    /// Applies a modification, all of it or nothing.
+    /// Applies a modification completely, or not at all on an error.
     pub(crate) fn modify(&mut self, change: &Modify, shared: &mut Shared) -> Result<(), ModifyFault> {
         let target = change.state.unwrap_or(self.state);
         modify(self.state, target, self.service, change.given()).map_err(ModifyFault::Transition)?;
@@ -58,7 +58,7 @@ impl QueuePair {
             shared.kernels.wake(self.number);
         }
         if target == State::Sqd {
-            // With nothing under way it is drained at once.
+            // Without messages in flight, the send queue is drained immediately.
             self.drain(shared);
         }
         Ok(())
@@ -84,7 +84,7 @@ impl QueuePair {
         set(&mut self.allowed, change.access.map(allowed));
     }
 
-    /// INIT to RTR: the responder starts; the requester waits for RTS.
+    /// Transition INIT to RTR: starts the responder. The requester starts at RTS.
     fn connect(&mut self, shared: &Shared) {
         let settings = &mut self.attributes;
         let window = settings.given.window.unwrap_or(shared.window).clamp(1, MAX_WINDOW);
@@ -128,7 +128,8 @@ impl QueuePair {
         }
     }
 
-    /// RTR to RTS: the requester starts, with the PSN, timeout and retries that are known only now.
+    /// Transition RTR to RTS: starts the requester with the PSN, timeout and retry counts that this
+    /// transition sets.
     fn start(&mut self, shared: &Shared) {
         self.start_irn(shared);
         let capacity = self.send.messages();
@@ -164,16 +165,16 @@ impl QueuePair {
         connection.responder.retune(self.allowed, settings.parameters.min_rnr_timer);
     }
 
-    /// Its attributes and its state (`ibv_query_qp`).
+    /// Returns the attributes and the state (`ibv_query_qp`).
     pub(crate) fn query(&self) -> Modify {
         Modify { state: Some(self.state), current: Some(self.state), ..self.attributes.given }
     }
 
-    /// Its completions that are not polled yet vanish: it is destroyed, or goes to RESET.
+    /// Removes the unpolled completions of the queue pair, which is destroyed or enters RESET.
     #[cold]
     pub(crate) fn remove_completions(&self, shared: &mut Shared) {
         if self.service == Service::XrcTarget {
-            // Its messages took work requests of shared receive queues, whose completions stay the program's.
+            // The messages took work requests of shared receive queues, whose completions remain.
             return;
         }
         for cq in [self.send_cq, self.receive_cq] {
@@ -183,9 +184,10 @@ impl QueuePair {
         }
     }
 
-    /// To RESET: as created. Work that was posted is forgotten, and the caller removes its completions.
+    /// Enters RESET: restores the initial state and discards posted work requests. The caller removes the
+    /// completions.
     fn reset(&mut self) {
-        // A loopback queue pair stays one: there is nothing to connect.
+        // A loopback queue pair keeps its state, because it needs no connection.
         if !self.machine.is_loopback() {
             self.machine = Machine::Unconnected;
         }
