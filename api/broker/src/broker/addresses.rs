@@ -67,8 +67,8 @@ impl Address {
     }
 }
 
-/// The users whose sockets have this address and UDP port, or the port at every address, by the kernel's table
-/// of UDP sockets.
+/// Users whose sockets have this address and UDP port, or the port at every address, by the table of the
+/// kernel.
 fn holders(table: &str, local: SocketAddr) -> impl Iterator<Item = u32> + '_ {
     // As the kernel prints addresses: words of 32 bits in the machine's order.
     let words = |octets: &[u8]| -> String {

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, readlinkat, statat};
@@ -27,8 +27,9 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLO
 #[derive(Debug)]
 pub(crate) struct CopiedTree {
     home: PrivateFolder,
-    /// The thread that follows ends when it is dropped.
-    _end: Sender<()>,
+    /// The thread that follows; it ends when the sender is dropped. Both are `None` only within `drop`.
+    follower: Option<JoinHandle<()>>,
+    end: Option<Sender<()>>,
 }
 
 impl CopiedTree {
@@ -43,18 +44,28 @@ impl CopiedTree {
         let (end, ended) = channel();
         let to = home.path().join(DEVICE).join("ports/1");
         let mut follower = Follower { tree, to, seen, again: true };
-        thread::Builder::new().name("remora-paths".to_owned()).spawn(move || {
+        let thread = thread::Builder::new().name("remora-paths".to_owned()).spawn(move || {
             while ended.recv_timeout(FOLLOW) == Err(RecvTimeoutError::Timeout) {
                 // A broker that is gone has taken its tree with it: the copy stays as it was.
                 let _ = follower.follow();
             }
         })?;
-        Ok(CopiedTree { home, _end: end })
+        Ok(CopiedTree { home, follower: Some(thread), end: Some(end) })
     }
 
     /// Its folder.
     pub fn folder(&self) -> &Path {
         self.home.path()
+    }
+}
+
+impl Drop for CopiedTree {
+    /// Waits for the thread, which would otherwise write into the folder while it is removed.
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.follower.take() {
+            let _ = thread.join();
+        }
     }
 }
 
