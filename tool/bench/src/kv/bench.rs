@@ -76,7 +76,7 @@ pub struct Args {
 /// Which keys are asked for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 enum Keys {
-    /// All alike.
+    /// Draws all keys with equal probability.
     Uniform,
     /// A few mostly, with YCSB's constant of 0.99.
     Zipf,

@@ -16,8 +16,8 @@ use crate::testbed::Testbed;
 use crate::{Bare, median};
 use remora_service::kv::{Design, KvDesign, Session};
 
-/// Operations before a round, at most: those of a million records touch each line of an index that fits into
-/// a cache.
+/// Maximum number of warm-up operations before a round. With a million records, this many touch every line of
+/// an index that fits into a cache.
 const WARM: u64 = 500_000;
 
 /// Operations of a round alone, and with the window full.
@@ -78,7 +78,7 @@ pub struct Should {
 
 /// A design over a port.
 pub trait Contestant {
-    /// Which.
+    /// Returns the design.
     fn design(&self) -> Design;
 
     /// Measures one round of workload `at`. The server runs only during the round.
@@ -143,7 +143,7 @@ struct SystemUnderTest<D: KvDesign> {
     values_len: usize,
 }
 
-/// Records whose places bare READs go to: more than a measurement has trips.
+/// Number of records that bare READs address; it exceeds the number of trips in a measurement.
 const PLACES: usize = 8192;
 
 /// Bare verbs that a design's operation is made of, nanoseconds each: all but the last, and the last.
@@ -153,7 +153,7 @@ struct Verbs {
 }
 
 impl<D: KvDesign> SystemUnderTest<D> {
-    /// The bare verbs of an operation, of the sizes that it has.
+    /// Measures the bare verbs of an operation with the operation's sizes.
     fn verbs(&self, kind: Kind, bare: &mut Bare) -> Result<Verbs> {
         let value_len = self.plan.value_len as usize;
         if let (Kind::Get, Some((first, last))) = (kind, D::read_lens(KEY_LEN, value_len)) {
@@ -211,7 +211,7 @@ impl<D: KvDesign> Contestant for SystemUnderTest<D> {
 
 /// A rival and its rounds, for each workload.
 pub struct RivalUnderTest {
-    /// Which.
+    /// The rival.
     pub rival: Rival,
     /// Of client and server.
     cores: [usize; 2],

@@ -78,13 +78,13 @@ struct Seen {
 
 /// A store that can be killed.
 trait Store {
-    /// Starts it, or starts it again, filled.
+    /// Starts the store and fills it. A store that was killed is started again.
     fn start(&mut self) -> Result<()>;
 
-    /// Kills it.
+    /// Kills the store's server.
     fn kill(&mut self);
 
-    /// A client of its own, which connects when it must.
+    /// Returns a client with its own connection, which it makes when needed.
     fn client(&self) -> Reads;
 }
 
@@ -175,7 +175,8 @@ fn one(args: &Args, store: &mut impl Store, core: usize) -> Result<Seen> {
     Ok(seen)
 }
 
-/// Load, death, a new start, and load again once it is answered. When death came.
+/// Applies load, kills the server, starts a new one, and applies load again after its first answer. Returns
+/// the time at which the server was killed.
 fn death(store: &mut impl Store, load: Duration, gets: &AtomicU64) -> Result<Instant> {
     let answered = |beyond: u64| -> Result<()> {
         let began = Instant::now();
@@ -204,7 +205,7 @@ struct Read {
     counts: Vec<u32>,
 }
 
-/// GETs until it is over.
+/// Sends GETs until the round is over.
 fn read_on(reads: &mut Reads, records: u64, gets: &AtomicU64, began: Instant, over: &AtomicBool) -> Read {
     let (mut record, mut read, mut last) = (0, Read::default(), None::<Instant>);
     while !over.load(Ordering::Acquire) {
@@ -233,7 +234,7 @@ fn free_address() -> Result<SocketAddr> {
     Ok(SocketAddr::from(([127, 0, 0, 1], remora_netns::free_port()?)))
 }
 
-/// A server that is this program with other words; it says when it is ready.
+/// A server process of this program, started with other arguments. It reports when it is ready.
 struct Server {
     words: Vec<String>,
     address: SocketAddr,

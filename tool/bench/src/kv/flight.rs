@@ -12,8 +12,8 @@ use super::parts::{Part, Parts};
 use super::rival::Running;
 use crate::typical;
 
-/// Requests in flight to a rival. Deep enough that its thread never goes to sleep between two of them: with
-/// 64 it would spend its time being woken across cores, which is the machine's cost and not the rival's.
+/// Number of requests in flight to a rival. With 64 requests, the rival's thread would sleep between requests
+/// and spend its time on wake-ups across cores, a cost of the machine rather than of the rival.
 pub const RIVAL_WINDOW: usize = 1024;
 
 /// Time without an answer after which the rival counts as dead.
@@ -27,7 +27,7 @@ pub struct Flight<'a> {
     values: Values,
     value: Vec<u8>,
     out: Vec<u8>,
-    /// Operations of one client alone that may be in flight: those of a scan.
+    /// Maximum number of operations in flight when one client is measured alone: the GETs of a scan.
     scanning: usize,
 }
 
@@ -70,7 +70,7 @@ impl Flight<'_> {
         self.ended(answers)
     }
 
-    /// Operations that ended.
+    /// Receives answers and returns the number of operations that have ended.
     fn receive(&mut self) -> Result<u64> {
         let answers = self.running.receive()?;
         self.ended(answers)
@@ -86,8 +86,8 @@ impl Flight<'_> {
         Ok(whole)
     }
 
-    /// Latency of one operation at a time, both processes on the core `own`: the client gives the core away
-    /// while it waits.
+    /// Measures the latency of one operation at a time. Both processes run on core `own`; the client yields
+    /// the core while it waits.
     pub fn alone(&mut self, count: u64, own: usize) -> Result<f64> {
         self.running.pin(own)?;
         self.parts.draw(count);
@@ -142,7 +142,7 @@ impl Flight<'_> {
     }
 }
 
-/// Stores the records.
+/// Stores the plan's records in the rival.
 pub fn load(running: &mut Running, plan: &Plan) -> Result<()> {
     let values = Values::fixed(plan.value_len);
     let (mut value, mut out) = (vec![0; plan.value_len as usize], Vec::new());

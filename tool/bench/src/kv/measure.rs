@@ -64,7 +64,7 @@ impl Server {
     /// Lines of a server that speaks 1RMA: its address, its fingerprint and its token.
     const RMA_LINES: usize = 3;
 
-    /// Starts one on a link, with its records loaded; it shows its own progress.
+    /// Starts a server on a link with its records loaded. The server displays its own progress.
     pub fn start(design: Design, testbed: &Testbed, link: usize, plan: &Plan) -> Result<Server> {
         let most = plan.records + plan.inserts;
         let (keys, bytes) = ((most * 2).to_string(), memory_for(most, plan.value_len).to_string());
@@ -86,7 +86,7 @@ impl Server {
         Ok(Server { process, address: lines.remove(0), more })
     }
 
-    /// Kills it, and does not wait for its end.
+    /// Kills the server without waiting for its end.
     ///
     /// # Errors
     /// Fails if the server has died before.
@@ -94,7 +94,7 @@ impl Server {
         self.process.kill()
     }
 
-    /// Lets it run.
+    /// Continues the stopped server.
     pub fn go_on(&self) -> Result<()> {
         self.process.go_on()
     }
@@ -185,15 +185,16 @@ impl<S: KvSession> Runner<S> {
         drive.finish(session)
     }
 
-    /// Stops the server, when it has acknowledged all that this client has sent: another has the core, and
-    /// nobody retries for ever.
+    /// Stops the server after it has acknowledged everything that this client sent. Otherwise the client's
+    /// retries would run out while another server has the core.
     pub fn stop(&mut self, server: &Server) -> Result<()> {
         self.session.settle()?;
         server.process.stop()
     }
 
-    /// `count` operations one after the other; only the GETs of a scan are asked together. The percentile is
-    /// of a second pass of half as many, since it takes a look at the clock after each.
+    /// Measures `count` operations one after the other; only the GETs of a scan are in flight together. The
+    /// percentile comes from a second pass of half as many operations, since that pass reads the clock after
+    /// each one.
     pub fn alone(&mut self, parts: &mut Parts, count: u64) -> Result<Figures> {
         parts.draw(count);
         let (session, mut drive) = self.drive(parts, Pace::Alone);

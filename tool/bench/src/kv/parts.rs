@@ -11,9 +11,9 @@ use remora_store::ycsb::{Mix, Operation, Record, Stripe, Workload};
 /// Operation on one record.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Read the record.
+    /// Reads the record.
     Get,
-    /// Read the record, to change it when it is there.
+    /// Reads the record and then changes it, if it exists.
     GetToChange,
     /// Write a new version of the record.
     Put,
@@ -82,8 +82,8 @@ impl Parts {
         parts
     }
 
-    /// Draws the next `operations`, so that no random number and no key is made while the clock runs.
-    /// Whatever was drawn before must have been asked.
+    /// Draws the next `operations` in advance, so that no random number or key is computed while the clock
+    /// runs. All parts drawn before must have been issued.
     pub fn draw(&mut self, operations: u64) {
         debug_assert!(self.is_done(), "what was drawn before is asked first");
         self.next = 0;
@@ -155,13 +155,13 @@ impl Parts {
         &self.keys[part.at as usize]
     }
 
-    /// A part is asked once more: what it read changed each time it looked.
+    /// Issues a part again, because the data that it read changed during each attempt.
     #[cold]
     pub fn again(&mut self, part: Part) {
         self.following.push_back(part);
     }
 
-    /// A part has ended. What it leads to comes next.
+    /// Records that a part has ended, and queues the part that follows from it.
     #[inline]
     pub fn ended(&mut self, part: Part) {
         match part.verb {

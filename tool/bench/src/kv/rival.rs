@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::testbed::process::Process;
 
-/// Which rival.
+/// A key-value store to compare with.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Rival {
     /// memcached, text protocol, one thread.
@@ -22,7 +22,7 @@ pub enum Rival {
 }
 
 impl Rival {
-    /// Both.
+    /// All rivals.
     pub const ALL: [Rival; 2] = [Rival::Memcached, Rival::Redis];
 
     /// Name of the program and of the figure.
@@ -33,7 +33,7 @@ impl Rival {
         }
     }
 
-    /// As the command line says it.
+    /// Returns the command line of the rival's server.
     pub fn command(self, port: u16, megabytes: u64) -> Command {
         let (port, megabytes) = (port.to_string(), megabytes.to_string());
         let words: Vec<&str> = match self {
@@ -91,7 +91,7 @@ impl Rival {
         }
     }
 
-    /// Appends a SET.
+    /// Appends a SET request to `out`.
     pub fn set(self, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
         self.close(out);
         match self {
@@ -106,8 +106,9 @@ impl Rival {
         }
     }
 
-    /// Bytes of the first complete piece of an answer, and whether it answers a request by itself
-    /// (memcached's END only closes a list of values). Keys are all there, so that every GET brings a value.
+    /// Returns the length of the first complete piece of an answer, and whether the piece completes a
+    /// request. memcached's END only closes a list of values. All keys exist, so that every GET returns a
+    /// value.
     pub fn answer(self, bytes: &[u8]) -> Option<(usize, usize)> {
         let line = bytes.windows(2).position(|two| two == b"\r\n")?;
         let head = std::str::from_utf8(&bytes[..line]).ok()?;
@@ -134,9 +135,9 @@ fn resp(words: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-/// A running rival.
+/// A running rival and the connection to it.
 pub struct Running {
-    /// Which.
+    /// The rival that runs.
     pub rival: Rival,
     process: Process,
     stream: TcpStream,

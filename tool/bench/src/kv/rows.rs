@@ -42,7 +42,7 @@ impl RowContext<'_> {
         format!("{}/window-{}", self.path(design), self.plan.window)
     }
 
-    /// Of all designs.
+    /// Returns the rows of all designs.
     pub fn rows(&self, designs: &[(Design, &[Round])]) -> Vec<Row> {
         let mut rows: Vec<Row> =
             designs.iter().flat_map(|(design, rounds)| self.of(*design, rounds)).collect();
@@ -53,7 +53,7 @@ impl RowContext<'_> {
         rows
     }
 
-    /// Of one.
+    /// Returns the rows of one design.
     fn of(&self, design: Design, rounds: &[Round]) -> Vec<Row> {
         let case = self.path(design);
         let row = |metric, unit, figure| Row::new("kv", &case, metric, unit, &all(rounds, figure));

@@ -117,19 +117,19 @@ pub struct Comparison<'a> {
     pub transports: &'a [TransportName],
     /// Over which port; udp by default.
     pub port: Option<PortName>,
-    /// The workloads.
+    /// Workloads to measure.
     pub cases: &'a [Case],
-    /// The table.
+    /// Size of the table.
     pub plan: &'a Plan,
     /// Rounds, in which the transports take turns.
     pub rounds: u32,
 }
 
 impl Comparison<'_> {
-    /// Measures all of them, and then their servers' deaths.
+    /// Measures all transports, and then the failure of their servers.
     ///
     /// # Errors
-    /// A wrong value, or a process that is gone.
+    /// Fails on a wrong value or if a process has died.
     pub fn run(&self, cores: [usize; 2], report: &mut Report) -> Result<()> {
         let port = self.port.unwrap_or(PortName::Udp);
         ensure!(

@@ -29,7 +29,7 @@ const OPERATIONS: usize = 400;
 /// Runs of a round; their median counts.
 const RUNS: usize = 25;
 
-/// A request as it was posted.
+/// A work request as it was posted.
 enum Logged {
     Send { end: usize, id: u64, operation: Operation, sges: Vec<Sge>, inline: Option<Vec<u8>>, flags: Flags },
     Receive { end: usize, id: u64, sge: Sge },
@@ -89,7 +89,7 @@ impl Wire {
     }
 }
 
-/// The wire as one end sees it: everything is done as it is posted.
+/// One end's view of the simulated wire. Each request is executed when it is posted.
 struct Seen<'a> {
     wire: &'a mut Wire,
     end: usize,
@@ -112,7 +112,8 @@ fn completion(id: u64, kind: CompletionKind, byte_len: u32, imm: Option<u32>) ->
 }
 
 impl Seen<'_> {
-    /// Delivers a message to the other end; where it lands, if its receive request does not say.
+    /// Delivers a message to the other end: to the address in `written`, or to the buffer of the receive
+    /// request.
     fn deliver(
         &mut self,
         payload: &Payload<'_>,
@@ -266,9 +267,9 @@ impl<D: Classical> Work<D> {
         Ok(Work { wire, client, server, connection, keys, values, value, version: 0 })
     }
 
-    /// Nanoseconds of an operation that are the design's own. A server that is called looks for records that
-    /// its cache may not have, others in each run; where a READ looks, the misses are part of the READ, and
-    /// the records are the same ones.
+    /// Measures the time in nanoseconds that the design's own code takes per operation. For a server that is
+    /// called, each run looks up other records, since the server's cache may miss them. For READs, the misses
+    /// are part of the READ itself, and each run looks up the same records.
     pub fn measure(&mut self, kind: Kind) -> Result<f64> {
         let calls = kind == Kind::Put || D::Lookup::read_lens(KEY_LEN, 0).is_none();
         self.wire.log = Some(Vec::new());

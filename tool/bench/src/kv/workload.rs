@@ -5,16 +5,16 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use remora_store::ycsb::{Mix, Properties};
 
-/// A workload, and what its file says of the table.
+/// A workload and the size of the table, as its file states it.
 #[derive(Clone, Debug)]
 pub struct Chosen {
     /// Shares of operations and distribution of keys.
     pub mix: Mix,
     /// The letter, or the file's name without its folder.
     pub name: String,
-    /// Records of the table, if the file says so.
+    /// Number of records; `None` if the file does not state it.
     pub records: Option<u64>,
-    /// Operations, if the file says so.
+    /// Number of operations; `None` if the file does not state it.
     pub operations: Option<u64>,
     /// Bytes of a value, if there is a file.
     pub value_len: Option<u32>,
@@ -41,10 +41,10 @@ pub fn option(text: &str) -> Result<String, String> {
     }
 }
 
-/// The workload of the option: a letter from A to F, else the path of a file.
+/// Returns the workload of the option: a letter from A to F, otherwise the path of a file.
 ///
 /// # Errors
-/// There is no such file, or it is no workload, with the line and what is wrong.
+/// Fails if the file does not exist or is not a workload; the error names the line and the fault.
 pub fn choose(text: &str) -> Result<Chosen> {
     let mut letters = text.chars();
     if let (Some(letter), None) = (letters.next(), letters.next())

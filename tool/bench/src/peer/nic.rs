@@ -119,7 +119,7 @@ impl Served {
         Ok(())
     }
 
-    /// Before messages are answered: the first of them must have a buffer.
+    /// Posts receive buffers before messages are answered, since the first message needs one.
     pub fn start_echo(&mut self) -> Result<()> {
         match (&mut self.echo, self.qps.first_mut()) {
             (Some(echo), Some(qp)) => echo.start(qp),
@@ -157,7 +157,7 @@ impl Served {
         Ok(())
     }
 
-    /// Polls.
+    /// Polls the NIC until the bench sends another command.
     pub fn serve(&mut self, page: &Page, ticket: Ticket) -> Result<()> {
         let mut done = [EMPTY; 16];
         while page.is_wanted(ticket) {

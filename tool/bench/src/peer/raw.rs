@@ -22,7 +22,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// Opens them.
+    /// Opens the socket and the listener.
     pub fn open() -> Result<Raw> {
         let geometry = shm::Geometry::new(4096, 4352).context("the ring's shape")?;
         Ok(Raw {
@@ -34,7 +34,7 @@ impl Raw {
         })
     }
 
-    /// The bench's socket; it has but one.
+    /// Stores the address of the bench's only socket.
     pub fn resolve(&mut self, port: u16) {
         let bench = SocketAddr::from(([127, 0, 0, 1], port));
         self.bench.get_or_insert_with(|| self.socket.destination(bench));
@@ -49,19 +49,19 @@ impl Raw {
         Ok(())
     }
 
-    /// Answers frames.
+    /// Answers frames until the bench sends another command.
     pub fn udp(&self, answer: usize, page: &Page, ticket: Ticket) -> Result<()> {
         let to = self.bench.as_ref().context("the bench's socket")?;
         floor::udp_peer(&self.socket, to, answer, page, ticket)
     }
 
-    /// Takes a stream.
+    /// Receives a stream until the bench sends another command.
     pub fn stream(&mut self, page: &Page, ticket: Ticket) -> Result<()> {
         let to = self.bench.as_ref().context("the bench's socket")?;
         stream::sink(&mut self.socket, to, &mut self.cold, page, ticket)
     }
 
-    /// Takes packets.
+    /// Receives packets until the bench sends another command.
     pub fn packets(&mut self, len: usize, page: &Page, ticket: Ticket) -> Result<()> {
         let to = self.bench.as_ref().context("the bench's socket")?;
         packets::sink(&mut self.socket, to, len, page, ticket)

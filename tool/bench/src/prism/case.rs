@@ -70,7 +70,7 @@ impl Case {
         }
     }
 
-    /// Bytes that it is about.
+    /// Returns the length in bytes of the value.
     pub fn len(self) -> usize {
         match self {
             Case::Cas => 8,
@@ -99,8 +99,8 @@ impl Case {
         }
     }
 
-    /// Round trips that it may take on the wire, if that is asked for: GET 1, PUT 2, or 1 with the slot
-    /// known.
+    /// Returns the maximum number of round trips on the wire, if it is bounded: 1 for a GET, 2 for a PUT, and
+    /// 1 for a PUT whose slot is known.
     pub fn asked(self) -> Option<f64> {
         match self {
             Case::IndirectRead | Case::BoundedRead | Case::Chain => Some(1.0),

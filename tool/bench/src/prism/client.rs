@@ -16,10 +16,10 @@ const RESULT: usize = 8 << 20;
 const TOLD: usize = 9 << 20;
 /// A client reads with a length that is more than any value's.
 const MOST: u32 = 1024;
-/// Every bit.
+/// Mask that selects every bit.
 const ALL: u64 = u64::MAX;
 
-/// Connected to its peer, whose memory has been laid out.
+/// A client connected to its peer, whose memory has been initialised.
 pub struct Client {
     end: End,
     echo: Echo,
@@ -105,7 +105,7 @@ impl Client {
         self.echo.start(&mut self.end.qps[0])
     }
 
-    /// A WRITE of these bytes where nobody reads, which a capture is divided by.
+    /// Writes marker bytes to unused memory. A capture is split at these WRITEs.
     pub fn mark(&mut self, bytes: &[u8]) -> Result<()> {
         self.end.one(&work::write_inline(0, bytes, self.at(COUNT + 64)))
     }
@@ -184,8 +184,9 @@ impl Client {
         self.end.complete(1)
     }
 
-    /// The tag into scratch memory, the value into a buffer whose address goes before the tag, and both into
-    /// the block if the tag is newer; what was there comes back.
+    /// Runs the chain: writes the tag to scratch memory, writes the value to a buffer whose address is stored
+    /// before the tag, and swaps both into the block if the tag is newer. Returns the block's previous
+    /// content.
     fn chain(&mut self) -> Result<()> {
         let tag = self.next(2).to_le_bytes();
         let rkey = self.end.remote.rkey;

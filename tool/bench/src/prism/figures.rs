@@ -14,12 +14,13 @@ use crate::command::output;
 use crate::median;
 use crate::plot::{self, Drawing, Line, Mark, Plot};
 
-/// Microseconds.
+/// Converts nanoseconds to microseconds.
 fn us(ns: f64) -> f64 {
     ns / 1000.0
 }
 
-/// §4.3: RDMA operations, and what software adds to each operation; of chains it says nothing.
+/// Returns the latency that §4.3 states: RDMA operations plus the software overhead of each operation. The
+/// paper states none for chains.
 fn stated(model: CostModel, plan: Plan) -> Option<(f64, f64)> {
     match model {
         CostModel::ConnectX5 => Some((2.5, 2.5)),

@@ -11,12 +11,12 @@ use crate::Row;
 use crate::curves::{Curve, Curves, Saved, Stated, Units, by_name, curves_of, skew};
 use crate::plot;
 
-/// Clients of the models: as far as the line is full for each of them.
+/// Numbers of clients in the models, up to a saturated line for each system.
 const CLIENTS: [u32; 13] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 112, 128];
 /// Operations that the model's axis is counted in, and nanoseconds.
 pub(super) const UNITS: Units = Units { rate: 1e6, latency: 1e3 };
 
-/// Names of axes.
+/// Captions of the axes.
 const RATE: &str = "million operations a second";
 const LATENCY: &str = "mean latency, us";
 
@@ -79,7 +79,7 @@ const GETS: [(usize, f64); 3] = [(0, 6.0), (2, 14.0), (3, 8.0)];
 /// §6.2: the same, and PUTs of 12 and 6 us; half of each.
 const HALF: [(usize, f64); 3] = [(0, (6.0 + 12.0) / 2.0), (2, (14.0 + 6.0) / 2.0), (3, (8.0 + 6.0) / 2.0)];
 
-/// Figure 3: reads.
+/// Draws Figure 3: reads.
 pub fn figure_3(folder: &Path, rows: &[Saved]) -> Result<()> {
     let mut stated = latencies(&GETS);
     // 22 % more reads than Pilaf: beside what is predicted of Pilaf.
@@ -110,7 +110,7 @@ pub fn figure_6(folder: &Path, rows: &[Saved]) -> Result<()> {
 
 /// Clients of Figure 7.
 pub const CROWD: u32 = 100;
-/// The paper's objects.
+/// Number of objects in the paper.
 const OBJECTS: u64 = 8_000_000;
 /// Exponents of its keys; 0 is uniform.
 pub const SKEWS: [f64; 7] = [0.0, 0.5, 0.7, 0.9, 0.99, 1.1, 1.2];

@@ -32,7 +32,7 @@ use crate::testbed::protocol::{Command, Extensions};
 use case::Case;
 use client::Client;
 
-/// Operations of a turn, and before it. Together they take fewer buffers than there are.
+/// Number of operations in a turn, and in the warm-up before it. Together they use fewer buffers than exist.
 const TRIPS: u64 = 4096 / SHORTER;
 const WARM_UP: u64 = 256 / SHORTER;
 /// Extensions of the benchmark's connections.
@@ -113,7 +113,8 @@ fn turn(client: &mut Client, peer: &Peer, case: Case) -> Result<f64> {
     Ok(took)
 }
 
-/// Each case beside the plain verb and what it replaces, in time and in round trips.
+/// Returns the rows of each case, compared to the plain verb and to the replaced operations, in time and in
+/// round trips.
 fn rows(measured: &Measured) -> Vec<Row> {
     let mut rows = Vec::new();
     for case in Case::ALL {

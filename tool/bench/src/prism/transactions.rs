@@ -11,11 +11,11 @@ use super::loads::{UNITS, measured, write};
 use crate::curves::{Curve, Curves, Saved, Stated, by_name, skew};
 use crate::plot;
 
-/// The paper's objects.
+/// Number of objects in the paper.
 const OBJECTS: u64 = 8_000_000;
 /// Exponents of the models; 0 is uniform.
 const SKEWS: [f64; 9] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6];
-/// Enough clients for a peak, whatever bounds it.
+/// Number of clients that reaches the peak rate, regardless of the bottleneck.
 const MANY: u32 = 1 << 20;
 
 /// Figure 9: transactions of uniform keys. What is stated compares: 5.5 us less than FaRM, a million more.

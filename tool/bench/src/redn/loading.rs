@@ -17,7 +17,7 @@ use super::table::{PORT, load_onto};
 pub struct Loading<'a> {
     /// Protection domain of the table.
     pub domain: &'a ProtectionDomain,
-    /// The table.
+    /// Memory of the table.
     pub table: &'a MemoryRegion,
     handshakes: Handshakes,
     joining: Vec<(u64, Call)>,
@@ -34,10 +34,11 @@ impl<'a> Loading<'a> {
         Ok(Loading { domain, table, handshakes, joining: Vec::new(), loaded: Vec::new() })
     }
 
-    /// Takes on who waits, and loads chains for those that are connected. They are told what `options` say.
+    /// Accepts waiting clients and loads chains for the connected ones. `options` holds the private data that
+    /// each client receives.
     ///
     /// # Errors
-    /// The listener's.
+    /// Fails if the listener reports an error.
     pub fn turn(&mut self, listener: &Listener, options: &QpOptions) -> Result<()> {
         while self.handshakes.has_capacity(Handshakes::HASTE)
             && let Some(request) = listener.accept(Some(Duration::ZERO))?

@@ -45,7 +45,7 @@ impl Benchmark for Redn<'_> {
     }
 }
 
-/// Each number of the model beside the authors', how far it is off, and why where it is missed.
+/// Returns the rows that compare each number of the model to the authors', with the deviation and its cause.
 fn residuals(modelled: &[Number]) -> Vec<Row> {
     let rows = numbers::rows("redn", "ConnectX5", modelled).into_iter().zip(modelled);
     rows.map(|(row, number)| Row { reason: remora_chain::model::reason(number), ..row }).collect()

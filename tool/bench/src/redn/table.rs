@@ -10,7 +10,7 @@ use remora_verbs::{
 /// The queue of these programs that is a client's connection.
 pub const PORT: &str = "port";
 
-/// A table, each of whose keys is the only one of its first bucket: the keys, and where everything is.
+/// A table in which every key is alone in its first bucket: the keys and the layout of the memory.
 pub struct Table {
     keys: Vec<u64>,
     buckets: u64,
@@ -26,7 +26,7 @@ impl Table {
         Table { keys: (1..).filter(alone).take(count).collect(), buckets, value }
     }
 
-    /// Bytes of it; programs count on 64 KiB.
+    /// Returns the size of the table in bytes. The programs expect a total of 64 KiB.
     pub fn bytes(&self) -> usize {
         self.value_at(self.keys.len()).max(1 << 16)
     }
@@ -46,7 +46,7 @@ impl Table {
         (self.buckets * BUCKET) as usize + number * self.value.next_multiple_of(8)
     }
 
-    /// Fills memory with it: `value` writes the value of the key with a number.
+    /// Fills memory with the table; `value` writes the value of the key with the given number.
     pub fn fill(&self, memory: &MemoryRegion, mut value: impl FnMut(usize, &mut [u8])) -> Result<()> {
         crate::touch(memory)?;
         let mut bytes = vec![0; self.value];
@@ -87,7 +87,7 @@ pub fn load(
     load_onto(domain, port, call, region, table)
 }
 
-/// Loads it onto a queue pair that is connected.
+/// Loads the program onto a connected queue pair.
 pub fn load_onto(
     domain: &ProtectionDomain,
     port: QueuePair,

@@ -10,12 +10,12 @@ use remora_verbs::{
 
 use super::table::late;
 
-/// Bytes of a reply region, as the programs that ship want it.
+/// Length of a reply region in bytes, as the shipped programs require it.
 const REPLY: usize = 1 << 16;
 /// Bytes of what is read to find a value.
 const PROBE: usize = 256;
 
-/// A connection, and memory for what comes by it.
+/// A client's connection and its memory.
 pub struct Way {
     /// Connection of the client.
     pub pair: QueuePair,
@@ -42,7 +42,7 @@ impl Way {
         Ok(Way { pair, reply, probe })
     }
 
-    /// Asks a chain; the value is there when what it tells completes under this id.
+    /// Sends a request to a chain. The value is in memory when the receive with this ID completes.
     pub fn ask(&mut self, id: usize, message: &[u8]) -> Result<()> {
         self.exchange(id, message, &[])
     }

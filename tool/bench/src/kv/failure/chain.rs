@@ -27,8 +27,8 @@ fn table(args: &Args) -> Table {
     Table::new(args.records as usize, args.value_len as usize)
 }
 
-/// The server: it takes over what the one before it had, or makes a table, and then loads a chain for each
-/// client. It ends with its parent.
+/// Runs the server. It adopts the resources of its predecessor or builds a table, and then loads a chain for
+/// each client. It ends with its parent.
 pub fn serve(args: &Args, socket: &Path, listen: SocketAddr) -> Result<()> {
     crate::command::ending::end_with_parent()?;
     let context = Device::nicd(socket).keep("chains").open()?;
@@ -103,11 +103,11 @@ impl Store for Chain {
     }
 }
 
-/// A client: it SENDs, and the chain WRITEs and tells it.
+/// A client that sends a key in a SEND; the chain WRITEs the value and a completion to it.
 struct Client {
     pair: QueuePair,
     cq: CompletionQueue,
-    /// The value.
+    /// Memory to which the chain writes the value.
     reply: MemoryRegion,
     there: RemoteMemory,
     value: Vec<u8>,

@@ -31,9 +31,9 @@ const BELOW: f64 = 7e3;
 /// Kind of a reader's GETs.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub enum Way {
-    /// The NIC answers.
+    /// The NIC answers GETs by a chain.
     Chain,
-    /// The worker does.
+    /// The server's program answers GETs.
     Calls,
 }
 
@@ -130,7 +130,7 @@ fn rows(port: PortName, crowds: &[usize], measured: &[[Rounds; 2]]) -> Vec<Row> 
     rows
 }
 
-/// As the authors draw it: means and p99s by writers.
+/// Draws the authors' figure: mean and p99 over the number of writers.
 fn draw(args: &Args, measured: &[[Rounds; 2]]) -> Result<()> {
     let curves = [
         ("RedN, mean", 0, 0, [BELOW; 5]),

@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// Least rates that one core must reach, per second: NOPs, `if`s, and rounds of a recycled loop.
 const AIMS: [(&str, f64); 3] = [("nop", 30e6), ("if", 5e6), ("while-recycled", 2e6)];
 
-/// The rows.
+/// Returns the rows of all rates.
 pub fn run(args: &Args, core: usize) -> Result<Vec<Row>> {
     let case = |name: &str| format!("software/loopback/{name}");
     let wanted: Vec<_> =
@@ -60,7 +60,7 @@ impl Bench {
         Ok(Bench { domain: context.alloc_pd()?, cq: context.create_cq(64)? })
     }
 
-    /// A ring of NOPs, the last of them signaled, round after round.
+    /// Measures a ring of NOPs, the last of them signaled, that is executed repeatedly.
     fn nops(&mut self) -> Result<f64> {
         let options =
             QpOptions { max_send_wr: RING as u32, fetching: Fetching::Recycled, ..QpOptions::default() };

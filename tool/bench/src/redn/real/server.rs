@@ -16,12 +16,12 @@ use remora_verbs::{
 use crate::cores::pin;
 use crate::testbed::Testbed;
 
-/// Connections of callers.
+/// Maximum number of callers' connections.
 const CALLERS: usize = 64;
 
 /// Service of a server for its clients.
 pub trait Ends: Sized {
-    /// A client connects.
+    /// Accepts a client's connection.
     fn accept(&mut self, request: ConnectRequest) -> Result<()>;
 
     /// Serves calls for a while.
@@ -38,7 +38,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it on the servers' core of a test bed; what `open` opens runs there, too.
+    /// Starts the server on the servers' core of a test bed. `open` runs on the server's thread.
     pub fn start<E: Ends>(
         testbed: &Arc<Testbed>,
         open: impl FnOnce(&Testbed) -> Result<E> + Send + 'static,
@@ -63,7 +63,8 @@ impl Server {
         Ok(Server { address, over, polls, threads: vec![thread] })
     }
 
-    /// While `serving`, its thread serves calls; else it sleeps, and its NIC does what there is to do.
+    /// Makes the server's thread serve calls while `serving` is true. Otherwise the thread sleeps and only
+    /// the NIC works.
     pub fn poll(&self, serving: bool) {
         self.polls.store(serving, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(20));
@@ -123,7 +124,7 @@ impl Callers {
         Ok(())
     }
 
-    /// The words of a caller's message, whose place is free for its next one.
+    /// Returns the words of a caller's message and frees the buffer for the caller's next message.
     pub fn take<const N: usize>(&mut self, number: usize) -> Result<[u64; N]> {
         let words = self.messages.get(number * self.len)?;
         listen(&mut self.pairs[number], &self.messages, number, self.len)?;

@@ -39,7 +39,7 @@ struct Client {
     next: usize,
 }
 
-/// All clients.
+/// All clients of the benchmark.
 pub struct Generator {
     table: Table,
     answers: MemoryRegion,
@@ -52,7 +52,7 @@ pub struct Generator {
     there: RemoteMemory,
 }
 
-/// Connects a client whose completions come to one queue.
+/// Connects a client that completes to the given queue.
 fn connect(
     domain: &ProtectionDomain,
     cq: &CompletionQueue,
@@ -66,7 +66,7 @@ fn connect(
 }
 
 impl Generator {
-    /// Connects all of them.
+    /// Connects all clients.
     pub fn connect(port: PortName, server: &Server) -> Result<Generator> {
         let context: Context = port.device_on(LOOPBACK, "")?.open()?;
         let domain = context.alloc_pd()?;
@@ -106,7 +106,7 @@ impl Generator {
         Ok(Seen { gets, sets })
     }
 
-    /// A GET, and SETs while it is under way.
+    /// Performs a GET, and lets the writers send SETs meanwhile.
     fn get(&mut self, way: Way, sets: &mut u64) -> Result<Duration> {
         let client = if way == Way::Chain { &mut self.chain } else { &mut self.calls };
         let key = self.table.key(client.next);
@@ -145,7 +145,7 @@ impl Generator {
         say(client, number as u64, &self.answers, (number + 1) * ANSWER, &message)
     }
 
-    /// The writer whose SET has been answered.
+    /// Returns the writer whose SET has been answered, or `None`.
     fn written(&mut self) -> Result<Option<usize>> {
         let Some(done) = taken(&mut self.writes)? else { return Ok(None) };
         let number = done.id as usize;

@@ -14,7 +14,7 @@ use crate::PortName;
 use crate::command::device::LOOPBACK;
 use crate::redn::table::{Table, load, telling};
 
-/// Keys of each client, which nobody else writes.
+/// Number of keys of each client; no other client writes them.
 pub const KEYS: usize = 10_000;
 /// Clients: a reader and its writers.
 pub const CLIENTS: usize = 17;
@@ -41,7 +41,7 @@ pub struct Shop {
 }
 
 impl Shop {
-    /// Filled.
+    /// Opens the server and fills its table.
     pub fn open(port: PortName) -> Result<Shop> {
         let context = port.device_on(LOOPBACK, "")?.open()?;
         let domain = context.alloc_pd()?;

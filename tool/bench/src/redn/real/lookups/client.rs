@@ -17,12 +17,12 @@ use crate::redn::way::Way;
 const LANES: usize = 64;
 /// `FaRM`'s neighbourhood: buckets that one READ brings.
 const NEIGHBOURHOOD: u64 = 6;
-/// Longer than an acknowledgement that nobody asked for takes.
+/// Time that exceeds the delay of an unsolicited acknowledgement.
 const SETTLING: Duration = Duration::from_millis(3);
 /// Time that a lookup may take.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A connection, and the key that is looked up by it.
+/// A connection and the key of its lookup.
 struct Lane {
     way: Way,
     key: u64,
@@ -141,7 +141,8 @@ impl Client {
         Ok(true)
     }
 
-    /// A READ has come: was it the value? Else the value is read, or the next node.
+    /// Handles a completed READ. Returns true if it read the value; otherwise posts the READ of the value or
+    /// of the next node.
     fn has_read(&mut self, number: usize) -> Result<bool> {
         let Lane { way, key, found } = &mut self.lanes[number];
         if *found {

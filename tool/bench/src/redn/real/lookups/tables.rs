@@ -119,8 +119,8 @@ fn fill(memory: &MemoryRegion, len: u64) -> Result<()> {
     Ok(())
 }
 
-/// Calls: a message with a key and whether it is looked for in the list; the answer is the value, in one
-/// message.
+/// Serves calls. A message holds a key and whether the key is looked up in the list; the answer is one
+/// message with the value.
 struct Calls {
     table: MemoryRegion,
     callers: Callers,
