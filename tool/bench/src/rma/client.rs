@@ -19,21 +19,21 @@ pub const SLOTS: u16 = 128;
 /// Longest that an operation may take.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// RC and 1RMA of one NIC, to the same peer.
+/// Connections by RC and by 1RMA from one NIC to the same peer.
 pub struct Client {
-    /// RC.
+    /// The NIC and its RC queue pairs.
     pub end: End,
-    /// 1RMA.
+    /// The 1RMA engine of the NIC.
     pub rma: Rma,
-    /// Commands of 1RMA.
+    /// Command slots of 1RMA.
     pub portal: Portal,
-    /// Local operands.
+    /// Local memory of the operations.
     pub local: RmaRegion,
-    /// The peer's region.
+    /// Grant of the peer's region.
     pub grant: Grant,
     /// K_r of the peer's regions.
     pub keys: RegionKeys,
-    /// The present one.
+    /// Present key of the region.
     pub key: [u8; 16],
     /// Which part of a round is done.
     pub part: Part,
@@ -65,7 +65,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads per second of `len` bytes, `window` of them on their way, `batch` of them submitted together.
+    /// Measures reads per second of `len` bytes with `window` in flight, submitted in batches of `batch`.
     pub fn reads(&mut self, len: usize, window: usize, batch: usize, count: usize) -> Result<f64> {
         let (mut posted, mut done) = (0, 0);
         let places = REGION / len.max(4096);
@@ -94,7 +94,7 @@ impl Client {
         Ok(portal.submit(Kind::Read, class, local, at, grant, at, len, Some(PATIENCE))?)
     }
 
-    /// RC's READs per second of `len` bytes, `window` on their way, `batch` of them posted together.
+    /// Measures RC's READs per second of `len` bytes with `window` in flight, posted in batches of `batch`.
     pub fn rc_reads(&mut self, len: usize, window: usize, batch: usize, count: usize) -> Result<f64> {
         let end = &mut self.end;
         let (mut posted, mut done) = (0, 0);

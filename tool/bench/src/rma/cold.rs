@@ -27,11 +27,11 @@ use crate::{PortName, Row, SHORTER, typical_of};
 /// The case.
 pub const CASE: &str = "cold/10000-initiators";
 
-/// Initiators; a server keeps 1024 keys unless it is told otherwise.
+/// Number of initiators. By default, a server caches 1024 keys.
 const INITIATORS: u32 = 10_000 / SHORTER as u32;
 /// Bytes that each reads.
 const LEN: u32 = 64;
-/// Trips whose mean is one reading, and trips of a round.
+/// Number of trips in one reading, and of trips in a round.
 const RUN: u64 = 100;
 const TRIPS: usize = 2 * INITIATORS as usize;
 /// Largest ratio of the cost of a key miss to the cost of key derivation and set-up alone.

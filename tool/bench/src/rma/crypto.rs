@@ -12,7 +12,7 @@ use remora_wire::rma::{MAX_OPERATION, Nonce, header, request};
 use crate::SHORTER;
 use crate::typical_of;
 
-/// Calls whose mean is one reading, and calls of a round.
+/// Number of calls in one reading, and of calls in a round.
 const RUN: u64 = 64;
 const CALLS: u64 = 12_800 / SHORTER;
 
@@ -23,13 +23,13 @@ const DATA_AAD: usize = header::LEN + Nonce::LEN;
 /// Nanoseconds that each side computes for a read.
 #[derive(Copy, Clone, Debug)]
 pub struct Costs {
-    /// Sealing the request.
+    /// Time to seal the request.
     pub seal_request: f64,
-    /// Opening it.
+    /// Time to open the request.
     pub open_request: f64,
-    /// Sealing the data.
+    /// Time to seal the data.
     pub seal_data: f64,
-    /// Opening it.
+    /// Time to open the data.
     pub open_data: f64,
 }
 
@@ -81,7 +81,7 @@ pub fn seal(aad: usize, len: usize) -> Result<f64> {
     })
 }
 
-/// Nanoseconds of opening it, as messages are opened: copied first.
+/// Measures the time in nanoseconds to open a message, including the copy that precedes it.
 pub fn open(aad: usize, len: usize) -> Result<f64> {
     let mut cipher = cipher();
     let (aad, mut sealed, mut text) = ([2; 64][..aad].to_vec(), vec![1; len], vec![0; len]);
@@ -93,7 +93,7 @@ pub fn open(aad: usize, len: usize) -> Result<f64> {
     })
 }
 
-/// Nanoseconds of deriving a key and of expanding it, one after the other.
+/// Measures the time in nanoseconds to derive a key and to expand it, in sequence.
 pub fn key_set_up() -> Result<f64> {
     let (mut cipher, mut identity) = (cipher(), [3_u8; 32]);
     typical_of(RUN, CALLS, || {
@@ -108,7 +108,8 @@ fn nonce(counter: u64) -> [u8; NONCE_LEN] {
     Nonce { sender: 0x5a, counter }.bytes()
 }
 
-/// Bytes a second that OpenSSL seals by `len` bytes. None: it is not installed.
+/// Measures OpenSSL's rate in bytes per second for blocks of `len` bytes. Returns `None` if OpenSSL is not
+/// installed.
 pub fn openssl(len: usize) -> Result<Option<f64>> {
     let mut command = Command::new("openssl");
     command.args(["speed", "-aead", "-evp", "aes-128-gcm", "-seconds", "1", "-mr", "-bytes"]);

@@ -24,7 +24,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts one.
+    /// Starts a daemon.
     pub fn start(cores: [usize; 2]) -> Result<Daemon> {
         let folder = tempfile::Builder::new().prefix("remora-bench-").tempdir()?;
         let socket = folder.path().join("nic.sock");

@@ -170,7 +170,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The cipher beside OpenSSL's, which would show that it is no low bar.
+    /// Compares the cipher with OpenSSL's, to show that the cipher is not an easy baseline.
     fn crypto(&mut self) -> Result<()> {
         for len in [64, 4096] {
             let case = format!("crypto/seal/{len}");

@@ -6,7 +6,7 @@ use remora_nic::rma::{Cipher as _, Identity};
 use remora_verbs::rma::{Client, Grant};
 use remora_wire::rma::Kind;
 
-/// Bytes of a region of the peer: those of the longest transfer.
+/// Length in bytes of a region of the peer: that of the longest transfer.
 pub const REGION: usize = 4 << 20;
 
 /// Name of the region that is granted over TLS.
@@ -58,7 +58,7 @@ pub fn derived(region_key: &[u8; 16], client: &Client, kind: Kind) -> [u8; 16] {
     remora_host::key_deriver().derive(region_key, &identity.bytes())
 }
 
-/// The grant of the same region under another key, as a server announces it.
+/// Returns the grant of the same region under another key, as a server announces it.
 pub fn under(grant: &Grant, region_key: &[u8; 16], client: &Client) -> Result<Grant> {
     let mut bytes = grant.to_bytes();
     let keys = &mut bytes[Grant::LEN - 3 * 16..];
@@ -73,7 +73,7 @@ pub fn under(grant: &Grant, region_key: &[u8; 16], client: &Client) -> Result<Gr
 pub struct RegionKeys(u64);
 
 impl RegionKeys {
-    /// The next one.
+    /// Returns the next key.
     pub fn fresh(&mut self) -> [u8; 16] {
         self.0 += 1;
         (u128::from(self.0) << 64 | 0x1a).to_le_bytes()

@@ -40,7 +40,7 @@ const APART: usize = 20;
 /// changes.
 const UNDISTURBED: f64 = 1.1;
 
-/// A client that reads, and the owner of the region, who changes its key.
+/// A client that reads a region, and the owner that changes the region's key.
 struct Reader<'a> {
     peer: &'a Peer,
     client: &'a mut Client,
@@ -92,7 +92,7 @@ fn gaps(bench: &mut Bench<'_>, reader: &mut Reader<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Readers of another region while keys change, beside the same without.
+/// Measures reads of another region while keys change, compared to reads without changes.
 fn others(bench: &mut Bench<'_>, reader: &mut Reader<'_>) -> Result<()> {
     let case = path(PortName::Udp, OTHERS);
     let rounds = bench.rounds(&case, || {
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads by a grant until it is refused; when the last read succeeded.
+    /// Reads with a grant until the server refuses it. Returns the time of the last successful read.
     fn read_until_refused(&mut self, grant: &Grant) -> Result<Instant> {
         let mut last = Instant::now();
         loop {
@@ -185,7 +185,7 @@ impl<'a> Reader<'a> {
         Ok(gap)
     }
 
-    /// The gap if it must ask for it then.
+    /// Measures the gap in reads if the client must request the new grant after the change.
     fn unannounced(&mut self) -> Result<Duration> {
         let old = self.granted;
         self.begin(&old)?;
@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
         Ok(gap)
     }
 
-    /// The gap of an RC reader whose queue pair is given up and connected anew.
+    /// Measures the gap in an RC client's READs while its queue pair is closed and connected again.
     fn reconnected(&mut self) -> Result<Duration> {
         self.peer.run(self.client.end.command(NicCommand::ServeAndAccept { reads: 16 }))?;
         let address = self.peer.addresses.udp;

@@ -36,14 +36,14 @@ struct Tenant {
     local: RmaRegion,
     grant: Grant,
     class: Class,
-    /// Operations on their way, at most, and now; those that ended.
+    /// Maximum and present number of operations in flight, and the number of completed ones.
     slots: u16,
     pending: u16,
     ended: u64,
 }
 
 impl Tenant {
-    /// Reads `served`.
+    /// Opens a tenant that reads the region `served`.
     fn open(daemon: &Daemon, served: &RmaRegion, slots: u16, class: Class) -> Result<Tenant> {
         let context = daemon.attach()?;
         let congestion = CongestionSettings { kind: ControlKind::None, ..CongestionSettings::software() };
@@ -96,7 +96,7 @@ impl Tenant {
     }
 }
 
-/// Both cases.
+/// Measures both cases.
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     if ![SHARES, BULK].iter().any(|case| bench.wants(&path(PortName::Udp, case))) {
         return Ok(());
@@ -109,7 +109,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     bulk(bench, &daemon, &served)
 }
 
-/// Rates of programs that keep their slots busy, over those that their slots promise.
+/// Measures the rates of programs that keep their slots busy, compared to the shares of their slots.
 fn shares(bench: &mut Bench<'_>, daemon: &Daemon, served: &RmaRegion) -> Result<()> {
     let case = path(PortName::Udp, SHARES);
     if !bench.wants(&case) {

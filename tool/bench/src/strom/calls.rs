@@ -31,18 +31,18 @@ impl Call {
 /// Bytes before a question or an answer: its length.
 const HEAD: usize = 4;
 
-/// The server's end.
+/// The server's end of the calls.
 pub struct Calls {
     listener: TcpListener,
     stream: Option<TcpStream>,
 }
 
-/// The client's.
+/// The client's end of the calls.
 pub struct Caller {
     stream: TcpStream,
 }
 
-/// Fills `buffer`, spinning. False: it may not go on before the first byte.
+/// Fills `buffer` from a nonblocking stream. Returns false if waiting for the first byte was aborted.
 fn fill(stream: &mut TcpStream, buffer: &mut [u8], mut go_on: impl FnMut() -> bool) -> Result<bool> {
     let mut at = 0;
     while at < buffer.len() {
@@ -78,7 +78,7 @@ fn tuned(stream: TcpStream) -> Result<TcpStream> {
 }
 
 impl Calls {
-    /// Listens.
+    /// Binds a listener.
     pub fn bind(address: IpAddr) -> Result<Calls> {
         let listener = TcpListener::bind((address, 0)).context("listening for calls over TCP")?;
         listener.set_nonblocking(true)?;
@@ -150,7 +150,7 @@ fn find(target: &MemoryRegion, question: &[u8]) -> Option<(usize, usize)> {
 }
 
 impl Caller {
-    /// Connects.
+    /// Connects to the server.
     pub fn connect(address: SocketAddr) -> Result<Caller> {
         Ok(Caller { stream: tuned(TcpStream::connect(address).context("connecting for calls over TCP")?)? })
     }

@@ -12,7 +12,7 @@ pub enum Way {
     StromRead,
     /// The same kernel as WebAssembly, as users write it.
     Wasm,
-    /// READ after READ.
+    /// A sequence of dependent READs.
     Reads,
     /// A call of the peer's program over TCP.
     Tcp,
@@ -48,7 +48,7 @@ impl Way {
     }
 }
 
-/// A task.
+/// A task that the ways are compared on.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Fetches the value of a random key of a list with this many elements (Figure 7).
@@ -65,7 +65,7 @@ pub enum Task {
 }
 
 impl Task {
-    /// All of them.
+    /// Returns all tasks.
     pub fn all() -> Vec<Task> {
         let mut all: Vec<Task> = [4, 8, 16, 32].map(Task::Walk).to_vec();
         all.extend([64, 256, 1024, LONGEST].map(Task::Get));
@@ -89,7 +89,7 @@ impl Task {
         }
     }
 
-    /// The ways that are measured: StRoM's, then those that it is compared to.
+    /// Returns the ways to measure: StRoM's, then those that it is compared to.
     pub fn ways(self) -> &'static [Way] {
         match self {
             Task::Walk(_) => &[Way::Strom, Way::Reads, Way::Tcp],
@@ -140,8 +140,8 @@ impl Task {
 /// Bound of a ratio.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Bound {
-    /// At most.
+    /// Largest allowed ratio.
     Within(f64),
-    /// At least.
+    /// Least allowed ratio.
     AtLeast(f64),
 }

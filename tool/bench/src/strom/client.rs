@@ -14,12 +14,12 @@ use super::place::{
 };
 use crate::testbed::pair::{End, Peer};
 
-/// Of our memory: where what is read comes to. Before it is what is written from.
+/// Offset in local memory at which results arrive. The memory before it holds the data to write.
 const RESULT: usize = 48 << 20;
 /// Time after which an operation counts as hung.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Connected to its peer, whose kernels are deployed.
+/// A client connected to its peer, whose kernels are deployed.
 pub struct Client {
     pub end: End,
     pub answers: AnswerBuffers,
@@ -41,7 +41,7 @@ impl Client {
         !matches!(task, Task::Check(len, _) if len > self.end.packet())
     }
 
-    /// A number below `bound`, the same ones in each run.
+    /// Returns a pseudo-random number below `bound`; the sequence is the same in each run.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

@@ -40,7 +40,7 @@ const MEASURED: [(&str, &str, &str, f64); 6] = [
     ("Figure 13", "count", "bandwidth", 1e9 / 8.0),
 ];
 
-/// A figure as it was measured over a port.
+/// A figure measured over a port.
 struct Real {
     figure: &'static str,
     title: String,
@@ -51,7 +51,7 @@ struct Real {
 /// A point: its place, its curve, its value.
 type Point = (String, String, f64);
 
-/// Draws all of them into a folder; rows of other benchmarks, and of models, say nothing here.
+/// Draws all figures into a folder. Rows of other benchmarks and of models are ignored.
 pub fn draw(folder: &Path, [ten, hundred]: &[Vec<Number>; 2], rows: &[Saved]) -> Result<()> {
     let real: Vec<Real> = PortName::value_variants().iter().flat_map(|port| measured(*port, rows)).collect();
     let beside: Vec<(&str, Plot<'_>)> = real.iter().map(|real| (real.figure, real.plot())).collect();

@@ -39,11 +39,11 @@ use case::{Bound, Task, Way};
 use client::Client;
 use wasm::Built;
 
-/// Trips of a turn, before it, and of its 99th percentile.
+/// Number of trips in a turn, in its warm-up, and for its 99th percentile.
 const TRIPS: u64 = 4096 / SHORTER;
 const WARM_UP: u64 = 256 / SHORTER;
 const PERCENTILE: u64 = 2048 / SHORTER;
-/// Trips of a reading where some fail: enough that each reading has its part of them.
+/// Number of trips in a reading where some reads fail, so that each reading contains its share of failures.
 const RUN: u64 = 512;
 /// Rate of the paper's CPU with eight threads, in bytes per second (§7.2).
 const EIGHT_THREADS: f64 = 25e9 / 8.0;
@@ -134,7 +134,7 @@ fn measure(args: &Args, report: &mut Report, testbed: &Testbed, tasks: Vec<Task>
     Ok(())
 }
 
-/// The kernel as WebAssembly, if a task needs it and it can be built.
+/// Builds the WebAssembly kernel if a task needs it. Returns `None` if it is not needed or cannot be built.
 fn built(tasks: &[Task]) -> Option<Built> {
     let wanted = tasks.iter().any(|task| task.ways().contains(&Way::Wasm));
     let built = wanted.then(Built::new)?;
@@ -180,8 +180,8 @@ fn percentile(client: &mut Client, task: Task, way: Way) -> Result<f64> {
     Ok(histogram.value_at_quantile(0.99) as f64)
 }
 
-/// StRoM's figures beside each other way's, judged where something is asked of them; then the 99th
-/// percentiles of all.
+/// Returns the rows of StRoM's figures compared to each other way, with their bounds, and the 99th
+/// percentiles of all ways.
 fn rows(port: PortName, task: Task, all: &[Series]) -> Vec<Row> {
     let (metric, unit) = task.metric();
     let case = |way: Way| format!("{}/{}/{}", port.name(), task.path(), way.name());

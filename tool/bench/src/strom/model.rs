@@ -13,7 +13,7 @@ pub fn both() -> [Vec<Number>; 2] {
     [at_10g(&STROM_10G), at_100g(&STROM_100G)]
 }
 
-/// As rows.
+/// Returns the predictions as rows.
 pub fn rows([ten, hundred]: &[Vec<Number>; 2]) -> Vec<Row> {
     let mut rows = numbers::rows("strom", STROM_10G.name, ten);
     rows.extend(numbers::rows("strom", STROM_100G.name, hundred));

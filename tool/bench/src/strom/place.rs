@@ -1,13 +1,13 @@
 //! What the two processes know of each other: op-codes of the peer's kernels, and where things lie in its
 //! memory.
 
-/// The traversal kernel.
+/// Number of the traversal kernel.
 pub const WALK: u64 = 1;
-/// The GET kernel.
+/// Number of the GET kernel.
 pub const GET: u64 = 2;
-/// The shuffling kernel.
+/// Number of the shuffling kernel.
 pub const SHUFFLE: u64 = 3;
-/// HyperLogLog.
+/// Number of the HyperLogLog kernel, which counts different values.
 pub const COUNT: u64 = 4;
 /// The GET kernel as WebAssembly.
 pub const WASM: u64 = 5;
@@ -20,9 +20,10 @@ pub const fn whole(failing: u32) -> u64 {
 }
 
 const MIB: u64 = 1 << 20;
-/// Nodes of the longest list; one of n elements begins n before the end. Each stands on a page of its own.
+/// Number of nodes of the longest list, each on its own page. A list of n elements begins n nodes before the
+/// end.
 pub const NODES: u64 = 32;
-/// The first of them: key, next, value, 8 bytes each.
+/// Offset of the first node: key, next and value of 8 bytes each.
 pub const LIST: u64 = 0;
 /// Bytes of a node.
 pub const NODE: usize = 24;

@@ -39,7 +39,7 @@ pub fn fill(end: &End) -> Result<()> {
 }
 
 impl Client {
-    /// Nanoseconds that the stream takes into its partitions, or as it is.
+    /// Measures the time in nanoseconds to write the stream, partitioned or unchanged.
     pub fn shuffle(&mut self, way: Way) -> Result<f64> {
         match way {
             Way::Strom => {

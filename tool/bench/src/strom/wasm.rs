@@ -19,15 +19,15 @@ const FILES: [(&str, &str); 4] = [
 const WITHOUT: &str = "this remora is built without them; \
     `cargo build --release --package remora-cli --features wasm` builds one with them";
 
-/// A folder with the module in it, which is gone when this is dropped. Its name is random and only this user
-/// can write to it: cargo obeys a `.cargo/config.toml` there.
+/// A temporary folder with the module, deleted when this value is dropped. The name is random and only this
+/// user can write to the folder, since cargo obeys a `.cargo/config.toml` in it.
 pub struct Built(tempfile::TempDir);
 
 impl Built {
-    /// Builds it.
+    /// Builds the module.
     ///
     /// # Errors
-    /// Without the feature `wasm`, and if there is no compiler for WebAssembly.
+    /// Fails without the feature `wasm`, or if there is no compiler for WebAssembly.
     #[cfg(feature = "wasm")]
     pub fn new() -> Result<Built> {
         use anyhow::{Context as _, ensure};
@@ -58,7 +58,7 @@ impl Built {
         anyhow::bail!("{WITHOUT}")
     }
 
-    /// The module.
+    /// Returns the path of the module.
     pub fn module(&self) -> PathBuf {
         self.0.path().join("target/wasm32-unknown-unknown/release/kernel.wasm")
     }

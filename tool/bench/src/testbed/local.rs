@@ -32,10 +32,10 @@ impl LocalNic {
         Ok(LocalNic { domain, cq, local, target, _context: context })
     }
 
-    /// Connects two of them; the ends of each.
+    /// Connects two NICs and returns the queue pair of each.
     ///
     /// # Errors
-    /// The NIC's.
+    /// Fails if a NIC reports an error.
     pub fn connect(nics: [&LocalNic; 2], options: &QpOptions) -> Result<[QueuePair<Ready>; 2]> {
         let [one, other] = nics.map(|nic| nic.domain.create_qp(&nic.cq, &nic.cq, options));
         let (one, other) = QueuePair::connect_pair(one?, other?)?;

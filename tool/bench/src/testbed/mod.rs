@@ -32,7 +32,7 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// On the loopback.
+    /// Makes a test bed on the loopback interface.
     pub fn loopback(port: PortName, cores: [usize; 2]) -> Testbed {
         Testbed { port, cores, veth: None }
     }
@@ -94,7 +94,7 @@ impl Testbed {
         }
     }
 
-    /// Which port.
+    /// Returns the port.
     pub fn port(&self) -> PortName {
         self.port
     }

@@ -29,14 +29,14 @@ enum Word {
     Back = 512,
 }
 
-/// The shared page.
+/// The memory page that the bench and its peer share.
 #[derive(Clone)]
 pub struct Page {
     bytes: Bytes,
 }
 
 impl Page {
-    /// A new page.
+    /// Creates a page.
     pub fn create() -> Result<Page> {
         Ok(Page { bytes: Bytes::memfd("remora-bench", LEN).context("a shared page for the benchmark")? })
     }
@@ -65,12 +65,12 @@ impl Page {
         (self.word(Word::There), self.word(Word::Back))
     }
 
-    /// The last command.
+    /// Returns the ticket of the last command.
     pub fn wanted(&self) -> Ticket {
         Ticket(self.word(Word::Wanted).load(Ordering::Acquire))
     }
 
-    /// Bench side: the peer shall carry out the command with this ticket. Returns when it does.
+    /// Bench side: makes the peer carry out the command with this ticket. Returns when the peer has begun.
     pub fn want(&self, ticket: Ticket) -> Result<()> {
         self.word(Word::Wanted).store(ticket.0, Ordering::Release);
         let started = Instant::now();
@@ -136,7 +136,7 @@ impl Page {
 pub struct Ticket(u64);
 
 impl Ticket {
-    /// The next command's.
+    /// Returns the ticket of the next command.
     pub fn following(self) -> Ticket {
         Ticket(self.0 + 1)
     }

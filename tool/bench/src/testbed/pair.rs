@@ -88,7 +88,7 @@ impl Peer {
         Ok(self.page.answered_bytes())
     }
 
-    /// The shared page.
+    /// Returns the shared page.
     pub fn page(&self) -> &Page {
         &self.page
     }
@@ -107,14 +107,14 @@ impl Drop for Peer {
 pub struct Raw {
     /// A socket with the port's own settings.
     pub socket: Socket,
-    /// The peer's.
+    /// Address of the peer's socket.
     pub to: SocketAddrAny,
-    /// A bare link.
+    /// A shared-memory link without a NIC.
     pub link: shm::Link,
 }
 
 impl Raw {
-    /// Opens them.
+    /// Opens the socket and the link.
     pub fn open(peer: &Peer) -> Result<Raw> {
         let socket = Socket::open("127.0.0.1:0".parse()?, &udp::Options::default())?;
         let to = socket.destination(peer.addresses.raw);
@@ -139,7 +139,7 @@ pub struct End {
     pub qps: Vec<QueuePair<Ready>>,
     /// Local memory, as large as the peer's.
     pub local: MemoryRegion,
-    /// The peer's memory.
+    /// Key and address of the peer's memory.
     pub remote: RemoteMemory,
     /// Port of the NIC.
     pub port: PortName,
@@ -252,7 +252,8 @@ impl End {
         Ok(())
     }
 
-    /// So many requests, `window` of them on their way at a time; `post` posts the one of a number.
+    /// Posts a number of requests with `window` of them in flight; `post` posts the request of a given
+    /// number.
     pub fn stream(
         &mut self,
         count: usize,
@@ -285,7 +286,7 @@ impl End {
         self.complete(1)
     }
 
-    /// Until the peer has acknowledged whatever was sent to it: then it may be stopped.
+    /// Polls until the peer has acknowledged everything that was sent, so that it can be stopped.
     pub fn settle(&mut self) -> Result<()> {
         let mut flush = Flush::of("the benchmark's peer");
         while flush.goes_on(self.qps.first_mut())? {

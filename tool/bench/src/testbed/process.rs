@@ -32,10 +32,10 @@ impl Process {
         command.spawn().map(|child| Process { child, stderr: None })
     }
 
-    /// Starts a program on a core. A process begins on the cores of the thread that starts it.
+    /// Starts a program on a core. A process inherits the cores of the thread that starts it.
     ///
     /// # Errors
-    /// There is no such core. The inner one is that of [`start`](Process::start).
+    /// Fails if the core does not exist. The inner error is that of [`start`](Process::start).
     pub fn start_on(core: usize, mut command: Command) -> Result<io::Result<Process>> {
         let starting = std::thread::spawn(move || pin(core).map(|()| Process::start(&mut command)));
         starting.join().map_err(|_| anyhow::anyhow!("starting a process of the benchmark panicked"))?
@@ -56,10 +56,10 @@ impl Process {
         }))
     }
 
-    /// Starts a program of ours, and waits for the `count` lines that it prints when it is ready.
+    /// Starts a program of this project, and waits for the `count` lines that it prints when it is ready.
     ///
     /// # Errors
-    /// The program does not start, or it ends before it has printed them.
+    /// Fails if the program does not start, or ends before it has printed the lines.
     pub fn start_ready(command: &mut Command, count: usize) -> Result<(Process, Vec<String>)> {
         let mut process = Process::start(command.stdout(Stdio::piped()))?;
         let output = BufReader::new(process.child.stdout.take().context("its output")?);
@@ -88,7 +88,7 @@ impl Process {
         self.child.try_wait()
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the process ends by itself.
     pub fn wait(&mut self) {
         let _ = self.child.wait();
     }
@@ -113,7 +113,7 @@ impl Process {
         bail!("a server to compare with does not listen")
     }
 
-    /// The last lines that it has written to standard error, in one.
+    /// Returns the last lines of standard error, joined to one.
     fn last_words(&mut self) -> String {
         let mut said = String::new();
         if let Some(stderr) = &mut self.stderr {
@@ -125,11 +125,11 @@ impl Process {
         if last.is_empty() { String::new() } else { format!(": {}", last.join(" | ")) }
     }
 
-    /// Waits until it ends by itself, as it should by now; else it is told to end, which it passes on to a
-    /// program that it runs.
+    /// Waits until the process ends by itself. If it does not end soon, sends it SIGTERM, which it passes on
+    /// to a program that it runs.
     ///
     /// # Errors
-    /// The system's.
+    /// Fails if the system reports an error.
     pub fn end(&mut self) -> Result<()> {
         let started = Instant::now();
         while self.ended()?.is_none() {

@@ -83,7 +83,7 @@ pub enum Command {
 /// Activity of the peer with one of its NICs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NicCommand {
-    /// Take connections.
+    /// Accept connections.
     Accept {
         /// Maximum number of outstanding READs of each connection.
         reads: u8,
@@ -131,7 +131,7 @@ pub enum RmaCommand {
     Expose {
         /// Number of the place, 0 or 1.
         place: usize,
-        /// K_r.
+        /// Region key K_r.
         key: [u8; 16],
         /// Initiator that the grant is for.
         client: Initiator,
@@ -146,12 +146,12 @@ pub enum IncastCommand {
     /// Open them, each with a region under this key. Answer with their UDP ports, 2 bytes each, and the TCP
     /// port of their connections.
     Open {
-        /// K_r of all of them.
+        /// Region key K_r of all regions.
         key: [u8; 16],
     },
     /// Take a connection for each.
     Accept,
-    /// Poll them.
+    /// Poll all NICs.
     Serve,
 }
 
@@ -191,13 +191,13 @@ pub struct PeerAddresses {
     pub shm: SocketAddr,
     /// Connections of the NIC over UDP.
     pub udp: SocketAddr,
-    /// The raw socket.
+    /// Address of the raw UDP socket.
     pub raw: SocketAddr,
     /// Name of the bare ring's link.
     pub ring: String,
     /// Connections of the NIC over AF_XDP, at the far end of veth pairs.
     pub xdp: Option<SocketAddr>,
-    /// Calls over TCP.
+    /// Address of the calls over TCP.
     pub tcp: SocketAddr,
 }
 

@@ -12,7 +12,7 @@ use remora_netns::Namespace;
 /// One side of the veth pairs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The bench's.
+    /// The bench's side.
     Near,
     /// The peer's side.
     Far,
@@ -42,15 +42,14 @@ impl Side {
     }
 }
 
-/// The interface of the NICs over AF_XDP, that of the floor and that of the kernel; the same names on both
-/// sides.
+/// Name of the interface of the NICs over AF_XDP, on both sides.
 pub const NIC: &str = "nic0";
-/// See [`NIC`].
+/// Name of the interface of the raw AF_XDP floor, on both sides.
 pub const RAW: &str = "raw0";
-/// See [`NIC`].
+/// Name of the interface of the kernel's sockets, on both sides.
 pub const KERNEL: &str = "kernel0";
 
-/// The namespaces.
+/// The network namespaces of a test bed, connected by veth pairs.
 pub struct Veth {
     near: Namespace,
     far: Namespace,
@@ -61,7 +60,7 @@ pub struct Veth {
 }
 
 impl Veth {
-    /// Makes them.
+    /// Creates the namespaces and their veth pairs.
     pub fn create() -> Result<Veth> {
         Veth::make().context("port xdp is measured between network namespaces, which needs root")
     }

@@ -70,7 +70,7 @@ pub struct Args {
     cores: Vec<usize>,
 }
 
-/// Transactions at a time of a curve; of the workloads beside it and of the sweep.
+/// Numbers of concurrent transactions: for the curve, for the other workloads, and for the sweep.
 const CURVE: [u32; 7] = [1, 2, 4, 8, 16, 32, MOST];
 const FEW: [u32; 3] = [1, 16, MOST];
 const CROWDS: [u32; 3] = [4, 16, MOST];
@@ -114,7 +114,7 @@ impl Benchmark for Args {
 struct Measuring<'a> {
     args: &'a Args,
     testbed: &'a Testbed,
-    /// Of each measurement.
+    /// Duration of each measurement.
     time: Duration,
     report: &'a mut Report,
 }
@@ -200,7 +200,7 @@ impl Measuring<'_> {
         rows.into_iter().for_each(|row| self.report.add(row));
     }
 
-    /// Another workload, with nothing asked of it.
+    /// Measures another workload, without bounds.
     fn beside<W: Workload>(&mut self, name: &str, workload: &W, draw: impl Fn(u64) -> W) -> Result<()> {
         let extent = workload.extent();
         let mut systems = self.systems(workload, 2 * extent.keys)?;

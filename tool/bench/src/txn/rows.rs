@@ -9,15 +9,15 @@ use crate::{Report, Row};
 /// Figure 9.
 pub const LATENCY: f64 = 0.82;
 pub const RATE: f64 = 1.2;
-/// Ahead.
+/// Least ratio of PRISM-TX's rate to FaRM's where PRISM-TX only has to lead.
 pub const AHEAD: f64 = 1.0;
 /// Largest ratio of FaRM's latency to its round trips of bare verbs plus its CPU work.
 const LIMIT: f64 = 1.15;
 
-/// A design's rounds.
+/// A design and its rounds.
 pub type Rounds = (Design, Vec<Round>);
 
-/// A figure: what it is called, its unit, and where a round has it.
+/// Name and unit of a figure, and the function that takes it from a round.
 type Kind = (&'static str, &'static str, fn(&Round) -> f64);
 
 const KINDS: [Kind; 8] = [
@@ -48,7 +48,7 @@ pub fn point(rounds: &[Rounds], judged: bool, case: impl Fn(Design) -> String, r
     }
 }
 
-/// The best rates of each round over some windows, judged if `least` says so.
+/// Returns the rows of each round's best rate over some windows; `least` bounds their ratio.
 pub fn peak(windows: &[Vec<Rounds>], least: Option<f64>, case: impl Fn(Design) -> String) -> [Row; 2] {
     let [ours, theirs] = [Design::PrismTx, Design::Farm].map(|design| {
         let each = windows.iter().map(|rounds| of(rounds, design, |round| round.rate));

@@ -46,7 +46,7 @@ pub struct Round {
 
 /// A design: its shard and a client.
 pub struct SystemUnderTest {
-    /// Which.
+    /// Design of the shard.
     pub design: Design,
     // The client leaves before its shard ends.
     session: Session,
@@ -93,7 +93,7 @@ fn link(design: Design) -> usize {
 }
 
 impl SystemUnderTest {
-    /// Starts the shard, puts the workload's rows there, and stops it until its turn comes.
+    /// Starts the shard, writes the workload's rows to it, and stops it until its turn comes.
     pub fn take<W: Workload>(
         testbed: &Testbed,
         time: Duration,
@@ -123,8 +123,8 @@ impl SystemUnderTest {
         Runner::new(workload, window as usize, seed).ahead(self.clock)
     }
 
-    /// Until everything is carried out that was drawn; after `limit` nothing is begun any more. How long it
-    /// took.
+    /// Runs until every drawn transaction is carried out; after `limit` no transaction is started. Returns
+    /// the duration.
     fn drive<W: Workload>(
         &mut self,
         runner: &mut Runner<W>,

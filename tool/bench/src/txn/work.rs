@@ -27,7 +27,7 @@ const RECORDS: u64 = 512;
 const TRANSACTIONS: u64 = 2000;
 const RUNS: usize = 7;
 
-/// An operation as it was posted.
+/// A work request as it was posted.
 #[derive(Copy, Clone)]
 struct Posted {
     id: u64,
@@ -35,7 +35,7 @@ struct Posted {
     sge: Option<Sge>,
 }
 
-/// Both sides' memory, the shard's program, and what comes of operations on it.
+/// Memory of both sides, the shard's program, and the completions.
 struct Wire {
     table: Registered,
     arena: Registered,
@@ -67,7 +67,7 @@ impl Wire {
         }
     }
 
-    /// And has it completed, or called for.
+    /// Executes a request and completes it, or calls the shard's program.
     fn execute(&mut self, posted: &Posted) -> Option<()> {
         self.carry(posted)?;
         let done = WorkCompletion { id: posted.id, status: Status::Success, ..remora_verbs::EMPTY };
@@ -154,7 +154,7 @@ fn block(addr: u64, len: usize) -> Result<Registered> {
 pub struct Lens {
     /// Words of the index.
     pub near: usize,
-    /// An object.
+    /// Bytes of an object.
     pub object: usize,
     /// An entry of the log.
     pub entry: usize,

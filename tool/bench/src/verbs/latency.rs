@@ -184,7 +184,7 @@ pub fn trips(end: &mut End, verb: Verb, count: u64) -> Result<(f64, f64)> {
     Ok((typical, histogram.value_at_quantile(0.99) as f64))
 }
 
-/// READs of a peer whose program sleeps: its NIC's own thread must wake.
+/// Measures READs of a peer whose program sleeps, so that the NIC's own thread must wake up.
 pub fn sleeping(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     let case = format!("{}/read/{LEN}/sleeping-target", end.port.name());
     let rounds = bench.rounds(&format!("{case}/latency"), |peer, _| {

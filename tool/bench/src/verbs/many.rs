@@ -9,7 +9,7 @@ use crate::testbed::pair::End;
 use crate::testbed::protocol::{Command, NicCommand};
 use crate::{Row, SHORTER, cpu_ns, resident_bytes};
 
-/// Queue pairs.
+/// Number of queue pairs.
 const QPS: usize = 10_000;
 /// Duration of the idle phase.
 const IDLE: Duration = Duration::from_secs(10);

@@ -92,7 +92,8 @@ impl Benchmark for Verbs<'_> {
 }
 
 impl Bench<'_> {
-    /// Runs `round` as often as asked, with progress; what it gives is interleaved by construction.
+    /// Runs `round` as often as requested and displays progress. The results of a round are interleaved,
+    /// since `round` measures all of them.
     fn rounds<const N: usize>(
         &mut self,
         case: &str,

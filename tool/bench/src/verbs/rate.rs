@@ -48,7 +48,8 @@ fn measured(bench: &mut Bench<'_>, end: &mut End, verb: Verb, case: &str, batch:
     Ok(())
 }
 
-/// Packets per second of the raw port, one way: as long as those that carry 64 bytes there.
+/// Measures the packets per second that the raw port carries one way, with packets as long as those of a
+/// 64-byte message.
 fn raw_packets(peer: &Peer, raw: &mut Raw) -> Result<f64> {
     const PACKET: usize = 12 + 16 + LEN + 4;
     peer.run(Command::Packets { len: PACKET, to: raw.socket.local().port() })?;

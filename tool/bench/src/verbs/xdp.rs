@@ -27,10 +27,11 @@ const OF_ECHO: f64 = 0.8;
 /// over TCP.
 const OF_TCP_BY_UDP: f64 = 0.5;
 const OF_TCP_BY_XDP: f64 = 0.25;
-/// The first port that the others use in the namespaces, where nobody else is.
+/// First port of the other programs in the namespaces, which are otherwise unused.
 const FIRST_PORT: u16 = 20_000;
 
-/// Whatever is measured over port xdp. Where no namespaces can be made, nothing is, unless it was asked for.
+/// Measures everything on port xdp. If no namespaces can be created, the port is left out, unless it was
+/// requested explicitly.
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     let opened = Testbed::open(PortName::Xdp, bench.cores, 0, bench.args.port.is_some())?;
     let Some(testbed) = opened else { return Ok(()) };
@@ -124,8 +125,8 @@ fn rates(bench: &mut Bench<'_>, raw: &mut Raw, end: &mut End) -> Result<()> {
     Ok(())
 }
 
-/// READs over AF_XDP and over UDP sockets, and the others' ping-pongs by TCP, all between the same namespaces
-/// in turn.
+/// Compares READs over AF_XDP and over UDP sockets with the ping-pongs of UCX and libfabric over TCP, in turn
+/// between the same namespaces.
 fn beside_tcp(bench: &mut Bench<'_>, testbed: &Testbed, raw: &mut Raw, xdp: &mut End) -> Result<()> {
     let case = |port: &str| format!("{port}/read/{LEN}/veth");
     if !bench.args.wants_case(&format!("{}/latency", case("udp"))) {
