@@ -6,62 +6,62 @@
 use super::{Constant, Rate};
 use crate::wqe::{Wqe, WqeOpcode, flag};
 
-/// The primitives. A model with other numbers is another value of this type.
+/// The primitives of the model. Other hardware is another value of this type.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ConnectX5 {
-    /// The doorbell on its way to the NIC, and a completion on its way to a program that polls: half each.
+    /// Doorbell to the NIC plus completion to a polling program, half each.
     pub host: Constant,
-    /// Work requests over PCIe: a batch of a send queue's, or one of a receive queue's.
+    /// Fetch of work requests over PCIe: a batch of a send queue, or one of a receive queue.
     pub fetch: Constant,
-    /// Bytes of host memory over PCIe: what a WRITE or SEND brings along unless it is inline, what a READ
-    /// brings back, an atomic's word.
+    /// Access to host memory over PCIe: the data of a WRITE or SEND unless it is inline, the result of a
+    /// READ, the word of an atomic.
     pub access: Constant,
-    /// A work request behind the one before it in its queue.
+    /// Issue of a work request after the previous one in its queue.
     pub issue: Constant,
-    /// WAIT, when what it waits for is there.
+    /// A WAIT whose condition is already true.
     pub wait: Constant,
     /// ENABLE.
     pub enable: Constant,
-    /// READ, beyond the access.
+    /// Additional time of a READ beyond the access.
     pub read: Constant,
-    /// Compare-and-swap, beyond the access.
+    /// Additional time of a compare-and-swap beyond the access.
     pub compare_swap: Constant,
-    /// Fetch-and-add, beyond the access.
+    /// Additional time of a fetch-and-add beyond the access.
     pub fetch_add: Constant,
-    /// A calculation, beyond the access.
+    /// Additional time of a calculation beyond the access.
     pub calculate: Constant,
-    /// To the peer and back.
+    /// Round trip to the peer.
     pub network: Constant,
-    /// A message of several packets, once, beyond its bytes on PCIe and the line.
+    /// Additional time of a message of several packets, once per message.
     pub several: Constant,
-    /// Each packet of a message behind the first, beyond its bytes on PCIe and the line.
+    /// Additional time of each packet after the first.
     pub packet: Constant,
-    /// A processing unit has a READ.
+    /// Time for which a READ occupies a processing unit.
     pub unit_read: Constant,
-    /// A processing unit has another verb.
+    /// Time for which another verb occupies a processing unit.
     pub unit: Constant,
-    /// A port has a compare-and-swap or fetch-and-add, one after the other.
+    /// Time for which a compare-and-swap or fetch-and-add occupies a port.
     pub atomic: Constant,
-    /// A port's line.
+    /// Bandwidth of a port.
     pub line: Rate,
-    /// Of one direction of a host's PCIe.
+    /// Bandwidth of a host's PCIe in one direction.
     pub pcie: Rate,
 }
 
-/// Processing units of a port; a queue belongs to one (`RedN`, Table 1 and §4).
+/// Number of processing units of a port; each queue uses one of them (`RedN`, Table 1 and §4).
 pub const UNITS: usize = 8;
-/// Bytes of a packet's payload at most: the largest of `InfiniBand`.
+/// Maximum payload of a packet in bytes, the largest of `InfiniBand`.
 pub const MTU: u64 = 4096;
-/// Bytes around it: LRH 8, BTH 12, ICRC 4, VCRC 2.
+/// Size in bytes of a packet's headers and checksums: LRH 8, BTH 12, ICRC 4, VCRC 2.
 pub const HEADERS: u64 = 26;
-/// Bytes that the verbs had whose times these are (§5.1.1).
+/// Payload in bytes of the measured verbs (§5.1.1).
 pub const MEASURED_LEN: u64 = 64;
 
 const fn constant(name: &'static str, ns: u64, source: &'static str) -> Constant {
     Constant { name, ns, source }
 }
 
-/// As measured.
+/// The ConnectX-5 as measured.
 pub const CONNECTX5: ConnectX5 = ConnectX5 {
     host: constant("host", 550, "RedN Figure 7: a local NOP, 1.05 us, less fetch and issue"),
     fetch: constant(
@@ -112,7 +112,7 @@ impl ConnectX5 {
         ConnectX5 { fetch, ..self }
     }
 
-    /// What a verb takes beyond its issue, the network apart.
+    /// Returns the time in nanoseconds of a verb beyond its issue, without the network.
     pub fn beyond(&self, wqe: &Wqe) -> u64 {
         let access = self.access.ns;
         match wqe.opcode() {
@@ -125,8 +125,8 @@ impl ConnectX5 {
         }
     }
 
-    /// What a message of so many bytes takes beyond those on PCIe and the line. Other messages go on
-    /// meanwhile.
+    /// Returns the additional time in nanoseconds of a message of `len` bytes beyond PCIe and line. Other
+    /// messages proceed meanwhile.
     pub fn beyond_bytes(&self, len: u64) -> u64 {
         match len.div_ceil(MTU).saturating_sub(1) {
             0 => 0,
@@ -134,7 +134,7 @@ impl ConnectX5 {
         }
     }
 
-    /// How long its queue has nothing else to do.
+    /// Returns the nanoseconds for which an operation blocks its queue.
     pub fn queue_ns(&self, opcode: WqeOpcode) -> u64 {
         match opcode {
             WqeOpcode::WAIT => self.wait.ns,
@@ -143,7 +143,7 @@ impl ConnectX5 {
         }
     }
 
-    /// How long its processing unit does nothing else.
+    /// Returns the nanoseconds for which an operation occupies its processing unit.
     pub fn unit_ns(&self, opcode: WqeOpcode) -> u64 {
         match opcode {
             WqeOpcode::WAIT | WqeOpcode::ENABLE => self.queue_ns(opcode),

@@ -35,16 +35,16 @@ const SLOT: u64 = 32;
 const ENTRY: u64 = 64;
 const MESSAGE: u64 = 16;
 
-/// What a client does once.
+/// One operation of a client.
 #[derive(Copy, Clone, Debug)]
 pub struct Operation {
-    /// Its round trips.
+    /// Round trips of the operation.
     pub trips: &'static [Trip],
     /// Work of its own beside them, nanoseconds.
     pub work_ns: u64,
-    /// Frames to a server: what each has beside [`FRAME`].
+    /// Frames to the server: size of each in bytes, without [`FRAME`].
     pub asked: &'static [u64],
-    /// Frames back.
+    /// Frames from the server: size of each in bytes, without [`FRAME`].
     pub answered: &'static [u64],
 }
 
@@ -124,11 +124,11 @@ const FARM: Operation = Operation {
 /// A store on some hardware, asked for a mix of operations in equal parts.
 #[derive(Copy, Clone, Debug)]
 pub struct System {
-    /// As figures name it.
+    /// Name in figures.
     pub name: &'static str,
-    /// Whose time.
+    /// Hardware model.
     pub model: CostModel,
-    /// What clients do, each as often.
+    /// Operations of the clients, in equal parts.
     pub mix: &'static [Operation],
     /// An operation excludes others of its block for so many of its round trips.
     pub locked_trips: usize,
@@ -175,19 +175,19 @@ pub const FIGURE_9: [System; 4] = [
     transactions("FaRM, RDMA", CostModel::ConnectX5, &[FARM]),
 ];
 
-/// What clients reach together.
+/// Throughput and latency of all clients together.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Point {
-    /// Operations in a second.
+    /// Operations per second.
     pub rate: f64,
-    /// What one takes in the mean, nanoseconds.
+    /// Mean latency of an operation in nanoseconds.
     pub latency: f64,
 }
 
 /// What one operation of a system takes in the mean, nanoseconds.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Load {
-    /// Alone.
+    /// Without other clients.
     pub latency: f64,
     /// Of a server's line, in the direction that has more to carry.
     pub line: f64,
@@ -217,14 +217,14 @@ impl System {
 }
 
 impl Load {
-    /// So many clients, each with one operation at a time.
+    /// Returns the throughput and latency of `clients` clients, each with one outstanding operation.
     pub fn with(&self, clients: u32) -> Point {
         let clients = f64::from(clients);
         let latency = self.latency.max(clients * self.line).max(clients * self.locked);
         Point { rate: clients * 1e9 / latency, latency }
     }
 
-    /// Operations in a second that the line carries at most.
+    /// Returns the maximum number of operations per second that the line carries.
     pub fn most(&self) -> f64 {
         1e9 / self.line
     }

@@ -1,58 +1,59 @@
-//! A number of a paper's, and the model's.
+//! A measured number of a paper, with the model's prediction.
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Latency.
+    /// Latency in nanoseconds.
     Nanoseconds,
-    /// How often.
+    /// Events per second.
     PerSecond,
-    /// Bytes in a second.
+    /// Bytes per second.
     Bandwidth,
-    /// Part of a whole, or of something else.
+    /// A ratio.
     Ratio,
 }
 
-/// What a number of the paper is for.
+/// The role of a number in the comparison.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Constants were read from it: that it is met says that they were read well.
+    /// Constants of the model were derived from the number, so agreement is no evidence.
     Source,
-    /// The paper's own system: a prediction.
+    /// The paper's own system, a prediction.
     Predicted,
-    /// What it is compared to: a prediction too.
+    /// The system that the paper compares with, also a prediction.
     Baseline,
 }
 
-/// How far a prediction may be off, in thousandths of what was measured.
+/// Maximum error of a prediction, in thousandths of the measured value.
 pub const MOST_OFF: i64 = 200;
 
-/// A number.
+/// A measured number and its prediction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Number {
-    /// Which figure or table, by its name in the paper.
+    /// Name of the figure or table in the paper.
     pub figure: &'static str,
-    /// Which curve or row.
+    /// Name of the curve or row.
     pub curve: &'static str,
-    /// Where on it.
+    /// Position on the curve.
     pub at: String,
-    /// Of both.
+    /// Unit of both values.
     pub unit: Unit,
-    /// What it is for.
+    /// Role of the number.
     pub part: Part,
-    /// What the authors measured, where they say it.
+    /// Measured value; `None` if the paper does not state it.
     pub measured: Option<f64>,
-    /// What follows from the primitives.
+    /// Value predicted from the primitives.
     pub modelled: f64,
 }
 
 impl Number {
-    /// How far the model is off, in thousandths of what was measured; negative if it says less.
+    /// Returns the error of the model in thousandths of the measured value, negative if the prediction is too
+    /// low. `None` without a measured value.
     pub fn residual(&self) -> Option<i64> {
         self.measured.map(|measured| ((self.modelled / measured - 1.0) * 1000.0).round() as i64)
     }
 
-    /// Is it as near as it shall be? None: it is not judged.
+    /// Returns true if the error is within [`MOST_OFF`]; `None` if the number is not a prediction.
     pub fn holds(&self) -> Option<bool> {
         let residual = self.residual().filter(|_| self.part == Part::Predicted);
         residual.map(|residual| residual.abs() <= MOST_OFF)

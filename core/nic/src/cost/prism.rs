@@ -3,12 +3,12 @@
 
 use super::{Answers, Constant, CostModel, INTERNAL_RDMA, PCIE_ROUND_TRIP, RACK, Trip, VERB};
 
-/// What a client does, as round trips. Values have 512 bytes, except those of CAS.
+/// A client operation as a sequence of round trips. Values have 512 bytes, except those of CAS.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// As figures name it.
+    /// Name in figures.
     pub name: &'static str,
-    /// Its round trips, one after the other.
+    /// The round trips, one after the other.
     pub trips: &'static [Trip],
 }
 
@@ -19,26 +19,26 @@ const fn prism(accesses: u64) -> Trip {
     Trip { by: Answers::Prism, accesses }
 }
 
-/// The plain verb.
+/// The plain READ.
 pub const READ: Plan = Plan { name: "read", trips: &[VERB_TRIP] };
-/// The plain verb.
+/// The plain WRITE.
 pub const WRITE: Plan = Plan { name: "write", trips: &[VERB_TRIP] };
-/// The plain verb.
+/// The plain compare-and-swap.
 pub const CAS: Plan = Plan { name: "cas", trips: &[VERB_TRIP] };
-/// The pointer, then what it leads to.
+/// An indirect READ: an access to the pointer, then to its target.
 pub const INDIRECT_READ: Plan = Plan { name: "indirect-read", trips: &[prism(2)] };
 /// Pointer and bound lie side by side: one access fetches both.
 pub const BOUNDED_READ: Plan = Plan { name: "bounded-read", trips: &[prism(2)] };
 /// The NIC has buffers at hand, as it has receive work requests (§4.2); so only the buffer is written.
 pub const ALLOCATE: Plan = Plan { name: "allocate", trips: &[prism(1)] };
-/// Operands come with the request.
+/// An enhanced CAS, whose operands are part of the request.
 pub const ENHANCED_CAS: Plan = Plan { name: "enhanced-cas", trips: &[prism(1)] };
 /// WRITE of the tag into memory on the NIC, ALLOCATE whose address goes there too, and, when the buffer is
 /// written, CAS with what lies there (§7.3).
 pub const CHAIN: Plan = Plan { name: "chain", trips: &[prism(2)] };
-/// What an indirect READ replaces.
+/// Two READs, which an indirect READ replaces.
 pub const TWO_READS: Plan = Plan { name: "two-reads", trips: &[VERB_TRIP, VERB_TRIP] };
-/// What a chain replaces, if its buffer is known.
+/// A WRITE and a CAS, which a chain replaces if the buffer is known.
 pub const WRITE_THEN_CAS: Plan = Plan { name: "write-then-cas", trips: &[VERB_TRIP, VERB_TRIP] };
 /// A call of the server's program.
 pub const RPC: Plan = Plan { name: "rpc", trips: &[CALL] };
@@ -49,7 +49,7 @@ pub const PUT: Plan = Plan { name: "put", trips: &[prism(2), prism(2)] };
 pub const FIGURE_1: [Plan; 8] =
     [READ, WRITE, CAS, INDIRECT_READ, BOUNDED_READ, ALLOCATE, ENHANCED_CAS, CHAIN];
 
-/// The lines of Figure 2: who reads through a pointer, and how.
+/// The curves of Figure 2: ways to read through a pointer.
 pub const FIGURE_2: [(CostModel, Plan); 4] = [
     (CostModel::ConnectX5, TWO_READS),
     (CostModel::PrismSoftware, INDIRECT_READ),
@@ -57,50 +57,51 @@ pub const FIGURE_2: [(CostModel, Plan); 4] = [
     (CostModel::BlueField, INDIRECT_READ),
 ];
 
-/// The CRCs by which Pilaf's GET finds torn values.
+/// The CRC computation with which Pilaf's GET detects torn values.
 pub const PILAF_CRC: Constant =
     Constant { name: "pilaf-crc", ns: 2_000, source: "PRISM (SOSP '21) §6.2: \"the other 2 us\" of 14" };
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Time.
+    /// Time in nanoseconds.
     Nanoseconds,
-    /// Part of a whole.
+    /// Thousandths.
     PerMille,
-    /// How often.
+    /// Events per second.
     PerSecond,
 }
 
-/// A number of the paper's text, and the models' own.
+/// A number stated in the paper's text, with the models' prediction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Stated {
-    /// Where it stands.
+    /// Section of the paper.
     pub section: &'static str,
-    /// What it is of.
+    /// Name of the quantity.
     pub what: &'static str,
-    /// Of both.
+    /// Unit of both values.
     pub unit: Unit,
-    /// What the paper says.
+    /// Value stated in the paper.
     pub stated: u64,
-    /// What follows from the primitives.
+    /// Value predicted from the primitives.
     pub predicted: u64,
-    /// It is where a constant was read, at least in part: that it is met says little.
+    /// True if a constant was derived from this number, so that agreement is little evidence.
     pub is_source: bool,
 }
 
-/// How far a prediction may be off, in thousandths of what is stated.
+/// Maximum error of a prediction, in thousandths of the stated value.
 pub const MOST_OFF: u64 = 200;
 
 impl Stated {
-    /// How far the prediction is off, in thousandths of what is stated; negative if it is less.
+    /// Returns the error of the prediction in thousandths of the stated value, negative if the prediction is
+    /// too low.
     pub fn residual(&self) -> i64 {
         let (stated, predicted) = (self.stated as i64, self.predicted as i64);
         (predicted - stated) * 1000 / stated
     }
 }
 
-/// What hardware takes that can do it; the plans here are chosen so.
+/// Returns the time of a plan on hardware that can execute it.
 fn takes(model: CostModel, plan: Plan, network: u64) -> u64 {
     model.latency(plan.trips, network).unwrap_or(u64::MAX)
 }

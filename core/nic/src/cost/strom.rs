@@ -11,25 +11,25 @@ use super::{Constant, Rate};
 /// The primitives of one of the two.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct StromFpga {
-    /// As figures name it.
+    /// Name in figures.
     pub name: &'static str,
     /// Cycles of its clock in a microsecond, thousandths.
     pub clock: u64,
-    /// Where that was read.
+    /// Source of the clock frequency.
     pub clock_source: &'static str,
     /// Bytes of a word of its data path.
     pub width: u64,
-    /// Until bytes of the host's memory come that were asked for.
+    /// Latency of a read of host memory.
     pub read: Constant,
     /// A command of the host on its way to the NIC, or bytes of the NIC's to the host's memory.
     pub post: Constant,
-    /// One way over the cable.
+    /// One-way latency of the cable.
     pub network: Constant,
     /// The Ethernet core on one way, sending and receiving together.
     pub mac: Constant,
     /// Cycles from one packet to the next at least.
     pub state: u64,
-    /// Bytes that a kernel takes in a cycle: its data paths are wider than that of the packets.
+    /// Number of bytes that a kernel processes per cycle.
     pub kernel_width: u64,
     /// The Ethernet line.
     pub line: Rate,
@@ -88,16 +88,16 @@ pub const STROM_100G: StromFpga = StromFpga {
     ..STROM_10G
 };
 
-/// What a step of a kernel did.
+/// The work of one step of a kernel.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stepped {
-    /// Bytes of a packet that it took.
+    /// Number of bytes consumed from a packet.
     pub taken: u32,
-    /// Bytes of memory that it was given.
+    /// Number of bytes received from memory.
     pub given: u32,
-    /// Bytes of memory that it asked for.
+    /// Number of bytes requested from memory.
     pub asked: u32,
-    /// Times that it wrote to memory, and bytes.
+    /// Number of writes to memory, and their total size in bytes.
     pub written: (u32, u32),
 }
 

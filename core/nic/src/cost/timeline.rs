@@ -15,67 +15,67 @@ use crate::wqe::{Wqe, WqeOpcode, flag};
 /// A work request that was executed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Executed {
-    /// In which queue.
+    /// Index of the queue.
     pub queue: usize,
-    /// Where in it: slots since its creation.
+    /// Index of the first slot, counted since the creation of the queue.
     pub index: u64,
-    /// Up to where the queue had been fetched.
+    /// Number of slots fetched by then.
     pub fetched: u64,
-    /// The copy that was executed.
+    /// The executed copy.
     pub wqe: Wqe,
 }
 
-/// When a queue's doorbell rings.
+/// The time at which a queue's doorbell rings.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Doorbell {
-    /// Long before: what is posted has been fetched.
+    /// Long before the start: the posted work requests were fetched.
     Before,
-    /// At the beginning.
+    /// At the start.
     Now,
-    /// By a program that polls, when so many work requests of a queue have completed.
+    /// When a number of work requests of a queue have completed, by a polling program.
     AfterCompletions(usize, u64),
-    /// The same, when so many messages have come to a queue.
+    /// When a number of messages have arrived at a queue, by a polling program.
     AfterMessages(usize, u64),
 }
 
 /// A port of a NIC. Ports of one host share its PCIe; hosts 0 and 1 are each other's peers.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Port {
-    /// Whose NIC.
+    /// Number of the host.
     pub host: usize,
-    /// Which of its ports.
+    /// Number of the port on the host.
     pub port: usize,
 }
 
-/// A queue.
+/// A queue of the model.
 #[derive(Copy, Clone, Debug)]
 pub struct Queue {
     /// Number of its queue pair.
     pub qp: u32,
     /// Number of the completion queue of its work requests.
     pub send_cq: u32,
-    /// Number of that of its receives.
+    /// Number of the completion queue of its receives.
     pub receive_cq: u32,
-    /// How far it is fetched.
+    /// Fetch mode.
     pub fetching: Fetching,
-    /// Slots that are enabled from the beginning.
+    /// Number of slots that are enabled at the start.
     pub enabled: u64,
-    /// When its doorbell rings.
+    /// Time of the doorbell.
     pub doorbell: Doorbell,
-    /// Whose port executes it.
+    /// Port that executes the queue.
     pub at: Port,
-    /// It works on the peer's memory, over the network; else on that of its own host.
+    /// True if the queue accesses the peer's memory over the network, false for its own host's memory.
     pub crosses: bool,
 }
 
-/// When a work request was executed, nanoseconds.
+/// The times of a work request, in nanoseconds.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// A processing unit took it.
+    /// Start on a processing unit.
     pub began: u64,
-    /// Its bytes are where they shall be.
+    /// Time at which the data has arrived.
     pub there: u64,
-    /// It has completed, and all before it in its queue.
+    /// Time at which the request and all earlier ones of its queue have completed.
     pub done: u64,
 }
 

@@ -1,8 +1,8 @@
-//! The traversal kernel (StRoM paper, §6.2 and Table 2): from element to element until a key fits, then the
-//! value.
+//! The traversal kernel (StRoM paper, §6.2 and Table 2): follows pointers from element to element until a
+//! key matches, then returns the value.
 //!
-//! Positions count words of 4 bytes; an element has 64 bytes at most and a key 8. What Table 2's one
-//! next-pointer cannot say stands behind it, in a [`Shape`].
+//! Positions count words of 4 bytes; an element has at most 64 bytes and a key 8. A [`Shape`] extends the
+//! single next-pointer of Table 2.
 
 use remora_wire::strom::Status;
 
@@ -10,7 +10,7 @@ use super::filter::Predicate;
 use super::number::{long, word};
 use super::{Kernel, Progress, Streams, What};
 
-/// Bytes of an element at most.
+/// Maximum size of an element in bytes.
 const ELEMENT: usize = 64;
 /// Elements of a graph that are remembered.
 const REMEMBERED: usize = 256;
@@ -18,7 +18,7 @@ const REMEMBERED: usize = 256;
 const TABLE_2: usize = 32;
 const EXTENDED: usize = 40;
 
-/// Where an element's successors stand.
+/// The location of an element's successors.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
     /// Its one next-pointer (Table 2): lists, chains of a hash table.
@@ -57,32 +57,32 @@ pub enum Shape {
 /// ```
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Walk {
-    /// The first element (remoteAddress).
+    /// Address of the first element (remoteAddress).
     pub address: u64,
-    /// Bytes of the value.
+    /// Size of the value in bytes.
     pub value_size: u32,
     /// A bit for each position at which a key stands.
     pub key_mask: u16,
     /// When a key fits: *less* means that the element's is less than the one looked for.
     pub predicate: Predicate,
-    /// The key looked for.
+    /// The key to find.
     pub key: u64,
     /// Position of the value's address.
     pub value_position: u8,
-    /// Which counts from the key that fits.
+    /// True if `value_position` is relative to the matching key.
     pub relative: bool,
     /// Position of the next element's address, if there is one.
     pub next: Option<u8>,
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub element: u8,
-    /// Elements that are looked at, at most.
+    /// Maximum number of elements to visit.
     pub most: u32,
-    /// Where else it goes on.
+    /// Structure that determines the successors.
     pub shape: Shape,
 }
 
 impl Walk {
-    /// As they travel.
+    /// Returns the encoded parameters.
     pub fn emit(&self) -> [u8; EXTENDED] {
         let mut bytes = [0; EXTENDED];
         bytes[..8].copy_from_slice(&self.address.to_le_bytes());
@@ -159,7 +159,7 @@ impl Walk {
     }
 }
 
-/// The kernel.
+/// The traversal kernel.
 pub struct Traversal {
     walk: Option<Walk>,
     /// Elements looked at.
