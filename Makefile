@@ -15,7 +15,7 @@ CHECKS = fmt tidy deny clippy unit abuse programs interop doc models fuzz miri
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
 
-.PHONY: help setup setup-bench test nightly fmt tidy deny clippy unit abuse programs doc miri fuzz fuzz-soak planted models dropin compat compat-full interop interop-full build install uninstall demo bench figures-irn sweeps-irn soak clean
+.PHONY: help setup setup-bench test nightly fmt tidy deny clippy unit abuse programs doc miri fuzz fuzz-soak planted roots models dropin compat compat-full interop interop-full build install uninstall demo bench figures-irn sweeps-irn soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -29,10 +29,11 @@ setup-bench: ## install what the benchmarks compare with: memcached, redis, etcd
 test: ## everything that must hold before a change lands, and what each check took
 	@scripts/checks setup $(CHECKS)
 
-nightly: ## the same with all seeds, every fuzzer for a minute and planted faults; notes date and commit in docs/STATUS.md
+nightly: ## the same with all seeds, every fuzzer for a minute, planted faults and clean roots; notes date and commit in docs/STATUS.md
 	@git diff --quiet HEAD || { echo "nightly: commit your changes first, so that the commit it notes is what ran" >&2; exit 1; }
 	@REMORA_WHOLE=1 FUZZ_SECONDS=60 scripts/checks setup $(CHECKS)
 	@scripts/planted
+	@$(MAKE) roots
 	@sed -i "s/^Last .make nightly.: .*/Last \`make nightly\`: $$(date -u +%F) at $$(git rev-parse --short=12 HEAD)./" docs/STATUS.md
 	@echo "nightly: passed; commit docs/STATUS.md"
 
@@ -81,6 +82,12 @@ fuzz-soak: setup ## ten million executions of each fuzzer: hours
 
 planted: ## faults planted in the NIC, each of which its fuzzer must find within 50,000 executions
 	@scripts/planted
+
+roots: ## Debian's verbs programs in clean Debian 12 and 13 roots, and in two containers of one pod (as root)
+	@scripts/setup roots
+	@scripts/unit --no-run --cargo-quiet
+	@scripts/dropin --tested
+	@scripts/clean-roots
 
 dropin: ## libraries for unmodified verbs programs, into target/dropin/lib
 	@scripts/setup dropin
