@@ -11,6 +11,7 @@ mod timers;
 
 use std::collections::VecDeque;
 
+use received_mad::ReceivedMad;
 use remora_wire::mad::{CmMessage, LEN, ServiceId, time_ns};
 
 use crate::cm_id::{RemoteId, RemoteQp};
@@ -19,8 +20,8 @@ use crate::index::Index;
 use crate::listeners::Listeners;
 use crate::state::On;
 use crate::{
-    CmConfig, CmCounters, CmError, CmEvent, CmState, EventKind, GidPair, Instant, Listen, PrivateData,
-    QpAttributes,
+    CmConfig, CmCounters, CmError, CmEvent, CmState, EventKind, GidPair, Instant, Listen, MadPath,
+    PrivateData, QpAttributes,
 };
 
 /// MADs and events that one call or MAD causes at most.
@@ -29,7 +30,7 @@ const SPACE: usize = 2;
 /// A MAD that is to leave.
 #[derive(Copy, Clone, Debug)]
 struct Outgoing {
-    gids: GidPair,
+    path: MadPath,
     mad: [u8; LEN],
 }
 
@@ -87,13 +88,12 @@ impl Cm {
         }
     }
 
-    /// The next MAD that leaves: it is written to `out`, and goes between these addresses. `None`: there
-    /// is none.
-    pub fn transmit(&mut self, out: &mut [u8; LEN]) -> Option<GidPair> {
-        let Outgoing { gids, mad } = self.outgoing.pop_front()?;
+    /// The next MAD that leaves: it is written to `out`, and takes this path. `None`: there is none.
+    pub fn transmit(&mut self, out: &mut [u8; LEN]) -> Option<MadPath> {
+        let Outgoing { path, mad } = self.outgoing.pop_front()?;
         *out = mad;
         self.counters.transmitted += 1;
-        Some(gids)
+        Some(path)
     }
 
     /// The next thing that a program gets to know.
@@ -266,14 +266,15 @@ impl Cm {
     /// Sends the id's last message again, as it was.
     fn send_again(&mut self, slot: u32) {
         let id = self.ids.get(slot);
-        self.outgoing.push_back(Outgoing { gids: id.gids, mad: id.sent });
+        let path = MadPath { gids: id.gids, traffic_class: id.attributes.traffic_class };
+        self.outgoing.push_back(Outgoing { path, mad: id.sent });
     }
 
     /// Answers a message that belongs to no id.
-    fn answer(&mut self, gids: GidPair, transaction_id: u64, message: &CmMessage) {
+    fn answer(&mut self, arrival: &ReceivedMad, message: &CmMessage) {
         let mut mad = [0; LEN];
-        message.emit(transaction_id, &mut mad);
-        self.outgoing.push_back(Outgoing { gids, mad });
+        message.emit(arrival.transaction_id, &mut mad);
+        self.outgoing.push_back(Outgoing { path: arrival.answer_path(), mad });
     }
 
     /// The transaction id of messages that this side begins. It says nothing about the seed.

@@ -49,7 +49,8 @@ pub use error::CmError;
 pub use event::{Cause, CmEvent, ConnParam, ConnectRequest, EventKind, Rejection};
 pub use instant::Instant;
 pub use parameters::{
-    AcceptParam, ConnectParam, GidPair, Listen, QpAttributes, RejectParam, SidrReplyParam, SidrRequestParam,
+    AcceptParam, ConnectParam, GidPair, Listen, MadPath, QpAttributes, RejectParam, SidrReplyParam,
+    SidrRequestParam,
 };
 pub use private_data::PrivateData;
 pub use state::CmState;

@@ -33,6 +33,16 @@ impl GidPair {
     }
 }
 
+/// The path of a MAD that leaves.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct MadPath {
+    /// Both ends.
+    pub gids: GidPair,
+    /// The traffic class (of IPv4: the type of service) of the path that the REQ names, or that the program
+    /// gave a question for a datagram service. Other MADs have 0.
+    pub traffic_class: u8,
+}
+
 /// A service that a program offers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
@@ -213,6 +223,8 @@ pub struct SidrRequestParam<'a> {
     pub ip: Option<ip_cm::Repr>,
     /// The partition.
     pub pkey: u16,
+    /// The traffic class of the question (of IPv4: the type of service).
+    pub traffic_class: u8,
     /// The code of the time within which the peer should answer, 5 bits.
     pub response_timeout: u8,
     /// Times that the question is repeated, 4 bits.
@@ -229,6 +241,7 @@ impl SidrRequestParam<'_> {
             service_id,
             ip: None,
             pkey: 0xffff,
+            traffic_class: 0,
             response_timeout: 20,
             max_cm_retries: 15,
             private_data: &[],

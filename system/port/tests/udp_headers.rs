@@ -6,7 +6,7 @@ mod network;
 use network::{Tun, own_namespace, possible};
 use remora_port::capture::Capture;
 use remora_port::clock::Wall;
-use remora_port::udp::{Options, UdpPort, endpoint};
+use remora_port::udp::{Options, Socket, UdpPort, endpoint};
 use remora_port::{Class, Egress, IpFields, Origin, Peer, Port};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -125,5 +125,22 @@ fn a_port_that_is_asked_says_with_which_fields_frames_came() {
                 assert_eq!(arrival(&mut to), Some(Origin::Ip(mark)), "{host}");
             }
         }
+    }
+}
+
+#[test]
+fn a_datagram_carries_its_own_traffic_class_whatever_the_socket_is_marked_with() {
+    for host in ["127.0.0.1:0", "[::1]:0"] {
+        let from = Socket::open(host.parse().unwrap(), &Options::default()).unwrap();
+        let mut to = UdpPort::open(host.parse().unwrap(), &Options::default()).unwrap();
+        to.show_ip_fields();
+        let there = from.destination(remora_port::udp::socket_address(to.endpoint(), 0));
+        from.mark(fields(0x20, 64)).unwrap();
+        for class in [0x68, 0, 0xff, 2] {
+            from.send_classed(&[0xe0; 64], class, &there).unwrap();
+            assert_eq!(arrival(&mut to), Some(Origin::Ip(fields(class, 64))), "{host}");
+        }
+        from.send_to(&[0xe0; 64], &there).unwrap();
+        assert_eq!(arrival(&mut to), Some(Origin::Ip(fields(0x20, 64))), "{host}: the socket keeps its mark");
     }
 }

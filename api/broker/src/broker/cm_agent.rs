@@ -3,7 +3,7 @@
 mod early_requests;
 mod event_channel;
 
-use remora_cm::{Cm, CmConfig, CmError, CmEvent, EventKind, GidPair, Instant};
+use remora_cm::{Cm, CmConfig, CmError, CmEvent, EventKind, GidPair, Instant, MadPath};
 use remora_wire::mad::{LEN, PortSpace, ServiceId, ip_cm};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -322,7 +322,7 @@ impl CmAgent {
     }
 
     /// The next MAD that leaves, and between which addresses.
-    pub fn transmit(&mut self, mad: &mut [u8; LEN]) -> Option<GidPair> {
+    pub fn transmit(&mut self, mad: &mut [u8; LEN]) -> Option<MadPath> {
         self.cm.transmit(mad)
     }
 }

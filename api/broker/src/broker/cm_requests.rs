@@ -1,7 +1,7 @@
 //! What programs ask of the communication manager, and the way of MADs and events.
 
 use remora_cm::{
-    AcceptParam, CmError, ConnParam, ConnectParam, GidPair, Listen, RejectParam, SidrReplyParam,
+    AcceptParam, CmError, ConnParam, ConnectParam, GidPair, Listen, MadPath, RejectParam, SidrReplyParam,
     SidrRequestParam,
 };
 use remora_host::packet::PacketSocket;
@@ -276,7 +276,12 @@ impl State {
         let now = self.agent.now();
         if space == PortSpace::Udp {
             let new = SidrRequestParam::new(gids, service_id);
-            let param = SidrRequestParam { ip: Some(ip), private_data: &connect.private_data, ..new };
+            let param = SidrRequestParam {
+                ip: Some(ip),
+                traffic_class: connect.traffic_class,
+                private_data: &connect.private_data,
+                ..new
+            };
             return self.agent.cm.sidr_request(now, id, &param).map_err(errno);
         }
         let ConnParam { qpn, starting_psn, .. } = connect.param;
@@ -340,8 +345,8 @@ impl State {
     pub(super) fn pump_cm(&mut self) {
         let mut mad = [0; LEN];
         loop {
-            if let Some(gids) = self.agent.transmit(&mut mad) {
-                self.send_mad(gids, &mad);
+            if let Some(path) = self.agent.transmit(&mut mad) {
+                self.send_mad(path, &mad);
             } else if let Some(event) = self.agent.cm.next_event() {
                 if let Err(deaf) = self.agent.tell(&event) {
                     self.deaf.insert(deaf);
@@ -353,7 +358,8 @@ impl State {
     }
 
     /// A MAD that cannot be sent is lost, as in a network; it comes again.
-    fn send_mad(&mut self, gids: GidPair, mad: &[u8; LEN]) {
+    fn send_mad(&mut self, path: MadPath, mad: &[u8; LEN]) {
+        let MadPath { gids, traffic_class } = path;
         let from = ZonedAddress { address: gids.local, zone: gids.zone };
         let own = self.addresses.iter().find(|address| ZonedAddress::of(address.local) == from);
         let Some((local, group)) = own.and_then(|own| Some((own.local, own.group.as_ref()?))) else {
@@ -363,7 +369,11 @@ impl State {
         let to = Endpoint { address: gids.remote, udp_port: ROCE_PORT };
         let frame = self.agent.gsi.seal(udp::endpoint(local), to, mad);
         let socket = &group.sockets()[0];
-        let sent = socket.send_to(&frame, &socket.destination(udp::socket_address(to, gids.zone)));
+        let sent = socket.send_classed(
+            &frame,
+            traffic_class,
+            &socket.destination(udp::socket_address(to, gids.zone)),
+        );
         self.tally.unsent += u64::from(sent.is_err());
     }
 

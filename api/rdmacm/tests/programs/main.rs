@@ -18,6 +18,7 @@ mod places;
 mod pyverbs;
 mod seccomp;
 mod symbols;
+mod traffic_class;
 mod utilities;
 mod valgrind;
 

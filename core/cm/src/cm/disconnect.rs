@@ -123,7 +123,7 @@ impl Cm {
             self.counters.unknown_ids += 1;
             let (local_comm_id, remote_comm_id) = (dreq.remote_comm_id, dreq.local_comm_id);
             let drep = drep::Repr { local_comm_id, remote_comm_id, private_data: [0; drep::PRIVATE_LEN] };
-            return self.answer(arrival.gids, arrival.transaction_id, &CmMessage::Drep(drep));
+            return self.answer(arrival, &CmMessage::Drep(drep));
         };
         let id = self.ids.get_mut(slot);
         if id.gids != arrival.gids || id.local_qpn != dreq.remote_qpn {

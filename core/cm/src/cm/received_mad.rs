@@ -6,7 +6,7 @@ use remora_wire::mad::{
 };
 
 use super::Cm;
-use crate::{GidPair, Instant};
+use crate::{GidPair, Instant, MadPath};
 
 /// What a MAD says besides its body, and when.
 #[derive(Copy, Clone, Debug)]
@@ -14,6 +14,15 @@ pub(super) struct ReceivedMad {
     pub now: Instant,
     pub gids: GidPair,
     pub transaction_id: u64,
+    /// The traffic class of the path that a REQ names; of other messages, which name none, 0.
+    pub traffic_class: u8,
+}
+
+impl ReceivedMad {
+    /// The path of an answer that belongs to no id.
+    pub(super) const fn answer_path(&self) -> MadPath {
+        MadPath { gids: self.gids, traffic_class: self.traffic_class }
+    }
 }
 
 impl Cm {
@@ -34,7 +43,7 @@ impl Cm {
         };
         let header = header::Repr::parse(&header);
         let body = &mad[header::LEN..];
-        let arrival = ReceivedMad { now, gids, transaction_id: header.transaction_id };
+        let arrival = ReceivedMad { now, gids, transaction_id: header.transaction_id, traffic_class: 0 };
         match CmMessage::parse(&header, body) {
             Ok(message) => return self.dispatch(&arrival, &message, fresh),
             Err(WireError::UnsupportedMad(_)) => self.counters.unsupported += 1,
@@ -49,7 +58,10 @@ impl Cm {
 
     fn dispatch(&mut self, arrival: &ReceivedMad, message: &CmMessage, fresh: u64) -> bool {
         match message {
-            CmMessage::Req(req) => return self.receive_req(arrival, req, fresh),
+            CmMessage::Req(req) => {
+                let arrival = ReceivedMad { traffic_class: req.primary.traffic_class, ..*arrival };
+                return self.receive_req(&arrival, req, fresh);
+            }
             CmMessage::SidrReq(req) => return self.receive_sidr_req(arrival, req, fresh),
             CmMessage::Mra(mra) => self.receive_mra(arrival, mra),
             CmMessage::Rej(rej) => self.receive_rej(arrival, rej),
@@ -85,7 +97,7 @@ impl Cm {
             capabilities2: 0,
             response_time: 18,
         };
-        self.answer(arrival.gids, arrival.transaction_id, &CmMessage::ClassPortInfo(info));
+        self.answer(arrival, &CmMessage::ClassPortInfo(info));
     }
 
     /// Refuses a message for which there is no id. `local` is what the sender takes for this side's id.
@@ -99,7 +111,7 @@ impl Cm {
         info: &[u8],
     ) {
         let rej = rej::Repr::new(local, remote, answered, reason, info, &[]);
-        self.answer(arrival.gids, arrival.transaction_id, &CmMessage::Rej(rej));
+        self.answer(arrival, &CmMessage::Rej(rej));
     }
 
     /// The id that both sides call so, if the peer is who it was.

@@ -52,6 +52,7 @@ impl Cm {
         id.transaction_id = transaction_id;
         id.service_id = param.service_id;
         id.is_active = true;
+        id.attributes.traffic_class = param.traffic_class;
         id.timeout_ns = interval_ns(param.response_timeout, 0);
         id.max_retries = param.max_cm_retries;
         let private_data = field(param.ip, param.private_data);
@@ -141,7 +142,7 @@ impl Cm {
 
     fn refuse_sidr(&mut self, arrival: &ReceivedMad, req: &sidr_req::Repr, status: SidrStatus) {
         let message = SidrReplyParam::refusal(status).message(req.request_id, req.service_id);
-        self.answer(arrival.gids, arrival.transaction_id, &message);
+        self.answer(arrival, &message);
     }
 
     /// Answers a question for a datagram service. The handle is free then.

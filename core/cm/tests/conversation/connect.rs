@@ -224,3 +224,32 @@ fn calls_in_the_wrong_state_are_refused() {
     assert_eq!(pair.passive.cm.accept(now, 1, &acceptance()), Err(CmError::NoSuchHandle));
     assert_eq!(pair.passive.cm.connect(now, 1, &param(2, 1)), Err(CmError::HandleInUse));
 }
+
+#[test]
+fn every_mad_of_a_connection_has_the_traffic_class_that_its_req_names() {
+    let mut pair = Pair::new();
+    let classed = remora_cm::ConnectParam { traffic_class: 0x68, ..param(1, 2) };
+    pair.active.cm.connect(pair.now, ACTIVE, &classed).unwrap();
+    let req = pair.active.sent()[0];
+    pair.passive.receive(pair.now, 1, &req);
+    let request = pair.passive.event().handle;
+    // An MRA: the request comes again before its answer.
+    pair.passive.receive(pair.now, 1, &req);
+    assert_eq!(pair.passive.sent_classes(), [0x68]);
+    pair.passive.cm.accept(pair.now, request, &acceptance()).unwrap();
+    let rep = pair.passive.sent()[0];
+    pair.passive.receive(pair.now, 1, &req);
+    assert_eq!(pair.passive.sent_classes(), [0x68], "the REP, repeated");
+    pair.active.receive(pair.now, 2, &rep);
+    pair.active.event();
+    pair.active.cm.ready_to_use(ACTIVE, b"").unwrap();
+    pair.active.cm.disconnect(pair.now, ACTIVE, b"").unwrap();
+    assert_eq!(pair.active.sent_classes(), [0x68, 0x68], "the RTU and the DREQ");
+    // The refusal of a REQ that gets no id here.
+    let unknown = ServiceId::rdma_ip(remora_wire::mad::PortSpace::Tcp, 1);
+    let nobody_listens = remora_cm::ConnectParam { service_id: unknown, qpn: Qpn::new(99), ..classed };
+    pair.active.cm.connect(pair.now, ACTIVE + 1, &nobody_listens).unwrap();
+    let req = pair.active.sent()[0];
+    pair.passive.receive(pair.now, 1, &req);
+    assert_eq!(pair.passive.sent_classes(), [0x68], "the REJ");
+}

@@ -103,6 +103,12 @@ impl Node {
         std::iter::from_fn(|| self.cm.transmit(&mut mad).map(|_| mad)).collect()
     }
 
+    /// The traffic classes of the MADs that leave.
+    pub fn sent_classes(&mut self) -> Vec<u8> {
+        let mut mad = [0; LEN];
+        std::iter::from_fn(|| self.cm.transmit(&mut mad).map(|path| path.traffic_class)).collect()
+    }
+
     /// The only event that there is.
     #[track_caller]
     pub fn event(&mut self) -> CmEvent {

@@ -52,6 +52,14 @@ fn a_question_is_answered_with_queue_pair_and_key() {
 }
 
 #[test]
+fn a_question_has_the_traffic_class_that_its_program_gives() {
+    let mut pair = pair();
+    let classed = SidrRequestParam { traffic_class: 0x68, ..question() };
+    pair.active.cm.sidr_request(pair.now, ACTIVE, &classed).unwrap();
+    assert_eq!(pair.active.sent_classes(), [0x68]);
+}
+
+#[test]
 fn a_question_that_comes_again_gets_the_same_answer_and_the_program_hears_it_once() {
     let mut pair = pair();
     pair.active.cm.sidr_request(pair.now, ACTIVE, &question()).unwrap();

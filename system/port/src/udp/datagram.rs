@@ -7,7 +7,7 @@ use remora_wire::frame::{Endpoint, IpFields};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny};
 use std::mem::{MaybeUninit, size_of};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::ptr;
 
@@ -93,6 +93,32 @@ impl Socket {
     /// `INVAL` also: the segments are too many or, on older kernels, too long for the path. Which of them it
     /// is shows when the segments are sent alone.
     pub fn send_train(&self, bytes: &[u8], segment: u16, to: &SocketAddrAny) -> Result<(), Errno> {
+        self.send_with(bytes, to, [libc::SOL_UDP, libc::UDP_SEGMENT], segment)
+    }
+
+    /// Sends one datagram with this traffic class, for whatever class the socket is marked: others may hold
+    /// the socket, and mark it as they send.
+    ///
+    /// # Errors
+    /// As [`Socket::send_to`].
+    pub fn send_classed(&self, bytes: &[u8], traffic_class: u8, to: &SocketAddrAny) -> Result<(), Errno> {
+        let option = match self.local() {
+            SocketAddr::V4(_) => [libc::IPPROTO_IP, libc::IP_TOS],
+            SocketAddr::V6(_) => [libc::IPPROTO_IPV6, libc::IPV6_TCLASS],
+        };
+        self.send_with(bytes, to, option, libc::c_int::from(traffic_class))
+    }
+
+    /// Sends with one control message, whose value is at most as long as an `int`.
+    #[inline(always)]
+    fn send_with<T: Copy>(
+        &self,
+        bytes: &[u8],
+        to: &SocketAddrAny,
+        [level, name]: [libc::c_int; 2],
+        value: T,
+    ) -> Result<(), Errno> {
+        const { assert!(size_of::<T>() <= size_of::<libc::c_int>()) };
         let mut control = Control([0; CONTROL_LEN]);
         let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         // SAFETY: a msghdr is plain old data for which all zeros is valid (and means: nothing).
@@ -103,16 +129,16 @@ impl Socket {
         message.msg_iovlen = 1;
         message.msg_control = control.0.as_mut_ptr().cast();
         // SAFETY: computes a length from a length.
-        message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<u16>() as libc::c_uint) } as _;
+        message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<T>() as libc::c_uint) } as _;
         // SAFETY: `control` is aligned and long enough for one header and an int, so the first header exists
-        // and its data takes a u16. sendmsg only reads `bytes`, `to`, `vector` and `control`, all of which
+        // and its data takes the value. sendmsg only reads `bytes`, `to`, `vector` and `control`, which all
         // outlive the call.
         let status = unsafe {
             let header = libc::CMSG_FIRSTHDR(&raw const message);
-            (*header).cmsg_level = libc::SOL_UDP;
-            (*header).cmsg_type = libc::UDP_SEGMENT;
-            (*header).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as libc::c_uint) as _;
-            libc::CMSG_DATA(header).cast::<u16>().write_unaligned(segment);
+            (*header).cmsg_level = level;
+            (*header).cmsg_type = name;
+            (*header).cmsg_len = libc::CMSG_LEN(size_of::<T>() as libc::c_uint) as _;
+            libc::CMSG_DATA(header).cast::<T>().write_unaligned(value);
             libc::sendmsg(self.fd.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT)
         };
         if status < 0 { Err(last_errno()) } else { Ok(()) }
