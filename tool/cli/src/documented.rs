@@ -27,16 +27,22 @@ fn calls(text: &str) -> Vec<&str> {
 fn unknown(call: &str) -> Option<String> {
     let mut at = Cli::command();
     let own = call.split(['#', '>', '<', '&']).next().unwrap_or_default();
+    let mut is_value = false;
     for word in own.split_whitespace().skip(1) {
+        if std::mem::take(&mut is_value) && !word.starts_with('-') {
+            continue;
+        }
         // What follows is another program's.
         if word == "--" {
             break;
         }
         if let Some(option) = word.strip_prefix("--") {
             let name = option.split('=').next().unwrap_or_default();
-            if name != "help" && !at.get_arguments().any(|argument| argument.get_long() == Some(name)) {
+            let known = at.get_arguments().find(|argument| argument.get_long() == Some(name));
+            if name != "help" && known.is_none() {
                 return Some(word.to_owned());
             }
+            is_value = name == option && known.is_some_and(|argument| argument.get_action().takes_values());
             continue;
         }
         // Of `kv|block` the first will do. Capitals stand for something.
