@@ -244,7 +244,8 @@ impl Bench {
             }
             Call::Listen { service: which, backlog, everywhere } => {
                 let address = if everywhere { None } else { Some(address(which % 2)) };
-                let listen = Listen { service_id: service(which), address, backlog: u32::from(backlog % 4), zone: 0 };
+                let listen =
+                    Listen { service_id: service(which), address, backlog: u32::from(backlog % 4), zone: 0 };
                 self.cm.listen(handle, &listen)
             }
             Call::SidrRequest { to, service: which } => {

@@ -75,10 +75,10 @@ pub fn read_tag(
 ///
 /// 1. WRITE of ⟨tag, 0⟩ to scratch memory.
 /// 2. ALLOCATE of a buffer for tag and value. The address is stored behind the tag in scratch memory, and
-/// returned to the client, which must give the buffer back if the CAS fails. The address is 0 if no buffer
-/// was free.
+///    returned to the client, which must give the buffer back if the CAS fails. The address is 0 if no buffer
+///    was free.
 /// 3. If a buffer was allocated: CAS of the metadata with scratch memory, mode *greater*, comparing only the
-/// tags.
+///    tags.
 ///
 /// Without `checks` the CAS always swaps.
 pub fn write(

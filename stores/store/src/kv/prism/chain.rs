@@ -117,7 +117,7 @@ pub(super) fn delete(
 ///
 /// 1. WRITE of the new slot without its pointer to scratch memory.
 /// 2. ALLOCATE of a buffer for the object. Its address is stored in front of the scratch words, and returned
-/// to the client, which may have to give the buffer back.
+///    to the client, which may have to give the buffer back.
 /// 3. CAS of the scratch words into the slot, if the slot still has the generation that was read.
 pub(super) fn put(
     slot: Remote,
