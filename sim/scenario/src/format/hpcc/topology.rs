@@ -1,6 +1,6 @@
 //! The topology: `nodes switches links`, the switches, then `a b rate delay error` for each link.
 //!
-//! The programs that descend from HPCC's have longer first lines: see [`Header`].
+//! The programs that descend from HPCC's have longer first lines: see `Header`.
 
 mod header;
 
