@@ -159,7 +159,7 @@ fn local_ones(a: &mut Side) {
     let region = a.domain.allocate(64, Access::LOCAL_WRITE | Access::INVALIDATE).unwrap();
     let done = a.run(&work::local_inv(41, region.lkey()));
     assert_eq!((done.kind, done.status), (CompletionKind::LocalInv, Status::Success));
-    assert_eq!(a.run(&work::local_inv(42, region.lkey())).status, Status::LocalProtection);
+    assert_eq!(a.run(&work::local_inv(42, region.lkey())).status, Status::MwBind);
 }
 
 fn udp() -> Device {
