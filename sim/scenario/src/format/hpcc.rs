@@ -1,7 +1,9 @@
-//! The files of HPCC's ns-3 program and of its relatives: ConWeave's, and others that have kept the formats.
+//! Readers and writers for the files of HPCC's ns-3 program, and of programs that kept its formats, such as
+//! ConWeave's.
 //!
-//! All of them are words between white space; what follows the last expected word is ignored. The two
-//! dialects differ in the columns of flows, in some keys of the configuration and in how outputs name hosts.
+//! Every text format is a sequence of words separated by white space. Text after the last word that the
+//! format calls for is ignored. The two dialects differ in the columns of the flow file, in some keys of the
+//! configuration and in how output files name hosts.
 
 pub mod cdf;
 pub mod config;
@@ -14,16 +16,17 @@ pub mod translation;
 
 use serde::{Deserialize, Serialize};
 
-/// Whose program a file is for.
+/// The ns-3 program that a file is written for.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dialect {
-    /// High-Precision-Congestion-Control.
+    /// HPCC's program, the repository `High-Precision-Congestion-Control`.
     #[default]
     Hpcc,
-    /// conweave-ns3.
+    /// ConWeave's program, the repository `conweave-ns3`.
     Conweave,
 }
 
-/// Bytes of a data packet's headers: Ethernet and PPP 14, IP 20, UDP 8, sequence and ports 6.
+/// Header bytes that ns-3 adds to the payload of a data packet: 14 of Ethernet and PPP, 20 of IP, 8 of UDP, 6
+/// for sequence number and ports.
 pub const HEADER: u64 = 48;

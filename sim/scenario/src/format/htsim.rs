@@ -1,5 +1,5 @@
-//! The files of htsim's data-center programs: connection matrices, topologies, options and the line of a
-//! flow.
+//! Readers and writers for the files of htsim's data-centre programs: connection matrices, topologies, the
+//! command line, and the line that is printed for each flow.
 
 pub mod connections;
 pub mod options;
@@ -8,5 +8,5 @@ pub mod times;
 pub mod topology;
 pub mod translation;
 
-/// Bytes that a data packet has besides its payload, and bytes of an ACK.
+/// Header bytes that a data packet has in addition to its payload; also the size of an ACK in bytes.
 pub const HEADER: u64 = 64;

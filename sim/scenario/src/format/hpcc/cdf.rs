@@ -1,4 +1,4 @@
-//! A distribution of flow sizes: lines of `bytes percent`.
+//! Flow size distributions: one `bytes percent` pair per line, a cumulative distribution function (CDF).
 
 use std::fmt::Write as _;
 
@@ -6,11 +6,11 @@ use crate::error::{Read, ScenarioError, Source, Warnings, excerpt};
 use crate::tokens::Tokens;
 use crate::workload::distribution::{Cdf, Point};
 
-/// Reads a distribution.
+/// Reads a flow size distribution.
 ///
 /// # Errors
-/// A word that is no number, a first percent that is not 0, a last that is not 100, or a line that does not
-/// rise in both columns: the generator of the original refuses the same.
+/// Fails if a word is not a number, if the first percentage is not 0 or the last is not 100, or if a line
+/// does not rise in both columns. The traffic generator of the original program rejects the same files.
 pub fn parse(source: Source<'_>) -> Result<Read<Cdf>, ScenarioError> {
     source.check_size()?;
     let mut tokens = Tokens::of(source);
@@ -47,7 +47,7 @@ fn number(tokens: &mut Tokens<'_>) -> Result<Number, ScenarioError> {
     Ok(Number { value, line: token.line })
 }
 
-/// Writes a distribution as [`parse`] reads it.
+/// Writes a distribution in the format that [`parse`] reads.
 pub fn write(cdf: &Cdf) -> String {
     let mut text = String::new();
     for Point { bytes, percent } in cdf.points() {

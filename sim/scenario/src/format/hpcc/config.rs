@@ -1,7 +1,7 @@
-//! The configuration: words of `KEY value`, in both dialects.
+//! The configuration file of both dialects: a sequence of `KEY value` pairs.
 //!
-//! Of a key that comes twice the later value counts. Words in braces are prose, as in HPCC's `config_doc`.
-//! What no dialect knows is named once and skipped.
+//! If a key occurs twice, the later value counts. Text in braces is a comment, as in HPCC's `config_doc`. A
+//! key that neither dialect knows is reported in a warning and skipped together with its values.
 
 mod keys;
 
@@ -14,46 +14,47 @@ use crate::units::{self, Rate, WholeError, decimal, parse_saturating};
 
 pub use keys::{KEYS, Kind};
 
-/// Pairs of a map, at most.
+/// Largest number of pairs in the value of a [`Kind::Map`] key.
 const PAIRS_MAX: u64 = 1000;
 
-/// One value of a configuration.
+/// The value of one key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A whole number.
+    /// An unsigned whole number.
     Integer(u64),
-    /// A number, in billionths.
+    /// A decimal number, as a multiple of 10⁻⁹: [`ONE`] is 1.
     Decimal(u64),
-    /// A rate.
+    /// A link or sending rate.
     Rate(Rate),
-    /// A path or another word.
+    /// A single word, usually the path of a file.
     Text(String),
-    /// By rate in bit/s: a number, in billionths. The later of two of one rate counts.
+    /// Numbers by link rate in bit/s, each as a multiple of 10⁻⁹. If a rate occurs twice, the later number
+    /// counts.
     Map(BTreeMap<u64, u64>),
-    /// Three whole numbers: of `LINK_DOWN`.
+    /// The value of `LINK_DOWN`: a time in µs and the two ends of the link.
     Triple([u64; 3]),
 }
 
-/// A configuration: the values of the keys that are known.
+/// A configuration file: the values of all keys that are listed in [`KEYS`] and occur in the file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     values: BTreeMap<&'static str, Value>,
 }
 
-/// One, in the billionths of [`Value::Decimal`].
+/// The number 1 in the unit of [`Value::Decimal`], which is 10⁻⁹.
 pub const ONE: u64 = 1_000_000_000;
 
 impl Config {
-    /// Reads a configuration.
+    /// Reads a configuration file.
     ///
     /// # Errors
-    /// A known key without its value, or with one that is not of its kind.
+    /// Fails if the value of a known key is missing or is not of the key's [`Kind`].
     pub fn parse(source: Source<'_>) -> Result<Read<Config>, ScenarioError> {
         source.check_size()?;
         let mut warnings = Warnings::of(source);
         let mut tokens = Tokens::of(source);
         let mut values = BTreeMap::new();
-        // Words behind a key that nobody knows are its values.
+        // Words after an unknown key are its values; they cause no further warning.
         let mut unknown = false;
         while let Some(token) = tokens.next() {
             if token.text.starts_with('{') {
@@ -74,37 +75,37 @@ impl Config {
         Ok(warnings.with(Config { values }))
     }
 
-    /// The value of a key.
+    /// Returns the value of `key`, or `None` if the file does not set it.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.values.get(key)
     }
 
-    /// A whole number, or what the program takes without the key.
+    /// Returns a whole number, or `default` if the file does not set `key`.
     pub fn integer(&self, key: &str, default: u64) -> u64 {
         if let Some(Value::Integer(value)) = self.get(key) { *value } else { default }
     }
 
-    /// A number in billionths, or what the program takes without the key.
+    /// Returns a number as a multiple of 10⁻⁹, or `default` if the file does not set `key`.
     pub fn decimal(&self, key: &str, default: u64) -> u64 {
         if let Some(Value::Decimal(value)) = self.get(key) { *value } else { default }
     }
 
-    /// A rate, if the key is there.
+    /// Returns a rate, or `None` if the file does not set `key`.
     pub fn rate(&self, key: &str) -> Option<Rate> {
         if let Some(Value::Rate(rate)) = self.get(key) { Some(*rate) } else { None }
     }
 
-    /// A word, if the key is there.
+    /// Returns a word, or `None` if the file does not set `key`.
     pub fn text(&self, key: &str) -> Option<&str> {
         if let Some(Value::Text(text)) = self.get(key) { Some(text) } else { None }
     }
 
-    /// A map by rate, empty without the key.
+    /// Returns the numbers by link rate, which is empty if the file does not set `key`.
     pub fn map(&self, key: &str) -> BTreeMap<u64, u64> {
         if let Some(Value::Map(map)) = self.get(key) { map.clone() } else { BTreeMap::new() }
     }
 
-    /// Sets a key of [`KEYS`]. False: it is not known, or the value is of another kind.
+    /// Sets a key. Returns false if [`KEYS`] does not list `key` or if `value` is of another kind.
     pub fn set(&mut self, key: &str, value: Value) -> bool {
         match KEYS.iter().find(|(name, kind)| *name == key && kind.takes(&value)) {
             Some((name, _)) => self.values.insert(name, value).is_none_or(|_| true),
@@ -112,7 +113,8 @@ impl Config {
         }
     }
 
-    /// Writes the configuration as [`Config::parse`] reads it, a key a line in the order of the alphabet.
+    /// Writes the configuration in the format that [`Config::parse`] reads: one key per line, in alphabetical
+    /// order.
     pub fn write(&self) -> String {
         let mut text = String::new();
         for (key, value) in &self.values {
@@ -139,13 +141,14 @@ fn written(value: &Value) -> String {
     }
 }
 
-/// Is it written as keys are: capitals, digits and underscores?
+/// Returns true if `text` is spelled like a key: more than two capitals, digits and underscores, the first a
+/// capital.
 fn is_key(text: &str) -> bool {
     let capital = |c: u8| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_';
     text.starts_with(|c: char| c.is_ascii_uppercase()) && text.len() > 2 && text.bytes().all(capital)
 }
 
-/// Skips to the word that ends with the closing brace.
+/// Skips a comment in braces, up to the word that ends with the closing brace.
 fn skip_prose<'a>(tokens: &mut Tokens<'a>, first: Token<'a>) {
     let mut open = Some(first);
     while let Some(token) = open
@@ -193,7 +196,8 @@ fn value(
     })
 }
 
-/// A whole number; of a decimal one the part in front of the point, as a C++ stream leaves the rest.
+/// Reads a whole number. Of a decimal number the digits before the point count, because a C++ stream reads no
+/// further.
 fn integer(tokens: &mut Tokens<'_>, key: &str, warnings: &mut Warnings<'_>) -> Result<u64, ScenarioError> {
     let token = tokens.need(&format!("the value of {key}"))?;
     let whole = token.text.split_once('.').map_or(token.text, |(whole, _)| whole);
@@ -212,7 +216,8 @@ fn integer(tokens: &mut Tokens<'_>, key: &str, warnings: &mut Warnings<'_>) -> R
     Ok(value)
 }
 
-/// A number in billionths; one that is too large is the largest, as a time that never comes.
+/// Reads a number as a multiple of 10⁻⁹. A larger number than fits becomes `u64::MAX`: a time that large is
+/// never reached.
 fn billionths(tokens: &mut Tokens<'_>, what: &str) -> Result<u64, ScenarioError> {
     let token = tokens.need(what)?;
     parse_saturating(token.text, ONE).ok_or_else(|| {

@@ -1,5 +1,8 @@
-//! The flows: a count, then rows of `src dst pg dport size start` (HPCC) or `src dst pg size start`
-//! (ConWeave). ns3-rdma's `src dst pg packets start end` is refused by its name.
+//! The flow file: a count, then one row per flow.
+//!
+//! The columns are `src dst pg dport size start` in HPCC's dialect and `src dst pg size start` in ConWeave's.
+//! The columns of ns3-rdma, `src dst pg packets start end`, are recognised and rejected with a message of
+//! their own.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,26 +15,28 @@ use crate::flow::{Flow, Start};
 use crate::tokens::{Token, Tokens};
 use crate::units::{self, Time, WholeError, decimal};
 
-/// The first source port, and ConWeave's first destination port.
+/// First source port that [`number`] assigns, and first destination port in ConWeave's dialect.
 const FIRST: [u16; 2] = [10_000, 100];
 
-/// The flows of a file and the dialect of its rows.
+/// A flow file: the flows and the dialect of its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowFile {
-    /// Which columns the rows have.
+    /// Dialect that determines the columns of each row.
     pub dialect: Dialect,
-    /// By ascending start; ids count from 0 in this order.
+    /// Flows in ascending order of their start; ids count from 0 in this order.
     pub flows: Vec<Flow>,
 }
 
-/// Reads flows between the hosts of a topology; without one, any numbers are hosts.
+/// Reads flows between the hosts of `topology`; without a topology, any number is accepted as a host.
 ///
-/// A count above the rows is not an error: traffic generators write an estimate first and leave digits of it
-/// standing. A count below them leaves the others out, as ns-3 does. Rows that are not in the order of their
-/// starts are sorted, those of one start stay as they are.
+/// A count that is larger than the number of rows is a warning, because traffic generators first write an
+/// estimate and later overwrite only some of its digits. If the count is smaller, the remaining rows are
+/// ignored with a warning, as in ns-3. Rows are sorted by their start; flows that start at the same time keep
+/// their order. A size of 0 is read as 1 byte.
 ///
 /// # Errors
-/// A row that is cut, a host that does not exist, a class above 7, or a start that is no decimal number.
+/// Fails if a row is incomplete, names a host that does not exist or sends to itself, if its class (`pg`) is
+/// above 7, or if its start is not a decimal number of seconds.
 pub fn parse(source: Source<'_>, topology: Option<&Topology>) -> Result<Read<FlowFile>, ScenarioError> {
     source.check_size()?;
     let mut warnings = Warnings::of(source);
@@ -79,7 +84,8 @@ pub fn parse(source: Source<'_>, topology: Option<&Topology>) -> Result<Read<Flo
     Ok(warnings.with(FlowFile { dialect, flows }))
 }
 
-/// The dialect by the columns of the first row. A file that is all one line has 6 columns or 5.
+/// Returns the dialect that the number of words in the first row implies. If the whole file is a single line,
+/// that line must hold one flow only.
 fn dialect(tokens: &Tokens<'_>) -> Result<Dialect, ScenarioError> {
     match tokens.left_in_line() {
         0 | 6 => Ok(Dialect::Hpcc),
@@ -121,11 +127,12 @@ fn row(
     Ok(Flow { class, ports: [0, port], ..Flow::write(0, src, dst, size, start.0) })
 }
 
-/// The columns of ns3-rdma's flows, by which messages name them.
+/// Names the columns of ns3-rdma's flow files in messages.
 const OF_NS3_RDMA: &str = "the columns are those of ns3-rdma, `src dst pg packets start end`";
 const REMEDY: &str = "write `src dst pg dport size start`";
 
-/// The fourth of six columns. More than a port is ns3-rdma's count of packets.
+/// Reads the fourth of six columns. A number above 65,535 is no port; ns3-rdma has its count of packets
+/// there.
 fn port(tokens: &mut Tokens<'_>) -> Result<u16, ScenarioError> {
     let token = tokens.need("the destination port of a flow")?;
     match units::whole(token.text, u64::from(u16::MAX)) {
@@ -141,7 +148,7 @@ fn port(tokens: &mut Tokens<'_>) -> Result<u16, ScenarioError> {
     }
 }
 
-/// The size. A decimal number is the start of ns3-rdma's flows.
+/// Reads the size in bytes. A decimal number is rejected: ns3-rdma has the start of the flow there.
 fn size(tokens: &mut Tokens<'_>, dialect: Dialect) -> Result<u64, ScenarioError> {
     let token = tokens.need("the size of a flow")?;
     let is_start = token.text.contains('.') && Time::parse(token.text).is_some();
@@ -152,7 +159,8 @@ fn size(tokens: &mut Tokens<'_>, dialect: Dialect) -> Result<u64, ScenarioError>
     tokens.number_of(token, "the size of a flow", u64::MAX)
 }
 
-/// Names flows of six columns whose sizes all look like starts: ns3-rdma's with whole seconds.
+/// Warns if every size is smaller than the flow's start in seconds: such a file is probably one of ns3-rdma,
+/// with starts in whole seconds in the column of the sizes.
 fn warn_of_ns3_rdma(flows: &[Flow], warnings: &mut Warnings<'_>) {
     const SECOND: u128 = 1_000_000_000_000;
     let looks_so = |flow: &Flow| match flow.start {
@@ -175,8 +183,10 @@ fn host(tokens: &Tokens<'_>, token: Token<'_>, topology: Option<&Topology>) -> R
     }
 }
 
-/// Ids and ports as the programs count them: HPCC's source ports count per pair, ConWeave's per source, and
-/// its destination ports per destination. They wrap at 16 bits.
+/// Assigns ids from 0, and ports as the two programs do.
+///
+/// HPCC counts source ports per pair of sender and receiver and keeps the destination ports of the file.
+/// ConWeave counts source ports per sender and destination ports per receiver. Ports wrap at 16 bits.
 pub fn number(flows: &mut [Flow], dialect: Dialect) {
     let mut counts: BTreeMap<[u32; 3], u16> = BTreeMap::new();
     let mut next = |key: [u32; 3], first: u16| {
@@ -195,8 +205,9 @@ pub fn number(flows: &mut [Flow], dialect: Dialect) {
     }
 }
 
-/// Writes flows that start at a time, as [`parse`] reads them: with 9 decimals, more where they are needed.
-/// Flows that wait for others cannot be written and are left out; the count is of what is written.
+/// Writes flows in the format that [`parse`] reads, with starts in seconds: 9 decimals, or 12 for a start
+/// that is not a whole number of nanoseconds. Flows that start after other flows cannot be written; they are
+/// left out and not counted.
 pub fn write(file: &FlowFile) -> String {
     let mut rows = String::new();
     let mut count = 0;

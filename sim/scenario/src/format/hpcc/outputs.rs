@@ -1,4 +1,4 @@
-//! Lines of the outputs, as the readers of both dialects take them.
+//! Lines of the output files, in the formats that the programs' analysis scripts read.
 
 use std::fmt::Write as _;
 
@@ -6,37 +6,38 @@ use super::{Dialect, HEADER};
 use crate::error::{Read, ScenarioError, Source, Warnings, excerpt};
 use crate::tokens::{Token, Tokens};
 
-/// The address of a node: HPCC's outputs and hashes have it.
+/// Returns the IPv4 address that ns-3 gives to a node. HPCC's output files and ECMP hashes use it.
 pub fn address(node: u32) -> u32 {
     0x0b00_0001u32.wrapping_add((node / 256) << 16).wrapping_add((node % 256) << 8)
 }
 
-/// The node of an address.
+/// Returns the node number that belongs to an address made by [`address`].
 pub fn node(address: u32) -> u32 {
     (address >> 8) & 0xffff
 }
 
-/// One line of the fct output: a flow that has ended.
+/// A line of the flow completion time (FCT) output: one flow that has ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FctLine {
-    /// Host that has the bytes.
+    /// Node number of the sending host.
     pub src: u32,
-    /// Host that gets them.
+    /// Node number of the receiving host.
     pub dst: u32,
-    /// Ports: source, then destination.
+    /// UDP source port, then UDP destination port.
     pub ports: [u16; 2],
     /// Bytes of the flow.
     pub size: u64,
-    /// When it started, in ns.
+    /// Start of the flow, in ns.
     pub start: u64,
-    /// How long it took until the sender had the last ACK, in ns.
+    /// Completion time, in ns: from the start until the sender has the last ACK.
     pub fct: u64,
-    /// How long it takes alone, in ns: see [`alone`].
+    /// Completion time on an idle network, in ns, as computed by [`alone`].
     pub alone: u64,
 }
 
 impl FctLine {
-    /// The line, with its end. HPCC has addresses of 8 hexadecimal digits, ConWeave the numbers of nodes.
+    /// Formats the line, including its line feed. HPCC names hosts by addresses of 8 hexadecimal digits,
+    /// ConWeave by node numbers.
     pub fn write(&self, dialect: Dialect) -> String {
         let FctLine { src, dst, ports: [sport, dport], size, start, fct, alone } = *self;
         let rest = format!("{sport} {dport} {size} {start} {fct} {alone}");
@@ -47,10 +48,10 @@ impl FctLine {
     }
 }
 
-/// Reads an fct output of either dialect: hosts of 8 characters are addresses.
+/// Reads an FCT output of either dialect. A host of exactly 8 characters is a hexadecimal address.
 ///
 /// # Errors
-/// A line that is cut, or a word that is no number.
+/// Fails if a line is incomplete or if a word is not a number.
 pub fn parse_fct(source: Source<'_>) -> Result<Read<Vec<FctLine>>, ScenarioError> {
     source.check_size()?;
     let mut tokens = Tokens::of(source);
@@ -79,17 +80,18 @@ fn host(tokens: &Tokens<'_>, token: Token<'_>) -> Result<u32, ScenarioError> {
     })
 }
 
-/// One link of a path, for [`alone`].
+/// A link of a path, as input of [`alone`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// Rate, in bit/s; not 0.
+    /// Link rate, in bit/s; not 0.
     pub rate: u64,
-    /// Delay, in ns.
+    /// Propagation delay, in ns.
     pub delay: u64,
 }
 
-/// How long a flow takes alone, in ns: a round trip and all bytes with headers at the slowest rate. Each
-/// division is cut, as the programs do. `payload` is not 0.
+/// Computes the completion time of a flow on an idle network, in ns: twice the propagation delays, plus one
+/// payload at the rate of each link, plus all bytes and headers at the rate of the slowest link. `payload` is
+/// the payload of a full packet in bytes and not 0. Each division is rounded down, as in the ns-3 programs.
 pub fn alone(size: u64, payload: u64, path: &[Hop]) -> u64 {
     let scaled = |bytes: u128, rate: u64| (bytes * 8_000_000_000 / u128::from(rate.max(1))) as u64;
     let payload = payload.max(1);
@@ -100,42 +102,42 @@ pub fn alone(size: u64, payload: u64, path: &[Hop]) -> u64 {
     2 * delays + store + scaled(bytes, slowest)
 }
 
-/// One line of the pfc output, by the node that receives the frame.
+/// A line of the PFC output: a pause or resume frame that a node received.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct PfcLine {
-    /// When, in ns.
+    /// Time of arrival, in ns.
     pub time: u64,
-    /// The node that receives the frame.
+    /// Node number of the receiver.
     pub node: u32,
-    /// Is it a switch?
+    /// True if the receiver is a switch.
     pub is_switch: bool,
-    /// Its interface, from 1: a port's number and one.
+    /// Interface of the receiver, in the numbering of ns-3: the port number plus one.
     pub interface: u32,
-    /// Pause, or resume.
+    /// True for a pause, false for a resume.
     pub is_pause: bool,
 }
 
 impl PfcLine {
-    /// The line, with its end.
+    /// Formats the line, including its line feed.
     pub fn write(&self) -> String {
         let PfcLine { time, node, is_switch, interface, is_pause } = *self;
         format!("{time} {node} {} {interface} {}\n", u8::from(is_switch), u8::from(is_pause))
     }
 }
 
-/// How often the bytes of one egress were so many KB of 1000 bytes: HPCC's qlen output.
+/// Histogram of the length of one egress queue, in steps of 1000 bytes: HPCC's `qlen` output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueLengths {
     counts: Vec<u32>,
 }
 
 impl QueueLengths {
-    /// Counts so many samples, each of so many bytes.
+    /// Adds `samples` samples of a queue that holds `bytes` bytes.
     pub fn add(&mut self, bytes: u64, samples: u32) {
         if samples == 0 {
             return;
         }
-        // A buffer beyond a million KB counts as one.
+        // Lengths above 1 GB share the last bucket, so that the histogram's memory is bounded.
         let kb = (bytes / 1000).min(1_000_000) as usize;
         if self.counts.len() <= kb {
             self.counts.resize(kb + 1, 0);
@@ -143,12 +145,12 @@ impl QueueLengths {
         self.counts[kb] = self.counts[kb].saturating_add(samples);
     }
 
-    /// How many samples there were of each number of KB, from 0.
+    /// Returns each length in units of 1000 bytes, from 0, with its number of samples.
     pub fn counts(&self) -> impl Iterator<Item = (usize, u32)> {
         self.counts.iter().copied().enumerate()
     }
 
-    /// The line of this egress: switch, interface from 1, and the counts.
+    /// Formats the line of this queue: node number of the switch, interface from 1, then the counts.
     pub fn write(&self, switch: u32, interface: u32) -> String {
         let mut line = format!("{switch} {interface}");
         for count in &self.counts {
@@ -159,22 +161,24 @@ impl QueueLengths {
     }
 }
 
-/// The line in front of the block of one time, in ns.
+/// Formats the line that precedes each block of queue lengths; `time` is in ns.
 pub fn qlen_time(time: u64) -> String {
     format!("time: {time}\n")
 }
 
-/// ConWeave's line of the CNPs of one host in 100 us; there is none where the total is 0.
+/// Formats ConWeave's line for the CNPs that one host sent within 100 µs. ConWeave writes no line for a host
+/// that sent none.
 pub fn cnp_line(time: u64, host: u32, by_ecn: u32, by_order: u32, total: u32) -> String {
     format!("{time} {host} {by_ecn} {by_order} {total}\n")
 }
 
-/// ConWeave's line of the bytes that a ToR has sent by an uplink so far.
+/// Formats ConWeave's line for the bytes that a ToR switch has sent on one uplink since the start of the run.
 pub fn uplink_line(time: u64, tor: u32, interface: u32, bytes: u64) -> String {
     format!("{time},{tor},{interface},{bytes}\n")
 }
 
-/// ConWeave's line of the queue pairs of a host, and of those that have something to send.
+/// Formats ConWeave's line for the queue pairs of one host; `active` counts those that have data left to
+/// send.
 pub fn conn_line(time: u64, host: u32, queue_pairs: u64, active: u64) -> String {
     format!("{time},{host},{queue_pairs},{active}\n")
 }

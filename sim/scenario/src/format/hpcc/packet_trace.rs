@@ -1,20 +1,21 @@
-//! The `.tr` output: a header with the ports, then records of 56 bytes, all little-endian.
+//! HPCC's binary packet trace (`.tr`): a header that lists the ports, then records of 56 bytes. All numbers
+//! are little-endian.
 
-/// Bytes of one record.
+/// Size of one record, in bytes.
 pub const RECORD: usize = 56;
 
-/// A port in the header of a trace.
+/// A port as listed in the header of a trace.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct TracedPort {
-    /// Its node.
+    /// Number of the node.
     pub node: u16,
-    /// Its interface, from 1.
+    /// Interface of the node, from 1.
     pub interface: u8,
-    /// Its rate, in bit/s.
+    /// Link rate, in bit/s.
     pub rate: u64,
 }
 
-/// The header: the ports, and the window of the hosts in bytes.
+/// Encodes the header of a trace. `window` is the send window of the hosts, in bytes.
 pub fn header(ports: &[TracedPort], window: u32) -> Vec<u8> {
     let mut bytes = (ports.len() as u32).to_le_bytes().to_vec();
     for port in ports {
@@ -26,65 +27,65 @@ pub fn header(ports: &[TracedPort], window: u32) -> Vec<u8> {
     bytes
 }
 
-/// What befalls a packet at a port.
+/// The event that a record reports.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It is received.
+    /// The packet arrived at the node.
     Receive = 0,
-    /// It enters a queue.
+    /// The packet was added to an egress queue.
     Enqueue = 1,
-    /// It leaves a queue.
+    /// The packet left an egress queue.
     Dequeue = 2,
-    /// It is dropped.
+    /// The packet was dropped.
     Drop = 3,
 }
 
-/// What a packet is, and the fields that only its kind has.
+/// The kind of a packet, with the fields that only this kind has.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// Data.
+    /// A data packet.
     Data {
-        /// Ports: source, then destination.
+        /// UDP source port, then UDP destination port.
         ports: [u16; 2],
-        /// Byte of the flow that it begins with.
+        /// Offset of the packet's first byte in the flow.
         sequence: u32,
-        /// When it was sent, in ns.
+        /// Time at which the sender sent the packet, in ns.
         sent: u64,
-        /// Its class.
+        /// Traffic class (priority).
         class: u16,
-        /// Bytes of the flow in it.
+        /// Payload of the packet, in bytes.
         payload: u16,
     },
-    /// An ACK, or a NACK.
+    /// An ACK or NACK.
     Ack {
-        /// Does it say that something is missing?
+        /// True for a NACK: the receiver is missing a packet.
         is_nack: bool,
-        /// Ports: source, then destination.
+        /// UDP source port, then UDP destination port.
         ports: [u16; 2],
-        /// Flags: bit 0 is the echo of a mark.
+        /// Flag bits. Bit 0 echoes an ECN mark.
         flags: u16,
-        /// Its class.
+        /// Traffic class (priority).
         class: u16,
-        /// Byte that is expected next.
+        /// Offset of the next byte that the receiver expects.
         sequence: u32,
-        /// When the packet that it answers was sent, in ns.
+        /// Time at which the acknowledged packet was sent, in ns.
         sent: u64,
     },
-    /// A PFC frame.
+    /// A PFC pause or resume frame.
     Pfc {
-        /// Its quanta, 0 to resume.
+        /// Pause time in quanta; 0 resumes.
         time: u32,
-        /// Bytes of the queue that caused it.
+        /// Length of the queue that caused the frame, in bytes.
         length: u32,
-        /// The class that is paused.
+        /// Traffic class that the frame pauses or resumes.
         class: u8,
     },
-    /// A CNP.
+    /// A congestion notification packet of DCQCN.
     Cnp,
 }
 
 impl Packet {
-    /// The number of its protocol in a record.
+    /// Returns the protocol number of the packet's kind, as a record stores it.
     pub fn protocol(&self) -> u8 {
         match self {
             Packet::Data { .. } => 0x11,
@@ -96,37 +97,36 @@ impl Packet {
     }
 }
 
-/// One event of one packet.
+/// A record of a trace: one event of one packet at one port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When, in ns.
+    /// Time of the event, in ns.
     pub time: u64,
-    /// Node of the port.
+    /// Number of the node.
     pub node: u16,
-    /// Interface of the port, from 1.
+    /// Interface of the node, from 1.
     pub interface: u8,
-    /// Queue of the port: a class.
+    /// Egress queue, which is the traffic class.
     pub queue: u8,
-    /// Bytes in that queue.
+    /// Length of that queue, in bytes.
     pub length: u32,
-    /// Address of the source: see [`super::outputs::address`].
+    /// IPv4 address of the source, as made by [`super::outputs::address`].
     pub source: u32,
-    /// Address of the destination.
+    /// IPv4 address of the destination.
     pub destination: u32,
-    /// Bytes of the packet.
+    /// Size of the packet, in bytes.
     pub size: u16,
-    /// What happens.
     pub event: Event,
-    /// The two bits of ECN.
+    /// ECN field of the IP header.
     pub ecn: u8,
-    /// Is the node a switch?
+    /// True if the node is a switch.
     pub is_switch: bool,
-    /// The packet.
+    /// Kind of the packet and the fields of that kind.
     pub packet: Packet,
 }
 
 impl Record {
-    /// The bytes of the record. Those that its kind does not use are 0.
+    /// Encodes the record. Bytes that the packet's kind does not use are 0.
     pub fn bytes(&self) -> [u8; RECORD] {
         let mut bytes = [0; RECORD];
         let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);

@@ -1,6 +1,7 @@
-//! The topology: `nodes switches links`, the switches, then `a b rate delay error` for each link.
+//! The topology file: `nodes switches links`, then the node numbers of the switches, then one `a b rate delay
+//! error` line per link.
 //!
-//! The programs that descend from HPCC's have longer first lines: see `Header`.
+//! Programs that descend from HPCC's have longer first lines, which are read as well: see `Header`.
 
 mod header;
 
@@ -13,11 +14,14 @@ use crate::tokens::Tokens;
 use crate::units::{Rate, Time};
 use header::Header;
 
-/// Reads a topology. The ports of a node are in the order of its links: ns-3's interface is one more.
+/// Reads a topology. The ports of a node are numbered from 0 in the order of its links; ns-3 numbers the same
+/// interfaces from 1.
 ///
 /// # Errors
-/// A count that the text does not fill, an unknown node, a rate, delay or error that makes no sense, a host
-/// without a link, or more than the limits.
+/// Fails if the file has fewer switches or links than its first line states, if a link has an unknown node or
+/// an invalid rate, delay or error rate, if a host has no link, or if the network is larger than
+/// [`NODES_MAX`](remora_fabric::topology::NODES_MAX) nodes or
+/// [`LINKS_MAX`](remora_fabric::topology::LINKS_MAX) links.
 pub fn parse(source: Source<'_>) -> Result<Read<Topology>, ScenarioError> {
     source.check_size()?;
     let mut warnings = Warnings::of(source);
@@ -49,7 +53,7 @@ pub fn parse(source: Source<'_>) -> Result<Read<Topology>, ScenarioError> {
     Ok(warnings.with(topology))
 }
 
-/// The five words of a link, and the line of the first.
+/// Reads the five words of a link. Returns the link with the number of its line.
 fn link(tokens: &mut Tokens<'_>, nodes: u64) -> Result<(u32, Link), ScenarioError> {
     let first = tokens.need("a link")?;
     let a = tokens.number_of(first, "the number of a node", nodes.saturating_sub(1))?;
@@ -72,7 +76,7 @@ fn link(tokens: &mut Tokens<'_>, nodes: u64) -> Result<(u32, Link), ScenarioErro
     Ok((first.line, Link { a: a as u32, b: b as u32, rate: rate.0, delay: delay.0, loss }))
 }
 
-/// Writes a topology as [`parse`] reads it, a line each.
+/// Writes a topology in the format that [`parse`] reads, one link per line.
 pub fn write(topology: &Topology) -> String {
     let switches: Vec<String> = topology.switches().map(|node| node.to_string()).collect();
     let mut text = format!("{} {} {}\n", topology.nodes.len(), switches.len(), topology.links.len());

@@ -1,14 +1,15 @@
-//! The nodes whose packets are traced: a count, then numbers of nodes.
+//! The trace file: a count, then the numbers of the nodes whose packets are traced.
 
 use remora_fabric::topology::NODES_MAX;
 
 use crate::error::{Read, ScenarioError, Source, Warnings};
 use crate::tokens::Tokens;
 
-/// Reads the nodes, of `nodes` that there are; others are left out. Prose behind the last is ignored.
+/// Reads the node numbers. Numbers that are not below `nodes` are left out with a warning, and text after the
+/// last number is ignored.
 ///
 /// # Errors
-/// The text has fewer than its count, or a word that is no number.
+/// Fails if there are fewer numbers than the count states, or if a word is not a number.
 pub fn parse(source: Source<'_>, nodes: usize) -> Result<Read<Vec<u32>>, ScenarioError> {
     source.check_size()?;
     let mut warnings = Warnings::of(source);
@@ -21,7 +22,7 @@ pub fn parse(source: Source<'_>, nodes: usize) -> Result<Read<Vec<u32>>, Scenari
         if node < nodes as u64 {
             list.push(node as u32);
         } else {
-            // The original's own file names 348 nodes for any topology.
+            // HPCC publishes one trace file for all topologies: it names 348 nodes.
             warnings
                 .add(token.line, format!("there are only {nodes} nodes; others are left out, as in ns-3"));
         }
@@ -29,7 +30,7 @@ pub fn parse(source: Source<'_>, nodes: usize) -> Result<Read<Vec<u32>>, Scenari
     Ok(warnings.with(list))
 }
 
-/// Writes the nodes as [`parse`] reads them.
+/// Writes node numbers in the format that [`parse`] reads.
 pub fn write(nodes: &[u32]) -> String {
     let list: Vec<String> = nodes.iter().map(u32::to_string).collect();
     format!("{}\n{}\n", list.len(), list.join(" "))

@@ -1,4 +1,4 @@
-//! A configuration with its topology and flows, as a scenario.
+//! Translates a configuration with its topology and flows into a [`Scenario`].
 
 mod mmu;
 
@@ -15,14 +15,14 @@ use crate::scenario::{
 use crate::units::Time;
 use crate::workload::Workload;
 
-/// Picoseconds of a second, a microsecond and a nanosecond.
+/// Units of time, in ps.
 const SECOND: u64 = 1_000_000_000_000;
 const MICROSECOND: u64 = 1_000_000;
 const NANOSECOND: u64 = 1_000;
-/// Flows of both programs start at 2 s, and failures count from there.
+/// Start of the traffic in both programs, 2 s, in ps. Times of failures count from here.
 const BASE: u64 = 2 * SECOND;
 
-/// Keys that only ConWeave's program has.
+/// Keys that only ConWeave's program knows.
 const CONWEAVE_KEYS: [&str; 6] = [
     "ENABLE_IRN",
     "ENABLE_PFC",
@@ -32,18 +32,18 @@ const CONWEAVE_KEYS: [&str; 6] = [
     "SW_MONITORING_INTERVAL",
 ];
 
-/// What a configuration names: its texts, read.
+/// The contents of the files that a configuration names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parts {
-    /// Of `TOPOLOGY_FILE`.
+    /// Contents of `TOPOLOGY_FILE`.
     pub topology: Topology,
-    /// Of `FLOW_FILE`.
+    /// Contents of `FLOW_FILE`.
     pub flows: FlowFile,
-    /// Of `TRACE_FILE`; empty if there is none.
+    /// Node numbers in `TRACE_FILE`; empty if the configuration names no such file.
     pub trace: Vec<u32>,
 }
 
-/// The dialect of a configuration, by its keys.
+/// Returns the dialect of a configuration: ConWeave's if it has a key that only ConWeave's program knows.
 pub fn dialect(config: &Config) -> Dialect {
     match CONWEAVE_KEYS.iter().any(|key| config.get(key).is_some()) {
         true => Dialect::Conweave,
@@ -51,11 +51,12 @@ pub fn dialect(config: &Config) -> Dialect {
     }
 }
 
-/// The scenario of a configuration. `control` stands in for the file's own, if it is given. `source` is the
-/// configuration's file, for messages; its text is not read again.
+/// Translates a configuration into a scenario. `control` replaces the congestion control of the file if it is
+/// given. `source` is the configuration file, for messages only.
 ///
 /// # Errors
-/// A mode that is not modelled, by name; a rate of the topology that a map lacks; a link that does not exist.
+/// Fails if the configuration selects a mode that is not modelled (the message names it), if an ECN map lacks
+/// a link rate of the topology, or if `LINK_DOWN` names a link that does not exist.
 pub fn scenario(
     source: Source<'_>,
     config: &Config,
@@ -94,7 +95,7 @@ pub fn scenario(
     Ok(warnings.with(scenario))
 }
 
-/// Only ECMP is modelled.
+/// Checks the load balancing mode: only ECMP is modelled.
 fn balance(source: Source<'_>, config: &Config) -> Result<(), ScenarioError> {
     let name = match config.integer("LB_MODE", 0) {
         0 => return Ok(()),
@@ -131,7 +132,8 @@ fn control_of(source: Source<'_>, config: &Config) -> Result<ControlName, Scenar
 fn until(config: &Config, dialect: Dialect) -> u64 {
     let seconds = match dialect {
         Dialect::Hpcc => config.decimal("SIMULATOR_STOP_TIME", 3_010_000_000),
-        // ConWeave's program goes on for ten seconds, unless all flows have ended.
+        // ConWeave's program stops ten seconds after the traffic generator, or earlier when all flows have
+        // ended.
         Dialect::Conweave => config.decimal("FLOWGEN_STOP_TIME", 2_500_000_000).saturating_add(10 * ONE),
     };
     seconds.saturating_mul(SECOND / ONE)
@@ -165,7 +167,8 @@ fn transport(config: &Config, dialect: Dialect, warnings: &mut Warnings<'_>) -> 
     }
 }
 
-/// ConWeave's ACKs have the highest class; HPCC's only if they are asked to.
+/// Returns the traffic class of ACKs: class 0, the highest priority, in ConWeave's program, and in HPCC's if
+/// `ACK_HIGH_PRIO` is set. Otherwise ACKs have the class of their flow.
 fn ack_class(config: &Config, dialect: Dialect) -> Option<u8> {
     (dialect == Dialect::Conweave || config.integer("ACK_HIGH_PRIO", 0) != 0).then_some(0)
 }
@@ -174,7 +177,7 @@ fn parameters(config: &Config, name: ControlName) -> Control {
     let flag = |key: &str| config.get(key).map(|_| config.integer(key, 1) != 0);
     let windows = Control {
         name,
-        // There is one in HPCC's program, unless the file says otherwise.
+        // HPCC's program limits flows by a window unless the file says otherwise.
         window: Some(config.integer("HAS_WIN", 1) != 0),
         window_of_pair: flag("GLOBAL_T").map(|longest| !longest),
         window_follows_rate: flag("VAR_WIN"),
@@ -204,7 +207,8 @@ fn parameters(config: &Config, name: ControlName) -> Control {
     }
 }
 
-/// `LINK_DOWN t a b`: at t us after 2 s; 0 is never.
+/// Translates `LINK_DOWN t a b`: the link between `a` and `b` fails `t` µs after [`BASE`]. With `t` = 0 no
+/// link fails.
 fn failures(source: Source<'_>, config: &Config, topology: &Topology) -> Result<Vec<Failure>, ScenarioError> {
     let Some(Value::Triple([time, a, b])) = config.get("LINK_DOWN") else { return Ok(Vec::new()) };
     if *time == 0 {
@@ -231,7 +235,7 @@ fn output(config: &Config, dialect: Dialect, trace: Vec<u32>) -> Output {
             Dialect::Conweave => OutputFormat::Conweave,
         },
         trace: if traced { trace } else { Vec::new() },
-        // ConWeave's program has the keys, and samples no queues.
+        // ConWeave's program accepts the keys but samples no queues.
         queues: config.text("QLEN_MON_FILE").filter(|_| dialect == Dialect::Hpcc).map(|_| queues),
         sampling: config.get("SW_MONITORING_INTERVAL").map(|_| ns("SW_MONITORING_INTERVAL", 10_000)),
     }

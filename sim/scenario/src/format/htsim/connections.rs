@@ -1,4 +1,4 @@
-//! Connection matrices (`.cm`): flows, triggers and failures, a line each.
+//! Connection matrices (`.cm` files): flows, triggers and link failures, one per line.
 
 mod failed_link;
 mod line;
@@ -14,77 +14,79 @@ use crate::flow::{After, Dependency, End, Flow, Start};
 pub use failed_link::FailedLink;
 use line::Line;
 
-/// A matrix as it stands in the file.
+/// The contents of a connection matrix file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connections {
-    /// `Nodes`: how many hosts there are.
+    /// Number of hosts, from the line `Nodes N`.
     pub nodes: u32,
-    /// The flows, in the order of the file.
+    /// Flows, in the order of the file.
     pub flows: Vec<Connection>,
-    /// The triggers, in the order of the file.
+    /// Triggers, in the order of the file.
     pub triggers: Vec<Trigger>,
-    /// The links that fail from the start.
+    /// Links that are down from the start of the run.
     pub failures: Vec<FailedLink>,
 }
 
-/// The size of a flow that never ends: a size of 0 asks for it. It takes months at any rate.
+/// Size of a flow that never ends, in bytes; a file asks for it by a size of 0. Sending it takes months at
+/// any rate.
 pub const ENDLESS: u64 = 1 << 62;
 
-/// One flow.
+/// A flow of the matrix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// The sending host.
+    /// Number of the sending host.
     pub src: u32,
-    /// The receiving host.
+    /// Number of the receiving host.
     pub dst: u32,
-    /// Its id; `None`: it has none.
+    /// Id from the file, or `None` if the line has no id.
     pub id: Option<u64>,
-    /// When it starts.
+    /// Condition on which the flow starts.
     pub start: ConnectionStart,
-    /// Bytes; [`ENDLESS`] for a size of 0.
+    /// Size in bytes; [`ENDLESS`] if the file has 0.
     pub size: u64,
-    /// The trigger that its last ACK fires.
+    /// Id of the trigger that fires when the sender has the last ACK.
     pub send_done: Option<u64>,
-    /// The trigger that its last byte fires.
+    /// Id of the trigger that fires when the receiver has the last byte.
     pub recv_done: Option<u64>,
-    /// Its priority, which RoCE does not use.
+    /// Priority, which RoCE does not use.
     pub priority: Option<u64>,
 }
 
-/// When a connection starts.
+/// The condition on which a flow starts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionStart {
-    /// At this time, in ps.
+    /// The flow starts at this time, in ps.
     At(u64),
-    /// When this trigger fires.
+    /// The flow starts when the trigger with this id fires.
     Trigger(u64),
 }
 
-/// A trigger, which ends of flows fire and which starts flows.
+/// A trigger: flows that end fire it, and it starts other flows.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Trigger {
-    /// Its id; not 0.
+    /// Id; not 0.
     pub id: u64,
-    /// When it starts its flows.
+    /// Number of firings that start the waiting flows.
     pub kind: TriggerKind,
 }
 
-/// When a trigger starts its flows.
+/// The number of firings after which a trigger starts its flows.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum TriggerKind {
-    /// At the first event.
+    /// The first firing starts the flows.
     OneShot,
-    /// At every event. A flow starts once, so it is the first that counts.
+    /// Every firing starts the flows. A flow starts only once, so this is equal to [`TriggerKind::OneShot`].
     MultiShot,
-    /// At the event of this number; at least 1.
+    /// This number of firings starts the flows; at least 1.
     Barrier(u32),
 }
 
-/// Reads a matrix.
+/// Reads a connection matrix.
 ///
 /// # Errors
-/// A count that does not match, an unknown word, an id of 0, a flow without a start or with two, a trigger
-/// that is named and not specified, or a host beyond `Nodes`.
+/// Fails if a count does not match its lines, on an unknown word, on an id that is 0 or used twice, if a flow
+/// has no size, no start or two starts, sends to itself or names a host that is not below `Nodes`, or if a
+/// trigger is used but not specified.
 pub fn parse(source: Source<'_>) -> Result<Read<Connections>, ScenarioError> {
     source.check_size()?;
     let mut warnings = Warnings::of(source);
@@ -294,10 +296,11 @@ fn check_ids(source: Source<'_>, read: &Connections) -> Result<(), ScenarioError
 }
 
 impl Connections {
-    /// The flows of the fabric. Those without an id get numbers above all ids.
+    /// Translates the matrix into flows of a scenario. Flows without an id get numbers above the largest id.
     ///
-    /// A flow behind a trigger waits for the flows that fire it: for one of them, or for as many as a barrier
-    /// counts. One whose trigger nothing fires never starts, and is left out with a warning in `never`.
+    /// A flow with a trigger waits for the flows that fire this trigger: for one of them, or for as many as a
+    /// barrier counts. If fewer flows fire the trigger, the waiting flow can never start; it is left out and
+    /// its id is appended to `never`.
     pub fn flows(&self, never: &mut Vec<u64>) -> Vec<Flow> {
         let mut free = self.flows.iter().filter_map(|flow| flow.id).max().unwrap_or(0);
         let mut numbered = Vec::with_capacity(self.flows.len());
@@ -314,7 +317,8 @@ impl Connections {
             }
             numbered.push((id, flow));
         }
-        // Flows behind one trigger share its list: a barrier of thousands would else be quadratic.
+        // All flows of a trigger share one list; separate lists would need quadratic memory for a barrier of
+        // thousands.
         let mut waits: BTreeMap<u64, Arc<After>> = BTreeMap::new();
         for trigger in &self.triggers {
             let count = match trigger.kind {

@@ -1,45 +1,49 @@
-//! The command line of `htsim_roce`: rates, MTU, queues and PFC stand there and in no file.
+//! The command line of `htsim_roce`, which sets the link rate, MTU, queues and PFC: htsim has no file for
+//! them.
 
 use crate::error::excerpt;
 use crate::scenario::ControlName;
 use crate::units::parse_saturating;
 
-/// What a command line says. The defaults are the program's.
+/// The options of a command line. The defaults are those of `htsim_roce`, except [`Options::control`], which
+/// htsim does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// `-nodes`: hosts, if the line has it.
+    /// `-nodes`: number of hosts, or `None` without the option.
     pub nodes: Option<u32>,
-    /// `-tiers`, without a topology file: 2 or 3.
+    /// `-tiers`: number of tiers, 2 or 3, of the network that is used without `-topo`.
     pub tiers: u32,
-    /// `-tm`: the connection matrix.
+    /// `-tm`: path of the connection matrix.
     pub matrix: Option<String>,
-    /// `-topo`: the topology.
+    /// `-topo`: path of the topology.
     pub topology: Option<String>,
-    /// `-linkspeed`, in bit/s; the line has Mbit/s.
+    /// `-linkspeed`: link rate in bit/s; the command line has Mbit/s.
     pub rate: u64,
-    /// `-mtu`: bytes of a data packet without headers.
+    /// `-mtu`: payload of a full data packet, in bytes without headers.
     pub mtu: u32,
-    /// `-q`: packets of an output queue that loses; a lossless one has no bound.
+    /// `-q`: capacity of an output queue in packets. It applies to `-queue_type random` only; lossless queues
+    /// are unbounded.
     pub queue: u64,
-    /// `-pfc_thresholds`: packets at which an input resumes and pauses.
+    /// `-pfc_thresholds`: numbers of packets of one input at which it resumes and pauses its sender.
     pub thresholds: [u64; 2],
-    /// `-hop_latency`, in ps; the line has us.
+    /// `-hop_latency`: propagation delay of a link in ps; the command line has µs.
     pub hop_latency: u64,
-    /// `-switch_latency`, in ps; the line has us.
+    /// `-switch_latency`: latency of a switch in ps; the command line has µs.
     pub switch_latency: u64,
-    /// `-end`, in ps; the line has us.
+    /// `-end`: end of the run in ps; the command line has µs.
     pub end: u64,
-    /// `-seed`.
+    /// `-seed`: seed of the random numbers.
     pub seed: u64,
-    /// `-queue_type lossless` or `lossless_input`: both pause.
+    /// `-queue_type`: true for `lossless` and `lossless_input`, which use PFC; false for `random`.
     pub lossless: bool,
-    /// `-queue_type lossless`, whose thresholds follow from `-q` in the program.
+    /// `-queue_type lossless`: true if htsim would derive the PFC thresholds from `-q`. They are taken from
+    /// `-pfc_thresholds` here, with a warning.
     pub pauses_by_queue: bool,
-    /// `-strat`: does each packet take a path of its own?
+    /// `-strat`: true if each packet may take another path (`ecmp_rr`, `perm` or `rand`).
     pub sprays: bool,
-    /// `--control`: with which control the flows run here.
+    /// `--control`: congestion control of the flows. This option is not htsim's.
     pub control: ControlName,
-    /// Words that change nothing here.
+    /// Options that were accepted but have no effect, in the order of the command line.
     pub ignored: Vec<String>,
 }
 
@@ -69,7 +73,8 @@ impl Default for Options {
 
 const MICROSECOND: u64 = 1_000_000;
 
-/// Options that have a value and change only logs, or what a path is drawn from.
+/// Options with a value that are accepted but have no effect: they control logs, or parts of htsim that are
+/// not modelled.
 const IGNORED: [&str; 9] = [
     "-o",
     "-log",
@@ -82,11 +87,11 @@ const IGNORED: [&str; 9] = [
     "-start_delta",
 ];
 
-/// Reads the words of a command line, the program's name in front or not.
+/// Reads the words of a command line, with or without the name of the program in front.
 ///
 /// # Errors
-/// A program, queue or strategy that is not modelled, by name; an unknown option; a value that is none. Each
-/// in one line with its remedy.
+/// Fails on a program, queue type or strategy that is not modelled (the message names it), on an unknown
+/// option, and on a missing or invalid value. The message is one line and says what to write instead.
 pub fn parse(words: &[&str]) -> Result<Options, String> {
     let mut options = Options::default();
     let mut words = words.iter().copied().peekable();
@@ -135,7 +140,7 @@ pub fn parse(words: &[&str]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Only RoCE is modelled.
+/// Checks the program's name: only `htsim_roce` is modelled.
 fn check_program(program: &str) -> Result<(), String> {
     let name = program.rsplit('/').next().unwrap_or(program);
     let protocol = match name {
@@ -184,7 +189,7 @@ fn whole(key: &str, word: &str, max: u64) -> Result<u64, String> {
     crate::units::whole(word, max).map_err(|fault| fault.of(key, word))
 }
 
-/// A rate or a time; one that is too large is the largest.
+/// Reads a rate or a time and multiplies it by `scale`. A result that does not fit becomes `u64::MAX`.
 fn scaled(key: &str, word: &str, scale: u64) -> Result<u64, String> {
     parse_saturating(word, scale).ok_or_else(|| format!("{key} is `{}`: write a number", excerpt(word)))
 }

@@ -1,12 +1,13 @@
 //! The line that htsim prints when a flow ends.
 
-/// The line, with its end: `Flow Roce_S_D ID finished at US total bytes N`. `end` is absolute, in ps, when
-/// the sender has the last ACK.
+/// Formats the line, including its line feed: `Flow Roce_S_D ID finished at US total bytes N`. `end` is the
+/// simulated time at which the sender has the last ACK, in ps.
 pub fn finished(src: u32, dst: u32, id: u64, end: u64, bytes: u64) -> String {
     format!("Flow Roce_{src}_{dst} {id} finished at {} total bytes {bytes}\n", microseconds(end))
 }
 
-/// A time in us with 6 digits, as C++ prints a double: no zeros at the end, and an exponent from a second on.
+/// Formats a time as C++ prints a double: in µs with six significant digits, without trailing zeros, and with
+/// an exponent from one second on.
 pub fn microseconds(ps: u64) -> String {
     if ps == 0 {
         return "0".into();
@@ -31,7 +32,7 @@ fn trimmed(text: &str) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The first six digits of a time, rounded, and the power of ten of the first in us.
+/// Returns the first six digits of `ps`, rounded, and the power of ten that the first digit has in µs.
 fn six_digits(ps: u128) -> (u128, i32) {
     let digits = ps.ilog10() as i32;
     let scaled = if digits >= 5 {
@@ -40,6 +41,6 @@ fn six_digits(ps: u128) -> (u128, i32) {
     } else {
         ps * 10u128.pow(5 - digits as u32)
     };
-    // Rounding may add a digit.
+    // Rounding may carry into a seventh digit.
     if scaled == 1_000_000 { (100_000, digits - 6 + 1) } else { (scaled, digits - 6) }
 }

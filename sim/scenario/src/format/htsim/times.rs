@@ -1,32 +1,34 @@
-//! Completion times that htsim gave, in tables of several runs with the paths of the flows.
+//! Completion times that runs of htsim produced: tables with one row per flow and run, including the path of
+//! the flow.
 
 use crate::error::{ScenarioError, Source, excerpt};
 use crate::format::table::Table;
 use crate::units::parse_scaled;
 
-/// The columns. `agg` and `core` count switches by tier; `-1` is none.
+/// Columns of the table. `agg` and `core` are switch numbers within their tiers; `-1` means that the path has
+/// no such switch.
 pub const COLUMNS: [&str; 11] =
     ["set", "run", "seed", "path_id", "flow_id", "src", "dst", "size_B", "fct_us", "agg", "core"];
 
-/// A flow of one run.
+/// The completion time of a flow in one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Time {
-    /// Which runs belong together.
+    /// Name shared by the runs of one experiment.
     pub set: String,
-    /// Number of the run.
     pub run: u32,
-    /// The flow's id.
+    /// Id of the flow.
     pub flow: u64,
-    /// Bytes of the flow.
+    /// Size of the flow, in bytes.
     pub size: u64,
-    /// Picoseconds until its sender had the last acknowledgement.
+    /// Completion time, in ps: from the start until the sender has the last ACK.
     pub fct: u64,
 }
 
-/// Reads a table.
+/// Reads a table of completion times.
 ///
 /// # Errors
-/// Another head, a row with other columns, a word that is no number.
+/// Fails if the first line does not have exactly [`COLUMNS`], if a row has another number of columns, or if a
+/// word that must be a number is not.
 pub fn parse(source: Source<'_>) -> Result<Vec<Time>, ScenarioError> {
     let table = Table::parse(source, &[&COLUMNS])?;
     let time = |row| {

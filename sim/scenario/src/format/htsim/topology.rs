@@ -1,4 +1,4 @@
-//! Topologies (`.topo`): trees of two or three tiers.
+//! Topology files (`.topo`): trees with two or three tiers of switches.
 
 mod tier;
 
@@ -8,33 +8,34 @@ use crate::error::{Read, ScenarioError, Source, Warnings, excerpt};
 use crate::units::{Time, whole};
 pub use tier::{TierText, tree};
 
-/// A topology as it stands in the file.
+/// The contents of a topology file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeFile {
-    /// Hosts.
+    /// Number of hosts.
     pub nodes: u32,
-    /// Hosts of a pod.
+    /// Number of hosts per pod.
     pub pod: u32,
-    /// Two or three tiers, from the ToRs upwards.
+    /// The tiers from the ToR switches upwards; two or three.
     pub tiers: Vec<TierText>,
 }
 
-/// What a file describes: the tree, and what htsim's switches have besides.
+/// The network of a topology file: the tree, and attributes of the switches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeNetwork {
     /// The tree, wired as htsim wires it.
     pub tree: Tree,
-    /// Latency of the switches of each tier.
+    /// Switching latency by tier: ToR, aggregation, core.
     pub latency: [Time; 3],
-    /// Bytes of an output queue, where the file says so: the largest of all.
+    /// Capacity of an output queue in bytes: the largest `Queue_Up` or `Queue_Down` of all tiers, or `None`
+    /// if the file has neither.
     pub queue: Option<u64>,
 }
 
 /// Reads a topology.
 ///
 /// # Errors
-/// A key that stands twice in its tier or has no number, a tier or a value that is missing, or numbers that
-/// give no tree.
+/// Fails if a key occurs twice in a tier or has no number, if a tier or a required value is missing, or if
+/// the numbers do not describe a tree.
 pub fn parse(source: Source<'_>) -> Result<Read<TreeFile>, ScenarioError> {
     source.check_size()?;
     let mut warnings = Warnings::of(source);
@@ -81,7 +82,7 @@ pub fn parse(source: Source<'_>) -> Result<Read<TreeFile>, ScenarioError> {
     Ok(warnings.with(file))
 }
 
-/// The word behind a key.
+/// The word after a key, with its place for error messages.
 pub struct Value<'a> {
     source: Source<'a>,
     line: u32,
@@ -90,7 +91,7 @@ pub struct Value<'a> {
 }
 
 impl Value<'_> {
-    /// The word as a whole number.
+    /// Reads the word as a whole number of at most `max`.
     fn number(&self, max: u64) -> Result<u64, ScenarioError> {
         let Value { key, word, .. } = self;
         whole(word, max).map_err(|fault| self.error(fault.of(&excerpt(key), word)))
@@ -102,10 +103,10 @@ impl Value<'_> {
 }
 
 impl TreeFile {
-    /// The network that the file describes.
+    /// Derives the network from the file.
     ///
     /// # Errors
-    /// The numbers do not fit each other.
+    /// Fails if the numbers contradict each other: see [`tree`].
     pub fn network(&self) -> Result<TreeNetwork, String> {
         let mut latency = [Time(0); 3];
         for (latency, tier) in latency.iter_mut().zip(&self.tiers) {
@@ -115,7 +116,7 @@ impl TreeFile {
         Ok(TreeNetwork { tree: tree(self)?, latency, queue: queues.flatten().max() })
     }
 
-    /// Writes the topology as [`parse`] reads it.
+    /// Writes the topology in the format that [`parse`] reads.
     pub fn write(&self) -> String {
         let mut text = format!("Nodes {}\nTiers {}\nPodsize {}\n", self.nodes, self.tiers.len(), self.pod);
         for (number, tier) in self.tiers.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A command line with its connection matrix and topology, as a scenario.
+//! Translates a command line with its connection matrix and topology into a [`Scenario`].
 
 use remora_fabric::topology::{Level, Tier, Tree};
 
@@ -13,12 +13,12 @@ use crate::scenario::{
 use crate::units::{Size, Time};
 use crate::workload::Workload;
 
-/// The scenario of a matrix. Without a topology file the network is the default tree of the matrix's hosts.
-/// `source` is the matrix's file, for messages; its text is not read again.
+/// Translates a connection matrix into a scenario. Without a topology file, the network is htsim's default
+/// tree for the number of hosts. `source` is the matrix file, for messages only.
 ///
 /// # Errors
-/// Hosts that are not those of the network, no tree of so many hosts, or a failure of a link that is not
-/// there.
+/// Fails if the matrix and the network differ in their hosts, if no default tree has that number of hosts, or
+/// if a failure names a link that does not exist.
 pub fn scenario(
     source: Source<'_>,
     options: &Options,
@@ -80,7 +80,8 @@ pub fn scenario(
     Ok(warnings.with(scenario))
 }
 
-/// The tree that htsim builds for so many hosts: `k^3/4` in three tiers, `k^2/2` in two.
+/// Returns the tree that htsim builds without a topology file from switches with `k` ports: `k³/4` hosts in
+/// three tiers, `k²/2` in two. Fails if no even `k` gives exactly `nodes` hosts.
 fn default_tree(nodes: u32, options: &Options) -> Result<TreeNetwork, String> {
     let hosts = |k: u64| if options.tiers == 3 { k * k * k / 4 } else { k * k / 2 };
     let k = (1..=100_000).map(|half| 2 * half).find(|k| hosts(*k) >= u64::from(nodes)).unwrap_or(2);
@@ -101,11 +102,12 @@ fn default_tree(nodes: u32, options: &Options) -> Result<TreeNetwork, String> {
     Ok(TreeNetwork { tree, latency: [Time(options.switch_latency); 3], queue: None })
 }
 
-/// Bytes of an output queue without a bound.
+/// Capacity of an output queue in bytes that is never reached.
 const UNBOUNDED: Size = Size(1 << 31);
 
-/// Output queues, and an input that pauses all classes. Pause frames take no time on the link and never
-/// expire. A lossless queue has no bound, as in htsim: beyond `-q` that program prints a line and enqueues.
+/// Returns the switch of a command line: a FIFO per output, and PFC that pauses all classes of an input.
+/// Pause frames take no time on the link and do not expire. A lossless queue is unbounded, as in htsim, which
+/// only prints a line if a queue exceeds `-q`.
 fn switch(options: &Options, network: &TreeNetwork) -> Switch {
     let packets = |count: u64| Size(count.saturating_mul(u64::from(options.mtu)));
     let [low, high] = options.thresholds;

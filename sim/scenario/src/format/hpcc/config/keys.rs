@@ -1,26 +1,26 @@
-//! The keys of both dialects, and what stands behind each.
+//! The keys of both dialects and the kinds of their values.
 
 use super::Value;
 
-/// What stands behind a key.
+/// The type of a key's value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A whole number.
+    /// An unsigned whole number.
     Integer,
-    /// A number.
+    /// A decimal number.
     Decimal,
-    /// A rate of ns-3.
+    /// A rate in the notation of ns-3, such as `100Gbps`.
     Rate,
-    /// A word.
+    /// A single word without blanks.
     Text,
-    /// A count, then so many pairs of a rate in bit/s and a number.
+    /// A count, followed by that many pairs of a link rate in bit/s and a number.
     Map,
-    /// Three whole numbers.
+    /// Three unsigned whole numbers.
     Triple,
 }
 
 impl Kind {
-    /// Is this a value of that kind, which can be written so that it reads back?
+    /// Returns true if `value` is of this kind and reads back unchanged after it was written.
     pub fn takes(self, value: &Value) -> bool {
         match value {
             Value::Integer(_) => self == Kind::Integer,
@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-/// Every key of either dialect, and its kind.
+/// All keys of both dialects in alphabetical order, with the kinds of their values.
 pub const KEYS: &[(&str, Kind)] = &[
     ("ACK_HIGH_PRIO", Kind::Integer),
     ("ALPHA_RESUME_INTERVAL", Kind::Decimal),

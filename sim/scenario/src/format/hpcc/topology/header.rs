@@ -1,25 +1,25 @@
-//! The first line of a topology, in the dialects of HPCC's descendants.
+//! The first line of a topology file, as written by HPCC's program and by its descendants.
 
 use remora_fabric::topology::{LINKS_MAX, NODES_MAX};
 
 use crate::error::{ScenarioError, Warnings};
 use crate::tokens::Tokens;
 
-/// The counts of a topology. Further numbers of a first line are read and change nothing here.
+/// The counts of a topology. All other words of the first line are checked and ignored.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Nodes, switches included.
+    /// Number of nodes, including switches.
     pub nodes: u64,
-    /// Switches.
+    /// Number of switches.
     pub switches: u64,
-    /// Links.
+    /// Number of links.
     pub links: u64,
 }
 
-/// Words of a link's line: by them a list of switches is told from the links.
+/// Number of words in the line of a link, which distinguishes a link from a list of switches.
 const WORDS_OF_LINK: usize = 5;
 
-/// Which program's first line it is.
+/// The program whose first line a topology file has.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Dialect {
     /// `nodes switches links`.
@@ -28,19 +28,21 @@ enum Dialect {
     PowerTcp,
     /// `nodes switches ToRs links server-rate leaf-rate`.
     Reverie,
-    /// `nodes GPUs-per-server NVSwitches switches links GPU`. The NVSwitches are listed before the switches.
+    /// `nodes GPUs-per-server NVSwitches switches links GPU`. In the list of switches, the NVSwitches come
+    /// first.
     SimAi,
 }
 
 impl Dialect {
-    /// The dialect by the words of the first line. A file without lines is HPCC's.
+    /// Infers the dialect from the number of words in the first line. Any other number of words is read as
+    /// HPCC's.
     fn of(tokens: &Tokens<'_>) -> Dialect {
         let mut ahead = tokens.clone();
         let words = ahead.left_in_line();
         let last = ahead.nth(words.saturating_sub(1));
         let ends_in_number = last.is_some_and(|word| word.text.parse::<f64>().is_ok());
         match words {
-            // HPCC's with the one switch behind its counts: links follow.
+            // HPCC's counts, with the only switch in the same line: the next line is a link.
             4 if ahead.left_in_line() == WORDS_OF_LINK && !ahead.nth(2).is_some_and(is_number) => {
                 Dialect::Hpcc
             }
@@ -57,10 +59,10 @@ fn is_number(word: crate::tokens::Token<'_>) -> bool {
 }
 
 impl Header {
-    /// Reads the first line; the list of switches is next.
+    /// Reads the first line and leaves `tokens` at the list of switches. Warns if the dialect is not HPCC's.
     ///
     /// # Errors
-    /// A word that is no number, or more than the limits.
+    /// Fails if a word is not a number or exceeds the limits of a network.
     pub(super) fn parse(
         tokens: &mut Tokens<'_>,
         warnings: &mut Warnings<'_>,

@@ -1,4 +1,4 @@
-//! The switch of a configuration.
+//! The switch settings of a configuration.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,13 @@ use crate::error::{ScenarioError, Source, Warnings};
 use crate::scenario::{Balance, Buffering, Ecn, Hash, Mark, Mmu, Pfc, Red, Switch, TransportName};
 use crate::units::{Rate, Size, Time};
 
-/// MiB of memory that the programs take without `BUFFER_SIZE`.
+/// Buffer of a switch without `BUFFER_SIZE`, in MiB.
 const DEFAULT_MIB: u64 = 16;
-/// What ConWeave's papers and its `run.py` have, for a file that says 0.
+/// Buffer of a switch in ConWeave's papers and in its `run.py`, in MiB, for a file with `BUFFER_SIZE 0`.
 const CONWEAVE_MIB: u64 = 9;
 
-/// The switch: one memory, divided as the dialect does, marks when packets leave.
+/// Returns the switch of a configuration: one shared buffer that is divided by the rules of the dialect, with
+/// ECN marks set on departure.
 pub fn switch(
     source: Source<'_>,
     config: &Config,
@@ -34,7 +35,7 @@ pub fn switch(
     if config.integer("USE_DYNAMIC_PFC_THRESHOLD", 1) == 0 {
         warnings.add(0, "USE_DYNAMIC_PFC_THRESHOLD 0 is not modelled; thresholds are dynamic");
     }
-    // A pause of HPCC's holds until it is taken back.
+    // A pause of HPCC's program lasts until the resume frame; a pause of ConWeave's expires.
     let pause = config.decimal("PAUSE_TIME", 5 * ONE).saturating_mul(MICROSECOND) / ONE;
     let expiry = conweave.then_some(Time(pause));
     Ok(Switch {
@@ -49,7 +50,8 @@ pub fn switch(
     })
 }
 
-/// The marks: each rate of the topology has its thresholds in all three maps.
+/// Returns the ECN thresholds by link rate. All three maps must have an entry for each link rate of the
+/// topology. Returns `None` if `ENABLE_QCN` is 0 or all maps are empty.
 fn ecn(
     source: Source<'_>,
     config: &Config,
@@ -75,7 +77,7 @@ fn ecn(
         if *pmax == 0 && rates.contains(&rate) {
             warnings.add(0, format!("PMAX_MAP has 0 for {}: nothing is marked up to KMAX", Rate(rate)));
         }
-        // K is in units of 1000 bytes.
+        // Thresholds are in units of 1000 bytes.
         let bytes = |k: u64| Size((u128::from(k) * 1000 / u128::from(ONE)) as u64);
         let pmax = *pmax as f64 / ONE as f64;
         red.push(Red { rate: Some(Rate(rate)), kmin: bytes(kmin), kmax: bytes(*kmax), pmax });

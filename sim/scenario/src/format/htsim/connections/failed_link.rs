@@ -1,27 +1,27 @@
-//! A link that fails, and which link of the tree that is.
+//! The failed links of a connection matrix, and their places in the tree.
 
 use remora_fabric::topology::{Place, Tier, Topology};
 
 use crate::scenario::Failure;
 use crate::units::Time;
 
-/// A link that fails: number `link` of those upwards from a switch of its tier.
+/// A link that is down from the start of the run, named by a switch and the number of one of its links.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FailedLink {
-    /// The tier of the switch.
+    /// Tier of the switch.
     pub tier: Tier,
-    /// Its number in the tier.
+    /// Number of the switch within its tier, from 0.
     pub switch: u32,
-    /// The number of the link.
+    /// Number of the link among the upward links of the switch; for a core switch, the number of the pod.
     pub link: u32,
 }
 
 impl FailedLink {
-    /// The link by the wiring of the tree; from a core it is the one to the pod of that number. Of a bundle
-    /// the first fails.
+    /// Translates the failure by the wiring of `topology`. If several links join the same two switches
+    /// (`Bundle`), the first of them fails.
     ///
     /// # Errors
-    /// There is no such link, or the network is no tree.
+    /// Fails if there is no such switch or link, for instance because the network is not a tree.
     pub fn failure(&self, topology: &Topology) -> Result<Failure, String> {
         let FailedLink { tier, switch, link } = *self;
         let missing = || {
@@ -34,7 +34,7 @@ impl FailedLink {
         let is_up = |place: Place| if tier == Tier::Core { place.tier < tier } else { place.tier > tier };
         let mut far: Vec<u32> = ports[near as usize].iter().map(|port| port.neighbour).collect();
         far.retain(|node| topology.place(*node).is_some_and(is_up));
-        // The links of a bundle lie beside each other.
+        // Parallel links of a bundle are adjacent ports, so `dedup` leaves one entry for each neighbour.
         far.dedup();
         let far = far.get(link as usize).copied().ok_or_else(missing)?;
         Ok(Failure { ends: [near, far], nth: 0, at: Time(0), until: None })

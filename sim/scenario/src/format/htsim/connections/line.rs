@@ -1,12 +1,13 @@
-//! The words of one line. htsim splits at single blanks; a carriage return or a second blank is no word here.
+//! The words of one line. Unlike htsim, which splits at single spaces, this module ignores carriage returns
+//! and additional white space.
 
 use crate::error::{ScenarioError, Source, Warnings, excerpt};
 use crate::units::{parse_saturating, whole};
 
-/// Stands between the two ends of a flow.
+/// Separator between the source and the destination of a flow.
 const ARROW: &str = "->";
 
-/// The words of one line, one after the other.
+/// An iterator over the words of one line.
 pub struct Line<'a> {
     source: Source<'a>,
     number: u32,
@@ -14,7 +15,7 @@ pub struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// The words of this line. Blanks that htsim would stumble over are named once.
+    /// Splits a line into words. Warns once per line about white space that htsim would not accept.
     pub fn of(source: Source<'a>, number: u32, text: &'a str, warnings: &mut Warnings<'_>) -> Line<'a> {
         let words = text.trim_end();
         if words.contains("  ") || words.contains('\t') || words.starts_with(' ') {
@@ -23,8 +24,8 @@ impl<'a> Line<'a> {
         Line { source, number, words: text.split_ascii_whitespace().peekable() }
     }
 
-    /// The two ends of the flow that the line begins with, `SRC->DST`, with or without blanks around the
-    /// arrow. `None` for a line that is no flow.
+    /// Returns the source and the destination if the line begins with `SRC->DST`, with or without spaces
+    /// around the arrow. Returns `None` and consumes nothing if the line is not a flow.
     pub fn ends(&mut self) -> Option<[&'a str; 2]> {
         let mut ahead = self.words.clone();
         let first = ahead.next().filter(|word| !word.starts_with('#'))?;
@@ -37,28 +38,27 @@ impl<'a> Line<'a> {
         Some([src, dst])
     }
 
-    /// The next word.
     pub fn next(&mut self) -> Option<&'a str> {
         self.words.next()
     }
 
-    /// The number of the line, from 1.
+    /// Returns the number of the line, from 1.
     pub fn number_of_line(&self) -> u32 {
         self.number
     }
 
-    /// An error of this line.
+    /// Returns an error that names this line.
     pub fn error(&self, says: impl Into<String>) -> ScenarioError {
         self.source.error(self.number, says)
     }
 
-    /// The number behind the word `key`.
+    /// Reads the number after the word `key`, at most `max`.
     pub fn number(&mut self, key: &str, max: u64) -> Result<u64, ScenarioError> {
         let word = self.next().unwrap_or("");
         whole(word, max).map_err(|fault| self.error(fault.of(key, word)))
     }
 
-    /// The id behind the word `key`: not 0.
+    /// Reads the id after the word `key`, which must not be 0.
     pub fn id(&mut self, key: &str) -> Result<u64, ScenarioError> {
         match self.number(key, u64::from(u32::MAX))? {
             0 => Err(self.error(format!("{key} is 0, which is no id: number from 1"))),
@@ -66,15 +66,15 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The time behind `start`, in ps: htsim takes a decimal and cuts it. A time that is too large is the
-    /// last one, which never comes.
+    /// Reads the time after `start`, in ps. Decimals are cut off, as in htsim. A larger number than fits
+    /// becomes `u64::MAX`, a time that is never reached.
     pub fn start(&mut self) -> Result<u64, ScenarioError> {
         let word = self.next().unwrap_or("");
         parse_saturating(word, 1)
             .ok_or_else(|| self.error(format!("start is `{}`: write a time in ps", excerpt(word))))
     }
 
-    /// One end of a flow: a host below `nodes`.
+    /// Reads the source or destination of a flow, which must be below `nodes`.
     pub fn host(&self, word: &str, nodes: u64) -> Result<u32, ScenarioError> {
         match word.parse::<u32>() {
             Ok(host) if u64::from(host) < nodes => Ok(host),
@@ -85,7 +85,6 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Skips the next word if it is a number.
     pub fn skip_number(&mut self) {
         self.words.next_if(|word| word.parse::<u64>().is_ok());
     }

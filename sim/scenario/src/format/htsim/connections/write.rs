@@ -1,4 +1,4 @@
-//! A matrix as text.
+//! Writing of a connection matrix.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use remora_fabric::topology::Tier;
 use super::{ConnectionStart, Connections, FailedLink, TriggerKind};
 
 impl Connections {
-    /// Writes the matrix as [`super::parse`] reads it.
+    /// Writes the matrix in the format that [`super::parse`] reads.
     pub fn write(&self) -> String {
         let mut text = format!("Nodes {}\nConnections {}\n", self.nodes, self.flows.len());
         if !self.triggers.is_empty() {

@@ -1,4 +1,4 @@
-//! One block of a topology, and the tree that all of them make.
+//! A tier of a topology file, and the tree that all tiers together describe.
 
 use std::fmt::Write as _;
 
@@ -7,32 +7,32 @@ use remora_fabric::topology::{Level, Tree};
 use super::{TreeFile, Value};
 use crate::error::{ScenarioError, Source, Warnings, excerpt};
 
-/// The keys of one tier. Speed, latency and bundle belong to the links below it.
+/// The keys of one tier. Rate, latency and bundle describe the links below the switches of the tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TierText {
-    /// `Downlink_speed_Gbps`.
+    /// `Downlink_speed_Gbps`: rate of a link downwards, in Gbit/s.
     pub speed: Option<u64>,
-    /// `Downlink_Latency_ns`.
+    /// `Downlink_Latency_ns`: delay of a link downwards, in ns.
     pub latency: Option<u64>,
-    /// `Radix_Down`.
+    /// `Radix_Down`: number of links downwards of each switch.
     pub radix_down: Option<u64>,
-    /// `Radix_Up`; not of the top.
+    /// `Radix_Up`: number of links upwards of each switch; absent in the top tier.
     pub radix_up: Option<u64>,
-    /// `Queue_Down`, in bytes.
+    /// `Queue_Down`: capacity of the output queue of a link downwards, in bytes.
     pub queue_down: Option<u64>,
-    /// `Queue_Up`, in bytes; not of the top.
+    /// `Queue_Up`: capacity of the output queue of a link upwards, in bytes; absent in the top tier.
     pub queue_up: Option<u64>,
-    /// `Oversubscribed`; 1 if it is not there.
+    /// `Oversubscribed`: bandwidth downwards divided by bandwidth upwards; 1 if absent.
     pub oversubscribed: Option<u64>,
-    /// `Bundle`; 1 if it is not there.
+    /// `Bundle`: number of parallel links to each lower neighbour; 1 if absent.
     pub bundle: Option<u64>,
-    /// `Switch_Latency_ns`; 0 if it is not there.
+    /// `Switch_Latency_ns`: switching latency, in ns; 0 if absent.
     pub switch_latency: Option<u64>,
 }
 
-/// The largest number of a key: a second, or a gigabyte.
+/// Largest value of a key other than the speed: a second in ns, or a gigabyte.
 const MAX: u64 = 1_000_000_000;
-/// The largest speed, in Gbit/s.
+/// Largest `Downlink_speed_Gbps`, in Gbit/s.
 const SPEED_MAX: u64 = 8000;
 
 impl TierText {
@@ -50,7 +50,8 @@ impl TierText {
         ]
     }
 
-    /// Sets the key of this name, in small letters.
+    /// Sets the key named `key`, in any capitalisation. Warns about an unknown key; fails if the key is
+    /// already set in this tier.
     pub(super) fn set(
         &mut self,
         tier: usize,
@@ -75,7 +76,7 @@ impl TierText {
         Ok(())
     }
 
-    /// Are the keys there that a tier needs?
+    /// Checks that the tier has all keys that it needs.
     pub(super) fn check(&self, source: Source<'_>, tier: usize, top: bool) -> Result<(), ScenarioError> {
         let need = [
             ("Downlink_speed_Gbps", self.speed),
@@ -94,7 +95,7 @@ impl TierText {
         }
     }
 
-    /// The lines of the keys that are there.
+    /// Writes the keys that are set, one per line.
     pub(super) fn write(&self) -> String {
         let mut text = String::new();
         for (name, value) in self.clone().keys() {
@@ -106,7 +107,7 @@ impl TierText {
     }
 }
 
-/// `a / b`, if it is whole.
+/// Returns `a / b`, or an error that names `what` if the quotient is not whole.
 fn whole(a: u64, b: u64, what: &str) -> Result<u64, String> {
     match b != 0 && a.is_multiple_of(b) {
         true => Ok(a / b),
@@ -116,10 +117,10 @@ fn whole(a: u64, b: u64, what: &str) -> Result<u64, String> {
     }
 }
 
-/// The tree of a file, as htsim computes it.
+/// Computes the tree of a file by htsim's rules.
 ///
 /// # Errors
-/// The numbers do not fit each other, as htsim would refuse them.
+/// Fails if the numbers contradict each other. htsim rejects the same files.
 pub fn tree(file: &TreeFile) -> Result<Tree, String> {
     let [tor, agg, rest @ ..] = &file.tiers[..] else {
         return Err("there is one tier: write two or three".into());
