@@ -1,4 +1,5 @@
-//! The files of other simulators, and our own.
+//! File formats: scenario files of Remora, and the files of other simulators that are translated into
+//! scenarios.
 
 pub mod change;
 pub mod hpcc;

@@ -1,5 +1,4 @@
-//! Keys of a scenario that are set to other values: `KEY=VALUE`, where the key is a path of names and numbers
-//! with dots between them, as in `workload.0.traffic.load=0.7`.
+//! Changes of single keys of a scenario, written `KEY=VALUE` as in `workload.0.traffic.load=0.7`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,19 +9,18 @@ use toml::{Table, Value};
 use crate::error::excerpt;
 use crate::scenario::Scenario;
 
-/// A key and its value.
+/// A key of a scenario and the value that replaces its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Names of tables and numbers of lists, with dots between them.
+    /// Names of tables and indices of lists, separated by dots.
     pub key: String,
-    /// What it is set to.
     pub value: Value,
 }
 
 impl FromStr for Change {
     type Err = String;
 
-    /// A value is read as TOML where it is TOML, and else as a text without quotes.
+    /// Parses `KEY=VALUE`. The value is TOML if it parses as TOML, and a string without quotes otherwise.
     fn from_str(text: &str) -> Result<Change, String> {
         let split = text.split_once('=').filter(|(key, _)| !key.trim().is_empty());
         let (key, value) = split.ok_or_else(|| {
@@ -38,16 +36,16 @@ impl fmt::Display for Change {
     }
 }
 
-/// The value that a text stands for.
+/// Parses a value as TOML, or takes it as a string.
 fn value_of(text: &str) -> Value {
     match text.trim().parse::<Value>() {
-        // No key of a scenario is a date.
+        // No key of a scenario is a date, so a date is a string, too.
         Ok(Value::Datetime(_)) | Err(_) => Value::String(text.trim().to_owned()),
         Ok(value) => value,
     }
 }
 
-/// A text that stands for the value: without quotes where it needs none.
+/// Returns the text that parses to this value, without quotes if they are not needed.
 pub fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) if value_of(text) == *value => text.clone(),
@@ -55,16 +53,17 @@ pub fn text_of(value: &Value) -> String {
     }
 }
 
-/// The scenario with all changes.
+/// Returns the scenario with all changes applied.
 ///
 /// # Errors
-/// A key that there is not, or a value that its key does not take, in one line with the key.
+/// Fails if a key does not exist or does not accept its value. The message is one line and names the key.
 pub fn apply(scenario: &Scenario, changes: &[Change]) -> Result<Scenario, String> {
     if changes.is_empty() {
         return Ok(scenario.clone());
     }
     applied(scenario, changes).map_err(|says| {
-        // Keys that depend on each other are named together; one that is wrong by itself alone.
+        // A change that is wrong on its own is named alone. If only the combination is wrong, all keys are
+        // named.
         let wrong = |change: &&Change| applied(scenario, std::slice::from_ref(*change)).is_err();
         let (keys, says) = match changes.iter().find(wrong) {
             Some(change) => {
@@ -88,7 +87,7 @@ fn applied(scenario: &Scenario, changes: &[Change]) -> Result<Scenario, String> 
     Ok(changed)
 }
 
-/// Sets what a key names. Tables that are not there are made.
+/// Sets the value at the path `key`, and creates tables that do not exist.
 fn put(root: &mut Value, key: &str, value: Value) -> Result<(), String> {
     let mut at = root;
     let mut path = "the scenario".to_owned();
@@ -173,7 +172,7 @@ mod tests {
         assert!(says(&["workload.3.class=1"]).contains("a list of 1: write a number from 0 to 0"));
         assert!(says(&["seed.low=1"]).contains("seed is a value and has no `low`"));
         assert!(says(&["loss=2"]).contains("choose a probability"));
-        // Neither is right without the other, and both are wrong together.
+        // Each of these changes needs the other one, and they are wrong together as well.
         assert!(says(&["transport.name=rocket"]).contains("rocket"));
         for changes in [&["network.kind=ring"][..], &["network.kind=dumbbell", "network.k=4"]] {
             assert!(!says(changes).contains('\n'));

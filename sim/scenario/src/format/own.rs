@@ -1,17 +1,18 @@
-//! Our own scenario files: TOML.
+//! Remora's scenario files, in TOML.
 //!
-//! What [`to_toml`] writes, [`parse`] reads as the same scenario. So a file of another simulator and what it
-//! is converted to are one scenario, and run alike.
+//! [`parse`] reads the output of [`to_toml`] as an equal scenario. So a file of another simulator can be
+//! converted, and the converted file runs with equal results.
 
 use serde::de::DeserializeOwned;
 
 use crate::error::{Read, ScenarioError, Source, Warnings};
 use crate::scenario::Scenario;
 
-/// Reads a scenario. Files that it names stay names: see [`super::supply()`].
+/// Reads a scenario. Files that the scenario names are not opened: [`super::supply()`] puts in their
+/// contents.
 ///
 /// # Errors
-/// What is no TOML, a key that is not known, a value of the wrong kind or out of its bounds.
+/// Fails if the text is not TOML, or if a key is unknown or its value has the wrong type or is out of range.
 pub fn parse(source: Source<'_>) -> Result<Read<Scenario>, ScenarioError> {
     source.check_size()?;
     let scenario: Scenario = read(source)?;
@@ -19,7 +20,7 @@ pub fn parse(source: Source<'_>) -> Result<Read<Scenario>, ScenarioError> {
     Ok(Warnings::of(source).with(scenario))
 }
 
-/// Reads TOML; an error has its line.
+/// Reads TOML into any type; an error names the line.
 pub(crate) fn read<T: DeserializeOwned>(source: Source<'_>) -> Result<T, ScenarioError> {
     toml::from_str(source.text).map_err(|error| {
         let line = error.span().map_or(0, |span| line_of(source.text, span.start));
@@ -27,16 +28,17 @@ pub(crate) fn read<T: DeserializeOwned>(source: Source<'_>) -> Result<T, Scenari
     })
 }
 
-/// The line of a byte, from 1.
+/// Returns the number of the line, from 1, that contains the byte at offset `at`.
 fn line_of(text: &str, at: usize) -> u32 {
     let before = text.as_bytes().iter().take(at);
     before.filter(|byte| **byte == b'\n').count() as u32 + 1
 }
 
-/// The parser's words in one line, with a remedy where they have none.
+/// Returns the TOML parser's message as one line, and adds a hint if the message does not say what was
+/// expected.
 pub(crate) fn remedied(message: &str) -> String {
     let message = message.trim().replace('\n', " ");
-    // A type of ours says nothing to who writes a scenario; it ends the parser's words.
+    // The parser names Rust types that a user has never seen; the hint replaces them.
     for kind in ["expected struct ", "expected internally tagged enum "] {
         if let Some(at) = message.find(kind) {
             return format!("{}expected a table: docs/FABRIC.md has its keys", &message[..at]);
@@ -48,10 +50,11 @@ pub(crate) fn remedied(message: &str) -> String {
     }
 }
 
-/// Writes a scenario.
+/// Writes a scenario as TOML.
 ///
 /// # Errors
-/// A number that TOML cannot hold: [`Scenario::check`] refuses the same.
+/// Fails if [`Scenario::check`] rejects the scenario, for instance because TOML cannot hold one of its
+/// numbers.
 pub fn to_toml(scenario: &Scenario) -> Result<String, String> {
     scenario.check()?;
     toml::to_string(scenario).map_err(|error| error.to_string())

@@ -1,4 +1,5 @@
-//! Paths that flows took in another program, as it recorded them: tables with a head and commas.
+//! Recorded paths: tables with a header line and comma-separated columns that say which way flows took in
+//! another simulator.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +11,16 @@ use crate::Flow;
 use crate::error::{ScenarioError, Source};
 use crate::scenario::GivenPath;
 
-/// Columns of a table that says which switches a flow passes, by node number: `-1` is none.
+/// Columns of a table from conweave-ns3. `hop1` and `hop2` are the node numbers of the switches above the
+/// sender's ToR; `-1` means that the path has no such switch.
 const OF_NS3: [&str; 7] = ["src", "dst", "sport", "dport", "size_B", "hop1", "hop2"];
 
-/// Reads the paths of the flows. A table of several runs has those of run `run`, from 1.
+/// Reads the paths of the flows. Of a table with several runs, only the rows of number `run` count; runs are
+/// numbered from 1.
 ///
 /// # Errors
-/// A head that is none of the two, a row with other columns, a flow that is not there, a switch that is not.
+/// Fails if the columns are those of neither simulator, or if a row has another number of columns, belongs to
+/// no flow or names a switch that does not exist.
 pub fn parse(
     source: Source<'_>,
     run: u32,
@@ -30,7 +34,7 @@ pub fn parse(
     }
 }
 
-/// Says that a row is of no flow.
+/// Message for a row that belongs to no flow.
 const UNKNOWN: &str = "no flow of the scenario is this row's: remove the row";
 
 fn of_ns3(table: &Table<'_>, flows: &[Flow]) -> Result<Vec<GivenPath>, ScenarioError> {

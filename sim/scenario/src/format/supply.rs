@@ -1,21 +1,21 @@
-//! The texts of the files that a scenario names.
+//! Replacement of the file names in a scenario by the contents of the files.
 
 use super::{hpcc, htsim};
 use crate::error::{ScenarioError, Source, Warning};
 use crate::scenario::{Network, Scenario};
 use crate::workload::{Traffic, Workload};
 
-/// What a scenario's file says that it needs.
+/// The kind of a file that a scenario names.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// A topology: HPCC's, ConWeave's or htsim's.
+    /// A network topology of HPCC, ConWeave or htsim.
     Topology,
-    /// Flows: HPCC's, ConWeave's or htsim's.
+    /// Flows of HPCC, ConWeave or htsim.
     Flows,
 }
 
-/// The paths that the scenario names, each with what it needs there. A network comes first: supply it first,
-/// so that flows can be checked against its hosts.
+/// Returns the paths of all files that the scenario names, with their kinds. The topology comes first and
+/// must be supplied first, because flows are checked against its hosts.
 pub fn files(scenario: &Scenario) -> Vec<(Need, String)> {
     let mut files = Vec::new();
     if let Network::File { path } = &scenario.network {
@@ -29,12 +29,13 @@ pub fn files(scenario: &Scenario) -> Vec<(Need, String)> {
     files
 }
 
-/// Puts what a file says in the place of its path, wherever the scenario names it. `source.name` is the path.
-/// A topology that begins with a number is of HPCC's dialects, and any other one htsim's. So is a file of
-/// flows.
+/// Replaces the path `source.name` by the contents of that file wherever the scenario names it. Returns the
+/// parser's warnings.
+///
+/// A file whose first character is a digit is in HPCC's or ConWeave's format, any other file in htsim's.
 ///
 /// # Errors
-/// What the file's own parser refuses.
+/// Fails if the parser of the format rejects the file, or if a link failure in it does not fit the network.
 pub fn supply(scenario: &mut Scenario, source: Source<'_>) -> Result<Vec<Warning>, ScenarioError> {
     let mut warnings = Vec::new();
     if matches!(&scenario.network, Network::File { path } if path == source.name) {
@@ -96,7 +97,7 @@ fn topology(
     Ok(())
 }
 
-/// Do the files of ns-3's programs begin so? They begin with a count.
+/// Returns true if the file is in the format of an ns-3 program: those files begin with a count.
 fn is_ns3(source: Source<'_>) -> bool {
     source.text.trim_start().starts_with(|c: char| c.is_ascii_digit())
 }

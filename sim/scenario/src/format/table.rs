@@ -1,29 +1,27 @@
-//! Tables with commas and a head, as they were recorded of other programs.
+//! Tables with a header line and comma-separated columns, as recorded from other simulators.
 
 use std::str::FromStr;
 
 use crate::error::{ScenarioError, Source, excerpt};
 
-/// A table whose rows have as many columns as its head.
+/// A table whose rows all have as many columns as its header.
 pub(super) struct Table<'a> {
     source: Source<'a>,
-    /// Names of the columns.
     pub head: Vec<&'a str>,
-    /// Lines with their words, empty ones left out.
+    /// Rows without blank lines.
     pub rows: Vec<Row<'a>>,
 }
 
-/// A row.
 pub(super) struct Row<'a> {
     line: u32,
     words: Vec<&'a str>,
 }
 
 impl<'a> Table<'a> {
-    /// Reads one with one of these heads.
+    /// Reads a table whose header line is one of `heads`.
     ///
     /// # Errors
-    /// Another head, or a row with other columns.
+    /// Fails if the header is another one, or if a row has another number of columns.
     pub fn parse(source: Source<'a>, heads: &[&[&str]]) -> Result<Table<'a>, ScenarioError> {
         source.check_size()?;
         let lines = source.lines().map(|(number, line)| (number, line.trim()));
@@ -47,15 +45,15 @@ impl<'a> Table<'a> {
         Ok(Table { source, head, rows })
     }
 
-    /// The word of a column.
+    /// Returns the word in a column.
     pub fn word(&self, row: &Row<'a>, column: usize) -> &'a str {
         row.words[column]
     }
 
-    /// The number of a column.
+    /// Parses the word in a column as a number.
     ///
     /// # Errors
-    /// It is none.
+    /// Fails if the word is not a number of type `T`.
     pub fn number<T: FromStr>(&self, row: &Row<'a>, column: usize) -> Result<T, ScenarioError> {
         let word = self.word(row, column);
         word.parse().map_err(|_| {
@@ -64,7 +62,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// What is wrong with a row.
+    /// Returns an error that names the line of the row.
     pub fn error(&self, row: &Row<'_>, says: impl Into<String>) -> ScenarioError {
         self.source.error(row.line, says)
     }
