@@ -1,4 +1,4 @@
-//! What registered memory costs on this machine: `cargo bench -p remora-memory [copies|checks|engine]`.
+//! The cost of registered memory on this machine: `cargo bench -p remora-memory [copies|checks|engine]`.
 //!
 //! Every line is a ratio to a baseline measured in the same round, and rounds are interleaved: absolute times
 //! of a shared machine mean little. It prints the medians of all rounds and of the ratios.
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 15;
-/// Cold copies walk through this much: far more than the last-level cache.
+/// Bytes that cold copies walk through: far more than the last-level cache holds.
 const COLD_BYTES: usize = 256 << 20;
 const ALL: Access = Access::from_bits(0xf).unwrap();
 
@@ -25,7 +25,7 @@ fn main() {
     }
 }
 
-/// One thing to be measured: a name, and a body that runs it so many times.
+/// A case to be measured: its name, and a body that runs it the given number of times.
 type Case<'a> = (&'a str, Box<dyn FnMut(usize) + 'a>);
 
 /// A case whose body is given the number of the turn.
@@ -113,7 +113,7 @@ fn hot_copy(span: Span<'_>, source: &Bytes, len: usize, from: usize, to: usize) 
 
 fn cold_copy(span: Span<'_>, source: &Bytes, len: usize, from: usize, to: usize) {
     let pieces = COLD_BYTES / len;
-    // Each case walks on from where it stopped, far from the others, so that none meets what is still cached.
+    // Each case continues where it stopped, far from the others, so that its bytes are not cached yet.
     let walk = |start: usize| {
         let mut at = start;
         move || {
@@ -190,7 +190,7 @@ fn engine() {
     beside("a poller", &table, |engine| *engine.enter() += 1);
 }
 
-/// What the rare side pays, beside another thread.
+/// Measures the cost of entering and leaving for the rare side, while another thread runs `other`.
 fn beside(title: &str, table: &Arc<Table>, other: impl Fn(&Biased<u64>) + Sync) {
     let stop = AtomicBool::new(false);
     let engine = Biased::new(table, 0);

@@ -1,64 +1,66 @@
-//! Rights, protection domains, and the errors of accesses and of control operations.
+//! Access rights, protection domains, and the errors of accesses and of control operations.
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
-/// A protection domain of one [`Table`](crate::Table). Never zero.
+/// A protection domain of one [`Table`](crate::Table). The number is never zero.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Pd(pub(crate) u32);
 
 impl Pd {
-    /// No domain: no key opens anything for it. (Its lower 20 bits are no domain's; 0 stands in the entries
-    /// of windows.)
+    /// A protection domain that owns no region: every check against it fails. (Bit 20 is set, so no
+    /// allocated domain and no entry of a window, whose domain field is 0, equals it.)
     pub const NONE: Pd = Pd(1 << 20);
 
-    /// The number, as `ibv_pd.handle` shows it.
+    /// Returns the number of the domain, which is shown as `ibv_pd.handle`.
     pub const fn get(self) -> u32 {
         self.0
     }
 }
 
-/// Access rights of a region, or those that one access needs. Bits are numbered as in `enum
+/// Access rights: those that a region grants, or those that one access needs. Bits are numbered as in `enum
 /// ibv_access_flags`.
 #[derive(Copy, Clone, PartialEq, Eq, Default)]
 pub struct Access(pub(crate) u32);
 
 impl Access {
-    /// No right: enough for the NIC to read a local buffer.
+    /// No right. The NIC may still read the region as a local source buffer.
     pub const NONE: Access = Access(0);
-    /// The NIC may write into it on behalf of this program (receive buffers, results of READs and atomics).
+    /// The NIC may write to the region on behalf of the region's own program (receive buffers, results of
+    /// READs and atomics).
     pub const LOCAL_WRITE: Access = Access(1);
-    /// Peers may RDMA WRITE.
+    /// Peers may write to the region by RDMA WRITE.
     pub const REMOTE_WRITE: Access = Access(1 << 1);
-    /// Peers may RDMA READ.
+    /// Peers may read the region by RDMA READ.
     pub const REMOTE_READ: Access = Access(1 << 2);
-    /// Peers may execute atomics.
+    /// Peers may execute atomic operations on the region.
     pub const REMOTE_ATOMIC: Access = Access(1 << 3);
     /// Memory windows may be bound to the region.
     pub const MW_BIND: Access = Access(1 << 4);
     /// Addresses of the region count from 0 instead of from the buffer's virtual address.
     pub const ZERO_BASED: Access = Access(1 << 5);
-    /// Pages may be absent. Every region here works with absent pages, so the bit changes nothing.
+    /// Pages of the region may be absent. Regions of this implementation always tolerate absent pages, so
+    /// the bit changes nothing.
     pub const ON_DEMAND: Access = Access(1 << 6);
     /// The buffer lies in huge pages. Accepted, without effect.
     pub const HUGETLB: Access = Access(1 << 7);
     /// Accesses may be reordered. Accepted, without effect.
     pub const RELAXED_ORDERING: Access = Access(1 << 20);
-    /// Remora's own: LOCAL_INV and SEND_INV may invalidate the key. Verbs gives this right only to windows of
-    /// type 2 and to fast-registered regions, never to the regions of `ibv_reg_mr`.
+    /// LOCAL_INV and SEND_INV may invalidate the key. This bit is Remora's own. Verbs sets it only for
+    /// windows of type 2 and for fast-registered regions, never for the regions of `ibv_reg_mr`.
     pub const INVALIDATE: Access = Access(1 << 31);
 
-    /// `IBV_ACCESS_OPTIONAL_RANGE`: bits that a device is free to ignore.
+    /// Bits that a device is free to ignore (`IBV_ACCESS_OPTIONAL_RANGE`).
     const OPTIONAL: u32 = 0x3ff0_0000;
     const KNOWN: u32 = 0xff | 1 << 31;
 
-    /// The rights as `ibv_access_flags` has them, and Remora's own in bit 31.
+    /// Returns the rights as `ibv_access_flags`, with [`INVALIDATE`](Access::INVALIDATE) in bit 31.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// From `ibv_access_flags`; optional bits that mean nothing here are dropped. None: a bit that no device
-    /// may ignore.
+    /// Converts `ibv_access_flags`. Optional bits without a meaning here are dropped. Returns `None` if an
+    /// unknown bit is set that a device must not ignore.
     pub const fn from_bits(bits: u32) -> Option<Access> {
         if bits & !(Access::KNOWN | Access::OPTIONAL) != 0 {
             return None;
@@ -66,13 +68,13 @@ impl Access {
         Some(Access(bits & (Access::KNOWN | Access::RELAXED_ORDERING.0)))
     }
 
-    /// Are all rights of `other` among these?
+    /// Returns whether all rights of `other` are among these.
     pub const fn contains(self, other: Access) -> bool {
         other.0 & !self.0 == 0
     }
 
-    /// May a region have these rights? A peer must not write where the owner may not (`ibv_reg_mr` answers
-    /// EINVAL).
+    /// Returns whether a region may have these rights: remote writes and atomics require `LOCAL_WRITE`
+    /// (`ibv_reg_mr` fails with EINVAL otherwise).
     pub(crate) const fn registrable(self) -> bool {
         let remote_change = Access::REMOTE_WRITE.0 | Access::REMOTE_ATOMIC.0;
         self.0 & remote_change == 0 || self.contains(Access::LOCAL_WRITE)
@@ -115,15 +117,16 @@ impl fmt::Debug for Access {
     }
 }
 
-/// Why an access was refused. A remote one becomes the NAK "remote access error" (IBTA 9.7.5.2), a local one
-/// `IBV_WC_LOC_PROT_ERR`. The variants are for counters and for people.
+/// The reason why an access was refused. A refused remote access is answered with the NAK "remote access
+/// error" (IBTA 9.7.5.2); a refused local one completes with `IBV_WC_LOC_PROT_ERR`. The variants only serve
+/// counters and messages.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum AccessError {
-    /// No live region has this key.
+    /// No live region or window has this key.
     UnknownKey,
-    /// The region belongs to another protection domain.
+    /// The region or window belongs to another protection domain.
     WrongPd,
-    /// The window is another queue pair's.
+    /// The window is bound to another queue pair.
     WrongOwner,
     /// The region lacks a right that the access needs.
     MissingRight,
@@ -131,8 +134,8 @@ pub enum AccessError {
     OutOfBounds,
     /// An atomic's address is not a multiple of its width.
     Misaligned,
-    /// A page is gone, or its mapping lacks a right ([`page_fault`](crate::page_fault)). Part of the access
-    /// may be done.
+    /// A page is absent, or its mapping does not allow the access ([`page_fault`](crate::page_fault)). Part
+    /// of the bytes may have been copied.
     PageFault,
 }
 
@@ -154,26 +157,26 @@ impl fmt::Display for AccessError {
 
 impl std::error::Error for AccessError {}
 
-/// Why a control operation failed. The comment names the errno that verbs reports.
+/// The reason why a control operation failed. Each variant names the errno that verbs reports.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Error {
-    /// Arguments that no table accepts (EINVAL).
+    /// The arguments are invalid (EINVAL).
     Invalid,
-    /// The table holds as many regions, ranges or domains as it was configured for, or on-NIC memory is used
-    /// up (ENOMEM).
+    /// The table already holds the configured number of regions, ranges or domains, or on-NIC memory is
+    /// used up (ENOMEM).
     Full,
-    /// The protection domain is still used, or windows are bound to the region (EBUSY).
+    /// The protection domain is still in use, or windows are bound to the region (EBUSY).
     Busy,
-    /// No such key or domain (EINVAL).
+    /// No such key or protection domain (EINVAL).
     Unknown,
-    /// The calling thread is inside a pass of an engine of this table: waiting for the pass would never end
-    /// (EDEADLK).
+    /// The calling thread is inside a pass of an engine of this table, and the operation would wait for
+    /// that pass forever (EDEADLK).
     InsidePass,
-    /// The operating system refused; its errno.
+    /// The operating system refused, with this errno.
     Os(i32),
 }
 
-/// ENOMEM, which has this number on every Unix.
+/// The number of ENOMEM, which is the same on every Unix.
 pub(crate) const ENOMEM: i32 = 12;
 
 impl fmt::Display for Error {

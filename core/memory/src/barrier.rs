@@ -1,28 +1,30 @@
-//! The asymmetric fence: free for the side that runs a thousand times, dear for the side that runs once.
+//! An asymmetric memory fence: free for the thread that runs often, expensive for the one that runs rarely.
 //!
-//! Two threads that each store one word and then load the other's need a fence on both sides. Without it both
-//! may miss the other's store. membarrier(2) lets the rare side run a fence on every core that executes this
-//! process. So the frequent side needs only to keep the compiler from reordering.
+//! Two threads that each store one word and then load the other's word need a fence on both sides; without
+//! it both may miss the other's store. membarrier(2) lets the rare side execute a fence on every core that
+//! runs this process, so that the frequent side only needs to keep the compiler from reordering.
 
 use crate::sync::{Ordering, fence};
 
-/// Is the asymmetric pair usable in this process? If not, the frequent side must fence by itself.
+/// Returns whether membarrier(2) is usable in this process. If not, the frequent side must execute a fence
+/// itself.
 pub(crate) fn asymmetric() -> bool {
     imp::registered()
 }
 
-/// The frequent side; orders nothing unless [`asymmetric`].
+/// The fence of the frequent side. It orders nothing unless [`asymmetric`] returns true.
 #[inline(always)]
 pub(crate) fn light() {
     #[cfg(not(any(loom, miri)))]
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
-    // loom and Miri know no membarrier: their model is a full fence on both sides.
+    // loom and Miri do not know membarrier: their model is a full fence on both sides.
     #[cfg(any(loom, miri))]
     fence(Ordering::SeqCst);
 }
 
-/// The rare side. After it, one of two things holds: this thread sees what another stored before its
-/// [`light`], or that thread's loads after its `light` see what this one stored before `heavy`.
+/// The fence of the rare side. After it, one of two things holds: this thread sees the stores that another
+/// thread made before its [`light`], or that thread's loads after its `light` see the stores that this
+/// thread made before `heavy`.
 pub(crate) fn heavy() {
     fence(Ordering::SeqCst);
     imp::everywhere();
@@ -49,7 +51,7 @@ mod imp {
 
     pub fn everywhere() {
         if registered() && !membarrier(PRIVATE_EXPEDITED) {
-            // A child of fork may have lost the registration. Without the barrier nothing here is sound.
+            // A child of fork may have lost the registration. Without the barrier the lock is unsound.
             if !(membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED)) {
                 std::process::abort();
             }
@@ -60,8 +62,8 @@ mod imp {
 #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
 mod imp {
     pub fn registered() -> bool {
-        // loom and Miri: both sides fence, so the protocol is worth exploring. Elsewhere there is no such
-        // call.
+        // Under loom and Miri both sides fence, so that they explore the same protocol. Other systems have
+        // no such call.
         cfg!(any(loom, miri))
     }
 

@@ -1,4 +1,4 @@
-//! The lock around an engine's state.
+//! The biased lock around an engine's state.
 
 use crate::pass::{Entered, Pass, Reentered};
 use crate::{Mem, Table};
@@ -7,12 +7,13 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// An engine's state behind a lock that costs its usual thread a nanosecond or two, and others, who are rare,
-/// a system call. A pass lasts from [`enter`](Biased::enter) to the drop of the [`Guard`]; in it the engine
-/// may touch memory registered with the table. Passes must be short: deregistrations wait for them.
+/// An engine's state behind a lock that costs its usual thread one or two nanoseconds, and other threads,
+/// which are rare, a system call. A pass lasts from [`enter`](Biased::enter) to the drop of the [`Guard`];
+/// during the pass the engine may touch memory registered with the table. Passes must be short, because
+/// deregistrations wait for them.
 ///
-/// Threads may come and go; the one that enters often gets the bias. Where membarrier(2) is missing it is a
-/// plain mutex.
+/// Any thread may enter; the bias moves to the thread that enters often. Where membarrier(2) is missing,
+/// the lock is a plain mutex.
 #[derive(Debug)]
 pub struct Biased<T> {
     pass: Arc<Pass>,
@@ -24,8 +25,8 @@ pub struct Biased<T> {
 unsafe impl<T: Send> Sync for Biased<T> {}
 
 impl<T> Biased<T> {
-    /// An engine whose passes touch memory registered with `table`. The second engine waits for passes of the
-    /// first if 32-byte updates are in use ([`Table::use_wide`]).
+    /// Creates an engine whose passes touch memory registered with `table`. If 32-byte updates are in use
+    /// ([`Table::use_wide`]), adding the second engine waits for passes of the first.
     ///
     /// # Panics
     /// If the calling thread is inside a pass of another engine of the table.
@@ -33,43 +34,45 @@ impl<T> Biased<T> {
         Biased { pass: table.add_engine(), table: Arc::clone(table), value: UnsafeCell::new(value) }
     }
 
-    /// Begins a pass; waits while another thread is inside.
+    /// Begins a pass. Waits while another thread is inside.
     ///
     /// # Panics
-    /// If the calling thread is inside already.
+    /// If the calling thread is already inside a pass of this engine.
     #[inline]
     pub fn enter(&self) -> Guard<'_, T> {
         Guard { entered: self.pass.enter(), engine: self, alone: PhantomData }
     }
 
-    /// As [`enter`](Biased::enter), for callers that may be a signal handler.
+    /// Begins a pass like [`enter`](Biased::enter), for callers that may run in a signal handler.
     ///
     /// # Errors
-    /// The calling thread is inside already.
+    /// [`Reentered`] if the calling thread is already inside a pass of this engine.
     #[inline]
     pub fn enter_once(&self) -> Result<Guard<'_, T>, Reentered> {
         Ok(Guard { entered: self.pass.enter_once()?, engine: self, alone: PhantomData })
     }
 
-    /// Would [`enter_once`](Biased::enter_once) be refused to the calling thread?
+    /// Returns whether the calling thread is inside a pass, so that [`enter_once`](Biased::enter_once)
+    /// would fail.
     pub fn has_caller(&self) -> bool {
         self.pass.has_caller()
     }
 
-    /// Begins a pass unless a thread (even this one) is inside. For visitors such as a helper thread: does
-    /// not earn the bias, and leaves it where it is if the owner is busy.
+    /// Begins a pass, or returns `None` if any thread (even this one) is inside. For occasional callers
+    /// such as a helper thread: the call does not count towards the bias, and leaves the bias where it is
+    /// if its owner is busy.
     #[inline]
     pub fn try_enter(&self) -> Option<Guard<'_, T>> {
         Some(Guard { entered: self.pass.try_enter()?, engine: self, alone: PhantomData })
     }
 
-    /// A counter that changes with every pass (on entering and on leaving): unchanged means that nobody
-    /// polls.
+    /// Returns a counter that changes whenever a pass begins or ends. While it is unchanged, no thread
+    /// polls the engine.
     pub fn heartbeat(&self) -> u64 {
         self.pass.heartbeat()
     }
 
-    /// The table whose memory the engine touches.
+    /// Returns the table whose memory the engine touches.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
@@ -81,7 +84,8 @@ impl<T> Drop for Biased<T> {
     }
 }
 
-/// A pass under way; dropping it ends the pass. Neither the right to touch memory nor a span outlives it:
+/// A pass in progress; dropping the guard ends the pass. Neither the right to touch memory nor a span
+/// outlives the guard:
 ///
 /// ```compile_fail,E0597
 /// # use remora_memory::*;
@@ -95,7 +99,7 @@ impl<T> Drop for Biased<T> {
 /// # }
 /// ```
 ///
-/// and it stays on the thread that entered:
+/// The guard cannot be sent to another thread:
 ///
 /// ```compile_fail,E0277
 /// # use remora_memory::*;
@@ -105,22 +109,22 @@ impl<T> Drop for Biased<T> {
 /// # }
 /// ```
 ///
-/// Leaking it (`mem::forget`) makes every later deregistration of the table wait for ever.
+/// Leaking the guard (`mem::forget`) makes every later deregistration of the table wait forever.
 #[derive(Debug)]
 pub struct Guard<'a, T> {
     engine: &'a Biased<T>,
-    // The end of the pass is this field's drop. It stays on the thread that entered: the busy word is its
-    // own.
+    // Dropping this field ends the pass. The field must stay on the thread that entered, because the busy
+    // word belongs to that thread.
     entered: Entered<'a>,
-    // Not to be shared between threads either, for the sake of a `T` that is not `Sync`.
+    // Makes the guard not `Sync`, because `T` may not be `Sync` either.
     alone: PhantomData<*const T>,
 }
 
 impl<T> Guard<'_, T> {
-    /// The engine's state, and the right to touch memory until the pass ends.
+    /// Returns the engine's state, and the right to touch memory until the pass ends.
     #[inline]
     pub fn parts(&mut self) -> (&mut T, Mem<'_>) {
-        // SAFETY: this thread is inside, so nobody else is, and the guard is borrowed.
+        // SAFETY: this thread is inside the pass, so no other thread is, and the guard is borrowed.
         (unsafe { &mut *self.engine.value.get() }, Mem::new(&self.engine.table, self.entered.pass()))
     }
 }
@@ -130,7 +134,7 @@ impl<T> Deref for Guard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this thread is inside, and the guard is borrowed.
+        // SAFETY: this thread is inside the pass, and the guard is borrowed.
         unsafe { &*self.engine.value.get() }
     }
 }

@@ -1,4 +1,4 @@
-//! Blocks of memory: their sources, and how they are given back.
+//! Blocks of memory: where they come from, and how they are released.
 
 use crate::Error;
 use crate::access::ENOMEM;
@@ -7,7 +7,7 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A block, owned: dropping it gives the memory back. Only [`Bytes`](crate::Bytes) holds blocks, behind an
+/// An owned block; dropping it releases the memory. Only [`Bytes`](crate::Bytes) holds blocks, behind an
 /// `Arc`.
 #[derive(Debug)]
 pub(crate) struct Block {
@@ -19,32 +19,34 @@ pub(crate) struct Block {
 #[derive(Debug)]
 enum Origin {
     Heap(Layout),
-    /// Anonymous pages of this process.
+    /// Anonymous pages of this process (mmap).
     #[cfg(all(target_os = "linux", not(miri)))]
     Pages,
     #[cfg(all(target_os = "linux", not(miri)))]
     Memfd(std::os::fd::OwnedFd),
-    /// Gives its extent back when dropped, and keeps the whole memory mapped until then.
+    /// A piece of on-NIC memory. Dropping the block releases the extent; until then the whole on-NIC memory
+    /// stays mapped.
     OnNic {
         _extent: Extent,
         _whole: Arc<Block>,
     },
 }
 
-// SAFETY: a block is an address range; all access to it is by racing-safe copies and atomics, from any
-// thread.
+// SAFETY: a block is an address range. All access to it is by copies and atomics that tolerate races, from
+// any thread.
 unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
 
-/// From this size on a block is mapped by itself, populated, in huge pages where the system has them.
+/// Smallest size in bytes of a block that gets a mapping of its own, populated, and in huge pages where
+/// available.
 #[cfg(all(target_os = "linux", not(miri)))]
 const PAGES_FROM: usize = 256 << 10;
 #[cfg(all(target_os = "linux", not(miri)))]
 const HUGE: usize = 2 << 20;
 
 impl Block {
-    /// Zeroed memory of this process.
+    /// Allocates `len` zeroed bytes of this process.
     pub fn heap(len: usize) -> Result<Block, Error> {
         if len == 0 {
             return Err(Error::Invalid);
@@ -61,7 +63,7 @@ impl Block {
         Ok(Block { start, len, origin: Origin::Heap(layout) })
     }
 
-    /// The piece of the memory on the NIC that begins at `start`, inside `whole`.
+    /// Wraps the piece of on-NIC memory that begins at `start` within `whole`.
     pub fn on_nic(start: NonNull<u8>, whole: Arc<Block>, extent: Extent) -> Block {
         Block { start, len: extent.len(), origin: Origin::OnNic { _extent: extent, _whole: whole } }
     }
@@ -93,8 +95,9 @@ impl Drop for Block {
 
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) mod mapped {
-    //! Mappings are populated when made: a page fault in the middle of a message costs more than the message.
-    //! A shared page that was only read is mapped read-only (spikes, trap 2).
+    //! Mappings are populated when they are made, because a page fault in the middle of a message costs
+    //! more than the message. Populating writes to each page: a shared page that was only read is mapped
+    //! read-only.
     use super::*;
     use std::ffi::CString;
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -106,7 +109,7 @@ pub(crate) mod mapped {
     pub fn anonymous(len: usize) -> Result<Block, Error> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let huge = len >= HUGE;
-        // Huge pages need 2 MiB alignment: map more, give back the ends.
+        // Huge pages need 2 MiB alignment: map more, and unmap both ends.
         let len_with_slack = if huge { len.checked_add(HUGE).ok_or(Error::Invalid)? } else { len };
         let start = map(len_with_slack, flags, -1)?;
         if huge {
@@ -122,7 +125,7 @@ pub(crate) mod mapped {
                 if rest > 0 {
                     libc::munmap(start.add(len_pages).as_ptr().cast(), rest);
                 }
-                // Advice: if it is refused the pages are small, no more.
+                // This is only advice: if the kernel refuses it, the pages are small.
                 libc::madvise(start.as_ptr().cast(), len_pages, libc::MADV_HUGEPAGE);
                 start
             };
@@ -144,8 +147,8 @@ pub(crate) mod mapped {
         }
         // SAFETY: a new descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // Sealed against shrinking: a peer that truncated the file would kill us by SIGBUS.
-        // SAFETY: our descriptor and integers.
+        // The file is sealed against shrinking: a peer that truncated it would kill this process by SIGBUS.
+        // SAFETY: the descriptor is ours, and the other arguments are integers.
         let made = unsafe {
             libc::ftruncate(fd.as_raw_fd(), size) == 0
                 && libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)

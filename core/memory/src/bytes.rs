@@ -1,4 +1,4 @@
-//! Blocks of memory that program and NIC share.
+//! Blocks of memory that the program and the NIC share.
 
 use crate::block::Block;
 use crate::on_nic::Extent;
@@ -7,14 +7,15 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A block of memory, zeroed when new. A clone shares it, and the last clone gives it back. A region
-/// registered over it holds a clone, so memory under a live region cannot go away.
+/// A block of memory, zeroed when new. Clones share the block; dropping the last clone releases it. A
+/// region registered over the block holds a clone, so memory under a live region cannot be released.
 ///
-/// Its bytes may change at any moment (the NIC, another process). Reading and writing them is safe from any
-/// thread: bytes that are being changed are read as some mix of old and new.
+/// The bytes may change at any moment (by the NIC or by another process). Reading and writing is safe from
+/// any thread; a read of bytes that are being changed returns some mix of old and new.
 #[derive(Clone, Debug)]
 pub struct Bytes {
-    // Repeats the block's own: queue rings are read through this, and one load less shows there.
+    // A copy of the block's own pointer: queue rings are read through it, and one load less is measurable
+    // there.
     start: *mut u8,
     len: usize,
     #[allow(dead_code, reason = "held for its Drop; only Linux asks it anything")]
@@ -31,27 +32,27 @@ impl Bytes {
         Bytes { start: block.start.as_ptr(), len: block.len, block: Arc::new(block) }
     }
 
-    /// A piece of the memory on the NIC; None if it does not lie in `whole`.
+    /// Returns a piece of on-NIC memory; `None` if the extent does not lie within `whole`.
     pub(crate) fn on_nic(whole: &Bytes, extent: Extent) -> Option<Bytes> {
         let start = NonNull::new(whole.at(extent.offset(), extent.len()).ok()?)?;
         Some(Bytes::from_block(Block::on_nic(start, Arc::clone(&whole.block), extent)))
     }
 
-    /// Memory of this process, `len` bytes. It is at least 64-byte aligned, page-aligned from 4 KiB on, and
-    /// in populated huge pages (where the system has them) from 2 MiB on.
+    /// Allocates `len` bytes of this process. The block is at least 64-byte aligned, page-aligned from 4
+    /// KiB on, and in populated huge pages (where the system has them) from 2 MiB on.
     ///
     /// # Errors
-    /// `Invalid` for `len` 0, `Full` or `Os` when there is no memory.
+    /// `Invalid` for `len` 0; `Full` or `Os` if there is no memory.
     pub fn heap(len: usize) -> Result<Bytes, Error> {
         Block::heap(len).map(Bytes::from_block)
     }
 
-    /// Memory that other processes can map by [`fd`](Bytes::fd): a memfd, sealed against resizing, mapped
-    /// populated.
+    /// Allocates memory that other processes can map by [`fd`](Bytes::fd): a memfd, sealed against resizing
+    /// and populated.
     ///
     /// # Errors
-    /// `Invalid` for `len` 0 or a name with a NUL; `Os` if the system refuses, always where it is not Linux
-    /// (ENOSYS).
+    /// `Invalid` for `len` 0 or a name with a NUL; `Os` if the system refuses. Always `Os` with ENOSYS on
+    /// systems other than Linux.
     pub fn memfd(name: &str, len: usize) -> Result<Bytes, Error> {
         #[cfg(all(target_os = "linux", not(miri)))]
         return crate::block::mapped::memfd(name, len).map(Bytes::from_block);
@@ -62,45 +63,47 @@ impl Bytes {
         }
     }
 
-    /// Maps the whole of another process's memfd.
+    /// Maps the whole memfd of another process.
     ///
     /// # Errors
-    /// `Invalid` if it is empty or not sealed against shrinking (its owner could kill us by truncating it),
-    /// `Os` if the system refuses.
+    /// `Invalid` if the memfd is empty or not sealed against shrinking (its owner could kill this process
+    /// by truncating it); `Os` if the system refuses.
     #[cfg(all(target_os = "linux", not(miri)))]
     pub fn from_memfd(fd: std::os::fd::OwnedFd) -> Result<Bytes, Error> {
         crate::block::mapped::from_memfd(fd).map(Bytes::from_block)
     }
 
-    /// The descriptor, if this is a memfd.
+    /// Returns the descriptor; `None` unless the block is a memfd.
     #[cfg(all(target_os = "linux", not(miri)))]
     pub fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         self.block.fd()
     }
 
-    /// Bytes in the block; never 0.
+    /// Returns the number of bytes in the block; never 0.
     #[inline]
     #[allow(clippy::len_without_is_empty, reason = "a block is never empty")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Virtual address of the first byte, in this process.
+    /// Returns the virtual address of the first byte in this process.
     #[inline]
     pub fn address(&self) -> u64 {
         self.start as u64
     }
 
-    /// The first byte, for code that accesses the block by other means and bears that others write meanwhile.
+    /// Returns a pointer to the first byte, for code that accesses the block by other means. The NIC or
+    /// another process may write the bytes at any time.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.start
     }
 
-    /// Copies `out.len()` bytes from `offset` on.
+    /// Copies `out.len()` bytes, beginning at `offset`, to `out`.
     ///
     /// # Errors
-    /// `OutOfBounds`, and nothing is copied.
+    /// `OutOfBounds` if the range leaves the block; nothing is copied then. `PageFault` if a page is
+    /// absent; some bytes may be copied then.
     #[inline]
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), AccessError> {
         let from = self.at(offset, out.len())?;
@@ -109,10 +112,11 @@ impl Bytes {
         if fine { Ok(()) } else { Err(AccessError::PageFault) }
     }
 
-    /// Copies `data` to `offset`. Its last byte becomes visible last.
+    /// Copies `data` to `offset`. The last byte becomes visible last.
     ///
     /// # Errors
-    /// `OutOfBounds`, and nothing is copied.
+    /// `OutOfBounds` if the range leaves the block; nothing is copied then. `PageFault` if a page is
+    /// absent; some bytes may be copied then.
     #[inline]
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), AccessError> {
         let to = self.at(offset, data.len())?;
@@ -121,8 +125,9 @@ impl Bytes {
         if fine { Ok(()) } else { Err(AccessError::PageFault) }
     }
 
-    /// The aligned 64-bit word at `offset`, in the machine's byte order: producer and consumer words of rings
-    /// (load with Acquire, store with Release). None outside the block or if `offset` is no multiple of 8.
+    /// Returns the aligned 64-bit word at `offset`, in the machine's byte order. Rings keep their producer
+    /// and consumer indices in such words (load with Acquire, store with Release). `None` outside the block
+    /// or if `offset` is not a multiple of 8.
     #[inline]
     pub fn word(&self, offset: usize) -> Option<&AtomicU64> {
         if !offset.is_multiple_of(8) {
@@ -130,15 +135,16 @@ impl Bytes {
         }
         let word = self.at(offset, 8).ok()?;
         // SAFETY: within the block, which is 64-byte aligned and outlives the reference. All other accesses
-        // to it are atomics or instructions that the compiler does not see.
+        // to the word are atomics or instructions that the compiler does not see.
         Some(unsafe { AtomicU64::from_ptr(word.cast()) })
     }
 
-    /// Copies the 64 bytes at `offset` (a WQE or CQE) to `out`, word by word. Their fields were just written
-    /// as words and are read as words next. A CPU forwards a store only to a load of the same width.
+    /// Copies the 64 bytes at `offset` (a WQE or CQE) to `out`, word by word. The fields were just written
+    /// as words, and are read as words next: a CPU forwards a store only to a load of the same width.
     ///
     /// # Errors
-    /// `OutOfBounds`, and nothing is copied.
+    /// `OutOfBounds` if the range leaves the block; nothing is copied then. `PageFault` is possible only if
+    /// `offset` is not a multiple of 8.
     #[inline]
     pub fn copy64(&self, offset: usize, out: &mut [u8; 64]) -> Result<(), AccessError> {
         let Some(words) = self.words(offset) else { return self.read(offset, out) };
@@ -148,10 +154,11 @@ impl Bytes {
         Ok(())
     }
 
-    /// Copies 64 bytes (a WQE or CQE) to `offset`, word by word as [`copy64`](Bytes::copy64).
+    /// Copies 64 bytes (a WQE or CQE) to `offset`, word by word like [`copy64`](Bytes::copy64).
     ///
     /// # Errors
-    /// `OutOfBounds`, and nothing is copied.
+    /// `OutOfBounds` if the range leaves the block; nothing is copied then. `PageFault` is possible only if
+    /// `offset` is not a multiple of 8.
     #[inline]
     pub fn store64(&self, offset: usize, data: &[u8; 64]) -> Result<(), AccessError> {
         let Some(words) = self.words(offset) else { return self.write(offset, data) };
@@ -163,7 +170,7 @@ impl Bytes {
         Ok(())
     }
 
-    /// The eight words at `offset`, if they are aligned and in the block.
+    /// Returns the eight words at `offset`; `None` unless they are aligned and lie in the block.
     #[inline(always)]
     fn words(&self, offset: usize) -> Option<&[AtomicU64; 8]> {
         if !offset.is_multiple_of(8) {
@@ -174,7 +181,7 @@ impl Bytes {
         Some(unsafe { &*start.cast::<[AtomicU64; 8]>() })
     }
 
-    /// The address of `len` bytes at `offset`, if all lie in the block.
+    /// Returns the address of the byte at `offset` if `len` bytes from there lie in the block.
     #[inline(always)]
     pub(crate) fn at(&self, offset: usize, len: usize) -> Result<*mut u8, AccessError> {
         if offset > self.len || len > self.len - offset {

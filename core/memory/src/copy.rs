@@ -1,17 +1,19 @@
-//! The DMA copy: moves bytes that others may be reading or writing at the same moment.
+//! The DMA copy: moves bytes that other threads or processes may be reading or writing at the same time.
 //!
-//! `memcpy` may not: a data race is undefined behaviour, even if nobody uses the bytes. Here the moves are
-//! machine instructions inside `asm!`. As with a device, the compiler knows only that the memory may have
-//! changed. Under Miri and on other machines they are relaxed atomics.
+//! `memcpy` is not allowed to do that: a data race is undefined behaviour in Rust, even if the bytes are
+//! never used. The moves are therefore machine instructions inside `asm!`; as with DMA by a device, the
+//! compiler knows only that the memory may have changed. Under Miri and on machines other than x86-64 they
+//! are relaxed atomics.
 //!
-//! **Order.** The last byte of a copy becomes visible last, as programs that poll the end of a buffer expect
-//! of a NIC (`ib_write_lat` is one). Units of 16 bytes that are 16-byte aligned on both sides are not torn on
-//! machines with AVX. They are moved in rising order up to 4 KiB. Nothing wider is promised: a reader that
-//! must detect a torn *line* needs a mark in each half of its checks (a checksum, or versions at both ends).
+//! **Order.** The last byte of a copy becomes visible last, as programs that poll the end of a buffer
+//! (`ib_write_lat`, for example) expect of a NIC. Units of 16 bytes that are 16-byte aligned on both sides
+//! are not torn on machines with AVX, and are moved in rising order up to 4 KiB. Nothing wider is
+//! guaranteed: a reader that must detect a torn 64-byte *line* needs a check that covers both halves (a
+//! checksum, or version numbers at both ends).
 //!
-//! **Page faults.** Each copy returns false if a page was not there or its mapping does not allow the access,
-//! and the process handles page faults ([`page_fault`](crate::page_fault)). Some bytes may be copied then.
-//! Portable copies never return false: a fault ends the process.
+//! **Page faults.** Each copy returns false if a page was absent or its mapping does not allow the access,
+//! provided that the process handles page faults ([`page_fault`](crate::page_fault)). Some bytes may have
+//! been copied then. Portable copies never return false: a fault ends the process.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod moves;
@@ -24,7 +26,8 @@ use moves as imp;
 #[cfg(any(miri, not(target_arch = "x86_64")))]
 use portable as imp;
 
-/// Copies shared bytes into the caller's own. False: a page fault; so below.
+/// Copies shared bytes into a private buffer of the caller. Like every copy of this module, returns false
+/// on a page fault.
 ///
 /// # Safety
 /// `dst` is valid for writes of `len` bytes and nobody else touches it. `src` is mapped and readable for
@@ -36,10 +39,10 @@ pub(crate) unsafe fn fetch(dst: *mut u8, src: *const u8, len: usize) -> bool {
     unsafe { imp::fetch(dst, src, len) }
 }
 
-/// Copies an aligned word at once into 8 bytes of the caller's own, which need no alignment.
+/// Copies an aligned word in one access into 8 private bytes of the caller, which need no alignment.
 ///
 /// # Safety
-/// As [`fetch`], 8 bytes.
+/// The conditions of [`fetch`], for 8 bytes.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 #[must_use]
@@ -48,7 +51,7 @@ pub(crate) unsafe fn fetch_word(dst: *mut u8, src: *const u8) -> bool {
     unsafe { imp::move8(dst, src) }
 }
 
-/// Copies the caller's own bytes into shared ones.
+/// Copies private bytes of the caller into shared memory.
 ///
 /// # Safety
 /// `src` is valid for reads of `len` bytes and nobody writes it. `dst` is mapped and writable for `len`
@@ -60,14 +63,14 @@ pub(crate) unsafe fn place(dst: *mut u8, src: *const u8, len: usize) -> bool {
     unsafe { imp::place(dst, src, len) }
 }
 
-/// Bytes that [`scatter`] places.
+/// Number of bytes that one call of [`scatter`] copies.
 pub(crate) const SCATTERED: usize = 128;
 
-/// Copies [`SCATTERED`] bytes of the caller's own into shared ones past the caches: whole lines are not
-/// fetched before they are overwritten. Others see them after [`settle`] at the latest.
+/// Copies [`SCATTERED`] private bytes into shared memory past the caches: whole cache lines are written
+/// without being fetched first. Other threads see the bytes after [`settle`] at the latest.
 ///
 /// # Safety
-/// As [`place`]; both are 32-byte aligned.
+/// The conditions of [`place`]; both addresses are 32-byte aligned.
 #[inline(always)]
 #[must_use]
 pub(crate) unsafe fn scatter(dst: *mut u8, src: *const u8) -> bool {
@@ -75,13 +78,13 @@ pub(crate) unsafe fn scatter(dst: *mut u8, src: *const u8) -> bool {
     unsafe { imp::scatter(dst, src) }
 }
 
-/// Orders earlier scattered bytes before all later stores.
+/// Orders earlier [`scatter`]ed bytes before all later stores.
 #[inline]
 pub(crate) fn settle() {
     imp::settle();
 }
 
-/// Copies shared bytes to shared bytes. If they overlap, the result is unspecified.
+/// Copies shared bytes to shared bytes. If source and destination overlap, the result is unspecified.
 ///
 /// # Safety
 /// Both are mapped for `len` bytes, and `dst` is writable; others may use them at the same time.

@@ -1,44 +1,46 @@
-//! One region or window as the data path sees it: a cache line of atomics.
+//! The entry of one region or memory window, as the data path reads it: one cache line of atomics.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
-/// All zero is a dead entry. A region's fields below `key` are written only while `key` is 0 and no pass can
-/// still read them; `key` is published last. A window's fields change while passes look: `version` shows a
-/// pass that it looked during a change.
+/// An entry of the table; a dead entry is all zero. A region's fields below `key` are written only while
+/// `key` is 0 and no pass can still read them; `key` is published last. A window's fields change while
+/// passes read them: `version` tells a pass whether it read during a change.
 #[repr(C, align(64))]
 pub(crate) struct Entry {
     /// The live key, or 0 in a dead entry.
     pub key: AtomicU32,
-    /// The domain; 0, which is none, for a window: so the quick check never takes one.
+    /// The protection domain. 0 (no domain) for a window, so that the quick check never matches a window.
     pub pd: AtomicU32,
     pub access: AtomicU32,
-    /// Number of pieces behind `start` if the region has several ranges, [`NULL`] or [`WINDOW`], else 0.
+    /// Number of `Piece`s behind `start` if the region has several ranges, 0 if it has one range; or
+    /// [`NULL`] or [`WINDOW`].
     pub pieces: AtomicU32,
-    /// Address of the first byte, as accesses name it. With several ranges `len` is 0, so that the quick
-    /// bounds check fails.
+    /// Address of the first byte, as accesses name it. For a region with several ranges `iova` and `len`
+    /// are 0, so that the quick bounds check fails.
     pub iova: AtomicU64,
     pub len: AtomicU64,
-    /// The address of the first byte in this process, or of the `[Piece]`s, sorted by address.
+    /// Address in this process of the first byte or, with several ranges, of the `[Piece]`s sorted by
+    /// address.
     pub start: AtomicPtr<u8>,
-    /// Windows bound to this region.
+    /// Number of windows bound to this region.
     pub windows: AtomicU32,
-    /// Of a window: odd while it changes.
+    /// Version of a window's fields; odd while they change.
     version: AtomicU32,
-    /// Of a window: its domain.
+    /// The protection domain of a window.
     domain: AtomicU32,
-    /// Of a window: the one queue pair that may use it; 0: any of its domain.
+    /// The only queue pair that may use a window; 0 if every queue pair of the domain may.
     owner: AtomicU64,
 }
 
-/// `pieces` of the null region.
+/// Value of `pieces` in the entry of a null region.
 pub(crate) const NULL: u32 = u32::MAX;
-/// `pieces` of a window.
+/// Value of `pieces` in the entry of a window.
 pub(crate) const WINDOW: u32 = u32::MAX - 1;
 
-/// The part of a region that a window shows.
+/// The part of a region that a window grants access to.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct View {
-    /// The live key; 0: it is bound to nothing.
+    /// The live key; 0 while the window is not bound.
     pub key: u32,
     pub domain: u32,
     pub owner: u64,
@@ -47,7 +49,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// A window of this domain that shows nothing.
+    /// A window of this domain that is not bound.
     pub const fn nothing(domain: u32) -> View {
         let piece = Piece { iova: 0, len: 0, start: std::ptr::null_mut() };
         View { key: 0, domain, owner: 0, access: 0, piece }
@@ -56,7 +58,7 @@ impl View {
 
 const _: () = assert!(size_of::<Entry>() == 64);
 
-/// One range of a region that has several.
+/// A range of a region that has several.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Piece {
     pub iova: u64,
@@ -65,7 +67,8 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// The address of `len` bytes from `va` on; None: not all of them lie within.
+    /// Returns the address of the `len` bytes that begin at `va`; `None` unless all of them lie within the
+    /// piece.
     #[inline]
     pub fn place(&self, va: u64, len: u64) -> Option<*mut u8> {
         let offset = va.wrapping_sub(self.iova);
@@ -74,7 +77,7 @@ impl Piece {
 }
 
 impl Entry {
-    /// Fills a dead entry and brings it to life.
+    /// Fills a dead entry with a region and makes it live.
     pub fn publish(&self, key: u32, pd: u32, access: u32, pieces: &[Piece]) {
         if let [only] = pieces {
             self.describe(pd, access, 0, *only);
@@ -85,13 +88,14 @@ impl Entry {
         self.key.store(key, Ordering::Release);
     }
 
-    /// Makes a dead entry a null region's: `start` are its zeros.
+    /// Makes a dead entry that of a null region, whose zeros begin at `start`.
     pub fn publish_null(&self, key: u32, pd: u32, access: u32, start: *mut u8) {
         self.describe(pd, access, NULL, Piece { iova: 0, len: 0, start });
         self.key.store(key, Ordering::Release);
     }
 
-    /// Makes a dead entry a window's, or changes what the window shows. One caller at a time.
+    /// Makes a dead entry that of a window, or changes what the window shows. Only one thread may call this
+    /// at a time.
     pub fn show(&self, view: &View) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
@@ -104,7 +108,8 @@ impl Entry {
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
-    /// The part that a window shows now; None: it is being changed at this moment, or this is no window.
+    /// Returns what a window shows now; `None` if the window is being changed at this moment, or if this
+    /// entry is not a window's.
     pub fn look(&self) -> Option<View> {
         let before = self.version.load(Ordering::Acquire);
         let piece = Piece {
@@ -134,11 +139,11 @@ impl Entry {
         self.start.store(piece.start, Ordering::Relaxed);
     }
 
-    /// The memory behind `len` bytes from address `va` on, if they all lie in one range of this region; None
-    /// for the null region and for a window.
+    /// Returns the address of the `len` bytes that begin at `va` if they all lie in one range of this
+    /// region; `None` otherwise, and for the null region and for windows.
     ///
     /// # Safety
-    /// The entry is a live region's: alive after this pass began, or kept from dying by the caller.
+    /// The entry is a live region's: it was alive after this pass began, or the caller keeps it from dying.
     pub unsafe fn place(&self, va: u64, len: u64) -> Option<*mut u8> {
         let count = self.pieces.load(Ordering::Relaxed);
         let start = self.start.load(Ordering::Relaxed);
@@ -149,7 +154,8 @@ impl Entry {
                 Piece { iova, len: size, start }.place(va, len)
             }
             _ => {
-                // SAFETY: a live region's pieces; they are freed only after the passes that may see them end.
+                // SAFETY: these are a live region's pieces; they are freed only after the passes that may
+                // see them have ended.
                 let pieces = unsafe { std::slice::from_raw_parts(start.cast::<Piece>(), count as usize) };
                 let at = pieces.partition_point(|piece| piece.iova <= va);
                 at.checked_sub(1).and_then(|at| pieces[at].place(va, len))
@@ -157,12 +163,13 @@ impl Entry {
         }
     }
 
-    /// Ends the life of `key`; false if it was not alive. Passes under way may go on using the region.
+    /// Marks the entry dead. Returns false if `key` was not alive. Passes in progress may go on using the
+    /// region.
     pub fn kill(&self, key: u32) -> bool {
         self.key.compare_exchange(key, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Empties a dead entry that no pass can see any more.
+    /// Resets the fields of a dead entry that no pass can see any more.
     pub fn clear(&self) {
         self.describe(0, 0, 0, Piece { iova: 0, len: 0, start: std::ptr::null_mut() });
         self.domain.store(0, Ordering::Relaxed);
@@ -170,7 +177,7 @@ impl Entry {
     }
 }
 
-// SAFETY: an address range; all access to it is by racing-safe copies and atomics, from any thread.
+// SAFETY: an address range. All access to it is by copies and atomics that tolerate races, from any thread.
 unsafe impl Send for Piece {}
 // SAFETY: as above.
 unsafe impl Sync for Piece {}

@@ -1,29 +1,30 @@
-//! Is this still the process that made an object? A child of fork inherits the objects of its parent. It has
-//! neither the threads behind them nor a right to the sockets and rings that it now shares with its parent.
+//! Detection of fork: tells an object whether it is used in the process that created it. A child of fork
+//! inherits the objects of its parent, but neither the threads behind them nor the right to use the sockets
+//! and rings that it now shares with its parent.
 //!
-//! Each process has a mark of its own, in a page that the kernel wipes in every child (`MADV_WIPEONFORK`). An
-//! object keeps the mark of the process that made it. A child that makes objects of its own gets a new mark,
-//! so the inherited object stays foreign to it and to its children.
+//! Each process has its own mark, in a page that the kernel wipes in every child (`MADV_WIPEONFORK`). An
+//! object stores the mark of the process that created it. A child that creates objects gets a new mark, so
+//! an inherited object stays foreign to the child and to the child's children.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The mark of the process that made an object. To compare it takes two loads.
+/// The mark of the process that created an object. A comparison takes two loads.
 #[derive(Copy, Clone, Debug)]
 pub struct ForkMark {
-    /// The mark of the calling process; zero in a child that has made no object yet.
+    /// The mark of the calling process; zero in a child that has created no object yet.
     now: &'static AtomicU64,
     made: u64,
 }
 
 impl ForkMark {
-    /// The mark of this process.
+    /// Returns the mark of the calling process.
     pub fn get() -> ForkMark {
         ForkMark::of(imp::now())
     }
 
     fn of(now: &'static AtomicU64) -> ForkMark {
-        /// The mark that was given last. A child counts on from its parent's, so no mark that it inherits is
-        /// its own.
+        /// The mark that was given last. A child continues from its parent's number, so every new mark
+        /// differs from all inherited ones.
         static LAST: AtomicU64 = AtomicU64::new(0);
         let made = match now.load(Ordering::Relaxed) {
             0 => {
@@ -37,7 +38,7 @@ impl ForkMark {
         ForkMark { now, made }
     }
 
-    /// Is this another process than the one that made the object: a child of it, or a child's child?
+    /// Returns whether the calling process is not the one that created the object, but a descendant of it.
     #[inline(always)]
     pub fn is_child(self) -> bool {
         self.now.load(Ordering::Relaxed) != self.made
@@ -55,7 +56,8 @@ mod imp {
         NOW.get_or_init(|| wiped_page().unwrap_or_else(wiped_by_handler))
     }
 
-    /// A page of its own, never given back. None: the kernel cannot wipe it (before 4.14).
+    /// Maps a page for the mark, which is never unmapped. Returns `None` if the kernel cannot wipe it in
+    /// children (before Linux 4.14).
     pub fn wiped_page() -> Option<&'static AtomicU64> {
         const PAGE: usize = 4096;
         let (protection, flags) =
@@ -71,19 +73,19 @@ mod imp {
             unsafe { libc::munmap(page, PAGE) };
             return None;
         }
-        // SAFETY: mapped for ever, aligned, zeroed, and only ever accessed as this atomic.
+        // SAFETY: mapped forever, aligned, zeroed, and only ever accessed as this atomic.
         Some(unsafe { AtomicU64::from_ptr(page.cast()) })
     }
 
-    /// A word that the C library clears in each child that it forks. A child by clone(2) past the library is
-    /// not noticed.
+    /// Returns a word that the C library clears in each child that it forks. A child made by clone(2)
+    /// without the library is not detected.
     pub fn wiped_by_handler() -> &'static AtomicU64 {
         static WORD: AtomicU64 = AtomicU64::new(0);
         extern "C" fn wipe() {
             WORD.store(0, Ordering::Relaxed);
         }
-        // SAFETY: the handler stores one word, which is allowed in a child of any process. Without memory no
-        // fork is noticed.
+        // SAFETY: the handler stores one word, which is allowed in the child of any process. If
+        // registration fails for lack of memory, forks are not detected.
         unsafe { libc::pthread_atfork(None, None, Some(wipe)) };
         &WORD
     }
@@ -93,7 +95,7 @@ mod imp {
 mod imp {
     use super::AtomicU64;
 
-    /// There is no fork here.
+    /// Returns a constant mark, because this system has no fork.
     pub fn now() -> &'static AtomicU64 {
         static WORD: AtomicU64 = AtomicU64::new(0);
         &WORD
@@ -104,7 +106,7 @@ mod imp {
 mod tests {
     use super::*;
 
-    /// Does `body` hold in a child of this process?
+    /// Returns whether `body` returns true in a child of this process.
     fn in_child(body: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child touches its own copies of memory, allocates nothing, and leaves by _exit.
         let child = unsafe { libc::fork() };
@@ -133,7 +135,7 @@ mod tests {
             });
             before && ours.is_child() && !theirs.is_child() && grandchild
         }));
-        assert!(!ours.is_child(), "what children do is no matter of their parent's");
+        assert!(!ours.is_child(), "a child's marks must not change the parent's");
     }
 
     #[test]

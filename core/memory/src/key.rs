@@ -1,90 +1,92 @@
-//! Keys: where they point and why they cannot be guessed.
+//! Memory keys: how a key names an entry of the table, and why keys cannot be guessed.
 //!
-//! A key is `tag | location | tag`: the middle bits are the index of the table's entry, the rest must equal
-//! the tag in the entry. The lowest eight bits are tag, because a program may change those when it binds a
-//! memory window (`ibv_inc_rkey`); the entry stays the same. Both parts come out of keyed permutations. The
-//! n-th fresh location is a permutation of n. The tag is a permutation of how often the location was used,
-//! and each location has another one. So the map from (n, use) to keys is one to one. A region's key comes
-//! back only after its location went through all its tags. A location comes back only after all fresh ones
-//! and all those freed before it. Looking a key up needs neither permutation, one masked load.
+//! A key is `tag | location | tag`: the middle bits are the index of the table's entry, and the other bits
+//! must equal the tag in the entry. The lowest eight bits belong to the tag, because a program may change
+//! them when it binds a memory window (`ibv_inc_rkey`); the entry stays the same.
+//!
+//! Both parts come out of keyed permutations. The n-th fresh location is a permutation of n. The tag is a
+//! permutation, different for each location, of the number of times the location was used. So the map from
+//! (n, use) to keys is one to one: a key is issued a second time only after its location went through all
+//! its tags, and a location is reused only after all fresh locations and all those freed before it. Looking
+//! up a key needs no permutation, only one masked load.
 
 use std::collections::VecDeque;
 
-/// Local and remote key of a region: one value, as on mlx5. Never zero.
+/// The local and remote key of a region: one value, as on mlx5. Never zero.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Key(pub(crate) u32);
 
 impl Key {
-    /// A key as it came from a work request or the wire.
+    /// Wraps a key as it came from a work request or from the wire.
     pub const fn new(bits: u32) -> Key {
         Key(bits)
     }
 
-    /// The 32 bits.
+    /// Returns the key as 32 bits.
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The key with the next value of the eight bits that a program may change. A window is bound to it next
-    /// (`ibv_inc_rkey`).
+    /// Returns the key with its low eight bits incremented (`ibv_inc_rkey`): the key under which a window
+    /// can be bound next.
     pub const fn next(self) -> Key {
         Key(self.0 & !OWN | self.0.wrapping_add(1) & OWN)
     }
 
-    /// The key with the eight bits of `chosen` that a program may change, and all other bits of this one: the
-    /// key that a window gets when it is bound under `chosen`.
+    /// Returns this key with the low eight bits of `chosen`: the key that a window gets when it is bound
+    /// under `chosen`.
     pub const fn with_own_bits_of(self, chosen: Key) -> Key {
         Key(self.0 & !OWN | chosen.0 & OWN)
     }
 
-    /// All bits but the program's own eight: they identify a window.
+    /// Returns all bits except the low eight, which a program may change. They identify a window.
     pub(crate) const fn index(self) -> u32 {
         self.0 >> OWN_BITS
     }
 }
 
-/// Low bits of a key that a program may change.
+/// Number of low bits of a key that a program may change.
 const OWN_BITS: u32 = 8;
 const OWN: u32 = (1 << OWN_BITS) - 1;
 
-/// The location in a table of `locations` (a power of two) that a key points to.
+/// Returns the index of the entry that a key points to, in a table of `locations` entries (a power of two).
 #[inline(always)]
 pub(crate) const fn location(key: Key, locations: usize) -> usize {
     (key.0 >> OWN_BITS) as usize & (locations - 1)
 }
 
-/// Hands out keys.
+/// Issues keys and takes them back.
 #[derive(Debug)]
 pub(crate) struct Keyring {
     seed: u64,
     location_bits: u32,
     fresh: u32,
-    /// Locations that were given back, and how often each was used.
+    /// Locations that were given back, each with the number of times that it was used.
     freed: VecDeque<(u32, u32)>,
 }
 
-/// A key that is out, to be given back.
+/// A key that was issued and must be given back.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Issued {
     pub key: Key,
-    /// How often its location was used before.
+    /// Number of times that the key's location was used before.
     turn: u32,
 }
 
 impl Keyring {
-    /// For up to `capacity` keys at a time.
+    /// Creates a keyring for up to `capacity` keys at a time.
     pub fn new(capacity: usize, seed: u64) -> Keyring {
-        // One more: location 0 stays empty, so that key 0 finds nothing.
+        // One location more, because location 0 stays empty: key 0 then finds nothing.
         let locations = (capacity + 1).next_power_of_two().max(16);
         Keyring { seed, location_bits: locations.trailing_zeros(), fresh: 0, freed: VecDeque::new() }
     }
 
-    /// Number of locations, a power of two.
+    /// Returns the number of locations, a power of two.
     pub fn locations(&self) -> usize {
         1 << self.location_bits
     }
 
-    /// The next key, or None when all locations are taken.
+    /// Returns the next key, or `None` when all locations are taken.
     pub fn take(&mut self) -> Option<Issued> {
         let fresh = self.fresh_location().map(|location| (location, 0));
         let (location, turn) = fresh.or_else(|| self.freed.pop_front())?;
@@ -95,7 +97,7 @@ impl Keyring {
         Some(Issued { key: Key(high as u32 | location << OWN_BITS | tag & OWN), turn })
     }
 
-    /// Takes a key back; its location is handed out again after all others that are free now.
+    /// Takes a key back. Its location is used again after all locations that are free now.
     pub fn give_back(&mut self, issued: Issued) {
         let location = location(issued.key, self.locations()) as u32;
         self.freed.push_back((location, issued.turn.wrapping_add(1)));
@@ -117,9 +119,10 @@ const fn mask(bits: u32) -> u32 {
     ((1u64 << bits) - 1) as u32
 }
 
-/// A keyed permutation of the numbers below 2^bits (1 <= bits <= 32): eight Feistel rounds, the round
-/// function being SipHash-like mixing. An odd width is permuted in the next even one until the value is small
-/// enough. That ends because a permutation's cycle leads back.
+/// Returns the image of `value` in a keyed permutation of the numbers below 2^bits (1 <= bits <= 32): eight
+/// Feistel rounds, whose round function is a mix like SipHash. An odd width is permuted in the next even
+/// width, repeatedly until the result is small enough; that ends because every cycle of a permutation leads
+/// back.
 pub fn permute(value: u32, bits: u32, key: u64) -> u32 {
     let half = bits.div_ceil(2);
     let mut value = value;
@@ -136,8 +139,8 @@ pub fn permute(value: u32, bits: u32, key: u64) -> u32 {
     }
 }
 
-/// A keyed hash of one word: two SipHash rounds in, four out (Aumasson and Bernstein 2012). The 64-bit seed
-/// is spread over both halves of its key.
+/// Returns a keyed hash of one word: two SipHash rounds in, four out (Aumasson and Bernstein 2012). The
+/// 64-bit seed is spread over both halves of the SipHash key.
 fn mix(key: u64, word: u64) -> u64 {
     let second = key.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15;
     let mut v = [
@@ -165,7 +168,7 @@ fn mix(key: u64, word: u64) -> u64 {
     v[0] ^ v[1] ^ v[2] ^ v[3]
 }
 
-// Not under Miri: there is nothing unsafe here to see, and the arithmetic takes it minutes.
+// Not under Miri: nothing here is unsafe, and Miri needs minutes for the arithmetic.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
@@ -197,7 +200,7 @@ mod tests {
         assert!(same < 3, "{same} of 100 keys are the same under another seed");
     }
 
-    /// What an eavesdropper might try: the difference between one key and the next.
+    /// An eavesdropper might look at the difference between one key and the next.
     #[test]
     fn keys_do_not_follow_from_the_keys_before() {
         let mut ring = Keyring::new(1, 9);
@@ -212,7 +215,7 @@ mod tests {
         steps.sort_unstable();
         steps.dedup();
         assert!(steps.len() > 195, "only {} different steps", steps.len());
-        // Each bit is set about half of the time: 200 throws of a coin stay within 60..140 but once in 10^8.
+        // Each bit is set about half of the time: 200 coin tosses leave 60..140 only once in 10^8.
         for bit in 0..32 {
             let set = keys.iter().filter(|key| **key >> bit & 1 == 1).count();
             assert!((60..140).contains(&set), "bit {bit} is set in {set} of 200 keys");
@@ -230,7 +233,7 @@ mod tests {
             seen.push(place(key));
             ring.give_back(key);
         }
-        assert!(seen.iter().all(|place| *place != 0), "place 0 stays empty, so that key 0 finds nothing");
+        assert!(seen.iter().all(|place| *place != 0), "location 0 must stay empty: key 0 finds nothing");
         assert!((15..45).all(|at| seen[at] == seen[at - 15]), "first in, first out");
         let all: Vec<_> = (0..15).map(|_| ring.take().unwrap()).collect();
         assert_eq!(ring.take(), None);

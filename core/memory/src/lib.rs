@@ -1,18 +1,20 @@
-//! Registered memory: protection domains, regions, keys, access checks, and the only code that touches the
-//! bytes which application and NIC race on.
+//! Registered memory: protection domains, regions, keys, access checks, and the code that copies bytes
+//! which the application and the NIC access at the same time.
 //!
-//! DMA is not Rust memory access. The application reads and writes its buffers whenever it likes, and so does
-//! the NIC. No reference to such bytes is ever made here: they move by machine instructions that the compiler
-//! does not look into (`copy`), or by atomics.
+//! DMA is not a Rust memory access: the application and the NIC read and write the same buffers at any
+//! time, without synchronisation. This crate therefore never makes a reference to such bytes. Bytes move by
+//! inline assembly, which the compiler does not look into (`copy`), or by atomics.
 //!
-//! Four things to know before the rest:
+//! The main types:
 //!
 //! - [`Bytes`] is a block of memory; [`Table`] turns ranges of blocks into regions with a [`Key`].
-//! - [`Biased`] is the lock around an engine. Entering it begins a *pass* and lends a [`Mem`], the right to
-//!   touch registered memory until the pass ends. [`Mem::check`] turns (pd, key, address, length, rights)
-//!   into a [`Span`].
-//! - [`Table::deregister`] returns only when every pass that could still hold a span of the region is over.
-//! - A page of a region may go away: [`page_fault`] turns that into [`AccessError::PageFault`].
+//! - [`Biased`] is the lock around an engine. Entering the lock begins a *pass* and lends a [`Mem`], the
+//!   right to touch registered memory until the pass ends. [`Mem::check`] turns (pd, key, address, length,
+//!   rights) into a [`Span`].
+//! - [`Table::deregister`] returns only when every pass that could still hold a span of the region has
+//!   ended.
+//! - A page of a region may be unmapped at any time: [`page_fault`] turns the CPU's fault into
+//!   [`AccessError::PageFault`].
 //!
 //! ```
 //! use remora_memory::{Access, AccessError, Biased, Bytes, Config, Range, Table};

@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering;
 /// The right to touch registered memory until the pass `'p` of an engine ends. Lent by
 /// [`Guard::parts`](crate::Guard::parts).
 ///
-/// Every access goes through a check. A granted access stays granted until the pass ends, because
-/// deregistration waits for it.
+/// Every access is checked. A granted access stays valid until the pass ends, because deregistration waits
+/// for the pass.
 #[derive(Copy, Clone)]
 pub struct Mem<'p> {
     table: &'p Table,
-    // Stays on the thread of the pass, and no longer than the pass.
+    // Keeps the value on the thread of the pass, and no longer than the pass.
     here: PhantomData<(&'p Pass, *const ())>,
 }
 
@@ -28,14 +28,14 @@ impl<'p> Mem<'p> {
         self.table
     }
 
-    /// Checks that `len` bytes from `va` on may be accessed by `key` from `pd` with the rights `access`, and
-    /// returns their span.
+    /// Checks that the `len` bytes from `va` on may be accessed by `key` from `pd` with the rights
+    /// `access`, and returns their span.
     ///
-    /// All bytes must lie in one range of the region. An access of no bytes succeeds with any key (IBTA C9-88
-    /// for RDMA; local ones are treated likewise).
+    /// All bytes must lie in one range of the region. An access of no bytes succeeds with any key (IBTA
+    /// C9-88 for RDMA; local accesses are treated likewise).
     ///
     /// # Errors
-    /// `UnknownKey`, `WrongPd`, `MissingRight`, `OutOfBounds`: the first that applies, in this order.
+    /// `UnknownKey`, `WrongPd`, `MissingRight` or `OutOfBounds`: the first that applies, in this order.
     #[inline(always)]
     pub fn check(
         self,
@@ -48,11 +48,11 @@ impl<'p> Mem<'p> {
         self.check_for(pd, Owner::NOBODY, key, va, len, access)
     }
 
-    /// As [`check`](Mem::check), for the peer of the queue pair `owner`: it may also use windows bound to
-    /// that one alone.
+    /// Checks an access like [`check`](Mem::check), on behalf of the peer of the queue pair `owner`: the
+    /// peer may also use windows that are bound to that queue pair only.
     ///
     /// # Errors
-    /// As [`check`](Mem::check); `WrongOwner` comes after `WrongPd`.
+    /// The errors of [`check`](Mem::check); `WrongOwner` is checked after `WrongPd`.
     #[inline(always)]
     pub fn check_for(
         self,
@@ -78,19 +78,19 @@ impl<'p> Mem<'p> {
         check_slowly(entry, pd, owner, key, va, len, access)
     }
 
-    /// Checks without returning a span: for a whole message, at its first packet.
+    /// Checks an access without returning a span: for a whole message, at its first packet.
     ///
     /// # Errors
-    /// As [`check`](Mem::check).
+    /// The errors of [`check`](Mem::check).
     #[inline]
     pub fn probe(self, pd: Pd, key: Key, va: u64, len: usize, access: Access) -> Result<(), AccessError> {
         self.check(pd, key, va, len, access).map(|_| ())
     }
 
-    /// As [`probe`](Mem::probe), for the peer of the queue pair `owner`.
+    /// Checks like [`probe`](Mem::probe), on behalf of the peer of the queue pair `owner`.
     ///
     /// # Errors
-    /// As [`check_for`](Mem::check_for).
+    /// The errors of [`check_for`](Mem::check_for).
     #[inline]
     pub fn probe_for(
         self,
@@ -104,7 +104,7 @@ impl<'p> Mem<'p> {
         self.check_for(pd, owner, key, va, len, access).map(|_| ())
     }
 
-    /// The domain of a live key.
+    /// Returns the protection domain of a live key; `None` if the key is not alive.
     pub fn domain(self, key: Key) -> Option<Pd> {
         let entry = self.table.entry(key);
         if key.0 == 0 || entry.key.load(Ordering::Acquire) != key.0 {
@@ -117,12 +117,12 @@ impl<'p> Mem<'p> {
         Some(Pd(pd))
     }
 
-    /// LOCAL_INV or SEND_INV by the queue pair `owner`: from now on no check succeeds with `key`; spans of
-    /// this pass stay valid. A region keeps its entry in the table until it is deregistered; a window may be
-    /// bound again.
+    /// Invalidates a key: LOCAL_INV or SEND_INV by the queue pair `owner`. From then on no check succeeds
+    /// with `key`; spans of this pass stay valid. A region keeps its entry in the table until it is
+    /// deregistered; a window may be bound again.
     ///
     /// # Errors
-    /// `UnknownKey`, `WrongPd`; `WrongOwner` for a window that another queue pair has. `MissingRight` if the
+    /// `UnknownKey` or `WrongPd`; `WrongOwner` for a window of another queue pair; `MissingRight` if the
     /// region lacks [`Access::INVALIDATE`], for a window of type 1, and while windows are bound to the
     /// region.
     pub fn invalidate(self, pd: Pd, owner: Owner, key: Key) -> Result<(), AccessError> {
@@ -143,22 +143,22 @@ impl<'p> Mem<'p> {
         if entry.kill(key.0) { Ok(()) } else { Err(AccessError::UnknownKey) }
     }
 
-    /// Binds a window, or takes its binding away: `BIND_MW` by the queue pair `owner` of the domain `pd`.
+    /// Binds a window, or removes its binding: `BIND_MW` by the queue pair `owner` of the domain `pd`.
     ///
     /// # Errors
-    /// [`BindError`]; the window stays as it was.
+    /// [`BindError`]; the window is unchanged then.
     pub fn bind(self, pd: Pd, owner: Owner, binding: &Binding) -> Result<(), BindError> {
         self.table.bind(pd, owner, binding)
     }
 
-    /// Does the span lie in on-NIC memory? (Cost models charge no PCIe for it.)
+    /// Returns whether the span lies in on-NIC memory.
     #[inline]
     pub fn is_on_nic(self, span: &Span<'_>) -> bool {
         self.table.is_on_nic(span.as_ptr())
     }
 }
 
-/// The slow half of a check: a window, the null region, several ranges, no bytes, or a refusal.
+/// The slow path of a check: a window, the null region, several ranges, no bytes, or a refusal.
 #[cold]
 #[inline(never)]
 fn check_slowly<'p>(
@@ -190,7 +190,7 @@ fn check_slowly<'p>(
         let at = null::at(len, access).ok_or(AccessError::OutOfBounds)?;
         let start = entry.start.load(Ordering::Relaxed).wrapping_add(at);
         // SAFETY: the entry was alive after this pass began, so its block stays until the pass ends; `at`
-        // lies within.
+        // lies within the block.
         return Ok(unsafe { Span::new(start, len) });
     }
     // SAFETY: the entry was alive after this pass began.
@@ -199,7 +199,8 @@ fn check_slowly<'p>(
     Ok(unsafe { Span::new(start, len) })
 }
 
-/// Windows are for peers only: an access that needs no remote right is a local one.
+/// Checks an access through a window. Only peers may use windows: an access that needs no remote right is a
+/// local one and is refused.
 fn check_window<'p>(
     entry: &'p Entry,
     pd: Pd,
@@ -220,7 +221,7 @@ fn check_window<'p>(
         return Err(AccessError::MissingRight);
     }
     let start = view.piece.place(va, len as u64).ok_or(AccessError::OutOfBounds)?;
-    // SAFETY: the window was bound after this pass began. Its region is deregistered only after windows are
-    // taken off it, and that waits for the pass.
+    // SAFETY: the window was bound after this pass began. Its region is deregistered only after its windows
+    // are unbound, and that waits for the pass.
     Ok(unsafe { Span::new(start, len) })
 }

@@ -1,25 +1,26 @@
-//! The null region (`ibv_alloc_null_mr`): a write to it is discarded, a read from it returns zeros. It is for
-//! lists of local memory: a gap in a message that is received, a filling in one that is sent.
+//! The null region (`ibv_alloc_null_mr`): a write to it is discarded, a read from it returns zeros. It is
+//! used in scatter/gather lists: to skip part of a received message, or to pad a sent one.
 
 use crate::table::Control;
 use crate::{Access, Bytes, Error, Key, Pd, Table};
 
-/// Bytes that one access may touch: more than any packet has. The region itself has no end.
+/// Largest number of bytes that one access may touch: more than any packet has. The region itself is
+/// unbounded.
 pub(crate) const REACH: usize = 64 << 10;
 
-/// Offset of an access in the block behind all null regions: zeros, which nobody writes, then a sink, which
-/// nobody reads.
+/// Returns the offset of an access in the block behind all null regions. The block is `REACH` zeros, which
+/// are never written, followed by `REACH` bytes for writes, which are never read.
 pub(crate) fn at(len: usize, access: Access) -> Option<usize> {
     let writes = access.contains(Access::LOCAL_WRITE);
     (len <= REACH).then_some(if writes { REACH } else { 0 })
 }
 
 impl Table {
-    /// A null region: any local address, any length (64 KiB in one access), no right for peers. Ended by
-    /// [`deregister`](Table::deregister).
+    /// Registers a null region: it accepts any local address and any length (up to 64 KiB in one access),
+    /// and grants peers no right. [`deregister`](Table::deregister) ends it.
     ///
     /// # Errors
-    /// `Unknown` domain; `Full`.
+    /// `Unknown` protection domain; `Full` table.
     pub fn register_null(&self, pd: Pd) -> Result<Key, Error> {
         let mut control = self.control();
         let block = control.null_block()?;
@@ -31,7 +32,7 @@ impl Table {
 }
 
 impl Control {
-    /// One block for all of them, made when the first is.
+    /// Returns the one block behind all null regions, which is allocated with the first of them.
     fn null_block(&mut self) -> Result<Bytes, Error> {
         if self.null.is_none() {
             self.null = Some(Bytes::heap(2 * REACH)?);
@@ -52,7 +53,7 @@ mod tests {
         let key = bench.table.register_null(bench.pd).unwrap();
         let mut pass = bench.engine.enter();
         let (_, mem) = pass.parts();
-        // Miri takes a second for some hundred bytes.
+        // Miri takes a second for a few hundred bytes.
         const LEN: usize = if cfg!(miri) { 200 } else { 4096 };
         for va in [0, 1, 0x7fff_ffff_ffff, u64::MAX - 3, u64::MAX] {
             let write = mem.check(bench.pd, key, va, LEN, Access::LOCAL_WRITE).unwrap();

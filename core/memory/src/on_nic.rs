@@ -1,33 +1,33 @@
-//! The memory on the NIC (256 KiB on a ConnectX-5): which parts of it are taken.
+//! The allocator of on-NIC memory (256 KiB on a ConnectX-5).
 
 use crate::Error;
 use crate::pass::Stamp;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Alignment and granularity in bytes of programs' memory: a cache line.
+/// Alignment and granularity in bytes of the memory that programs allocate: a cache line.
 pub(crate) const LINE: usize = 64;
 
-/// The free parts, shared by the table and by every extent, which gives itself back.
+/// The allocator, shared by the table and by every extent, which frees itself when dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Allocator(Arc<Mutex<Parts>>);
 
 #[derive(Debug)]
 struct Parts {
-    /// Length of each free extent by its offset; neighbours are always joined.
+    /// Length of each free extent by its offset; adjacent extents are always joined.
     free: BTreeMap<usize, usize>,
-    /// Parts given back, by offset and length, that passes may still touch.
+    /// Freed extents (offset, length) that passes in progress may still touch.
     resting: Vec<(Stamp, usize, usize)>,
 }
 
-/// A taken part.
+/// An allocated extent.
 #[derive(Debug)]
 pub(crate) struct Extent {
     offset: usize,
     len: usize,
-    /// Bytes taken for it.
+    /// Number of bytes reserved for the extent: `len`, rounded up.
     reserved: usize,
-    /// The passes that must end before the part is reused; None: nobody touches it any more.
+    /// The passes that must end before the extent is reused; `None` if no pass can touch it.
     stamp: Option<Stamp>,
     owner: Allocator,
 }
@@ -38,8 +38,8 @@ impl Allocator {
         Allocator(Arc::new(Mutex::new(Parts { free, resting: Vec::new() })))
     }
 
-    /// The first free part that is large enough, at a multiple of `grain` (a power of two) and rounded up to
-    /// it.
+    /// Allocates the first free extent that is large enough. Offset and reserved length are multiples of
+    /// `grain` (a power of two).
     pub fn take(&self, len: usize, grain: usize) -> Result<Extent, Error> {
         if len == 0 {
             return Err(Error::Invalid);
@@ -64,12 +64,12 @@ impl Allocator {
         Ok(Extent { offset, len, reserved, stamp: None, owner: self.clone() })
     }
 
-    /// Are there parts that wait for passes to end?
+    /// Returns whether freed extents are waiting for passes to end.
     pub fn is_resting(&self) -> bool {
         !self.parts().resting.is_empty()
     }
 
-    /// Is the extent one of these parts?
+    /// Returns whether the extent belongs to this allocator.
     pub fn owns(&self, extent: &Extent) -> bool {
         Arc::ptr_eq(&self.0, &extent.owner.0)
     }
@@ -80,7 +80,7 @@ impl Allocator {
 }
 
 impl Parts {
-    /// Frees parts whose passes have ended.
+    /// Frees the extents whose passes have ended.
     fn wake(&mut self) {
         let over = |part: &mut (Stamp, usize, usize)| part.0.is_over();
         let woken: Vec<_> = self.resting.extract_if(.., over).collect();
@@ -112,7 +112,7 @@ impl Extent {
         self.len
     }
 
-    /// Gives it back for use when the passes of the stamp are over.
+    /// Frees the extent for reuse once the passes of the stamp have ended.
     pub fn rest(mut self, stamp: Stamp) {
         self.stamp = Some(stamp);
     }

@@ -1,16 +1,17 @@
 //! Page faults of the NIC's own accesses to registered memory.
 //!
-//! A hardware NIC pins the pages of a region. This one does not, so a page may go away under a live region
-//! (munmap, a truncated file), or its mapping may lose a right (mprotect). The CPU then faults inside one of
-//! the `asm!` blocks that touch registered bytes. Each block writes an entry into a section of its own, as
-//! the kernel's exception table does: where its instructions begin and end, and where it goes on after a
-//! fault. The signal handler ([`install`]) looks the instruction up and lets the thread go on there. The
-//! block's function then says false, which becomes a NAK or a local protection error. Without a fault this
-//! costs no instruction.
+//! A hardware NIC pins the pages of a region. This NIC does not, so a page may vanish under a live region
+//! (munmap, a truncated file), or its mapping may lose a right (mprotect). The CPU then faults inside one
+//! of the `asm!` blocks that touch registered bytes. Each block writes an entry into a linker section, like
+//! the kernel's exception table: where its instructions begin and end, and where execution continues after
+//! a fault. The signal handler ([`install`]) looks up the faulting instruction and resumes the thread
+//! there. The function that contains the block then returns false, which becomes a NAK or a local
+//! protection error. Without a fault this costs no instruction.
 //!
-//! A fault of any other instruction belongs to the handler that stood there before.
+//! A fault of any other instruction is passed to the handler that was installed before.
 //!
-//! **Limits.** Only x86-64 Linux has entries. A thread that blocks SIGSEGV or SIGBUS dies by a fault,
+//! **Limits.** Only x86-64 Linux has entries. A thread that blocks SIGSEGV or SIGBUS is killed by a fault
+//! in spite of the handler, because the kernel ends a thread that blocks the signal of its own fault.
 //! whatever the handler: the kernel demands it.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
@@ -20,9 +21,9 @@ mod handler;
 
 use crate::Error;
 
-/// `asm!` whose page faults are handled: instructions with a comma behind each, a semicolon, the block in
-/// which it goes on after a fault, a semicolon, operands. All its instructions may be repeated or left out by
-/// a fault, and it has no outputs.
+/// `asm!` whose page faults are handled. Arguments: the instructions with a comma behind each, a semicolon,
+/// the block that runs after a fault, a semicolon, the operands. A fault may cause instructions to be
+/// repeated or skipped, and the assembly must have no outputs.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 macro_rules! guarded_asm {
     ($($code:literal,)+; $fault:block; $($operands:tt)*) => {
@@ -34,9 +35,10 @@ macro_rules! guarded_asm {
     };
 }
 
-/// The text of an entry for the instructions between the labels 20 and 21: three distances from the entry's
-/// own words. `?` puts it into the group of its function, so both are linked or left out together. `R` keeps
-/// it: lld drops a section that only the symbols at its ends name.
+/// The assembly text of an entry for the instructions between the labels 20 and 21: three distances from
+/// the entry's own words. The flag `?` puts the entry into the section group of its function, so that both
+/// are linked or discarded together. The flag `R` retains it: lld drops a section that is referenced only
+/// by its start and stop symbols.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 macro_rules! entry {
     ($landing:literal) => {
@@ -47,7 +49,7 @@ macro_rules! entry {
         )
     };
 }
-/// Other systems link no table. The label is named because each operand must be.
+/// Other systems have no table. The label is named because each operand must be used.
 #[cfg(all(target_arch = "x86_64", not(target_os = "linux"), not(miri)))]
 macro_rules! entry {
     ($landing:literal) => {
@@ -58,12 +60,14 @@ macro_rules! entry {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) use {entry, guarded_asm};
 
-/// Handles page faults of the NIC's accesses from now on, in the whole process: handlers of SIGSEGV and
-/// SIGBUS stand before those that are there. Calling it again is [`reinstall`]. There is no way back, since
-/// the program may keep a handler that calls this one.
+/// Handles page faults of the NIC's accesses from now on, in the whole process: installs handlers of
+/// SIGSEGV and SIGBUS in front of the present ones. Calling it a second time has the effect of
+/// [`reinstall`]. The handlers cannot be removed, because the program may keep a handler that calls this
+/// one.
 ///
 /// # Errors
-/// `Os`: ENOSYS where the machine has no such table, else what sigaction(2) says.
+/// `Os`: ENOSYS if the platform has no exception table, else the errno of sigaction(2). `Full` if too many
+/// handlers were installed since.
 pub fn install() -> Result<(), Error> {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
     return handler::install();
@@ -71,17 +75,17 @@ pub fn install() -> Result<(), Error> {
     Err(Error::Os(ENOSYS))
 }
 
-/// Steps in front of a handler that the program has installed since. Does nothing before [`install`]. It
-/// costs two system calls, and takes no lock.
+/// Installs the handlers in front of one that the program has installed since. Does nothing before
+/// [`install`]. Costs two system calls and takes no lock.
 ///
-/// Up to 15 such handlers of each signal are followed; the next one keeps its place, and faults then end as
-/// it decides.
+/// Up to 15 such handlers of each signal are supported. The next one stays in front, and faults then go to
+/// it.
 pub fn reinstall() {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
     handler::reinstall();
 }
 
-/// Is [`install`] done?
+/// Returns whether [`install`] was called.
 pub fn is_installed() -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
     return handler::is_installed();
@@ -89,7 +93,7 @@ pub fn is_installed() -> bool {
     false
 }
 
-/// Page faults handled in this process so far.
+/// Returns the number of page faults handled in this process so far.
 pub fn count() -> u64 {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
     return handler::count();

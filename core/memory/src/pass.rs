@@ -1,43 +1,43 @@
-//! Heads up: read `barrier` first.
-//!
-//! The lock protocol of one engine, and the wait for passes to end.
+//! The lock protocol of one engine, and the wait for passes to end. The fences are explained in `barrier`.
 //!
 //! An engine is entered millions of times a second by one thread, and now and then by another (a helper, a
-//! second application thread, a deregistration that must wait). A lock pair would cost a quarter of a small
-//! verb, so the lock is *biased*. The thread that owns the bias marks its own busy word, checks that it still
-//! owns the bias, and is in: two plain stores and no fence. Another thread takes the mutex, withdraws the
-//! bias, runs the heavy fence, and waits for the busy word to become even. (Dice, Moir and Scherer, "Quickly
-//! reacquirable locks", 2003.)
+//! second application thread, a deregistration that must wait). Taking and releasing an ordinary lock would
+//! cost a quarter of a small verb, so the lock is *biased*. The thread that owns the bias marks its own
+//! busy word, checks that it still owns the bias, and is inside: two plain stores and no fence. Another
+//! thread takes the mutex, withdraws the bias, executes the heavy fence, and waits for the busy word to
+//! become even. (Dice, Moir and Scherer, "Quickly reacquirable locks", 2003.)
 //!
 //! | word | written by | meaning |
 //! |---|---|---|
-//! | `owner` | holder of the mutex | `thread << 3 | slot` of the biased thread; 0: none |
-//! | `slots[i]` | the thread in `threads[i]` | odd: that thread is inside, or about to find that it is not |
-//! | `plain` | holder of the mutex | odd: it is inside |
-//! | `threads[i]` | holder of the mutex | whose slot it is; only that thread gives it back |
+//! | `owner` | holder of the mutex | number of the biased thread << 3, and its slot; or 0 |
+//! | `slots[i]` | the thread in `threads[i]` | odd: that thread is inside, or is about to fail |
+//! | `plain` | holder of the mutex | odd: the holder is inside |
+//! | `threads[i]` | holder of the mutex | the thread that owns slot `i`; only that thread gives the slot back |
 //!
 //! A slot belongs to one thread until that thread gives it back, because a thread that lost the bias may
-//! still be about to write its busy word. With a shared word it would overwrite the mark of the next owner.
-//! A signal handler may interrupt the thread just there, so it gives no slot back (`Attempt`).
+//! still be about to write its busy word. If the word were shared, the write would overwrite the mark of
+//! the next owner. A signal handler may interrupt the thread just before that write, so it gives no slot
+//! back (`Attempt`).
 
 use crate::barrier;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence, spin_loop, yield_now};
 use std::sync::atomic::compiler_fence;
 use std::sync::{Arc, PoisonError, TryLockError};
 
-/// Threads that can hold, or have lost and not yet noticed, the bias of one engine. A thread that died while
-/// it owned the bias keeps its slot; when all are gone the lock stays a plain one.
+/// Number of threads that can own the bias of one engine, or have lost it without noticing yet. A thread
+/// that died while it owned the bias keeps its slot; when all slots are lost, the lock stays a plain mutex.
 const SLOTS: usize = 6;
 const SLOT_BITS: u32 = 3;
 const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
 
-/// A bias that ends after fewer passes than this was not worth its fence (some microseconds).
+/// Number of passes that a bias must last to have been worth its fence (some microseconds).
 const WORTHWHILE: u64 = 4096;
-/// Plain passes in a row that earn a thread the bias: after a worthwhile one, and at most.
+/// Number of consecutive plain passes that earn a thread the bias: initially after a worthwhile bias, and
+/// at most.
 const PATIENCE_MIN: u64 = 16;
 const PATIENCE_MAX: u64 = 1 << 16;
 
-/// The lock of one engine, and its mark that a pass is under way.
+/// The lock of one engine, which also marks a pass in progress.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Pass {
@@ -45,38 +45,38 @@ pub(crate) struct Pass {
     plain: AtomicU64,
     slots: [AtomicU64; SLOTS],
     threads: [AtomicU64; SLOTS],
-    /// The thread inside by the mutex, or 0.
+    /// The thread that is inside by the mutex, or 0.
     holder: AtomicU64,
     lock: Mutex<Policy>,
 }
 
-/// The choice of the thread that gets the bias.
+/// The policy that chooses the thread that gets the bias.
 #[derive(Debug)]
 pub(crate) struct Policy {
     last: u64,
     streak: u64,
     patience: u64,
-    /// The owner's busy word when it got the bias.
+    /// The owner's busy word at the moment when the owner got the bias.
     since: u64,
 }
 
-/// A pass under way; dropping it ends the pass.
+/// A pass in progress; dropping the value ends the pass.
 #[derive(Debug)]
 pub(crate) struct Entered<'a> {
     pass: &'a Pass,
     busy: &'a AtomicU64,
-    /// In plain mode.
+    /// The held mutex, if the pass was begun without the bias.
     mutex: Option<MutexGuard<'a, Policy>>,
 }
 
-/// The calling thread is inside this engine already: a signal handler that interrupted a pass. It would wait
-/// for itself (EBUSY in the verbs).
+/// Error of entering an engine whose pass the calling thread is already inside, as a signal handler that
+/// interrupted the pass. Waiting would be a deadlock (EBUSY in the verbs).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Reentered;
 
 impl std::fmt::Display for Reentered {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("an engine was entered again from inside its own pass")
+        f.write_str("cannot enter the engine: this thread is already inside a pass of it")
     }
 }
 
@@ -94,8 +94,8 @@ impl Drop for Entered<'_> {
         if self.mutex.is_some() {
             self.pass.holder.store(0, Ordering::Relaxed);
         }
-        // Only this thread writes the word, so load and store are an increment. The mutex, if any, opens
-        // after this.
+        // Only this thread writes the word, so a load and a store make an increment. The mutex, if held, is
+        // released after it.
         self.busy.store(self.busy.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         if let Some(policy) = self.mutex.take() {
             unlock(self.pass, policy);
@@ -103,7 +103,7 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// Opens the mutex of a pass, and only then takes the mark off this thread.
+/// Releases the mutex of a pass, and only then removes the mark from this thread.
 #[cold]
 #[inline(never)]
 fn unlock(pass: &Pass, policy: MutexGuard<'_, Policy>) {
@@ -123,10 +123,10 @@ impl Pass {
         }
     }
 
-    /// Begins a pass; waits until no other thread is inside.
+    /// Begins a pass. Waits until no other thread is inside.
     ///
     /// # Panics
-    /// If this thread is inside already: it would wait for itself.
+    /// If this thread is already inside a pass of this engine: waiting would be a deadlock.
     #[inline]
     pub fn enter(&self) -> Entered<'_> {
         let me = thread_token();
@@ -136,7 +136,7 @@ impl Pass {
         }
     }
 
-    /// As [`enter`](Pass::enter), for a caller that may be inside.
+    /// Begins a pass like [`enter`](Pass::enter), for a caller that may already be inside.
     #[inline]
     pub fn enter_once(&self) -> Result<Entered<'_>, Reentered> {
         let me = thread_token();
@@ -146,20 +146,21 @@ impl Pass {
         }
     }
 
-    /// Is the calling thread inside, or about to be? Takes no lock: a signal handler may ask.
+    /// Returns whether the calling thread is inside, or about to be. Takes no lock, so that a signal
+    /// handler may call it.
     pub fn has_caller(&self) -> bool {
         let me = thread_token();
         me != UNASSIGNED && (self.is_inside(me) || LockMark::is_set(self))
     }
 
-    /// Begins a pass if nobody is inside. Never earns the bias.
+    /// Begins a pass if no thread is inside. Never earns the bias.
     #[inline]
     pub fn try_enter(&self) -> Option<Entered<'_>> {
         let me = thread_token();
         self.enter_biased(me).or_else(|| self.try_enter_by_mutex(me))
     }
 
-    /// The quick way, open to the owner of the bias.
+    /// The fast path, for the owner of the bias.
     #[inline(always)]
     fn enter_biased(&self, me: u64) -> Option<Entered<'_>> {
         let _attempt = Attempt::begin();
@@ -172,8 +173,9 @@ impl Pass {
         if was & 1 != 0 {
             return None;
         }
-        // Release, not because of this pass. A waiter that reads this value instead of the last pass's end
-        // must still come after that pass (a plain store does not continue its release sequence).
+        // Release is for waiters, not for this pass: a waiter that reads this value instead of the end of
+        // the last pass must still be ordered after that pass (a plain store does not continue a release
+        // sequence).
         busy.store(was.wrapping_add(1), Ordering::Release);
         barrier::light();
         if self.owner.load(Ordering::Acquire) == owner {
@@ -234,7 +236,8 @@ impl Pass {
         let owner = self.owner.load(Ordering::Relaxed);
         if owner != 0 {
             let busy = self.busy_of(owner);
-            // Looking first spares the owner a revocation; if it is ourselves, we are inside.
+            // Looking first spares the owner a revocation. If the owner is this thread, the odd word means
+            // that it is already inside.
             if busy.load(Ordering::Relaxed) & 1 != 0 {
                 return None;
             }
@@ -253,7 +256,8 @@ impl Pass {
         Some(self.begin_plain(me, policy, mark))
     }
 
-    /// After this the owner is inside and its busy word shows it, or it will not get in.
+    /// Withdraws the bias. Afterwards the owner either is inside and its busy word shows that, or cannot
+    /// enter.
     fn withdraw(&self, _owner: u64) {
         self.owner.store(0, Ordering::Relaxed);
         barrier::heavy();
@@ -263,7 +267,8 @@ impl Pass {
         &self.slots[(owner & SLOT_MASK) as usize % SLOTS]
     }
 
-    /// The mutex is held, and its holder owns the bias: it is in by its own word.
+    /// Begins a pass of a thread that holds the mutex and owns the bias; the thread enters by its own busy
+    /// word.
     fn resume(&self, owner: u64) -> Entered<'_> {
         let busy = self.busy_of(owner);
         busy.store(busy.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
@@ -271,7 +276,8 @@ impl Pass {
         Entered { pass: self, busy, mutex: None }
     }
 
-    /// The mutex is held, nobody has the bias, and nobody is inside: `me` gets both.
+    /// Gives `me` the bias and begins a pass. The caller holds the mutex; no thread has the bias or is
+    /// inside. Returns `None` without membarrier(2), or if all slots are taken.
     fn grant(&self, me: u64, policy: &mut Policy) -> Option<Entered<'_>> {
         if !barrier::asymmetric() {
             return None;
@@ -287,18 +293,19 @@ impl Pass {
         Some(Entered { pass: self, busy, mutex: None })
     }
 
-    /// The mark stays until the pass ends.
+    /// Begins a pass of the holder of the mutex. The thread's mark stays until the pass ends.
     fn begin_plain<'a>(&'a self, me: u64, policy: MutexGuard<'a, Policy>, mark: LockMark) -> Entered<'a> {
         std::mem::forget(mark);
         self.holder.store(me, Ordering::Relaxed);
         self.plain.store(self.plain.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
-        // Against a deregistration that kills a key and then looks at the word, without membarrier.
+        // Pairs with a deregistration that kills a key and then looks at the word, where membarrier is
+        // missing.
         fence(Ordering::SeqCst);
         Entered { pass: self, busy: &self.plain, mutex: Some(policy) }
     }
 
-    /// The mutex is held and `me` has no bias. Another may have its slot, unless `me` may be about to write
-    /// there: false.
+    /// Gives back the slot of `me`, which holds the mutex and does not own the bias. Returns false if `me`
+    /// may be about to write to its slot, which then stays its own.
     fn give_slot_back(&self, me: u64) -> bool {
         if Attempt::is_interrupted() {
             return false;
@@ -311,7 +318,7 @@ impl Pass {
         true
     }
 
-    /// Is the thread `me` inside?
+    /// Returns whether the thread `me` is inside.
     fn is_inside(&self, me: u64) -> bool {
         let by_bias = |slot: usize| {
             self.threads[slot].load(Ordering::Relaxed) == me
@@ -320,7 +327,7 @@ impl Pass {
         self.holder.load(Ordering::Relaxed) == me || (0..SLOTS).any(by_bias)
     }
 
-    /// A counter that changes with every pass that begins or ends.
+    /// Returns a counter that changes with every pass that begins or ends.
     pub fn heartbeat(&self) -> u64 {
         self.words().fold(0, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)))
     }
@@ -331,7 +338,7 @@ impl Pass {
 }
 
 impl Policy {
-    /// The bias was withdrawn when the owner's busy word stood at `now`.
+    /// Records that the bias was withdrawn when the owner's busy word was `now`.
     fn revoked(&mut self, now: u64) {
         let passes = now.wrapping_sub(self.since) / 2;
         self.patience =
@@ -343,7 +350,7 @@ impl Policy {
         self.streak = 0;
     }
 
-    /// Counts one plain pass of `thread`. True: it is time to give it the bias.
+    /// Counts one plain pass of `thread`. Returns true when the thread should get the bias.
     fn deserves(&mut self, thread: u64) -> bool {
         if self.last != thread {
             self.last = thread;
@@ -354,7 +361,7 @@ impl Policy {
     }
 }
 
-/// The passes of all engines of one table.
+/// The pass words of all engines of one table.
 #[derive(Debug)]
 pub(crate) struct Passes(std::sync::Mutex<Vec<Arc<Pass>>>);
 
@@ -373,19 +380,19 @@ impl Passes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, pass));
     }
 
-    /// Engines at this moment.
+    /// Returns the number of engines.
     pub fn count(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Is the calling thread inside a pass of any of them?
+    /// Returns whether the calling thread is inside a pass of any engine of the table.
     pub fn is_inside(&self) -> bool {
         let me = thread_token();
         me != UNASSIGNED && self.all().iter().any(|pass| pass.is_inside(me))
     }
 
-    /// Returns when every pass that may have begun before the call is over. Passes that begin later see what
-    /// this thread stored before the call.
+    /// Waits until every pass that may have begun before the call has ended. Passes that begin later see
+    /// what this thread stored before the call.
     pub fn quiesce(&self) {
         let all = self.all();
         barrier::heavy();
@@ -397,7 +404,8 @@ impl Passes {
         }
     }
 
-    /// The passes under way that the caller can know of: its own, and those ordered before this call.
+    /// Returns the passes in progress that the caller can know of: its own, and those ordered before this
+    /// call.
     pub fn stamp(&self) -> Stamp {
         let under_way = |pass: Arc<Pass>| {
             let words = pass.words().map(|word| word.load(Ordering::Acquire)).enumerate();
@@ -412,20 +420,21 @@ impl Passes {
     }
 }
 
-/// Passes that were under way at some moment: the value of each engine's busy words then. (Not the sum of an
-/// engine's words: a thread that tries to enter and does not get in changes it.)
+/// Passes that were in progress at some moment, as the odd busy words of that moment. (The sum of an
+/// engine's words would not do: a thread that tries to enter and fails also changes it.)
 #[derive(Debug)]
 pub(crate) struct Stamp(Vec<(Arc<Pass>, usize, u64)>);
 
 impl Stamp {
-    /// Are all of them over?
+    /// Returns whether all these passes have ended.
     pub fn is_over(&self) -> bool {
         let now = |pass: &Pass, word: usize| pass.words().nth(word).map(|word| word.load(Ordering::Acquire));
         self.0.iter().all(|(pass, word, seen)| now(pass, *word) != Some(*seen))
     }
 }
 
-/// Waits, first spinning (a pass is short), then giving the core away (its thread may be preempted).
+/// Waits until `done` holds for the word: first spinning (a pass is short), then yielding the core (the
+/// thread inside may be preempted).
 fn await_change(word: &AtomicU64, done: impl Fn(u64) -> bool) {
     let mut turns = 0;
     while !done(word.load(Ordering::Acquire)) {
@@ -434,19 +443,19 @@ fn await_change(word: &AtomicU64, done: impl Fn(u64) -> bool) {
     }
 }
 
-/// A thread that has no token yet; equals no owner.
+/// Token of a thread that has none yet; different from every owner.
 const UNASSIGNED: u64 = u64::MAX;
 
-/// Engines whose mutex one thread may have at a time and be marked for.
+/// Maximum number of engine locks that one thread may hold and be marked for.
 const MARKS: usize = 4;
 
-/// A mark of this thread that it waits for an engine's mutex, or has it. A signal handler on this thread must
-/// not wait for the same mutex, and the words of the pass do not show yet, or no longer, who has it.
+/// A mark of this thread: it waits for an engine's mutex, or holds it. A signal handler on this thread must
+/// not wait for the same mutex, and the words of the pass do not show the holder at every moment.
 #[derive(Debug)]
 struct LockMark(usize);
 
 impl LockMark {
-    /// Marks the thread. Beyond [`MARKS`] engines at once there is no mark.
+    /// Marks the thread. If it is already marked for [`MARKS`] engines, no mark is set.
     fn set(pass: &Pass) -> LockMark {
         let mark = LockMark::of(pass);
         LOCKS.with(|locks| {
@@ -457,7 +466,7 @@ impl LockMark {
         mark
     }
 
-    /// The mark for this engine, which is set.
+    /// Returns the mark that is set for this engine.
     fn of(pass: &Pass) -> LockMark {
         LockMark(std::ptr::from_ref(pass).addr())
     }
@@ -477,10 +486,10 @@ impl Drop for LockMark {
     }
 }
 
-/// A mark of this thread that it tries to enter by the bias: it may be about to write its busy word.
+/// A mark of this thread: it is trying to enter by the bias, and may be about to write its busy word.
 #[derive(Debug)]
 struct Attempt {
-    /// Did it try already? Then this is a signal handler.
+    /// True if an attempt was already in progress, so that this one is made by a signal handler.
     before: bool,
 }
 
@@ -492,7 +501,7 @@ impl Attempt {
         Attempt { before }
     }
 
-    /// For who tries no more: has it interrupted an attempt?
+    /// Returns whether the caller has interrupted an attempt of its thread.
     fn is_interrupted() -> bool {
         ATTEMPT.with(std::cell::Cell::get)
     }
@@ -508,10 +517,10 @@ impl Drop for Attempt {
 
 #[cfg(not(loom))]
 thread_local! {
-    /// Addresses of the passes that this thread is marked for; 0: none.
+    /// Addresses of the passes that this thread is marked for; 0 in an unused element.
     static LOCKS: [std::cell::Cell<usize>; MARKS] = const { [const { std::cell::Cell::new(0) }; MARKS] };
-    /// A number of this thread that no other thread of the process ever has (addresses and system ids come
-    /// back).
+    /// The number of this thread, which no other thread of the process ever has (unlike addresses and
+    /// system ids, which are reused).
     static TOKEN: std::cell::Cell<u64> = const { std::cell::Cell::new(UNASSIGNED) };
     static ATTEMPT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
@@ -527,7 +536,7 @@ fn thread_token() -> u64 {
     TOKEN.with(std::cell::Cell::get)
 }
 
-/// The token of this thread, which gets one if it has none.
+/// Returns the token of this thread; assigns one if it has none.
 fn assigned(token: u64) -> u64 {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     if token != UNASSIGNED {

@@ -1,30 +1,30 @@
-//! Scratch: 32 bytes of on-NIC memory for one connection. One operation of a PRISM chain leaves its result
-//! there for the next (PRISM §3.4).
+//! Scratch memory: 32 bytes of on-NIC memory for one connection, where one operation of a PRISM chain
+//! leaves its result for the next (PRISM §3.4).
 //!
-//! It is taken from the memory that programs also allocate ([`Table::on_nic`]): 8192 parts in the 256 KiB of
-//! a default table. No key names it. A returned scratch is lent again only when all passes that were under
-//! way then are over. A caller waits for that only if the memory is used up otherwise; inside a pass it is
-//! refused instead.
+//! Scratch is taken from the memory that programs also allocate ([`Table::on_nic`]): 8192 pieces in the 256
+//! KiB of a default table. No key names it. Returned scratch is lent to another connection only after all
+//! passes that were in progress at its return have ended. A caller waits for that only if no other memory
+//! is free; inside a pass the call fails instead.
 
 use crate::on_nic::{Allocator, Extent};
 use crate::pass::Passes;
 use crate::{Error, Mem, Span, Table};
 use std::sync::Arc;
 
-/// Bytes of one scratch, and its alignment.
+/// Size in bytes of one piece of scratch, and its alignment.
 const LEN: usize = 32;
 
-/// A part of on-NIC memory, lent until it is given to [`Table::return_scratch`] or dropped, which is the
-/// same.
+/// A piece of on-NIC memory, lent until it is passed to [`Table::return_scratch`] or dropped, which has the
+/// same effect.
 #[derive(Debug)]
 pub struct Scratch {
-    /// There until it is dropped.
+    /// The memory; `Some` until the value is dropped.
     extent: Option<Extent>,
     passes: Arc<Passes>,
 }
 
 impl Scratch {
-    /// Bytes of every scratch.
+    /// Size in bytes of every piece of scratch.
     pub const LEN: usize = LEN;
 }
 
@@ -37,10 +37,11 @@ impl Drop for Scratch {
 }
 
 impl Table {
-    /// 32 zeroed bytes of on-NIC memory, 32-byte aligned, for one connection.
+    /// Lends 32 zeroed bytes of on-NIC memory, 32-byte aligned, to one connection.
     ///
     /// # Errors
-    /// `Full`: on-NIC memory is used up; inside a pass also while the last free ones wait for passes to end.
+    /// `Full` if on-NIC memory is used up; inside a pass also if the only free pieces wait for passes to
+    /// end.
     pub fn lend_scratch(&self) -> Result<Scratch, Error> {
         let extent = self.take_on_nic(LEN, LEN)?;
         let whole = self.whole_on_nic().ok_or(Error::Full)?;
@@ -48,13 +49,14 @@ impl Table {
         Ok(Scratch { extent: Some(extent), passes: Arc::clone(self.passes()) })
     }
 
-    /// Takes a scratch back. Never waits, and may be called inside a pass. Spans of it stay usable until the
-    /// pass ends, and its bytes are lent to nobody before.
+    /// Takes a piece of scratch back. Never waits, and may be called inside a pass. Spans of the piece stay
+    /// usable until the pass ends; the bytes are not lent before that.
     pub fn return_scratch(&self, scratch: Scratch) {
         drop(scratch);
     }
 
-    /// Takes a part. Waits for passes if all free parts wait for them, unless the caller is inside one.
+    /// Allocates an extent. If all free extents wait for passes to end, waits for these passes, unless the
+    /// caller is inside one.
     pub(crate) fn take_on_nic(&self, len: usize, grain: usize) -> Result<Extent, Error> {
         let parts: &Allocator = self.on_nic_parts();
         match parts.take(len, grain) {
@@ -68,15 +70,15 @@ impl Table {
 }
 
 impl<'p> Mem<'p> {
-    /// As [`Table::lend_scratch`], for the engine whose pass this is.
+    /// Lends scratch like [`Table::lend_scratch`], for the engine whose pass this is.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Table::lend_scratch`].
     pub fn lend_scratch(self) -> Result<Scratch, Error> {
         self.table().lend_scratch()
     }
 
-    /// The 32 bytes of a scratch, for its holder to read and write. Empty if another table lent it.
+    /// Returns the 32 bytes of a piece of scratch. The span is empty if another table lent it.
     #[inline]
     pub fn scratch(self, scratch: &Scratch) -> Span<'p> {
         let table: &'p Table = self.table();

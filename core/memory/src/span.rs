@@ -1,10 +1,10 @@
-//! Spans: memory that a check has allowed.
+//! Spans: checked ranges of registered memory.
 
 use crate::{AccessError, copy, stripes, wide, word};
 use std::marker::PhantomData;
 
-/// `len` bytes of registered memory, usable until the pass `'p` ends. An access within these bounds is
-/// allowed; others may be changing the bytes at the same time.
+/// `len` bytes of registered memory, usable until the pass `'p` ends. Every access within these bounds is
+/// allowed; other threads may be changing the bytes at the same time.
 #[derive(Copy, Clone, Debug)]
 pub struct Span<'p> {
     start: *mut u8,
@@ -12,7 +12,7 @@ pub struct Span<'p> {
     pass: PhantomData<&'p ()>,
 }
 
-/// Prefetches the line of `value`, which is needed a little later.
+/// Prefetches the cache line of `value`, which is needed a little later.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
     hint(std::ptr::from_ref(value).cast());
@@ -21,7 +21,7 @@ pub fn prefetch<T>(value: &T) {
 #[inline(always)]
 fn hint(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch never faults, wherever it leads.
+    // SAFETY: a prefetch never faults, whatever the address.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
     }
@@ -29,7 +29,7 @@ fn hint(at: *const u8) {
     let _ = at;
 }
 
-/// Two lines, aligned to a line: the bytes of [`Span::scatter`].
+/// Two cache lines, 64-byte aligned: the source of [`Span::scatter`].
 #[derive(Copy, Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Lines(pub [u8; copy::SCATTERED]);
@@ -40,10 +40,10 @@ pub fn settle() {
     copy::settle();
 }
 
-/// Bytes that are prefetched at most.
+/// Largest number of bytes that one call prefetches.
 const PREFETCHED: usize = 640;
 
-/// What an access says that met a page fault, or none.
+/// Converts the result of a copy: false is a page fault.
 #[inline(always)]
 pub(crate) fn whole(fine: bool) -> Result<(), AccessError> {
     if fine { Ok(()) } else { Err(AccessError::PageFault) }
@@ -58,37 +58,38 @@ impl<'p> Span<'p> {
         Span { start, len, pass: PhantomData }
     }
 
-    /// A span of no bytes.
+    /// Returns a span of no bytes.
     #[inline]
     pub fn empty() -> Span<'p> {
         Span { start: std::ptr::dangling_mut(), len: 0, pass: PhantomData }
     }
 
-    /// Bytes in the span.
+    /// Returns the number of bytes in the span.
     #[inline]
     #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The first byte, for code that accesses the span by other means and bears that others write meanwhile.
+    /// Returns a pointer to the first byte, for code that accesses the span by other means. Other threads
+    /// may write the bytes at any time.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.start
     }
 
-    /// The part of `len` bytes at `offset`.
+    /// Returns the part of `len` bytes at `offset`.
     ///
     /// # Errors
-    /// `OutOfBounds`.
+    /// `OutOfBounds` if the part leaves the span.
     #[inline]
     pub fn part(&self, offset: usize, len: usize) -> Result<Span<'p>, AccessError> {
         // SAFETY: a part of this span.
         self.at(offset, len).map(|start| unsafe { Span::new(start, len) })
     }
 
-    /// Copies the first `min(len, out.len())` bytes out; returns how many. After a page fault it returns 0,
-    /// and bytes of `out` may have changed.
+    /// Copies the first `min(len, out.len())` bytes to `out` and returns their number. Returns 0 after a
+    /// page fault; bytes of `out` may have changed then.
     #[inline]
     #[must_use = "a page may be gone"]
     pub fn read(&self, out: &mut [u8]) -> usize {
@@ -97,8 +98,8 @@ impl<'p> Span<'p> {
         if unsafe { copy::fetch(out.as_mut_ptr(), self.start, len) } { len } else { 0 }
     }
 
-    /// Copies the first `min(len, data.len())` bytes of `data` in; returns how many. The last byte becomes
-    /// visible last. After a page fault it returns 0, and some bytes may be there.
+    /// Copies the first `min(len, data.len())` bytes of `data` to the span and returns their number. The
+    /// last byte becomes visible last. Returns 0 after a page fault; some bytes may have been written then.
     #[inline]
     #[must_use = "a page may be gone"]
     pub fn write(&self, data: &[u8]) -> usize {
@@ -107,9 +108,10 @@ impl<'p> Span<'p> {
         if unsafe { copy::place(self.start, data.as_ptr(), len) } { len } else { 0 }
     }
 
-    /// Copies two lines in; returns how many bytes. If the span is as long and begins at a line, they go past
-    /// the caches: for values that are written in turn to many addresses and not read soon. Others see them
-    /// after [`settle`] at the latest. After a page fault it returns 0.
+    /// Copies two cache lines to the span and returns the number of bytes. If the span has exactly this
+    /// length and begins at a cache line, the bytes bypass the caches: this suits values that are written
+    /// in turn to many addresses and not read soon. Other threads see such bytes after [`settle`] at the
+    /// latest. Returns 0 after a page fault.
     #[inline]
     #[must_use = "a page may be gone"]
     pub fn scatter(&self, lines: &Lines) -> usize {
@@ -120,10 +122,10 @@ impl<'p> Span<'p> {
         if unsafe { copy::scatter(self.start, lines.0.as_ptr()) } { self.len } else { 0 }
     }
 
-    /// Copies `out.len()` bytes from `offset` on.
+    /// Copies `out.len()` bytes, beginning at `offset`, to `out`.
     ///
     /// # Errors
-    /// `OutOfBounds`, and nothing is copied; `PageFault`.
+    /// `OutOfBounds`, and nothing is copied; `PageFault`, and some bytes may be copied.
     #[inline]
     pub fn read_at(&self, offset: usize, out: &mut [u8]) -> Result<(), AccessError> {
         whole(self.part(offset, out.len())?.read(out) == out.len())
@@ -132,14 +134,14 @@ impl<'p> Span<'p> {
     /// Copies `data` to `offset`.
     ///
     /// # Errors
-    /// `OutOfBounds`, and nothing is copied; `PageFault`.
+    /// `OutOfBounds`, and nothing is copied; `PageFault`, and some bytes may be copied.
     #[inline]
     pub fn write_at(&self, offset: usize, data: &[u8]) -> Result<(), AccessError> {
         whole(self.part(offset, data.len())?.write(data) == data.len())
     }
 
-    /// Copies the first `min` of both lengths from `source`; returns how many, 0 after a page fault. If they
-    /// overlap, the result is unspecified.
+    /// Copies bytes from `source`, as many as the shorter of both spans has, and returns their number; 0
+    /// after a page fault. If the spans overlap, the result is unspecified.
     #[inline]
     #[must_use = "a page may be gone"]
     pub fn copy_from(&self, source: &Span<'_>) -> usize {
@@ -148,14 +150,14 @@ impl<'p> Span<'p> {
         if unsafe { copy::transfer(self.start, source.start, len) } { len } else { 0 }
     }
 
-    /// Prefetches its first lines: as many as a core waits for at a time.
+    /// Prefetches the first cache lines of the span, up to 640 bytes.
     #[inline]
     pub fn prefetch(&self) {
         self.prefetch_beside(0, self.len);
     }
 
-    /// Prefetches `len` bytes that begin `away` bytes behind its start. Every address is allowed: a prefetch
-    /// touches nothing.
+    /// Prefetches `len` bytes (at most 640) that begin `away` bytes after the start of the span. Every
+    /// address is allowed, because a prefetch accesses nothing.
     #[inline]
     pub fn prefetch_beside(&self, away: u64, len: usize) {
         let start = self.start.wrapping_add(away as usize);
@@ -167,8 +169,7 @@ impl<'p> Span<'p> {
     /// Loads the 64-bit word at the start (Acquire), in the machine's byte order.
     ///
     /// # Errors
-    /// `Misaligned`, or `OutOfBounds` if the span has fewer than 8 bytes; `PageFault`; the same for all words
-    /// below.
+    /// `Misaligned`; `OutOfBounds` if the span has fewer than 8 bytes; `PageFault`.
     #[inline]
     pub fn load64(&self) -> Result<u64, AccessError> {
         let at = self.word()?;
@@ -179,7 +180,7 @@ impl<'p> Span<'p> {
     /// Stores the 64-bit word at the start (Release).
     ///
     /// # Errors
-    /// As [`load64`](Span::load64).
+    /// The errors of [`load64`](Span::load64).
     #[inline]
     pub fn store64(&self, value: u64) -> Result<(), AccessError> {
         let at = self.word()?;
@@ -187,10 +188,10 @@ impl<'p> Span<'p> {
         whole(self.beside_wide(|| unsafe { word::store(at, value) }))
     }
 
-    /// Stores `swap` if the word equals `compare`; the word as it was.
+    /// Stores `swap` if the word equals `compare`. Returns the word as it was before.
     ///
     /// # Errors
-    /// As [`load64`](Span::load64).
+    /// The errors of [`load64`](Span::load64).
     #[inline]
     pub fn compare_swap64(&self, compare: u64, swap: u64) -> Result<u64, AccessError> {
         let at = self.word()?;
@@ -198,10 +199,10 @@ impl<'p> Span<'p> {
         self.beside_wide(|| unsafe { word::compare_swap(at, compare, swap) }).ok_or(AccessError::PageFault)
     }
 
-    /// Adds, wrapping; the word as it was.
+    /// Adds to the word, wrapping. Returns the word as it was before.
     ///
     /// # Errors
-    /// As [`load64`](Span::load64).
+    /// The errors of [`load64`](Span::load64).
     #[inline]
     pub fn fetch_add64(&self, add: u64) -> Result<u64, AccessError> {
         let at = self.word()?;
@@ -209,10 +210,10 @@ impl<'p> Span<'p> {
         self.beside_wide(|| unsafe { word::fetch_add(at, add) }).ok_or(AccessError::PageFault)
     }
 
-    /// Stores; the word as it was.
+    /// Stores `value`. Returns the word as it was before.
     ///
     /// # Errors
-    /// As [`load64`](Span::load64).
+    /// The errors of [`load64`](Span::load64).
     #[inline]
     pub fn swap64(&self, value: u64) -> Result<u64, AccessError> {
         let at = self.word()?;
@@ -220,12 +221,12 @@ impl<'p> Span<'p> {
         self.beside_wide(|| unsafe { word::swap(at, value) }).ok_or(AccessError::PageFault)
     }
 
-    /// Stores `swap` if the 16 bytes at the start equal `compare`; returns the 16 bytes as they were. It is
-    /// one atomic step against CPUs and NIC alike where the machine can (x86-64 with cmpxchg16b), elsewhere
-    /// only against other calls of this function. Values are in the machine's byte order.
+    /// Stores `swap` if the 16 bytes at the start equal `compare`. Returns the 16 bytes as they were
+    /// before. On x86-64 with cmpxchg16b this is one atomic step against both CPUs and the NIC; elsewhere
+    /// it is atomic only against other calls of this function. Values are in the machine's byte order.
     ///
     /// # Errors
-    /// `Misaligned` unless 16-byte aligned, or `OutOfBounds` if the span has fewer than 16 bytes;
+    /// `Misaligned` unless the span is 16-byte aligned; `OutOfBounds` if the span has fewer than 16 bytes;
     /// `PageFault`.
     #[inline]
     pub fn compare_swap128(&self, compare: u128, swap: u128) -> Result<u128, AccessError> {
@@ -235,7 +236,8 @@ impl<'p> Span<'p> {
             .ok_or(AccessError::PageFault)
     }
 
-    /// Runs an atomic of an aligned word, or two, in a way that 32-byte updates of other engines bear.
+    /// Runs an atomic operation on one or two aligned words under the lock that 32-byte updates of other
+    /// engines respect, if such updates are in use.
     #[inline(always)]
     fn beside_wide<R>(&self, atomic: impl FnOnce() -> R) -> R {
         if stripes::needed() { stripes::alone(self.start, atomic) } else { atomic() }

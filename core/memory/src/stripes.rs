@@ -1,39 +1,41 @@
 //! The locks that make 32-byte updates atomic between engines.
 //!
-//! No CPU has an atomic of 32 bytes, so an update of that width is some loads and some stores, and others
-//! must not change the bytes meanwhile. One engine alone needs no lock. It is different where several share a
-//! table and one of them may update 32 bytes ([`Table::use_wide`](crate::Table::use_wide)). Then every update
-//! of any width, every atomic, and every read and write of a whole takes the lock of its 32-byte block. Until
-//! then all of them pay a load and a branch not taken.
+//! No CPU has an atomic operation of 32 bytes, so an update of that width is several loads and stores, and
+//! the bytes must not change meanwhile. A single engine needs no lock. If several engines share a table and
+//! one of them may update 32 bytes ([`Table::use_wide`](crate::Table::use_wide)), every update of any
+//! width, every atomic, and every `read_whole` and `write_whole` takes the lock of its 32-byte block.
+//! Otherwise each of them only pays a load and a branch not taken.
 //!
-//! The locks are the process's, not the table's, so that a span, two words, needs no third one to find its
-//! lock. A table that needs none may have to take them while another table in the process needs them.
+//! The locks belong to the process, not to the table, so that a span, which is two words, needs no third
+//! one to find its lock. Therefore the engines of a table that needs no locks take them while another table
+//! in the process needs them.
 //!
-//! A lock is a version, odd while it is held (a sequence lock), so readers of words write nothing that others
-//! read. The block's offset in its page chooses the lock: memory that is mapped twice has one lock for both
-//! addresses.
+//! A lock is a version, odd while the lock is held (a sequence lock), so readers of words write nothing
+//! that other threads read. The block's offset in its page selects the lock: memory that is mapped twice
+//! has one lock for both addresses.
 //!
-//! **How the flag goes up.** Each operation of a pass looks at it, and a pass that found it down may be in
-//! the middle of an operation. The caller that raises it waits for all passes under way before it returns.
-//! That is the first `use_wide` of a table with several engines, or the second engine of a table after
-//! `use_wide`. Wide updates that others could meet begin after that, and passes that began later see the
-//! flag, as with the death of a key (`pass`). The flag goes down with the table.
+//! **How the flag is raised.** Each operation of a pass looks at the flag, and a pass that found it down
+//! may be in the middle of an operation. The caller that raises it therefore waits for all passes in
+//! progress before it returns. The caller is the first `use_wide` of a table with several engines, or the
+//! creation of the second engine after `use_wide`. Wide updates that could meet another engine begin only
+//! after that, and passes that begin later see the flag, as with the death of a key (`pass`). The flag goes
+//! down when the table is dropped.
 
 use crate::pass::{Pass, Passes};
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop, yield_now};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of the block that one lock guards: the widest update, which is aligned to its width.
+/// Bytes of the block that one lock guards: the size of the widest update, which is aligned to its width.
 const BLOCK: usize = 32;
 
-/// Blocks in a page, the smallest unit that can be mapped twice.
+/// Number of blocks in a page, the smallest unit that can be mapped twice.
 const STRIPES: usize = if cfg!(loom) { 2 } else { 4096 / BLOCK };
 
-/// How often a reader is disturbed before it takes the lock.
+/// Number of failed attempts after which a reader takes the lock.
 const TRIES: usize = if cfg!(loom) { 2 } else { 16 };
 
 struct Locks {
-    /// Tables in which several engines meet wide updates.
+    /// Number of tables in which several engines use wide updates.
     needed: AtomicU64,
     stripes: [Stripe; STRIPES],
 }
@@ -49,7 +51,7 @@ loom::lazy_static! {
     };
 }
 
-/// Must operations take the locks? One load, which every operation repeats.
+/// Returns whether operations must take the locks. Every operation calls this: it is one load.
 #[inline(always)]
 pub(crate) fn needed() -> bool {
     LOCKS.needed.load(Ordering::Relaxed) != 0
@@ -58,7 +60,7 @@ pub(crate) fn needed() -> bool {
 /// A lock, alone in its cache line.
 #[repr(align(64))]
 struct Stripe {
-    /// Odd while the lock is held; counts up at each change.
+    /// The version: odd while the lock is held, incremented at each change.
     version: AtomicU64,
 }
 
@@ -67,7 +69,7 @@ struct Held {
     version: u64,
 }
 
-/// The lock or both locks over some bytes.
+/// The one or two locks over a range of bytes.
 pub(crate) struct Alone {
     _first: Held,
     _second: Option<Held>,
@@ -83,7 +85,7 @@ impl Stripe {
                 self.version.compare_exchange_weak(version, odd, Ordering::Acquire, Ordering::Relaxed).is_ok()
             };
             if version & 1 == 0 && take() {
-                // A thread that sees one of the changes below also sees the odd version.
+                // A thread that sees one of the changes made under the lock also sees the odd version.
                 fence(Ordering::Release);
                 return Held { stripe: self, version: odd };
             }
@@ -91,7 +93,7 @@ impl Stripe {
         }
     }
 
-    /// The outcome of a `read` that no holder of the lock came in between.
+    /// Returns the result of a `read` during which no other thread held the lock.
     fn look<R>(&'static self, mut read: impl FnMut() -> R) -> R {
         let mut turns = 0;
         for _ in 0..TRIES {
@@ -117,13 +119,13 @@ impl Drop for Held {
     }
 }
 
-/// A lock is held for some loads and stores, unless its thread was preempted.
+/// Waits a moment for a lock, which is held only for some loads and stores unless its thread was preempted.
 fn pause(turns: &mut u32) {
     *turns += 1;
     if *turns < 200 && !cfg!(loom) { spin_loop() } else { yield_now() }
 }
 
-/// Which lock the byte at this address has.
+/// Returns the index of the lock of the byte at this address.
 fn index(at: usize) -> usize {
     at / BLOCK % STRIPES
 }
@@ -134,14 +136,15 @@ pub(crate) fn hold(at: *const u8, len: usize) -> Option<Alone> {
     needed().then(|| hold_both(at as usize, len))
 }
 
-/// Bytes in two blocks have two locks, taken in the order of their indices, as everybody does.
+/// Takes the locks over `len` bytes. Bytes in two blocks have two locks, which every thread takes in the
+/// order of their indices.
 fn hold_both(at: usize, len: usize) -> Alone {
     let (a, b) = (index(at), index(at.wrapping_add(len.saturating_sub(1))));
     let first = LOCKS.stripes[a.min(b)].hold();
     Alone { _first: first, _second: (a != b).then(|| LOCKS.stripes[a.max(b)].hold()) }
 }
 
-/// Runs `body` under the lock over the aligned word at `at`: how an atomic meets wide updates.
+/// Runs `body`, an atomic operation on the aligned word at `at`, under the lock of the word.
 #[cold]
 #[inline(never)]
 pub(crate) fn alone<R>(at: *const u8, body: impl FnOnce() -> R) -> R {
@@ -149,8 +152,9 @@ pub(crate) fn alone<R>(at: *const u8, body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// Reads `len` bytes (1 to 32) as of one moment. `read` may run several times. If `racing`, it may run beside
-/// a holder of the lock: it reads words whose race with others is defined.
+/// Reads `len` bytes (1 to 32) as of one moment. `read` may be called several times. If `racing` is set,
+/// `read` may run while another thread holds the lock: it must then read only words whose race with other
+/// threads is defined.
 pub(crate) fn look<R>(at: *const u8, len: usize, racing: bool, mut read: impl FnMut() -> R) -> R {
     let at = at as usize;
     if racing && index(at) == index(at.wrapping_add(len.saturating_sub(1))) {
@@ -160,20 +164,20 @@ pub(crate) fn look<R>(at: *const u8, len: usize, racing: bool, mut read: impl Fn
     read()
 }
 
-/// The share of one table in the locks.
+/// The demand of one table for the locks.
 #[derive(Debug, Default)]
 pub(crate) struct Demand(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Wide updates are in use.
+    /// True once wide updates are enabled.
     wide: bool,
-    /// And several engines share the table: it is among those that are counted.
+    /// True once several engines share the table as well: the table is then counted in `Locks::needed`.
     raised: bool,
 }
 
 impl Demand {
-    /// Adds an engine. The caller is inside no pass.
+    /// Adds an engine. The caller must not be inside a pass.
     pub fn add(&self, passes: &Passes) -> Arc<Pass> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pass = passes.add();
@@ -181,7 +185,7 @@ impl Demand {
         pass
     }
 
-    /// Brings wide updates into use. The caller is inside no pass.
+    /// Enables wide updates. The caller must not be inside a pass.
     pub fn use_wide(&self, passes: &Passes) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.wide = true;
@@ -190,8 +194,8 @@ impl Demand {
 }
 
 impl State {
-    /// The mutex is held to the end, so that no other thread believes the passes are over while this one
-    /// still waits for them.
+    /// Raises the flag if the table needs the locks now. The caller holds the mutex to the end, so that no
+    /// other thread believes the passes have ended while this one still waits for them.
     fn settle(&mut self, passes: &Passes) {
         if self.wide && !self.raised && passes.count() > 1 {
             self.raised = true;

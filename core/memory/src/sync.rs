@@ -1,4 +1,4 @@
-//! The atomics and locks of the lock protocol, so that loom can stand in for them (`--cfg loom`).
+//! Atomics and locks of the lock protocol; under `--cfg loom` those of loom.
 
 #[cfg(not(loom))]
 pub(crate) use std::{

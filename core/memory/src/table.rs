@@ -17,18 +17,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Limits of a table.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Regions at a time, up to 2^24; best one less than a power of two. An unused one costs 64 bytes of
-    /// address space.
+    /// Maximum number of regions at a time, up to 2^24; a power of two less one is best. An unused region
+    /// costs 64 bytes of address space.
     pub max_regions: usize,
-    /// Protection domains at a time, up to 2^20 - 1.
+    /// Maximum number of protection domains at a time, up to 2^20 - 1.
     pub max_pds: usize,
-    /// Memory windows at a time; with the regions, up to 2^24.
+    /// Maximum number of memory windows at a time; regions and windows together are limited to 2^24.
     pub max_windows: usize,
-    /// Ranges of all regions together.
+    /// Maximum number of ranges of all regions together.
     pub max_ranges: usize,
-    /// Bytes of memory on the NIC; 256 KiB on a ConnectX-5.
+    /// Size of the on-NIC memory in bytes; a ConnectX-5 has 256 KiB.
     pub on_nic_bytes: usize,
-    /// Secret from which keys are made. One seed gives one sequence of keys; the default is for tests only.
+    /// Secret from which keys are derived. One seed always gives the same sequence of keys; the default is
+    /// for tests only.
     pub key_seed: u64,
 }
 
@@ -37,7 +38,7 @@ impl Default for Config {
         Config {
             max_regions: 1 << 16,
             max_pds: 1 << 12,
-            // As many as there are places left in a table for so many regions.
+            // As many as there are locations left in a table for this number of regions.
             max_windows: (1 << 16) - 1,
             max_ranges: 1 << 18,
             on_nic_bytes: 256 << 10,
@@ -48,7 +49,7 @@ impl Default for Config {
 
 #[cfg(test)]
 impl Config {
-    /// For tests: Miri walks the whole table at every look into it.
+    /// Returns small limits for tests: Miri walks the whole table whenever one of its entries is used.
     pub(crate) fn small() -> Config {
         Config {
             max_regions: 31,
@@ -61,26 +62,26 @@ impl Config {
     }
 }
 
-/// A stretch of memory to be registered.
+/// A range of memory to be registered.
 #[derive(Clone, Debug)]
 pub struct Range {
-    /// The block in which it lies.
+    /// The block that contains the range.
     pub bytes: Bytes,
-    /// Where in the block it begins, bytes.
+    /// Offset in bytes of the range in the block.
     pub offset: usize,
-    /// Its length, bytes; not 0.
+    /// Length of the range in bytes; not 0.
     pub len: usize,
-    /// The address by which work requests and peers name its first byte.
+    /// The address by which work requests and peers name the first byte of the range.
     pub iova: u64,
 }
 
 impl Range {
-    /// A whole block under its own virtual address, as `ibv_reg_mr` registers.
+    /// A whole block under its own virtual address, as `ibv_reg_mr` registers memory.
     pub fn whole(bytes: &Bytes) -> Range {
         Range { bytes: bytes.clone(), offset: 0, len: bytes.len(), iova: bytes.address() }
     }
 
-    /// A whole block whose first byte is named `iova`, as `ibv_reg_mr_iova` registers.
+    /// A whole block whose first byte has the address `iova`, as `ibv_reg_mr_iova` registers memory.
     pub fn at(bytes: &Bytes, iova: u64) -> Range {
         Range { iova, ..Range::whole(bytes) }
     }
@@ -88,7 +89,7 @@ impl Range {
 
 /// The protection domains and regions of one NIC, shared by its engines.
 ///
-/// Control operations take a mutex; checks ([`Mem::check`](crate::Mem::check)) take nothing.
+/// Control operations take a mutex; checks ([`Mem::check`](crate::Mem::check)) take no lock.
 pub struct Table {
     entries: Box<[Entry]>,
     passes: Arc<Passes>,
@@ -102,30 +103,30 @@ pub(crate) struct Control {
     pub config: Config,
     pub keyring: Keyring,
     held: BTreeMap<u32, Held>,
-    /// By the upper bits of their keys.
+    /// Windows by the upper 24 bits of their keys.
     pub windows: BTreeMap<u32, Window>,
-    /// What is behind null regions.
+    /// The block behind all null regions.
     pub null: Option<Bytes>,
     ranges: usize,
     pds: Vec<Domain>,
     free_pds: VecDeque<usize>,
 }
 
-/// The parts of a region that stay until its deregistration is complete.
+/// The parts of a region that are kept until its deregistration is complete.
 pub(crate) struct Held {
     issued: Issued,
     pd: Pd,
     ranges: usize,
     dying: bool,
-    /// The entry points to these if there are several. (No box: a moved box promises that nobody else points
-    /// into it.)
+    /// The region's ranges, to which the entry points if there are several. (Not a `Box`: moving a box
+    /// asserts that no other pointer leads into it.)
     pieces: Vec<Piece>,
-    /// Keeps the memory mapped; empty for the caller's own memory.
+    /// Keeps the memory mapped; empty if the caller owns the memory.
     _bytes: Vec<Bytes>,
 }
 
 pub(crate) struct Domain {
-    /// The live domain's number.
+    /// The number of the live domain; `None` while the place is free.
     live: Option<Pd>,
     generation: u32,
     pub users: usize,
@@ -135,10 +136,11 @@ const MAX_REGIONS: usize = 1 << 24;
 const PD_INDEX_BITS: u32 = 20;
 
 impl Table {
-    /// An empty table with the limits of `config`.
+    /// Creates an empty table with the limits of `config`.
     ///
     /// # Errors
-    /// `Invalid` if a limit exceeds the one that [`Config`] documents, `Full` or `Os` if there is no memory.
+    /// `Invalid` if a limit exceeds the maximum that [`Config`] documents; `Full` or `Os` if there is no
+    /// memory.
     pub fn new(config: Config) -> Result<Table, Error> {
         let places = config.max_regions.saturating_add(config.max_windows);
         if places > MAX_REGIONS || config.max_pds >= 1 << PD_INDEX_BITS {
@@ -170,18 +172,19 @@ impl Table {
         })
     }
 
-    /// A new protection domain.
+    /// Allocates a protection domain.
     ///
     /// # Errors
-    /// `Full`.
+    /// `Full` if all [`max_pds`](Config::max_pds) domains are in use.
     pub fn alloc_pd(&self) -> Result<Pd, Error> {
         self.control().alloc_pd()
     }
 
-    /// Ends a protection domain.
+    /// Frees a protection domain.
     ///
     /// # Errors
-    /// `Unknown`, or `Busy` while a region or another user ([`retain_pd`](Table::retain_pd)) belongs to it.
+    /// `Unknown`, or `Busy` while a region or another user ([`retain_pd`](Table::retain_pd)) belongs to the
+    /// domain.
     pub fn free_pd(&self, pd: Pd) -> Result<(), Error> {
         let mut control = self.control();
         let domain = control.domain(pd)?;
@@ -193,19 +196,20 @@ impl Table {
         Ok(())
     }
 
-    /// Counts a user of the domain (a queue pair, an address handle), so that it cannot be freed under it.
+    /// Registers a user of the domain (a queue pair, an address handle), so that the domain cannot be freed
+    /// while it is in use.
     ///
     /// # Errors
-    /// `Unknown`.
+    /// `Unknown` if the domain is not alive.
     pub fn retain_pd(&self, pd: Pd) -> Result<(), Error> {
         self.control().domain(pd)?.users += 1;
         Ok(())
     }
 
-    /// Takes back one [`retain_pd`](Table::retain_pd).
+    /// Reverts one [`retain_pd`](Table::retain_pd).
     ///
     /// # Errors
-    /// `Unknown`, also if nobody uses it.
+    /// `Unknown` if the domain is not alive or has no user.
     pub fn release_pd(&self, pd: Pd) -> Result<(), Error> {
         let mut control = self.control();
         let domain = control.domain(pd)?;
@@ -213,13 +217,13 @@ impl Table {
         Ok(())
     }
 
-    /// Registers `ranges` as one region. An access must lie within one range. With [`Access::ZERO_BASED`] the
-    /// lowest `iova` becomes 0 and the others keep their distance from it.
+    /// Registers `ranges` as one region. An access must lie within one range. With [`Access::ZERO_BASED`]
+    /// the lowest `iova` becomes 0 and the other addresses keep their distance from it.
     ///
     /// # Errors
-    /// `Unknown` domain. `Invalid` if there is no range, or a range is empty, leaves its block, wraps around
-    /// the end of the address space or overlaps another one's addresses. `Invalid` also if peers could write
-    /// what the owner may not. `Full`.
+    /// `Unknown` protection domain. `Invalid` if there is no range, or a range is empty, leaves its block,
+    /// wraps around the end of the address space or overlaps the addresses of another range. `Invalid` also
+    /// if `access` lets peers write but not the owner. `Full` if the table is full.
     pub fn register(&self, pd: Pd, ranges: &[Range], access: Access) -> Result<Key, Error> {
         let mut pieces = Vec::with_capacity(ranges.len());
         for range in ranges {
@@ -233,17 +237,17 @@ impl Table {
         self.control().register(&self.entries, pd, pieces, bytes, access)
     }
 
-    /// Registers memory that the caller owns, as `ibv_reg_mr_iova2` does. No access fits into a region of no
-    /// bytes.
+    /// Registers memory that the caller owns, as `ibv_reg_mr_iova2` does. `len` may be 0; then every access
+    /// of at least one byte is out of bounds.
     ///
     /// # Errors
-    /// As [`register`](Table::register), but the memory may be empty.
+    /// The errors of [`register`](Table::register), except that the memory may be empty.
     ///
     /// # Safety
-    /// The conditions hold from now until [`deregister`](Table::deregister) has returned `Ok`. `len` bytes
-    /// from `start` on stay mapped, readable and, if `access` allows any write, writable; or page faults are
-    /// handled ([`page_fault`](crate::page_fault)). No Rust reference to them is used (they change under
-    /// any).
+    /// From now until [`deregister`](Table::deregister) has returned `Ok`, the following must hold. The
+    /// `len` bytes from `start` on stay mapped, readable and, if `access` allows any write, writable; or
+    /// page faults are handled ([`page_fault`](crate::page_fault)). No Rust reference to the bytes is used,
+    /// because they may change at any time.
     pub unsafe fn register_raw(
         &self,
         pd: Pd,
@@ -262,22 +266,23 @@ impl Table {
     /// Registers all addresses of the process, as `ibv_reg_mr` does for implicit on-demand paging.
     ///
     /// # Errors
-    /// As [`register`](Table::register).
+    /// The errors of [`register`](Table::register).
     ///
     /// # Safety
-    /// Page faults are handled ([`page_fault`](crate::page_fault)). Whoever may use the key may read, and
-    /// write if `access` says so, every byte of the process.
+    /// Page faults must be handled ([`page_fault`](crate::page_fault)). Every user of the key may read, and
+    /// if `access` allows also write, every byte of the process.
     pub unsafe fn register_all(&self, pd: Pd, access: Access) -> Result<Key, Error> {
         let pieces = vec![Piece { iova: 0, len: u64::MAX, start: std::ptr::null_mut() }];
         self.control().register(&self.entries, pd, pieces, Vec::new(), access)
     }
 
-    /// Ends a region: its key is dead at once. When this returns, no engine touches the memory any more.
-    /// Waits for the passes under way, so it may take as long as the longest of them.
+    /// Ends a region. The key is dead at once; when this returns, no engine accesses the memory any more.
+    /// Waits for the passes in progress, so it may take as long as the longest of them.
     ///
     /// # Errors
-    /// `Unknown`, also while another thread is deregistering it; `Busy` while windows are bound to it;
-    /// `InsidePass` if the calling thread is inside a pass of an engine of this table. Nothing is done then.
+    /// `Unknown`, also while another thread is deregistering the region; `Busy` while windows are bound to
+    /// the region; `InsidePass` if the calling thread is inside a pass of an engine of this table. After an
+    /// error the region is unchanged.
     pub fn deregister(&self, key: Key) -> Result<(), Error> {
         if self.passes.is_inside() {
             return Err(Error::InsidePass);
@@ -290,7 +295,7 @@ impl Table {
                 return Err(Error::Busy);
             }
             held.dying = true;
-            // False if it was invalidated before: it is dead in any case.
+            // Returns false if the key was invalidated before; the entry is dead in either case.
             entry.kill(key.0);
         }
         self.passes.quiesce();
@@ -298,16 +303,16 @@ impl Table {
         let mut control = self.control();
         let held = control.forget(key);
         drop(control);
-        // Unmapping takes its time: not under the mutex.
+        // Unmapping takes time, so it is not done under the mutex.
         drop(held);
         Ok(())
     }
 
-    /// Ends a region whose owner cannot wait for its users: windows are taken off it first.
+    /// Ends a region after unbinding its windows, for owners that cannot wait for the users of the windows.
     ///
     /// # Errors
-    /// As [`deregister`](Table::deregister); `Busy` only if another thread binds a window to it at the same
-    /// time.
+    /// The errors of [`deregister`](Table::deregister); `Busy` only if another thread binds a window to the
+    /// region at the same time.
     pub fn revoke(&self, key: Key) -> Result<(), Error> {
         if self.passes.is_inside() {
             return Err(Error::InsidePass);
@@ -316,11 +321,12 @@ impl Table {
         self.deregister(key)
     }
 
-    /// `len` bytes of the memory on the NIC, zeroed; given back when the last clone is dropped. Connections'
-    /// scratch ([`lend_scratch`](Table::lend_scratch)) is taken from the same memory.
+    /// Allocates `len` zeroed bytes of on-NIC memory, which are freed when the last clone is dropped. The
+    /// scratch of connections ([`lend_scratch`](Table::lend_scratch)) is taken from the same memory.
     ///
     /// # Errors
-    /// `Invalid` for `len` 0; `Full`, inside a pass also while returned scratch waits for passes to end.
+    /// `Invalid` for `len` 0; `Full` if the memory is used up; inside a pass also while freed memory waits
+    /// for passes to end.
     pub fn on_nic(&self, len: usize) -> Result<Bytes, Error> {
         let extent = self.take_on_nic(len, LINE)?;
         let whole = self.on_nic.as_ref().ok_or(Error::Full)?;
@@ -331,7 +337,7 @@ impl Table {
         Ok(bytes)
     }
 
-    /// Regions at this moment.
+    /// Returns the number of registered regions.
     pub fn regions(&self) -> usize {
         self.control().held.len()
     }
@@ -343,13 +349,14 @@ impl Table {
     }
 
     /// From now on engines of this table may do 32-byte updates ([`Span::update`](crate::Span::update)). To
-    /// be called before a queue pair is made that may ask for them. Calling it again costs a mutex.
+    /// Enables 32-byte updates ([`Span::update`](crate::Span::update)) by engines of this table. Must be
+    /// called before a queue pair is created that may request them. Calling it a second time only costs a
+    /// mutex.
     ///
-    /// With one engine nothing changes until there is a second one; with several it waits for the passes
-    /// under way.
-    ///
+    /// With one engine nothing changes until a second one is created. With several engines the call waits
+    /// for the passes in progress.
     /// # Errors
-    /// `InsidePass` if the calling thread is inside a pass of an engine of this table; nothing is done then.
+    /// `InsidePass` if the calling thread is inside a pass of an engine of this table; nothing changes then.
     pub fn use_wide(&self) -> Result<(), Error> {
         if self.passes().is_inside() {
             return Err(Error::InsidePass);
@@ -366,7 +373,7 @@ impl Table {
         &self.demand
     }
 
-    /// The passes of another engine, which may have to wait for those of the others.
+    /// Adds an engine and returns its lock. May wait for passes of the other engines.
     pub(crate) fn add_engine(&self) -> Arc<Pass> {
         assert!(!self.passes.is_inside(), "an engine was made inside a pass of another one of its table");
         self.demand.add(&self.passes)
@@ -427,13 +434,13 @@ impl Control {
     ) -> Result<Key, Error> {
         lay_out(&mut pieces, access)?;
         let key = self.hold(pd, pieces, bytes)?;
-        // Its own copy of the pieces is where it stays.
+        // The entry points to the copy of the pieces that `held` keeps.
         let pieces = self.held.get(&key.0).map_or(&[][..], |held| &held.pieces);
         entries[location(key, entries.len())].publish(key.0, pd.0, access.0, pieces);
         Ok(key)
     }
 
-    /// Takes a place, whose entry is still dead.
+    /// Reserves a location for a region; its entry is still dead.
     pub(crate) fn hold(&mut self, pd: Pd, pieces: Vec<Piece>, bytes: Vec<Bytes>) -> Result<Key, Error> {
         self.domain(pd)?;
         if self.held.len() >= self.config.max_regions || pieces.len() > self.config.max_ranges - self.ranges {
@@ -447,7 +454,7 @@ impl Control {
         Ok(issued.key)
     }
 
-    /// Removes a region that no pass can see.
+    /// Removes a region that no pass can see any more.
     fn forget(&mut self, key: Key) -> Option<Held> {
         let held = self.held.remove(&key.0)?;
         self.ranges -= held.ranges;
@@ -459,7 +466,7 @@ impl Control {
     }
 }
 
-/// Sorts the pieces by address and refuses those that no region may have.
+/// Sorts the pieces by address. Refuses pieces that cannot form a region.
 fn lay_out(pieces: &mut [Piece], access: Access) -> Result<(), Error> {
     pieces.sort_unstable_by_key(|piece| piece.iova);
     let lowest = pieces.first().ok_or(Error::Invalid)?.iova;

@@ -1,13 +1,14 @@
-//! Updates of 8, 16 and 32 bytes, and reads and writes that show or leave no mixture of two moments.
+//! Atomic updates of 8, 16 and 32 bytes, and reads and writes of up to 32 bytes that are never half old,
+//! half new.
 //!
 //! | width | atomic against |
 //! |---|---|
 //! | 8, 16 bytes | engines of the same table, and CPUs (by the machine's compare-and-swap) |
 //! | 32 bytes | engines of the same table, once [`Table::use_wide`](crate::Table::use_wide) was called |
 //!
-//! The compare-and-swap of 16 bytes is cmpxchg16b of x86-64. "Engines" means their use of the functions here
-//! and of the atomics of [`Span`]. Copies ([`Span::read`], [`Span::write`]) are atomic against nothing, as
-//! READ and WRITE are on hardware.
+//! The compare-and-swap of 16 bytes is cmpxchg16b of x86-64. "Engines" means their use of the functions of
+//! this module and of the atomics of [`Span`]. Copies ([`Span::read`], [`Span::write`]) are not atomic,
+//! like READ and WRITE on hardware.
 
 use crate::span::whole;
 use crate::{AccessError, Span, copy, stripes, wide, word};
@@ -24,7 +25,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// The width of so many bytes, if there is one.
+    /// Returns the width of this many bytes; `None` unless `bytes` is 8, 16 or 32.
     pub const fn from_bytes(bytes: usize) -> Option<Width> {
         match bytes {
             8 => Some(Width::Eight),
@@ -34,29 +35,31 @@ impl Width {
         }
     }
 
-    /// The width in bytes: 8, 16 or 32.
+    /// Returns the width in bytes: 8, 16 or 32.
     pub const fn bytes(self) -> usize {
         self as usize
     }
 }
 
-/// A value of up to 32 bytes: four words, the least significant first, those beyond its width zero.
+/// A value of up to 32 bytes as four words, least significant first; words beyond the width are zero.
 type Limbs = [u64; 4];
 
 impl Span<'_> {
-    /// One atomic read-modify-write of `width` bytes at the start (PRISM's enhanced CAS and masked
-    /// fetch-and-add; paper §3.3). The bytes are one unsigned little-endian integer, here in four words with
-    /// the least significant first. Words beyond the width are zero, and are ignored in the value that
-    /// `change` returns. `change` gets the present value and returns the new one, or None to leave it. It may
-    /// be called several times, and must not touch registered memory itself: it may run under a lock. The
-    /// result is the value as it was.
+    /// Executes one atomic read-modify-write of `width` bytes at the start (PRISM's enhanced CAS and masked
+    /// fetch-and-add; paper §3.3), and returns the value as it was before.
     ///
-    /// The module's table lists the accesses that it is atomic against. Of 32 bytes, words that do not change
-    /// are not written.
+    /// The bytes are one unsigned little-endian integer, represented as four words with the least
+    /// significant first. Words beyond the width are zero, and are ignored in the result of `change`.
+    /// `change` receives the present value and returns the new one, or `None` to leave the value unchanged.
+    /// `change` may be called several times, and must not access registered memory itself, because it may
+    /// run under a lock.
+    ///
+    /// The module's table lists the accesses against which the update is atomic. An update of 32 bytes does
+    /// not write words that do not change.
     ///
     /// # Errors
-    /// `OutOfBounds` if the span is shorter, `Misaligned` unless it is aligned to the width; nothing changes
-    /// then. `PageFault`.
+    /// `OutOfBounds` if the span is shorter than `width`, `Misaligned` unless it is aligned to `width`;
+    /// nothing changes then. `PageFault`.
     #[inline]
     pub fn update(
         &self,
@@ -65,7 +68,8 @@ impl Span<'_> {
     ) -> Result<Limbs, AccessError> {
         let at = self.aligned(width.bytes())?;
         let _alone = stripes::hold(at, width.bytes());
-        // SAFETY: so many aligned bytes of the span; the last case has the lock or is alone.
+        // SAFETY: `width` aligned bytes of the span; 32 bytes are under the lock, or used by one engine
+        // only.
         let was = unsafe {
             match width {
                 Width::Eight => update8(at.cast(), change),
@@ -76,12 +80,12 @@ impl Span<'_> {
         was.ok_or(AccessError::PageFault)
     }
 
-    /// Reads the first `len` bytes, up to 32, as of one moment against updates by engines; into the first
-    /// `len` of `out`. An aligned read of 8 bytes is also as of one moment against CPUs, and so is one of 16
-    /// where the machine has AVX.
+    /// Reads the first `len` bytes (at most 32) into the first `len` bytes of `out`, as of one moment with
+    /// respect to updates by engines. An aligned read of 8 bytes, and on machines with AVX of 16 bytes, is
+    /// also as of one moment with respect to CPUs.
     ///
     /// # Errors
-    /// `OutOfBounds` if the span is shorter or `len` above 32; `PageFault`.
+    /// `OutOfBounds` if the span is shorter than `len` or `len` is above 32; `PageFault`.
     #[inline]
     pub fn read_whole(&self, out: &mut [u8; 32], len: usize) -> Result<(), AccessError> {
         let span = self.part(0, len)?;
@@ -93,11 +97,13 @@ impl Span<'_> {
         })
     }
 
-    /// Writes the first `len` bytes, up to 32, of `data`. Updates and [`read_whole`](Span::read_whole) by
-    /// engines find all of them or none. CPUs are treated as there.
+    /// Writes the first `len` bytes (at most 32) of `data`. Updates and [`read_whole`](Span::read_whole) by
+    /// engines see all of them or none. The write is atomic against CPUs in the cases of
+    /// [`read_whole`](Span::read_whole).
     ///
     /// # Errors
-    /// `OutOfBounds` if the span is shorter or `len` above 32; nothing is written then. `PageFault`.
+    /// `OutOfBounds` if the span is shorter than `len` or `len` is above 32; nothing is written then.
+    /// `PageFault`.
     #[inline]
     pub fn write_whole(&self, data: &[u8; 32], len: usize) -> Result<(), AccessError> {
         let span = self.part(0, len)?;
@@ -106,8 +112,9 @@ impl Span<'_> {
         whole(span.place_whole(data))
     }
 
-    /// Writes words, as the machine has them, to the start. False: the span is too short and has not changed,
-    /// or a page fault. As [`write`](Span::write), but the caller need not store its words as bytes first.
+    /// Writes words in the machine's byte order to the start. Returns false if the span is too short, which
+    /// then is unchanged, or after a page fault. Unlike with [`write`](Span::write), the caller need not
+    /// convert its words to bytes first.
     #[inline]
     pub fn write_words(&self, words: &[u64]) -> bool {
         let Ok(span) = self.part(0, words.len() * 8) else { return false };
@@ -119,18 +126,19 @@ impl Span<'_> {
         whole.fold(true, |whole, written| whole & written.is_ok())
     }
 
-    /// Does it consist of aligned words?
+    /// Returns whether the span consists of aligned words.
     fn in_words(&self) -> bool {
         self.as_ptr() as usize & 7 == 0 && self.len() & 7 == 0
     }
 
-    /// The words of a span of aligned words.
+    /// Returns pointers to the words of a span that consists of aligned words.
     fn words(&self) -> impl Iterator<Item = *mut u64> {
         let start = self.as_ptr().cast::<u64>();
         (0..self.len() / 8).map(move |at| start.wrapping_add(at))
     }
 
-    /// Reads exactly the span's bytes, by the widest moves that its alignment allows. False: a page fault.
+    /// Reads all bytes of the span by the widest moves that its alignment allows. Returns false after a
+    /// page fault.
     fn fetch_whole(&self, out: &mut [u8]) -> bool {
         if self.len() == 16 && self.as_ptr() as usize & 15 == 0 {
             // SAFETY: 16 aligned bytes of the span.
@@ -147,7 +155,8 @@ impl Span<'_> {
         }
     }
 
-    /// As [`fetch_whole`](Span::fetch_whole), the other way.
+    /// Writes all bytes of the span by the widest moves that its alignment allows. Returns false after a
+    /// page fault.
     fn place_whole(&self, data: &[u8]) -> bool {
         let value = |bytes: &[u8]| u64::from_ne_bytes(std::array::from_fn(|at| bytes[at]));
         if self.len() == 16 && self.as_ptr() as usize & 15 == 0 {
@@ -164,7 +173,7 @@ impl Span<'_> {
     }
 }
 
-/// None: a page fault; so below.
+/// Updates 8 bytes. Returns `None` after a page fault.
 ///
 /// # Safety
 /// `at` is 8-byte aligned and 8 bytes there are mapped and writable.
@@ -183,6 +192,8 @@ unsafe fn update8(at: *mut u64, mut change: impl FnMut(Limbs) -> Option<Limbs>) 
     }
 }
 
+/// Updates 16 bytes. Returns `None` after a page fault.
+///
 /// # Safety
 /// `at` is 16-byte aligned and 16 bytes there are mapped and writable.
 #[inline]
@@ -202,9 +213,11 @@ unsafe fn update16(at: *mut u128, mut change: impl FnMut(Limbs) -> Option<Limbs>
     }
 }
 
+/// Updates 32 bytes. Returns `None` after a page fault.
+///
 /// # Safety
-/// `at` is 32-byte aligned and 32 bytes there are mapped and writable. Atomic only if nobody else is at the
-/// bytes.
+/// `at` is 32-byte aligned and 32 bytes there are mapped and writable. The update is atomic only if no
+/// other thread accesses the bytes.
 #[inline]
 unsafe fn update32(at: *mut u64, mut change: impl FnMut(Limbs) -> Option<Limbs>) -> Option<Limbs> {
     let mut value = [0; 4];

@@ -1,14 +1,16 @@
-//! Loads, stores and compare-and-swap of 16 bytes. Each says None or false after a page fault
-//! ([`page_fault`](crate::page_fault)).
+//! Loads, stores and compare-and-swap of 16 bytes. Loads and compare-and-swaps return `None` and stores
+//! return false after a page fault ([`page_fault`](crate::page_fault)).
 //!
-//! Both makers of x86-64 document that a processor with AVX loads and stores 16 aligned bytes at once (Intel
-//! SDM vol. 3A, "Guaranteed Atomic Operations"; AMD APM vol. 2, "Access Atomicity").
+//! Both vendors of x86-64 document that a processor with AVX loads and stores 16 aligned bytes atomically
+//! (Intel SDM vol. 3A, "Guaranteed Atomic Operations"; AMD APM vol. 2, "Access Atomicity").
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use crate::page_fault::{entry, guarded_asm};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use crate::word::marked_asm;
 
+/// Stores `swap` if the 16 bytes equal `compare`. Returns the 16 bytes as they were before.
+///
 /// # Safety
 /// `at` is 16-byte aligned and 16 bytes there are mapped and writable.
 #[inline]
@@ -22,7 +24,7 @@ pub(crate) unsafe fn compare_swap(at: *mut u128, compare: u128, swap: u128) -> O
     Some(unsafe { one_at_a_time(at, |was| (was == compare).then_some(swap)) })
 }
 
-/// Loads all 16 bytes at once where the machine has AVX. Elsewhere it loads two halves, each whole, and only
+/// Loads all 16 bytes at once on machines with AVX. Elsewhere loads two halves of 8 bytes, so that only
 /// [`stripes`](crate::stripes) keeps other engines out. (cmpxchg16b would write, and the bytes may be mapped
 /// read-only.)
 ///
@@ -43,7 +45,7 @@ pub(crate) unsafe fn load(at: *const u128) -> Option<u128> {
     Some(unsafe { one_at_a_time(at.cast_mut(), |_| None) })
 }
 
-/// As [`load`], of bytes that may be written: all at once with cmpxchg16b, too.
+/// Loads 16 writable bytes like [`load`]. Without AVX, cmpxchg16b loads all of them at once.
 ///
 /// # Safety
 /// `at` is 16-byte aligned and 16 bytes there are mapped and writable.
@@ -92,14 +94,14 @@ pub(crate) unsafe fn store(at: *mut u128, value: u128) -> bool {
 }
 
 /// # Safety
-/// As [`compare_swap`], and the machine has cmpxchg16b.
+/// The conditions of [`compare_swap`], and the machine has cmpxchg16b.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 unsafe fn locked(at: *mut u128, compare: u128, swap: u128) -> Option<u128> {
     let (mut low, mut high) = (compare as u64, (compare >> 64) as u64);
     let fault: u32;
-    // As `marked_asm`. rbx is the compiler's own, so it is swapped in and out around the instruction, after a
-    // fault, too. The registers are named: the compiler might choose rbx for one of them.
+    // Like `marked_asm`. The compiler reserves rbx, so the code swaps it in and out around the instruction,
+    // also after a fault. The registers are named, because the compiler might choose rbx for one of them.
     // SAFETY: the caller's promise; every register that changes is an output or has its old value again.
     unsafe {
         std::arch::asm!(
@@ -113,10 +115,11 @@ unsafe fn locked(at: *mut u128, compare: u128, swap: u128) -> Option<u128> {
     (fault == 0).then_some(u128::from(high) << 64 | u128::from(low))
 }
 
-/// Stores the value that `change` returns, if any; returns the 16 bytes as they were.
+/// Stores the value that `change` returns, if any, under a lock of the process. Returns the 16 bytes as
+/// they were before.
 ///
 /// # Safety
-/// As [`load`]; if `change` returns a value, the bytes are writable.
+/// The conditions of [`load`]; if `change` returns a value, the bytes are writable.
 unsafe fn one_at_a_time(at: *mut u128, change: impl FnOnce(u128) -> Option<u128>) -> u128 {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Mutex, PoisonError};

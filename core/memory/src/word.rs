@@ -1,7 +1,7 @@
-//! Atomics of an aligned 64-bit word of registered memory. Each says None or false after a page fault
-//! ([`page_fault`](crate::page_fault)).
+//! Atomic operations on an aligned 64-bit word of registered memory. Each returns `None` or false after a
+//! page fault ([`page_fault`](crate::page_fault)).
 //!
-//! Under Miri and on other machines they are Rust's atomics, whose page faults nobody handles.
+//! Under Miri and on machines other than x86-64 they are Rust's atomics, whose page faults are not handled.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod guarded;
@@ -15,20 +15,20 @@ pub(crate) use guarded::marked_asm;
 #[cfg(any(miri, not(target_arch = "x86_64")))]
 use portable as imp;
 
-/// Acquire.
+/// Loads a word with Acquire ordering.
 ///
 /// # Safety
-/// `at` is 8-byte aligned and mapped; so for all below, which also need it writable.
+/// `at` is 8-byte aligned and mapped. The functions below that change the word also need it writable.
 #[inline(always)]
 pub(crate) unsafe fn load(at: *const u64) -> Option<u64> {
     // SAFETY: the caller's promise.
     unsafe { imp::load(at) }
 }
 
-/// Loads a word (Acquire) into the caller's own 8 bytes, which need no alignment.
+/// Loads a word with Acquire ordering into 8 private bytes of the caller, which need no alignment.
 ///
 /// # Safety
-/// As [`load`]; `out` is the caller's own.
+/// The conditions of [`load`]; `out` is valid for writes of 8 bytes and belongs to the caller.
 #[inline(always)]
 #[must_use]
 pub(crate) unsafe fn fetch(out: *mut u8, at: *const u64) -> bool {
@@ -36,10 +36,10 @@ pub(crate) unsafe fn fetch(out: *mut u8, at: *const u64) -> bool {
     unsafe { imp::fetch(out, at) }
 }
 
-/// Release.
+/// Stores a word with Release ordering.
 ///
 /// # Safety
-/// As [`load`], writable.
+/// The conditions of [`load`], and the word is writable.
 #[inline(always)]
 #[must_use]
 pub(crate) unsafe fn store(at: *mut u64, value: u64) -> bool {
@@ -47,30 +47,31 @@ pub(crate) unsafe fn store(at: *mut u64, value: u64) -> bool {
     unsafe { imp::store(at, value) }
 }
 
-/// Stores `swap` if the word equals `compare`; the word as it was. Sequentially consistent, as the next two.
+/// Stores `swap` if the word equals `compare`, and returns the word as it was before. Sequentially
+/// consistent, like the next two functions.
 ///
 /// # Safety
-/// As [`load`], writable.
+/// The conditions of [`load`], and the word is writable.
 #[inline(always)]
 pub(crate) unsafe fn compare_swap(at: *mut u64, compare: u64, swap: u64) -> Option<u64> {
     // SAFETY: the caller's promise.
     unsafe { imp::compare_swap(at, compare, swap) }
 }
 
-/// Adds, wrapping; the word as it was.
+/// Adds to the word, wrapping, and returns the word as it was before.
 ///
 /// # Safety
-/// As [`load`], writable.
+/// The conditions of [`load`], and the word is writable.
 #[inline(always)]
 pub(crate) unsafe fn fetch_add(at: *mut u64, add: u64) -> Option<u64> {
     // SAFETY: the caller's promise.
     unsafe { imp::fetch_add(at, add) }
 }
 
-/// Stores; the word as it was.
+/// Stores a word, and returns the word as it was before.
 ///
 /// # Safety
-/// As [`load`], writable.
+/// The conditions of [`load`], and the word is writable.
 #[inline(always)]
 pub(crate) unsafe fn swap(at: *mut u64, value: u64) -> Option<u64> {
     // SAFETY: the caller's promise.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 const PAGE: usize = 4096;
 const ROUNDS: u64 = 200;
 
-/// A fresh page; stays mapped for ever, so that no later mapping takes its address and hides a touch.
+/// Maps a fresh page and never unmaps it: a later mapping at its address would hide a touch.
 fn page() -> *mut u8 {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping at an address of the kernel's choice.
@@ -21,11 +21,11 @@ fn page() -> *mut u8 {
 }
 
 fn forbid(page: *mut u8) {
-    // SAFETY: our page, which nobody may touch any more: that is what the test is about.
+    // SAFETY: our page, which must not be touched any more; the test checks that.
     assert_eq!(unsafe { libc::mprotect(page.cast(), PAGE, libc::PROT_NONE) }, 0);
 }
 
-/// What the hammers and the deregistration share.
+/// The state that the hammers and the deregistration share.
 #[derive(Default)]
 struct Scene {
     key: AtomicU32,
@@ -68,7 +68,7 @@ fn await_more(counter: &AtomicU64, more: u64) {
     }
 }
 
-/// With three hammers one engine is entered by two threads, so that its bias comes and goes meanwhile.
+/// With three hammers, two threads enter one engine, so that its bias moves between them.
 fn deregister_under_load(hammers: usize) {
     let table = Arc::new(Table::new(Config::default()).unwrap());
     let pd = table.alloc_pd().unwrap();

@@ -41,7 +41,7 @@ fn an_owner_who_polls_and_a_rare_visitor() {
                 let mut state = engine.enter();
                 *state += 1;
                 turns += 1;
-                // The visitor's sign: enough.
+                // The visitor has added this sum to tell the owner to stop.
                 if *state >= 1 << 40 {
                     return turns;
                 }
@@ -103,7 +103,7 @@ fn entering_twice_by_the_plain_lock_panics_too() {
     let engine = engine();
     let entered = thread::scope(|scope| {
         drop(engine.enter());
-        // The main thread has the bias, so this one goes the long way.
+        // The main thread has the bias, so this thread enters by the mutex.
         let second = || {
             let _first = engine.enter();
             let _second = engine.enter();
@@ -126,7 +126,7 @@ fn entering_twice_is_an_error_for_those_who_ask_for_one() {
     });
     drop(first);
     assert!(!engine.has_caller() && engine.enter_once().is_ok());
-    // By the mutex, with the bias at the main thread.
+    // This thread enters by the mutex, because the main thread has the bias.
     thread::scope(|scope| {
         let by_mutex = || {
             let first = engine.enter_once().unwrap();
@@ -138,7 +138,7 @@ fn entering_twice_is_an_error_for_those_who_ask_for_one() {
     });
 }
 
-/// One thread holds passes of more engines than it can be marked for, and ends them in another order.
+/// A single thread holds passes of more engines than it can be marked for, and ends them in another order.
 #[test]
 fn passes_of_several_engines_end_in_any_order_and_leave_no_mark() {
     let engines: Vec<_> = (0..7).map(|_| engine()).collect();
@@ -158,7 +158,7 @@ fn passes_of_several_engines_end_in_any_order_and_leave_no_mark() {
 }
 
 /// A signal may come at any instruction: within a pass, on the way in or out, with the mutex or without. Its
-/// handler gets in or gets the error, and nobody waits for ever.
+/// handler enters or gets the error, and no thread waits forever.
 #[cfg(all(target_os = "linux", not(miri)))]
 #[test]
 fn a_signal_handler_enters_or_is_refused_wherever_it_interrupts() {
@@ -170,7 +170,7 @@ fn a_signal_handler_enters_or_is_refused_wherever_it_interrupts() {
         let Some(engine) = ENGINE.get() else { return };
         let (known, entered) = (engine.has_caller(), engine.enter_once());
         let counter = if entered.is_ok() { &ENTERED } else { &REFUSED };
-        // Who is told that it is inside is refused.
+        // A thread that `has_caller` reports as inside must be refused.
         assert_eq!(known, entered.is_err());
         counter.fetch_add(1, Ordering::Relaxed);
         if let Ok(mut state) = entered {
@@ -184,7 +184,7 @@ fn a_signal_handler_enters_or_is_refused_wherever_it_interrupts() {
     let done = &AtomicU64::new(0);
     let enough = || ENTERED.load(Ordering::Relaxed) >= 200 && REFUSED.load(Ordering::Relaxed) >= 200;
     let passes: u64 = thread::scope(|scope| {
-        // Two threads take the bias from each other, so both go by every way.
+        // Two threads take the bias from each other, so both enter in every possible way.
         let workers: Vec<_> = (0..2)
             .map(|_| {
                 let (sender, receiver) = mpsc::channel();
@@ -209,7 +209,7 @@ fn a_signal_handler_enters_or_is_refused_wherever_it_interrupts() {
             }
             thread::yield_now();
         }
-        // Nobody is sent a signal any more; those under way end before their threads do.
+        // No more signals are sent; handlers in progress end before their threads do.
         done.store(1, Ordering::Relaxed);
         workers.into_iter().map(|(worker, _)| worker.join().unwrap()).sum()
     });

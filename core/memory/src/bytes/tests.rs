@@ -60,7 +60,7 @@ fn words_are_the_bytes_in_the_machines_order() {
     assert_eq!(seen, 0x0102_0304_0506_0708u64.to_ne_bytes());
 }
 
-/// How rings use a block: entries are published by a word. The consumer must see each entry whole.
+/// Rings publish entries by an index word. The consumer must then see each entry whole.
 #[test]
 fn an_entry_is_whole_once_its_index_is_seen() {
     const SLOTS: u64 = 8;

@@ -1,16 +1,17 @@
-//! x86-64. Thresholds come from `benches/memory.rs` on Zen 4 and from the spikes' tables on Sapphire Rapids:
+//! Copies on x86-64 by inline assembly. Thresholds come from `benches/memory.rs` on Zen 4 and from
+//! measurements on Sapphire Rapids:
 //!
-//! - Up to 64 bytes SSE moves are as good as anything. Above, 32-byte moves match or beat memcpy on Zen 4 at
-//!   every alignment and size; many of them go into an aligned destination. Only at 128 bytes they lose a
-//!   nanosecond.
-//! - `rep movsb` is never better there. It is 25 times slower when the destination lies 1 to 63 bytes after
-//!   the source modulo 4096 (glibc's memcpy falls into this too). On Intel it wins from 4 KiB on.
-//! - No AVX-512: without `vzeroupper` it halved the speed of the code around it, and with it it gains
-//!   nothing.
-//! - Two lines at a time past the caches are a sixth quicker by 32 bytes than by 16 (shuffled values, 2.0 ns
-//!   for 2.4).
-//! - Streaming stores gain nothing for messages of 1 MiB into cold memory (0.8 to 0.9 of these). One long
-//!   copy by itself is quicker with them.
+//! - Up to 64 bytes nothing beats SSE moves. Above, 32-byte moves match or beat memcpy on Zen 4 at every
+//!   alignment and size, except at 128 bytes, where they lose a nanosecond. Long copies use an aligned
+//!   destination.
+//! - `rep movsb` is never better on Zen 4. It is 25 times slower if the destination lies 1 to 63 bytes
+//!   after the source modulo 4096 (glibc's memcpy has the same problem). On Intel it wins from 4 KiB on.
+//! - AVX-512 is not used: without `vzeroupper` it halved the speed of the surrounding code, and with it
+//!   there is no gain.
+//! - For copies past the caches of two lines each, 32-byte stores are a sixth faster than 16-byte stores
+//!   (2.0 ns instead of 2.4 ns for shuffled values).
+//! - Streaming stores do not help messages of 1 MiB into cold memory (0.8 to 0.9 times the speed of the
+//!   copies here). They help only a single long copy.
 
 use std::arch::asm;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -19,10 +20,10 @@ use crate::page_fault::guarded_asm;
 
 pub use self::{copy as fetch, copy as place, copy as transfer};
 
-// The registers are named, because a block that may go on at another place has no outputs.
+// The registers are named, because an asm block with a label operand has no outputs.
 macro_rules! moves {
     ($($name:ident: $register:tt $load:literal $store:literal;)*) => {$(
-        /// One move through a register. False: a page fault.
+        /// Moves one word through a register. Returns false on a page fault.
         ///
         /// # Safety
         /// Source and destination are mapped for the width of the register, or page faults are handled.
@@ -46,13 +47,13 @@ moves! {
     move16: "xmm0" "movups xmm0, [{s}]" "movups [{d}], xmm0";
 }
 
-/// `asm!` that uses ymm registers and leaves their upper halves clean: else every SSE instruction after it
-/// would wait. After a page fault its function returns false.
+/// `asm!` that uses ymm registers and leaves their upper halves clean: otherwise every following SSE
+/// instruction would be delayed. After a page fault the function that contains it returns false.
 macro_rules! wide_asm {
     ($($code:literal,)* ; $($operands:tt)*) => {
         guarded_asm!($($code,)* "vzeroupper",;
             {
-                // SAFETY: the machine has AVX, else it would not be here.
+                // SAFETY: only code for machines with AVX uses this macro.
                 unsafe { clean() };
                 return false
             };
@@ -69,7 +70,7 @@ macro_rules! wide_asm {
 /// The machine has AVX.
 #[cold]
 unsafe fn clean() {
-    // SAFETY: the caller's promise; no value lives there.
+    // SAFETY: the caller's promise; no live value is in the upper halves.
     unsafe { asm!("vzeroupper", options(nostack, preserves_flags)) };
 }
 
@@ -95,7 +96,8 @@ unsafe fn move64(dst: *mut u8, src: *const u8) -> bool {
 /// Source and destination are mapped for `len` bytes.
 #[inline(always)]
 pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) -> bool {
-    // WQEs, CQEs and the papers' favourite payload: one compare, and none if the length is a constant.
+    // 64 bytes are a WQE, a CQE and the usual benchmark payload: one comparison, or none if the length is a
+    // constant.
     if len == 64 {
         // SAFETY: the caller's promise.
         unsafe { move64(dst, src) }
@@ -109,7 +111,7 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) -> bool {
 /// Source and destination are mapped for 128 bytes and 32-byte aligned.
 #[inline(always)]
 pub unsafe fn scatter(dst: *mut u8, src: *const u8) -> bool {
-    // SAFETY: the caller's promise, and the machine has what each way needs.
+    // SAFETY: the caller's promise, and the machine supports the chosen method.
     unsafe {
         match copy_method() {
             CopyMethod::Narrow => scatter_narrow(dst, src),
@@ -119,7 +121,7 @@ pub unsafe fn scatter(dst: *mut u8, src: *const u8) -> bool {
 }
 
 /// # Safety
-/// As [`scatter`].
+/// The conditions of [`scatter`].
 pub(super) unsafe fn scatter_narrow(dst: *mut u8, src: *const u8) -> bool {
     for at in [0, 64] {
         // SAFETY: the caller's promise; no stack, no flags.
@@ -138,7 +140,7 @@ pub(super) unsafe fn scatter_narrow(dst: *mut u8, src: *const u8) -> bool {
 }
 
 /// # Safety
-/// As [`scatter`], and the machine has AVX.
+/// The conditions of [`scatter`], and the machine has AVX.
 #[inline(always)]
 pub(super) unsafe fn scatter_wide(dst: *mut u8, src: *const u8) -> bool {
     // SAFETY: the caller's promise.
@@ -152,7 +154,7 @@ pub(super) unsafe fn scatter_wide(dst: *mut u8, src: *const u8) -> bool {
     true
 }
 
-/// Streaming stores are not ordered among others by themselves.
+/// Orders streaming stores, which are otherwise unordered, before all later stores.
 #[inline]
 pub fn settle() {
     // SAFETY: a fence.
@@ -167,10 +169,11 @@ unsafe fn move32(dst: *mut u8, src: *const u8) -> bool {
     unsafe { move16(dst, src) && move16(dst.add(16), src.add(16)) }
 }
 
-/// Two moves that overlap in the middle serve every length between one width and two.
+/// Copies up to 64 bytes. Two moves that overlap in the middle serve every length between one width and
+/// two.
 ///
 /// # Safety
-/// As [`copy`].
+/// The conditions of [`copy`].
 unsafe fn copy_any(dst: *mut u8, src: *const u8, len: usize) -> bool {
     macro_rules! both_ends {
         ($move:ident, $width:literal) => {{
@@ -178,7 +181,7 @@ unsafe fn copy_any(dst: *mut u8, src: *const u8, len: usize) -> bool {
             unsafe { $move(dst, src) && $move(dst.add(len - $width), src.add(len - $width)) }
         }};
     }
-    // A tree of likely branches: a jump table costs more than the copy.
+    // A tree of likely branches is cheaper than a jump table, which costs more than the copy.
     if len > 64 {
         // SAFETY: the caller's promise.
         unsafe { copy_long(dst, src, len) }
@@ -201,10 +204,10 @@ unsafe fn copy_any(dst: *mut u8, src: *const u8, len: usize) -> bool {
 }
 
 /// # Safety
-/// As [`copy`], `len` > 64.
+/// The conditions of [`copy`], and `len` > 64.
 #[inline(never)]
 unsafe fn copy_long(dst: *mut u8, src: *const u8, len: usize) -> bool {
-    // SAFETY: the caller's promise, and the machine has what each way needs.
+    // SAFETY: the caller's promise, and the machine supports the chosen method.
     unsafe {
         match copy_method() {
             CopyMethod::Narrow => copy_narrow(dst, src, len),
@@ -216,22 +219,22 @@ unsafe fn copy_long(dst: *mut u8, src: *const u8, len: usize) -> bool {
     }
 }
 
-/// The instructions with which this machine copies long stretches.
+/// The instructions by which this machine copies more than 64 bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum CopyMethod {
-    /// SSE: the machine has nothing wider.
+    /// SSE moves, on machines without AVX.
     Narrow = 1,
     /// 32-byte moves (AVX).
     Wide = 2,
-    /// AVX, and `rep movsb` from [`STRING`] bytes on.
+    /// 32-byte moves, and `rep movsb` from [`STRING`] bytes on.
     String = 3,
 }
 
-/// From this many bytes on Intel's string moves beat 32-byte moves.
+/// Number of bytes from which string moves on Intel beat 32-byte moves.
 const STRING: usize = 4096;
 
-/// The method of this machine; zero: not looked up yet.
+/// The method of this machine; zero until it has been looked up.
 static METHOD: AtomicU8 = AtomicU8::new(0);
 
 #[inline(always)]
@@ -262,7 +265,8 @@ fn is_intel() -> bool {
     [vendor.ebx, vendor.edx, vendor.ecx] == [b"Genu", b"ineI", b"ntel"].map(|part| u32::from_le_bytes(*part))
 }
 
-/// Does the destination lie a little after the source, modulo a page? String moves crawl then.
+/// Returns whether the destination lies less than 64 bytes after the source, modulo 4096. String moves are
+/// very slow then.
 fn aliased(dst: *mut u8, src: *const u8) -> bool {
     let apart = (dst as usize).wrapping_sub(src as usize) & 4095;
     apart != 0 && apart < 64
@@ -271,7 +275,7 @@ fn aliased(dst: *mut u8, src: *const u8) -> bool {
 /// # Safety
 /// Source and destination are mapped for `len` bytes, `len` > 64.
 pub(super) unsafe fn copy_narrow(dst: *mut u8, src: *const u8, len: usize) -> bool {
-    // SAFETY: at + 64 < len in the loop; then the last 64 bytes.
+    // SAFETY: at + 64 < len in the loop; the last move covers the last 64 bytes.
     unsafe {
         let mut at = 0;
         while at + 64 < len {
@@ -287,8 +291,9 @@ pub(super) unsafe fn copy_narrow(dst: *mut u8, src: *const u8, len: usize) -> bo
 /// # Safety
 /// Source and destination are mapped for `len` bytes, `len` > 64.
 pub(super) unsafe fn copy_string(dst: *mut u8, src: *const u8, len: usize) -> bool {
-    // SAFETY: the string covers all but the last byte, which is stored after it together with the 63 before.
-    // Within a string the order is undefined, but a store that follows it comes after it.
+    // SAFETY: the string move covers all bytes but the last, which is stored afterwards together with the
+    // 63 before it. The order within a string move is undefined, but a later store becomes visible after
+    // it.
     unsafe {
         guarded_asm!("rep movsb",; { return false };
             in("rcx") len - 1, in("rdi") dst, in("rsi") src, lateout("rcx") _, lateout("rdi") _, lateout("rsi") _,
@@ -330,7 +335,7 @@ pub(super) unsafe fn copy_wide_short(dst: *mut u8, src: *const u8, len: usize) -
 /// # Safety
 /// Source and destination are mapped for `len` bytes, `len` >= 256, and the machine has AVX.
 pub(super) unsafe fn copy_wide(dst: *mut u8, src: *const u8, len: usize) -> bool {
-    // 32 bytes wherever they lie, then 128 a turn into an aligned destination, then the last 128.
+    // The first 32 bytes unaligned, then 128 bytes a turn into an aligned destination, then the last 128.
     let skip = 32 - (dst as usize & 31);
     let turns = (len - skip) / 128;
     // SAFETY: skip <= 32, skip + 128 * turns <= len, and turns >= 1.

@@ -1,9 +1,10 @@
-//! Any machine: relaxed atomics on the shared side, plain accesses on the caller's own.
+//! Copies on any machine: relaxed atomics on the shared side, plain accesses on the caller's side.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 
-/// The steps of a copy without its last byte: (offset, is it a word). Words only where both sides are
-/// 8-aligned, and none under Miri, which forbids races between atomics of different widths.
+/// Returns the steps of a copy without its last byte, as (offset, whether it is a word). Words are used
+/// only where both sides are 8-aligned, and never under Miri, which forbids races between atomics of
+/// different widths.
 fn steps(a: *const u8, b: *const u8, len: usize) -> impl Iterator<Item = (usize, bool)> {
     let body = len.saturating_sub(1);
     let never = cfg!(miri) || (a as usize ^ b as usize) & 7 != 0;
@@ -18,7 +19,7 @@ fn steps(a: *const u8, b: *const u8, len: usize) -> impl Iterator<Item = (usize,
 }
 
 /// # Safety
-/// As [`super::fetch`].
+/// The conditions of [`super::fetch`].
 pub unsafe fn fetch(dst: *mut u8, src: *const u8, len: usize) -> bool {
     let src = src.cast_mut();
     // SAFETY: every step lies within `len`, words are aligned, and the shared side is read by atomics only.
@@ -39,21 +40,21 @@ pub unsafe fn fetch(dst: *mut u8, src: *const u8, len: usize) -> bool {
 }
 
 /// # Safety
-/// As [`super::scatter`].
+/// The conditions of [`super::scatter`].
 pub unsafe fn scatter(dst: *mut u8, src: *const u8) -> bool {
     // SAFETY: the caller's promise.
     unsafe { place(dst, src, super::SCATTERED) }
 }
 
-/// Stores are released one by one.
+/// Orders earlier stores before all later ones.
 pub fn settle() {
     fence(Ordering::Release);
 }
 
 /// # Safety
-/// As [`super::place`].
+/// The conditions of [`super::place`].
 pub unsafe fn place(dst: *mut u8, src: *const u8, len: usize) -> bool {
-    // SAFETY: as in `fetch`, the other way round.
+    // SAFETY: as in `fetch`, with source and destination exchanged.
     unsafe {
         for (at, word) in steps(dst, src, len) {
             if word {
@@ -72,7 +73,7 @@ pub unsafe fn place(dst: *mut u8, src: *const u8, len: usize) -> bool {
 }
 
 /// # Safety
-/// As [`super::transfer`].
+/// The conditions of [`super::transfer`].
 pub unsafe fn transfer(dst: *mut u8, src: *const u8, len: usize) -> bool {
     let mut line = [0u8; 64];
     let mut at = 0;

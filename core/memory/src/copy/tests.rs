@@ -2,20 +2,20 @@ use super::*;
 
 type Copy = unsafe fn(*mut u8, *const u8, usize) -> bool;
 
-/// Lengths around every boundary between ways of copying.
+/// Lengths around every boundary between methods of copying.
 const LENGTHS: [usize; 40] = [
     0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 100, 127, 128, 129, 191, 255, 256,
     257, 287, 288, 300, 383, 384, 385, 511, 1000, 4095, 4096, 4097, 5000, 9000,
 ];
 
-/// Every length at many alignments of both sides: what must arrive arrives, and no byte beside it changes.
+/// Copies every length at many alignments of both sides, and checks that exactly the right bytes change.
 fn exact(copy: Copy, shortest: usize, longest: usize) {
     const MARGIN: usize = 96;
     let size = if cfg!(miri) { 300u32 } else { 16_000 };
     let source: Vec<u8> = (0..size).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let mut target = vec![0xa5u8; size as usize];
     let offsets: &[usize] = if cfg!(miri) { &[0, 3] } else { &[0, 1, 4, 8, 15, 31, 32, 33, 56, 63] };
-    // Miri takes a microsecond for what the machine does in a nanosecond.
+    // Miri is a thousand times slower than the machine.
     let longest = if cfg!(miri) { longest.min(33) } else { longest };
     for &len in LENGTHS.iter().filter(|len| (shortest..=longest).contains(len)) {
         for (&from, &to) in offsets.iter().flat_map(|from| offsets.iter().map(move |to| (from, to))) {
@@ -71,7 +71,7 @@ fn either_way_of_scattering_places_two_lines_and_nothing_beside_them() {
     }
 }
 
-/// The ways that this machine would not choose by itself.
+/// Includes the copy methods that this machine would not choose by itself.
 #[test]
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn every_way_arrives_exactly() {

@@ -1,6 +1,6 @@
-//! The table of instructions whose faults are handled, as the linker puts it together.
+//! The table of instructions whose faults are handled, as assembled by the linker.
 
-/// An entry: distances from each word's own address. An `asm!` block writes it.
+/// An entry of the table, written by an `asm!` block. Each word is a distance from its own address.
 #[repr(C)]
 struct ExceptionEntry {
     begin: i32,
@@ -8,8 +8,9 @@ struct ExceptionEntry {
     landing: i32,
 }
 
-// The linker gives a section whose name is a C identifier a symbol at each end. An entry of no instruction
-// makes the section where no other code needs it. Another library's table is not taken for this one.
+// The linker defines a symbol at each end of a section whose name is a C identifier. An empty entry creates
+// the section even if no other code needs it. The symbols are hidden, so that another library's table is
+// not mistaken for this one.
 std::arch::global_asm!(
     ".hidden __start_remora_page_faults",
     ".hidden __stop_remora_page_faults",
@@ -26,12 +27,12 @@ unsafe extern "C" {
     static STOP: [ExceptionEntry; 0];
 }
 
-/// Where a thread goes on whose instruction at `address` has faulted; None for an instruction that is none of
-/// ours. A signal handler calls it: it takes no lock and allocates nothing.
+/// Returns the address at which a thread resumes whose instruction at `address` has faulted; `None` if the
+/// table has no such instruction. Called from a signal handler: takes no lock and allocates nothing.
 pub(super) fn landing_of(address: usize) -> Option<usize> {
     let (start, stop) = (&raw const START, &raw const STOP);
     let count = (stop as usize - start as usize) / size_of::<ExceptionEntry>();
-    // SAFETY: the linker put `count` entries between its two symbols, and nothing writes them.
+    // SAFETY: the linker put `count` entries between its two symbols, and they are never written.
     let entries = unsafe { std::slice::from_raw_parts(start.cast::<ExceptionEntry>(), count) };
     let absolute = |word: &i32| (std::ptr::from_ref(word) as usize).wrapping_add_signed(*word as isize);
     entries

@@ -1,23 +1,24 @@
 //! The handlers of SIGSEGV and SIGBUS.
 //!
-//! A program may install a handler after ours and remember ours as the one to call next. When ours steps in
-//! front again, a single entry would call that program's handler, which calls the entry, without end. So
-//! there are several entries, each with what it stepped in front of: the newest calls the program's handler,
-//! which calls the older entry, which calls what stood there at first.
+//! A program may install a handler after ours and remember ours as the one to call next. When ours is then
+//! installed in front again, a single entry point would call the program's handler, which calls the entry
+//! point, forever. Therefore there are several entry points, each with the handler that it was installed in
+//! front of: the newest calls the program's handler, which calls the older entry point, which calls the
+//! original handler.
 
 use super::exception_table::landing_of;
 use crate::Error;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Entries of each signal.
+/// Number of entry points for each signal.
 const ENTRIES: usize = 16;
 
 type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// The handler that an entry stands in front of, and its flags.
+/// The handler that an entry point was installed in front of, and its flags.
 struct ChainedHandler {
     handler: AtomicUsize,
     flags: AtomicUsize,
@@ -37,7 +38,7 @@ impl ChainedHandler {
 static CHAINED: [[ChainedHandler; ENTRIES]; 2] = [const { [const { ChainedHandler::none() }; ENTRIES] }; 2];
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicU64 = AtomicU64::new(0);
-/// Held by the thread that changes handlers. Who finds it held leaves the change to its holder.
+/// Set while a thread changes handlers. Another thread that finds it set leaves the change to that thread.
 static CHANGING: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn entry<const NUMBER: usize>(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
@@ -70,7 +71,7 @@ pub(super) fn install() -> Result<(), Error> {
 
 pub(super) fn reinstall() {
     if is_installed() {
-        // Without a place for one more handler the program's own stays where it is.
+        // If all entry points are used up, the program's own handler stays in front.
         let _ = step_in_front();
     }
 }
@@ -92,14 +93,14 @@ fn step_in_front() -> Result<(), Error> {
     done
 }
 
-/// Steps in front of the handler of one signal, unless it is ours.
+/// Installs the next entry point in front of the handler of one signal, unless that handler is ours.
 fn step_in_front_of(which: usize) -> Result<(), Error> {
     let now = exchange(SIGNALS[which], None)?;
     if HANDLERS.iter().any(|handler| *handler as usize == now.sa_sigaction) {
         return Ok(());
     }
     let entries = &CHAINED[which];
-    // A program that installs the same handler time and again uses up one entry.
+    // A program that repeatedly installs the same handler uses up only one entry point.
     let known = entries.iter().position(|next| {
         next.taken.load(Ordering::Relaxed) && next.handler.load(Ordering::Relaxed) == now.sa_sigaction
     });
@@ -111,7 +112,7 @@ fn step_in_front_of(which: usize) -> Result<(), Error> {
     let kept = now.sa_flags & (libc::SA_RESTART | libc::SA_NODEFER);
     let ours = libc::sigaction {
         sa_sigaction: HANDLERS[number] as usize,
-        // What the program's handler wants blocked, the kernel blocks for it.
+        // The kernel blocks the signals that the program's handler wants blocked.
         sa_mask: now.sa_mask,
         sa_flags: libc::SA_SIGINFO | libc::SA_ONSTACK | kept,
         sa_restorer: None,
@@ -119,12 +120,12 @@ fn step_in_front_of(which: usize) -> Result<(), Error> {
     exchange(SIGNALS[which], Some(&ours)).map(drop)
 }
 
-/// Reads the action of a signal, and sets another one.
+/// Returns the action of a signal, and sets `new` if given.
 fn exchange(signal: c_int, new: Option<&libc::sigaction>) -> Result<libc::sigaction, Error> {
-    // SAFETY: zero is a value of it.
+    // SAFETY: all zero is a valid sigaction.
     let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: both are actions or null; a handler of ours may run at any moment.
+    // SAFETY: both are valid actions or null; a handler of ours may run at any moment.
     match unsafe { libc::sigaction(signal, new, &mut old) } {
         0 => Ok(old),
         _ => Err(Error::Os(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL))),
@@ -132,22 +133,22 @@ fn exchange(signal: c_int, new: Option<&libc::sigaction>) -> Result<libc::sigact
 }
 
 fn faulted(number: usize, signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel, or a handler that passes on what it got, gives both.
+    // SAFETY: both pointers come from the kernel, or from a handler that passes on what it got.
     let (by_kernel, at) = unsafe {
         let machine = &raw mut (*context.cast::<libc::ucontext_t>()).uc_mcontext;
         (!info.is_null() && (*info).si_code > 0, &raw mut (*machine).gregs[libc::REG_RIP as usize])
     };
-    // SAFETY: as above; the thread goes on where the register points when the handler returns.
+    // SAFETY: as above; the thread resumes where the register points when the handler returns.
     if by_kernel && let Some(landing) = landing_of(unsafe { *at } as usize) {
         COUNT.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: a landing is a place where the block's function goes on after a fault.
+        // SAFETY: a landing is an address at which the block's function continues after a fault.
         unsafe { *at = landing as i64 };
         return;
     }
     pass_on(number, signal, by_kernel, info, context);
 }
 
-/// Lets the handler decide that this entry stands in front of.
+/// Passes the signal to the handler that this entry point was installed in front of.
 #[cold]
 fn pass_on(number: usize, signal: c_int, by_kernel: bool, info: *mut libc::siginfo_t, context: *mut c_void) {
     let next = &CHAINED[usize::from(signal == libc::SIGBUS)][number];
@@ -157,21 +158,22 @@ fn pass_on(number: usize, signal: c_int, by_kernel: bool, info: *mut libc::sigin
         next.handler.store(libc::SIG_DFL, Ordering::Relaxed);
     }
     match handler {
-        // The kernel ignores no fault of a thread's own.
+        // The kernel does not ignore a fault even if the action is SIG_IGN.
         libc::SIG_IGN if !by_kernel => {}
         libc::SIG_DFL | libc::SIG_IGN => die(signal, by_kernel),
         _ => {
-            // SAFETY: the program gave this address as a handler. One without SA_SIGINFO takes the first
-            // argument alone, which x86-64's calling convention allows.
+            // SAFETY: the program gave this address as a handler. A handler without SA_SIGINFO takes only
+            // the first argument, which x86-64's calling convention allows.
             let handler = unsafe { std::mem::transmute::<usize, Handler>(handler) };
             handler(signal, info, context);
         }
     }
 }
 
-/// The default action. A fault comes again when the handler returns; a signal that was sent is sent again.
+/// Restores the default action. A fault recurs when the handler returns; a signal that was sent is sent
+/// once more.
 fn die(signal: c_int, by_kernel: bool) {
-    // SAFETY: zero is a value of it: the default action.
+    // SAFETY: all zero is a valid sigaction: the default action.
     let default: libc::sigaction = unsafe { std::mem::zeroed() };
     let _ = exchange(signal, Some(&default));
     if !by_kernel {

@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus};
 /// Bytes of a page.
 const PAGE: usize = 4096;
 
-/// Two pages, of which tests take the second away.
+/// Two pages; tests make the second one inaccessible.
 struct Pages {
     start: *mut u8,
 }
@@ -29,7 +29,7 @@ impl Pages {
         Pages { start: start.cast() }
     }
 
-    /// Gives the second page these rights; `PROT_NONE` is as good as gone.
+    /// Gives the second page these rights; `PROT_NONE` stands for an unmapped page.
     fn protect(&self, rights: i32) {
         // SAFETY: our own mapping.
         let done = unsafe { libc::mprotect(self.start.add(PAGE).cast(), PAGE, rights) };
@@ -50,7 +50,7 @@ impl Drop for Pages {
     }
 }
 
-/// Lengths that take every way of copying.
+/// Lengths that use every method of copying.
 const LENGTHS: [usize; 14] = [1, 2, 3, 5, 8, 12, 16, 24, 33, 64, 100, 200, 1000, 4096];
 
 #[test]
@@ -151,7 +151,7 @@ fn a_fault_ends_an_access_and_not_the_pass() {
     bench.table.deregister(key).unwrap();
 }
 
-/// Runs one case of `in_a_process_of_its_own` there.
+/// Runs one case of `in_a_process_of_its_own` in a new process.
 fn run(case: &str) -> ExitStatus {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "page_fault::tests::in_a_process_of_its_own", "--nocapture"]);
@@ -176,7 +176,7 @@ extern "C" fn leave(_: i32) {
     unsafe { libc::_exit(42) }
 }
 
-/// What stood before [`pass_on`] was installed.
+/// The handler that was set before [`pass_on`] was installed.
 static OLDER: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
 extern "C" fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut std::ffi::c_void) {
@@ -187,7 +187,7 @@ extern "C" fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut std
     older(signal, info, context);
 }
 
-/// Sets the handler of SIGSEGV; what was set before.
+/// Sets the handler of SIGSEGV and returns the one that was set before.
 fn set(handler: usize, flags: i32) -> usize {
     // SAFETY: zero is a value of it; both are actions.
     unsafe {
@@ -199,27 +199,27 @@ fn set(handler: usize, flags: i32) -> usize {
     }
 }
 
-/// Our own accesses fault and live on.
+/// Makes accesses of this crate fault; the process must survive them.
 fn survive() {
     let pages = Pages::new();
     pages.protect(libc::PROT_NONE);
     assert_eq!(pages.span(0, 64).write(&[1; 64]), 0);
 }
 
-/// A fault that is none of the NIC's.
+/// Causes a fault outside the NIC's accesses.
 fn fault() {
-    // SAFETY: not at all; that is the purpose.
+    // SAFETY: the write is not sound; it is meant to fault.
     unsafe { std::ptr::without_provenance_mut::<u8>(16).write_volatile(1) };
 }
 
-/// A part of `a_programs_own_fault_reaches_its_handler_or_ends_it`, which alone names a case.
+/// The process that `a_programs_own_fault_reaches_its_handler_or_ends_it` starts with the name of a case.
 #[test]
 fn in_a_process_of_its_own() {
     let Ok(case) = std::env::var("PAGE_FAULT_CASE") else { return };
     let leave = leave as *const () as usize;
     match case.as_str() {
         "no handler" => {
-            // The test harness has one.
+            // The test harness has installed a handler of its own.
             set(libc::SIG_DFL, 0);
             survive();
             fault();
@@ -281,7 +281,7 @@ fn handlers_beside_ours(case: &str, leave: usize) {
             survive();
             fault();
         }
-        // The same two handlers in turn use up two entries; more than there are entries do no harm.
+        // Two handlers installed in turn use up two entries; more handlers than entries do no harm.
         "many" => {
             for _ in 0..100 {
                 set(leave, 0);

@@ -1,16 +1,17 @@
-//! The lock protocol under loom, which tries the interleavings and the reorderings that the memory model
+//! The lock protocol under loom, which explores the interleavings and reorderings that the memory model
 //! allows.
 //!
-//! loom knows no membarrier. Its stand-in is a SeqCst fence on both sides (`barrier`), which makes the same
-//! promise. Of two threads that each store and then load across their fence, one sees the other's store. The
-//! model cannot show that the kernel keeps this promise.
+//! loom does not know membarrier. A SeqCst fence on both sides stands in for it (`barrier`) and gives the
+//! same guarantee: of two threads that each store and then load across their fence, one sees the other's
+//! store. The model cannot show that the kernel keeps this guarantee.
 
 use super::*;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc as LoomArc;
 use loom::thread;
 
-/// What the lock protects; loom fails the model if two threads reach the cell at once or unordered.
+/// The state that the lock protects. loom fails the model if two threads access a cell at the same time or
+/// unordered.
 struct World {
     passes: Passes,
     pass: std::sync::Arc<Pass>,
@@ -19,7 +20,7 @@ struct World {
     memory: UnsafeCell<u64>,
 }
 
-// SAFETY: that this holds is what the models check.
+// SAFETY: this is the property that the models check.
 unsafe impl Sync for World {}
 // SAFETY: plain data.
 unsafe impl Send for World {}
@@ -38,7 +39,7 @@ impl World {
     }
 
     fn bump(&self) {
-        // SAFETY: loom checks that nobody else is inside.
+        // SAFETY: loom checks that no other thread is inside.
         self.state.with_mut(|state| unsafe { *state += 1 });
     }
 
@@ -47,7 +48,7 @@ impl World {
         self.bump();
     }
 
-    /// What the data path does with a key.
+    /// Uses a key as the data path does.
     fn touch(&self) {
         let _inside = self.pass.enter();
         self.touch_inside();
@@ -60,7 +61,7 @@ impl World {
         }
     }
 
-    /// What a deregistration does, and the owner of the memory after it.
+    /// Deregisters the key and then overwrites the memory, as its owner may.
     fn deregister_and_poison(&self) {
         self.key.store(0, Ordering::SeqCst);
         self.passes.quiesce();
@@ -149,8 +150,8 @@ fn loom_deregistration_after_a_revocation() {
     });
 }
 
-/// Three threads: the owner, a visitor, a deregistration. Only one of them may wait by yielding. loom lets
-/// two such threads yield to each other for ever and never runs the third, which could end it.
+/// Three threads: the owner, a visitor, a deregistration. Only one of them may wait by yielding, because
+/// loom lets two such threads yield to each other forever and never runs the third.
 #[test]
 fn loom_deregistration_beside_a_visitor() {
     explore(|| {

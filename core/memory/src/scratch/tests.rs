@@ -15,7 +15,7 @@ fn seen(bench: &Bench, scratch: &Scratch) -> [u8; 32] {
     })
 }
 
-/// 256 KiB and 8192 connections, or what Miri gets through.
+/// Returns a bench with 256 KiB and its number of connections (8192); less under Miri, which is slow.
 fn bench() -> (Bench, usize) {
     let on_nic_bytes = if cfg!(miri) { 1024 } else { Config::default().on_nic_bytes };
     (Bench::new(Config { on_nic_bytes, ..Config::small() }), on_nic_bytes / 32)
@@ -33,7 +33,7 @@ fn on_nic_memory_is_scratch_for_8192_connections_and_no_more() {
     assert_eq!(places.last().unwrap() - places.first().unwrap(), (count - 1) * 32, "none overlaps another");
     assert_eq!(bench.table.lend_scratch().err(), Some(Error::Full));
     assert_eq!(bench.table.on_nic(1).err(), Some(Error::Full));
-    // Any one that comes back may be had again; two neighbours in a line are a line for a program.
+    // Every returned piece can be lent once more; two adjacent pieces form a line for a program.
     bench.table.return_scratch(lent.swap_remove(7));
     lent.push(bench.table.lend_scratch().unwrap());
     assert_eq!(bench.table.lend_scratch().err(), Some(Error::Full));
@@ -86,7 +86,7 @@ fn scratch_is_on_the_nic() {
     assert_eq!(mem.scratch(&scratch).len(), Scratch::LEN);
 }
 
-/// The span of a pass shows nothing of who gets the bytes next.
+/// The span of a pass must not show bytes of the next connection that gets the memory.
 #[test]
 fn scratch_given_back_in_a_pass_is_not_lent_before_the_pass_ends() {
     let bench = Bench::new(Config { on_nic_bytes: 64, ..Config::small() });
@@ -151,7 +151,7 @@ fn no_memory_on_the_nic_is_no_scratch() {
     assert_eq!(bench.table.lend_scratch().err(), Some(Error::Full));
 }
 
-/// What a program writes over its end is refused before it reaches a neighbour's scratch.
+/// A write beyond the end of a program's memory is refused before it reaches a neighbour's scratch.
 #[test]
 fn no_key_leads_to_scratch() {
     let bench = Bench::new(Config { on_nic_bytes: 128, ..Config::small() });

@@ -1,17 +1,18 @@
-//! The locks under loom, with real passes where the flag goes up.
+//! The locks under loom, with real passes where the flag is raised.
 
 use super::*;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc as LoomArc;
 use loom::thread;
 
-/// What the locks protect, as loom can watch it, and as a reader that takes no lock may read it.
+/// The state that the locks protect: a cell that loom watches, and words that a reader may read without a
+/// lock.
 struct World {
     memory: UnsafeCell<u64>,
     words: [AtomicU64; 2],
 }
 
-// SAFETY: that this holds is what the models check.
+// SAFETY: this is the property that the models check.
 unsafe impl Sync for World {}
 // SAFETY: plain data.
 unsafe impl Send for World {}
@@ -22,7 +23,7 @@ impl World {
     }
 
     fn bump(&self) {
-        // SAFETY: loom checks that nobody else is at it.
+        // SAFETY: loom checks that no other thread accesses the cell.
         self.memory.with_mut(|memory| unsafe { *memory += 1 });
     }
 
@@ -45,7 +46,7 @@ fn loom_holders_exclude_each_other_whichever_locks_they_take() {
         let other = {
             let world = LoomArc::clone(&world);
             thread::spawn(move || {
-                // Both locks.
+                // These two bytes need both locks.
                 let _alone = hold_both(BLOCK - 1, 2);
                 world.bump();
             })
@@ -81,7 +82,7 @@ fn loom_a_reader_sees_one_moment_and_never_an_earlier_one() {
     });
 }
 
-/// An engine at work, and another thread that makes the second engine and works with that.
+/// An engine at work, while another thread creates the second engine and works with that.
 #[test]
 fn loom_a_second_engine_meets_no_operation_without_a_lock() {
     loom::model(|| {

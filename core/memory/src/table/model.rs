@@ -5,7 +5,7 @@ use crate::*;
 const BLOCK: usize = 256;
 const BLOCKS: usize = 3;
 
-/// What the model knows of a region.
+/// A region as the model sees it.
 struct Region {
     key: Key,
     pd: usize,
@@ -23,7 +23,7 @@ struct Model {
     bytes: Vec<[u8; BLOCK]>,
     live: Vec<Region>,
     dead: Vec<Key>,
-    /// How often each outcome was met: all of them must be.
+    /// Number of times that each outcome occurred; the test requires every outcome at least once.
     met: std::collections::BTreeMap<&'static str, u32>,
 }
 
@@ -137,7 +137,7 @@ impl Model {
         assert_eq!(mem.invalidate(self.pds[pd], Owner::NOBODY, region.key), expected);
     }
 
-    /// The (block, offset) of the access in the model.
+    /// Returns the (block, offset) of the access according to the model.
     fn expected(
         &self,
         pd: usize,
@@ -181,7 +181,7 @@ impl Model {
         (self.live[at].key, pd, iova.wrapping_add(inside).wrapping_sub(u64::from(kind == 3)))
     }
 
-    /// One access: the answer is the model's, and the bytes that it moves are too.
+    /// Makes one access; its result and the bytes that it moves must agree with the model.
     fn touch(&mut self) {
         let (key, pd, va) = self.some_key();
         let len = match self.below(12) {

@@ -1,4 +1,4 @@
-//! Changing a region under its key (`ibv_rereg_mr`).
+//! Changes of a region that keep its key (`ibv_rereg_mr`).
 
 use super::{Table, lay_out};
 use crate::entry::Piece;
@@ -6,15 +6,15 @@ use crate::{Access, Error, Key, Pd};
 use std::sync::atomic::Ordering;
 
 impl Table {
-    /// Gives a region other memory, another domain or other rights, and leaves it its key. While this goes on
-    /// the key is dead. When it returns, no engine touches the old memory any more.
+    /// Changes the memory, the domain and the rights of a region, which keeps its key. During the call the
+    /// key is dead. When the call returns, no engine accesses the old memory any more.
     ///
     /// # Errors
-    /// Those of [`register_raw`](Table::register_raw) and [`deregister`](Table::deregister); nothing has
-    /// changed then.
+    /// The errors of [`register_raw`](Table::register_raw) and [`deregister`](Table::deregister), and
+    /// `Invalid` for `len` 0. After an error nothing has changed.
     ///
     /// # Safety
-    /// As for [`register_raw`](Table::register_raw).
+    /// The conditions of [`register_raw`](Table::register_raw).
     pub unsafe fn reregister_raw(
         &self,
         key: Key,
@@ -42,7 +42,7 @@ impl Table {
             }
             held.dying = true;
             let before = std::mem::replace(&mut held.pd, pd);
-            // Both domains are in use until the passes under way are over.
+            // Both domains are in use until the passes in progress have ended.
             control.domain(pd)?.users += 1;
             entry.kill(key.0);
             drop(control);
@@ -70,7 +70,7 @@ mod tests {
         let bench = Bench::small();
         let (table, [one, two]) = (&bench.table, [(); 2].map(|()| Bytes::heap(64).unwrap()));
         let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        // SAFETY: both blocks live until the end, and are looked at by copying alone.
+        // SAFETY: both blocks live until the end, and are read only by copying.
         let key = unsafe { table.register_raw(bench.pd, one.as_ptr(), 64, 7, rights).unwrap() };
         let other = table.alloc_pd().unwrap();
         // SAFETY: as above.
@@ -99,7 +99,7 @@ mod tests {
         let (table, bytes) = (&bench.table, Bytes::heap(64).unwrap());
         let gone = table.alloc_pd().unwrap();
         table.free_pd(gone).unwrap();
-        // SAFETY: the block lives until the end, and is looked at by copying alone.
+        // SAFETY: the block lives until the end, and is read only by copying.
         unsafe {
             let key = table.register_raw(bench.pd, bytes.as_ptr(), 64, 0, Access::LOCAL_WRITE).unwrap();
             let change = |pd, len, access| table.reregister_raw(key, pd, bytes.as_ptr(), len, 0, access);

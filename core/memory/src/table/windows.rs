@@ -1,4 +1,4 @@
-//! The windows of a table: they are allocated, bound, invalidated and freed.
+//! Allocation, binding, invalidation and freeing of a table's memory windows.
 
 use super::{Control, Table};
 use crate::entry::{Piece, View};
@@ -11,10 +11,11 @@ const GRANTABLE: u32 =
     Access::REMOTE_WRITE.0 | Access::REMOTE_READ.0 | Access::REMOTE_ATOMIC.0 | Access::ZERO_BASED.0;
 
 impl Table {
-    /// A new window, bound to nothing. Its key identifies it for life by the upper 24 bits.
+    /// Allocates a window, which is not bound yet. The upper 24 bits of its key identify it until it is
+    /// freed.
     ///
     /// # Errors
-    /// `Unknown` domain, `Full`.
+    /// `Unknown` protection domain; `Full` table.
     pub fn alloc_window(&self, pd: Pd, kind: WindowType) -> Result<Key, Error> {
         let mut control = self.control();
         if control.windows.len() >= control.config.max_windows {
@@ -30,7 +31,8 @@ impl Table {
         Ok(key)
     }
 
-    /// Ends a window, bound or not; any of its keys names it. When this returns no engine uses it any more.
+    /// Frees a window, bound or not, by any of its keys. When this returns, no engine uses the window any
+    /// more.
     ///
     /// # Errors
     /// `Unknown`; `InsidePass` if the calling thread is inside a pass of an engine of this table.
@@ -54,12 +56,13 @@ impl Table {
         Ok(())
     }
 
-    /// The key that a window has now, by any key that it ever had.
+    /// Returns the present key of a window, given any key that the window ever had. `None` if there is no
+    /// such window.
     pub fn window_key(&self, key: Key) -> Option<Key> {
         self.control().windows.get(&key.index()).map(|window| window.key)
     }
 
-    /// Windows at this moment.
+    /// Returns the number of windows.
     pub fn windows(&self) -> usize {
         self.control().windows.len()
     }
@@ -93,15 +96,15 @@ impl Table {
         Ok(())
     }
 
-    /// The part of a region that a window shall show. Control's mutex is held: the region cannot die
-    /// meanwhile.
+    /// Returns the part of a region that a binding selects. The caller holds the mutex of `Control`, so the
+    /// region cannot be deregistered meanwhile.
     fn part(&self, pd: Pd, binding: &Binding) -> Result<Piece, BindError> {
         let entry = self.entry(binding.region);
         if binding.region.0 == 0 || entry.key.load(Ordering::Acquire) != binding.region.0 {
             return Err(BindError::UnknownRegion);
         }
         let access = Access(entry.access.load(Ordering::Relaxed));
-        // A window has no domain here, and so is no region.
+        // The entry of a window has no domain, so this also refuses a window as the region.
         if entry.pd.load(Ordering::Relaxed) != pd.0 {
             return Err(BindError::WrongPd);
         }
@@ -113,7 +116,7 @@ impl Table {
             return Err(BindError::MissingRight);
         }
         let Binding { va, len, .. } = *binding;
-        // SAFETY: the key is alive, and only the holder of the mutex ends it for good.
+        // SAFETY: the key is alive, and a region is deregistered only under the mutex.
         let start = unsafe { entry.place(va, len) }.ok_or(BindError::OutOfBounds)?;
         Ok(Piece { iova: va, len, start })
     }
@@ -136,12 +139,12 @@ impl Table {
         Ok(())
     }
 
-    /// Takes off the windows that a queue pair, which is gone, has bound for itself.
+    /// Unbinds all windows of type 2 that a queue pair, which no longer exists, has bound.
     pub fn unbind_owner(&self, owner: Owner) {
         self.unbind_if(&mut self.control(), |bound| bound.1 == owner);
     }
 
-    /// Takes all windows off a region.
+    /// Unbinds all windows of a region.
     pub(crate) fn unbind_region(&self, region: Key) {
         self.unbind_if(&mut self.control(), |bound| bound.0 == region);
     }
@@ -167,7 +170,7 @@ impl Table {
     }
 }
 
-/// The checks that need no look at the region (IBTA vol. 1 §10.6.7.2).
+/// Makes the checks of a binding that do not depend on the region (IBTA vol. 1 §10.6.7.2).
 fn permitted(window: &Window, pd: Pd, key: Key, binding: &Binding) -> Result<(), BindError> {
     let two = window.kind == WindowType::Type2B;
     if window.pd != pd {

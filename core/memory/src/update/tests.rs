@@ -12,7 +12,7 @@ fn over<R>(bytes: &Bytes, body: impl FnOnce(Span<'_>) -> R) -> R {
     bench.with(key, 0, bytes.len(), body)
 }
 
-/// Word by word: Miri bears no atomics of two widths at one place.
+/// Fills the block word by word, because Miri forbids atomics of two widths at one address.
 fn fill(bytes: &Bytes, content: &[u8]) {
     for (at, word) in content.chunks_exact(8).enumerate() {
         let value = u64::from_ne_bytes(word.try_into().unwrap());
@@ -136,7 +136,7 @@ impl Random {
     }
 }
 
-/// One operation on the engine's bytes and on the model's, which is plain slices.
+/// Applies one operation to the engine's bytes and to the model's, which are plain slices.
 fn random_step(random: &mut Random, span: &Span<'_>, model: &mut [u8]) {
     let data: [u8; 32] = std::array::from_fn(|_| random.next() as u8);
     // As in `fill`.
@@ -179,7 +179,7 @@ fn random_step(random: &mut Random, span: &Span<'_>, model: &mut [u8]) {
     }
 }
 
-/// With one engine, and with two, where every operation takes its locks.
+/// Runs with one engine, and with two, where every operation takes its locks.
 #[test]
 fn random_updates_and_wholes_agree_with_a_plain_model() {
     for second in [false, true] {
@@ -203,7 +203,7 @@ fn count(value: [u64; 4]) -> Option<[u64; 4]> {
     Some(value.map(|limb| limb.wrapping_add(1)))
 }
 
-/// Two engines, each on its own thread, do every counting operation at words that overlap. No count is lost.
+/// Runs two engines, each on its own thread, whose counting operations overlap. No count may be lost.
 fn hammer(table: &Arc<Table>, pd: Pd, key: Key, turns: u64, begin: impl Fn() + Sync) {
     let engines = [Biased::new(table, ()), Biased::new(table, ())];
     let together = std::sync::Barrier::new(2);
@@ -212,7 +212,7 @@ fn hammer(table: &Arc<Table>, pd: Pd, key: Key, turns: u64, begin: impl Fn() + S
             scope.spawn(|| {
                 together.wait();
                 for turn in 0..turns {
-                    // Now and then the other engine comes in between, even where both share a core.
+                    // Lets the other engine interleave now and then, even if both share a core.
                     let count = |value| {
                         if turn % 16 == 0 {
                             std::thread::yield_now();
@@ -245,7 +245,7 @@ fn updates_of_all_widths_by_two_engines_lose_nothing() {
     let pd = table.alloc_pd().unwrap();
     let bytes = Bytes::heap(96).unwrap();
     let key = table.register(pd, &[Range::at(&bytes, 0)], ALL).unwrap();
-    // Wide updates come into use while both engines are at it: each calls `use_wide` before its first one.
+    // Wide updates are enabled while both engines run: each calls `use_wide` before its first one.
     hammer(&table, pd, key, turns, || table.use_wide().unwrap());
     let word = |at| bytes.word(at).unwrap().load(Ordering::Relaxed);
     let (all, wide) = (2 * turns, 2 * (turns - turns / 4));
@@ -253,7 +253,7 @@ fn updates_of_all_widths_by_two_engines_lose_nothing() {
     assert_eq!((word(24), word(64)), (0, 0));
 }
 
-/// 32 bytes that are all alike in every view: of all of them, of halves, of words, of an odd stretch.
+/// All 32 bytes are equal in every view: the whole, halves, words, and an odd range.
 #[test]
 fn no_engine_sees_half_of_an_update() {
     let turns = if cfg!(miri) { 30 } else { 100_000 };
@@ -327,7 +327,7 @@ fn words_read_one_after_the_other_are_never_older() {
     });
 }
 
-/// 8 and 16 bytes are atomic against a CPU that knows of no lock.
+/// 8 and 16 bytes are atomic against a CPU that takes no lock.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[test]
 fn small_updates_and_a_cpu_lose_nothing() {

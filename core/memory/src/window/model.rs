@@ -27,7 +27,7 @@ struct Model {
     bytes: Bytes,
     regions: Vec<Region>,
     windows: Vec<Window>,
-    /// Keys that open nothing any more, unless they come round again.
+    /// Keys that were valid once. They must be refused, unless a later binding uses the same key.
     stale: Vec<Key>,
     met: std::collections::BTreeMap<&'static str, u32>,
 }
@@ -61,12 +61,12 @@ impl Model {
         *self.met.entry(what).or_default() += 1;
     }
 
-    /// A queue pair: nobody else binds and invalidates.
+    /// Picks a queue pair, since only queue pairs bind and invalidate.
     fn owner(&mut self) -> Owner {
         OWNERS[1 + self.below(2)]
     }
 
-    /// A key, mostly of a window that there is; and which.
+    /// Picks a key, mostly of an existing window, and returns it with the window's index.
     fn pick(&mut self) -> (Key, Option<usize>) {
         if self.windows.is_empty() || self.below(5) == 0 {
             let which = self.below(self.stale.len());
@@ -90,7 +90,7 @@ impl Model {
 
     fn bind(&mut self) {
         let ((window, _), owner) = (self.pick(), self.owner());
-        // Mostly one that can be bound to, within its bounds.
+        // Mostly a region that windows can be bound to, and a range within its bounds.
         let region = [0, 0, 0, 1, 2][self.below(5)];
         let (at, len) = (self.below(230) as u64, self.below(80) as u64);
         let rights = [Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_READ | Access::REMOTE_ATOMIC];
@@ -181,7 +181,7 @@ impl Model {
         self.met("an owner went");
     }
 
-    /// A region is deregistered, if no window is bound to it, or revoked; and comes back under another key.
+    /// Deregisters a region (if no window is bound to it) or revokes it, and registers it under another key.
     fn end_region(&mut self) {
         let place = self.below(self.regions.len());
         let Region { key, first, access } = self.regions[place];

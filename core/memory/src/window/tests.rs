@@ -272,7 +272,7 @@ fn a_full_table_of_windows_refuses_and_recovers() {
     let all: Vec<Key> = (0..4).map(|_| windows.window(WindowType::Type1)).collect();
     assert_eq!(table.alloc_window(windows.bench.pd, WindowType::Type2B), Err(Error::Full));
     assert_eq!(table.free_pd(windows.bench.pd), Err(Error::Busy));
-    // With any key that the program has made of it.
+    // Any key that the program derived from the window's key names it.
     table.free_window(all[1].next().next()).unwrap();
     assert_eq!(table.free_window(all[1]), Err(Error::Unknown));
     let again = table.alloc_window(windows.bench.pd, WindowType::Type2B).unwrap();
@@ -295,7 +295,7 @@ fn freeing_a_window_inside_a_pass_is_refused() {
     windows.bench.table.free_window(window).unwrap();
 }
 
-/// One thread binds a window to one half of a region and to the other in turn; another looks through every
+/// A thread binds a window to the two halves of a region in turn; another thread accesses it through every
 /// key. Every access that it gets lies within the half that belongs to the key.
 #[test]
 fn a_window_that_changes_is_never_seen_half_changed() {

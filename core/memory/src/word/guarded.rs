@@ -1,10 +1,11 @@
-//! x86-64: single instructions, whose page faults are handled.
+//! Atomics of x86-64: single instructions, whose page faults are handled.
 
 use crate::copy;
 use crate::page_fault::{entry, guarded_asm};
 
-/// One instruction between a mark that is set and one that is taken away again: a fault leaves it set. A
-/// block with outputs cannot go on elsewhere in Rust, so it goes on behind its own instructions.
+/// Executes one instruction. `fault` is set before the instruction and cleared after it, so a page fault
+/// leaves it set. (An asm block with outputs cannot have a label operand; after a fault execution therefore
+/// continues behind the block's own instructions.)
 macro_rules! marked_asm {
     ($code:literal; $($operands:tt)*) => {{
         let fault: u32;
@@ -16,7 +17,7 @@ macro_rules! marked_asm {
 pub(crate) use marked_asm;
 
 /// # Safety
-/// As [`super::load`].
+/// The conditions of [`super::load`].
 #[inline(always)]
 pub unsafe fn load(at: *const u64) -> Option<u64> {
     let value;
@@ -26,7 +27,7 @@ pub unsafe fn load(at: *const u64) -> Option<u64> {
 }
 
 /// # Safety
-/// As [`super::fetch`].
+/// The conditions of [`super::fetch`].
 #[inline(always)]
 pub unsafe fn fetch(out: *mut u8, at: *const u64) -> bool {
     // SAFETY: the caller's promise; 8 aligned bytes are loaded at once.
@@ -34,7 +35,7 @@ pub unsafe fn fetch(out: *mut u8, at: *const u64) -> bool {
 }
 
 /// # Safety
-/// As [`super::store`].
+/// The conditions of [`super::store`].
 #[inline(always)]
 pub unsafe fn store(at: *mut u64, value: u64) -> bool {
     // SAFETY: the caller's promise; no stack, no flags.
@@ -46,7 +47,7 @@ pub unsafe fn store(at: *mut u64, value: u64) -> bool {
 }
 
 /// # Safety
-/// As [`super::compare_swap`].
+/// The conditions of [`super::compare_swap`].
 #[inline(always)]
 pub unsafe fn compare_swap(at: *mut u64, compare: u64, swap: u64) -> Option<u64> {
     let was;
@@ -58,7 +59,7 @@ pub unsafe fn compare_swap(at: *mut u64, compare: u64, swap: u64) -> Option<u64>
 }
 
 /// # Safety
-/// As [`super::fetch_add`].
+/// The conditions of [`super::fetch_add`].
 #[inline(always)]
 pub unsafe fn fetch_add(at: *mut u64, add: u64) -> Option<u64> {
     let was;
@@ -68,7 +69,7 @@ pub unsafe fn fetch_add(at: *mut u64, add: u64) -> Option<u64> {
 }
 
 /// # Safety
-/// As [`super::swap`].
+/// The conditions of [`super::swap`].
 #[inline(always)]
 pub unsafe fn swap(at: *mut u64, value: u64) -> Option<u64> {
     let was;

@@ -1,16 +1,16 @@
-//! Any machine: Rust's atomics.
+//! Atomics of other machines: those of Rust.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// # Safety
-/// As [`super::load`].
+/// The conditions of [`super::load`].
 pub unsafe fn load(at: *const u64) -> Option<u64> {
     // SAFETY: the caller's promise.
     Some(unsafe { AtomicU64::from_ptr(at.cast_mut()) }.load(Ordering::Acquire))
 }
 
 /// # Safety
-/// As [`super::fetch`].
+/// The conditions of [`super::fetch`].
 pub unsafe fn fetch(out: *mut u8, at: *const u64) -> bool {
     // SAFETY: the caller's promise.
     unsafe { out.cast::<u64>().write_unaligned(AtomicU64::from_ptr(at.cast_mut()).load(Ordering::Acquire)) };
@@ -18,7 +18,7 @@ pub unsafe fn fetch(out: *mut u8, at: *const u64) -> bool {
 }
 
 /// # Safety
-/// As [`super::store`].
+/// The conditions of [`super::store`].
 pub unsafe fn store(at: *mut u64, value: u64) -> bool {
     // SAFETY: the caller's promise.
     unsafe { AtomicU64::from_ptr(at) }.store(value, Ordering::Release);
@@ -26,7 +26,7 @@ pub unsafe fn store(at: *mut u64, value: u64) -> bool {
 }
 
 /// # Safety
-/// As [`super::compare_swap`].
+/// The conditions of [`super::compare_swap`].
 pub unsafe fn compare_swap(at: *mut u64, compare: u64, swap: u64) -> Option<u64> {
     // SAFETY: the caller's promise.
     let word = unsafe { AtomicU64::from_ptr(at) };
@@ -34,14 +34,14 @@ pub unsafe fn compare_swap(at: *mut u64, compare: u64, swap: u64) -> Option<u64>
 }
 
 /// # Safety
-/// As [`super::fetch_add`].
+/// The conditions of [`super::fetch_add`].
 pub unsafe fn fetch_add(at: *mut u64, add: u64) -> Option<u64> {
     // SAFETY: the caller's promise.
     Some(unsafe { AtomicU64::from_ptr(at) }.fetch_add(add, Ordering::SeqCst))
 }
 
 /// # Safety
-/// As [`super::swap`].
+/// The conditions of [`super::swap`].
 pub unsafe fn swap(at: *mut u64, value: u64) -> Option<u64> {
     // SAFETY: the caller's promise.
     Some(unsafe { AtomicU64::from_ptr(at) }.swap(value, Ordering::SeqCst))
