@@ -1,4 +1,4 @@
-//! The manager itself: its tables and queues, and what all its parts do with them.
+//! The communication manager: its tables and queues, and the functions that all its parts use.
 
 mod active;
 mod check;
@@ -24,17 +24,17 @@ use crate::{
     PrivateData, QpAttributes,
 };
 
-/// MADs and events that one call or MAD causes at most.
+/// Largest number of MADs, and of events, that one call or received MAD causes.
 const SPACE: usize = 2;
 
-/// A MAD that is to leave.
+/// A MAD that waits to be sent.
 #[derive(Copy, Clone, Debug)]
 struct Outgoing {
     path: MadPath,
     mad: [u8; LEN],
 }
 
-/// When an id is to be looked at.
+/// The deadline of an id, as a key of the timer index.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
     at: Instant,
@@ -43,9 +43,10 @@ struct Due {
 
 /// The communication manager of one channel adapter.
 ///
-/// Nothing happens by itself: its driver hands in MADs and the time. After each call it takes the MADs and
-/// events that are there. A handle is free again when [`Cm::state`] knows none of it; who takes its events
-/// first does not mistake them for those of the next id.
+/// The manager does nothing by itself: its driver passes in MADs and the time, and after each call takes
+/// the MADs and events that are ready. A handle is free for reuse when [`Cm::state`] returns `None` for it.
+/// The driver should take all events of a handle before it reuses the handle, so as not to mistake them for
+/// events of the new id.
 #[derive(Debug)]
 pub struct Cm {
     config: CmConfig,
@@ -54,9 +55,9 @@ pub struct Cm {
     by_handle: Index<u64>,
     by_remote_id: Index<RemoteId>,
     by_remote_qp: Index<RemoteQp>,
-    /// All deadlines.
+    /// The deadlines of all ids.
     timers: Index<Due>,
-    /// Those of ids that linger: the first one ends early, if there is no space for a new id.
+    /// The deadlines of lingering ids. The earliest of these ids ends early if a new id needs its slot.
     lingering: Index<Due>,
     outgoing: VecDeque<Outgoing>,
     events: VecDeque<CmEvent>,
@@ -64,11 +65,11 @@ pub struct Cm {
 }
 
 impl Cm {
-    /// A manager without ids. This allocates all its memory.
+    /// Creates a manager without ids, and allocates all its memory.
     ///
     /// # Panics
-    /// A bound is 0, there are more than 65,536 ids, or MADs and events have less space than
-    /// [`CmConfig`] says.
+    /// If a bound is 0, if there are more than 65,536 ids, or if the space for MADs or events is smaller
+    /// than [`CmConfig`] requires.
     pub fn new(config: CmConfig) -> Cm {
         let ids = config.max_ids as usize;
         let (max_outgoing, max_events) = (config.max_outgoing as usize, config.max_events as usize);
@@ -88,7 +89,7 @@ impl Cm {
         }
     }
 
-    /// The next MAD that leaves: it is written to `out`, and takes this path. `None`: there is none.
+    /// Takes the next MAD to send: writes it to `out`, and returns its path. `None` if no MAD is waiting.
     pub fn transmit(&mut self, out: &mut [u8; LEN]) -> Option<MadPath> {
         let Outgoing { path, mad } = self.outgoing.pop_front()?;
         *out = mad;
@@ -96,32 +97,32 @@ impl Cm {
         Some(path)
     }
 
-    /// The next thing that a program gets to know.
+    /// Takes the next event for a program; `None` if there is none.
     pub fn next_event(&mut self) -> Option<CmEvent> {
         self.events.pop_front()
     }
 
-    /// What happened to MADs.
+    /// Returns the counters of received and sent MADs.
     pub fn counters(&self) -> CmCounters {
         self.counters
     }
 
-    /// The state of an id; `None` if there is none of this handle.
+    /// Returns the state of an id; `None` if no id has this handle.
     pub fn state(&self, handle: u64) -> Option<CmState> {
         self.by_handle.get(&handle).map(|slot| self.ids.get(slot).state)
     }
 
-    /// What peers call an id; `None` if there is none of this handle.
+    /// Returns the communication id by which peers name an id; `None` if no id has this handle.
     pub fn local_comm_id(&self, handle: u64) -> Option<u32> {
         self.by_handle.get(&handle).map(|slot| self.ids.get(slot).local_comm_id)
     }
 
-    /// How many ids there are, those among them that nobody has a handle to.
+    /// Returns the number of ids, including those without a handle.
     pub fn id_count(&self) -> usize {
         self.ids.len()
     }
 
-    /// Offers a service, under a handle of its own. [`Cm::destroy`] takes the offer back.
+    /// Starts listening for requests for a service, under a new handle. [`Cm::destroy`] ends the listener.
     ///
     /// # Errors
     /// [`CmError::HandleInUse`], [`CmError::OutOfRange`], [`CmError::AddressInUse`],
@@ -131,44 +132,45 @@ impl Cm {
         self.listeners.insert(handle, listen)
     }
 
-    /// Is this service offered at the local one of these addresses?
+    /// Returns whether a listener accepts this service at the local address of `gids`.
     pub fn is_offered(&self, service_id: ServiceId, gids: GidPair) -> bool {
         self.listeners.find(service_id, gids).is_some()
     }
 
-    /// What a queue pair needs to send and receive, as far as both sides have agreed on it: from a request or
-    /// response on, until the connection ends.
+    /// Returns the attributes that a queue pair needs to send and receive, as far as both sides have agreed
+    /// on them. They are available from the request or response on, until the connection ends.
     ///
     /// # Errors
-    /// [`CmError::NoSuchHandle`]; [`CmError::WrongState`] before and after.
+    /// [`CmError::NoSuchHandle`]; [`CmError::WrongState`] before the request or response and after the end.
     pub fn qp_attributes(&self, handle: u64) -> Result<QpAttributes, CmError> {
         let id = self.ids.get(self.slot_of(handle)?);
         if id.state.holds_remote_qpn() { Ok(id.attributes) } else { Err(CmError::WrongState) }
     }
 
-    /// The slot of a handle.
+    /// Returns the slot of a handle.
     fn slot_of(&self, handle: u64) -> Result<u32, CmError> {
         self.by_handle.get(&handle).ok_or(CmError::NoSuchHandle)
     }
 
-    /// Nobody may have this handle.
+    /// Checks that no id and no listener has this handle.
     fn unused(&self, handle: u64) -> Result<(), CmError> {
         let used = self.listeners.has(handle) || self.by_handle.get(&handle).is_some();
         if used { Err(CmError::HandleInUse) } else { Ok(()) }
     }
 
-    /// Is there space for what one call or MAD causes?
+    /// Returns whether there is space for the MADs and events that one call or MAD causes.
     fn has_space(&self) -> bool {
         self.outgoing.len() + SPACE <= self.config.max_outgoing as usize
             && self.events.len() + SPACE <= self.config.max_events as usize
     }
 
-    /// Calls need space.
+    /// Fails with `Busy` unless there is space for the MADs and events that a call causes.
     fn space(&self) -> Result<(), CmError> {
         if self.has_space() { Ok(()) } else { Err(CmError::Busy) }
     }
 
-    /// A new id with this handle, which nobody has. An id that lingers makes space, if one has to.
+    /// Allocates an id with this unused handle. If the table is full, the lingering id with the earliest
+    /// deadline is ended to make space. `None` if no id lingers.
     fn take(&mut self, handle: u64) -> Option<u32> {
         if self.ids.is_full() {
             let oldest = self.lingering.first()?.slot;
@@ -181,13 +183,13 @@ impl Cm {
         Some(slot)
     }
 
-    /// Does the id's state have a place for this?
+    /// Returns whether the id's state has a transition for `on`.
     fn allows(&self, slot: u32, on: On) -> bool {
         self.ids.get(slot).state.after(on).is_some()
     }
 
-    /// Takes an id to the next state, which the table must have. Its timer stops. In IDLE it is free, and its
-    /// handle, too.
+    /// Moves an id to its next state; the table of transitions must have one. Stops the id's timer. In IDLE
+    /// the id and its handle are released.
     fn enter(&mut self, slot: u32, on: On) {
         let from = self.ids.get(slot).state;
         let Some(to) = from.after(on) else {
@@ -212,7 +214,7 @@ impl Cm {
         self.checked(slot);
     }
 
-    /// Frees an id.
+    /// Releases an id.
     fn release(&mut self, slot: u32) {
         let id = self.ids.get_mut(slot);
         if std::mem::take(&mut id.has_remote_id) {
@@ -222,14 +224,14 @@ impl Cm {
         self.ids.give_back(slot);
     }
 
-    /// From now on nobody gets to know what happens to the id.
+    /// Releases the handle of an id: no further events are reported for the id.
     fn forget_handle(&mut self, slot: u32) {
         if let Some(handle) = self.ids.get_mut(slot).handle.take() {
             self.by_handle.remove(&handle);
         }
     }
 
-    /// The id is over, and stays for as long as packets of it may be on their way.
+    /// Moves an id to TIMEWAIT, where it stays for as long as packets of the connection may be in flight.
     fn enter_timewait(&mut self, now: Instant, slot: u32, on: On) {
         self.enter(slot, on);
         let ns = time_ns(self.ids.get(slot).attributes.timeout);
@@ -237,33 +239,33 @@ impl Cm {
         self.checked(slot);
     }
 
-    /// Knows the id by what the peer calls it and by the peer's queue pair. `false`: another id has that
-    /// name.
+    /// Enters the id in the indices of the peer's communication id and of the peer's queue pair. Returns
+    /// false if another id is already registered under this communication id.
     fn register(&mut self, slot: u32) -> bool {
         let id = self.ids.get_mut(slot);
         id.has_remote_id = self.by_remote_id.insert(id.remote_id(), slot);
-        // Programs that have no queue pair yet say 0.
+        // Programs that have no queue pair yet send the number 0.
         if id.has_remote_id && id.attributes.remote_qpn.get() > 1 {
             id.has_remote_qp = self.by_remote_qp.insert(id.remote_qp(), slot);
         }
         id.has_remote_id
     }
 
-    /// Tells the id's program, if it has one.
+    /// Reports an event to the id's program, unless the id has no handle.
     fn tell(&mut self, slot: u32, kind: EventKind, private_data: PrivateData) {
         if let Some(handle) = self.ids.get(slot).handle {
             self.events.push_back(CmEvent { handle, kind, private_data });
         }
     }
 
-    /// Sends a message of an id, and remembers it.
+    /// Sends a message of an id, and stores it for repetitions.
     fn send(&mut self, slot: u32, message: &CmMessage) {
         let id = self.ids.get_mut(slot);
         message.emit(id.transaction_id, &mut id.sent);
         self.send_again(slot);
     }
 
-    /// Sends the id's last message again, as it was.
+    /// Sends the id's last message once more, unchanged.
     fn send_again(&mut self, slot: u32) {
         let id = self.ids.get(slot);
         let path = MadPath { gids: id.gids, traffic_class: id.attributes.traffic_class };
@@ -277,7 +279,7 @@ impl Cm {
         self.outgoing.push_back(Outgoing { path: arrival.answer_path(), mad });
     }
 
-    /// The transaction id of messages that this side begins. It says nothing about the seed.
+    /// Returns the transaction id of messages that this side initiates. It does not reveal the seed.
     fn own_transaction(&self, slot: u32) -> u64 {
         let comm_id = self.ids.get(slot).local_comm_id;
         let high = remora_memory::permute(comm_id, u32::BITS, !self.config.seed);

@@ -1,4 +1,4 @@
-//! One id: a connection, a question for a datagram service, or what is left of it.
+//! The record of one id: a connection or a service id resolution, up to the end of its lingering.
 
 use remora_wire::mad::req::ConnectedService;
 use remora_wire::mad::{Attribute, LEN, ServiceId, header};
@@ -6,13 +6,14 @@ use remora_wire::{Address, Psn, Qpn};
 
 use crate::{CmState, GidPair, Instant, QpAttributes};
 
-/// A communication id of a peer. Managers count alone, so it needs the adapter and the address.
+/// A communication id of a peer. Each manager counts for itself, so the key includes the adapter and the
+/// address.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RemoteId {
     pub address: Address,
-    /// The interface of a link-local address.
+    /// Interface index of a link-local address.
     pub zone: u32,
-    /// Of a SIDR_REQ, which does not say it: `None`.
+    /// The GUID of the peer's adapter; `None` for a SIDR_REQ, which does not contain it.
     pub ca_guid: Option<u64>,
     pub comm_id: u32,
 }
@@ -21,55 +22,57 @@ pub(crate) struct RemoteId {
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RemoteQp {
     pub address: Address,
-    /// The interface of a link-local address.
+    /// Interface index of a link-local address.
     pub zone: u32,
     pub ca_guid: u64,
     pub qpn: Qpn,
 }
 
-/// One id. The table has as many as there may be, and those without use are [`CmState::Idle`].
+/// An id. The table has its full number of them from the start; the unused ones are [`CmState::Idle`].
 #[derive(Clone, Debug)]
 pub(crate) struct CmId {
     pub state: CmState,
-    /// Whose it is; `None`: nobody gets to know what happens to it.
+    /// The program's handle; `None` if events of the id are no longer reported.
     pub handle: Option<u64>,
-    /// While a request is pending: the slot of its listener, if that is still there.
+    /// Slot of the listener of a pending request; `None` if the listener was destroyed or the request is
+    /// not pending.
     pub listener: Option<u32>,
-    /// What peers call it; new each time.
+    /// The communication id by which peers name this id; new for each use of the slot.
     pub local_comm_id: u32,
-    /// What the peer calls it; 0 until it has said so.
+    /// The peer's communication id; 0 until the peer has sent it.
     pub remote_comm_id: u32,
-    /// The peer's adapter; `None` until it has said so.
+    /// The GUID of the peer's adapter; `None` until the peer has sent it.
     pub remote_ca_guid: Option<u64>,
-    /// Both ends of messages and queue pairs.
+    /// Addresses of both ends, for messages and queue pairs.
     pub gids: GidPair,
     pub transaction_id: u64,
     pub service_id: ServiceId,
     pub is_active: bool,
-    /// What a REP says of the alternate path: 0 if the REQ has none, 1 that none is supported.
+    /// Failover code that a REP reports for the alternate path: 0 if the REQ has none, 1 if it is not
+    /// supported.
     pub failover: u8,
     pub local_qpn: Qpn,
     pub attributes: QpAttributes,
     /// Nanoseconds until the last message is repeated.
     pub interval_ns: u64,
-    /// The same without MRA.
+    /// Repetition interval in nanoseconds when no MRA has prolonged it.
     pub timeout_ns: u64,
-    /// The code of the time that a packet lives at most.
+    /// Code of the maximum packet life time.
     pub packet_life_time: u8,
     pub max_retries: u8,
     pub retries_left: u8,
-    /// When it is to be looked at again; `NEVER` if not.
+    /// Deadline of the timer; `NEVER` if none runs.
     pub deadline: Instant,
-    /// Stands it in the index of the peers' ids?
+    /// True if the id is in the index of peers' communication ids.
     pub has_remote_id: bool,
-    /// Stands it in the index of the peers' queue pairs?
+    /// True if the id is in the index of peers' queue pairs.
     pub has_remote_qp: bool,
-    /// The last message that left: it is repeated as it was.
+    /// The last message that was sent, kept for repetitions.
     pub sent: [u8; LEN],
 }
 
 impl CmId {
-    /// An id without use.
+    /// An unused id.
     pub const IDLE: CmId = CmId {
         state: CmState::Idle,
         handle: None,
@@ -112,7 +115,7 @@ impl CmId {
         sent: [0; LEN],
     };
 
-    /// What the peer calls it.
+    /// Returns the peer's communication id with its adapter and address.
     pub fn remote_id(&self) -> RemoteId {
         RemoteId {
             address: self.gids.remote,
@@ -122,7 +125,7 @@ impl CmId {
         }
     }
 
-    /// The peer's queue pair.
+    /// Returns the peer's queue pair with its adapter and address.
     pub fn remote_qp(&self) -> RemoteQp {
         RemoteQp {
             address: self.gids.remote,
@@ -132,31 +135,40 @@ impl CmId {
         }
     }
 
-    /// Is it this message that left last?
+    /// Returns whether the last message that was sent has this attribute.
     pub fn sent_is(&self, attribute: Attribute) -> bool {
         header::View::new(&self.sent).is_ok_and(|view| view.attribute() == attribute)
     }
 
-    /// Asserts what holds of it between two events.
+    /// Asserts the invariants that hold for an id between two events.
     pub fn check(&self) {
         let CmId { state, deadline, .. } = *self;
         let timed = deadline < Instant::NEVER;
-        assert_eq!(timed, state.repeats() || state.lingers(), "{state} has a timer: {timed}");
+        assert_eq!(timed, state.repeats() || state.lingers(), "{state}: a timer runs: {timed}");
         assert!(self.retries_left <= self.max_retries && self.max_retries < 16, "{state}: retries <= 15");
-        assert!(self.listener.is_none() || state.is_pending(), "{state} is in no backlog");
-        assert!(!self.has_remote_qp || state.holds_remote_qpn(), "{state} holds no queue pair of the peer");
+        assert!(
+            self.listener.is_none() || state.is_pending(),
+            "{state}: only pending requests have a listener"
+        );
+        assert!(
+            !self.has_remote_qp || state.holds_remote_qpn(),
+            "{state}: the peer's queue pair is still indexed"
+        );
         match state {
             CmState::Idle => {
-                assert!(self.handle.is_none() && !self.has_remote_id && !self.has_remote_qp, "a free id");
+                assert!(
+                    self.handle.is_none() && !self.has_remote_id && !self.has_remote_qp,
+                    "a free id is still in use"
+                );
             }
             CmState::DreqSent | CmState::Timewait => {}
-            CmState::SidrRepSent => assert!(self.handle.is_none(), "an answered question belongs to nobody"),
-            _ => assert!(self.handle.is_some(), "{state} belongs to somebody"),
+            CmState::SidrRepSent => assert!(self.handle.is_none(), "SIDR_REP_SENT: the handle is released"),
+            _ => assert!(self.handle.is_some(), "{state}: the id has a handle"),
         }
         let knows_peer = !matches!(
             state,
             CmState::Idle | CmState::ReqSent | CmState::MraReqRcvd | CmState::SidrReqSent | CmState::Timewait
         );
-        assert!(!knows_peer || self.has_remote_id, "{state} knows what the peer calls it");
+        assert!(!knows_peer || self.has_remote_id, "{state}: the peer's id is indexed");
     }
 }

@@ -1,31 +1,33 @@
-//! What a manager is made with: its adapter and its bounds.
+//! The configuration of a communication manager.
 
-/// What a manager is made with.
+/// The configuration of a manager.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct CmConfig {
-    /// The GUID of the channel adapter, which peers use to tell ids of different managers apart.
+    /// GUID of the channel adapter, by which peers tell ids of different managers apart.
     pub ca_guid: u64,
-    /// The key of the permutation that communication ids come from. Outside a simulation it must be random
-    /// and secret: a stranger who knows a connection's ids can end it.
+    /// Key of the permutation that communication ids come from. Outside a simulation the seed must be
+    /// random and secret: a stranger who knows the ids of a connection can end it.
     pub seed: u64,
-    /// Ids at most, 1 to 65,536: connections, those that end, and questions for datagram services.
+    /// Maximum number of ids, 1 to 65,536: connections (also those that are ending) and service id
+    /// resolutions.
     pub max_ids: u32,
-    /// Listeners at most.
+    /// Maximum number of listeners.
     pub max_listeners: u32,
-    /// MADs that wait to leave at most, 2 or more.
+    /// Maximum number of MADs that wait to be sent, 2 or more.
     pub max_outgoing: u32,
-    /// Events that wait to be taken at most, 2 or more.
+    /// Maximum number of events that wait to be taken, 2 or more.
     pub max_events: u32,
-    /// The code of the time that a queue pair of this adapter takes to acknowledge, 5 bits.
+    /// Code of the time that a queue pair of this adapter takes to acknowledge a packet, 5 bits.
     pub target_ack_delay: u8,
-    /// The code of the time that a program may take to answer, which a MRA says, 5 bits.
+    /// Code of the time that a program may take to answer, as announced by an MRA, 5 bits.
     pub service_timeout: u8,
-    /// The code of the longest path MTU that is accepted: 1 for 256 bytes to 5 for 4096.
+    /// Code of the largest path MTU that is accepted: 1 for 256 bytes to 5 for 4096 bytes.
     pub max_mtu: u8,
 }
 
 impl CmConfig {
-    /// For an adapter: times as Linux has them, and bounds for ten thousand connections.
+    /// Creates the configuration of an adapter, with the times that Linux uses and bounds for ten thousand
+    /// connections.
     pub const fn new(ca_guid: u64, seed: u64) -> CmConfig {
         CmConfig {
             ca_guid,

@@ -1,32 +1,32 @@
-//! What happened to MADs, counted.
+//! Counters of received and sent MADs.
 
-/// Counts since the manager was made; each wraps at 2^64.
+/// Counts since the manager was created; each wraps at 2^64.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct CmCounters {
-    /// MADs that came in.
+    /// MADs that were received.
     pub received: u64,
-    /// MADs that left, repetitions among them.
+    /// MADs that were sent, including repetitions.
     pub transmitted: u64,
-    /// MADs that were repeated, because no answer came in time.
+    /// MADs that were repeated because no answer arrived in time.
     pub retransmitted: u64,
-    /// Messages that had come before: answered again or dropped.
+    /// Messages that had arrived before; they were answered once more or dropped.
     pub duplicates: u64,
-    /// Dropped: too short, or lengths that contradict each other.
+    /// Dropped MADs that were too short, or whose lengths contradict each other.
     pub malformed: u64,
-    /// Dropped: another class, version, method or attribute.
+    /// Dropped MADs of another class, version, method or attribute.
     pub unsupported: u64,
-    /// Dropped or refused: no id is meant.
+    /// Messages that name no existing id; they were dropped or refused.
     pub unknown_ids: u64,
-    /// Dropped: of an id whose peer has another address, or another queue pair.
+    /// Dropped messages that name an id whose peer has another address or queue pair.
     pub strangers: u64,
-    /// Dropped: the id's state has no use for the message.
+    /// Dropped messages that have no transition in the id's state.
     pub out_of_state: u64,
-    /// Refused: as many requests wait for the listener as it wants.
+    /// Requests refused because the listener's backlog was full.
     pub backlog_full: u64,
-    /// Refused: there are as many ids as there may be.
+    /// Requests refused because all ids were in use.
     pub no_resources: u64,
-    /// Dropped: MADs or events have to be taken first.
+    /// MADs dropped because a queue of MADs or events was full.
     pub overflows: u64,
-    /// Ids whose end came early, to make space for a new one.
+    /// Lingering ids that were ended early to make space for a new id.
     pub evicted: u64,
 }

@@ -1,36 +1,36 @@
-//! Why a call to the manager is refused. Nothing has changed then.
+//! The errors of calls to the manager.
 
 use std::fmt;
 
-/// Why a call is refused.
+/// The reason why a call was refused. Nothing has changed then.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum CmError {
-    /// No id and no listener has this handle, or it is of the other kind (`EINVAL`).
+    /// No id and no listener has this handle, or the handle belongs to the wrong one of both (`EINVAL`).
     NoSuchHandle,
-    /// Another id or listener has this handle (`EINVAL`).
+    /// The handle is already used by an id or a listener (`EINVAL`).
     HandleInUse,
     /// The id's state does not allow the call (`EINVAL`).
     WrongState,
-    /// A value does not fit its field, or private data are too long for their message (`EINVAL`).
+    /// A value does not fit its field, or private data are too long for the message (`EINVAL`).
     OutOfRange,
-    /// Somebody listens to this service at this address already (`EADDRINUSE`).
+    /// Another listener already has this service at this address (`EADDRINUSE`).
     AddressInUse,
-    /// There are as many ids or listeners as there may be (`ENOMEM`).
+    /// All ids or listeners are in use (`ENOMEM`).
     NoResources,
-    /// MADs or events have to be taken first (`EAGAIN`).
+    /// A queue of MADs or events is full and must be drained first (`EAGAIN`).
     Busy,
 }
 
 impl fmt::Display for CmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            CmError::NoSuchHandle => "no id has this handle",
-            CmError::HandleInUse => "the handle is in use",
-            CmError::WrongState => "the id is in another state",
-            CmError::OutOfRange => "a value does not fit its field",
-            CmError::AddressInUse => "somebody listens to this service already",
-            CmError::NoResources => "there are as many ids as there may be",
-            CmError::Busy => "MADs or events wait to be taken",
+            CmError::NoSuchHandle => "no id or listener has this handle",
+            CmError::HandleInUse => "the handle is already in use",
+            CmError::WrongState => "the state of the id does not allow the call",
+            CmError::OutOfRange => "a value does not fit its field in the message",
+            CmError::AddressInUse => "another listener already has this service at this address",
+            CmError::NoResources => "all ids or listeners of the manager are in use",
+            CmError::Busy => "a queue of MADs or events is full: take them first",
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What programs get to know.
+//! Events that the manager reports to programs.
 
 use remora_wire::mad::req::ConnectedService;
 use remora_wire::mad::{INFO_LEN, RejectReason, ServiceId, SidrStatus, ip_cm};
@@ -6,56 +6,59 @@ use remora_wire::{Psn, Qpn};
 
 use crate::{GidPair, PrivateData};
 
-/// Something happened to an id.
+/// An event of an id.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct CmEvent {
-    /// The id's handle. Of a request it is the one that was given to [`Cm::receive`](crate::Cm::receive).
+    /// Handle of the id. For a request, the handle that was passed to [`Cm::receive`](crate::Cm::receive).
     pub handle: u64,
-    /// What happened.
+    /// The kind of event and its data.
     pub kind: EventKind,
-    /// What the peer's program said; [`PrivateData::NONE`] if no message came.
+    /// Private data from the peer's program; [`PrivateData::NONE`] if the event was not caused by a
+    /// message.
     pub private_data: PrivateData,
 }
 
-/// What happened.
+/// The kinds of events.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// A peer asks for a connection: to be accepted or refused.
+    /// A peer requests a connection, which the program must accept or refuse.
     ConnectRequest(ConnectRequest),
-    /// The peer accepted; the program makes its queue pair ready, then calls
+    /// The peer has accepted. The program makes its queue pair ready, then calls
+    /// [`Cm::ready_to_use`](crate::Cm::ready_to_use).
     /// [`Cm::ready_to_use`](crate::Cm::ready_to_use).
     ConnectResponse(ConnParam),
-    /// The active side is ready, too.
+    /// The active side is ready as well.
     Established,
-    /// The peer refused. The handle is free, unless the id is in timewait.
+    /// The peer has refused. The handle is free, unless the id is in TIMEWAIT.
     Rejected(Rejection),
-    /// The connection has ended, or the peer wants it to: then [`Cm::disconnect`](crate::Cm::disconnect)
-    /// answers.
+    /// The connection has ended. With [`Cause::Requested`], the peer wants to end it, and
+    /// [`Cm::disconnect`](crate::Cm::disconnect) answers.
     Disconnected(Cause),
-    /// The peer did not answer. The handle is free, unless the id is in timewait.
+    /// The peer did not answer. The handle is free, unless the id is in TIMEWAIT.
     Unreachable,
-    /// No packet of the connection is on its way any more. The handle is free.
+    /// The time after which no packet of the connection can be in flight is over. The handle is free.
     TimewaitExit,
-    /// A peer asks for a datagram service.
+    /// A peer asks for the queue pair of a datagram service.
     SidrRequest {
-        /// The handle of the listener.
+        /// Handle of the listener.
         listener: u64,
-        /// Both ends.
+        /// Addresses of both ends.
         gids: GidPair,
-        /// The service.
+        /// The service id.
         service_id: ServiceId,
-        /// What stood first in the private data, with services of the RDMA IP CM service.
+        /// The IP addressing header of the private data; present for services of the RDMA IP CM service
+        /// only.
         ip: Option<ip_cm::Repr>,
-        /// The partition.
+        /// The partition key.
         pkey: u16,
     },
-    /// The answer to such a question. The handle is free.
+    /// A peer has answered a request for a datagram service. The handle is free.
     SidrResponse {
-        /// [`SidrStatus::VALID`], or why there is no such service.
+        /// [`SidrStatus::VALID`], or the reason why the service is not available.
         status: SidrStatus,
-        /// The queue pair to which datagrams go.
+        /// The queue pair that accepts datagrams of the service.
         qpn: Qpn,
-        /// The key that datagrams must carry.
+        /// The queue key that datagrams must carry.
         qkey: u32,
     },
 }
@@ -63,61 +66,61 @@ pub enum EventKind {
 /// A request for a connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ConnectRequest {
-    /// The handle of the listener.
+    /// Handle of the listener.
     pub listener: u64,
-    /// Both ends.
+    /// Addresses of both ends.
     pub gids: GidPair,
-    /// The service.
+    /// The service id.
     pub service_id: ServiceId,
-    /// What stood first in the private data, with services of the RDMA IP CM service.
+    /// The IP addressing header of the private data; present for services of the RDMA IP CM service only.
     pub ip: Option<ip_cm::Repr>,
     /// The transport service of both queue pairs.
     pub service: ConnectedService,
-    /// What the peer proposes.
+    /// The parameters that the peer proposes.
     pub param: ConnParam,
 }
 
-/// What one side says of its queue pair, turned round: as the other side may use it.
+/// The parameters of the peer's queue pair, converted to this side's point of view.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ConnParam {
-    /// READs and atomics that this side should hold: the peer's initiator depth.
+    /// Number of READs and atomics that this side should accept at a time: the peer's initiator depth.
     pub responder_resources: u8,
-    /// READs and atomics that this side may have outstanding: the peer's responder resources.
+    /// Number of READs and atomics that this side may have outstanding: the peer's responder resources.
     pub initiator_depth: u8,
-    /// Does the peer's queue pair do end-to-end flow control?
+    /// True if the peer's queue pair uses end-to-end flow control.
     pub flow_control: bool,
-    /// Times that this side's queue pair should send again without an answer; 0 in a response.
+    /// Number of retries of this side's queue pair without an answer; 0 in a response.
     pub retry_count: u8,
-    /// Times that this side's queue pair should send again after "receiver not ready".
+    /// Number of retries of this side's queue pair after "receiver not ready".
     pub rnr_retry_count: u8,
-    /// Has the peer's queue pair a shared receive queue?
+    /// True if the peer's queue pair has a shared receive queue.
     pub srq: bool,
-    /// The peer's queue pair.
+    /// The peer's queue pair number.
     pub qpn: Qpn,
-    /// The PSN that this side's queue pair sends first.
+    /// The PSN of the first packet that this side's queue pair sends.
     pub starting_psn: Psn,
 }
 
-/// Why a peer refused.
+/// The peer's refusal.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// The reason.
+    /// The reason code.
     pub reason: RejectReason,
-    /// What the peer would accept, as the reason says.
+    /// An acceptable value for the refused field; its format depends on the reason.
     pub info: [u8; INFO_LEN],
-    /// Bytes of it that count.
+    /// Number of valid bytes in `info`.
     pub info_len: u8,
 }
 
-/// What ended a connection.
+/// The reason why a connection ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The peer asks for it, and waits for the answer.
+    /// The peer asked to end the connection, and waits for the answer.
     Requested,
     /// The peer agreed to this side's request, or asked at the same time.
     Agreed,
-    /// The peer does not answer this side's request.
+    /// The peer did not answer this side's request.
     Unanswered,
-    /// The peer says that it has no such connection.
+    /// The peer does not have such a connection.
     Refused,
 }

@@ -8,26 +8,26 @@ use crate::CmState;
 use crate::cm_id::CmId;
 use crate::index::Index;
 
-/// Most ids that a table may have.
+/// Maximum number of ids in a table.
 const MAX_IDS: u32 = 1 << 16;
 
 /// The slots of all ids.
 ///
-/// Communication ids are a keyed permutation of the numbers from 1 on, so that an id does not follow from
-/// those before it, and none comes back before 2^32 others. A slot that becomes free goes to the end of the
-/// queue.
+/// Communication ids are a keyed permutation of the numbers from 1 on. An id therefore cannot be predicted
+/// from earlier ids, and none is issued a second time before 2^32 others. A slot that becomes free goes to
+/// the end of the queue of free slots.
 #[derive(Debug)]
 pub(crate) struct IdTable {
     ids: Vec<CmId>,
     free: VecDeque<u32>,
     by_comm_id: Index<u32>,
-    /// Communication ids that were tried so far, modulo 2^32.
+    /// Number of communication ids tried so far, modulo 2^32.
     issued: u32,
     seed: u64,
 }
 
 impl IdTable {
-    /// With `max` slots, all free.
+    /// Creates a table of `max` free slots.
     pub fn new(max: u32, seed: u64) -> IdTable {
         assert!(max > 0 && max <= MAX_IDS, "1 to {MAX_IDS} ids");
         let ids = vec![CmId::IDLE; max as usize];
@@ -35,13 +35,14 @@ impl IdTable {
         IdTable { ids, free: (0..max).collect(), by_comm_id, issued: 0, seed }
     }
 
-    /// Takes the slot that has been free for longest. Its id has a communication id and nothing else.
+    /// Allocates the slot that has been free for longest, and assigns it a communication id. `None` if no
+    /// slot is free.
     pub fn take(&mut self) -> Option<u32> {
         let slot = self.free.pop_front()?;
         let local_comm_id = loop {
             self.issued = self.issued.wrapping_add(1);
             let id = permute(self.issued, u32::BITS, self.seed);
-            // 0 is the id of messages that have none.
+            // 0 is not valid as a communication id: messages without an id carry it.
             if id != 0 && self.by_comm_id.insert(id, slot) {
                 break id;
             }
@@ -50,7 +51,7 @@ impl IdTable {
         Some(slot)
     }
 
-    /// Gives a slot back.
+    /// Frees a slot.
     pub fn give_back(&mut self, slot: u32) {
         let id = &mut self.ids[slot as usize];
         self.by_comm_id.remove(&id.local_comm_id);
@@ -58,42 +59,42 @@ impl IdTable {
         self.free.push_back(slot);
     }
 
-    /// The slot that has this communication id now.
+    /// Returns the slot of a communication id; `None` if no id has it.
     pub fn find(&self, local_comm_id: u32) -> Option<u32> {
         self.by_comm_id.get(&local_comm_id)
     }
 
-    /// The id of a slot.
+    /// Returns the id in a slot.
     pub fn get(&self, slot: u32) -> &CmId {
         &self.ids[slot as usize]
     }
 
-    /// The id of a slot.
+    /// Returns the id in a slot, mutably.
     pub fn get_mut(&mut self, slot: u32) -> &mut CmId {
         &mut self.ids[slot as usize]
     }
 
-    /// Are all slots in use?
+    /// Returns whether all slots are in use.
     pub fn is_full(&self) -> bool {
         self.free.is_empty()
     }
 
-    /// How many slots are in use.
+    /// Returns the number of slots in use.
     pub fn len(&self) -> usize {
         self.ids.len() - self.free.len()
     }
 
-    /// The ids in use, with their slots.
+    /// Iterates over the ids in use, with their slots.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &CmId)> {
         (0..).zip(&self.ids).filter(|(_, id)| id.state != CmState::Idle)
     }
 
-    /// The ids in use.
+    /// Iterates over the ids in use.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut CmId> {
         self.ids.iter_mut().filter(|id| id.state != CmState::Idle)
     }
 
-    /// Asserts that each slot is in use or free.
+    /// Asserts that each slot is either in use or free.
     pub fn check(&self) {
         assert_eq!(self.iter().count(), self.len(), "slots in use are not free");
         assert_eq!(self.by_comm_id.len(), self.len(), "each id in use has a communication id");

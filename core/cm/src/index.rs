@@ -1,9 +1,9 @@
-//! An ordered index of bounded size: keys in order, each with the slot of a table.
+//! An ordered index of bounded size: sorted keys, each with the slot of a table.
 //!
-//! It is a sorted vector, so that it allocates once and its order depends on nothing but the keys. An
-//! insertion moves what is behind it: at most a few hundred kilobytes, for messages that are rare.
+//! The index is a sorted vector, so that it allocates once and its order depends only on the keys. An
+//! insertion moves the entries behind it: at most a few hundred kilobytes, for messages that are rare.
 
-/// Keys in order, each with a slot.
+/// Sorted keys, each with a slot.
 #[derive(Debug)]
 pub(crate) struct Index<K> {
     entries: Vec<(K, u32)>,
@@ -11,17 +11,17 @@ pub(crate) struct Index<K> {
 }
 
 impl<K: Ord + Copy> Index<K> {
-    /// Without keys, for `max` of them at most.
+    /// Creates an empty index for at most `max` keys.
     pub fn new(max: usize) -> Index<K> {
         Index { entries: Vec::with_capacity(max), max }
     }
 
-    /// The slot of a key.
+    /// Returns the slot of a key.
     pub fn get(&self, key: &K) -> Option<u32> {
         self.position(key).ok().map(|at| self.entries[at].1)
     }
 
-    /// Adds a key; `false`, and nothing changes, if it is there or there are as many as there may be.
+    /// Adds a key. Returns false, and changes nothing, if the key is present or the index is full.
     pub fn insert(&mut self, key: K, slot: u32) -> bool {
         match self.position(&key) {
             Err(at) if self.entries.len() < self.max => {
@@ -32,24 +32,24 @@ impl<K: Ord + Copy> Index<K> {
         }
     }
 
-    /// Takes a key away, if it is there.
+    /// Removes a key if it is present.
     pub fn remove(&mut self, key: &K) {
         if let Ok(at) = self.position(key) {
             self.entries.remove(at);
         }
     }
 
-    /// The smallest key.
+    /// Returns the smallest key.
     pub fn first(&self) -> Option<&K> {
         self.entries.first().map(|(key, _)| key)
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Asserts that the keys are in order, and no more than there may be.
+    /// Asserts that the keys are sorted and not more than the maximum.
     pub fn check(&self) {
         assert!(self.entries.len() <= self.max, "keys <= {}", self.max);
         assert!(self.entries.is_sorted_by(|(a, _), (b, _)| a < b), "keys are in order, each once");

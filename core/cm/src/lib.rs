@@ -1,13 +1,13 @@
-//! The communication manager of InfiniBand: it brings queue pairs together and apart by datagrams on QP 1
-//! (IBTA volume 1, chapter 12; annex A11 for IP addresses). It is pure: driven by MADs, calls and time given
-//! as values.
+//! The InfiniBand communication manager (CM): connects and disconnects queue pairs by datagrams on QP 1
+//! (IBTA volume 1, chapter 12; annex A11 for IP addresses). It does no I/O: it is driven by MADs, calls,
+//! and time passed as values.
 //!
-//! A [`Cm`] is the manager of one channel adapter and all its addresses. Programs are somewhere else: whoever
-//! drives the `Cm` gives each id a *handle* of its own choice, and finds it in the [`CmEvent`]s.
+//! A [`Cm`] manages one channel adapter with all its addresses. The driver of the `Cm` assigns each id a
+//! *handle* of its own choice, and finds the handle in the [`CmEvent`]s.
 //!
-//! [`Cm::receive`] takes a MAD, and [`Cm::transmit`] returns the next one that leaves.
-//! [`Cm::next_deadline`] and [`Cm::expire`] are the timers. [`Cm::next_event`] is what programs get to
-//! know.
+//! [`Cm::receive`] processes a MAD, and [`Cm::transmit`] returns the next one to send.
+//! [`Cm::next_deadline`] and [`Cm::expire`] are the timers. [`Cm::next_event`] returns the events for
+//! programs.
 //!
 //! # One connection
 //!
@@ -22,9 +22,9 @@
 //!
 //! # Bounds
 //!
-//! All tables have their size from the start, and nothing allocates later. A full queue of MADs or events
-//! makes [`Cm::receive`] drop what comes, as a network would: peers repeat it. Calls answer
-//! [`CmError::Busy`] then.
+//! All tables have their final size from the start, and nothing allocates later. While a queue of MADs or
+//! events is full, [`Cm::receive`] drops what arrives, as a network would: peers repeat it. Calls then fail
+//! with [`CmError::Busy`].
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The services that programs offer, and how many requests wait for each.
+//! The services that programs listen for, and the number of requests that wait for each.
 
 use remora_wire::Address;
 use remora_wire::mad::ServiceId;
@@ -6,7 +6,7 @@ use remora_wire::mad::ServiceId;
 use crate::index::Index;
 use crate::{CmError, GidPair, Listen};
 
-/// A service at an address; at all addresses for [`ANY`].
+/// A service at an address, or at all addresses ([`ANY`]).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ServiceAddress {
     service_id: ServiceId,
@@ -14,10 +14,10 @@ struct ServiceAddress {
     zone: u32,
 }
 
-/// The unspecified address, which no peer can send to.
+/// The unspecified address, which peers cannot send to.
 const ANY: Address = Address([0; 16]);
 
-/// One listener.
+/// A listener.
 #[derive(Copy, Clone, Debug)]
 struct Listening {
     handle: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// None, with space for `max`.
+    /// Creates a table for `max` listeners.
     pub fn new(max: u32) -> Listeners {
         let max = max as usize;
         Listeners { slots: vec![None; max], by_handle: Index::new(max), by_place: Index::new(max) }
@@ -58,7 +58,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Takes a listener away; its slot.
+    /// Removes a listener and returns its slot.
     pub fn remove(&mut self, handle: u64) -> Option<u32> {
         let slot = self.by_handle.get(&handle)?;
         let listener = self.slots[slot as usize].take()?;
@@ -67,43 +67,44 @@ impl Listeners {
         Some(slot)
     }
 
-    /// Has a listener this handle?
+    /// Returns whether a listener has this handle.
     pub fn has(&self, handle: u64) -> bool {
         self.by_handle.get(&handle).is_some()
     }
 
-    /// The listener for a service at the local one of two addresses; that of the address before that of all.
+    /// Finds the listener for a service at the local address of `gids`. A listener of that address takes
+    /// precedence over one of all addresses.
     pub fn find(&self, service_id: ServiceId, gids: GidPair) -> Option<u32> {
         let at = |address, zone| self.by_place.get(&ServiceAddress { service_id, address, zone });
         at(gids.local, gids.zone).or_else(|| at(ANY, 0))
     }
 
-    /// The handle of a listener.
+    /// Returns the handle of a listener.
     pub fn handle(&self, slot: u32) -> u64 {
         self.slots[slot as usize].map_or(0, |listener| listener.handle)
     }
 
-    /// Can one more request wait for the listener?
+    /// Returns whether the listener's backlog has space for one more request.
     pub fn has_space(&self, slot: u32) -> bool {
         self.slots[slot as usize].is_some_and(|listener| listener.pending < listener.backlog)
     }
 
-    /// One more request waits for the listener.
+    /// Adds a request to the listener's backlog.
     pub fn add_pending(&mut self, slot: u32) {
         if let Some(listener) = &mut self.slots[slot as usize] {
             listener.pending += 1;
         }
     }
 
-    /// A request waits no longer.
+    /// Removes a request from the listener's backlog.
     pub fn remove_pending(&mut self, slot: u32) {
         if let Some(listener) = &mut self.slots[slot as usize] {
             listener.pending -= 1;
         }
     }
 
-    /// Asserts that as many requests wait as `pending` counts for a slot, and no more than each listener
-    /// wants.
+    /// Asserts that each listener's backlog has the number of requests that `pending` returns for its slot,
+    /// and not more than its limit.
     pub fn check(&self, pending: impl Fn(u32) -> usize) {
         self.by_handle.check();
         self.by_place.check();

@@ -1,4 +1,5 @@
-//! What programs say when they connect, accept, refuse and listen, and what they get for their queue pairs.
+//! The parameters of connect, accept, reject, listen and service id resolution, and the resulting
+//! attributes of queue pairs.
 
 use remora_wire::mad::req::ConnectedService;
 use remora_wire::mad::{RejectReason, ServiceId, SidrStatus, ip_cm, path};
@@ -6,110 +7,111 @@ use remora_wire::{Address, Psn, Qpn};
 
 use crate::CmError;
 
-/// The code of the time that a packet lives at most, unless a program says another: 0.27 s, as Linux has it
-/// since it found 1.07 s too long for RoCE. A lost packet without a NAK is sent again after twice that time.
+/// Code of the default maximum packet life time: 0.27 s. Linux uses this value since 1.07 s proved too long
+/// for RoCE. A lost packet without a NAK is retransmitted after twice this time.
 const PACKET_LIFE_TIME: u8 = 16;
 
-/// Both ends of a path, as this side sees them.
+/// The addresses of both ends of a path, from this side's point of view.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GidPair {
-    /// An address of this adapter.
+    /// Address of this adapter.
     pub local: Address,
-    /// The peer's.
+    /// Address of the peer.
     pub remote: Address,
-    /// The interface of this adapter's address if that is link-local, by this host's number; else 0.
+    /// Interface index on this host if the local address is link-local; otherwise 0.
     pub zone: u32,
 }
 
 impl GidPair {
-    /// Two addresses that need no interface.
+    /// Creates a pair of addresses that need no interface index.
     pub const fn new(local: Address, remote: Address) -> GidPair {
         GidPair { local, remote, zone: 0 }
     }
 
-    /// Can one host have each of them?
+    /// Returns whether each of them can be the address of one host.
     pub(crate) fn are_hosts(&self) -> bool {
         self.local.is_host() && self.remote.is_host()
     }
 }
 
-/// The path of a MAD that leaves.
+/// The path of a MAD to send.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct MadPath {
-    /// Both ends.
+    /// Addresses of both ends.
     pub gids: GidPair,
-    /// The traffic class (of IPv4: the type of service) of the path that the REQ names, or that the program
-    /// gave a question for a datagram service. Other MADs have 0.
+    /// The traffic class (IPv4: the type of service) of the path that the REQ names, or that the program
+    /// gave for a service id resolution. 0 for other MADs.
     pub traffic_class: u8,
 }
 
-/// A service that a program offers.
+/// The parameters of a listener.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// The service.
+    /// The service id.
     pub service_id: ServiceId,
-    /// At this address only; `None`: at all addresses that have no listener of their own for the service.
+    /// Address to listen at; `None` for all addresses that have no listener of their own for the service.
     pub address: Option<Address>,
-    /// The interface of a link-local address; else 0.
+    /// Interface index of a link-local address; otherwise 0.
     pub zone: u32,
-    /// Requests that wait for the program at most, 1 or more: until it takes their event ([`Cm::taken`]) or
-    /// answers. Further requests are refused.
+    /// Maximum number of requests that wait for the program, 1 or more. A request waits until the program
+    /// takes its event ([`Cm::taken`]) or answers. Further requests are refused.
     ///
     /// [`Cm::taken`]: crate::Cm::taken
     pub backlog: u32,
 }
 
-/// What the active side asks for.
+/// The parameters of a connection request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ConnectParam<'a> {
-    /// Both ends, of the messages and of the queue pairs.
+    /// Addresses of both ends, for messages and queue pairs.
     pub gids: GidPair,
-    /// The service.
+    /// The service id.
     pub service_id: ServiceId,
-    /// What stands first in the private data: always with services of the RDMA IP CM service.
+    /// The IP addressing header of the private data; required for services of the RDMA IP CM service,
+    /// absent for others.
     pub ip: Option<ip_cm::Repr>,
-    /// This side's queue pair.
+    /// The queue pair number of this side.
     pub qpn: Qpn,
-    /// The transport service of both queue pairs; reliable datagrams are refused.
+    /// The transport service of both queue pairs; reliable datagram (RD) is refused.
     pub service: ConnectedService,
     /// The PSN of the first packet that the peer's queue pair sends.
     pub starting_psn: Psn,
-    /// The code of the path MTU: 1 for 256 bytes to 5 for 4096.
+    /// Code of the path MTU: 1 for 256 bytes to 5 for 4096 bytes.
     pub path_mtu: u8,
-    /// The partition.
+    /// The partition key.
     pub pkey: u16,
-    /// The flow label of both queue pairs' packets, 20 bits.
+    /// Flow label of packets of both queue pairs, 20 bits.
     pub flow_label: u32,
-    /// The traffic class (of IPv4: the type of service).
+    /// Traffic class (IPv4: the type of service).
     pub traffic_class: u8,
-    /// Routers that a packet may pass.
+    /// Maximum number of routers that a packet may pass.
     pub hop_limit: u8,
     /// Service level, 4 bits.
     pub sl: u8,
-    /// The code of the time that a packet lives at most, 0 to 30.
+    /// Code of the maximum packet life time, 0 to 30.
     pub packet_life_time: u8,
-    /// READs and atomics from the peer that this side's queue pair can hold.
+    /// Number of READs and atomics from the peer that this side's queue pair accepts at a time.
     pub responder_resources: u8,
-    /// READs and atomics that this side's queue pair would have outstanding.
+    /// Number of READs and atomics that this side's queue pair wants to have outstanding.
     pub initiator_depth: u8,
-    /// Does this side's queue pair do end-to-end flow control?
+    /// True if this side's queue pair uses end-to-end flow control.
     pub flow_control: bool,
-    /// Times that a queue pair sends again without an answer, 3 bits.
+    /// Number of retries of a queue pair without an answer, 3 bits.
     pub retry_count: u8,
-    /// Times that the peer's queue pair sends again after "receiver not ready", 3 bits.
+    /// Number of retries of the peer's queue pair after "receiver not ready", 3 bits.
     pub rnr_retry_count: u8,
-    /// Has this side's queue pair a shared receive queue?
+    /// True if this side's queue pair has a shared receive queue.
     pub srq: bool,
-    /// The code of the time within which either side should answer, 5 bits.
+    /// Code of the time within which either side should answer a message, 5 bits.
     pub response_timeout: u8,
-    /// Times that either side repeats a message without an answer, 4 bits.
+    /// Number of times that either side repeats an unanswered message, 4 bits.
     pub max_cm_retries: u8,
-    /// Up to 92 bytes, or 56 behind [`ConnectParam::ip`].
+    /// Private data of the program: up to 92 bytes, or up to 56 after [`ConnectParam::ip`].
     pub private_data: &'a [u8],
 }
 
 impl ConnectParam<'_> {
-    /// A reliable connection with the values that `rdma_cm` uses on RoCE.
+    /// Creates a request for a reliable connection, with the values that `rdma_cm` uses on RoCE.
     pub const fn new(gids: GidPair, service_id: ServiceId, qpn: Qpn) -> ConnectParam<'static> {
         ConnectParam {
             gids,
@@ -137,7 +139,7 @@ impl ConnectParam<'_> {
         }
     }
 
-    /// Does each value fit its field?
+    /// Checks that each value fits its field.
     pub(crate) fn check(&self) -> Result<(), CmError> {
         let header = if self.ip.is_some() { ip_cm::LEN } else { 0 };
         let fits = self.gids.are_hosts()
@@ -155,7 +157,7 @@ impl ConnectParam<'_> {
         if fits { Ok(()) } else { Err(CmError::OutOfRange) }
     }
 
-    /// The primary path of the REQ.
+    /// Returns the primary path of the REQ.
     pub(crate) fn path(&self, ack_timeout: u8) -> path::Repr {
         path::Repr {
             local_lid: path::PERMISSIVE_LID,
@@ -173,68 +175,69 @@ impl ConnectParam<'_> {
     }
 }
 
-/// What the passive side answers.
+/// The parameters with which the passive side accepts.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct AcceptParam<'a> {
-    /// This side's queue pair.
+    /// The queue pair number of this side.
     pub qpn: Qpn,
     /// The PSN of the first packet that the peer's queue pair sends.
     pub starting_psn: Psn,
-    /// READs and atomics from the peer that this side's queue pair can hold.
+    /// Number of READs and atomics from the peer that this side's queue pair accepts at a time.
     pub responder_resources: u8,
-    /// READs and atomics that this side's queue pair has outstanding at most.
+    /// Maximum number of READs and atomics that this side's queue pair has outstanding.
     pub initiator_depth: u8,
-    /// Does this side's queue pair do end-to-end flow control?
+    /// True if this side's queue pair uses end-to-end flow control.
     pub flow_control: bool,
-    /// Times that the peer's queue pair sends again after "receiver not ready", 3 bits.
+    /// Number of retries of the peer's queue pair after "receiver not ready", 3 bits.
     pub rnr_retry_count: u8,
-    /// Has this side's queue pair a shared receive queue?
+    /// True if this side's queue pair has a shared receive queue.
     pub srq: bool,
-    /// Up to 196 bytes.
+    /// Private data of the program: up to 196 bytes.
     pub private_data: &'a [u8],
 }
 
-/// Why a program refuses.
+/// The parameters of a refusal.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct RejectParam<'a> {
-    /// The reason; [`RejectReason::CONSUMER`] is that of `rdma_reject`.
+    /// The reason code; [`RejectReason::CONSUMER`] is the one that `rdma_reject` uses.
     pub reason: RejectReason,
-    /// What the program would accept, as the reason says: up to 72 bytes.
+    /// An acceptable value for the refused field, in the reason's format: up to 72 bytes.
     pub info: &'a [u8],
-    /// Up to 148 bytes.
+    /// Private data of the program: up to 148 bytes.
     pub private_data: &'a [u8],
 }
 
 impl RejectParam<'_> {
-    /// A refusal that says no more than why.
+    /// Creates a refusal without additional information.
     pub const fn new(reason: RejectReason) -> RejectParam<'static> {
         RejectParam { reason, info: &[], private_data: &[] }
     }
 }
 
-/// The question which queue pair has a datagram service.
+/// The parameters of a service id resolution: a request for the queue pair of a datagram service.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SidrRequestParam<'a> {
-    /// Both ends of the messages.
+    /// Addresses of both ends of the messages.
     pub gids: GidPair,
-    /// The service.
+    /// The service id.
     pub service_id: ServiceId,
-    /// What stands first in the private data: always with services of the RDMA IP CM service.
+    /// The IP addressing header of the private data; required for services of the RDMA IP CM service,
+    /// absent for others.
     pub ip: Option<ip_cm::Repr>,
-    /// The partition.
+    /// The partition key.
     pub pkey: u16,
-    /// The traffic class of the question (of IPv4: the type of service).
+    /// Traffic class of the request (IPv4: the type of service).
     pub traffic_class: u8,
-    /// The code of the time within which the peer should answer, 5 bits.
+    /// Code of the time within which the peer should answer, 5 bits.
     pub response_timeout: u8,
-    /// Times that the question is repeated, 4 bits.
+    /// Number of times that the request is repeated, 4 bits.
     pub max_cm_retries: u8,
-    /// Up to 216 bytes, or 180 behind [`SidrRequestParam::ip`].
+    /// Private data of the program: up to 216 bytes, or up to 180 after [`SidrRequestParam::ip`].
     pub private_data: &'a [u8],
 }
 
 impl SidrRequestParam<'_> {
-    /// A question with the values that `rdma_cm` uses on RoCE.
+    /// Creates a request with the values that `rdma_cm` uses on RoCE.
     pub const fn new(gids: GidPair, service_id: ServiceId) -> SidrRequestParam<'static> {
         SidrRequestParam {
             gids,
@@ -248,7 +251,7 @@ impl SidrRequestParam<'_> {
         }
     }
 
-    /// Does each value fit its field?
+    /// Checks that each value fits its field.
     pub(crate) fn check(&self) -> Result<(), CmError> {
         let header = if self.ip.is_some() { ip_cm::LEN } else { 0 };
         let fits = self.gids.are_hosts()
@@ -260,52 +263,53 @@ impl SidrRequestParam<'_> {
     }
 }
 
-/// The answer to such a question.
+/// The answer to a service id resolution.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SidrReplyParam<'a> {
-    /// [`SidrStatus::VALID`], or why there is no such service.
+    /// [`SidrStatus::VALID`], or the reason why the service is not available.
     pub status: SidrStatus,
-    /// The queue pair to which datagrams go.
+    /// The queue pair that accepts datagrams of the service.
     pub qpn: Qpn,
-    /// The key that datagrams must carry.
+    /// The queue key that datagrams must carry.
     pub qkey: u32,
-    /// Up to 136 bytes.
+    /// Private data of the program: up to 136 bytes.
     pub private_data: &'a [u8],
 }
 
-/// What a queue pair needs on its way to RTS, as `rdma_init_qp_attr` hands it out.
+/// The attributes that a queue pair needs on its way to RTS, as `rdma_init_qp_attr` returns them.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct QpAttributes {
-    /// Both ends of the queue pairs' packets.
+    /// Addresses of both ends of the queue pairs' packets.
     pub gids: GidPair,
     /// The transport service.
     pub service: ConnectedService,
-    /// The peer's queue pair.
+    /// The peer's queue pair number.
     pub remote_qpn: Qpn,
     /// The PSN that this side's queue pair expects first.
     pub rq_psn: Psn,
     /// The PSN that this side's queue pair sends first.
     pub sq_psn: Psn,
-    /// The code of the path MTU: 1 for 256 bytes to 5 for 4096.
+    /// Code of the path MTU: 1 for 256 bytes to 5 for 4096 bytes.
     pub path_mtu: u8,
-    /// The partition.
+    /// The partition key.
     pub pkey: u16,
-    /// The flow label, 20 bits.
+    /// Flow label, 20 bits.
     pub flow_label: u32,
-    /// The traffic class (of IPv4: the type of service).
+    /// Traffic class (IPv4: the type of service).
     pub traffic_class: u8,
-    /// Routers that a packet may pass.
+    /// Maximum number of routers that a packet may pass.
     pub hop_limit: u8,
     /// Service level, 4 bits.
     pub sl: u8,
-    /// The code of the local ACK timeout.
+    /// Code of the local ACK timeout.
     pub timeout: u8,
-    /// Times that it sends again without an answer.
+    /// Number of retries without an answer.
     pub retry_count: u8,
-    /// Times that it sends again after "receiver not ready".
+    /// Number of retries after "receiver not ready".
     pub rnr_retry_count: u8,
-    /// READs and atomics from the peer that it holds (`max_dest_rd_atomic`).
+    /// Number of READs and atomics from the peer that the queue pair accepts at a time
+    /// (`max_dest_rd_atomic`).
     pub responder_resources: u8,
-    /// READs and atomics that it has outstanding (`max_rd_atomic`).
+    /// Number of READs and atomics that the queue pair may have outstanding (`max_rd_atomic`).
     pub initiator_depth: u8,
 }

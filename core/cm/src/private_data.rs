@@ -1,12 +1,12 @@
-//! Private data: what programs say to each other within messages.
+//! Private data: the bytes that programs pass to each other within CM messages.
 
 use remora_wire::mad::ip_cm;
 
-/// Bytes of the longest private data: of a RTU or DREP.
+/// Size in bytes of the longest private data field, that of an RTU or DREP.
 const MAX_PRIVATE: usize = 224;
 
-/// The private data of a message. It has no length on the wire, so it is as long as the message's field, with
-/// zeros behind what the peer's program said.
+/// The private data of a message. It has no length on the wire: it is as long as the message's field, with
+/// zeros after the bytes that the peer's program sent.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub struct PrivateData {
     bytes: [u8; MAX_PRIVATE],
@@ -14,10 +14,10 @@ pub struct PrivateData {
 }
 
 impl PrivateData {
-    /// None: the event comes of no message.
+    /// No private data: the event was not caused by a message.
     pub const NONE: PrivateData = PrivateData { bytes: [0; MAX_PRIVATE], len: 0 };
 
-    /// A copy of a message's field.
+    /// Copies the private data field of a message.
     pub(crate) fn of(field: &[u8]) -> PrivateData {
         let mut data = PrivateData::NONE;
         let len = field.len().min(MAX_PRIVATE);
@@ -41,8 +41,8 @@ impl std::fmt::Debug for PrivateData {
     }
 }
 
-/// The private data field of a message: the header of annex A11, if there is one, then what the program says.
-/// Both fit, since the caller has looked.
+/// Builds the private data field of a message: the header of annex A11, if present, followed by the
+/// program's bytes. The caller has checked that both fit.
 pub(crate) fn field<const N: usize>(ip: Option<ip_cm::Repr>, said: &[u8]) -> [u8; N] {
     let mut field = [0; N];
     let header = ip.map_or(0, |ip| {

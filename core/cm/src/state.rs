@@ -1,7 +1,7 @@
-//! The states of an id, and what takes it from one to the next (IBTA volume 1, chapter 12.9.7).
+//! The states of an id, and the transitions between them (IBTA volume 1, chapter 12.9.7).
 //!
-//! The transitions are a table: what is not in it does not happen. A message without a row is dropped, a call
-//! without one is refused. `docs/CM_STATES.md` is this table, drawn.
+//! The transitions are a table, and only these transitions are possible: a message without a row in the
+//! current state is dropped, a call without one is refused. `docs/CM_STATES.md` shows the table.
 
 mod transitions;
 
@@ -9,40 +9,40 @@ use std::fmt;
 
 use transitions::TRANSITIONS;
 
-/// The state of an id, as IBTA and Linux name them.
+/// The state of an id, named as in IBTA and Linux.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CmState {
     /// No connection: the id is free.
     Idle,
-    /// Active: the REQ waits for its answer.
+    /// Active side: the REQ was sent and is not answered yet.
     ReqSent,
-    /// Active: the peer has the REQ, and needs time.
+    /// Active side: the peer has received the REQ and needs time to answer (MRA).
     MraReqRcvd,
-    /// Passive: the program has to accept or refuse.
+    /// Passive side: a REQ was received; the program must accept or refuse it.
     ReqRcvd,
-    /// Passive: the same, and the peer knows that it takes time.
+    /// Passive side: like `ReqRcvd`, and an MRA has told the peer that the answer takes time.
     MraReqSent,
-    /// Passive: the REP waits for its answer.
+    /// Passive side: the REP was sent and is not answered yet.
     RepSent,
-    /// Passive: the peer has the REP, and needs time.
+    /// Passive side: the peer has received the REP and needs time to answer (MRA).
     MraRepRcvd,
-    /// Active: the program makes its queue pair ready.
+    /// Active side: a REP was received; the program makes its queue pair ready.
     RepRcvd,
-    /// Active: the same, and the peer knows that it takes time.
+    /// Active side: like `RepRcvd`, and an MRA has told the peer that the answer takes time.
     MraRepSent,
-    /// Both sides are ready.
+    /// The connection is established.
     Established,
-    /// The DREQ waits for its answer.
+    /// The DREQ was sent and is not answered yet.
     DreqSent,
-    /// The program has to answer a DREQ.
+    /// A DREQ was received; the program must answer it.
     DreqRcvd,
-    /// Packets of the connection may be on their way.
+    /// The connection has ended; packets of it may still be in flight.
     Timewait,
-    /// A SIDR_REQ waits for its answer.
+    /// The SIDR_REQ was sent and is not answered yet.
     SidrReqSent,
-    /// The program has to answer a SIDR_REQ.
+    /// A SIDR_REQ was received; the program must answer it.
     SidrReqRcvd,
-    /// A SIDR_REQ was answered, and may come again.
+    /// A SIDR_REQ was answered; a repetition of it may still arrive.
     SidrRepSent,
 }
 
@@ -67,12 +67,12 @@ impl CmState {
         CmState::SidrRepSent,
     ];
 
-    /// The state after `on`; `None`: it has no place in this state.
+    /// Returns the state after `on`; `None` if the state has no transition for it.
     pub(crate) fn after(self, on: On) -> Option<CmState> {
         TRANSITIONS.iter().find(|row| row.from == self && row.on == on).map(|row| row.to)
     }
 
-    /// Does a message wait for its answer, to be repeated?
+    /// Returns whether the last message waits for an answer and is repeated.
     pub const fn repeats(self) -> bool {
         matches!(
             self,
@@ -85,17 +85,18 @@ impl CmState {
         )
     }
 
-    /// Is the id kept only to answer what comes late? Then it may end early, to make space.
+    /// Returns whether the id is kept only to answer late messages. Such an id may be ended early to make
+    /// space.
     pub const fn lingers(self) -> bool {
         matches!(self, CmState::Timewait | CmState::SidrRepSent)
     }
 
-    /// Does a request wait for the program, in a listener's backlog?
+    /// Returns whether a request waits for the program, in a listener's backlog.
     pub const fn is_pending(self) -> bool {
         matches!(self, CmState::ReqRcvd | CmState::MraReqSent | CmState::SidrReqRcvd)
     }
 
-    /// Is a connection asked for, and not established yet?
+    /// Returns whether a connection was requested but is not established yet.
     pub(crate) const fn precedes_established(self) -> bool {
         matches!(
             self,
@@ -110,8 +111,8 @@ impl CmState {
         )
     }
 
-    /// Is the peer's queue pair in use by this connection, so that a second one with it shows that this
-    /// one is stale?
+    /// Returns whether the connection uses the peer's queue pair. A second connection with that queue pair
+    /// then shows that this one is stale.
     pub(crate) const fn holds_remote_qpn(self) -> bool {
         matches!(
             self,
@@ -151,7 +152,7 @@ impl fmt::Display for CmState {
     }
 }
 
-/// What takes an id from one state to the next.
+/// An event that moves an id from one state to the next.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum On {
     SendReq,
@@ -163,7 +164,7 @@ pub(crate) enum On {
     RecvRep,
     SendRtu,
     RecvRtu,
-    /// The queue pair received before the RTU came.
+    /// The queue pair has received a packet before the RTU arrived.
     CommEst,
     SendRej,
     RecvRej,
@@ -175,11 +176,11 @@ pub(crate) enum On {
     RecvSidrReq,
     SendSidrRep,
     RecvSidrRep,
-    /// No answer came, however often the message was repeated.
+    /// No answer arrived in spite of all repetitions.
     TimedOut,
-    /// The time of an id that lingers is over.
+    /// The time for which an id lingers is over.
     TimewaitOver,
-    /// The program has no use for the answer.
+    /// The program does not need the answer any more.
     Cancel,
 }
 
@@ -276,7 +277,7 @@ ESTABLISHED. From then on each message needs the ids of both sides. Ids are not 
         }
     }
 
-    /// The states that can be reached from `start`.
+    /// Returns the states that can be reached from `start`.
     fn reached(start: CmState) -> Vec<CmState> {
         let mut reached = vec![start];
         let mut at = 0;

@@ -1,5 +1,5 @@
-//! After set-up nothing allocates: connections, refusals, floods and timers, with each allocation of the
-//! thread counted.
+//! Checks that nothing is allocated after set-up: connections, refusals, floods and timers run while each
+//! allocation of the thread is counted.
 
 use std::net::Ipv4Addr;
 
@@ -19,7 +19,7 @@ fn gids(local: usize) -> GidPair {
     GidPair::new(local, remote)
 }
 
-/// Two managers, and programs that say yes to everything.
+/// Two managers, and programs that accept everything.
 struct Managers {
     cms: [Cm; 2],
     now: Instant,
@@ -42,7 +42,7 @@ impl Managers {
         Managers { cms, now: Instant(0), fresh: 1_000 }
     }
 
-    /// Everything leaves, arrives and is answered.
+    /// Delivers and answers messages until none is left.
     fn settle(&mut self) {
         let mut mad = [0; LEN];
         let mut quiet = 0;
@@ -80,7 +80,7 @@ impl Managers {
         .unwrap();
     }
 
-    /// Connections and questions come and go.
+    /// Opens and closes connections, and resolves services.
     fn round(&mut self, first: u64) {
         for handle in first..first + 16 {
             let qpn = Qpn::new(handle as u32);
@@ -88,7 +88,7 @@ impl Managers {
         }
         let question = SidrRequestParam::new(gids(0), DATAGRAMS);
         self.cms[0].sidr_request(self.now, first + 16, &question).unwrap();
-        // Nobody listens.
+        // No program listens for this service.
         let wrong = ConnectParam::new(gids(0), ServiceId(3), Qpn::new(5));
         self.cms[0].connect(self.now, first + 17, &wrong).unwrap();
         self.settle();

@@ -12,7 +12,7 @@
 //! | `owner` | holder of the mutex | number of the biased thread << 3, and its slot; or 0 |
 //! | `slots[i]` | the thread in `threads[i]` | odd: that thread is inside, or is about to fail |
 //! | `plain` | holder of the mutex | odd: the holder is inside |
-//! | `threads[i]` | holder of the mutex | the thread that owns slot `i`; only that thread gives the slot back |
+//! | `threads[i]` | holder of the mutex | the thread that owns slot `i` until it gives the slot back |
 //!
 //! A slot belongs to one thread until that thread gives it back, because a thread that lost the bias may
 //! still be about to write its busy word. If the word were shared, the write would overwrite the mark of

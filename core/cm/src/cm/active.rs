@@ -1,4 +1,4 @@
-//! The active side: it asks for a connection, and is ready when the peer has accepted.
+//! The active side of a connection: it sends the REQ, and is ready when the peer has accepted.
 
 use remora_wire::mad::req::ConnectedService;
 use remora_wire::mad::{Answered, Attribute, CmMessage, RejectReason, mra, path, rep, req, rtu};
@@ -13,8 +13,8 @@ use crate::{
     CmError, CmState, ConnParam, ConnectParam, EventKind, Instant, PrivateData, QpAttributes, Rejection,
 };
 
-/// The code of the local ACK timeout: twice the packet life time, and the peer's delay. A sum of two powers
-/// becomes the next power if the smaller one counts.
+/// Computes the code of the local ACK timeout: twice the packet life time plus the peer's delay. Codes are
+/// exponents, so the sum of two powers of two is rounded up to the next power if the smaller one matters.
 const fn ack_timeout(delay: u8, packet_life_time: u8) -> u8 {
     let round_trip = packet_life_time + 1;
     let (larger, smaller) = if round_trip >= delay { (round_trip, delay) } else { (delay, round_trip) };
@@ -23,7 +23,7 @@ const fn ack_timeout(delay: u8, packet_life_time: u8) -> u8 {
 }
 
 impl Cm {
-    /// Asks a peer for a connection, under this handle.
+    /// Requests a connection from a peer, under this handle.
     ///
     /// # Errors
     /// [`CmError::HandleInUse`], [`CmError::OutOfRange`], [`CmError::NoResources`], [`CmError::Busy`].
@@ -102,7 +102,7 @@ impl Cm {
 
     pub(super) fn receive_rep(&mut self, arrival: &ReceivedMad, rep: &rep::Repr) {
         if self.ids.find(rep.remote_comm_id).is_none() {
-            // The peer waits for a RTU that nobody will send.
+            // The peer waits for an RTU that will never be sent.
             self.counters.unknown_ids += 1;
             let (local, remote) = (rep.remote_comm_id, rep.local_comm_id);
             return self.refuse(arrival, Answered::Rep, local, remote, RejectReason::INVALID_COMM_ID, &[]);
@@ -150,7 +150,8 @@ impl Cm {
         self.tell(slot, EventKind::ConnectResponse(param), PrivateData::of(&rep.private_data));
     }
 
-    /// The peer accepted with a queue pair, or under an id, of a connection that stands here: both end.
+    /// Refuses a REP with a queue pair, or a communication id, of a connection that already exists. Both
+    /// connections end.
     fn refuse_stale_rep(&mut self, now: Instant, slot: u32, stale: Option<u32>) {
         let reason = RejectReason::STALE_CONNECTION;
         let rej = self.rej(slot, Answered::Rep, reason, &[], &[]);
@@ -163,7 +164,7 @@ impl Cm {
         }
     }
 
-    /// The answer to a REP got lost, or takes time.
+    /// Answers a repeated REP: the answer was lost, or the program has not answered yet.
     fn answer_rep_again(&mut self, slot: u32) {
         let id = self.ids.get(slot);
         match id.state {
@@ -173,7 +174,7 @@ impl Cm {
         }
     }
 
-    /// Says that the program takes time.
+    /// Sends an MRA: the program needs time to answer.
     pub(super) fn send_mra(&mut self, slot: u32, answered: Answered) {
         let id = self.ids.get(slot);
         let mra = mra::Repr {
@@ -187,18 +188,19 @@ impl Cm {
         self.enter(slot, On::SendMra);
     }
 
-    /// The peer has the REQ or REP, and needs time: the next repetition waits for that long.
+    /// Processes an MRA: the peer has received the REQ or REP and needs time. The next repetition waits for
+    /// the time that the MRA names.
     pub(super) fn receive_mra(&mut self, arrival: &ReceivedMad, mra: &mra::Repr) {
         let (local, remote) = (mra.remote_comm_id, mra.local_comm_id);
         let (found, on) = match mra.answered {
             Answered::Req => (self.find_local(arrival, local), On::RecvMraOfReq),
             Answered::Rep => (self.find(arrival, local, remote), On::RecvMraOfRep),
-            // Of a LAP, which this side never sends.
+            // The MRA answers a LAP, which this side never sends.
             Answered::Other | Answered::Reserved => return self.counters.unsupported += 1,
         };
         let Some(slot) = found else { return };
         if !self.allows(slot, on) {
-            // A second one without a repetition between would make this side wait without end.
+            // A second MRA without a repetition in between would make this side wait forever.
             self.counters.duplicates += 1;
             return;
         }
@@ -210,7 +212,8 @@ impl Cm {
         self.checked(slot);
     }
 
-    /// The program's queue pair is ready: the connection is established. Private data go up to 224 bytes.
+    /// Reports that the program's queue pair is ready, which establishes the connection. `private_data` has
+    /// up to 224 bytes.
     ///
     /// # Errors
     /// [`CmError::NoSuchHandle`], [`CmError::WrongState`], [`CmError::OutOfRange`], [`CmError::Busy`].
@@ -241,7 +244,7 @@ mod tests {
 
     #[test]
     fn ack_timeouts_are_those_of_soft_roce() {
-        // In the capture: delay 15, life time 18, timeout 19.
+        // Values of the capture: delay 15, packet life time 18, timeout 19.
         assert_eq!(ack_timeout(15, 18), 19);
         assert_eq!((ack_timeout(18, 18), ack_timeout(19, 18), ack_timeout(20, 18)), (20, 20, 21));
         assert_eq!((ack_timeout(25, 18), ack_timeout(0, 0), ack_timeout(31, 30)), (25, 2, 31));

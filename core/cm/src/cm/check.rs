@@ -1,13 +1,13 @@
-//! The invariants of a manager between two events.
+//! The invariants that hold for a manager between two events.
 //!
-//! After each event, debug builds check the id that it met. Tests and fuzzers check all ids and tables.
+//! After each event, debug builds check the id concerned. Tests and fuzzers check all ids and tables.
 
 use super::{Cm, Due};
 use crate::{CmState, Instant};
 
 impl Cm {
-    /// Asserts the invariants of an id after an event, in debug builds only. A message may come before its
-    /// timer, so ids that wait are checked when the timer runs.
+    /// Asserts the invariants of an id after an event, in debug builds only. An id is sent a message before
+    /// its timer is set, so ids that wait are checked only once the timer runs.
     #[inline]
     pub(super) fn checked(&self, slot: u32) {
         if cfg!(debug_assertions) {
@@ -24,7 +24,7 @@ impl Cm {
     /// Asserts the invariants of all ids, tables and queues.
     ///
     /// # Panics
-    /// One of them does not hold: that is a fault of this crate.
+    /// If an invariant does not hold, which is a bug of this crate.
     pub fn check(&self) {
         self.ids.check();
         for index in [&self.timers, &self.lingering] {
@@ -40,9 +40,9 @@ impl Cm {
             let due = Due { at: id.deadline, slot };
             assert!(
                 found(id.deadline < Instant::NEVER, self.timers.get(&due)),
-                "deadlines stand in the timers"
+                "a deadline is in the timer index"
             );
-            assert!(found(id.state.lingers(), self.lingering.get(&due)), "what lingers is in order");
+            assert!(found(id.state.lingers(), self.lingering.get(&due)), "a lingering id is in its index");
             assert!(found(id.has_remote_id, self.by_remote_id.get(&id.remote_id())), "peers' ids");
             assert!(found(id.has_remote_qp, self.by_remote_qp.get(&id.remote_qp())), "peers' queue pairs");
             assert_eq!(self.ids.find(id.local_comm_id), Some(slot), "communication ids");

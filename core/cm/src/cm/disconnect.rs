@@ -1,4 +1,4 @@
-//! DREQ and DREP: a connection ends, by agreement or without.
+//! DREQ and DREP: the end of a connection, with or without the peer's agreement.
 
 use remora_wire::mad::{Answered, Attribute, CmMessage, RejectReason, SidrStatus, drep, dreq};
 
@@ -9,8 +9,8 @@ use crate::state::On;
 use crate::{Cause, CmError, CmState, EventKind, Instant, PrivateData, RejectParam, SidrReplyParam};
 
 impl Cm {
-    /// Ends a connection, or answers a peer that ends it. Private data go up to 220 bytes, or 224 in an
-    /// answer.
+    /// Ends a connection, or answers a peer that ends it. `private_data` has up to 220 bytes, or up to 224
+    /// in an answer.
     ///
     /// # Errors
     /// [`CmError::NoSuchHandle`], [`CmError::WrongState`], [`CmError::OutOfRange`], [`CmError::Busy`].
@@ -33,8 +33,9 @@ impl Cm {
         Ok(())
     }
 
-    /// Takes a handle away: of a listener, or of an id in any state. The peer gets to know that the
-    /// connection ends; no event says more of it. Requests that wait for a listener stay.
+    /// Releases a handle: of a listener, or of an id in any state. The peer is informed that the connection
+    /// ends; no further events are reported for the handle. Requests that wait for a destroyed listener
+    /// stay.
     ///
     /// # Errors
     /// [`CmError::NoSuchHandle`], [`CmError::Busy`].
@@ -79,12 +80,12 @@ impl Cm {
             CmState::SidrReqRcvd => {
                 self.send_sidr_rep(now, slot, &SidrReplyParam::refusal(SidrStatus::REJECTED))
             }
-            // Free, or without a handle.
+            // The id is free, or has no handle.
             CmState::Idle | CmState::SidrRepSent => {}
         }
     }
 
-    /// Ends a connection whose peer uses its queue pair for another one.
+    /// Ends a connection whose peer uses the same queue pair for another connection.
     pub(super) fn end_stale(&mut self, now: Instant, slot: u32) {
         if self.allows(slot, On::SendDreq) {
             self.send_dreq(now, slot, &[]);
@@ -119,7 +120,7 @@ impl Cm {
     pub(super) fn receive_dreq(&mut self, arrival: &ReceivedMad, dreq: &dreq::Repr) {
         let local = self.ids.find(dreq.remote_comm_id);
         let Some(slot) = local.filter(|slot| self.ids.get(*slot).remote_comm_id == dreq.local_comm_id) else {
-            // The connection is over here. Its peer need not wait.
+            // The connection has already ended here. The DREP saves the peer from waiting.
             self.counters.unknown_ids += 1;
             let (local_comm_id, remote_comm_id) = (dreq.remote_comm_id, dreq.local_comm_id);
             let drep = drep::Repr { local_comm_id, remote_comm_id, private_data: [0; drep::PRIVATE_LEN] };

@@ -1,4 +1,4 @@
-//! The passive side: a request comes, the program accepts it, and the peer is ready.
+//! The passive side of a connection: a REQ arrives, the program accepts it, and the peer becomes ready.
 
 use remora_wire::Qpn;
 use remora_wire::mad::req::ConnectedService;
@@ -18,17 +18,17 @@ use crate::{
 /// The default partition, without its membership bit.
 const DEFAULT_PARTITION: u16 = 0x7fff;
 
-/// A REQ that may be handed to a program.
+/// Facts about a REQ that passed all checks and may be handed to a program.
 struct Checked {
     listener: u32,
     service: ConnectedService,
     ip: Option<ip_cm::Repr>,
 }
 
-/// Why a REQ is refused.
+/// The answer to a REQ that is refused.
 struct ReqRefusal {
     reason: RejectReason,
-    /// What would be accepted.
+    /// Additional information of the REJ: an acceptable value for the refused field.
     info: [u8; 16],
     info_len: usize,
 }
@@ -51,7 +51,8 @@ impl Cm {
         if let Some(slot) =
             self.by_remote_qp.get(&RemoteQp { address, zone, ca_guid: guid, qpn: req.local_qpn })
         {
-            // The peer has forgotten that connection, or it would not use its queue pair again.
+            // The peer must have forgotten that connection: otherwise it would not use the queue pair a
+            // second time.
             self.refuse_req(arrival, req, &ReqRefusal::new(RejectReason::STALE_CONNECTION));
             self.end_stale(arrival.now, slot);
             return false;
@@ -65,7 +66,7 @@ impl Cm {
         };
         if !self.listeners.has_space(checked.listener) {
             self.counters.backlog_full += 1;
-            // As Linux refuses it.
+            // Linux refuses a request beyond the backlog for this reason.
             self.refuse_req(arrival, req, &ReqRefusal::new(RejectReason::CONSUMER));
             return false;
         }
@@ -79,7 +80,7 @@ impl Cm {
         true
     }
 
-    /// A REQ that came before: its answer got lost, or takes time.
+    /// Answers a repeated REQ: the answer was lost, or the program has not answered yet.
     fn receive_req_again(&mut self, arrival: &ReceivedMad, slot: u32, req: &req::Repr) {
         let id = self.ids.get(slot);
         let is_same =
@@ -101,7 +102,7 @@ impl Cm {
         self.refuse(arrival, Answered::Req, 0, req.local_comm_id, refusal.reason, info);
     }
 
-    /// Can a program get to know of this REQ?
+    /// Checks whether a REQ can be handed to a program.
     fn check_req(&self, arrival: &ReceivedMad, req: &req::Repr) -> Result<Checked, ReqRefusal> {
         let refuse = |reason| Err(ReqRefusal::new(reason));
         let service = match req.service() {
@@ -114,8 +115,8 @@ impl Cm {
         let has_connections = req.service_id.port_space().is_none_or(PortSpace::has_connections);
         let listener = self.listeners.find(req.service_id, arrival.gids).filter(|_| has_connections);
         let Some(listener) = listener else { return refuse(RejectReason::INVALID_SERVICE_ID) };
-        // Over RoCE both are addresses of the datagram. Another one would make the program's queue pair send
-        // to a host that has asked for nothing.
+        // Over RoCE both GIDs are the addresses of the datagram. Another GID would make the program's queue
+        // pair send to a host that has not asked for it.
         let path = GidPair { local: req.primary.remote_gid, remote: req.primary.local_gid, ..arrival.gids };
         if path != arrival.gids || !path.are_hosts() {
             let info = arrival.gids.local.0;
@@ -129,7 +130,7 @@ impl Cm {
         let ip = if req.service_id.is_rdma_ip() {
             match ip_cm::View::new(&req.private_data) {
                 Ok(view) => Some(ip_cm::Repr::parse(&view)),
-                // As Linux refuses it.
+                // Linux refuses a bad IP header for this reason.
                 Err(_) => return refuse(RejectReason::CONSUMER),
             }
         } else {
@@ -194,8 +195,8 @@ impl Cm {
         self.tell(slot, EventKind::ConnectRequest(request), PrivateData::of(&req.private_data[header..]));
     }
 
-    /// Counts a request no longer as one that waits for the program: the program has taken its event. The
-    /// answer may come later. This does nothing if the request has ended or was answered meanwhile.
+    /// Removes a request from its listener's backlog, because the program has taken the event. The program
+    /// may answer later. Does nothing if the request has ended or was answered meanwhile.
     pub fn taken(&mut self, handle: u64) {
         let Some(slot) = self.by_handle.get(&handle) else { return };
         if let Some(listener) = self.ids.get_mut(slot).listener.take() {
@@ -203,7 +204,7 @@ impl Cm {
         }
     }
 
-    /// Accepts a request.
+    /// Accepts a request for a connection.
     ///
     /// # Errors
     /// [`CmError::NoSuchHandle`], [`CmError::WrongState`], [`CmError::OutOfRange`], [`CmError::Busy`].
@@ -247,7 +248,8 @@ impl Cm {
 
     pub(super) fn receive_rtu(&mut self, arrival: &ReceivedMad, rtu: &rtu::Repr) {
         if self.ids.find(rtu.remote_comm_id).is_none() {
-            // The peer takes the connection for established. That this side gave it up has not reached it.
+            // The peer considers the connection established; it has not received this side's message that
+            // gave up.
             self.counters.unknown_ids += 1;
             let (local, remote) = (rtu.remote_comm_id, rtu.local_comm_id);
             return self.refuse(arrival, Answered::Other, local, remote, RejectReason::INVALID_COMM_ID, &[]);
@@ -264,12 +266,12 @@ impl Cm {
         }
     }
 
-    /// The program's queue pair received something (`IBV_EVENT_COMM_EST`): the RTU was lost, and is not
-    /// needed.
+    /// Establishes a connection because the program's queue pair has received a packet
+    /// (`IBV_EVENT_COMM_EST`): the RTU was lost or is late, and is not needed.
     ///
     /// # Errors
-    /// [`CmError::NoSuchHandle`], [`CmError::Busy`]; [`CmError::WrongState`] unless a REP has left and the
-    /// connection is not established.
+    /// [`CmError::NoSuchHandle`], [`CmError::Busy`]; [`CmError::WrongState`] unless this side has sent a
+    /// REP and the connection is not established yet.
     pub fn establish(&mut self, handle: u64) -> Result<(), CmError> {
         let slot = self.slot_of(handle)?;
         if !self.allows(slot, On::CommEst) {

@@ -1,4 +1,4 @@
-//! What comes in: each MAD goes to the part that has its answer.
+//! Processing of received MADs: each is passed to the part of the manager that answers it.
 
 use remora_wire::WireError;
 use remora_wire::mad::{
@@ -8,28 +8,30 @@ use remora_wire::mad::{
 use super::Cm;
 use crate::{GidPair, Instant, MadPath};
 
-/// What a MAD says besides its body, and when.
+/// The parts of a received MAD besides its body, and the time of its arrival.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct ReceivedMad {
     pub now: Instant,
     pub gids: GidPair,
     pub transaction_id: u64,
-    /// The traffic class of the path that a REQ names; of other messages, which name none, 0.
+    /// The traffic class of the path that a REQ names; 0 for other messages, which do not name a path.
     pub traffic_class: u8,
 }
 
 impl ReceivedMad {
-    /// The path of an answer that belongs to no id.
+    /// Returns the path of an answer that belongs to no id.
     pub(super) const fn answer_path(&self) -> MadPath {
         MadPath { gids: self.gids, traffic_class: self.traffic_class }
     }
 }
 
 impl Cm {
-    /// Takes a MAD that came to QP 1 at `now`, `gids.remote` being its sender. `fresh` is a handle that
-    /// nobody has: a request gets it. Was it taken? Then an event says for what.
+    /// Processes a MAD that arrived on QP 1 at `now`; `gids.remote` is the sender. `fresh` is an unused
+    /// handle, which is assigned to the new id if the MAD is a request. Returns true if the handle was
+    /// used; an event then names it.
     ///
-    /// Bytes behind the 256 of a MAD are not looked at. What makes no sense is counted and dropped.
+    /// Bytes after the 256 of a MAD are ignored. MADs that are malformed or make no sense are counted and
+    /// dropped.
     pub fn receive(&mut self, now: Instant, gids: GidPair, mad: &[u8], fresh: u64) -> bool {
         self.counters.received += 1;
         if !self.has_space() {
@@ -76,7 +78,8 @@ impl Cm {
         false
     }
 
-    /// A REQ of another version of the class is refused: where its sender's id stands, all versions agree.
+    /// Refuses a REQ of another class version. The sender's communication id has the same offset in all
+    /// versions.
     fn refuse_version(&mut self, arrival: &ReceivedMad, header: &header::Repr, body: &[u8]) {
         let is_req = header.base_version == header::BASE_VERSION
             && header.class == header::CM_CLASS
@@ -100,7 +103,8 @@ impl Cm {
         self.answer(arrival, &CmMessage::ClassPortInfo(info));
     }
 
-    /// Refuses a message for which there is no id. `local` is what the sender takes for this side's id.
+    /// Refuses a message for which there is no id. `local` is the communication id that the sender
+    /// attributes to this side.
     pub(super) fn refuse(
         &mut self,
         arrival: &ReceivedMad,
@@ -114,7 +118,7 @@ impl Cm {
         self.answer(arrival, &CmMessage::Rej(rej));
     }
 
-    /// The id that both sides call so, if the peer is who it was.
+    /// Finds the id by both sides' communication ids, and checks that the MAD comes from the id's peer.
     pub(super) fn find(&mut self, arrival: &ReceivedMad, local: u32, remote: u32) -> Option<u32> {
         let slot = self.find_local(arrival, local)?;
         if self.ids.get(slot).remote_comm_id == remote {
@@ -124,7 +128,7 @@ impl Cm {
         None
     }
 
-    /// The id that this side calls so, if the peer is who it was.
+    /// Finds the id by this side's communication id, and checks that the MAD comes from the id's peer.
     pub(super) fn find_local(&mut self, arrival: &ReceivedMad, local: u32) -> Option<u32> {
         let Some(slot) = self.ids.find(local) else {
             self.counters.unknown_ids += 1;

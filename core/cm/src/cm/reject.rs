@@ -1,4 +1,4 @@
-//! REJ: one side refuses, or has lost what the other side speaks of.
+//! REJ: one side refuses a request or response, or does not know the connection that the other side names.
 
 use remora_wire::mad::{Answered, CmMessage, INFO_LEN, RejectReason, rej};
 
@@ -9,8 +9,8 @@ use crate::state::On;
 use crate::{Cause, CmError, CmState, EventKind, GidPair, PrivateData, RejectParam, Rejection};
 
 impl Cm {
-    /// Refuses a request or a response. The handle is free then, except where a REP has left before: that
-    /// id is in timewait.
+    /// Refuses a request or a response. The handle is then free, unless a REP was sent before: in that case
+    /// the id is in TIMEWAIT.
     ///
     /// # Errors
     /// [`CmError::NoSuchHandle`], [`CmError::WrongState`], [`CmError::Busy`]; [`CmError::OutOfRange`] if
@@ -33,7 +33,7 @@ impl Cm {
         Ok(())
     }
 
-    /// Sends a REJ that the state allows.
+    /// Sends a REJ. The caller has checked that the state allows it.
     pub(super) fn send_rej(&mut self, now: crate::Instant, slot: u32, param: &RejectParam<'_>) {
         let answered = match self.ids.get(slot).state {
             CmState::ReqRcvd | CmState::MraReqSent => Answered::Req,
@@ -49,7 +49,7 @@ impl Cm {
         }
     }
 
-    /// A REJ of an id.
+    /// Builds a REJ of an id.
     pub(super) fn rej(
         &self,
         slot: u32,
@@ -62,9 +62,10 @@ impl Cm {
         rej::Repr::new(id.local_comm_id, id.remote_comm_id, answered, reason, info, private_data)
     }
 
-    /// The id that a REJ means. A peer that gave up on its REQ may not know this side's id: its adapter's
-    /// GUID identifies the connection, unless it is established. Then both ids must be right, so that nobody
-    /// ends it by what the peer shows to all its peers.
+    /// Finds the id that a REJ refers to. A peer that gave up on its REQ may not know this side's id; its
+    /// adapter's GUID then identifies the connection, unless the connection is established. An established
+    /// connection can be ended only with both communication ids, because the GUID is known to all peers of
+    /// the adapter.
     fn find_rejected(&mut self, arrival: &ReceivedMad, rej: &rej::Repr) -> Option<u32> {
         if rej.reason == RejectReason::TIMEOUT {
             if let Some(slot) = self.find_by_guid(arrival, rej)
@@ -80,7 +81,7 @@ impl Cm {
         self.find(arrival, rej.remote_comm_id, rej.local_comm_id)
     }
 
-    /// The id of the peer that a REJ names by its adapter's GUID.
+    /// Finds the id by the adapter GUID in a peer's REJ.
     fn find_by_guid(&self, arrival: &ReceivedMad, rej: &rej::Repr) -> Option<u32> {
         let guid = u64::from_be_bytes(*rej.info().first_chunk()?);
         let GidPair { remote: address, zone, .. } = arrival.gids;
@@ -91,7 +92,8 @@ impl Cm {
     pub(super) fn receive_rej(&mut self, arrival: &ReceivedMad, rej: &rej::Repr) {
         let Some(slot) = self.find_rejected(arrival, rej) else { return };
         let state = self.ids.get(slot).state;
-        // Only a REQ that waits can be refused; a late refusal of it must not end what stands.
+        // Only a REQ that waits for its answer can be refused. A late refusal must not end an established
+        // connection.
         let refuses_req = rej.answered == Answered::Req && rej.reason != RejectReason::TIMEOUT;
         if refuses_req && !matches!(state, CmState::ReqSent | CmState::MraReqRcvd)
             || !self.allows(slot, On::RecvRej)

@@ -1,4 +1,4 @@
-//! SIDR: which queue pair has a datagram service?
+//! SIDR (service id resolution): finds the queue pair of a datagram service.
 
 use remora_wire::Qpn;
 use remora_wire::mad::{CmMessage, INFO_LEN, PortSpace, SidrStatus, ip_cm, sidr_rep, sidr_req};
@@ -12,7 +12,7 @@ use crate::state::On;
 use crate::{CmError, CmState, EventKind, Instant, PrivateData, SidrReplyParam, SidrRequestParam};
 
 impl SidrReplyParam<'_> {
-    /// There is no such service.
+    /// Returns a reply that refuses the service with this status.
     pub(super) const fn refusal(status: SidrStatus) -> SidrReplyParam<'static> {
         SidrReplyParam { status, qpn: Qpn::new(0), qkey: 0, private_data: &[] }
     }
@@ -145,7 +145,7 @@ impl Cm {
         self.answer(arrival, &message);
     }
 
-    /// Answers a question for a datagram service. The handle is free then.
+    /// Answers a request for a datagram service, and frees the handle.
     ///
     /// # Errors
     /// [`CmError::NoSuchHandle`], [`CmError::WrongState`], [`CmError::OutOfRange`], [`CmError::Busy`].

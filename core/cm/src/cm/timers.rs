@@ -1,4 +1,4 @@
-//! What happens when no answer comes, and when an id has lingered long enough.
+//! Timers: repetition of unanswered messages, and the end of ids that have lingered long enough.
 
 use remora_wire::mad::{Answered, CmMessage, RejectReason, time_ns};
 
@@ -6,17 +6,17 @@ use super::{Cm, Due};
 use crate::state::On;
 use crate::{Cause, CmState, EventKind, Instant, PrivateData};
 
-/// The code of the time for which an answered SIDR_REQ is remembered: two repetitions of `rdma_cm`'s.
+/// Code of the time for which an answered SIDR_REQ is remembered: two repetition intervals of `rdma_cm`.
 const SIDR_TIMEWAIT: u8 = 21;
 
-/// The shortest time until a message is repeated. Both codes of a peer are a millisecond at least, as in
-/// Linux: otherwise one forged request would cause sixteen responses at once.
+/// Shortest time until a message is repeated. Like Linux, each of a peer's two codes counts as at least one
+/// millisecond: otherwise a forged request could cause sixteen responses at once.
 const MIN_INTERVAL_NS: u64 = 2_000_000;
-/// The longest time until a message is repeated, so that a peer's codes hold no id for days.
+/// Longest time until a message is repeated, so that a peer's codes cannot hold an id for days.
 const MAX_INTERVAL_NS: u64 = 2 * time_ns(24);
 
-/// Nanoseconds until a message is repeated: the sum of two times that its peer or the program gave as codes,
-/// within bounds.
+/// Returns the nanoseconds until a message is repeated: the sum of two times that the peer or the program
+/// gave as codes, clamped to the bounds above.
 pub(super) const fn interval_ns(response_time: u8, other: u8) -> u64 {
     let ns = time_ns(response_time) + time_ns(other);
     if ns < MIN_INTERVAL_NS {
@@ -29,12 +29,14 @@ pub(super) const fn interval_ns(response_time: u8, other: u8) -> u64 {
 }
 
 impl Cm {
-    /// When [`Cm::expire`] is to be called at the latest; [`Instant::NEVER`] if nothing waits.
+    /// Returns the time of the earliest timer, when [`Cm::expire`] must be called; [`Instant::NEVER`] if no
+    /// timer runs.
     pub fn next_deadline(&self) -> Instant {
         self.timers.first().map_or(Instant::NEVER, |due| due.at)
     }
 
-    /// Repeats, gives up and ends what is due at `now`. It stops while MADs or events have to be taken first.
+    /// Processes all timers that are due at `now`: repeats messages, gives up, or ends ids. Stops early if
+    /// MADs or events must be taken first.
     pub fn expire(&mut self, now: Instant) {
         while self.has_space()
             && let Some(due) = self.timers.first().copied()
@@ -78,7 +80,7 @@ impl Cm {
         }
     }
 
-    /// Says that this side waits no longer. The peer finds its id by this adapter's GUID.
+    /// Sends a REJ because this side no longer waits. The peer finds its id by this adapter's GUID.
     pub(super) fn send_timeout(&mut self, slot: u32, answered: Answered) {
         let guid = self.config.ca_guid.to_be_bytes();
         let rej = self.rej(slot, answered, RejectReason::TIMEOUT, &guid, &[]);
@@ -91,7 +93,7 @@ impl Cm {
         self.enter(slot, On::TimewaitOver);
     }
 
-    /// Waits for the answer to the id's last message, and repeats it as often as the id says.
+    /// Starts the timer for the answer to the id's last message, with the configured number of repetitions.
     pub(super) fn await_answer(&mut self, now: Instant, slot: u32) {
         let id = self.ids.get_mut(slot);
         id.interval_ns = id.timeout_ns;
@@ -101,13 +103,13 @@ impl Cm {
         self.checked(slot);
     }
 
-    /// Remembers an answered SIDR_REQ, in case that it comes again.
+    /// Keeps an answered SIDR_REQ for a while, in case it is repeated.
     pub(super) fn await_repetition(&mut self, now: Instant, slot: u32) {
         self.set_deadline(slot, now.after(time_ns(SIDR_TIMEWAIT)));
         self.checked(slot);
     }
 
-    /// Gives an id a deadline in place of the one that it had.
+    /// Replaces the deadline of an id.
     pub(super) fn set_deadline(&mut self, slot: u32, at: Instant) {
         let id = self.ids.get_mut(slot);
         let (old, lingers) = (Due { at: id.deadline, slot }, id.state.lingers());

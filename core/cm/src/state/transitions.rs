@@ -1,8 +1,8 @@
-//! The table of an id's transitions: a row for each state and what may happen in it.
+//! The table of an id's transitions: a row for each state and each event that is possible in it.
 
 use super::{CmState, On};
 
-/// One row of the table.
+/// A row of the table.
 pub(super) struct Transition {
     pub(super) from: CmState,
     pub(super) on: On,
@@ -13,7 +13,7 @@ const fn row(from: CmState, on: On, to: CmState) -> Transition {
     Transition { from, on, to }
 }
 
-/// Every transition there is.
+/// All transitions.
 pub(super) const TRANSITIONS: [Transition; 56] = {
     use CmState::*;
     use On::*;
@@ -62,11 +62,11 @@ pub(super) const TRANSITIONS: [Transition; 56] = {
         row(MraRepRcvd, RecvRej, Idle),
         row(MraRepRcvd, RecvDreq, DreqRcvd),
         row(MraRepRcvd, TimedOut, Timewait),
-        // Both. A peer that refuses what stands has lost it.
+        // Both sides. A peer that refuses an established connection has lost it.
         row(Established, SendDreq, DreqSent),
         row(Established, RecvDreq, DreqRcvd),
         row(Established, RecvRej, Timewait),
-        // Both sides ask at once: each answers, and neither waits for the other's answer.
+        // If both sides ask at once, each answers and does not wait for the other's answer.
         row(DreqSent, RecvDreq, Timewait),
         row(DreqSent, RecvDrep, Timewait),
         row(DreqSent, RecvRej, Timewait),

@@ -1,4 +1,4 @@
-//! What happens where tables and queues are full.
+//! Full tables and queues.
 
 use remora_cm::{CmConfig, CmError, CmState, ConnectParam, EventKind, GidPair, Instant, Listen};
 use remora_wire::Qpn;
@@ -8,7 +8,7 @@ use crate::node::{ACTIVE, Mad, Node, Pair, SECOND, acceptance, address, config, 
 
 const NOW: Instant = Instant(SECOND);
 
-/// REQs of different ids and queue pairs.
+/// Returns REQs of different ids and queue pairs.
 fn requests(count: u32) -> Vec<Mad> {
     let mut node = Node::new(1, config(1));
     node.cm.connect(NOW, ACTIVE, &param(1, 2)).unwrap();
@@ -22,7 +22,7 @@ fn requests(count: u32) -> Vec<Mad> {
     mads
 }
 
-/// The handles of the requests that a node's program gets to know.
+/// Returns the handles of the requests that are reported to a node's program.
 fn asked(node: &mut Node) -> Vec<u64> {
     std::iter::from_fn(|| node.cm.next_event()).map(|event| event.handle).collect()
 }
@@ -41,7 +41,7 @@ fn a_req_beyond_the_backlog_is_refused_at_once() {
     }
     let handles = asked(&mut pair.passive);
     assert_eq!((refusals.len(), handles.len(), pair.passive.cm.counters().backlog_full), (2, 4, 2));
-    // One is accepted, one is refused: there is space for two again.
+    // One request is accepted and one is refused, so there is space for two more.
     pair.passive.cm.accept(NOW, handles[0], &acceptance()).unwrap();
     pair.passive.cm.reject(NOW, handles[1], &crate::node::refusal()).unwrap();
     for req in &requests[4..] {
@@ -59,7 +59,7 @@ fn a_request_whose_event_the_program_has_taken_leaves_the_backlog_and_is_answere
         pair.passive.receive(NOW, 1, req);
     }
     let handles = asked(&mut pair.passive);
-    // One is taken twice, one was answered before, and one does not exist.
+    // One handle is passed twice, one request was answered before, and one handle does not exist.
     pair.passive.cm.accept(NOW, handles[3], &acceptance()).unwrap();
     for handle in [handles[0], handles[0], handles[3], 77] {
         pair.passive.cm.taken(handle);
@@ -89,7 +89,7 @@ fn a_flood_of_reqs_grows_nothing_and_those_who_wait_stay() {
     assert_eq!(rep.remote_comm_id, 0x5000_0000);
 }
 
-/// A node whose ids are all in use by requests, and those requests' handles.
+/// Returns a node whose ids are all used by requests, and the handles of these requests.
 fn full() -> (Node, Vec<u64>) {
     let mut node = Node::new(2, CmConfig { max_events: 64, ..config(2) });
     node.listen(100);
@@ -117,7 +117,7 @@ fn an_id_in_timewait_makes_space_for_a_new_one() {
     let (mut node, handles) = full();
     node.cm.accept(NOW, handles[3], &acceptance()).unwrap();
     node.cm.accept(NOW, handles[5], &acceptance()).unwrap();
-    // Refused after the REP: both are in timewait, the second one longer.
+    // Refused after the REP: both ids are in TIMEWAIT, the second one until later.
     node.cm.reject(NOW, handles[3], &crate::node::refusal()).unwrap();
     node.cm.reject(NOW.after(1), handles[5], &crate::node::refusal()).unwrap();
     node.receive(NOW, 1, &requests(17)[16]);
@@ -136,7 +136,7 @@ fn a_handle_in_use_is_not_given_away() {
     let mut pair = Pair::new();
     let requests = requests(2);
     pair.passive.receive(NOW, 1, &requests[0]);
-    // The driver offers the handle of the first one again, and then the listener's.
+    // The driver passes the handle of the first request a second time, and then the listener's.
     for used in [1_000, 1] {
         let gids = GidPair::new(address(2), address(1));
         assert!(!pair.passive.cm.receive(NOW, gids, &requests[1], used));
@@ -178,7 +178,7 @@ fn a_full_queue_of_mads_drops_what_comes_and_refuses_calls() {
     let mut node = Node::new(2, CmConfig { max_outgoing: 4, ..config(2) });
     let requests = requests(5);
     for req in &requests {
-        // Nobody listens: each gets a REJ.
+        // No program listens, so each REQ gets a REJ.
         node.receive(NOW, 1, req);
     }
     assert_eq!(node.cm.counters().overflows, 2, "space for one answer and one more is kept");
@@ -199,7 +199,7 @@ fn a_full_queue_of_events_drops_what_comes_and_timers_wait_for_it() {
     let first = node.cm.next_event().unwrap().handle;
     node.cm.accept(NOW, first, &acceptance()).unwrap();
     node.receive(NOW, 1, &requests[2]);
-    // The timer of the REP is due, and its event would have no space.
+    // The timer of the REP is due, but there would be no space for its event.
     let due = node.cm.next_deadline();
     assert!(due < Instant::NEVER);
     node.sent();
@@ -228,7 +228,7 @@ fn ten_thousand_connections_come_and_go_through_sixteen_ids() {
         pair.active.cm.ready_to_use(ACTIVE, &[]).unwrap();
         pair.exchange();
         assert_eq!(pair.passive.cm.state(event.handle), Some(CmState::Established), "{n}");
-        // Every tenth is killed on one side.
+        // Every tenth connection is destroyed on one side only.
         if n % 10 == 0 {
             pair.active.cm.destroy(pair.now, ACTIVE).unwrap();
         } else {

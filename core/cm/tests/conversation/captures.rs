@@ -1,5 +1,5 @@
-//! Linux' connection manager, as it spoke through Soft-RoCE: our manager takes either side's place, and says
-//! what Linux said, byte for byte, where the ids are its own.
+//! Replays of a capture of Linux's connection manager over Soft-RoCE: our manager takes the place of either
+//! side, and must send what Linux sent, byte for byte, except for its own ids.
 
 #[path = "../../../wire/tests/pcap/mod.rs"]
 #[allow(dead_code, reason = "it also writes")]
@@ -16,14 +16,14 @@ use remora_wire::{Address, Qpn};
 
 use crate::node::{Mad, message, name};
 
-/// A MAD of the capture, and who sent it.
+/// A MAD of the capture, with its addresses.
 struct Recorded {
     from: Address,
     to: Address,
     mad: Mad,
 }
 
-/// All MADs of the capture, in order.
+/// Returns all MADs of the capture, in order.
 fn recorded() -> Vec<Recorded> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/data/rxe.pcap");
     let file = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -44,17 +44,17 @@ fn guest(n: u8) -> Address {
     Ipv4Addr::new(10, 77, 0, n).into()
 }
 
-/// Our manager in the place of one guest.
+/// Our manager in the place of one guest of the capture.
 struct Replay {
     cm: Cm,
     side: Address,
     now: Instant,
-    /// The communication ids and transaction ids of the recorded guest, and what ours are instead.
+    /// The communication ids of the recorded guest, and ours instead of them.
     ids: BTreeMap<u32, u32>,
     transactions: BTreeMap<u64, u64>,
     /// Our handles by the recorded ids.
     handles: BTreeMap<u32, u64>,
-    /// Requests that came.
+    /// Requests that have arrived and are not answered.
     requests: VecDeque<u64>,
     fresh: u64,
 }
@@ -77,7 +77,7 @@ impl Replay {
         }
     }
 
-    /// A recorded MAD with our ids in place of the guest's.
+    /// Returns a recorded MAD with our ids in place of the guest's.
     fn with_our_ids(&self, mad: &Mad) -> Mad {
         let mut mad = *mad;
         let transaction = u64::from_be_bytes(mad[8..16].try_into().unwrap());
@@ -90,7 +90,7 @@ impl Replay {
         mad
     }
 
-    /// The guest heard this.
+    /// Passes to our manager a MAD that the guest received.
     fn hear(&mut self, recorded: &Recorded) {
         let gids = GidPair::new(recorded.to, recorded.from);
         let mad = self.with_our_ids(&recorded.mad);
@@ -101,7 +101,7 @@ impl Replay {
         self.cm.check();
     }
 
-    /// Makes our manager say what the guest said, and compares the bytes.
+    /// Makes our manager send what the guest sent, and compares the bytes.
     fn say(&mut self, recorded: &Recorded) {
         let gids = GidPair::new(recorded.from, recorded.to);
         let local = u32::from_be_bytes(recorded.mad[24..28].try_into().unwrap());
@@ -120,7 +120,7 @@ impl Replay {
         self.cm.check();
     }
 
-    /// The call that makes a program say this.
+    /// Makes the call by which a program causes this message.
     fn call(&mut self, gids: GidPair, local: u32, message: &CmMessage) {
         let now = self.now;
         if let CmMessage::Req(req) = message {
@@ -149,7 +149,7 @@ impl Replay {
         }
     }
 
-    /// Notes what our ids are.
+    /// Stores the mapping from recorded to our ids.
     fn learn(&mut self, recorded: &Mad, ours: &Mad) {
         let id = |mad: &Mad| u32::from_be_bytes(mad[24..28].try_into().unwrap());
         let transaction = |mad: &Mad| u64::from_be_bytes(mad[8..16].try_into().unwrap());
@@ -159,20 +159,20 @@ impl Replay {
         }
     }
 
-    /// What programs got to know.
+    /// Takes the events for programs.
     fn events(&mut self) -> Vec<EventKind> {
         std::iter::from_fn(|| self.cm.next_event()).map(|event| event.kind).collect()
     }
 }
 
-/// The parameters that make this REQ.
+/// Returns the parameters that produce this REQ.
 fn connect_param(gids: GidPair, req: &req::Repr) -> ConnectParam<'_> {
     let ip = ip_cm::Repr::parse(&ip_cm::View::new(&req.private_data).expect("a header of annex A11"));
     ConnectParam {
         ip: Some(ip),
         starting_psn: req.starting_psn,
         path_mtu: req.path_mtu,
-        // The recorded kernel took a longer one.
+        // The recorded kernel used a longer life time than today's.
         packet_life_time: req.primary.ack_timeout - 1,
         flow_label: req.primary.flow_label,
         responder_resources: req.responder_resources,
@@ -201,7 +201,7 @@ fn our_passive_side_says_what_that_of_linux_said() {
     for one in &recorded {
         replay.now = replay.now.after(10_000_000);
         if let (false, CmMessage::Req(req)) = (listened, message(&one.mad)) {
-            // The first connection is rping's, the others are perftest's.
+            // The first connection belongs to rping, the others to perftest.
             let listen = |service_id| Listen { service_id, address: None, backlog: 1, zone: 0 };
             replay.cm.listen(1, &listen(req.service_id)).unwrap();
             replay.cm.listen(2, &listen(remora_wire::mad::ServiceId(0x0106_4853))).unwrap();
@@ -222,8 +222,8 @@ fn our_passive_side_says_what_that_of_linux_said() {
 fn our_active_side_says_what_that_of_linux_said() {
     let mut replay = Replay::new(2);
     let mut recorded = recorded();
-    // Both sides ended the third connection at once: the active guest had not yet seen the DREQ that the tap
-    // recorded first.
+    // Both sides ended the third connection at once: the active guest had not received the DREQ yet that
+    // the capture shows first.
     recorded.swap(11, 12);
     for (at, one) in recorded.iter().enumerate() {
         replay.now = replay.now.after(10_000_000);

@@ -1,5 +1,5 @@
-//! Programs that call anything at any time, and hosts that start again: all invariants hold, and what
-//! programs leave behind ends by itself.
+//! Programs that make any call at any time, and hosts that restart: all invariants must hold, and
+//! everything that programs leave behind must end by itself.
 
 use remora_cm::{CmConfig, ConnectParam, GidPair, Instant, Listen, SidrReplyParam, SidrRequestParam};
 use remora_wire::Qpn;
@@ -10,7 +10,7 @@ use crate::node::{Node, SECOND, acceptance, address, config, param};
 
 const DATAGRAMS: ServiceId = ServiceId::rdma_ip(PortSpace::Udp, 7174);
 
-/// One call of a program at a node, with a handle that may be anybody's.
+/// Makes one call of a program at a node, with a handle that may be any id's.
 fn call(world: &mut World, at: usize) {
     let random = &mut world.random;
     let (now, node) = (world.now, &mut world.nodes[at]);
@@ -55,19 +55,19 @@ fn call(world: &mut World, at: usize) {
     };
     cm.check();
     if node.fresh > 1_006 {
-        // Handles come again.
+        // Handles are reused.
         node.fresh = 1_000;
     }
 }
 
-/// Something happens; programs listen to half of their events.
+/// Lets one random thing happen; programs react to half of their events.
 fn happen(world: &mut World, seed: u64) {
     match world.random.below(20) {
         0..=9 => {
             let at = world.random.below(2) as usize;
             call(world, at);
         }
-        // A host starts again.
+        // A host restarts.
         10 if world.random.chance(10) => {
             let at = world.random.below(2) as usize;
             let n = world.nodes[at].n;
@@ -93,7 +93,7 @@ fn whatever_programs_call_all_invariants_hold_and_nothing_is_left() {
         for _ in 0..120 {
             happen(&mut world, seed);
         }
-        // All programs die.
+        // All programs end.
         for at in 0..2 {
             for handle in (0..8).chain(1_000..1_010) {
                 world.events(at);

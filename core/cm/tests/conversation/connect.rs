@@ -1,4 +1,4 @@
-//! A connection comes up.
+//! Establishment of connections.
 
 use remora_cm::{CmError, CmState, ConnParam, ConnectRequest, EventKind, GidPair};
 use remora_wire::mad::req::ConnectedService;
@@ -220,7 +220,7 @@ fn calls_in_the_wrong_state_are_refused() {
     assert_eq!(pair.passive.cm.establish(handle), wrong);
     assert_eq!(pair.active.cm.accept(now, 77, &acceptance()), Err(CmError::NoSuchHandle));
     assert_eq!(pair.active.cm.destroy(now, 77), Err(CmError::NoSuchHandle));
-    // A listener's handle is not an id's.
+    // The handle of a listener does not name an id.
     assert_eq!(pair.passive.cm.accept(now, 1, &acceptance()), Err(CmError::NoSuchHandle));
     assert_eq!(pair.passive.cm.connect(now, 1, &param(2, 1)), Err(CmError::HandleInUse));
 }
@@ -233,7 +233,7 @@ fn every_mad_of_a_connection_has_the_traffic_class_that_its_req_names() {
     let req = pair.active.sent()[0];
     pair.passive.receive(pair.now, 1, &req);
     let request = pair.passive.event().handle;
-    // An MRA: the request comes again before its answer.
+    // The repeated request is answered by an MRA.
     pair.passive.receive(pair.now, 1, &req);
     assert_eq!(pair.passive.sent_classes(), [0x68]);
     pair.passive.cm.accept(pair.now, request, &acceptance()).unwrap();
@@ -245,7 +245,7 @@ fn every_mad_of_a_connection_has_the_traffic_class_that_its_req_names() {
     pair.active.cm.ready_to_use(ACTIVE, b"").unwrap();
     pair.active.cm.disconnect(pair.now, ACTIVE, b"").unwrap();
     assert_eq!(pair.active.sent_classes(), [0x68, 0x68], "the RTU and the DREQ");
-    // The refusal of a REQ that gets no id here.
+    // The refusal of a REQ for which no id is allocated.
     let unknown = ServiceId::rdma_ip(remora_wire::mad::PortSpace::Tcp, 1);
     let nobody_listens = remora_cm::ConnectParam { service_id: unknown, qpn: Qpn::new(99), ..classed };
     pair.active.cm.connect(pair.now, ACTIVE + 1, &nobody_listens).unwrap();

@@ -1,4 +1,4 @@
-//! A connection ends.
+//! The end of connections.
 
 use remora_cm::{Cause, CmError, CmState, EventKind};
 
@@ -35,7 +35,7 @@ fn one_side_asks_the_other_answers_and_both_wait() {
     for (node, handle) in [(&mut pair.active, ACTIVE), (&mut pair.passive, handle)] {
         assert_eq!(node.cm.state(handle), Some(CmState::Timewait));
         assert_eq!(node.cm.disconnect(pair.now, handle, &[]), Err(CmError::WrongState));
-        // 4.096 µs times 2 to the 17: both queue pairs' ACK timeout.
+        // 4.096 µs × 2^17: the ACK timeout of both queue pairs.
         assert_eq!(node.cm.next_deadline(), pair.now.after(4_096 << 17));
     }
     pair.wait();
@@ -127,7 +127,7 @@ fn a_dreq_for_another_queue_pair_is_dropped() {
     assert_eq!(pair.passive.cm.counters().strangers, 1);
 }
 
-/// A pair in which the passive side's id is in this state.
+/// Returns a pair in which the id of the passive side is in this state.
 fn passive_in(state: CmState) -> (Pair, u64) {
     let mut pair = Pair::new();
     let handle = pair.request();
@@ -142,7 +142,7 @@ fn passive_in(state: CmState) -> (Pair, u64) {
 
 #[test]
 fn a_program_that_dies_is_disconnected_in_every_state() {
-    // The passive side's program, before and after it accepted.
+    // The program of the passive side ends, before and after it accepted.
     for state in [CmState::ReqRcvd, CmState::RepSent] {
         let (mut pair, handle) = passive_in(state);
         pair.passive.cm.destroy(pair.now, handle).unwrap();
@@ -150,7 +150,7 @@ fn a_program_that_dies_is_disconnected_in_every_state() {
         assert_eq!(pair.exchange(), ["REJ"], "{state}");
         pair.active.expect(|kind| matches!(kind, EventKind::Rejected(_)));
     }
-    // The active side's, before and after the response.
+    // The program of the active side ends, before and after the response.
     let (mut pair, _) = passive_in(CmState::ReqRcvd);
     pair.active.cm.destroy(pair.now, ACTIVE).unwrap();
     assert_eq!(pair.exchange(), ["REJ"]);
@@ -161,7 +161,7 @@ fn a_program_that_dies_is_disconnected_in_every_state() {
     assert_eq!(pair.exchange(), ["REJ"]);
     pair.passive.expect(|kind| matches!(kind, EventKind::Rejected(_)));
     pair.expect_nothing_left();
-    // Either side's, established: the other one gets to know, and the answer finds nobody to tell.
+    // A program ends after establishment: the peer is informed, and its answer is reported to no program.
     let (mut pair, handle) = Pair::established();
     pair.active.cm.destroy(pair.now, ACTIVE).unwrap();
     assert_eq!(pair.exchange(), ["DREQ"]);

@@ -1,4 +1,4 @@
-//! Messages that a stranger makes up from what is public: addresses, an adapter's GUID, and times of its
+//! Messages that a stranger forges from public information: addresses, an adapter's GUID, and times of its
 //! choice.
 
 use remora_cm::{CmState, EventKind};
@@ -6,14 +6,14 @@ use remora_wire::mad::{Answered, CmMessage, RejectReason, mra, rej};
 
 use crate::node::{ACTIVE, Mad, Node, Pair, SECOND, acceptance, address, config, message, name, param};
 
-/// The message as a MAD.
+/// Returns the message as a MAD.
 fn mad(message: &CmMessage) -> Mad {
     let mut mad = [0; 256];
     message.emit(1, &mut mad);
     mad
 }
 
-/// The REQ of node 1, changed.
+/// Returns the REQ of node 1 after `change`.
 fn request(change: impl FnOnce(&mut remora_wire::mad::req::Repr)) -> Mad {
     let mut node = Node::new(1, config(1));
     node.cm.connect(remora_cm::Instant(SECOND), ACTIVE, &param(1, 2)).unwrap();
@@ -41,7 +41,7 @@ fn a_timeout_that_knows_the_peers_id_alone_ends_no_established_connection() {
     }
     assert_eq!(pair.active.cm.state(ACTIVE), Some(CmState::Established));
     assert_eq!(pair.passive.cm.state(handle), Some(CmState::Established));
-    // The peer knows both: it gave up on the RTU.
+    // The peer, which knows both ids, gave up on the RTU.
     pair.active.receive(pair.now, 2, &timeout(2, passive, active, Answered::Other));
     pair.active.expect(|kind| matches!(kind, EventKind::Disconnected(_)));
 }
@@ -63,7 +63,7 @@ fn a_request_with_times_of_zero_has_one_response_at_once_and_the_next_ones_wait(
         let before = pair.now;
         pair.wait();
         assert!(pair.now.0 - before.0 >= 2_000_000, "as Linux: a millisecond for each of both times");
-        // However late the timer runs, it causes one response.
+        // However late the timer runs, it causes one response only.
         assert_eq!(pair.passive.sent().iter().map(name).collect::<Vec<_>>(), ["REP"]);
     }
     assert!(pair.now.0 - begin.0 >= 30_000_000);

@@ -1,5 +1,6 @@
-//! Thousands of histories over a bad link, which loses, doubles and reorders. A connection comes up on both
-//! sides or on neither. Both sides hear what the other one said, and nothing is left in the end.
+//! Thousands of random histories over a bad link, which loses, duplicates and reorders messages. A
+//! connection must be established on both sides or on neither, both sides must receive the other side's
+//! data, and nothing may be left in the end.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use remora_wire::{Psn, Qpn};
 use crate::link::{Seed, World};
 use crate::node::{SECOND, param};
 
-/// How an id stands.
+/// The outcome of an id.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
     Pending,
@@ -19,14 +20,14 @@ enum Fate {
     Ended,
 }
 
-/// An id at node 2: a request that came.
+/// An id at node 2, made by a received request.
 #[derive(Copy, Clone, Debug)]
 struct Request {
     attempt: usize,
     fate: Fate,
 }
 
-/// What a program does after it has thought.
+/// The call that a program makes after some delay.
 #[derive(Copy, Clone, Debug)]
 enum Call {
     Accept,
@@ -35,19 +36,19 @@ enum Call {
     Disconnect,
 }
 
-/// A history: attempts of programs at node 1 to reach one at node 2.
+/// A history: programs at node 1 try to connect to one at node 2.
 struct History {
     world: World,
-    /// The fates of the ids at node 1, whose handles are the places in here.
+    /// The outcomes of the ids at node 1; the index is the handle.
     attempts: Vec<Fate>,
-    /// The ids at node 2. A repetition that comes when its attempt has failed is a new request.
+    /// The ids at node 2. A repetition that arrives after its attempt has failed counts as a new request.
     requests: BTreeMap<u64, Request>,
-    /// What programs will call, and when: node, handle.
+    /// Calls that programs will make: time, node, handle, call.
     calls: Vec<(Instant, usize, u64, Call)>,
     refuses: bool,
 }
 
-/// What the programs of an attempt say in the `n`-th message.
+/// Returns the private data that the programs of an attempt send in the `n`-th message.
 fn words(attempt: usize, n: u8) -> [u8; 224] {
     [attempt as u8 * 16 + n; 224]
 }
@@ -73,14 +74,14 @@ impl History {
         History { world, attempts, requests: BTreeMap::new(), calls: Vec::new(), refuses }
     }
 
-    /// Lets a program think about it.
+    /// Schedules a program's call after a random delay.
     fn later(&mut self, node: usize, handle: u64, call: Call) {
         let ns = if self.world.random.chance(80) { SECOND / 10 } else { 40 * SECOND };
         let at = self.world.now.after(1 + self.world.random.below(ns));
         self.calls.push((at, node, handle, call));
     }
 
-    /// Everything happens until nothing is to happen.
+    /// Runs until nothing is left to happen.
     fn run(&mut self) {
         for _ in 0..10_000 {
             let due = self.calls.iter().map(|(at, ..)| *at).min().unwrap_or(Instant::NEVER);
@@ -101,7 +102,7 @@ impl History {
         panic!("it never ends");
     }
 
-    /// Calls that come too late are refused: the peer may have given up before.
+    /// Makes a call. A call that is too late is refused, because the peer may have given up before.
     fn call(&mut self, node: usize, handle: u64, call: Call) {
         let (now, attempt) = (self.world.now, self.attempt(node, handle));
         let cm = &mut self.world.nodes[node].cm;
@@ -190,7 +191,8 @@ impl History {
         }
     }
 
-    /// Both sides agree, or the passive side gave up and its last word was lost: how often?
+    /// Checks that both sides agree, unless the passive side gave up and its last message was lost. Returns
+    /// the number of established connections.
     fn expect_alike(&self) -> usize {
         assert!(!self.attempts.contains(&Fate::Pending), "{:?}", self.attempts);
         let mut established = Vec::new();
@@ -215,8 +217,8 @@ impl History {
         assert_eq!((active.sq_psn, active.rq_psn), (passive.rq_psn, passive.sq_psn));
     }
 
-    /// Programs end what stands: one side, the other, or both. A side whose peer has tried in vain has to
-    /// see by itself that nobody is there, and tries, too.
+    /// Ends all connections: from one side, the other, or both. A side whose peer has tried in vain must
+    /// find out by itself that the peer is gone, so it tries as well.
     fn end(&mut self) {
         self.disconnect();
         self.run();

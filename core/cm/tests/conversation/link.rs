@@ -1,4 +1,5 @@
-//! A link that loses, doubles and reorders, and the two managers at its ends. One seed decides everything.
+//! A link that loses, duplicates and reorders messages, and the two managers at its ends. One seed
+//! determines everything.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ impl Random {
         Random((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -22,13 +23,13 @@ impl Random {
         (self.0 >> 8) % end
     }
 
-    /// Happens in so many of a hundred cases.
+    /// Returns true in `percent` of a hundred cases.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 }
 
-/// Names the seed of a history that fails.
+/// Prints the seed of a history that fails.
 pub struct Seed(pub u64);
 
 impl Drop for Seed {
@@ -44,9 +45,9 @@ pub struct World {
     pub nodes: [Node; 2],
     pub now: Instant,
     pub random: Random,
-    /// Of a hundred MADs, so many are lost.
+    /// Percentage of MADs that are lost.
     pub loss: u64,
-    /// MADs on their way, by when they arrive: to which node.
+    /// MADs in flight by time of arrival, with the receiving node.
     flights: BTreeMap<(Instant, u64), (usize, Mad)>,
     sent: u64,
 }
@@ -59,14 +60,14 @@ impl World {
         World { nodes, now: Instant(SECOND), random, loss, flights: BTreeMap::new(), sent: 0 }
     }
 
-    /// What leaves the managers is on its way, or lost.
+    /// Puts the MADs that the managers send on the link, or loses them.
     pub fn pump(&mut self) {
         for from in 0..2 {
             for mad in self.nodes[from].sent() {
                 let copies =
                     if self.random.chance(self.loss) { 0 } else { 1 + u64::from(self.random.chance(15)) };
                 for _ in 0..copies {
-                    // Most are quick, some are overtaken by their own repetition.
+                    // Most MADs are quick; some are overtaken by their own repetition.
                     let ns = if self.random.chance(90) { SECOND / 100 } else { 20 * SECOND };
                     let at = self.now.after(1 + self.random.below(ns));
                     self.sent += 1;
@@ -76,13 +77,13 @@ impl World {
         }
     }
 
-    /// When something happens next.
+    /// Returns the time of the next thing that happens.
     pub fn next(&self) -> Instant {
         let arrival = self.flights.keys().next().map_or(Instant::NEVER, |(at, _)| *at);
         self.nodes.iter().fold(arrival, |at, node| at.min(node.cm.next_deadline()))
     }
 
-    /// Lets the next thing happen; `false`: nothing will. Time does not go beyond `until`.
+    /// Lets the next thing happen, if it happens until `until`. Returns false if nothing is left to happen.
     pub fn step(&mut self, until: Instant) -> bool {
         self.pump();
         let at = self.next();
@@ -106,12 +107,12 @@ impl World {
         true
     }
 
-    /// The events of a node.
+    /// Takes the events of a node.
     pub fn events(&mut self, node: usize) -> Vec<CmEvent> {
         std::iter::from_fn(|| self.nodes[node].cm.next_event()).collect()
     }
 
-    /// Nothing is left of any connection, and no timer runs.
+    /// Checks that no connection is left and no timer runs.
     pub fn expect_nothing_left(&self) {
         for node in &self.nodes {
             assert_eq!((node.cm.id_count(), node.cm.next_deadline()), (0, Instant::NEVER), "node {}", node.n);

@@ -1,5 +1,5 @@
-//! Each message of a connection's life is lost, once and several times, and doubled: the connection comes up,
-//! both programs hear of its end, and nothing is left.
+//! Loses each message of a connection's life, once and several times, and duplicates it: the connection
+//! must be established, both programs must be informed of its end, and nothing may be left.
 
 use remora_cm::{Cause, ConnectParam, EventKind, Instant};
 
@@ -7,42 +7,43 @@ use crate::node::{ACTIVE, Mad, Node, SECOND, acceptance, config, name, param};
 
 /// The messages that connect and disconnect.
 const MESSAGES: [&str; 5] = ["REQ", "REP", "RTU", "DREQ", "DREP"];
-/// Repetitions of a message at most.
+/// Maximum number of repetitions of a message.
 const RETRIES: u8 = 15;
 
-/// Who ends the connection, and how.
+/// The way in which a connection ends.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum End {
-    /// This node's program does: 0 is active.
+    /// The program at this node disconnects; node 0 is active.
     By(usize),
-    /// The active program does as soon as it is ready, and has not seen that the peer is.
+    /// The active program disconnects as soon as it is ready, before it knows that the peer is.
     AtOnce,
-    /// This node's program does, and takes its id away at once: it has ended.
+    /// The program at this node disconnects and releases its id at once, like a program that exits.
     Death(usize),
 }
 
-/// What became of a connection, as its programs heard.
+/// The outcome of a connection, as reported to its programs.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     established: [bool; 2],
-    /// How often each side heard of the end.
+    /// Number of times that the end was reported to each side.
     ended: [u32; 2],
     failed: [bool; 2],
 }
 
-/// A connection between two nodes on a link that treats the messages of one name so.
+/// A connection between two nodes over a [`Link`].
 struct Life {
     nodes: [Node; 2],
     handles: [Option<u64>; 2],
     now: Instant,
     link: Link,
     end: End,
-    /// Has the end begun?
+    /// True once the end has begun.
     ends: bool,
     heard: Outcome,
 }
 
-/// A link: of a message with this name, the first so many are lost, or all arrive so often.
+/// A link that treats messages of one name specially: it loses the first of them, and delivers the others
+/// several times.
 #[derive(Copy, Clone, Debug)]
 struct Link {
     message: &'static str,
@@ -72,7 +73,7 @@ impl Life {
         Life { nodes, handles: [Some(ACTIVE), None], now, link, end, ends: false, heard: Outcome::default() }
     }
 
-    /// What leaves arrives, unless it is lost. False: nothing has left.
+    /// Delivers what the nodes send, unless it is lost. Returns false if nothing was sent.
     fn deliver(&mut self) -> bool {
         let mut any = false;
         for from in 0..2 {
@@ -86,7 +87,7 @@ impl Life {
         any
     }
 
-    /// Programs do what their events ask for.
+    /// Lets programs react to their events.
     fn react(&mut self) {
         for at in 0..2 {
             while let Some(event) = self.nodes[at].cm.next_event() {
@@ -127,7 +128,7 @@ impl Life {
         }
     }
 
-    /// Lets everything happen. The connection ends once both sides have it.
+    /// Runs until nothing is left to happen. The connection is ended once both sides have it.
     fn run(mut self) -> Outcome {
         loop {
             let moved = self.deliver();
@@ -158,7 +159,7 @@ impl Life {
 
 const ENDS: [End; 5] = [End::By(0), End::By(1), End::AtOnce, End::Death(0), End::Death(1)];
 
-/// Both programs hear of the end once; one that has ended hears nothing.
+/// Checks that the end is reported once to both programs, and not at all to a program that has exited.
 #[track_caller]
 fn expect_a_whole_life(message: &'static str, lost: u32, copies: usize) {
     for end in ENDS {
@@ -166,7 +167,7 @@ fn expect_a_whole_life(message: &'static str, lost: u32, copies: usize) {
         let told = |at| u32::from(end != End::Death(at));
         assert_eq!(heard.ended, [told(0), told(1)], "{message} {lost} {copies} {end:?}");
         assert_eq!(heard.failed, [false; 2], "{message} {lost} {copies} {end:?}");
-        // A DREQ may be there before the passive side has heard that it is connected.
+        // A DREQ may arrive before the passive side has been informed of the establishment.
         assert!(heard.established[0] && (heard.established[1] || end == End::AtOnce), "{message} {end:?}");
     }
 }

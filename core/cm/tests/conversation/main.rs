@@ -1,4 +1,4 @@
-//! Two managers talk to each other, and one talks to recorded peers.
+//! Conversations of two managers, and of one manager with recorded peers.
 
 mod bounds;
 mod captures;

@@ -1,4 +1,4 @@
-//! One manager with its address, and two of them on a link that loses nothing.
+//! A manager with its address, and two of them on a link without loss.
 
 use std::net::Ipv4Addr;
 
@@ -8,39 +8,39 @@ use remora_cm::{
 use remora_wire::mad::{CmMessage, LEN, PortSpace, RejectReason, ServiceId, header, ip_cm};
 use remora_wire::{Address, Psn, Qpn};
 
-/// The service that tests listen to.
+/// The service that tests listen for.
 pub const SERVICE: ServiceId = ServiceId::rdma_ip(PortSpace::Tcp, 7174);
 
-/// A second, in nanoseconds.
+/// Nanoseconds of a second.
 pub const SECOND: u64 = 1_000_000_000;
 
-/// A MAD on its way.
+/// The bytes of a MAD.
 pub type Mad = [u8; LEN];
 
-/// The address of the `n`-th node.
+/// Returns the address of the `n`-th node.
 pub fn address(n: u8) -> Address {
     Ipv4Addr::new(10, 0, 0, n).into()
 }
 
-/// A small manager of the `n`-th node.
+/// Returns the configuration of a small manager for the `n`-th node.
 pub fn config(n: u8) -> CmConfig {
     let small =
         CmConfig { max_ids: 16, max_listeners: 4, max_outgoing: 32, max_events: 32, ..CmConfig::new(0, 0) };
     CmConfig { ca_guid: 0x0200_0000_0000_0000 | u64::from(n), seed: 0x1357_0000 * u64::from(n) + 7, ..small }
 }
 
-/// The message of a MAD.
+/// Parses the message of a MAD.
 pub fn message(mad: &Mad) -> CmMessage {
     let header = header::Repr::parse(&header::View::new(mad).unwrap());
     CmMessage::parse(&header, &mad[header::LEN..]).expect("a message of a manager")
 }
 
-/// The name of a MAD's message.
+/// Returns the name of a MAD's message.
 pub fn name(mad: &Mad) -> &'static str {
     header::View::new(mad).unwrap().attribute().name().unwrap()
 }
 
-/// A request of node `from` to node `to`, with values that are easily told apart.
+/// Returns the parameters of a request of node `from` to node `to`, with distinct values.
 pub fn param(from: u8, to: u8) -> ConnectParam<'static> {
     let gids = GidPair::new(address(from), address(to));
     let ip = ip_cm::Repr { port: 40_000, addresses: ip_cm::Addresses::of(gids.local, gids.remote) };
@@ -53,7 +53,7 @@ pub fn param(from: u8, to: u8) -> ConnectParam<'static> {
     }
 }
 
-/// An answer with values that are easily told apart.
+/// Returns the parameters of an acceptance, with distinct values.
 pub fn acceptance() -> AcceptParam<'static> {
     AcceptParam {
         qpn: Qpn::new(0x20_0000),
@@ -66,7 +66,7 @@ pub fn acceptance() -> AcceptParam<'static> {
     }
 }
 
-/// A refusal by the program.
+/// Returns the parameters of a refusal by the program.
 pub fn refusal() -> RejectParam<'static> {
     RejectParam::new(RejectReason::CONSUMER)
 }
@@ -83,12 +83,12 @@ impl Node {
         Node { cm: Cm::new(config), n, fresh: 1_000 }
     }
 
-    /// Listens to [`SERVICE`] with handle 1.
+    /// Listens for [`SERVICE`] with handle 1.
     pub fn listen(&mut self, backlog: u32) {
         self.cm.listen(1, &Listen { service_id: SERVICE, address: None, backlog, zone: 0 }).unwrap();
     }
 
-    /// Takes a MAD from node `from`.
+    /// Processes a MAD from node `from`.
     pub fn receive(&mut self, now: Instant, from: u8, mad: &[u8]) {
         let gids = GidPair::new(address(self.n), address(from));
         if self.cm.receive(now, gids, mad, self.fresh) {
@@ -97,19 +97,19 @@ impl Node {
         self.cm.check();
     }
 
-    /// The MADs that leave.
+    /// Takes the MADs to send.
     pub fn sent(&mut self) -> Vec<Mad> {
         let mut mad = [0; LEN];
         std::iter::from_fn(|| self.cm.transmit(&mut mad).map(|_| mad)).collect()
     }
 
-    /// The traffic classes of the MADs that leave.
+    /// Takes the MADs to send, and returns their traffic classes.
     pub fn sent_classes(&mut self) -> Vec<u8> {
         let mut mad = [0; LEN];
         std::iter::from_fn(|| self.cm.transmit(&mut mad).map(|path| path.traffic_class)).collect()
     }
 
-    /// The only event that there is.
+    /// Takes the next event, which must be the only one.
     #[track_caller]
     pub fn event(&mut self) -> CmEvent {
         let event = self.cm.next_event().expect("an event");
@@ -117,7 +117,7 @@ impl Node {
         event
     }
 
-    /// The handle of the only event, which must be of this kind.
+    /// Takes the only event, which must be of this kind, and returns its handle.
     #[track_caller]
     pub fn expect(&mut self, is: fn(&EventKind) -> bool) -> u64 {
         let event = self.event();
@@ -125,7 +125,7 @@ impl Node {
         event.handle
     }
 
-    /// Nothing to tell and nothing to send.
+    /// Checks that there are no events and no MADs.
     #[track_caller]
     pub fn expect_silence(&mut self) {
         assert_eq!(self.cm.next_event(), None);
@@ -133,7 +133,7 @@ impl Node {
     }
 }
 
-/// Two nodes: 1 is active, 2 listens.
+/// Two nodes: node 1 is active, node 2 listens.
 pub struct Pair {
     pub active: Node,
     pub passive: Node,
@@ -150,7 +150,7 @@ impl Pair {
         Pair { active, passive, now: Instant(SECOND) }
     }
 
-    /// Everything that leaves arrives, until nothing leaves.
+    /// Delivers messages until none is left, and returns their names.
     pub fn exchange(&mut self) -> Vec<&'static str> {
         let mut names = Vec::new();
         loop {
@@ -169,14 +169,14 @@ impl Pair {
         }
     }
 
-    /// The active side asks, and the request arrives; the passive side's handle.
+    /// Lets the active side send its request, and returns the handle of the passive side.
     pub fn request(&mut self) -> u64 {
         self.active.cm.connect(self.now, ACTIVE, &param(1, 2)).unwrap();
         self.exchange();
         self.passive.expect(|kind| matches!(kind, EventKind::ConnectRequest(_)))
     }
 
-    /// The passive side has accepted, and the active side knows; the passive side's handle.
+    /// Lets the passive side accept, and returns its handle.
     pub fn respond(&mut self) -> u64 {
         let handle = self.request();
         self.passive.cm.accept(self.now, handle, &acceptance()).unwrap();
@@ -185,7 +185,7 @@ impl Pair {
         handle
     }
 
-    /// Both sides are ready; the passive side's handle.
+    /// Creates a pair with an established connection, and returns it with the handle of the passive side.
     pub fn established() -> (Pair, u64) {
         let mut pair = Pair::new();
         let handle = pair.respond();
@@ -195,7 +195,7 @@ impl Pair {
         (pair, handle)
     }
 
-    /// Waits until the next timer of either side.
+    /// Advances the time to the next timer of either side.
     pub fn wait(&mut self) {
         self.now = self.active.cm.next_deadline().min(self.passive.cm.next_deadline());
         assert!(self.now < Instant::NEVER, "nothing waits");
@@ -205,7 +205,7 @@ impl Pair {
         }
     }
 
-    /// Both sides have forgotten everything but their listeners, and no timer runs.
+    /// Checks that both sides have nothing left but their listeners, and that no timer runs.
     #[track_caller]
     pub fn expect_nothing_left(&self) {
         for node in [&self.active, &self.passive] {

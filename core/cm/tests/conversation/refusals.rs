@@ -1,4 +1,4 @@
-//! REJ: what is refused, and why.
+//! REJ: the reasons of refusals.
 
 use remora_cm::{CmConfig, CmError, CmState, ConnectParam, EventKind, Listen, RejectParam};
 use remora_wire::mad::req;
@@ -11,7 +11,7 @@ fn rejected(kind: &EventKind) -> bool {
     matches!(kind, EventKind::Rejected(_))
 }
 
-/// What a node that listens answers to this change of a good REQ.
+/// Returns the REJ with which a listening node answers a valid REQ after `change`.
 fn answer(change: impl FnOnce(&mut req::Repr)) -> rej::Repr {
     let mut pair = Pair::new();
     pair.active.cm.connect(pair.now, ACTIVE, &param(1, 2)).unwrap();
@@ -25,7 +25,7 @@ fn answer(change: impl FnOnce(&mut req::Repr)) -> rej::Repr {
     assert_eq!(sent.len(), 1);
     let CmMessage::Rej(rej) = message(&sent[0]) else { panic!("{:?}", message(&sent[0])) };
     assert_eq!((rej.answered, rej.local_comm_id, rej.remote_comm_id), (Answered::Req, 0, req.local_comm_id));
-    // The active side takes it for what it is.
+    // The active side must understand the refusal.
     if Some(req.local_comm_id) == pair.active.cm.local_comm_id(ACTIVE) {
         pair.active.receive(pair.now, 2, &sent[0]);
         let EventKind::Rejected(rejection) = pair.active.event().kind else { panic!("rejected") };
@@ -91,7 +91,7 @@ fn another_version_of_the_class_is_refused_and_other_messages_of_it_are_dropped(
         (rej.reason, Some(rej.remote_comm_id)),
         (RejectReason::CLASS_VERSION, pair.active.cm.local_comm_id(ACTIVE))
     );
-    // A DREQ.
+    // The MAD becomes a DREQ.
     mad[17] = 0x15;
     pair.passive.receive(pair.now, 1, &mad);
     pair.passive.expect_silence();
@@ -150,7 +150,7 @@ fn a_late_refusal_of_a_req_does_not_end_what_stands() {
     pair.active.receive(pair.now, 2, &mad);
     pair.active.expect_silence();
     assert_eq!(pair.active.cm.state(ACTIVE), Some(CmState::Established));
-    // That of the connection itself does: the peer has lost it.
+    // A refusal of the connection itself ends it: the peer has lost it.
     let local = pair.passive.cm.local_comm_id(handle).unwrap();
     let rej = rej::Repr::new(local, remote, Answered::Other, RejectReason::CONSUMER, &[], &[]);
     CmMessage::Rej(rej).emit(1, &mut mad);
@@ -162,14 +162,14 @@ fn a_late_refusal_of_a_req_does_not_end_what_stands() {
 #[test]
 fn a_peer_that_uses_its_queue_pair_again_has_forgotten_the_connection() {
     let (mut pair, handle) = Pair::established();
-    // The active side's host starts again, and its program gets the same queue pair.
+    // The host of the active side restarts, and its program gets the same queue pair.
     pair.active = Node::new(1, CmConfig { seed: 99, ..config(1) });
     pair.active.cm.connect(pair.now, ACTIVE, &param(1, 2)).unwrap();
     assert_eq!(pair.exchange(), ["REQ", "REJ", "DREQ", "DREP"]);
     let EventKind::Rejected(rejection) = pair.active.event().kind else { panic!("rejected") };
     assert_eq!(rejection.reason, RejectReason::STALE_CONNECTION);
     assert_eq!(pair.passive.expect(|kind| matches!(kind, EventKind::Disconnected(_))), handle);
-    // The second attempt finds nothing in its way.
+    // The second attempt succeeds.
     pair.request();
 }
 

@@ -1,11 +1,11 @@
-//! Messages get lost and come twice: each is repeated, and each repetition is answered.
+//! Lost and duplicated messages: each message is repeated, and each repetition is answered.
 
 use remora_cm::{Cm, CmError, CmState, ConnectParam, EventKind, Instant};
 use remora_wire::mad::{CmMessage, RejectReason, time_ns};
 
 use crate::node::{ACTIVE, Mad, Node, Pair, acceptance, message, name, param};
 
-/// The names of what leaves until the node's only id ends, and when each leaves.
+/// Returns the names of the messages sent until the node's only id ends, and the times when they are sent.
 fn until_the_end(node: &mut Node, mut now: Instant) -> (Vec<&'static str>, Vec<u64>) {
     let (mut names, mut waits) = (Vec::new(), Vec::new());
     while node.cm.next_event().is_none() {
@@ -47,7 +47,7 @@ fn a_peer_that_gave_up_is_not_waited_for() {
     let mut pair = Pair::new();
     let handle = pair.request();
     while pair.active.cm.state(ACTIVE).is_some() {
-        // All repetitions are lost but the last word.
+        // All repetitions are lost except the final REJ.
         pair.active.sent();
         pair.wait();
     }
@@ -71,7 +71,7 @@ fn a_req_that_comes_again_is_answered_by_mra_and_the_active_side_waits_longer() 
     pair.wait();
     assert_eq!(pair.exchange(), ["REQ", "MRA"]);
     assert_eq!(pair.active.cm.next_deadline(), pair.now.after(long), "the second MRA adds nothing");
-    // The program has taken its time.
+    // The program answers at last.
     pair.passive.cm.accept(pair.now, handle, &acceptance()).unwrap();
     assert_eq!(pair.exchange(), ["REP"]);
     pair.active.expect(|kind| matches!(kind, EventKind::ConnectResponse(_)));
@@ -88,7 +88,7 @@ fn a_req_that_comes_again_after_the_rep_gets_the_same_rep() {
     let rep = pair.passive.sent();
     pair.passive.receive(pair.now, 1, &req[0]);
     assert_eq!(pair.passive.sent(), rep);
-    // Once established, it is only late.
+    // Once the connection is established, the REP is only late.
     pair.active.receive(pair.now, 2, &rep[0]);
     pair.active.cm.ready_to_use(ACTIVE, &[]).unwrap();
     pair.exchange();
@@ -143,7 +143,8 @@ fn the_active_side_ends_when_the_passive_one_gave_up_on_its_rtu() {
     pair.active.expect(|kind| matches!(kind, EventKind::Disconnected(remora_cm::Cause::Refused)));
 }
 
-/// A pair whose passive side gave up on the RTU, and whose last word was lost; the active side's RTU.
+/// Returns a pair whose passive side gave up on the RTU, and whose final REJ was lost; the passive side's
+/// handle; and the RTU.
 fn given_up() -> (Pair, u64, Mad) {
     let mut pair = Pair::new();
     let handle = pair.respond();
@@ -166,7 +167,7 @@ fn a_rtu_for_what_was_given_up_hears_so_and_the_active_side_does_not_stand_alone
     pair.passive.receive(pair.now, 1, &rtu);
     assert_eq!(pair.exchange(), ["REJ"]);
     assert_eq!(pair.active.expect(refused), ACTIVE);
-    // Later, too, when nothing is left of it.
+    // The same holds later, when nothing is left of the connection.
     let (mut pair, handle, rtu) = given_up();
     pair.wait();
     pair.passive.event();
@@ -186,7 +187,7 @@ fn a_lost_rtu_is_healed_by_what_the_queue_pair_receives() {
     let event = pair.passive.event();
     assert_eq!((event.kind, event.private_data.len()), (EventKind::Established, 0));
     assert_eq!(pair.passive.cm.establish(handle), Err(CmError::WrongState));
-    // It was only late.
+    // The RTU was not lost, only late.
     pair.passive.receive(pair.now, 1, &rtu[0]);
     pair.passive.expect_silence();
     assert_eq!(pair.passive.cm.next_deadline(), Instant::NEVER);
@@ -215,7 +216,7 @@ fn a_second_mra_does_not_make_the_active_side_wait_without_end() {
     pair.exchange();
     let due = pair.active.cm.next_deadline();
     let mra = {
-        // The passive side's MRA, once more.
+        // Repeats the MRA of the passive side.
         let req = remora_wire::mad::mra::Repr {
             local_comm_id: pair.passive.cm.local_comm_id(1_000).unwrap(),
             remote_comm_id: pair.active.cm.local_comm_id(ACTIVE).unwrap(),

@@ -1,4 +1,4 @@
-//! SIDR: a datagram service is looked for, and found or not.
+//! SIDR: resolution of datagram services.
 
 use remora_cm::{CmError, EventKind, GidPair, Instant, Listen, SidrReplyParam, SidrRequestParam};
 use remora_wire::Qpn;
@@ -91,7 +91,7 @@ fn nobody_answers() {
     pair.expect_nothing_left();
 }
 
-/// What the active side gets to know.
+/// Returns the status that is reported to the active side.
 fn status(pair: &mut Pair) -> SidrStatus {
     let EventKind::SidrResponse { status, .. } = pair.active.event().kind else { panic!("a response") };
     status
@@ -108,7 +108,7 @@ fn a_question_is_refused_with_the_status_that_applies() {
     };
     let other = ServiceId::rdma_ip(PortSpace::Udp, 1);
     assert_eq!(refused(&SidrRequestParam { service_id: other, ..question() }), SidrStatus::UNSUPPORTED);
-    // A port of connections.
+    // The service id belongs to a port of connections.
     let tcp = ServiceId::rdma_ip(PortSpace::Tcp, 7174);
     assert_eq!(refused(&SidrRequestParam { service_id: tcp, ..question() }), SidrStatus::UNSUPPORTED);
 
@@ -130,7 +130,7 @@ fn a_program_that_dies_refuses_what_it_was_asked() {
     pair.passive.cm.destroy(pair.now, handle).unwrap();
     assert_eq!(pair.exchange(), ["SIDR_REP"]);
     assert_eq!(status(&mut pair), SidrStatus::REJECTED);
-    // Who asked has no use for an answer any more.
+    // The program that asked has ended and does not need the answer.
     pair.active.cm.sidr_request(pair.now, ACTIVE, &question()).unwrap();
     pair.active.cm.destroy(pair.now, ACTIVE).unwrap();
     assert_eq!(pair.active.cm.next_deadline(), Instant::NEVER);

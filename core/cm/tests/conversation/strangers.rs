@@ -1,4 +1,4 @@
-//! Peers that nobody knows, or that say what makes no sense: counted, and nothing changes.
+//! MADs from unknown peers, or without sense: they are counted, and nothing changes.
 
 use remora_cm::CmState;
 use remora_wire::mad::{Attribute, CmMessage, LEN, Method, header};
@@ -15,7 +15,7 @@ fn a_mad_that_is_cut_is_counted_at_each_length() {
     }
     pair.passive.expect_silence();
     assert_eq!(pair.passive.cm.counters().malformed, LEN as u64);
-    // More than a MAD is a MAD.
+    // Bytes after a complete MAD are ignored.
     let long = [&req[..], &[0xff; 44]].concat();
     pair.passive.receive(pair.now, 1, &long);
     pair.passive.event();
@@ -48,12 +48,12 @@ fn who_asks_what_the_manager_can_do_gets_an_answer() {
     let CmMessage::ClassPortInfo(info) = message(&sent[0]) else { panic!("{:?}", message(&sent[0])) };
     assert_eq!((info.class_version, info.capabilities), (2, 0x3200));
     assert_eq!(header::View::new(&sent[0]).unwrap().transaction_id(), 42);
-    // An answer that nobody asked for has no use.
+    // An unsolicited answer is ignored.
     pair.active.receive(pair.now, 2, &sent[0]);
     pair.active.expect_silence();
 }
 
-/// A MAD of each kind that the two sides of one connection send.
+/// Returns a MAD of each kind that the two sides of one connection send.
 fn conversation() -> (Pair, u64, Vec<(u8, Mad)>) {
     let mut pair = Pair::new();
     let mut mads = Vec::new();
@@ -100,7 +100,7 @@ fn messages_of_a_connection_from_another_address_change_nothing() {
         assert_eq!(pair.passive.cm.state(handle), Some(CmState::Established));
     }
     assert!(pair.passive.cm.counters().strangers >= 6);
-    // From the peer's address the first of them ends it.
+    // From the peer's own address the DREQ ends the connection.
     let dreq = mads.iter().find(|(_, mad)| name(mad) == "DREQ").unwrap();
     pair.passive.receive(pair.now, 1, &dreq.1);
     assert_eq!(pair.passive.cm.state(handle), Some(CmState::DreqRcvd));
@@ -118,14 +118,14 @@ fn all_messages_come_again_once_established_and_nothing_changes() {
     }
     assert_eq!(pair.active.cm.state(ACTIVE), Some(CmState::Established));
     assert_eq!(pair.passive.cm.state(handle), Some(CmState::Established));
-    // The REP alone has an answer.
+    // Only the REP is answered.
     assert_eq!(pair.active.sent().iter().map(name).collect::<Vec<_>>(), ["RTU"; 3]);
 }
 
 #[test]
 fn messages_with_wrong_ids_find_nobody() {
     let (mut pair, handle, mads) = conversation();
-    // A REQ under another id is another REQ.
+    // A REQ with another id is another request, so it is left out.
     for (from, mad) in mads.iter().filter(|(_, mad)| name(mad) != "REQ") {
         for at in [24, 28] {
             let mut wrong = *mad;
@@ -141,7 +141,7 @@ fn messages_with_wrong_ids_find_nobody() {
 
 #[test]
 fn what_another_id_of_the_same_peer_says_does_not_count() {
-    // A RTU, and the answer to a DREQ: each would end the wait.
+    // An RTU, and the answer to a DREQ: each would end the wait.
     let mut pair = Pair::new();
     let handle = pair.respond();
     pair.active.cm.ready_to_use(ACTIVE, &[]).unwrap();
