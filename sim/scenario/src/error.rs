@@ -1,48 +1,51 @@
-//! What is wrong with a file, in one line: its name, the line, the fault and the remedy.
+//! Errors and warnings about a file. Each is one line: file name, line number, what is wrong, and how to
+//! correct it.
 
 use std::fmt;
 
-/// The most bytes that a file has: a gigabyte.
+/// Largest size of a file, in bytes: 1 GiB.
 pub const FILE_MAX: usize = 1 << 30;
-/// The most flows that a scenario has.
+/// Largest number of flows in a scenario.
 pub const FLOWS_MAX: usize = 10_000_000;
-/// Warnings that are kept of one file.
+/// Largest number of warnings that are kept for a file.
 const WARNINGS_MAX: usize = 100;
 
-/// A file's text, and the name by which messages call it.
+/// The text of a file, and its name for messages.
 #[derive(Copy, Clone, Debug)]
 pub struct Source<'a> {
-    /// What the caller calls the file.
+    /// Name of the file, as shown in messages.
     pub name: &'a str,
-    /// All of its text.
+    /// Contents of the file.
     pub text: &'a str,
 }
 
-/// The mark of the order of bytes with which some editors begin a text.
+/// Unicode byte-order mark, which some editors write at the start of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 impl<'a> Source<'a> {
-    /// A text under this name. A byte-order mark in front of it is no part of it.
+    /// Names a text. A byte-order mark at its start is removed.
     pub fn new(name: &'a str, text: &'a str) -> Source<'a> {
         Source { name, text: text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text) }
     }
 
-    /// The lines with their numbers, from 1. A line ends with a line feed, a carriage return, or both.
+    /// Returns the lines with their numbers, from 1. A line ends with a line feed, a carriage return, or
+    /// both.
     pub fn lines(&self) -> impl Iterator<Item = (u32, &'a str)> {
         let lines =
             self.text.split('\n').flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r'));
         (1..).zip(lines)
     }
 
-    /// The error of one line; 0: the file as a whole. `says` has the fault, then the remedy.
+    /// Creates an error about `line`, or about the whole file if `line` is 0. `says` states what is wrong and
+    /// then how to correct it.
     pub fn error(&self, line: u32, says: impl Into<String>) -> ScenarioError {
         ScenarioError { file: self.name.to_owned(), line, says: says.into() }
     }
 
-    /// Is it short enough to be read?
+    /// Checks the size of the file.
     ///
     /// # Errors
-    /// It is longer than [`FILE_MAX`].
+    /// Fails if the file is longer than [`FILE_MAX`].
     pub fn check_size(&self) -> Result<(), ScenarioError> {
         let bytes = self.text.len();
         if bytes > FILE_MAX {
@@ -53,14 +56,14 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Why a file is not a scenario.
+/// An error that prevents a file from being read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError {
-    /// The name that the caller gave.
+    /// Name of the file.
     pub file: String,
-    /// The line, from 1; 0: the file as a whole.
+    /// Number of the line, from 1; 0 for the whole file.
     pub line: u32,
-    /// What is wrong, and the remedy.
+    /// Description of the error, followed by its correction.
     pub says: String,
 }
 
@@ -72,14 +75,14 @@ impl fmt::Display for ScenarioError {
 
 impl std::error::Error for ScenarioError {}
 
-/// What is odd about a file that was read all the same, and how it was read.
+/// A peculiarity of a file that was read nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// The name that the caller gave.
+    /// Name of the file.
     pub file: String,
-    /// The line, from 1; 0: the file as a whole.
+    /// Number of the line, from 1; 0 for the whole file.
     pub line: u32,
-    /// What is odd, and how it was read.
+    /// Description of the peculiarity, followed by its interpretation.
     pub says: String,
 }
 
@@ -89,7 +92,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// One line, whatever the file's bytes were.
+/// Writes a single line: control characters are replaced by spaces.
 fn show(f: &mut fmt::Formatter<'_>, file: &str, line: u32, says: &str) -> fmt::Result {
     let says = says.trim_end().replace(|c: char| c.is_control(), " ");
     match line {
@@ -98,16 +101,15 @@ fn show(f: &mut fmt::Formatter<'_>, file: &str, line: u32, says: &str) -> fmt::R
     }
 }
 
-/// What was read, and what was odd about it.
+/// A value that was read from a file, and the warnings about the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Read<T> {
-    /// The value.
     pub value: T,
-    /// Each once, in the order of the file.
+    /// Warnings in the order of the file, without repetitions.
     pub warnings: Vec<Warning>,
 }
 
-/// The warnings about one file, each once and not too many.
+/// Collects the warnings about a file, without repetitions and at most [`WARNINGS_MAX`].
 #[derive(Debug)]
 pub struct Warnings<'a> {
     file: &'a str,
@@ -116,12 +118,12 @@ pub struct Warnings<'a> {
 }
 
 impl<'a> Warnings<'a> {
-    /// None yet about this file.
+    /// Returns an empty collection for this file.
     pub fn of(source: Source<'a>) -> Warnings<'a> {
         Warnings { file: source.name, list: Vec::new(), left_out: 0 }
     }
 
-    /// Adds one, unless the same words are there.
+    /// Adds a warning unless an equal text was added before.
     pub fn add(&mut self, line: u32, says: impl Into<String>) {
         let says = says.into();
         if self.list.len() >= WARNINGS_MAX {
@@ -131,7 +133,7 @@ impl<'a> Warnings<'a> {
         }
     }
 
-    /// The value with these warnings.
+    /// Combines a value with the collected warnings.
     pub fn with<T>(mut self, value: T) -> Read<T> {
         if self.left_out > 0 {
             let says = format!("{} more warnings are left out", self.left_out);
@@ -141,7 +143,8 @@ impl<'a> Warnings<'a> {
     }
 }
 
-/// At most 40 characters of a text from a file, for a message.
+/// Returns at most 40 characters of a text from a file, for use in a message. Control characters become
+/// spaces.
 pub fn excerpt(text: &str) -> String {
     let mut short: String = text.chars().take(40).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if short.len() < text.len() {

@@ -1,87 +1,86 @@
-//! A flow: one message of a host to another, and when it starts.
+//! Flows: single messages between two hosts, and the conditions on which they start.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// How the bytes move.
+/// The RDMA operation that moves the bytes of a flow.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
-    /// The source writes into the destination's memory.
+    /// RDMA WRITE by the source.
     #[default]
     Write,
-    /// The destination reads from the source's memory: the bytes go from `src` to `dst` all the same.
+    /// RDMA READ by the destination. The bytes go from `src` to `dst` here as well.
     Read,
-    /// The source sends, and the destination has a receive posted.
+    /// SEND by the source; the destination has posted a receive.
     Send,
 }
 
-/// Which end of a flow another one waits for.
+/// The end of a flow for which another flow waits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum End {
-    /// The sender has the last ACK.
+    /// The sender has received the last ACK.
     Acknowledged,
-    /// The receiver has the last byte.
+    /// The receiver has received the last byte.
     Received,
 }
 
-/// What a flow waits for.
+/// The condition on which a dependent flow starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct After {
-    /// Ids of flows, and which end of each counts.
+    /// Flows that this flow waits for, with the end that counts for each.
     pub flows: Vec<Dependency>,
-    /// How many of them must have ended; at least 1.
+    /// Number of `flows` that must have ended; at least 1.
     pub count: u32,
-    /// Then it waits so long, in picoseconds.
+    /// Additional delay after that, in picoseconds.
     pub delay: u64,
 }
 
-/// One end of one flow.
+/// A flow that another flow waits for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Dependency {
     /// Id of the flow.
     pub flow: u64,
-    /// Which end of it.
+    /// End of the flow that counts.
     pub end: End,
 }
 
-/// When a flow starts.
+/// The time or condition on which a flow starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     /// At this time, in picoseconds from the start of the simulation.
     At(u64),
-    /// When other flows have ended. Flows behind one barrier share what they wait for.
+    /// After the end of other flows. Flows that wait for the same barrier share the condition.
     After(Arc<After>),
 }
 
-/// One message.
+/// A message between two hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Its number, which no other flow of the scenario has.
+    /// Id, unique within the scenario.
     pub id: u64,
-    /// The host that has the bytes.
+    /// Node number of the sending host.
     pub src: u32,
-    /// The host that gets them: another one.
+    /// Node number of the receiving host; not `src`.
     pub dst: u32,
-    /// Bytes; at least 1.
+    /// Size in bytes; at least 1.
     pub size: u64,
-    /// When it starts.
     pub start: Start,
-    /// Its class for PFC, from 0 to 7.
+    /// Traffic class (PFC priority), 0 to 7.
     pub class: u8,
-    /// How the bytes move.
     pub verb: Verb,
-    /// Ports of the flow as the peers' outputs and hashes have them: source, then destination; 0: none.
+    /// UDP source and destination port, as used by the hashes and output files of other simulators; 0 if the
+    /// flow has none.
     pub ports: [u16; 2],
 }
 
-/// The class of data where a format has none: ns-3's files use it.
+/// Default traffic class of flows; ns-3's files use it as well.
 pub const DATA_CLASS: u8 = 3;
 
 impl Flow {
-    /// A WRITE at a time, in the class of data and without ports.
+    /// Returns a WRITE that starts at `start` ps, with class [`DATA_CLASS`] and without ports.
     pub fn write(id: u64, src: u32, dst: u32, size: u64, start: u64) -> Flow {
         Flow {
             id,

@@ -1,4 +1,4 @@
-//! What switches hash of flows, as other programs do.
+//! The ECMP keys of flows, for switches that hash like another simulator.
 
 use remora_fabric::network::{FlowKey, KeyedHash, mix};
 
@@ -6,23 +6,24 @@ use crate::Flow;
 use crate::format::hpcc::outputs::address;
 use crate::scenario::{Balance, Hash, Scenario};
 
-/// Numbers of paths that htsim chooses from: one for all flows of a run.
+/// Number of paths among which htsim chooses. All flows of a run get one path number.
 const PATHS: u32 = 256;
 
-/// The hash of a scenario's switches, if it is another program's.
+/// The hash function of a scenario whose switches hash like another simulator.
 #[derive(Copy, Clone, Debug)]
 pub enum HashOf {
-    /// HPCC's and ConWeave's.
+    /// The hash of HPCC's and ConWeave's ns-3 programs.
     Ns3,
-    /// htsim's, with the number of the path that all data takes. There the clock chooses it; here, the seed.
+    /// htsim's hash. htsim takes the path number of all data packets from the clock; here it comes from the
+    /// seed.
     Htsim {
-        /// The number.
+        /// Path number of all data packets.
         path: u32,
     },
 }
 
 impl HashOf {
-    /// That of a scenario; `None`: its switches hash as Remora does, or do not hash.
+    /// Returns the hash of a scenario, or `None` if its switches use Remora's hash or none.
     pub fn scenario(scenario: &Scenario) -> Option<HashOf> {
         match scenario.switch.balance {
             Balance::Ecmp { hash: Hash::Ns3 } => Some(HashOf::Ns3),
@@ -33,7 +34,7 @@ impl HashOf {
         }
     }
 
-    /// The hash as the fabric has it.
+    /// Returns the hash function in the fabric's type.
     pub fn keyed(self) -> KeyedHash {
         match self {
             HashOf::Ns3 => KeyedHash::Ns3,
@@ -41,8 +42,8 @@ impl HashOf {
         }
     }
 
-    /// What is hashed of a flow's data, and of its acknowledgements. `None`: the flow lacks it, as one
-    /// without ports does.
+    /// Returns the hash keys of a flow's data packets and of its acknowledgements, or `None` if the flow has
+    /// no ports and the hash needs them.
     pub fn keys(self, flow: &Flow) -> Option<[FlowKey; 2]> {
         match self {
             HashOf::Ns3 => {
@@ -51,7 +52,7 @@ impl HashOf {
                 let keys = [[src, dst, sport | dport << 16], [dst, src, dport | sport << 16]];
                 (flow.ports != [0, 0]).then_some(keys)
             }
-            // Acknowledgements have path 0.
+            // htsim sends acknowledgements on path 0.
             HashOf::Htsim { path } => Some([path, 0].map(|path| [flow.id as u32, path, 0])),
         }
     }

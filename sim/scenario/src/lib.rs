@@ -1,8 +1,9 @@
-//! Scenarios of the fabric: what runs on which network, read from a text.
+//! Scenarios: which traffic runs over which simulated network, with which NICs and switches.
 //!
-//! [`mod@format`] reads and writes the files of HPCC, ConWeave and htsim, and our own TOML. [`workload`]
-//! makes flows. Every format becomes one [`Scenario`]. Text goes in and values come out: there are no files,
-//! threads and clocks here.
+//! [`mod@format`] reads and writes the files of HPCC, ConWeave and htsim, and Remora's own TOML; each of them
+//! becomes a [`Scenario`]. [`workload`] generates flows, [`run`] runs a scenario, and [`record`] turns what
+//! happens into output files. This crate works on strings and values only: it opens no files, starts no
+//! threads and reads no clock.
 
 mod error;
 pub mod experiment;

@@ -1,15 +1,15 @@
-//! Paths of a network without traffic: their delays, their slowest links, and how long a flow alone takes.
+//! Shortest paths of a network and the times that they take without other traffic.
 
 use remora_fabric::engine::{Picos, transmission};
 use remora_fabric::simulation::Charging;
 use remora_fabric::topology::{Link, Routes, Topology};
 
-/// Hosts from which the longest path is sought: all of them in a small network.
+/// Number of hosts whose paths are searched for the longest one. Larger networks are sampled evenly.
 const SOUGHT_FROM: usize = 64;
-/// Links of a path, at most.
+/// Largest number of links in a path.
 const HOPS_MAX: usize = 64;
 
-/// The shortest paths of a network.
+/// The shortest paths of a network whose links are all up.
 pub struct Paths {
     topology: Topology,
     routes: Routes,
@@ -20,10 +20,10 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Of a network whose links are all up.
+    /// Computes the paths.
     ///
     /// # Errors
-    /// What the routes refuse.
+    /// Fails if [`Routes::new`] rejects the topology.
     pub fn new(topology: &Topology) -> Result<Paths, String> {
         let routes = Routes::new(topology, |_| true).map_err(|error| error.to_string())?;
         let ports = topology.ports();
@@ -42,25 +42,26 @@ impl Paths {
         Ok(paths)
     }
 
-    /// Picoseconds of propagation on the longest of the shortest paths.
+    /// Returns the propagation delay of the shortest path with the longest delay, in picoseconds.
     pub fn longest_delay(&self) -> u64 {
         self.longest_delay
     }
 
-    /// The highest rate of a host's link, in bit/s.
+    /// Returns the highest rate of a link of a host, in bit/s.
     pub fn fastest(&self) -> u64 {
         self.fastest
     }
 
-    /// Picoseconds from a full packet's first bit until its acknowledgement is there, on the longest path:
-    /// the propagation both ways, and the packet stored and forwarded at hosts' highest rate. The
-    /// acknowledgement's own time is left out.
+    /// Returns the round-trip time of a full packet of `full` bytes on the longest path, in picoseconds: the
+    /// propagation delay both ways, and the time to send the packet on each link at the highest rate of a
+    /// host. The transmission time of the acknowledgement is left out.
     pub fn round_trip(&self, full: u32) -> u64 {
         2 * self.longest_delay + self.most_links as u64 * transmission(u64::from(full), self.fastest)
     }
 
-    /// Bytes that fill the path between two nodes and back, as HPCC's programs count: the propagation both
-    /// ways and each link's time for so much payload, in whole nanoseconds, at the slowest link's rate.
+    /// Returns the bandwidth-delay product of a path in bytes, as HPCC's programs compute it: twice the
+    /// propagation delay plus the time of one payload on each link, in whole nanoseconds, times the rate of
+    /// the slowest link.
     pub fn product(&self, source: u32, destination: u32, payload: u32) -> u64 {
         const SECOND: u128 = 1_000_000_000;
         let path = self.of(source, destination);
@@ -71,13 +72,14 @@ impl Paths {
         (u128::from(round_trip) * u128::from(slowest) / SECOND / 8) as u64
     }
 
-    /// The most that [`Paths::product`] is between any two hosts.
+    /// Returns the largest [`Paths::product`] between two hosts.
     pub fn window(&self, payload: u32) -> u32 {
         let pairs = self.pairs().map(|(source, destination)| self.product(source, destination, payload));
         u32::try_from(pairs.max().unwrap_or(0)).unwrap_or(u32::MAX)
     }
 
-    /// Pairs of hosts: all of them in a small network.
+    /// Returns ordered pairs of hosts: all of them in a network with few hosts, and those of a sample of
+    /// sources in a large one.
     fn pairs(&self) -> impl Iterator<Item = (u32, u32)> {
         let hosts = || self.topology.hosts();
         let step = hosts().count().div_ceil(SOUGHT_FROM).max(1);
@@ -85,7 +87,8 @@ impl Paths {
         self.topology.hosts().step_by(step).flat_map(from)
     }
 
-    /// The links of a shortest path between two nodes, the first of each choice; empty if there is none.
+    /// Returns the links of a shortest path between two nodes, always by the first of several ports. Empty if
+    /// there is no path.
     pub fn of(&self, source: u32, destination: u32) -> Vec<Link> {
         let (mut node, mut links) = (source, Vec::new());
         while node != destination && links.len() < HOPS_MAX {
@@ -97,10 +100,11 @@ impl Paths {
         links
     }
 
-    /// The choices that lead from a host by its own switch over these switches, as the fabric packs them.
+    /// Packs the path from a host over its own switch and then the switches `above`, in the format of
+    /// [`remora_fabric::network::path`].
     ///
     /// # Errors
-    /// They are not on a shortest path.
+    /// Fails if the switches are not on a shortest path.
     pub fn choices(&self, source: u32, destination: u32, above: &[u32]) -> Result<u32, String> {
         let first = self.routes.ports(source, destination).first();
         let mut node = first.map_or(source, |port| self.ports[source as usize][usize::from(*port)].neighbour);
@@ -119,9 +123,10 @@ impl Paths {
         Ok(remora_fabric::network::path(&choices))
     }
 
-    /// Picoseconds from the start of a flow until its sender has the last acknowledgement, on an idle path:
-    /// all packets at the rate of the slowest link, the last one stored and forwarded on the others, and an
-    /// acknowledgement back.
+    /// Returns the completion time of a flow on an idle path, in picoseconds, from its start until the sender
+    /// has the last acknowledgement: all packets at the rate of the slowest link, the last packet stored and
+    /// forwarded on each link, and the acknowledgement on the way back. `extra` bytes are added to each data
+    /// packet.
     pub fn alone(
         &self,
         source: u32,

@@ -1,7 +1,8 @@
-//! One scenario: everything that decides a run. The engine reads it, and nothing else.
+//! The scenario: all settings that determine a run. The fields of these types are the keys of a scenario
+//! file.
 //!
-//! The same scenario gives the same run. Every format is translated into this, so a file and what it is
-//! converted to run alike.
+//! Two runs of equal scenarios give equal results. Files of other simulators are translated into a
+//! [`Scenario`] as well, so a file and its conversion to TOML give equal results.
 
 mod given_path;
 mod network;
@@ -20,49 +21,50 @@ pub use network::{LevelText, LinkText, Network};
 pub use switch::{Balance, Buffering, Counted, Ecn, Hash, Mark, Mmu, Pfc, Red, Switch};
 pub use transport::{Control, ControlName, Transport, TransportName};
 
-/// What runs on which network.
+/// A scenario. In a file, keys are in kebab-case, times, rates and sizes are strings with a unit (`"2us"`,
+/// `"100Gbps"`, `"240KB"`), and an unknown key is an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Scenario {
-    /// Decides everything random. At most 2^63 - 1, as TOML's numbers are.
+    /// Seed of all random numbers, at most 2⁶³ - 1. Default: 0.
     #[serde(default)]
     pub seed: u64,
-    /// When the run ends, at the latest; without it, when every flow has ended.
+    /// Simulated time at which the run ends at the latest. By default it ends when all flows have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
-    /// Bytes of a flow in a full packet.
+    /// Payload of a full packet, in bytes; 256 to 4096. Default: 1000.
     #[serde(default = "default_mtu")]
     pub mtu: u32,
-    /// Whether packets carry the bytes of flows.
+    /// Contents of data packets. Default: `"blank"`.
     #[serde(default)]
     pub payload: Payload,
-    /// What a frame costs on a link.
+    /// Sizes of frames on links and in buffers. Default: `"ethernet"`.
     #[serde(default)]
     pub charging: Charging,
-    /// Nodes and links.
+    /// Nodes and links of the network. Required.
     pub network: Network,
-    /// Probability that a link loses a packet, for links that have none of their own.
+    /// Probability from 0 to 1 that a link loses a packet, for links without a loss of their own. Default: 0.
     #[serde(default)]
     pub loss: f64,
-    /// How switches hold, pause, mark and forward.
+    /// Buffers, PFC, ECN and load balancing of the switches. Default: the switches of IRN's paper.
     #[serde(default)]
     pub switch: Switch,
-    /// How hosts send.
+    /// Settings of the hosts.
     #[serde(default)]
     pub host: Host,
-    /// What recovers from loss.
+    /// Loss recovery. Default: IRN.
     #[serde(default)]
     pub transport: Transport,
-    /// What sets the rates.
+    /// Congestion control. Default: none.
     #[serde(default)]
     pub control: Control,
-    /// The flows, or what makes them.
+    /// Traffic: `[[workload]]` tables. Default: none.
     #[serde(default, rename = "workload", skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<Workload>,
-    /// Links that fail.
+    /// Link failures: `[[failure]]` tables. Default: none.
     #[serde(default, rename = "failure", skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
-    /// What is written, and how.
+    /// Format and extent of the output files.
     #[serde(default)]
     pub output: Output,
 }
@@ -71,76 +73,79 @@ fn default_mtu() -> u32 {
     1000
 }
 
-/// Whether packets carry the bytes of flows.
+/// The contents of data packets.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Payload {
-    /// Headers are real and bytes are not kept.
+    /// Headers are real, data is zeros that are not stored, and the ICRC is neither computed nor checked.
     #[default]
     Blank,
-    /// Real bytes, with an ICRC.
+    /// Headers, data and ICRC are real, and receivers check the ICRC.
     Whole,
 }
 
-/// What a frame costs on a link.
+/// The number of bytes that a frame occupies on a link and in a buffer.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Charging {
-    /// The frame with FCS, preamble and gap.
+    /// The frame with its FCS, preamble and inter-frame gap.
     #[default]
     Ethernet,
-    /// Payload and 48 bytes of headers, in whole ns, cut: HPCC's and ConWeave's.
+    /// Payload plus 48 bytes; 60 bytes for an ACK. Times on links are rounded down to whole nanoseconds, as
+    /// in HPCC's and ConWeave's ns-3 programs.
     Ns3,
-    /// Payload and 64 bytes of headers, in ps.
+    /// Payload plus 64 bytes; 64 bytes for an ACK, as in htsim.
     Htsim,
-    /// The bytes from the BTH on cost nothing but the payload: the paper's IRN has no headers of its own.
+    /// Like `ethernet`, but every data packet has the headers of a plain RoCE v2 packet: headers that a
+    /// transport adds, such as IRN's, are free.
     Ideal,
 }
 
-/// How hosts send.
+/// The settings of the hosts.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Host {
-    /// Class of ACKs and CNPs; without it, the class of the flow that they answer.
+    /// Traffic class of ACKs and CNPs, 0 to 7. Default: 3, the default class of flows. Any other class goes
+    /// before all others at every port, and is neither marked nor, unless `counted = "port"`, paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ack_class: Option<u8>,
-    /// Whether each flow has a queue pair of its own.
+    /// Number of flows per queue pair. Default: `"fresh"`.
     #[serde(default)]
     pub queue_pairs: QueuePairs,
-    /// Time that a frame spends in the NIC before it leaves.
+    /// Time that each frame spends in the NIC before it leaves. Default: 0.
     #[serde(default)]
     pub latency: Time,
 }
 
-/// Which queue pair a flow has.
+/// The queue pairs that carry the flows.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QueuePairs {
-    /// A new one.
+    /// Each flow has a new queue pair, which is destroyed when the flow ends.
     #[default]
     Fresh,
-    /// The one of its pair of hosts, which stays.
+    /// All flows between two hosts share one queue pair, one after the other, so its rate and window persist.
     Kept,
 }
 
-/// A link that fails.
+/// A link failure.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Failure {
-    /// The nodes that it joins.
+    /// Node numbers of the two ends of the link.
     pub ends: [u32; 2],
-    /// Which of the parallel links between them, from 0.
+    /// Index of the link among the parallel links between these nodes, from 0. Default: 0.
     #[serde(default)]
     pub nth: u32,
-    /// When it fails.
+    /// Time at which the link goes down.
     pub at: Time,
-    /// When it works again; without it, never.
+    /// Time at which the link comes up again. By default it stays down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
 }
 
 impl Failure {
-    /// The link, an index of the topology's links. `None`: there is no such link.
+    /// Returns the index of the link in the topology, or `None` if no such link exists.
     pub fn link(&self, topology: &Topology) -> Option<u32> {
         let [a, b] = self.ends;
         let joins =
@@ -150,41 +155,43 @@ impl Failure {
     }
 }
 
-/// What is written, and how.
+/// The format and extent of the output files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Output {
-    /// Whose formats the outputs have.
+    /// Format of the output files. Default: `"own"`.
     #[serde(default)]
     pub format: OutputFormat,
-    /// Nodes whose packets are traced.
+    /// Node numbers of the nodes whose packets are traced. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trace: Vec<u32>,
-    /// From when and until when the lengths of queues are sampled; without it, they are not.
+    /// Start and end of the interval in which the queue lengths of switches are sampled. By default they are
+    /// not sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<[Time; 2]>,
-    /// How often switches and hosts are sampled; without it, they are not.
+    /// Interval between samples of uplinks and queue pairs; CNPs are then counted in steps of 100 µs. By
+    /// default nothing is sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Time>,
 }
 
-/// Whose formats the outputs have.
+/// The format of the output files.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputFormat {
-    /// CSV and JSON lines of our own.
+    /// CSV files and lines of JSON, in Remora's own columns.
     #[default]
     Own,
-    /// HPCC's.
+    /// The output files of HPCC's ns-3 program.
     Hpcc,
-    /// ConWeave's.
+    /// The output files of ConWeave's ns-3 program.
     Conweave,
-    /// htsim's line for each flow.
+    /// The line that htsim prints for each flow.
     Htsim,
 }
 
 impl Scenario {
-    /// A scenario on this network with all else as it is by default, and without flows.
+    /// Returns a scenario on this network without flows and with default values for all other keys.
     pub fn on(network: Network) -> Scenario {
         Scenario {
             seed: 0,
@@ -204,10 +211,11 @@ impl Scenario {
         }
     }
 
-    /// The network, with the scenario's loss on links that have none of their own.
+    /// Returns the topology of the network. Links without a loss of their own get the scenario's loss.
     ///
     /// # Errors
-    /// Its parameters give no network, or it stands in a file that was not supplied.
+    /// Fails if the parameters do not describe a network, or if the network is in a file whose contents were
+    /// not supplied.
     pub fn topology(&self) -> Result<Topology, TopologyError> {
         let mut topology = self.network.topology()?;
         for link in topology.links.iter_mut().filter(|link| link.loss == 0.0) {
@@ -217,19 +225,20 @@ impl Scenario {
         Ok(topology)
     }
 
-    /// All flows, by ascending start: those of one start in the order of the workloads. Flows that wait for
-    /// others come last.
+    /// Returns the flows of all workloads in ascending order of their start. Flows that start at the same
+    /// time are in the order of the workloads; flows that wait for others come last.
     ///
     /// # Errors
-    /// A workload that does not fit the network, more flows than the limit, or a file that was not supplied.
+    /// Fails if a workload does not fit the network, if there are more than [`FLOWS_MAX`](crate::FLOWS_MAX)
+    /// flows, or if the contents of a file were not supplied.
     pub fn flows(&self, topology: &Topology) -> Result<Vec<Flow>, WorkloadError> {
         generate(&self.workloads, topology, self.seed)
     }
 
-    /// Are all numbers within their bounds, and do all nodes exist?
+    /// Checks that all numbers are in range. The network and its links are checked by [`Scenario::topology`].
     ///
     /// # Errors
-    /// What is wrong and the remedy, in one line.
+    /// The message is one line that says what is wrong and how to correct it.
     pub fn check(&self) -> Result<(), String> {
         let unit = |share: f64| (0.0..=1.0).contains(&share);
         if i64::try_from(self.seed).is_err() {

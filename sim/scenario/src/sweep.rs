@@ -1,4 +1,4 @@
-//! Sweeps: one scenario with all combinations of other values for some of its keys, read from TOML.
+//! Sweeps: runs of one scenario with all combinations of values for some of its keys, described in TOML.
 //!
 //! ```toml
 //! base = "irn.toml"
@@ -19,34 +19,35 @@ use crate::error::{ScenarioError, Source, excerpt};
 use crate::format::change::{Change, text_of};
 use crate::format::own;
 
-/// Runs of a sweep, at most.
+/// Largest number of runs in a sweep.
 pub const RUNS_MAX: u64 = 10_000;
 
-/// A scenario and what varies in it.
+/// A base scenario and the keys that vary.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
-    /// The scenario's file, seen from the sweep's.
+    /// Path of the scenario file, relative to the sweep file.
     pub base: String,
-    /// What varies: the last one fastest.
+    /// Keys that vary. The last one varies fastest.
     #[serde(default, rename = "axis")]
     pub axes: Vec<Axis>,
 }
 
-/// A key of the scenario and the values that it takes.
+/// A key of the scenario and its values.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// Names of tables and numbers of lists, with dots between them.
+    /// Names of tables and indices of lists, separated by dots.
     pub key: String,
-    /// One for each run.
+    /// Values of the key.
     pub values: Vec<Value>,
 }
 
 /// Reads a sweep.
 ///
 /// # Errors
-/// What is no TOML, a key that is not known, an axis without values or with one twice, too many runs.
+/// Fails if the text is not TOML, if a key is unknown, if there is no axis, if an axis has no values or a
+/// value twice, or if there are more than [`RUNS_MAX`] combinations.
 pub fn parse(source: Source<'_>) -> Result<Sweep, ScenarioError> {
     source.check_size()?;
     let sweep: Sweep = own::read(source)?;
@@ -81,7 +82,7 @@ impl Sweep {
         }
     }
 
-    /// The changes of each run, in the order of the axes.
+    /// Returns the changes of each run, in the order of the axes.
     pub fn runs(&self) -> Vec<Vec<Change>> {
         let mut runs = vec![Vec::new()];
         for axis in &self.axes {

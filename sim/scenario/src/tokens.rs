@@ -1,18 +1,17 @@
-//! Words between white space with the line of each, as ns-3's programs read their files.
+//! Words separated by white space, with their line numbers, as ns-3's programs read their files.
 
 use crate::error::{ScenarioError, Source, excerpt};
 use crate::units::{WholeError, whole};
 
-/// One word.
+/// A word.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Token<'a> {
-    /// Its text.
     pub text: &'a str,
-    /// Its line, from 1.
+    /// Line number, from 1.
     pub line: u32,
 }
 
-/// The words of a text, one after the other. Newlines only count lines.
+/// An iterator over the words of a text. Line breaks separate words like any other white space.
 #[derive(Clone, Debug)]
 pub struct Tokens<'a> {
     source: Source<'a>,
@@ -21,32 +20,32 @@ pub struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// From the first word.
+    /// Starts at the first word.
     pub fn of(source: Source<'a>) -> Tokens<'a> {
         Tokens { source, at: 0, line: 1 }
     }
 
-    /// The file that it reads.
+    /// Returns the file that is being read.
     pub fn source(&self) -> Source<'a> {
         self.source
     }
 
-    /// The next word, which stays.
+    /// Returns the next word without consuming it.
     pub fn peek(&self) -> Option<Token<'a>> {
         self.clone().next()
     }
 
-    /// How many words the line of the next word has, from that word on.
+    /// Returns the number of words from the next word to the end of its line.
     pub fn left_in_line(&self) -> usize {
         let mut tokens = self.clone();
         let Some(first) = tokens.next() else { return 0 };
         1 + tokens.take_while(|token| token.line == first.line).count()
     }
 
-    /// The next word, which must be there.
+    /// Consumes the next word, which must exist.
     ///
     /// # Errors
-    /// The text ends; `what` should have come.
+    /// Fails if the text has ended; the message says that `what` is missing.
     pub fn need(&mut self, what: &str) -> Result<Token<'a>, ScenarioError> {
         let end = self.line;
         self.next().ok_or_else(|| {
@@ -55,19 +54,19 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// The next word as a whole number.
+    /// Consumes the next word as a whole number.
     ///
     /// # Errors
-    /// The text ends, or the word is none, or more than `max`.
+    /// Fails if the text has ended or the word is not a whole number of at most `max`.
     pub fn number(&mut self, what: &str, max: u64) -> Result<u64, ScenarioError> {
         let token = self.need(what)?;
         self.number_of(token, what, max)
     }
 
-    /// This word as a whole number.
+    /// Parses this word as a whole number.
     ///
     /// # Errors
-    /// It is none, or more than `max`.
+    /// Fails if the word is not a whole number or is larger than `max`.
     pub fn number_of(&self, token: Token<'a>, what: &str, max: u64) -> Result<u64, ScenarioError> {
         whole(token.text, max).map_err(|fault| {
             let says = match fault {
@@ -80,7 +79,7 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// An error at this word.
+    /// Returns an error that names the line of the word.
     pub fn error(&self, token: Token<'a>, says: impl Into<String>) -> ScenarioError {
         self.source.error(token.line, says)
     }
@@ -94,7 +93,7 @@ impl<'a> Iterator for Tokens<'a> {
         while let Some(byte) = bytes.get(self.at)
             && is_space(*byte)
         {
-            // Two bytes that end one line count once.
+            // A carriage return followed by a line feed ends one line, not two.
             let ends_line = *byte == b'\n' || *byte == b'\r' && bytes.get(self.at + 1) != Some(&b'\n');
             self.line += u32::from(ends_line);
             self.at += 1;
@@ -105,13 +104,13 @@ impl<'a> Iterator for Tokens<'a> {
         {
             self.at += 1;
         }
-        // White space is ASCII, so these are the bounds of characters.
+        // White space is ASCII, so the slice cannot split a character.
         let text = &self.source.text[start..self.at];
         (!text.is_empty()).then_some(Token { text, line: self.line })
     }
 }
 
-/// What C's `isspace` takes for white space.
+/// Returns true for the characters that C's `isspace` accepts.
 fn is_space(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }

@@ -1,7 +1,6 @@
-//! Rates, times and sizes with their units: exact decimals, never doubles.
+//! Rates, times and sizes with units, as exact integers.
 //!
-//! A rate, a time and a size are written in the largest unit that divides them, and so read back as they
-//! were.
+//! A value is written in the largest unit that divides it, so it reads back as an equal value.
 
 mod decimal;
 
@@ -16,21 +15,22 @@ pub use decimal::{WholeError, decimal, parse_saturating, parse_scaled, whole};
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate(pub u64);
 
-/// A time or a duration, in picoseconds.
+/// A time or duration, in picoseconds.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub u64);
 
-/// A number of bytes.
+/// A size, in bytes.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
-/// A unit's name, and how many of the smallest unit it has. The first that divides a value writes it.
+/// Names of units with their factors to the smallest unit. A value is written in the first unit that divides
+/// it.
 type Units = &'static [(&'static str, u64)];
 
 const RATES: Units =
     &[("Tbps", 1_000_000_000_000), ("Gbps", 1_000_000_000), ("Mbps", 1_000_000), ("kbps", 1_000), ("bps", 1)];
 
-/// Besides [`RATES`], what ns-3's DataRate takes: `b/s` for `bps`, B for bytes, and powers of 2.
+/// Further rate units that ns-3's `DataRate` accepts: `b/s` for `bps`, `B` for bytes, and powers of two.
 const MORE_RATES: Units = &[
     ("Tb/s", 1_000_000_000_000),
     ("Gb/s", 1_000_000_000),
@@ -63,13 +63,14 @@ const TIMES: Units =
 const SIZES: Units =
     &[("GB", 1_000_000_000), ("MiB", 1 << 20), ("MB", 1_000_000), ("KiB", 1 << 10), ("KB", 1_000), ("B", 1)];
 
-/// The number in front of a unit of these lists, times the unit; `bare` is the unit of a number alone.
+/// Parses a number with one of these units. `bare` is the factor of a number without unit, which is an error
+/// with `None`.
 fn parse(text: &str, units: &[Units], bare: Option<u64>) -> Option<u64> {
     let (number, scale) = split(text, units, bare)?;
     parse_scaled(number, scale)
 }
 
-/// The number in front of a unit, and how many of the smallest unit that unit has.
+/// Splits a text into its number and the factor of its unit.
 fn split<'a>(text: &'a str, units: &[Units], bare: Option<u64>) -> Option<(&'a str, u64)> {
     let end = text.rfind(|c: char| c.is_ascii_digit() || c == '.').map_or(0, |at| at + 1);
     let (number, unit) = text.split_at(end);
@@ -81,7 +82,8 @@ fn split<'a>(text: &'a str, units: &[Units], bare: Option<u64>) -> Option<(&'a s
     Some((number, scale))
 }
 
-/// Why a text is no value with a unit. `says` is what it should be, and `most` the largest value.
+/// Returns the message for a text that is not a value with a unit. `says` names what was expected, and `most`
+/// is the largest value.
 fn fault(text: &str, units: &[Units], says: &str, most: &dyn fmt::Display) -> String {
     let excerpt = crate::error::excerpt(text);
     let is_too_large = split(text.trim(), units, None)
@@ -100,21 +102,22 @@ fn show(f: &mut fmt::Formatter<'_>, value: u64, units: Units) -> fmt::Result {
 }
 
 impl Rate {
-    /// A rate as ns-3 writes it: `100Gbps`, `50Mb/s`, `10MB/s`; a number alone is in bit/s.
+    /// Parses a rate in the notation of ns-3: `100Gbps`, `50Mb/s`, `10MB/s`. A number without unit is in
+    /// bit/s.
     pub fn parse(text: &str) -> Option<Rate> {
         parse(text, &[RATES, MORE_RATES], Some(1)).map(Rate)
     }
 }
 
 impl Time {
-    /// A time as ns-3 writes it: `1000ns`, `0.001ms`; a number alone is in seconds.
+    /// Parses a time in the notation of ns-3: `1000ns`, `0.001ms`. A number without unit is in seconds.
     pub fn parse(text: &str) -> Option<Time> {
         parse(text, &[TIMES, &[("min", 60_000_000_000_000), ("h", 3_600_000_000_000_000)]], Some(TIMES[0].1))
             .map(Time)
     }
 }
 
-/// Reads, writes and serializes one of the three by its units. A number needs its unit.
+/// Implements parsing, formatting and serde for one of the three types. A number without unit is rejected.
 macro_rules! with_units {
     ($type:ident, $units:expr, $more:expr, $says:literal) => {
         impl fmt::Display for $type {

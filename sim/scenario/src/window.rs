@@ -1,22 +1,23 @@
-//! How much of a flow may be in flight: the windows of HPCC's programs.
+//! Send windows: limits of the packets in flight of a flow, as in HPCC's programs.
 
 use crate::Flow;
 use crate::path::Paths;
 use crate::scenario::Scenario;
 
-/// The windows of a scenario's flows.
+/// The send windows of a scenario's flows.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Window {
-    /// That of the NIC.
+    /// No limit other than that of the NIC.
     None,
-    /// So many packets for every flow.
+    /// A limit in packets that is equal for all flows.
     Longest(u32),
-    /// The product of each flow's own path.
+    /// The bandwidth-delay product of each flow's own path.
     OfPair,
 }
 
 impl Window {
-    /// Those of a scenario: the bandwidth-delay product of the longest path, or of each flow's own.
+    /// Returns the windows of a scenario: the bandwidth-delay product of the longest path or of each flow's
+    /// own path, or no limit.
     pub fn new(scenario: &Scenario, paths: &Paths) -> Window {
         let control = &scenario.control;
         if control.window != Some(true) {
@@ -28,7 +29,7 @@ impl Window {
         Window::Longest(packets(paths.window(scenario.mtu).into(), scenario.mtu))
     }
 
-    /// Packets of a flow in flight at most.
+    /// Returns the largest number of packets of a flow in flight, or `None` without a limit.
     pub fn of(self, paths: &Paths, flow: &Flow, mtu: u32) -> Option<u32> {
         match self {
             Window::None => None,
@@ -38,7 +39,8 @@ impl Window {
     }
 }
 
-/// Full packets with which a window is full: another one leaves as long as less than the window is in flight.
+/// Returns the number of full packets that fill a window. ns-3 sends another packet while less than the
+/// window is in flight, so a partial packet counts as a full one.
 fn packets(bytes: u64, mtu: u32) -> u32 {
     u32::try_from(bytes.div_ceil(mtu.into())).unwrap_or(u32::MAX).max(1)
 }

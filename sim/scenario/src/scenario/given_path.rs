@@ -1,4 +1,4 @@
-//! The path of one flow, as text.
+//! The path of a single flow, as text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,16 +6,16 @@ use std::str::FromStr;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Switches of a path above the source's own, at most.
+/// Largest number of switches in a given path.
 pub const ABOVE_MAX: usize = 4;
 
-/// A path as text: `7: 160 192` is flow 7's. Its switches stand above the source's own switch, from there to
-/// the top. The way down follows from them.
+/// The path of a flow, written `"7: 160 192"` for flow 7. Switches are listed from the one above the sender's
+/// own switch up to the top of the path. The way down to the receiver is the shortest one from there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenPath {
     /// Id of the flow.
     pub flow: u64,
-    /// Node numbers of the switches, in their order.
+    /// Node numbers of the switches, in the order of the path.
     pub above: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! The network of a scenario: a generator's parameters, links one by one, or a file.
+//! The network of a scenario: parameters of a generator, a list of links, or a file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,15 +11,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::units::{Rate, Time};
 
-/// Nodes and links.
+/// Nodes and links of the network. In a file, `kind` selects the variant. Hosts have the lowest node numbers
+/// in all generated networks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
 pub enum Network {
-    /// Three tiers of switches with `k` ports.
+    /// A fat-tree: three tiers of switches with `k` ports and, without oversubscription, `k³/4` hosts.
     FatTree {
-        /// Ports of a switch: even.
+        /// Number of ports of a switch; even and at least 2.
         k: u32,
-        /// How many times `k/2` hosts a ToR has.
+        /// Ratio of downlinks to uplinks of a ToR switch: each has `k/2` times this many hosts. Default: 1.
         #[serde(default = "one")]
         oversubscription: u32,
         /// Rate of every link.
@@ -27,73 +28,73 @@ pub enum Network {
         /// Delay of every link.
         delay: Time,
     },
-    /// Two tiers.
+    /// Two tiers: every leaf switch has a link to every spine switch.
     LeafSpine {
-        /// Leaf switches.
+        /// Number of leaf switches.
         leaves: u32,
-        /// Spine switches.
+        /// Number of spine switches.
         spines: u32,
-        /// Hosts of each leaf.
+        /// Number of hosts at each leaf switch.
         hosts_per_leaf: u32,
-        /// Rate of a host's link.
+        /// Rate of the links between hosts and leaves.
         rate: Rate,
-        /// Rate of a link between switches.
+        /// Rate of the links between leaves and spines.
         uplink_rate: Rate,
         /// Delay of every link.
         delay: Time,
     },
-    /// A tree of other shape: htsim's files become this.
+    /// A tree of any other shape, such as those of htsim's topology files.
     Tree {
-        /// Pods; 1 with two tiers.
+        /// Number of pods; 1 in a tree of two tiers.
         pods: u32,
-        /// ToRs of a pod.
+        /// Number of ToR switches in each pod.
         tors_per_pod: u32,
-        /// Hosts of a ToR.
+        /// Number of hosts at each ToR switch.
         hosts_per_tor: u32,
-        /// Aggregation switches of a pod, or spines.
+        /// Number of aggregation switches in each pod; the spine switches in a tree of two tiers.
         aggs_per_pod: u32,
-        /// Cores of each aggregation switch; 0: there are two tiers.
+        /// Number of core switches above each aggregation switch. Default: 0, a tree of two tiers.
         #[serde(default)]
         cores_per_agg: u32,
-        /// The links below the ToRs, the aggregation switches and the cores.
+        /// Links below the ToR, aggregation and core switches, in this order.
         below: [LevelText; 3],
     },
-    /// Two switches with hosts and a link between them.
+    /// Two switches, each with hosts, and a bottleneck link between them.
     Dumbbell {
-        /// Hosts of the first.
+        /// Number of hosts at the first switch.
         left: u32,
-        /// Hosts of the second.
+        /// Number of hosts at the second switch.
         right: u32,
-        /// Rate of a host's link.
+        /// Rate of the links of hosts.
         rate: Rate,
         /// Rate of the link between the switches.
         middle_rate: Rate,
         /// Delay of every link.
         delay: Time,
     },
-    /// Switches in a ring.
+    /// Switches in a ring, each with hosts.
     Ring {
-        /// Switches; at least 3.
+        /// Number of switches; at least 3.
         switches: u32,
-        /// Hosts of each.
+        /// Number of hosts at each switch.
         hosts_per_switch: u32,
         /// Rate of every link.
         rate: Rate,
         /// Delay of every link.
         delay: Time,
     },
-    /// Every link by itself.
+    /// An arbitrary network, link by link.
     Links {
-        /// How many nodes there are.
+        /// Number of nodes.
         nodes: u32,
-        /// Which of them are switches.
+        /// Node numbers of the switches; all other nodes are hosts.
         switches: Vec<u32>,
-        /// The links, in the order that numbers ports.
+        /// The links. The ports of a node are numbered in the order of this list.
         links: Vec<LinkText>,
     },
-    /// A topology file of HPCC's dialects or of htsim, whose text the caller supplies.
+    /// A topology file of HPCC, ConWeave or htsim. The caller of this crate supplies its contents.
     File {
-        /// Where it is, seen from the scenario's file.
+        /// Path of the file, relative to the scenario file.
         path: String,
     },
 }
@@ -102,7 +103,7 @@ fn one() -> u32 {
     1
 }
 
-/// Links that are alike.
+/// The attributes of all links between two tiers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LevelText {
@@ -110,7 +111,7 @@ pub struct LevelText {
     pub rate: Rate,
     /// Delay of a link.
     pub delay: Time,
-    /// Parallel links between two nodes.
+    /// Number of parallel links between two nodes. Default: 1.
     #[serde(default = "one")]
     pub bundle: u32,
 }
@@ -136,7 +137,7 @@ impl From<Tree> for Network {
 }
 
 impl From<&Topology> for Network {
-    /// The links one by one. What a switch's place in a tree is, gets lost.
+    /// Lists the links one by one. The tiers and pods of the switches are lost.
     fn from(topology: &Topology) -> Network {
         Network::Links {
             nodes: topology.nodes.len() as u32,
@@ -147,10 +148,11 @@ impl From<&Topology> for Network {
 }
 
 impl Network {
-    /// The network that the parameters describe.
+    /// Returns the topology that the parameters describe.
     ///
     /// # Errors
-    /// They describe none, it is over the limits, or it stands in a file.
+    /// Fails if the parameters do not describe a network or exceed the limits, or if the network is in a
+    /// file.
     pub fn topology(&self) -> Result<Topology, TopologyError> {
         let level = |rate: Rate, delay: Time| Level::new(rate.0, delay.0);
         match *self {
@@ -197,7 +199,7 @@ fn listed(nodes: u32, switches: &[u32], links: &[LinkText]) -> Result<Topology, 
     Ok(topology)
 }
 
-/// A link as text: `0 128 100Gbps 1us`, and its loss behind them if there is any.
+/// A link, written `"0 128 100Gbps 1us"`: both nodes, rate, delay, and optionally the probability of loss.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct LinkText(pub Link);
 

@@ -1,43 +1,50 @@
-//! How switches hold, pause, mark and forward.
+//! Switches: buffers, PFC, ECN marks and load balancing.
 
 use serde::{Deserialize, Serialize};
 
 use super::given_path::GivenPath;
 use crate::units::{Rate, Size, Time};
 
-/// A switch. All of a network are alike.
+/// The settings of the switches. All switches of a network are equal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Switch {
-    /// How packets are held.
+    /// Organisation of the packet buffer. Default: `"voq"`.
     pub kind: Buffering,
-    /// Of `shared`: how the memory is divided.
+    /// Rules by which a `shared` buffer is divided. Default: `"clean"`. Other kinds ignore this key.
     pub mmu: Mmu,
-    /// Bytes of memory: of each output (`fifo`), of each input (`voq`), or of the switch (`shared`).
+    /// Size of the packet buffer: per output port (`fifo`), per input port (`voq`), or of the whole switch
+    /// (`shared`). Default: 240 KB.
     pub buffer: Size,
-    /// Of `shared`: a queue may hold so many times the free memory; without it, all.
+    /// Dynamic threshold of a `shared` buffer: a queue may hold `alpha` times the free memory. It applies to
+    /// inputs with `mmu = "clean"` and to outputs with `"conweave"`; `"hpcc"` always uses 1/8 for inputs.
+    /// Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alpha: Option<f64>,
-    /// Of `shared`: bytes that each port and class have for themselves; without it, what the MMU has.
+    /// Memory of a `shared` buffer that is reserved for each port and class. Default: 0 with `mmu = "clean"`,
+    /// 4096 bytes with `"hpcc"`, one full frame with `"conweave"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserve: Option<Size>,
-    /// From a packet's last byte to when it may leave.
+    /// Time from the arrival of a packet's last bit until the switch can forward the packet. Default: 0.
     pub latency: Time,
-    /// The same for ToRs, aggregation switches and cores, where they differ.
+    /// Replaces `latency` by one value each for ToR, aggregation and core switches. Switches of a network
+    /// that is not a tree keep `latency`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_by_tier: Option<[Time; 3]>,
-    /// PFC; without it, what does not fit is dropped.
+    /// PFC settings for transports with PFC (`roce+pfc`, `irn+pfc`); other transports ignore them. Default:
+    /// all settings at their defaults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pfc: Option<Pfc>,
-    /// Marks; without it, none.
+    /// ECN marking. By default nothing is marked, except with DCQCN: then from 5 KB to 200 KB with at most 1
+    /// %, the thresholds of DCQCN's paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<Ecn>,
-    /// How one of several ports is chosen.
+    /// Choice among several shortest paths. Default: ECMP with Remora's hash.
     pub balance: Balance,
 }
 
 impl Default for Switch {
-    /// IRN's: 240 KB at each input, no PFC and no marks.
+    /// The switches of IRN's paper: 240 KB at each input port, no ECN marks, ECMP.
     fn default() -> Switch {
         Switch {
             kind: Buffering::Voq,
@@ -54,146 +61,156 @@ impl Default for Switch {
     }
 }
 
-/// How packets are held.
+/// The organisation of a switch's packet buffer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Buffering {
-    /// A queue at each output.
+    /// A queue for each output port and class. The queues of an output port share its buffer.
     Fifo,
-    /// Memory at each input with a queue for each output, served in turn.
+    /// Virtual output queues: each input port has a buffer with a queue for each output port. Output ports
+    /// serve the inputs in turn, packet by packet.
     Voq,
-    /// One memory for all ports.
+    /// A single buffer for the whole switch, divided by dynamic thresholds.
     Shared,
 }
 
-/// How a shared memory is divided.
+/// The rules by which a shared buffer is divided.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mmu {
-    /// By dynamic thresholds alone.
+    /// Dynamic thresholds (`alpha`) only.
     #[default]
     Clean,
-    /// As HPCC's program does.
+    /// The rules of HPCC's ns-3 program.
     Hpcc,
-    /// As ConWeave's program does.
+    /// The rules of ConWeave's ns-3 program.
     Conweave,
 }
 
-/// When a switch pauses its neighbours.
+/// The settings of PFC (IEEE 802.1Qbb): when a switch pauses the sender at the far end of an input port.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Pfc {
-    /// Bytes of an input at which it pauses; without it, computed from the memory and the headroom.
+    /// Bytes of an input port (see `counted`) above which the sender is paused. Default: `buffer` minus
+    /// headroom. Switches with a `shared` buffer ignore this key: their threshold is dynamic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xoff: Option<Size>,
-    /// Bytes of an input at which it resumes; without it, two packets below `xoff`.
+    /// Bytes of an input port at or below which the sender resumes. Default: two full frames below `xoff`.
+    /// Switches with a `shared` buffer ignore this key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xon: Option<Size>,
-    /// Bytes that may still arrive after a pause; without it, computed from rate, delay and MTU.
+    /// Buffer space for data that arrives after a pause was sent. Default: the most that a link of the
+    /// network needs for its rate, delay and the longest frame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headroom: Option<Size>,
-    /// Whether each class is counted for itself.
+    /// Unit of counting and pausing. Default: `"class"`.
     pub counted: Counted,
-    /// How long a pause holds, if it is not renewed; without it, as the MMU has it.
+    /// Duration of a pause that is not renewed. Default: 65 535 quanta with `mmu = "clean"`, 5 µs with
+    /// `"conweave"`, unlimited with `"hpcc"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expiry: Option<Time>,
-    /// From the arrival of a pause to when the port obeys.
+    /// Time from the arrival of a pause frame until the port stops sending. Default: 0.
     pub reaction: Time,
-    /// Do pause frames take no time on the link?
+    /// If true, pause frames take no time on the link and do not wait for a packet that is being sent.
+    /// Default: false.
     pub free: bool,
 }
 
-/// What bytes a pause counts.
+/// The unit by which PFC counts and pauses.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Counted {
-    /// Those of an input and class: a pause names the class.
+    /// Each traffic class of an input port is counted and paused separately.
     #[default]
     Class,
-    /// Those of an input: a pause stops all classes.
+    /// All classes of an input port are counted together and paused together. Only `fifo` switches count so;
+    /// `voq` and `shared` switches keep counting each class.
     Port,
 }
 
-/// Which packets are marked.
+/// The settings of ECN marking.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ecn {
-    /// Whether a packet is judged when it comes or when it goes.
+    /// Moment at which the queue length decides about the mark. Default: `"enqueue"`.
     #[serde(default)]
     pub at: Mark,
-    /// Thresholds. One without a rate is for all links; else every rate of the network needs its own.
+    /// Thresholds by link rate. An entry without a rate applies to all rates without an entry of their own.
+    /// Links without any entry do not mark.
     pub red: Vec<Red>,
 }
 
-/// When a packet is judged.
+/// The moment at which the queue length decides about a mark.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
-    /// When it enters the queue.
+    /// On arrival in the queue, by the bytes ahead of the packet.
     #[default]
     Enqueue,
-    /// When it leaves, by what remains.
+    /// On departure from the queue, by the bytes that remain queued.
     Dequeue,
 }
 
-/// The thresholds of one rate: no mark up to `kmin`, `pmax` at `kmax`, always above.
+/// RED thresholds of an egress queue: the probability of a mark is 0 up to `kmin`, rises linearly to `pmax`
+/// at `kmax`, and is 1 above.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Red {
-    /// Rate of the egress; without it, any.
+    /// Rate of the links to which the thresholds apply. Default: all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
-    /// Bytes up to which nothing is marked.
+    /// Queue length up to which no packet is marked.
     pub kmin: Size,
-    /// Bytes above which everything is marked.
+    /// Queue length above which every packet is marked.
     pub kmax: Size,
-    /// Probability at `kmax`.
+    /// Probability of a mark at `kmax`, from 0 to 1.
     pub pmax: f64,
 }
 
-/// How one of several ports is chosen.
+/// The choice among several ports on shortest paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Balance {
-    /// By a hash of the flow.
+    /// By a hash of the flow: all packets of a flow take one path (ECMP).
     Ecmp {
-        /// Which hash.
+        /// Hash function. Default: `"own"`.
         #[serde(default)]
         hash: Hash,
     },
-    /// Each packet by itself, in turn.
+    /// Each packet takes the next port in turn.
     Spray {},
-    /// By flow, and anew after a gap.
+    /// A flow keeps its path until it has sent nothing for `gap`; then it takes a new one.
     Flowlet {
-        /// The gap.
+        /// Idle time after which a flow takes a new path.
         gap: Time,
     },
-    /// Flows take the paths that are given. Others are hashed by Remora's own hash.
+    /// Flows take the given paths. Flows without a path are hashed by Remora's own hash.
     Replay {
-        /// The paths, one for a flow.
+        /// Paths by flow: at most one for each flow.
         paths: Vec<GivenPath>,
     },
 }
 
-/// Which hash chooses a port.
+/// The hash function of ECMP.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Hash {
-    /// Remora's, which depends on the seed.
+    /// Remora's hash of host numbers and UDP ports, salted by the seed.
     #[default]
     Own,
-    /// That of the ns-3 programs: addresses and ports, seeded by the switch's number. Flows without ports
-    /// have those of Remora's packets.
+    /// The hash of HPCC's and ConWeave's ns-3 programs: addresses and UDP ports, salted by the switch's
+    /// number. A flow without ports is hashed by the UDP ports of its packets.
     Ns3,
-    /// htsim's: flow, path and a salt of the switch. Salts and path depend on the seed.
+    /// htsim's hash of flow id, path number and a salt of the switch. Salts and path number depend on the
+    /// seed, so flows take other paths than in htsim.
     Htsim,
 }
 
 impl Switch {
-    /// Are all numbers within their bounds?
+    /// Checks that all numbers are in range.
     ///
     /// # Errors
-    /// What is wrong and the remedy.
+    /// The message is one line that says what is wrong and how to correct it.
     pub fn check(&self) -> Result<(), String> {
         if self.buffer.0 == 0 {
             return Err("switch.buffer is 0: choose a size like \"240KB\"".into());

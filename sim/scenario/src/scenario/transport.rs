@@ -1,4 +1,4 @@
-//! Transports and congestion controls by name, and what a scenario may change about them.
+//! Transports and congestion controls: their names, and the settings of a scenario for them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,40 +7,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Rate, Size, Time};
 
-/// What recovers from loss.
+/// The settings of loss recovery.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Transport {
-    /// Which one.
+    /// Name of the transport. Default: `"irn"`.
     pub name: TransportName,
-    /// RoCE's retransmission timeout; without it, there is none.
+    /// Go-back-N: retransmission timeout. Default: none with `roce+pfc`, 320 µs with `roce` and
+    /// `resilient-roce`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto: Option<Time>,
-    /// IRN's timeout with few packets in flight.
+    /// IRN: timeout while at most `few-packets` packets are in flight (RTO_low). Default: 100 µs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto_low: Option<Time>,
-    /// IRN's timeout else.
+    /// IRN: timeout while more packets are in flight (RTO_high). Default: 320 µs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto_high: Option<Time>,
-    /// IRN's few packets: up to so many.
+    /// IRN: largest number of packets in flight for which `rto-low` applies. Default: 3.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub few_packets: Option<u32>,
-    /// IRN's packets in flight at most; without it, the bandwidth-delay product of the longest path.
+    /// IRN: largest number of packets in flight (BDP-FC). Default: the bandwidth-delay product of the longest
+    /// path, in full frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cap: Option<u32>,
-    /// IRN: do packets that were acknowledged selectively no longer count for the cap?
+    /// IRN: if true, selectively acknowledged packets no longer count as in flight. Default: false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sacked_leave_cap: bool,
-    /// Packets of one ACK.
+    /// Go-back-N: number of packets per ACK. Default: 1. IRN acknowledges every packet.
     pub packets_per_ack: u32,
-    /// How long a sender waits before it sends a packet again: Figure 12 has 2 us.
+    /// IRN: delay before each retransmission. Default: 0; Figure 12 of the paper has 2 µs.
     pub retransmission_delay: Time,
-    /// Bytes that each data packet is charged on top: Figure 12 has 16.
+    /// Additional header bytes of each data packet. Default: 0; Figure 12 of IRN's paper has 16.
     pub extra_header: Size,
 }
 
 impl Default for Transport {
-    /// IRN as its paper has it.
+    /// IRN with the settings of its paper.
     fn default() -> Transport {
         Transport {
             name: TransportName::Irn,
@@ -57,55 +59,59 @@ impl Default for Transport {
     }
 }
 
-/// What sets the rates. What is not given is as the named control has it.
+/// The settings of congestion control. Defaults depend on the named control: those of DCQCN's paper, or those
+/// of ConWeave's ns-3 program with `dcqcn-ns3`, given in brackets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Control {
-    /// Which one.
+    /// Name of the congestion control. Default: `"none"`.
     pub name: ControlName,
-    /// DCQCN: how often alpha is updated without a CNP.
+    /// DCQCN: period after which α is updated if no CNP arrived (K). Default: 55 µs [1 µs].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alpha_interval: Option<Time>,
-    /// DCQCN: how often the rate is cut, at most.
+    /// DCQCN: minimum time between two rate decreases. Default: 0 [4 µs].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decrease_interval: Option<Time>,
-    /// DCQCN: how often the rate is raised.
+    /// DCQCN: period of the timer that increases the rate (T). Default: 55 µs [300 µs].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub increase_interval: Option<Time>,
-    /// DCQCN: weight of a new mark in alpha, from 0 to 1.
+    /// DCQCN: weight of a new mark in α (g), from 0 to 1. Default: 1/256.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gain: Option<f64>,
-    /// DCQCN: rounds of fast recovery.
+    /// DCQCN: number of fast-recovery rounds (F). Default: 5 [1].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fast_recovery: Option<u32>,
-    /// Additive increase of the rate.
+    /// DCQCN: rate added in each additive increase. Default: 40 Mb/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_ai: Option<Rate>,
-    /// Hyper-active increase of the rate.
+    /// DCQCN: rate added in each hyper increase. Default: 400 Mb/s [100 Mb/s].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_hai: Option<Rate>,
-    /// The lowest rate.
+    /// Lowest rate of a flow, for DCQCN and TIMELY. Default: 10 Mb/s [100 Mb/s].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_rate: Option<Rate>,
-    /// DCQCN: does every cut lower the target rate, too?
+    /// DCQCN: if true, every rate decrease also lowers the target rate. Default: true [false].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clamp_target: Option<bool>,
-    /// Is the window of a flow bounded, by the bandwidth-delay product?
+    /// If true, a flow may have at most the bandwidth-delay product of the longest path in flight, as with
+    /// HPCC's `HAS_WIN`. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<bool>,
-    /// Is that product the one of the flow's own path, not of the longest?
+    /// If true, the window is the bandwidth-delay product of the flow's own path. Requires `window`. Default:
+    /// false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_of_pair: Option<bool>,
-    /// Does the window shrink with the rate that the control allows?
+    /// If true, the window shrinks in proportion to the rate of the congestion control. Requires `window`.
+    /// Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_follows_rate: Option<bool>,
 }
 
 impl Control {
-    /// Are all numbers within their bounds?
+    /// Checks that all numbers are in range.
     ///
     /// # Errors
-    /// What is wrong and the remedy.
+    /// The message is one line that says what is wrong and how to correct it.
     pub fn check(&self) -> Result<(), String> {
         match self.gain {
             Some(gain) if !(0.0..=1.0).contains(&gain) => {
@@ -116,7 +122,7 @@ impl Control {
     }
 }
 
-/// An enum whose variants have the names of files and of the command line.
+/// Defines an enum whose variants have the names that files and the command line use.
 macro_rules! named {
     ($(#[$meta:meta])* $type:ident, $what:literal, { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
         $(#[$meta])*
@@ -126,10 +132,10 @@ macro_rules! named {
         }
 
         impl $type {
-            /// Every one.
+            /// All variants.
             pub const ALL: &[$type] = &[$($type::$variant,)*];
 
-            /// The name.
+            /// Returns the name as written in files and on the command line.
             pub fn name(self) -> &'static str {
                 match self {
                     $($type::$variant => $name,)*
@@ -158,47 +164,49 @@ macro_rules! named {
 }
 
 named!(
-    /// A transport.
+    /// The transport of all flows: loss recovery, and whether switches use PFC.
     TransportName, "transport", {
-        /// RoCE's go-back-N. What does not fit into a switch is lost.
+        /// RoCE with go-back-N, without PFC: a packet that does not fit into a switch is lost.
         Roce = "roce",
-        /// The same with PFC.
+        /// RoCE with go-back-N and PFC.
         RocePfc = "roce+pfc",
-        /// IRN.
+        /// IRN without PFC.
         #[default]
         Irn = "irn",
         /// IRN with PFC.
         IrnPfc = "irn+pfc",
-        /// IRN that goes back N (Figure 7).
+        /// IRN with go-back-N instead of selective retransmission (Figure 7 of IRN's paper).
         IrnGoBackN = "irn-go-back-n",
-        /// IRN without its cap on packets in flight (Figure 7).
+        /// IRN without BDP-FC, its cap on packets in flight (Figure 7).
         IrnWithoutCap = "irn-no-bdpfc",
-        /// IRN that retransmits without SACKs (Figure 7).
+        /// IRN that retransmits without selective acknowledgements (Figure 7).
         IrnWithoutSack = "irn-no-sack",
-        /// RoCE with DCQCN and without PFC (Figure 10).
+        /// RoCE with go-back-N, without PFC, for use with DCQCN (Figure 10).
         ResilientRoce = "resilient-roce",
     }
 );
 
 named!(
-    /// A congestion control.
+    /// The congestion control of all flows.
     ControlName, "control", {
-        /// None: at the rate of the link.
+        /// No congestion control: flows send at link rate.
         #[default]
         None = "none",
-        /// DCQCN as its paper has it.
+        /// DCQCN with the algorithm and parameters of its paper.
         Dcqcn = "dcqcn",
-        /// DCQCN as the ns-3 programs have it: the ACK echoes each mark.
+        /// DCQCN as in the ns-3 programs. Here a CNP answers each marked packet, where their ACKs echo each
+        /// mark.
         DcqcnNs3 = "dcqcn-ns3",
-        /// TIMELY as its paper has it.
+        /// TIMELY with the algorithm of its paper.
         Timely = "timely",
-        /// TIMELY with the patch of "ECN or Delay", by which flows come to a fair share.
+        /// TIMELY with the patch of "ECN or Delay" (Zhu et al., CoNEXT 2016), with which flows converge to a
+        /// fair share.
         TimelyPatched = "timely-patched",
     }
 );
 
 impl TransportName {
-    /// Do switches pause with this transport?
+    /// Returns true if switches use PFC with this transport.
     pub fn has_pfc(self) -> bool {
         matches!(self, TransportName::RocePfc | TransportName::IrnPfc)
     }

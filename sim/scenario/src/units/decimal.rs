@@ -1,36 +1,37 @@
-//! Decimal numbers of files, as whole numbers of a smaller unit.
+//! Decimal numbers, read as integers of a smaller unit.
 
 use crate::error::excerpt;
 
-/// A decimal number times `scale`, cut to a whole number: `("2.5", 1000)` is 2500. An exponent is allowed.
-/// `None` if the text is not a number, or a negative or too large one.
+/// Parses a decimal number, multiplies it by `scale` and rounds down: `("2.5", 1000)` gives 2500. An exponent
+/// is allowed. Returns `None` if the text is not a number or is negative, or if the result does not fit.
 pub fn parse_scaled(text: &str, scale: u64) -> Option<u64> {
     parse_unbounded(text, scale).and_then(|scaled| u64::try_from(scaled).ok())
 }
 
-/// As [`parse_scaled`], with the largest value for a number that is too large: files write such numbers for
-/// times that never come.
+/// Parses like [`parse_scaled`], but returns `u64::MAX` if the result does not fit. Files use such numbers
+/// for times that are never reached.
 pub fn parse_saturating(text: &str, scale: u64) -> Option<u64> {
     parse_unbounded(text, scale).map(|scaled| u64::try_from(scaled).unwrap_or(u64::MAX))
 }
 
-/// A number of digits alone; [`u128::MAX`] if it is too large for that type. `None` for any other text.
+/// Parses a text of digits only. Returns [`u128::MAX`] if the number does not fit, and `None` for any other
+/// text.
 fn parse_whole(text: &str) -> Option<u128> {
     let is_number = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u128::MAX))
 }
 
-/// Why a word of a file is no whole number up to some limit.
+/// The reason why a word is not a whole number within a limit.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum WholeError {
-    /// It has other characters than digits, or none.
+    /// The word is empty or has a character that is not a digit.
     NoNumber,
-    /// It is more than this limit.
+    /// The number is larger than this limit.
     TooLarge(u64),
 }
 
 impl WholeError {
-    /// The fault of the word that gives `what`, and the remedy.
+    /// Returns the message: what is wrong with `word` as the value of `what`, and how to correct it.
     pub fn of(self, what: &str, word: &str) -> String {
         let word = excerpt(word);
         match self {
@@ -40,16 +41,17 @@ impl WholeError {
     }
 }
 
-/// The whole number that a word is.
+/// Parses a whole number.
 ///
 /// # Errors
-/// The word is none, or more than `max`.
+/// Fails if the word is not a whole number or is larger than `max`.
 pub fn whole(word: &str, max: u64) -> Result<u64, WholeError> {
     let number = parse_whole(word).ok_or(WholeError::NoNumber)?;
     u64::try_from(number).ok().filter(|number| *number <= max).ok_or(WholeError::TooLarge(max))
 }
 
-/// The scaled number; [`u128::MAX`] if it is too large for that type.
+/// Parses and scales a number. Returns [`u128::MAX`] if the result does not fit, and `None` if the text is
+/// not a number.
 fn parse_unbounded(text: &str, scale: u64) -> Option<u128> {
     let (text, exponent) = match text.split_once(['e', 'E']) {
         Some((text, exponent)) => (text, exponent.parse::<i32>().ok()?),
@@ -65,9 +67,9 @@ fn parse_unbounded(text: &str, scale: u64) -> Option<u128> {
     }
     let mut value: u128 = 0;
     let mut digits = 0;
-    // Digits behind the thirtieth change no picosecond.
+    // Digits after the thirtieth do not change a result in picoseconds.
     for digit in whole.bytes().chain(part.bytes().take(30)) {
-        // Beyond 2^120 / 10 nothing fits, unless digits behind the point follow, which are cut.
+        // A larger value overflows, unless only digits after the decimal point follow; those are cut off.
         if value >= 1 << 90 {
             break;
         }
@@ -87,7 +89,7 @@ fn parse_unbounded(text: &str, scale: u64) -> Option<u128> {
     })
 }
 
-/// `value * scale / 10^places`, cut, without an overflow in between.
+/// Computes `value * scale / 10^places`, rounded down, without overflow of the product.
 fn divided(value: u128, scale: u128, places: u32) -> u128 {
     let Some(divisor) = 10u128.checked_pow(places) else { return 0 };
     let (whole, rest) = (value / divisor, value % divisor);
@@ -98,7 +100,7 @@ fn divided(value: u128, scale: u128, places: u32) -> u128 {
     whole.saturating_mul(scale).saturating_add(part)
 }
 
-/// A whole number with a decimal point before its last `places` digits, as `{:.9}` would write seconds.
+/// Writes `value / 10^places` with exactly `places` decimals, as `{:.9}` writes seconds.
 pub fn decimal(value: u64, places: u32) -> String {
     let scale = 10u64.pow(places.min(19));
     format!("{}.{:0width$}", value / scale, value % scale, width = places.min(19) as usize)

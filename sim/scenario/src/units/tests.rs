@@ -76,7 +76,7 @@ proptest! {
     }
 }
 
-/// Found by the fuzzer: a character of several bytes lay across the thirtieth.
+/// Regression test of a fuzzer finding: the thirtieth byte lay within a multi-byte character.
 #[test]
 fn characters_that_are_no_digits_are_no_number_wherever_they_stand() {
     for digits in 0..40 {

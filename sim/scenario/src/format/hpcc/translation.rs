@@ -168,7 +168,7 @@ fn transport(config: &Config, dialect: Dialect, warnings: &mut Warnings<'_>) -> 
 }
 
 /// Returns the traffic class of ACKs: class 0, the highest priority, in ConWeave's program, and in HPCC's if
-/// `ACK_HIGH_PRIO` is set. Otherwise ACKs have the class of their flow.
+/// `ACK_HIGH_PRIO` is set. Otherwise `None`: ACKs have the default class of data.
 fn ack_class(config: &Config, dialect: Dialect) -> Option<u8> {
     (dialect == Dialect::Conweave || config.integer("ACK_HIGH_PRIO", 0) != 0).then_some(0)
 }
