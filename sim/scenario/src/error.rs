@@ -104,6 +104,7 @@ fn show(f: &mut fmt::Formatter<'_>, file: &str, line: u32, says: &str) -> fmt::R
 /// A value that was read from a file, and the warnings about the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Read<T> {
+    /// Value that was read.
     pub value: T,
     /// Warnings in the order of the file, without repetitions.
     pub warnings: Vec<Warning>,

@@ -1,3 +1,3 @@
-//! Evaluations of papers as scenarios, and what their runs come to.
+//! The evaluations of papers as scenarios, and the measurement of their runs.
 
 pub mod irn;

@@ -67,9 +67,11 @@ pub struct Flow {
     pub dst: u32,
     /// Size in bytes; at least 1.
     pub size: u64,
+    /// Time or condition of the start.
     pub start: Start,
     /// Traffic class (PFC priority), 0 to 7.
     pub class: u8,
+    /// RDMA operation that moves the bytes.
     pub verb: Verb,
     /// UDP source and destination port, as used by the hashes and output files of other simulators; 0 if the
     /// flow has none.

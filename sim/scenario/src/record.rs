@@ -1,7 +1,7 @@
-//! What a run records beside its flows: frames at ports, pauses, lengths of queues, samples, traces.
+//! Records of a run in addition to its flows: captured frames, pauses, queue lengths, samples and traces.
 //!
-//! Each output has the format of the program whose file the scenario was, or is CSV of our own; see
-//! docs/FABRIC.md for the columns.
+//! Each output file has the format of the simulator whose file the scenario came from, or is CSV with
+//! Remora's own columns; see docs/FABRIC.md.
 
 mod capture;
 mod pauses;
@@ -27,25 +27,25 @@ use queues::Queues;
 use samples::Samples;
 use trace::Trace;
 
-/// An output beside the flows.
+/// An output file in addition to the flows.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Output {
-    /// Pause frames, by who receives them.
+    /// Pause frames, by the node that receives them.
     Pauses,
-    /// How long the queues of switches were, how often.
+    /// Histograms of the queue lengths of switches.
     Queues,
-    /// CNPs that hosts have sent.
+    /// CNPs sent by each host.
     Cnps,
-    /// Bytes that ToRs have sent upwards.
+    /// Bytes sent by ToR switches on each uplink.
     Uplinks,
-    /// Queue pairs of hosts.
+    /// Queue pairs of each host.
     Connections,
-    /// What befell the packets at nodes that are traced.
+    /// Events of the packets at traced nodes.
     Trace,
 }
 
 impl Output {
-    /// Those of a scenario.
+    /// Returns the outputs that a scenario produces.
     pub fn of(scenario: &Scenario) -> Vec<Output> {
         let output = &scenario.output;
         let sampled = output.sampling.is_some();
@@ -60,7 +60,7 @@ impl Output {
         all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, output)| output).collect()
     }
 
-    /// The name of its file.
+    /// Returns the name of the output file.
     pub fn file_name(self, format: OutputFormat) -> &'static str {
         let names = match self {
             Output::Pauses => ["pfc.txt", "pauses.csv"],
@@ -74,29 +74,29 @@ impl Output {
     }
 }
 
-/// Do outputs have the format of the ns-3 programs?
+/// Returns true if output files have the format of an ns-3 program.
 fn is_ns3(format: OutputFormat) -> bool {
     matches!(format, OutputFormat::Hpcc | OutputFormat::Conweave)
 }
 
-/// Who takes what a run records.
+/// The receiver of what a run records.
 pub trait Sink: Send {
-    /// Whole lines, or whole records, of an output.
+    /// Appends whole lines, or whole records, to an output.
     fn append(&mut self, output: Output, bytes: &[u8]);
-    /// A frame at the port of a capture, by number in the list that was asked for.
+    /// Handles a frame at a captured port. `capture` is the index of the port in [`RecordConfig::captures`].
     fn frame(&mut self, capture: usize, frame: &Frame<'_>);
 }
 
-/// What to record.
+/// The selection of what is recorded.
 #[derive(Clone, Debug, Default)]
 pub struct RecordConfig<'a> {
-    /// Ports that are captured.
+    /// Ports whose frames are captured.
     pub captures: &'a [PortName],
-    /// Outputs, of those of the scenario.
+    /// Outputs to write, from those of [`Output::of`].
     pub outputs: &'a [Output],
 }
 
-/// Turns what is observed and sampled into outputs.
+/// Converts observed events and samples into outputs.
 struct Recorder {
     captures: Captures,
     pauses: Option<Pauses>,
@@ -106,15 +106,16 @@ struct Recorder {
     sink: Box<dyn Sink>,
 }
 
-/// The recorder of a run, for the run and for its simulation.
+/// The recorder of a run, shared by the run and its simulation.
 #[derive(Clone)]
 pub struct Recording(Arc<Mutex<Recorder>>);
 
 impl Recording {
-    /// Begins to record a simulation of the scenario that has not begun.
+    /// Starts recording. The simulation must be at time 0 and belong to `scenario`.
     ///
     /// # Errors
-    /// A port that is not there, or more than an output can say, in one line.
+    /// Fails if a port or node does not exist or if an output format cannot represent it. The message is one
+    /// line.
     pub fn begin(
         asked: &RecordConfig<'_>,
         scenario: &Scenario,
@@ -140,14 +141,14 @@ impl Recording {
         Ok(recording)
     }
 
-    /// When [`Recording::sample`] is due next.
+    /// Returns the time at which [`Recording::sample`] must be called next, or [`Picos::NEVER`].
     pub fn next(&self) -> Picos {
         let recorder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let queues = recorder.queues.as_ref().map_or(Picos::NEVER, Queues::next);
         recorder.samples.as_ref().map_or(queues, |samples| samples.next().min(queues))
     }
 
-    /// Looks at the simulation, whose time is that of [`Recording::next`].
+    /// Takes the samples that are due. The simulation must be at the time of [`Recording::next`].
     pub fn sample(&self, simulation: &Simulation) {
         let mut recorder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Recorder { queues, samples, sink, .. } = &mut *recorder;
@@ -160,7 +161,7 @@ impl Recording {
         }
     }
 
-    /// The run is over: writes what is still to be written.
+    /// Writes what is still pending when the run is over.
     pub fn end(&self, simulation: &Simulation) {
         let mut recorder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Recorder { queues, samples, sink, .. } = &mut *recorder;

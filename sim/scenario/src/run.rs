@@ -1,4 +1,4 @@
-//! A run of a scenario: flows start, and rows come out as they end.
+//! A run of a scenario: starts the flows and returns a row for each flow that ends.
 
 use std::collections::BTreeMap;
 
@@ -19,20 +19,20 @@ use crate::{Dependency, End, Flow, Start, setup};
 /// A flow that has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The flow.
+    /// Flow that has ended.
     pub flow: Flow,
-    /// When it started.
+    /// Start of the flow.
     pub start: Picos,
-    /// Picoseconds until its sender had the last acknowledgement.
+    /// Completion time, in picoseconds: from the start until the sender has the last acknowledgement.
     pub fct: u64,
-    /// Picoseconds that it takes alone.
+    /// Completion time on an idle network, in picoseconds, as computed by [`Paths::alone`].
     pub alone: u64,
-    /// How it ended.
+    /// Outcome of the flow.
     pub status: Status,
 }
 
 impl Row {
-    /// Its time over the time that it takes alone.
+    /// Returns the slowdown: the completion time divided by the completion time on an idle network.
     pub fn slowdown(&self) -> f64 {
         self.fct as f64 / self.alone.max(1) as f64
     }
@@ -41,60 +41,60 @@ impl Row {
 /// A flow that has not ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unfinished {
-    /// The flow.
+    /// Flow that has not ended.
     pub flow: Flow,
-    /// When it started; `None`: it has not.
+    /// Start of the flow, or `None` if it has not started.
     pub start: Option<Picos>,
-    /// Bytes that were acknowledged.
+    /// Number of bytes that were acknowledged.
     pub done: u64,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Simulated time.
     pub now: Picos,
-    /// Flows that have ended, and all.
+    /// Number of flows that have ended, and of all flows.
     pub flows: (usize, usize),
-    /// Packets that arrived at the far end of a link.
+    /// Number of packets that have arrived at the far end of a link.
     pub hops: u64,
 }
 
-/// Picoseconds without a packet at any host, beside two round trips, after which no flow goes on any more:
-/// several of the longest timeouts.
+/// Time in picoseconds without an arrival at any host, in addition to two round trips, after which a run is
+/// stalled. It is several times the longest timeout.
 const STALLED: u64 = 1_000_000_000_000;
 
-/// A scenario that runs.
+/// A running scenario.
 pub struct Run {
     simulation: Simulation,
     paths: Paths,
     flows: Vec<Flow>,
-    /// The flow of each number in the simulation, and when it started.
+    /// For each flow number in the simulation: the index of the flow, and its start.
     started: Vec<(usize, Picos)>,
-    /// By flow: its number in the simulation.
+    /// For each flow: its number in the simulation, if it has started.
     numbers: Vec<Option<u32>>,
     has_ended: Vec<bool>,
     ended: usize,
-    /// By a flow's end: the flows that wait for it.
+    /// For each end of a flow: indices of the flows that wait for it.
     awaited: BTreeMap<(u64, End), Vec<usize>>,
-    /// By flow: how many others must end before it starts.
+    /// For each flow: number of ends that it still waits for.
     missing: Vec<u32>,
     until: Picos,
     mtu: u32,
-    /// By a flow's id: its path, if it is given.
+    /// Packed paths by flow id, for flows with a given path.
     given: BTreeMap<u64, u32>,
     hash: Option<HashOf>,
     window: Window,
     recording: Option<Recording>,
-    /// Packets that had arrived at hosts, and when that was looked at first.
+    /// Number of packets that have arrived at hosts, and the time at which this number was first seen.
     arrived: (u64, Picos),
 }
 
 impl Run {
-    /// A run at its start.
+    /// Creates a run at time 0.
     ///
     /// # Errors
-    /// What the scenario asks for and cannot be, in one line.
+    /// Fails if the scenario is invalid or not supported. The message is one line.
     pub fn new(scenario: &Scenario) -> Result<Run, String> {
         let topology = scenario.topology().map_err(|error| error.to_string())?;
         let flows = scenario.flows(&topology).map_err(|error| error.to_string())?;
@@ -129,10 +129,11 @@ impl Run {
         Ok(run)
     }
 
-    /// Gives what is asked for to `sink`; to be called before time passes. `scenario` is the run's own.
+    /// Starts recording to `sink`. Must be called before the run advances. `scenario` is the scenario of the
+    /// run.
     ///
     /// # Errors
-    /// Those of [`Recording::begin`].
+    /// Fails if [`Recording::begin`] fails.
     pub fn record(
         &mut self,
         scenario: &Scenario,
@@ -144,7 +145,7 @@ impl Run {
         Ok(())
     }
 
-    /// The run is over: gives the last of what was recorded to its sink.
+    /// Ends the recording and writes what is still pending to its sink.
     pub fn end_recording(&mut self) {
         if let Some(recording) = self.recording.take() {
             recording.end(&self.simulation);
@@ -187,7 +188,7 @@ impl Run {
         self.started.push((index, start));
     }
 
-    /// Goes on until a flow ends, or until `limit`. Returns that flow.
+    /// Advances the run until a flow ends or until `limit`. Returns the flow that has ended.
     pub fn advance(&mut self, limit: Picos) -> Option<Row> {
         let end = loop {
             let end = self.run_and_sample(limit.min(self.until))?;
@@ -208,7 +209,8 @@ impl Run {
         Some(Row { start, fct: end.at.since(start), alone, status: end.status, flow })
     }
 
-    /// Goes on until a flow ends, or until `limit`. What is sampled meanwhile is sampled.
+    /// Advances the run until an end of a flow or until `limit`, and takes the samples that are due
+    /// meanwhile.
     fn run_and_sample(&mut self, limit: Picos) -> Option<FlowEnd> {
         loop {
             let next = self.recording.as_ref().map_or(Picos::NEVER, Recording::next);
@@ -223,7 +225,7 @@ impl Run {
         }
     }
 
-    /// Starts the flows that have waited for this end of a flow as the last. It comes once.
+    /// Starts the flows for which this end of a flow was the last condition. Called once for each end.
     fn start_dependents(&mut self, index: usize, end: End, now: Picos) {
         for waits in self.awaited.remove(&(self.flows[index].id, end)).unwrap_or_default() {
             self.missing[waits] = self.missing[waits].saturating_sub(1);
@@ -236,12 +238,13 @@ impl Run {
         }
     }
 
-    /// Has every flow ended, or the time that was given? Or does no flow go on any more?
+    /// Returns true if all flows have ended, if the end time of the scenario is reached, or if no flow makes
+    /// progress any more.
     pub fn is_over(&mut self) -> bool {
         self.ended == self.flows.len() || self.simulation.is_idle(self.until) || self.is_stalled()
     }
 
-    /// Has no packet arrived at any host for a second, though flows have started?
+    /// Returns true if flows have started but no packet has arrived at any host for a second.
     pub fn is_stalled(&mut self) -> bool {
         let (now, arrived) = (self.simulation.network().now(), self.totals().arrived.packets);
         if arrived != self.arrived.0 || self.simulation.waits_for_start() {
@@ -250,13 +253,14 @@ impl Run {
         now.since(self.arrived.1) > STALLED + 4 * self.paths.longest_delay()
     }
 
-    /// Has the transport no timeout, as go-back-N with pauses? Then a loss at the end of a flow stops it.
+    /// Returns true if the transport has no timeout, like go-back-N with PFC. Then a loss at the end of a
+    /// flow stalls the flow.
     pub fn lacks_timeout(&self) -> bool {
         let config = self.simulation.config();
         config.connection.irn.is_none() && config.nic.rto_ns == Some(NEVER_NS)
     }
 
-    /// How far it is.
+    /// Returns the progress of the run.
     pub fn progress(&self) -> Progress {
         Progress {
             now: self.simulation.network().now(),
@@ -265,7 +269,7 @@ impl Run {
         }
     }
 
-    /// The flows that have not ended.
+    /// Returns the flows that have not ended.
     pub fn unfinished(&self) -> impl Iterator<Item = Unfinished> + '_ {
         let open = (0..self.flows.len()).filter(|index| !self.has_ended[*index]);
         open.map(|index| {
@@ -276,13 +280,13 @@ impl Run {
         })
     }
 
-    /// Bytes that the NIC of a host has sent so far, each packet from BTH to ICRC; 0 for a switch.
+    /// Returns the number of bytes that the NIC of a host has sent, counted from BTH to ICRC; 0 for a switch.
     pub fn sent_bytes(&self, node: u32) -> u64 {
         let host = self.simulation.network().host_at(node);
         host.map_or(0, |host| self.simulation.counters(host).sent_bytes)
     }
 
-    /// Bytes that wait at a node for its links to a neighbour, as packets are charged.
+    /// Returns the number of bytes queued at `node` for its links to `neighbour`, as frames are charged.
     pub fn waiting_bytes(&self, node: u32, neighbour: u32) -> u64 {
         let network = self.simulation.network();
         let ports = (0..).map_while(|number| network.port_of(node, number));
@@ -290,26 +294,26 @@ impl Run {
         ports.filter(leads).map(|port| u64::from(network.port(port).queued)).sum()
     }
 
-    /// What the network did.
+    /// Returns the counters of the network.
     pub fn totals(&self) -> &Totals {
         self.simulation.network().totals()
     }
 
-    /// What should not have happened, as far as it is kept, and how much more there is. All packets are
-    /// counted once more.
+    /// Returns the violated invariants, as far as they were kept, and the number of further ones. Counts all
+    /// packets once more before.
     pub fn findings(&mut self) -> (Vec<Finding>, u64) {
         self.simulation.network_mut().check();
         let findings = self.simulation.network().findings();
         (findings.kept().to_vec(), findings.more())
     }
 
-    /// The data center.
+    /// Returns the underlying simulation.
     pub fn simulation(&self) -> &Simulation {
         &self.simulation
     }
 }
 
-/// The paths that the scenario gives, by the ids of flows.
+/// Returns the given paths in packed form, by flow id.
 fn given_paths(scenario: &Scenario, paths: &Paths, flows: &[Flow]) -> Result<BTreeMap<u64, u32>, String> {
     let Balance::Replay { paths: given } = &scenario.switch.balance else { return Ok(BTreeMap::new()) };
     let by_id: BTreeMap<u64, &Flow> = flows.iter().map(|flow| (flow.id, flow)).collect();
@@ -324,7 +328,7 @@ fn given_paths(scenario: &Scenario, paths: &Paths, flows: &[Flow]) -> Result<BTr
     Ok(packed)
 }
 
-/// Does a path lead from each flow's source to its destination?
+/// Checks that both ends of each flow are hosts and that a path joins them.
 fn check_paths(paths: &Paths, topology: &Topology, flows: &[Flow]) -> Result<(), String> {
     for flow in flows {
         for node in [flow.src, flow.dst] {

@@ -1,4 +1,4 @@
-//! A scenario as the fabric runs it: what its names mean in settings of NICs and switches.
+//! Translation of a scenario into the settings of NICs, switches and the simulation.
 
 use std::collections::BTreeSet;
 
@@ -22,18 +22,19 @@ use crate::scenario::{
 };
 use crate::{DATA_CLASS, Flow};
 
-/// RoCE's timeout where packets are lost and none is given: IRN's RTO_high (IRN paper, §4.1).
+/// Default timeout of go-back-N where packets may be lost, in ns: RTO_high of IRN's paper (§4.1).
 const RTO: u64 = 320_000;
-/// IRN's timeouts and its few packets (§4.1).
+/// Defaults of IRN's paper (§4.1): RTO_low in ns, and the number of packets in flight up to which it applies.
 const RTO_LOW: u64 = 100_000;
 const FEW: u32 = 3;
-/// Most packets in flight of a queue pair without a cap of its own.
+/// Largest number of packets in flight of a queue pair without a cap of its own.
 const WINDOW: u32 = 1 << 15;
 
-/// How the fabric runs a scenario.
+/// Returns the settings with which the fabric runs a scenario.
 ///
 /// # Errors
-/// What it asks for and the fabric does not have, in one line with the remedy.
+/// Fails if the scenario is invalid or asks for something that the fabric does not support. The message is
+/// one line that says how to correct it.
 pub fn simulation(scenario: &Scenario, topology: &Topology) -> Result<SimulationConfig, String> {
     scenario.check()?;
     refuse(scenario)?;
@@ -73,7 +74,7 @@ pub fn simulation(scenario: &Scenario, topology: &Topology) -> Result<Simulation
     })
 }
 
-/// What a scenario may ask for and the fabric does not have.
+/// Rejects what the fabric does not support although the scenario is valid.
 fn refuse(scenario: &Scenario) -> Result<(), String> {
     let mtu = scenario.mtu;
     if !MTUS.contains(&mtu) {
@@ -90,17 +91,18 @@ fn refuse(scenario: &Scenario) -> Result<(), String> {
     Ok(())
 }
 
-/// Payload bytes of a packet that the NIC takes.
+/// Payload sizes that the NIC supports, in bytes.
 const MTUS: std::ops::RangeInclusive<u32> = 256..=4096;
 
-/// What a scenario asks for that changes nothing here, a sentence each.
+/// Returns a sentence about each setting of the scenario that has another effect here than in the program it
+/// is from.
 pub fn unheeded(scenario: &Scenario) -> Vec<String> {
     let htsim = matches!(scenario.switch.balance, Balance::Ecmp { hash: Hash::Htsim });
     let all = [(htsim, "htsim's hash takes salts from the seed here, so flows take other paths than there")];
     all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, says)| says.to_owned()).collect()
 }
 
-/// Adds what frames spend in switches and in hosts' NICs to the delays of a network.
+/// Adds the latencies of switches and of hosts' NICs to the delays of the links.
 pub fn add_latencies(scenario: &Scenario, topology: &Topology, network: &mut Network) {
     let switch = &scenario.switch;
     for node in 0..topology.nodes.len() as u32 {
@@ -114,9 +116,10 @@ pub fn add_latencies(scenario: &Scenario, topology: &Topology, network: &mut Net
     }
 }
 
-/// Queue pairs that a host needs at once, at most: one for each of its flows, or for those that share one.
+/// Returns the number of queue pairs that each host needs at the same time: one for each flow, or one for all
+/// flows that share a queue pair. The number is rounded up to a power of two from 64 to 65,536.
 pub fn queue_pairs(scenario: &Scenario, flows: &[Flow], hosts: usize) -> u32 {
-    // Flows of one path share a connection, so those whose paths are given may need one each.
+    // A given path belongs to a flow, so flows with given paths cannot share a queue pair.
     let has_paths = matches!(scenario.switch.balance, Balance::Replay { .. });
     let is_fresh = has_paths || scenario.host.queue_pairs == QueuePairs::Fresh;
     let mut count = vec![0_u32; hosts];
@@ -132,14 +135,14 @@ pub fn queue_pairs(scenario: &Scenario, flows: &[Flow], hosts: usize) -> u32 {
     (most + RESERVED).next_power_of_two().clamp(64, QUEUE_PAIRS_MAX)
 }
 
-/// Numbers that no queue pair of a flow has, and queue pairs of a NIC at most.
+/// Queue pair numbers that no flow uses, and the largest number of queue pairs of a NIC.
 const RESERVED: u32 = 2;
 const QUEUE_PAIRS_MAX: u32 = 1 << 16;
 
-/// Bytes of a flow in one work request, about: it ends with a full packet.
+/// Approximate payload of a work request, in bytes. It is rounded down to a whole number of packets.
 const MESSAGE: u32 = 256 << 10;
 
-/// What frames of a scenario are charged.
+/// Returns the charging of frames in the fabric's type.
 pub fn charging(scenario: &Scenario) -> Charging {
     match scenario.charging {
         scenario::Charging::Ethernet => Charging::Ethernet,
@@ -149,18 +152,19 @@ pub fn charging(scenario: &Scenario) -> Charging {
     }
 }
 
-/// Bytes that the packets of a transport have beyond plain ones and are charged for: IRN's RETH in each.
+/// Returns the bytes that a data packet has beyond a plain RoCE packet, as far as they are charged: IRN's
+/// packets have a RETH each.
 pub fn additions(config: &SimulationConfig) -> u16 {
     if config.connection.irn.is_some() && config.charging == Charging::Ethernet { RETH } else { 0 }
 }
 
-/// Bytes of a RETH.
+/// Size of a RETH, in bytes.
 const RETH: u16 = 16;
 
-/// The links that fail, and when.
+/// Returns the times at which links go down and up.
 ///
 /// # Errors
-/// There is no such link.
+/// Fails if a failure names a link that does not exist.
 pub fn failures(scenario: &Scenario, topology: &Topology) -> Result<Vec<Failure>, String> {
     let mut failures = Vec::new();
     for failure in &scenario.failures {
@@ -182,13 +186,15 @@ fn is_irn(scenario: &Scenario) -> bool {
     }
 }
 
-/// Go-back-N's timeout in ns. With PFC there is none, unless it is asked for: nothing is lost.
+/// Returns the timeout of go-back-N in ns. With PFC nothing is lost, so there is none unless the scenario
+/// sets one.
 fn rto(scenario: &Scenario) -> u64 {
     let given = scenario.transport.rto.map(|time| time.0 / Picos::NANOSECOND);
     given.unwrap_or(if scenario.transport.name.has_pfc() { NEVER_NS } else { RTO })
 }
 
-/// IRN's settings. Its cap is the bandwidth-delay product of the longest path in full frames (§3.2).
+/// Returns the settings of IRN. The default cap is the bandwidth-delay product of the longest path in full
+/// frames (§3.2).
 fn irn_settings(scenario: &Scenario, paths: &Paths, frame: u32) -> irn::Settings {
     let transport = &scenario.transport;
     let product = u128::from(paths.fastest()) * u128::from(paths.round_trip(frame)) / 8_000_000_000_000;
@@ -223,7 +229,7 @@ fn algorithm(name: ControlName) -> Algorithm {
     }
 }
 
-/// The settings of a control at hosts with so many bits a second.
+/// Returns the settings of congestion control at hosts of this rate in bit/s.
 fn control(scenario: &Scenario, rate: u64) -> congestion::Settings {
     let asked = &scenario.control;
     let plain = congestion::Settings { line_rate: rate, ..congestion::Settings::default() };
@@ -281,12 +287,13 @@ fn network(scenario: &Scenario, topology: &Topology, frame: u32) -> NetworkConfi
     }
 }
 
-/// All classes but that of acknowledgements, if they have their own.
+/// Returns a mask of all traffic classes except that of acknowledgements, if they have their own.
 fn data_classes(scenario: &Scenario) -> u8 {
     scenario.host.ack_class.map_or(u8::MAX, |class| if class == DATA_CLASS { u8::MAX } else { !(1 << class) })
 }
 
-/// When switches mark. DCQCN without thresholds has those of its paper: it does nothing without marks.
+/// Returns the ECN settings. DCQCN without thresholds gets those of its paper, because it has no effect
+/// without marks.
 fn mark_config(scenario: &Scenario, classes: u8) -> Option<MarkConfig> {
     let Some(ecn) = &scenario.switch.ecn else {
         let reads_marks = algorithm(scenario.control.name) == Algorithm::Dcqcn;
@@ -309,7 +316,7 @@ fn pause(mmu: Mmu, pfc: &Pfc, data: u8) -> PauseConfig {
     let lasts = match (pfc.expiry, mmu) {
         (Some(expiry), _) => Lasts::Picos(expiry.0),
         (None, Mmu::Clean) => Lasts::Quanta(u16::MAX),
-        // ns-3's PAUSE_TIME, 5 us, in ConWeave's program; HPCC's holds until it is resumed.
+        // `PAUSE_TIME` is 5 µs in ConWeave's program; in HPCC's a pause lasts until the resume frame.
         (None, Mmu::Conweave) => Lasts::Picos(5 * Picos::MICROSECOND),
         (None, Mmu::Hpcc) => Lasts::UntilResume,
     };
@@ -321,8 +328,8 @@ fn pause(mmu: Mmu, pfc: &Pfc, data: u8) -> PauseConfig {
     }
 }
 
-/// The headroom that is given, or the most that a link of the network needs. ConWeave's program sets it aside
-/// without pauses, too, and counts no time for the pause frame itself.
+/// Returns the headroom in bytes: the given one, or the most that a link of the network needs. ConWeave's
+/// program reserves it even without PFC, and does not count the time of the pause frame itself.
 fn headroom(
     switch: &scenario::Switch,
     topology: &Topology,
@@ -367,14 +374,15 @@ fn buffer(scenario: &Scenario, pfc: Option<Pfc>, headroom: u32, frame: u32) -> B
     }
 }
 
-/// What a switch shares out by dynamic thresholds: clean, or as HPCC's program does.
+/// Returns the settings of a shared buffer with dynamic thresholds: plain, or with the constants of HPCC's
+/// program.
 fn shared(scenario: &Scenario, pauses: bool, headroom: u32, frame: u32) -> SharedConfig {
     let switch = &scenario.switch;
     let (reserve, ingress, hysteresis) = match switch.mmu {
         Mmu::Hpcc => (4096, 256 >> 3, 3072),
         Mmu::Clean | Mmu::Conweave => (0, alpha(switch.alpha), 2 * frame),
     };
-    // Without pauses a class of an input may fill what is free.
+    // Without PFC, a class of an input may fill all free memory.
     let ingress = if pauses || switch.mmu == Mmu::Clean { ingress } else { 256 << 8 };
     SharedConfig {
         size: switch.buffer.0,
@@ -386,7 +394,7 @@ fn shared(scenario: &Scenario, pauses: bool, headroom: u32, frame: u32) -> Share
     }
 }
 
-/// ConWeave's: an input is paused beyond a sixteenth of what is free.
+/// Returns the settings of ConWeave's shared buffer. An input is paused above 1/16 of the free memory.
 fn conweave(scenario: &Scenario, headroom: u32, frame: u32) -> ConweaveConfig {
     let switch = &scenario.switch;
     ConweaveConfig {
@@ -399,12 +407,12 @@ fn conweave(scenario: &Scenario, headroom: u32, frame: u32) -> ConweaveConfig {
     }
 }
 
-/// A share of what is free, in 1/256; 1 if none is given.
+/// Converts a threshold to units of 1/256. Default: 1.
 fn alpha(given: Option<f64>) -> u32 {
     given.map_or(256, |alpha| (alpha * 256.0).round() as u32)
 }
 
-/// How a flow moves, as the fabric has it.
+/// Returns the operation in the fabric's type.
 pub fn verb(verb: crate::Verb) -> simulation::Verb {
     match verb {
         crate::Verb::Write => simulation::Verb::Write,

@@ -1,7 +1,8 @@
-//! Flows that are made, and what they are made from.
+//! Workloads: the traffic of a scenario, and the flows that are generated from it.
 //!
-//! Everything random comes from streams by hash of the seed, the workload's number, a purpose and a host. So
-//! neither the order of hosts nor another workload changes what a host sends.
+//! Random numbers come from separate streams, each seeded by a hash of the seed, the number of the workload,
+//! the purpose and the host. So the flows of a host depend neither on the order of the hosts nor on other
+//! workloads.
 
 pub mod distribution;
 mod error;
@@ -26,22 +27,22 @@ pub use error::WorkloadError;
 pub use sizes::{NamedSizes, Sizes};
 pub use text::FlowText;
 
-/// Flows that belong together.
+/// A workload: flows with a common pattern.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Workload {
-    /// Who sends what to whom.
+    /// Pattern of the traffic.
     pub traffic: Traffic,
-    /// How the bytes move.
+    /// RDMA operation of generated flows; listed flows have their own. Default: `"write"`.
     #[serde(default)]
     pub verb: Verb,
-    /// Class of the flows, from 0 to 7.
+    /// Traffic class of generated flows, 0 to 7; listed flows have their own. Default: 3.
     #[serde(default = "default_class")]
     pub class: u8,
-    /// When they begin. Listed flows have times of their own, to which it is added.
+    /// Start of the workload, which is added to the start time of each flow. Default: 0.
     #[serde(default)]
     pub start: Time,
-    /// The hosts that take part; without them, all.
+    /// Node numbers of the hosts that take part in a generated pattern. Default: all hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<u32>>,
 }
@@ -50,84 +51,87 @@ fn default_class() -> u8 {
     DATA_CLASS
 }
 
-/// Who sends what to whom.
+/// The pattern of a workload's traffic. In a file, `kind` selects the variant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
 pub enum Traffic {
-    /// Each host sends flows at random times to random others.
+    /// Each host starts flows to random other hosts, with exponentially distributed gaps.
     Poisson {
-        /// Sizes of the flows.
+        /// Distribution of the flow sizes.
         sizes: Sizes,
-        /// Share of each host's link that its flows fill, on average.
+        /// Mean load that the flows of a host put on its links, as a share of their rate; above 0 and at most
+        /// 10.
         load: f64,
-        /// For how long flows start.
+        /// Length of the interval in which flows start.
         duration: Time,
     },
-    /// Several hosts send to one at once.
+    /// Several hosts send to one host at once.
     Incast {
-        /// How many send.
+        /// Number of senders.
         senders: u32,
-        /// Bytes of each.
+        /// Size of each flow.
         size: Size,
-        /// The receiver; without it, a random one.
+        /// Node number of the receiver. Default: a random host, drawn again for each incast.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<u32>,
-        /// Again and again at random times, with new senders; without it, once.
+        /// Repeats the incast at random times with new senders. By default it happens once.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         repeat: Option<Repeat>,
     },
-    /// Each host sends to one other and receives from one other.
+    /// Each host sends to one random other host and receives from one.
     Permutation {
-        /// Bytes of each flow.
+        /// Size of each flow.
         size: Size,
     },
-    /// Each host sends to every other.
+    /// Each host sends to every other host.
     AllToAll {
-        /// Bytes of each flow.
+        /// Size of each flow.
         size: Size,
     },
-    /// The hosts sum their buffers in a ring: 2 (n - 1) rounds, each flow after the one that it needs.
+    /// A ring all-reduce of n hosts: 2 (n - 1) rounds, in which each flow starts after the flow that it
+    /// depends on.
     RingAllReduce {
-        /// Bytes of each host's buffer.
+        /// Size of the buffer of each host.
         size: Size,
     },
-    /// One by one.
+    /// A list of flows.
     Flows {
         /// The flows.
         flows: Vec<FlowText>,
     },
-    /// A file of HPCC's dialects or of htsim, whose text the caller supplies.
+    /// A flow file of HPCC, ConWeave or htsim. The caller of this crate supplies its contents.
     File {
-        /// Where it is, seen from the scenario's file.
+        /// Path of the file, relative to the scenario file.
         path: String,
     },
 }
 
-/// How often an incast repeats.
+/// The rate at which an incast repeats.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Repeat {
-    /// Share of all hosts' links that the incasts fill, on average.
+    /// Mean load that the incasts put on the links of all participating hosts, as a share of their rate;
+    /// above 0 and at most 10.
     pub load: f64,
-    /// For how long incasts start.
+    /// Length of the interval in which incasts start.
     pub duration: Time,
 }
 
 impl Workload {
-    /// WRITEs of this traffic by all hosts, from the start.
+    /// Returns a workload of WRITEs with this pattern, by all hosts and from time 0.
     pub fn of(traffic: Traffic) -> Workload {
         Workload { traffic, verb: Verb::Write, class: DATA_CLASS, start: Time(0), hosts: None }
     }
 
-    /// These flows.
+    /// Returns a workload that consists of these flows.
     pub fn listed(flows: Vec<Flow>) -> Workload {
         Workload::of(Traffic::Flows { flows: flows.into_iter().map(FlowText).collect() })
     }
 
-    /// Are all numbers within their bounds?
+    /// Checks that all numbers are in range.
     ///
     /// # Errors
-    /// What is wrong and the remedy.
+    /// The message is one line that says what is wrong and how to correct it.
     pub fn check(&self) -> Result<(), String> {
         if self.class > 7 {
             return Err(format!("the class of a workload is {}: choose 0 to 7", self.class));
@@ -182,10 +186,12 @@ impl Workload {
     }
 }
 
-/// The flows of all workloads. Ids of the first stay; those of each further one lie above all before.
+/// Generates the flows of all workloads, in ascending order of their start. The first workload keeps its flow
+/// ids. Those of each further workload are raised above all earlier ones.
 ///
 /// # Errors
-/// A workload that does not fit the network, more flows than [`FLOWS_MAX`], or a file without its text.
+/// Fails if a workload does not fit the network, if there are more than [`FLOWS_MAX`] flows, or if a workload
+/// is in a file whose contents were not supplied.
 pub fn generate(workloads: &[Workload], topology: &Topology, seed: u64) -> Result<Vec<Flow>, WorkloadError> {
     let all: Vec<u32> = topology.hosts().collect();
     let mut flows: Vec<Flow> = Vec::new();
@@ -215,7 +221,8 @@ pub fn generate(workloads: &[Workload], topology: &Topology, seed: u64) -> Resul
     Ok(flows)
 }
 
-/// Adds `base` to the ids of flows and to what they wait for. Lists that are shared stay shared.
+/// Adds `base` to the ids of the flows and of their dependencies. Dependencies that several flows share stay
+/// shared.
 fn raise(flows: &mut [Flow], base: u64) {
     let mut last: Option<[Arc<After>; 2]> = None;
     for flow in flows {

@@ -1,7 +1,8 @@
-//! The evaluation of IRN (SIGCOMM'18, section 4): who runs on its fabric, and what is compared.
+//! The evaluation of IRN (SIGCOMM'18, section 4): its fabric, its transports and the comparisons of its
+//! figures.
 //!
-//! The paper's own CDF of sizes, the class of its acknowledgements and the speed-up of its switches are not
-//! known. What stands here is chosen, and nothing is tuned to the paper's numbers.
+//! The paper does not state its flow size table, the traffic class of acknowledgements or the speed-up of its
+//! switches. The values here were chosen, and nothing was tuned to match the paper's numbers.
 
 mod comparison;
 mod outcome;
@@ -19,22 +20,22 @@ pub use comparison::{COMPARISONS, Comparison, Metric};
 pub use outcome::{Metrics, Outcome, interval, measure};
 pub use signs::{Sign, Signs};
 
-/// The paper's fabric and load (section 4.1), and what may differ from them.
+/// The fabric and the load, with the paper's values as defaults (section 4.1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// Ports of a switch; the fat-tree has `k^3 / 4` hosts.
+    /// Number of ports of a switch; the fat-tree has `k³/4` hosts.
     pub k: u32,
     /// Rate of every link.
     pub rate: Rate,
-    /// Share of each host's link that its flows fill.
+    /// Mean load of each host's link, as a share of its rate.
     pub load: f64,
-    /// Sizes of flows.
+    /// Distribution of the flow sizes.
     pub sizes: Sizes,
-    /// Bytes at each input of a switch.
+    /// Buffer of each input port of a switch.
     pub buffer: Size,
-    /// For how long flows start.
+    /// Length of the interval in which flows start.
     pub duration: Time,
-    /// Decides everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
@@ -63,20 +64,21 @@ pub enum Contender {
     Roce,
     /// RoCE with PFC.
     RocePfc,
-    /// IRN that goes back N.
+    /// IRN with go-back-N instead of selective retransmission.
     GoBackN,
-    /// IRN without its cap on packets in flight.
+    /// IRN without BDP-FC, its cap on packets in flight.
     WithoutCap,
     /// IRN that retransmits without SACKs.
     WithoutSack,
-    /// IRN with 16 bytes more in each packet, and 2 us before each retransmission (Figure 12).
+    /// IRN with 16 more header bytes in each data packet and a delay of 2 µs before each retransmission
+    /// (Figure 12).
     WorstCase,
-    /// IRN whose packets are charged as RoCE's are.
+    /// IRN whose packets are charged like RoCE's.
     Ideal,
 }
 
 impl Contender {
-    /// Every one.
+    /// All contenders.
     pub const ALL: [Contender; 9] = [
         Contender::Irn,
         Contender::IrnPfc,
@@ -89,7 +91,7 @@ impl Contender {
         Contender::Ideal,
     ];
 
-    /// Its name in tables and plots.
+    /// Returns the name in tables and plots.
     pub fn name(self) -> &'static str {
         match self {
             Contender::WorstCase => "irn-worst-case",
@@ -98,7 +100,7 @@ impl Contender {
         }
     }
 
-    /// The transport that it is.
+    /// Returns the transport of a scenario with this contender.
     fn transport(self) -> TransportName {
         match self {
             Contender::Irn | Contender::WorstCase | Contender::Ideal => TransportName::Irn,
@@ -112,10 +114,10 @@ impl Contender {
     }
 }
 
-/// The packets in flight of IRN at 40 Gb/s (section 4.1); at other rates the product is computed.
+/// IRN's cap on packets in flight at 40 Gb/s (section 4.1). At other rates it is computed from the network.
 const CAP: u32 = 110;
 
-/// A contender on the fabric, without flows.
+/// Returns a scenario of the contender on the fabric, without flows.
 fn fabric(setting: &Setting, contender: Contender, control: ControlName) -> Scenario {
     let network = Network::FatTree {
         k: setting.k,
@@ -143,15 +145,16 @@ fn fabric(setting: &Setting, contender: Contender, control: ControlName) -> Scen
     }
 }
 
-/// A contender under the load of the setting.
+/// Returns a scenario of the contender under the load of the setting.
 pub fn load(setting: &Setting, contender: Contender, control: ControlName) -> Scenario {
     let traffic =
         Traffic::Poisson { sizes: setting.sizes.clone(), load: setting.load, duration: setting.duration };
     Scenario { workloads: vec![Workload::of(traffic)], ..fabric(setting, contender, control) }
 }
 
-/// A contender at an incast (Figure 9): 150 MB from so many senders to one; beside it the load of the
-/// setting, if `beside`. The incast's flows come first, and have the lowest ids.
+/// Returns a scenario of the contender at an incast (Figure 9): `senders` hosts send 150 MB in total to one
+/// host. With `beside`, the load of the setting runs at the same time. The flows of the incast have the
+/// lowest ids.
 pub fn incast(
     setting: &Setting,
     contender: Contender,
@@ -167,7 +170,7 @@ pub fn incast(
     Scenario { workloads, ..fabric(setting, contender, control) }
 }
 
-/// Bytes of an incast.
+/// Total size of an incast, in bytes.
 const INCAST_BYTES: u64 = 150_000_000;
 
 #[cfg(test)]

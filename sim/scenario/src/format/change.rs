@@ -14,6 +14,7 @@ use crate::scenario::Scenario;
 pub struct Change {
     /// Names of tables and indices of lists, separated by dots.
     pub key: String,
+    /// New value of the key.
     pub value: Value,
 }
 

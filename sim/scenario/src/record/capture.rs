@@ -1,4 +1,4 @@
-//! Frames at ports that are captured.
+//! Captured frames.
 
 use std::collections::BTreeMap;
 
@@ -8,48 +8,48 @@ use remora_fabric::simulation::{Seen, Simulation};
 
 use super::{PortName, Sink};
 
-/// Ports that one run captures, at most.
+/// Largest number of ports that a run captures.
 pub const CAPTURES_MAX: usize = 256;
 
-/// A frame at a port that is captured.
+/// A frame at a captured port.
 #[derive(Copy, Clone, Debug)]
 pub struct Frame<'a> {
-    /// Nanoseconds of simulated time, cut: at its first bit if it leaves, at its last if it arrives.
+    /// Simulated time in whole nanoseconds: of the first bit for a departure, of the last bit for an arrival.
     pub time_ns: u64,
-    /// It leaves the node. Otherwise it arrives there.
+    /// True if the frame leaves the node, false if it arrives there.
     pub leaves: bool,
-    /// Its bytes.
+    /// Contents of the frame.
     pub bytes: FrameBytes<'a>,
 }
 
-/// The bytes of a frame.
+/// The contents of a frame.
 #[derive(Copy, Clone, Debug)]
 pub enum FrameBytes<'a> {
-    /// An IPv4 packet of RoCE v2. It is sealed, or lacks its ICRC: then the last four bytes say nothing.
+    /// A RoCE v2 packet from its IPv4 header on. The flag is false if the packet has no ICRC; its last four
+    /// bytes are then undefined.
     Packet(&'a [u8], bool),
-    /// A pause frame, from its Ethernet header on, without its check sequence.
+    /// A pause frame from its Ethernet header on, without FCS.
     Pause(&'a [u8]),
 }
 
-/// A port that is captured.
 struct Captured {
-    /// Its number in the list that was asked for.
+    /// Index in the list of captured ports.
     number: usize,
-    /// Itself and the port at the far end of its link.
+    /// Names of this port and of the port at the far end of its link.
     ends: [PortName; 2],
 }
 
-/// All ports that are captured.
+/// The captured ports.
 pub struct Captures {
     ports: BTreeMap<PortId, Captured>,
     packet: Vec<u8>,
 }
 
 impl Captures {
-    /// Observes these ports of a simulation.
+    /// Starts to observe these ports.
     ///
     /// # Errors
-    /// A port that is not there, one that is named twice, or too many.
+    /// Fails if a port does not exist or is named twice, or if there are more than [`CAPTURES_MAX`].
     pub fn new(simulation: &mut Simulation, asked: &[PortName]) -> Result<Captures, String> {
         let count = asked.len();
         if count > CAPTURES_MAX {
@@ -70,7 +70,7 @@ impl Captures {
         Ok(Captures { ports, packet: Vec::new() })
     }
 
-    /// Gives a frame to `sink`, if its port is captured.
+    /// Passes a frame to `sink` if its port is captured.
     pub fn observe(&mut self, seen: &Seen<'_>, sink: &mut dyn Sink) {
         let leaves = match seen.event() {
             PortEvent::Departed => true,
@@ -90,8 +90,8 @@ impl Captures {
     }
 }
 
-/// A locally administered address of a port: 02:01, its node and its number. Those of hosts' packets begin
-/// with 02:00.
+/// Returns a locally administered MAC address for a port: 02:01, node number, port number. Addresses of
+/// hosts' packets begin with 02:00 instead.
 fn mac(name: PortName) -> [u8; 6] {
     let ([a, b], [c, d]) = ((name.node as u16).to_be_bytes(), (name.port as u16).to_be_bytes());
     [2, 1, a, b, c, d]

@@ -1,4 +1,4 @@
-//! Pause frames, by who receives them.
+//! Output of pause frames, by the node that receives them.
 
 use remora_fabric::engine::Picos;
 use remora_fabric::network::PortEvent;
@@ -10,15 +10,15 @@ use crate::scenario::OutputFormat;
 
 const HEAD: &str = "time_ps,node,port,classes,quanta\n";
 
-/// Every pause frame that arrives.
+/// Writes a line for every pause frame that arrives at a node.
 pub struct Pauses {
     is_ns3: bool,
-    /// By port: its name, and whether its node is a switch.
+    /// For each port: its name, and true if its node is a switch.
     ports: Vec<(PortName, bool)>,
 }
 
 impl Pauses {
-    /// Observes all pause frames of a simulation.
+    /// Starts to observe all pause frames of a simulation.
     pub fn begin(format: OutputFormat, simulation: &mut Simulation, sink: &mut dyn Sink) -> Pauses {
         simulation.observe_pauses();
         let network = simulation.network();

@@ -1,4 +1,4 @@
-//! Ports as files and the command line name them.
+//! Names of ports in files and on the command line.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,12 +7,12 @@ use remora_fabric::network::{Network, PortId};
 
 use crate::error::excerpt;
 
-/// A port as HPCC's files name it.
+/// A port, named as in HPCC's files: `130:1` is the first port of node 130.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PortName {
-    /// Its node.
+    /// Node number.
     pub node: u32,
-    /// Its number among the node's ports, from 1, in the order of the links.
+    /// Number of the port at its node, from 1, in the order of the links.
     pub port: u32,
 }
 
@@ -37,16 +37,16 @@ impl FromStr for PortName {
 }
 
 impl PortName {
-    /// The name of a port.
+    /// Returns the name of a port.
     pub fn of(network: &Network, port: PortId) -> PortName {
         let (node, number) = network.name_of(port);
         PortName { node, port: number + 1 }
     }
 
-    /// The port in a network.
+    /// Returns the port with this name.
     ///
     /// # Errors
-    /// There is no such node or port.
+    /// Fails if the node or port does not exist.
     pub fn find(self, network: &Network) -> Result<PortId, String> {
         let PortName { node, port } = self;
         if let Some(found) = port.checked_sub(1).and_then(|number| network.port_of(node, number)) {

@@ -1,7 +1,7 @@
-//! How long the queues of switches are, and how often: a sample each 100 ns, without an event for it.
+//! Histograms of the queue lengths of switches, with a sample every 100 ns.
 //!
-//! The length of a queue only changes when a packet comes or goes. All samples between two changes are
-//! counted at the second one. A sample sees all changes of its own instant.
+//! A queue length changes only when a packet arrives or leaves. So samples need no events: all samples
+//! between two changes are counted at the second one. A sample counts all changes at its own instant as done.
 
 use std::fmt::Write as _;
 
@@ -14,24 +14,24 @@ use crate::format::hpcc::outputs::{QueueLengths, qlen_time};
 use crate::scenario::OutputFormat;
 use crate::units::Time;
 
-/// Picoseconds between two samples, and between two blocks of the output: HPCC's.
+/// Picoseconds between two samples and between two blocks of the output, as in HPCC's program.
 const STEP: u64 = 100 * Picos::NANOSECOND;
 const BLOCK: u64 = 100_000 * Picos::MICROSECOND;
 
 const HEAD: &str = "time_ps,node,port,kilobytes,samples\n";
 
-/// One port of a switch.
+/// The queue of a port of a switch.
 struct Queue {
     port: PortName,
-    /// Bytes that wait, those of class 0 left out: they take no part in what a switch counts.
+    /// Queued bytes, without those of class 0, which HPCC's switches do not count.
     bytes: u64,
-    /// Samples that are counted.
+    /// Number of samples counted so far.
     counted: u64,
     lengths: QueueLengths,
 }
 
 impl Queue {
-    /// Counts the samples before this one.
+    /// Counts the samples up to this number with the current length.
     fn count(&mut self, samples: u64) {
         let new = samples.saturating_sub(self.counted);
         self.lengths.add(self.bytes, u32::try_from(new).unwrap_or(u32::MAX));
@@ -39,23 +39,23 @@ impl Queue {
     }
 }
 
-/// The ports of all switches.
+/// The queues of all switches.
 pub struct Queues {
     is_ns3: bool,
     start: u64,
-    /// Samples in all.
+    /// Number of samples of the whole interval.
     samples: u64,
     queues: Vec<Queue>,
-    /// By port: its place in `queues`.
+    /// For each port: its index in `queues`.
     places: Vec<Option<u32>>,
-    /// When a block is due.
+    /// Time of the next block.
     next: Picos,
-    /// Samples in the last block.
+    /// Number of samples in the last block that was written.
     written: u64,
 }
 
 impl Queues {
-    /// Observes the queues of all switches from a time until another.
+    /// Starts to observe the queues of all switches, for samples in `range`.
     pub fn begin(
         format: OutputFormat,
         range: [Time; 2],
@@ -81,7 +81,7 @@ impl Queues {
         if !is_ns3(format) {
             sink.append(Output::Queues, HEAD.as_bytes());
         }
-        // A sample is taken at the start, and as long as the one before it was not at the end.
+        // HPCC samples at the start, and continues until a sample is at or after the end.
         let samples = end.saturating_sub(start).div_ceil(STEP) + 1;
         let is_sample = |time: &u64| (time - start).is_multiple_of(STEP);
         let next = start.checked_next_multiple_of(BLOCK).filter(is_sample).map_or(Picos::NEVER, Picos);
@@ -90,12 +90,12 @@ impl Queues {
         made
     }
 
-    /// When a block is due: at whole tenths of a second that have a sample, as in HPCC's program.
+    /// Returns the time of the next block: a multiple of 100 ms that has a sample, as in HPCC's program.
     pub fn next(&self) -> Picos {
         self.next
     }
 
-    /// The time of a sample, from 0.
+    /// Returns the time of a sample; samples count from 0.
     fn time_of(&self, sample: u64) -> u64 {
         self.start.saturating_add(sample.saturating_mul(STEP))
     }
@@ -114,26 +114,26 @@ impl Queues {
         queue.bytes = seen.waiting()[1..CLASSES].iter().map(|bytes| u64::from(*bytes)).sum();
     }
 
-    /// Samples before a time.
+    /// Returns the number of samples before a time.
     fn before(&self, at: Picos) -> u64 {
         at.0.saturating_sub(self.start).div_ceil(STEP).min(self.samples)
     }
 
-    /// A block is due.
+    /// Writes the block that is due.
     pub fn sample(&mut self, now: Picos, sink: &mut dyn Sink) {
         self.block(now, sink);
         self.next = self.next.after(BLOCK);
         self.stop_behind_the_last();
     }
 
-    /// The run is over: the last block has all samples.
+    /// Writes a last block with all samples when the run is over.
     pub fn end(&mut self, now: Picos, sink: &mut dyn Sink) {
         if self.before(now.after(1)) > self.written {
             self.block(now, sink);
         }
     }
 
-    /// Writes how often each queue had each length so far.
+    /// Writes the histogram of each queue since the start.
     fn block(&mut self, now: Picos, sink: &mut dyn Sink) {
         let samples = self.before(now.after(1));
         let last = self.time_of(samples.saturating_sub(1));

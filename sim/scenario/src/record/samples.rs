@@ -1,4 +1,4 @@
-//! What is sampled of switches and hosts: bytes upwards, queue pairs, CNPs.
+//! Periodic samples of switches and hosts: bytes on uplinks, queue pairs and CNPs.
 
 use remora_fabric::engine::Picos;
 use remora_fabric::network::{Network, Observe, PortEvent, PortId};
@@ -10,7 +10,7 @@ use crate::scenario::OutputFormat;
 use crate::units::Time;
 use crate::{Flow, Start};
 
-/// Picoseconds whose CNPs are counted together: ConWeave's.
+/// Interval in which CNPs are counted together, in picoseconds, as in ConWeave's program.
 const BUCKET: u64 = 100 * Picos::MICROSECOND;
 
 const HEADS: [(Output, &str); 3] = [
@@ -19,28 +19,28 @@ const HEADS: [(Output, &str); 3] = [
     (Output::Connections, "time_ps,node,queue_pairs,active\n"),
 ];
 
-/// A port by which a ToR sends upwards.
+/// An uplink port of a ToR switch.
 struct Uplink {
     port: PortName,
     bytes: u64,
 }
 
-/// What is sampled.
+/// The state of the samples.
 pub struct Samples {
     is_ns3: bool,
     interval: u64,
-    /// When the next sample of switches and queue pairs is due, and the end of the present bucket of CNPs.
+    /// Time of the next sample of uplinks and queue pairs, and end of the current interval of CNPs.
     next: Picos,
     bucket: Picos,
     uplinks: Vec<Uplink>,
-    /// By port: its place in `uplinks`.
+    /// For each port: its index in `uplinks`.
     places: Vec<Option<u32>>,
-    /// By host: CNPs that were written.
+    /// For each host: number of CNPs that were already written.
     cnps: Vec<u64>,
 }
 
 impl Samples {
-    /// Samples a simulation from the first flow's start on, rounded down to a whole interval.
+    /// Starts sampling at the start of the first flow, rounded down to a whole interval.
     pub fn begin(
         format: OutputFormat,
         interval: Time,
@@ -75,7 +75,7 @@ impl Samples {
         }
     }
 
-    /// When it is to be called next.
+    /// Returns the time at which [`Samples::sample`] must be called next.
     pub fn next(&self) -> Picos {
         self.next.min(self.bucket)
     }
@@ -88,7 +88,7 @@ impl Samples {
         }
     }
 
-    /// Writes what is due now.
+    /// Writes the samples that are due.
     pub fn sample(&mut self, simulation: &Simulation, sink: &mut dyn Sink) {
         let now = simulation.network().now();
         if self.bucket <= now {
@@ -102,7 +102,7 @@ impl Samples {
         }
     }
 
-    /// The run is over: the last bucket ends now.
+    /// Writes the CNPs of the last, shorter interval when the run is over.
     pub fn end(&mut self, simulation: &Simulation, sink: &mut dyn Sink) {
         self.write_cnps(simulation, sink);
     }
@@ -120,7 +120,7 @@ impl Samples {
             }
             let node = network.node_of(host);
             text += &match self.is_ns3 {
-                // Packets out of order cause none here.
+                // The second count is of CNPs for packets out of order, which this NIC does not send.
                 true => cnp_line(now.0 / Picos::NANOSECOND, node, new, 0, new),
                 false => format!("{},{node},{new}\n", now.0),
             };
@@ -156,7 +156,7 @@ impl Samples {
     }
 }
 
-/// The ports by which switches that have hosts send to other switches.
+/// Returns the ports from switches that have hosts to other switches.
 fn upwards(network: &Network) -> Vec<(PortName, PortId)> {
     let is_host = |node| network.host_at(node).is_some();
     let has_hosts = |node: u32| {

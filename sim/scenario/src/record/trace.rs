@@ -1,4 +1,4 @@
-//! What befalls the packets at nodes that are traced.
+//! Packet traces of selected nodes.
 
 use std::collections::BTreeMap;
 
@@ -16,30 +16,30 @@ use crate::scenario::Scenario;
 
 const HEAD: &str = "time_ps,node,port,event,class,queued,src,dst,sport,dport,kind,psn,payload,charge,ecn\n";
 
-/// The address that pause frames go to.
+/// Destination address of pause frames in a trace.
 const EVERYBODY: u32 = u32::MAX;
 
-/// Nodes that are traced.
+/// The traced nodes.
 pub struct Trace {
     is_ns3: bool,
     mtu: u32,
     irn: bool,
-    /// By port: its name, and whether its node is a switch.
+    /// For each port: its name, and true if its node is a switch.
     ports: Vec<(PortName, bool)>,
-    /// By port: its node is traced.
+    /// For each port: true if its node is traced.
     traced: Vec<bool>,
-    /// The node of each host.
+    /// Node number of each host.
     nodes: Vec<u32>,
-    /// Destination ports of flows, by their ends and source ports.
+    /// UDP destination ports of flows, by source, destination and source port.
     dports: BTreeMap<(u32, u32, u16), u16>,
     packet: Vec<u8>,
 }
 
-/// What a packet is, as far as traces tell.
+/// The fields of a packet that a trace shows.
 struct Described {
-    /// Nodes: source, then destination.
+    /// Node numbers of source and destination.
     ends: [u32; 2],
-    /// Ports of the flow's data: source, then destination.
+    /// UDP source and destination port of the flow's data packets.
     ports: [u16; 2],
     kind: Kind,
     psn: u32,
@@ -47,7 +47,7 @@ struct Described {
     ecn: u8,
 }
 
-/// Kinds of packets that traces tell apart.
+/// The kind of a packet in a trace.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Kind {
     Data,
@@ -70,10 +70,10 @@ impl Kind {
 }
 
 impl Trace {
-    /// Observes all ports of the nodes that a scenario traces.
+    /// Starts to observe all ports of the traced nodes.
     ///
     /// # Errors
-    /// A node that is not there, or one that the format has no number for.
+    /// Fails if a node does not exist or if the format cannot represent the number of its ports.
     pub fn begin(
         scenario: &Scenario,
         flows: &[Flow],
@@ -156,7 +156,8 @@ impl Trace {
         })
     }
 
-    /// As HPCC's program writes it. Times of sending are 0, as there with all controls but TIMELY.
+    /// Returns the record of HPCC's format. The sending time is 0, as with all congestion controls of that
+    /// program but TIMELY.
     fn record(&self, seen: &Seen<'_>, port: PortName, is_switch: bool, described: &Described) -> Record {
         let Described { ends, ports: [sport, dport], kind, psn, payload, ecn } = *described;
         let class = u16::from(seen.class());
@@ -202,7 +203,7 @@ impl Trace {
     }
 }
 
-/// The fields that all records have.
+/// Returns a record with the fields that all packets have.
 fn base(
     seen: &Seen<'_>,
     port: PortName,
@@ -211,7 +212,7 @@ fn base(
     ecn: u8,
     packet: Packet,
 ) -> Record {
-    // Who receives has not looked for a queue yet, and control frames have the first one.
+    // HPCC's receivers have not classified the packet yet, and control frames are in queue 0.
     let arrived = seen.event() == PortEvent::Arrived || seen.pause().is_some();
     let queue = if arrived { 0 } else { seen.class() };
     let waiting = seen.waiting()[usize::from(queue)];
@@ -220,7 +221,7 @@ fn base(
         node: port.node as u16,
         interface: port.port as u8,
         queue,
-        // A packet that enters is not counted yet.
+        // HPCC reports the length before the packet was added.
         length: if seen.event() == PortEvent::Enqueued { waiting - seen.charge() } else { waiting },
         source,
         destination,
@@ -257,7 +258,7 @@ fn line(seen: &Seen<'_>, port: PortName, described: &Described) -> String {
     )
 }
 
-/// Observes all that happens at a node.
+/// Observes all events at a node.
 fn observe(simulation: &mut Simulation, node: u32, is_ns3: bool) -> Result<(), String> {
     let network = simulation.network();
     let ports: Vec<_> = (0..).map_while(|number| network.port_of(node, number)).collect();
@@ -278,7 +279,7 @@ fn observe(simulation: &mut Simulation, node: u32, is_ns3: bool) -> Result<(), S
     Ok(())
 }
 
-/// All ports of a network, by node and number, as far as a trace can name them.
+/// Returns all ports, by node and number, that the trace format can represent.
 fn speeds(network: &Network) -> Vec<TracedPort> {
     let mut named: Vec<(PortName, u64)> =
         network.port_ids().map(|port| (PortName::of(network, port), network.port(port).rate)).collect();

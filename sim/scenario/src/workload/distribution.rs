@@ -1,32 +1,32 @@
-//! Sizes of flows: tables of public traces, uniform and log-uniform ranges.
+//! Distributions of flow sizes by tables, as in public traces.
 
 use std::fmt;
 
 use remora_fault::Random;
 
-/// One line of a table.
+/// A point of a cumulative distribution.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Point {
-    /// A size, in bytes.
+    /// Flow size, in bytes.
     pub bytes: f64,
-    /// How many of 100 flows are not larger.
+    /// Percentage of flows that are not larger.
     pub percent: f64,
 }
 
-/// A table of sizes: linear between its points.
+/// A cumulative distribution of flow sizes, linear between its points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cdf {
     points: Vec<Point>,
 }
 
-/// Why a table is no distribution.
+/// The reason why a table is not a distribution.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum CdfError {
-    /// It has fewer than two points.
+    /// The table has fewer than two points.
     TooShort,
-    /// The first percent is not 0 or the last not 100.
+    /// The first percentage is not 0 or the last is not 100.
     Bounds,
-    /// A point that is not more than the one before, or no number.
+    /// A point is not above the one before it in both columns, or is not a number.
     NotRising,
 }
 
@@ -43,10 +43,10 @@ impl fmt::Display for CdfError {
 impl std::error::Error for CdfError {}
 
 impl Cdf {
-    /// A table from its points.
+    /// Creates a distribution.
     ///
     /// # Errors
-    /// They do not rise in both columns, or do not go from 0 to 100 %.
+    /// Fails if the points do not rise in both columns or do not range from 0 to 100 %.
     pub fn new(points: Vec<Point>) -> Result<Cdf, CdfError> {
         let [first, .., last] = points[..] else { return Err(CdfError::TooShort) };
         let finite =
@@ -61,19 +61,20 @@ impl Cdf {
         Ok(Cdf { points })
     }
 
-    /// The points.
+    /// Returns the points.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
 
-    /// The mean size, in bytes: the sum of trapezoids.
+    /// Returns the mean flow size, in bytes.
     pub fn mean(&self) -> f64 {
         let area =
             |pair: &[Point]| (pair[1].bytes + pair[0].bytes) / 2.0 * (pair[1].percent - pair[0].percent);
         self.points.windows(2).map(area).sum::<f64>() / 100.0
     }
 
-    /// The size that `percent` of the flows do not exceed: interpolated, cut, at least 1.
+    /// Returns the size that `percent` % of the flows do not exceed, in bytes: interpolated, rounded down, at
+    /// least 1.
     pub fn size_at(&self, percent: f64) -> u64 {
         let above = self.points.partition_point(|point| point.percent < percent);
         let above = above.clamp(1, self.points.len() - 1);
@@ -82,13 +83,13 @@ impl Cdf {
         ((low.bytes + (high.bytes - low.bytes) * share) as u64).max(1)
     }
 
-    /// The size of one flow.
+    /// Draws the size of a flow, in bytes.
     pub fn draw(&self, random: &mut Random) -> u64 {
         self.size_at(unit(random) * 100.0)
     }
 }
 
-/// A number from 0 up to 1, with 53 bits.
+/// Draws a number from 0 to below 1, with 53 random bits.
 pub fn unit(random: &mut Random) -> f64 {
     (random.bits() >> 11) as f64 / 9_007_199_254_740_992.0
 }

@@ -1,4 +1,4 @@
-//! What is wrong with the flows of a workload.
+//! Errors in workloads and their flows.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,43 +9,43 @@ use remora_fabric::topology::Topology;
 use crate::error::FLOWS_MAX;
 use crate::flow::{After, Flow, Start};
 
-/// Why a workload makes no flows.
+/// The reason why a workload cannot be generated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkloadError {
-    /// It names a node that is not a host of the network.
+    /// The workload names a node that is not a host of the network.
     UnknownHost {
-        /// The node.
+        /// Number of the node.
         host: u32,
     },
     /// A host sends to itself.
     Loop {
-        /// The host.
+        /// Node number of the host.
         host: u32,
     },
-    /// It needs more hosts than take part.
+    /// The pattern needs more hosts than take part.
     TooFewHosts {
-        /// How many it needs.
+        /// Number of hosts that the pattern needs.
         needs: u64,
-        /// How many take part.
+        /// Number of hosts that take part.
         has: usize,
     },
-    /// Two flows have one id.
+    /// Two flows have the same id.
     SameId {
-        /// The id.
+        /// Id of both flows.
         id: u64,
     },
-    /// A flow waits for one that does not exist, or for more than it names.
+    /// A flow waits for a flow that does not exist, for itself, or for more flows than it names.
     Dependency {
-        /// Id of the flow that waits.
+        /// Id of the waiting flow.
         id: u64,
     },
-    /// More flows than a scenario may have.
+    /// There are more than [`FLOWS_MAX`] flows.
     TooMany,
-    /// A number that makes no sense, with its remedy.
+    /// A number is out of range. The text says which one, and how to correct it.
     Numbers(String),
-    /// Its flows stand in a file that was not supplied.
+    /// The flows are in a file whose contents were not supplied.
     File {
-        /// Where it is.
+        /// Path of the file.
         path: String,
     },
 }
@@ -75,14 +75,15 @@ impl fmt::Display for WorkloadError {
 
 impl std::error::Error for WorkloadError {}
 
-/// Do these flows of one workload go between hosts, with ids of their own and waits that can end?
+/// Checks the flows of one workload: both ends are different hosts, ids are unique, and dependencies exist
+/// and can be met.
 pub fn check_flows(flows: &[Flow], topology: &Topology) -> Result<(), WorkloadError> {
     let mut ids: Vec<u64> = flows.iter().map(|flow| flow.id).collect();
     ids.sort_unstable();
     if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(WorkloadError::SameId { id: pair[0] });
     }
-    // Of flows that share a list it is looked at once.
+    // A list that several flows share is checked once.
     let mut checked: Option<(&Arc<After>, BTreeSet<u64>)> = None;
     for flow in flows {
         if let Some(host) = [flow.src, flow.dst].into_iter().find(|host| !topology.is_host(*host)) {

@@ -1,4 +1,4 @@
-//! Incast, permutation and all-to-all.
+//! The patterns incast, permutation and all-to-all.
 
 use remora_fabric::topology::Topology;
 
@@ -8,24 +8,23 @@ use super::{Repeat, WorkloadError};
 use crate::error::FLOWS_MAX;
 use crate::flow::Flow;
 
-/// Several hosts send to one at once.
+/// An incast: several hosts send to one host at once.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Incast {
-    /// How many send.
     pub senders: u32,
-    /// Bytes of each.
+    /// Size of each flow, in bytes.
     pub size: u64,
-    /// The receiver; `None`: a random one.
+    /// Node number of the receiver, or `None` for a random host.
     pub to: Option<u32>,
 }
 
 impl Incast {
-    /// All at time 0, by source.
+    /// Returns the flows of a single incast at time 0, in the order of their senders.
     pub fn once(&self, hosts: &[u32], seed: u64) -> Result<Vec<Flow>, WorkloadError> {
         self.round(hosts, seed, 0, 0)
     }
 
-    /// Incasts at random times, so that they fill `repeat.load` of all hosts' links on average.
+    /// Returns incasts at random times that put a mean load of `repeat.load` on the links of all hosts.
     pub fn repeated(
         &self,
         topology: &Topology,
@@ -74,7 +73,8 @@ impl Incast {
     }
 }
 
-/// Each host sends to the next one in a random order, by source. Fewer than two hosts send nothing.
+/// Returns one flow per host, to the next host in a random cyclic order, sorted by sender. Fewer than two
+/// hosts give no flows.
 pub fn permutation(hosts: &[u32], seed: u64, size: u64) -> Vec<Flow> {
     let mut order: Vec<(u64, u32)> =
         hosts.iter().map(|host| (stream(seed, Purpose::Order, u64::from(*host)).bits(), *host)).collect();
@@ -90,7 +90,8 @@ pub fn permutation(hosts: &[u32], seed: u64, size: u64) -> Vec<Flow> {
     (0..).zip(pairs).map(|(id, [src, dst])| Flow::write(id, src, dst, size, 0)).collect()
 }
 
-/// Each host sends to every other one: first to the next, so that no receiver is everyone's first.
+/// Returns a flow for every ordered pair of hosts. Each host sends to the next host first, so that the first
+/// flows have different receivers.
 pub fn all_to_all(hosts: &[u32], size: u64) -> Result<Vec<Flow>, WorkloadError> {
     let count = hosts.len();
     if count.saturating_mul(count.saturating_sub(1)) > FLOWS_MAX {

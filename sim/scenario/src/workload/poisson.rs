@@ -1,4 +1,4 @@
-//! Flows at random times to random hosts.
+//! Flows at random times to random hosts (a Poisson process per host).
 
 use remora_fabric::topology::Topology;
 use remora_fault::Random;
@@ -10,9 +10,10 @@ use super::stream::{Purpose, stream};
 use crate::error::FLOWS_MAX;
 use crate::flow::Flow;
 
-/// The flows of all hosts within `duration` ps, by start and then by source.
+/// Returns the flows that all hosts start within `duration` ps, by start and then by sender.
 ///
-/// A host's gaps have the mean at which its flows fill `load` of its links: `mean size * 8 / (rate * load)`.
+/// The mean gap between two flows of a host is `mean size * 8 / (rate * load)` seconds, where `rate` is the
+/// sum of the rates of its links.
 pub fn flows(
     topology: &Topology,
     hosts: &[u32],
@@ -49,12 +50,12 @@ pub fn flows(
     Ok(flows)
 }
 
-/// An exponential gap with this mean, in ps; at least 1, so that every loop ends.
+/// Draws an exponentially distributed gap with this mean, in ps; at least 1, so that every loop ends.
 pub fn gap(random: &mut Random, mean: f64) -> u64 {
     ((-libm::log(1.0 - unit(random)) * mean) as u64).max(1)
 }
 
-/// The rate of each node's links together, in bit/s.
+/// Returns the sum of the rates of each node's links, in bit/s.
 pub fn rates(topology: &Topology) -> Vec<u64> {
     let mut rates = vec![0u64; topology.nodes.len()];
     for link in &topology.links {
@@ -65,7 +66,7 @@ pub fn rates(topology: &Topology) -> Vec<u64> {
     rates
 }
 
-/// A random host that is not `src`.
+/// Draws a host other than `src`.
 fn other(random: &mut Random, hosts: &[u32], src: u32) -> u32 {
     loop {
         let dst = random.pick(hosts);

@@ -1,4 +1,4 @@
-//! All-reduce in a ring.
+//! Ring all-reduce.
 
 use std::sync::Arc;
 
@@ -6,10 +6,11 @@ use super::WorkloadError;
 use crate::error::FLOWS_MAX;
 use crate::flow::{After, Dependency, End, Flow, Start};
 
-/// The flows of one all-reduce of `size` bytes: n - 1 rounds that sum and n - 1 that spread the sums.
+/// Returns the flows of an all-reduce of `size` bytes by n hosts: n - 1 rounds of reduction, then n - 1
+/// rounds that distribute the sums.
 ///
-/// In round `r` the host at place `i` sends chunk `i - r` of the n to the next host, as soon as it has
-/// received that chunk from the host before it. The id of a flow is `r * n + i`.
+/// In round `r` the host at position `i` sends chunk `i - r` (modulo n) to the next host, as soon as it has
+/// received that chunk from the previous host. The flow has the id `r * n + i`.
 pub fn all_reduce(hosts: &[u32], size: u64) -> Result<Vec<Flow>, WorkloadError> {
     let n = hosts.len();
     if n < 2 {

@@ -1,4 +1,4 @@
-//! Sizes of flows as a scenario names them.
+//! Distributions of flow sizes as a scenario file names them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,36 +12,37 @@ use super::distribution::{Cdf, Point, unit};
 use super::tables;
 use crate::units::Size;
 
-/// Sizes of flows. In a file: a name, a size, `uniform LOW HIGH`, `log-uniform LOW HIGH`, or a list of
-/// `[bytes, percent]`.
+/// The flow sizes of a workload. In a file: a name, a size (`"1MB"`), `"uniform LOW HIGH"`, `"log-uniform LOW
+/// HIGH"`, or a list of `[bytes, percent]`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sizes {
-    /// A distribution that has a name.
+    /// A distribution known by name.
     Named(NamedSizes),
-    /// All alike.
+    /// A fixed size.
     Fixed(Size),
-    /// Every size from the first to the last as likely as any other.
+    /// A uniform distribution from the first to the second size.
     Uniform([Size; 2]),
-    /// Every factor between the first and the last as likely as any other.
+    /// A log-uniform distribution from the first to the second size: the logarithm of the size is uniform.
     LogUniform([Size; 2]),
-    /// A table.
+    /// A cumulative distribution, given as a table.
     Table(Cdf),
 }
 
-/// A distribution that has a name.
+/// A flow size distribution known by name.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum NamedSizes {
-    /// Web search.
+    /// `websearch`: web search at Microsoft, from DCTCP's paper.
     WebSearch,
-    /// Hadoop.
+    /// `fb-hdp`: Hadoop at Facebook, 2015.
     FbHdp,
-    /// Storage.
+    /// `ali-storage`: storage at Alibaba, 2019.
     AliStorage,
-    /// RPCs.
+    /// `google-rpc`: RPCs at Google, 2008, from Homa's paper.
     GoogleRpc,
-    /// IRN's default: half of the flows 32 B to 1 KB, 35 % to 200 KB, 15 % to 3 MB, log-uniform within each.
+    /// `irn`: the default of IRN's evaluation. 50 % of the flows have 32 B to 1 KB, 35 % up to 200 KB, 15 %
+    /// up to 3 MB, log-uniform within each range.
     Irn,
-    /// IRN's second: 0.5 to 5 MB, uniform.
+    /// `irn-uniform`: the second distribution of IRN's evaluation, uniform from 0.5 to 5 MB.
     IrnUniform,
 }
 
@@ -54,26 +55,27 @@ const NAMES: [(NamedSizes, &str); 6] = [
     (NamedSizes::IrnUniform, "irn-uniform"),
 ];
 
-/// IRN's default in parts: percent of the flows, then the smallest and the largest size.
+/// The ranges of [`NamedSizes::Irn`]: percentage of the flows, then the smallest and the largest size in
+/// bytes.
 const IRN: [(f64, [u64; 2]); 3] =
     [(50.0, [32, 1_000]), (35.0, [1_000, 200_000]), (15.0, [200_000, 3_000_000])];
 
-/// Sizes that can be drawn.
+/// A distribution from which sizes are drawn, in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Distribution {
-    /// Between two sizes, both included.
+    /// Uniform from the first to the second size, both included.
     Uniform([u64; 2]),
-    /// Log-uniform within each part: percent of the flows, then the smallest and the largest size.
+    /// Log-uniform within each range: percentage of the flows, then the smallest and the largest size.
     LogUniform(Vec<(f64, [u64; 2])>),
-    /// Linear between points.
+    /// A cumulative distribution, linear between its points.
     Table(Cdf),
 }
 
 impl Sizes {
-    /// The distribution.
+    /// Returns the distribution.
     ///
     /// # Errors
-    /// A size of 0, or bounds in the wrong order.
+    /// Fails if a size is 0 or if the bounds are in the wrong order.
     pub fn distribution(&self) -> Result<Distribution, String> {
         let bounds = |[low, high]: [Size; 2]| match low.0 >= 1 && low <= high {
             true => Ok([low.0, high.0]),
@@ -98,7 +100,7 @@ impl Sizes {
 }
 
 impl Distribution {
-    /// The mean size, in bytes.
+    /// Returns the mean size, in bytes.
     pub fn mean(&self) -> f64 {
         match self {
             Distribution::Uniform([low, high]) => (*low as f64 + *high as f64) / 2.0,
@@ -113,7 +115,7 @@ impl Distribution {
         }
     }
 
-    /// The size of one flow.
+    /// Draws the size of a flow, in bytes.
     pub fn draw(&self, random: &mut Random) -> u64 {
         match self {
             Distribution::Uniform([low, high]) => random.between(*low, *high),
@@ -133,7 +135,7 @@ impl Distribution {
 }
 
 impl fmt::Display for Sizes {
-    /// The text of all but a table, which has none.
+    /// Writes the sizes as a file has them, except for a table, which is not a string there.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Sizes::Named(named) => {
@@ -184,7 +186,7 @@ impl Serialize for Sizes {
     }
 }
 
-/// A text or a table, as the file has it.
+/// Flow sizes as TOML has them: a string or a table.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum SizesText {

@@ -1,5 +1,5 @@
-//! Distributions of flow sizes that papers on congestion control share. The numbers are those of HPCC's
-//! traffic generator (commit 9f4be2a), lines of `bytes percent`.
+//! Flow size distributions that papers on congestion control share, as lines of `bytes percent`. The numbers
+//! are those of HPCC's traffic generator (commit 9f4be2a).
 
 use super::distribution::{Cdf, CdfError, Point};
 
@@ -12,7 +12,7 @@ pub const ALI_STORAGE: &str = include_str!("tables/ali_storage.txt");
 /// RPCs at Google, 2008, from Homa's paper.
 pub const GOOGLE_RPC: &str = include_str!("tables/google_rpc.txt");
 
-/// The distribution of one of these tables.
+/// Parses one of these tables.
 pub fn cdf(table: &str) -> Result<Cdf, CdfError> {
     let number = |word: Option<&str>| word.and_then(|word| word.parse().ok()).unwrap_or(f64::NAN);
     let point = |line: &str| {

@@ -1,4 +1,4 @@
-//! Flows of known networks: who sends to whom, how much on average, and that order changes nothing.
+//! Tests of generated flows: their ends, their mean load, and their independence of the order of hosts.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ fn poisson(sizes: NamedSizes, load: f64, ms: u64) -> Traffic {
 #[test]
 fn poisson_flows_fill_their_load_with_the_mean_size_and_gap() {
     for (sizes, mean, ms) in [
-        // Trapezoids by hand for AliStorage; the others by the generator of the tables.
+        // Expected mean of AliStorage by hand, from trapezoids; the others by HPCC's generator.
         (NamedSizes::AliStorage, 40_869.8, 400),
         (NamedSizes::WebSearch, 1_711_250.0, 4000),
         (NamedSizes::FbHdp, 120_420.75, 1000),
@@ -136,7 +136,7 @@ fn all_to_all_is_every_pair_once() {
     let flows = made(Traffic::AllToAll { size: Size(5) }, 1);
     let pairs: BTreeSet<(u32, u32)> = flows.iter().map(|flow| (flow.src, flow.dst)).collect();
     assert_eq!((flows.len(), pairs.len()), (240, 240));
-    // In each step all receivers differ.
+    // The first flows of all hosts have different receivers, and so on for each step.
     assert_eq!((flows[0].dst, flows[15].dst, flows[30].dst), (1, 2, 3));
 }
 
@@ -146,14 +146,14 @@ fn an_all_reduce_sends_each_chunk_when_it_has_it() {
     let ring = Workload { hosts, ..Workload::of(Traffic::RingAllReduce { size: Size(10) }) };
     let flows = generate(&[ring], &network(), 1).unwrap();
     assert_eq!(flows.len(), 3 * 4);
-    // Chunks of 4, 3 and 3 bytes: host i sends chunk i first.
+    // Chunks of 4, 3 and 3 bytes; host i sends chunk i first.
     let first: Vec<_> = flows[..3].iter().map(|flow| (flow.src, flow.dst, flow.size, at(flow))).collect();
     assert_eq!(first, [(0, 1, 4, 0), (1, 2, 3, 0), (2, 0, 3, 0)]);
-    // Host 1 then sends chunk 0, which it got from host 0 by flow 0.
+    // Host 1 then sends chunk 0, which it received from host 0 by flow 0.
     let wait = Dependency { flow: 0, end: End::Received };
     let start = Start::After(Arc::new(After { flows: vec![wait], count: 1, delay: 0 }));
     assert_eq!(flows[4], Flow { start, ..Flow::write(4, 1, 2, 4, 0) });
-    // Each chunk goes round but for one hop, twice.
+    // Each chunk travels over two of the three hops, once in each half of the rounds.
     let bytes: u64 = flows.iter().map(|flow| flow.size).sum();
     assert_eq!(bytes, 10 * 2 * 2);
 }

@@ -1,4 +1,4 @@
-//! One flow as text.
+//! A single flow, as text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,13 +10,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::flow::{After, DATA_CLASS, Dependency, End, Flow, Start, Verb};
 use crate::units::{Size, Time};
 
-/// Flows that one flow waits for, at most.
+/// Largest number of flows that one flow waits for.
 const WAITS_MAX: usize = 100_000;
 
-/// A flow as text: `7: 3->12 2MB at 10us`, then what is not as usual: `class 2`, `send`, `ports 10000 100`.
+/// A flow, written `"7: 3->12 2MB at 10us"`: id, source, destination, size and start. Optional words follow:
+/// `class 2`, `read` or `send`, `ports 10000 100`.
 ///
-/// Instead of `at TIME` it may have `after 3 4` (acknowledged) or `after 3r 4r` (received), then `any 1` if
-/// so many of them are enough, then `delay TIME`.
+/// Instead of `at TIME` a flow has `after 3 4` if it waits until flows 3 and 4 are acknowledged, or `after 3r
+/// 4r` until they are received. Then `any 1` may say how many of them are enough, and `delay TIME` how long
+/// the flow waits afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowText(pub Flow);
 
@@ -51,7 +53,7 @@ impl fmt::Display for FlowText {
     }
 }
 
-/// The next word as a number or another value.
+/// Parses the next word.
 fn value<T: FromStr>(words: &mut dyn Iterator<Item = &str>) -> Option<T> {
     words.next()?.parse().ok()
 }

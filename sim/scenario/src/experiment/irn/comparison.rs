@@ -1,24 +1,24 @@
-//! What the figures compare.
+//! The comparisons of the figures.
 
 use super::{Contender, Metrics, Sign};
 use crate::scenario::ControlName;
 
-/// One of the paper's metrics.
+/// A metric of the paper.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Mean slowdown.
     Slowdown,
     /// Mean completion time.
     Fct,
-    /// 99th percentile of completion times.
+    /// 99th percentile of the completion times.
     P99,
 }
 
 impl Metric {
-    /// Every one.
+    /// All metrics.
     pub const ALL: [Metric; 3] = [Metric::Slowdown, Metric::Fct, Metric::P99];
 
-    /// Its name in tables, plots and the list of signs.
+    /// Returns the name in tables, plots and the list of signs.
     pub fn name(self) -> &'static str {
         match self {
             Metric::Slowdown => "mean slowdown",
@@ -27,7 +27,7 @@ impl Metric {
         }
     }
 
-    /// Its value.
+    /// Returns the value of this metric.
     pub fn of(self, metrics: &Metrics) -> f64 {
         match self {
             Metric::Slowdown => metrics.slowdown,
@@ -37,27 +37,27 @@ impl Metric {
     }
 }
 
-/// A figure's ratio of one contender to another.
+/// A ratio that a figure shows: the metrics of one contender divided by those of another.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// Number of the figure.
+    /// Number of the figure in the paper.
     pub figure: u32,
-    /// Who is compared, and its control.
+    /// Contender in the numerator and its control. Without a control, the one of the row.
     pub who: (Contender, Option<ControlName>),
-    /// To whom, and its control. Without one, as the row's.
+    /// Contender in the denominator and its control. Without a control, the one of the row.
     pub to: (Contender, Option<ControlName>),
-    /// The controls of its rows.
+    /// Congestion controls, each of which gives a row.
     pub controls: &'static [ControlName],
-    /// The metrics of its rows.
+    /// Metrics of each row.
     pub metrics: &'static [Metric],
-    /// On which side of 1 the paper's ratio is; `None`: the figure is printed, and not judged.
+    /// Side of 1 on which the paper's ratio is, or `None` if the row is only printed and not judged.
     pub paper: Option<Sign>,
-    /// The paper's ratios where they are recalled: from, to.
+    /// Smallest and largest ratio in the paper, if recalled.
     pub recalled: Option<(f64, f64)>,
 }
 
 impl Comparison {
-    /// Who is compared and to whom, in a row with this control.
+    /// Returns both sides of the comparison in the row of this control.
     pub fn sides(&self, control: ControlName) -> [(Contender, ControlName); 2] {
         [self.who, self.to].map(|(contender, own)| (contender, own.unwrap_or(control)))
     }
@@ -81,8 +81,8 @@ const fn row(
     Comparison { figure, who: (who, None), to: (to, None), controls, metrics, paper, recalled }
 }
 
-/// Every comparison of Figures 1 to 7, 10 and 12. The ratios are recalled, but for the gain of Figures 1 and
-/// 4: the paper states that IRN's metrics are 6 to 83 % below RoCE's with PFC.
+/// The comparisons of Figures 1 to 7, 10 and 12. The ratios are recalled from the paper, except for Figures 1
+/// and 4: the paper states that IRN's metrics are 6 to 83 % below those of RoCE with PFC.
 pub const COMPARISONS: [Comparison; 12] = {
     use Contender::{GoBackN, Irn, IrnPfc, Roce, RocePfc, WithoutCap, WithoutSack, WorstCase};
     use Sign::{Above, Below};

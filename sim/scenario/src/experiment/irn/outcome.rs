@@ -1,4 +1,4 @@
-//! What a run of the evaluation comes to.
+//! The results of a run of the evaluation.
 
 use remora_fabric::engine::Picos;
 use remora_fabric::network::Finding;
@@ -15,48 +15,48 @@ struct Ended {
     id: u64,
     size: u64,
     start: Picos,
-    /// Picoseconds until its sender had the last acknowledgement.
+    /// Completion time, in picoseconds.
     fct: u64,
-    /// Picoseconds that it takes alone, with RoCE's headers: the same for every contender.
+    /// Completion time on an idle network with RoCE's headers, in picoseconds; equal for all contenders.
     alone: u64,
 }
 
-/// All flows of a run that have ended, and how many have not.
+/// The flows of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     flows: Vec<Ended>,
-    /// Flows that did not end, or failed.
+    /// Number of flows that did not end or failed.
     pub unfinished: usize,
-    /// What watchers found beside pause storms, a line each.
+    /// Violated invariants other than pause storms, one per line.
     pub findings: Vec<String>,
-    /// Pause storms: under this load they are what PFC does, and no fault of the run.
+    /// Number of pause storms. Under this load they are an effect of PFC and no error of the run.
     pub storms: usize,
-    /// Packets that arrived at the far end of a link.
+    /// Number of packets that arrived at the far end of a link.
     pub hops: u64,
 }
 
 /// The metrics of the paper (section 4.1).
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Metrics {
-    /// Mean of completion time over the time on an idle network.
+    /// Mean of the slowdown: completion time divided by that on an idle network.
     pub slowdown: f64,
-    /// Mean completion time, seconds.
+    /// Mean completion time, in seconds.
     pub fct: f64,
-    /// Completion time that 99 % of flows stay below, seconds.
+    /// 99th percentile of the completion times, in seconds.
     pub p99: f64,
 }
 
-/// Simulated time at which a run is given up. Go-back-N without pauses or a control loses most of what it
-/// sends: a flow of 2 MB then takes a second.
+/// Simulated time in picoseconds after which a run is abandoned. Go-back-N without PFC and congestion control
+/// loses most of its packets, so that a flow of 2 MB takes a second.
 const PATIENCE: u64 = 5_000_000 * Picos::MICROSECOND;
-/// Steps at which progress is told.
+/// Simulated time between two calls of `progress`, in picoseconds.
 const STEP: u64 = 20 * Picos::MICROSECOND;
 
-/// Runs a scenario to its end. `progress` is told the flows that have ended and all; false from it ends the
-/// run.
+/// Runs a scenario to its end. Calls `progress` with the number of flows that have ended and of all flows; if
+/// it returns false, the run ends early.
 ///
 /// # Errors
-/// What the scenario asks for and cannot be.
+/// Fails if the scenario is invalid or not supported.
 pub fn measure(
     scenario: &Scenario,
     mut progress: impl FnMut(usize, usize) -> bool,
@@ -90,8 +90,8 @@ pub fn measure(
 }
 
 impl Outcome {
-    /// The metrics of the flows that started at `from` or later, with ids of `ids` or above. `None`: there
-    /// are no such flows.
+    /// Returns the metrics of the flows that started at `from` or later and have an id of at least `ids`, or
+    /// `None` if there are no such flows.
     pub fn metrics(&self, from: Picos, ids: u64) -> Option<Metrics> {
         let flows = || self.flows.iter().filter(|flow| flow.start >= from && flow.id >= ids);
         let mut times: Vec<f64> = flows().map(|flow| seconds(flow.fct)).collect();
@@ -105,8 +105,8 @@ impl Outcome {
         })
     }
 
-    /// Completion times of the flows of at most so many bytes that started at `from` or later, at each of
-    /// `parts`, seconds. `None`: there are no such flows.
+    /// Returns completion times in seconds, at the quantiles `parts`, of the flows of at most `bytes` bytes
+    /// that started at `from` or later. Returns `None` if there are no such flows.
     pub fn tail<const N: usize>(&self, from: Picos, bytes: u64, parts: [f64; N]) -> Option<[f64; N]> {
         let small = self.flows.iter().filter(|flow| flow.start >= from && flow.size <= bytes);
         let mut times: Vec<f64> = small.map(|flow| seconds(flow.fct)).collect();
@@ -114,7 +114,8 @@ impl Outcome {
         (!times.is_empty()).then(|| parts.map(|part| percentile(&times, part)))
     }
 
-    /// When the last of the flows with ids below `ids` has ended, seconds: the request's completion time.
+    /// Returns the time in seconds at which the last flow with an id below `ids` ended: the completion time
+    /// of an incast.
     pub fn last_end(&self, ids: u64) -> f64 {
         let ends = self.flows.iter().filter(|flow| flow.id < ids).map(|flow| flow.start.0 + flow.fct);
         seconds(ends.max().unwrap_or(0))
@@ -125,14 +126,15 @@ fn seconds(picos: u64) -> f64 {
     picos as f64 / 1e12
 }
 
-/// The value that a part of all lie below: linear between neighbours. `sorted` has at least one.
+/// Returns a quantile of `sorted`, interpolated between neighbours. `sorted` must not be empty.
 fn percentile(sorted: &[f64], part: f64) -> f64 {
     let at = part * (sorted.len() - 1) as f64;
     let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
     low + (high - low) * at.fract()
 }
 
-/// Mean of values, and half of its 95 % interval by Student's distribution; 0 for a single value.
+/// Returns the mean of values, and half the width of its 95 % confidence interval by Student's distribution;
+/// 0 for a single value.
 pub fn interval(values: &[f64]) -> (f64, f64) {
     let count = values.len();
     let mean = values.iter().sum::<f64>() / count.max(1) as f64;
@@ -145,7 +147,7 @@ pub fn interval(values: &[f64]) -> (f64, f64) {
     (mean, t * deviation / libm::sqrt(count as f64))
 }
 
-/// Student's t for 95 %, two-sided, by degrees of freedom from 1.
+/// Two-sided 95 % quantiles of Student's t, by degrees of freedom from 1.
 const T_95: [f64; 20] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
     2.120, 2.110, 2.101, 2.093, 2.086,

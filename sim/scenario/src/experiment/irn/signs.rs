@@ -1,4 +1,5 @@
-//! On which side of 1 each ratio is: the paper's, and what is known of ours.
+//! The side of 1 on which each ratio of the evaluation is: in the paper, and known exceptions in this
+//! simulation.
 
 use serde::Deserialize;
 
@@ -8,17 +9,17 @@ use serde::Deserialize;
 pub enum Sign {
     /// The ratio is below 1.
     Below,
-    /// It is 1 or above.
+    /// The ratio is 1 or above.
     Above,
 }
 
 impl Sign {
-    /// That of a ratio.
+    /// Returns the side on which a ratio is.
     pub fn of(ratio: f64) -> Sign {
         if ratio < 1.0 { Sign::Below } else { Sign::Above }
     }
 
-    /// In words.
+    /// Returns the name of the side.
     pub fn name(self) -> &'static str {
         match self {
             Sign::Below => "below",
@@ -27,7 +28,7 @@ impl Sign {
     }
 }
 
-/// A ratio that is on the other side than the paper's, and why.
+/// A ratio that is on the other side than the paper's.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Exception {
@@ -46,23 +47,23 @@ struct File {
     exception: Vec<Exception>,
 }
 
-/// The ratios that are known to be on the other side than the paper's.
+/// The ratios that are known to be on the other side than the paper's, with reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signs(Vec<Exception>);
 
 impl Signs {
-    /// Those of the quick run, as they are checked in.
+    /// Returns the checked-in list, which is valid for the quick run.
     ///
     /// # Panics
-    /// If the list that is compiled in cannot be read, which a test excludes.
+    /// Panics if the list is malformed, which a test excludes.
     pub fn known() -> Signs {
         Signs::parse(include_str!("signs.toml")).expect("the list that is compiled in")
     }
 
-    /// Reads a list.
+    /// Reads a list in TOML.
     ///
     /// # Errors
-    /// What is wrong and where, in one line.
+    /// Fails if the text is malformed or if an exception has no reason. The message is one line.
     pub fn parse(text: &str) -> Result<Signs, String> {
         let file: File = toml::from_str(text).map_err(|error| error.message().to_owned())?;
         match file.exception.iter().find(|exception| exception.reason.is_empty()) {
@@ -71,7 +72,8 @@ impl Signs {
         }
     }
 
-    /// Why this ratio is on the other side than the paper's; `None`: it is on the same.
+    /// Returns the reason why this ratio is on the other side than the paper's, or `None` if it is not in the
+    /// list.
     pub fn reason(&self, figure: u32, [who, to]: [&str; 2], control: &str, metric: &str) -> Option<&str> {
         let known = self.0.iter().find(|known| {
             (known.figure, &*known.who, &*known.to, &*known.control, &*known.metric)

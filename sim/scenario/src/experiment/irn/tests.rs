@@ -11,7 +11,7 @@ fn the_paper_s_pauses_begin_at_220_kb() {
     else {
         panic!("{:?}", config.network.buffer);
     };
-    // 20 KB on the way at 40 Gb/s and 2 us, and the frames that cannot be stopped.
+    // 20 KB are in flight at 40 Gb/s and 2 µs, and further frames cannot be stopped any more.
     assert_eq!(limit, 240_000);
     assert!((214_000..=220_000).contains(&pause.xoff), "{pause:?}");
 }

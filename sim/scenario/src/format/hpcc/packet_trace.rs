@@ -116,6 +116,7 @@ pub struct Record {
     pub destination: u32,
     /// Size of the packet, in bytes.
     pub size: u16,
+    /// Event that happened at the port.
     pub event: Event,
     /// ECN field of the IP header.
     pub ecn: u8,

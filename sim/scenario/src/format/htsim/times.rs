@@ -15,6 +15,7 @@ pub const COLUMNS: [&str; 11] =
 pub struct Time {
     /// Name shared by the runs of one experiment.
     pub set: String,
+    /// Number of the run within the set.
     pub run: u32,
     /// Id of the flow.
     pub flow: u64,
