@@ -72,6 +72,8 @@ pub(crate) fn running(address: SocketAddr, holder: Option<&PeerCredentials>) -> 
 mod tests {
     use super::*;
 
+    /// Regression: `remora doctor` advised to trust a stranger that had taken the name of an address's
+    /// broker.
     #[test]
     fn a_name_of_another_user_is_reported_with_the_user_and_never_as_a_broker_to_use() {
         let address = "127.0.0.1:4791".parse().unwrap();

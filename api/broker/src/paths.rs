@@ -221,6 +221,8 @@ fn write_port(port: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    /// Regression: the tree of paths had a `/dev/infiniband/rdma_cm`, which Debian's librdmacm took for
+    /// the kernel's, and crashed.
     #[test]
     fn a_tree_has_the_device_and_its_gids_and_goes_when_it_is_dropped() {
         let interfaces = Interfaces::now();

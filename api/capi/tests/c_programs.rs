@@ -193,6 +193,7 @@ fn every_mistake_with_1rma_is_an_errno_or_a_status() {
     }
 }
 
+/// Regression: an empty region was EINVAL with the words "no memory" in C, and had other words in Rust.
 #[test]
 fn every_mistake_of_a_c_program_is_an_errno() {
     let installed = Installed::new("arguments");

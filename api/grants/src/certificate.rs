@@ -234,6 +234,7 @@ mod tests {
         file
     }
 
+    /// Regression: a byte-order mark hid a certificate, a token or a key.
     #[test]
     fn a_byte_order_mark_before_a_certificate_or_token_is_no_part_of_it() {
         let pem = generate().unwrap();
@@ -244,6 +245,8 @@ mod tests {
         assert_eq!(Token::of_file(file(format!("\u{feff}{token}\r\n").as_bytes()).path()).unwrap(), token);
     }
 
+    /// Regression: an own certificate or key that TLS cannot use was reported as the peer's fault,
+    /// without its file.
     #[test]
     fn an_own_certificate_that_tls_cannot_use_is_refused_with_its_file_and_what_may_stand_there() {
         let pem = generate().unwrap();

@@ -174,6 +174,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    /// Regression: a clock before 1970 ended the program.
     #[test]
     fn a_clock_before_1970_counts_as_1970() {
         let second = Duration::from_secs(1);

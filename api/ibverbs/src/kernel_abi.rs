@@ -44,6 +44,8 @@ mod tests {
         behind: [u8; 16],
     }
 
+    /// Regression: `ibv_copy_path_rec_from_kern` and `ibv_copy_path_rec_to_kern` wrote 8 bytes behind
+    /// the caller's record.
     #[test]
     fn nothing_behind_a_path_record_is_emptied() {
         const FULL: [u8; 16] = [0xff; 16];

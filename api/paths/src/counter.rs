@@ -208,6 +208,8 @@ mod tests {
         assert_eq!(&packet[..len], b"\x07RemoraBr\x07\x00\x0a\x00counters/x");
         assert_eq!(emit(&[b'x'; 116], &mut packet), None, "no counter has such a name");
     }
+    /// Regression: the preload library took any descriptor from any process that had the name of a dead
+    /// broker.
     #[test]
     fn a_broker_of_another_user_is_not_believed() {
         let [own, writer] = [1000, 1001];
@@ -216,6 +218,7 @@ mod tests {
         }
     }
 
+    /// Regression: further descriptors of a reply stayed open.
     #[test]
     fn of_a_reply_with_several_descriptors_one_is_taken_and_no_other_stays_open() {
         use std::io::{PipeReader, PipeWriter};

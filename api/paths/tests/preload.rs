@@ -79,6 +79,8 @@ fn programs_see_one_device_below_sys_and_dev() {
     assert_eq!(run(address, &["cat", "/sys/class/net/lo/ifindex"]), "1\n");
 }
 
+/// Regression: Mooncake resolves `/sys/class/infiniband/remora0/../..`; the path was left to the kernel,
+/// so it found no device and used TCP without a message.
 #[test]
 fn a_device_is_a_link_and_paths_above_it_are_the_kernels() {
     let address = "127.94.0.5";
@@ -102,6 +104,8 @@ fn a_device_is_a_link_and_paths_above_it_are_the_kernels() {
     assert_eq!(run(address, &["python3", "-c", &script]), printed);
 }
 
+/// Regression: a wheel that brings its own libibverbs under another name found no device, and nothing
+/// reported why.
 #[test]
 fn a_library_of_the_programs_own_that_was_not_replaced_is_named_in_one_line() {
     let own = built().join("libibverbs-1de1263b.so.1");

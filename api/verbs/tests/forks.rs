@@ -241,6 +241,8 @@ fn does_no_harm(device: &Device, child: impl FnOnce(&mut Option<Everything>) -> 
     parents.goes_on();
 }
 
+/// Regression: a forked child that opened a device of its own revived its parent's objects: its posts
+/// left on the parent's socket, and its drops ended the parent's queue pairs.
 #[test]
 fn a_child_that_opens_a_device_of_its_own_revives_none_of_its_parents_objects() {
     let _alone = alone();
@@ -417,6 +419,8 @@ fn a_child_ends_neither_its_parents_daemon_nor_its_attachment() {
 }
 
 /// A child has the same nonces and the same socket: it sends nothing.
+///
+/// Regression: a forked child sent 1RMA messages under its parent's nonces.
 #[test]
 fn objects_of_1rma_stay_the_parents() {
     let _alone = alone();

@@ -128,6 +128,9 @@ mod tests {
         table.check();
     }
 
+    /// Regression: communication ids were a counter and a slot under one XOR. A client that had
+    /// connected once could compute the ids of others, and 504 forged DREQs ended a stranger's
+    /// connection.
     #[test]
     fn communication_ids_do_not_follow_from_those_before() {
         let mut table = IdTable::new(200, 9);

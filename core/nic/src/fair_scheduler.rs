@@ -415,6 +415,8 @@ mod tests {
         assert!(!model.scheduler.is_on());
     }
 
+    /// Regression: a tenant whose last queue pair went in the middle of a round stayed marked as
+    /// scheduled, so the next tenant with its number never had a turn.
     #[test]
     fn rma_has_the_turns_of_one_party_and_comes_back_when_parties_do() {
         let mut scheduler = FairScheduler::new(4);

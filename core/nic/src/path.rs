@@ -163,6 +163,8 @@ mod tests {
         from(end(PEER, udp_port))
     }
 
+    /// Regression: a connection took frames from any UDP port of the peer's address, so any user there
+    /// could send into it.
     #[test]
     fn a_peer_whose_port_is_known_is_not_spoken_for_by_another_port_of_its_host() {
         assert!(takes(PeerFrames::Port(4791), 4791, None));
@@ -173,6 +175,8 @@ mod tests {
         }
     }
 
+    /// Regression: a guest slowed another guest's connection to a tenth, because frames by its own link
+    /// were accepted by the address of the host.
     #[test]
     fn a_connection_by_a_link_takes_frames_of_that_link_alone_and_others_take_none_of_a_link() {
         let link = |range| Some(Origin::Neighbour(range));

@@ -173,6 +173,7 @@ mod tests {
         assert_eq!(of_range.take().unwrap().1.get(), 3 << 17 | 1 << 15 | 2);
     }
 
+    /// Regression: queue pair numbers were counted up from 2.
     #[test]
     fn with_a_seed_all_places_are_used_and_numbers_follow_no_order() {
         for (max, range) in [(1 << 14, None), (1 << 14, Some(9)), (1000, None), (32_766, Some(127))] {

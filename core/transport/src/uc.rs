@@ -387,6 +387,8 @@ mod tests {
     }
 
     /// Packets of a dropped message advance the expected PSN.
+    ///
+    /// Regression: the rest of a message that had met no receive was counted as a gap.
     #[test]
     fn the_rest_of_a_message_that_met_no_receive_is_no_gap() {
         let (mut responder, mut counters) = (Responder::new(Psn::new(0), 256, false), Counters::default());

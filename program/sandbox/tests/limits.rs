@@ -44,6 +44,8 @@ fn resident() -> usize {
     line.trim().trim_end_matches(" kB").parse::<usize>().expect("VmRSS is a number") << 10
 }
 
+/// Regression: a kernel's table grew beyond its limit, and each step that grew it took the engine 0.2 to
+/// 0.4 s.
 #[test]
 fn a_step_that_grows_a_table_each_time_stays_within_the_limit() {
     let grow = format!("(drop (table.grow (ref.null func) (i32.const 100000))) {DONE}");

@@ -129,6 +129,9 @@ fn over_a_good_link_every_message_with_a_receive_arrives() {
 }
 
 /// Real NICs are quicker than their program whenever it loses its core for a moment.
+///
+/// Regression: the body of the test took a WRITE that arrived before its queue pair failed for bytes
+/// that nobody wrote.
 #[test]
 fn a_write_may_arrive_before_its_program_has_failed_the_queue_pair() {
     for service in [Service::Uc, Service::Ud] {

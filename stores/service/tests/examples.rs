@@ -50,6 +50,8 @@ fn run(name: &str) -> String {
     printed
 }
 
+/// Regression: the example of blocks stopped its replicas when two of three had answered, while the
+/// third still waited for them.
 #[test]
 fn every_example_prints_what_it_stored() {
     for (name, printed) in EXAMPLES {

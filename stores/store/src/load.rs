@@ -206,6 +206,7 @@ mod tests {
         Ok((key.to_vec(), value.to_vec()))
     }
 
+    /// A line is a key and a value.
     #[test]
     fn the_rule_by_example() {
         let input = b"a 1\nb\t two  words \r\n\nkey \n\xff\0 \xfe\rx\nlast  one";

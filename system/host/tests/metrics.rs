@@ -111,6 +111,7 @@ fn slow_clients_are_told_so_when_their_time_is_over() {
     }
 }
 
+/// Regression: eight silent connections made `/metrics` answer everybody with 503.
 #[test]
 fn one_that_asks_is_answered_beside_silent_connections_and_the_oldest_is_cut_off() {
     let endpoint = start();

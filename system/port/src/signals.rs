@@ -23,6 +23,8 @@ pub fn block_signals() -> std::io::Result<()> {
 mod tests {
     use super::*;
 
+    /// Regression: in a program that blocks all signals while it opens the device, the NIC's thread
+    /// inherited the mask, and the kernel ended it at a fault in a region.
     #[test]
     fn a_thread_without_signals_takes_its_own_faults_alone() {
         let blocked = || {

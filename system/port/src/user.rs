@@ -124,6 +124,8 @@ mod tests {
         }
     }
 
+    /// Regression: in a user namespace without a map every process counted as one of the own user,
+    /// because all users without a translation are 65534 there.
     #[test]
     fn an_overflow_uid_is_nobody_where_users_have_no_translation_and_a_process_knows_itself() {
         let verdicts = |options: &[&str]| {

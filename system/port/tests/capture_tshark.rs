@@ -336,6 +336,7 @@ fn message(number: u8) -> [u8; 60] {
     bytes
 }
 
+/// Regression: a capture over `shm` wrote an ICRC over the tag of a 1RMA message.
 #[test]
 fn a_tag_of_1rma_is_captured_as_it_is_where_an_icrc_would_be_added() {
     let file = Temporary::new("tags");
@@ -360,6 +361,9 @@ fn a_tag_of_1rma_is_captured_as_it_is_where_an_icrc_would_be_added() {
 }
 
 /// Frames of a train are sealed anew for their identifications: messages of 1RMA are not.
+///
+/// Regression: captures and faults over `udp` changed the tags of all messages of a train but the first,
+/// and their receivers dropped them.
 #[test]
 fn tags_of_1rma_in_a_train_leave_a_captured_port_unchanged() {
     let file = Temporary::new("train-of-tags");

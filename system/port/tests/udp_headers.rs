@@ -62,6 +62,8 @@ fn send(port: &mut impl Egress, peer: Peer, mark: IpFields, byte: u8, len: usize
     port.commit();
 }
 
+/// Regression: traffic class and hop limit of an address vector never left over `udp`, and a capture
+/// showed fields that were not sent.
 #[test]
 fn a_capture_shows_every_byte_that_the_kernel_puts_on_the_wire() {
     if !possible() {

@@ -113,6 +113,8 @@ fn whole(port: &mut UdpPort, from: &UdpPort) -> Vec<u32> {
     numbers
 }
 
+/// Regression: a train of datagrams that the kernel refused by EINVAL was lost, and so was each
+/// retransmission.
 #[test]
 fn a_train_that_is_refused_leaves_frame_by_frame_whatever_the_errno() {
     let errnos = [

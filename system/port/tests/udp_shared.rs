@@ -234,6 +234,8 @@ fn served(group: &ReuseportGroup, ranges: &[u8]) -> Vec<u8> {
     ranges.iter().copied().filter(|range| is_served(range)).collect()
 }
 
+/// Regression: a borrower attached filters to the socket that it was lent, and steering that it detached
+/// never came back.
 #[test]
 fn a_borrower_neither_filters_nor_steers_by_its_socket_and_steering_that_it_detaches_comes_back() {
     let group = ReuseportGroup::bind(at("127.91.0.10:0"), SteeredBy::Kernel, &Options::default()).unwrap();
@@ -256,6 +258,8 @@ fn a_borrower_neither_filters_nor_steers_by_its_socket_and_steering_that_it_deta
     assert_eq!(served(&group, &ranges), ranges);
 }
 
+/// Regression: filters, locks, receive buffers and connections of an earlier borrower stayed in the
+/// socket of a range.
 #[test]
 fn a_socket_that_is_given_back_is_replaced_and_no_setting_of_its_borrower_outlives_the_loan() {
     for address in ["127.91.0.11:0", "[::1]:0"] {
@@ -283,6 +287,7 @@ fn a_socket_that_is_given_back_is_replaced_and_no_setting_of_its_borrower_outliv
     }
 }
 
+/// Regression: a forked child kept the socket of a range open for the next borrower.
 #[test]
 fn a_range_whose_socket_a_process_keeps_is_not_lent_until_it_is_closed_and_no_other_range_is_moved() {
     let mut group =

@@ -55,6 +55,8 @@ pub fn two_cores(asked: &[usize]) -> Result<[usize; 2]> {
 mod tests {
     use super::*;
 
+    /// Regression: the second benchmark of a process measured two processes on one core, because the
+    /// first one had pinned the thread.
     #[test]
     fn only_cores_that_may_be_used_are_chosen() {
         let allowed = sched_getaffinity(None).unwrap();

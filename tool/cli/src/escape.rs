@@ -94,6 +94,7 @@ pub fn shown(key: &[u8]) -> String {
 mod tests {
     use super::*;
 
+    /// Regression: U+0080 to U+009F were printed as they are.
     #[test]
     fn every_byte_comes_back_as_it_went() {
         let all: Vec<u8> = (0..=255).collect();

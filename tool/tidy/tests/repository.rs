@@ -182,6 +182,7 @@ fn the_map_of_tests_names_tests_that_exist() {
     println!("{}: {open} of {all} sentences are (open)", witness::PATH);
 }
 
+/// Regression: the check looked for the module under a guessed name, found an old one and passed.
 #[test]
 fn the_pure_crates_import_nothing() {
     for layer in layers::LAYERS.iter().filter(|layer| layer.pure) {
@@ -195,6 +196,8 @@ fn the_pure_crates_import_nothing() {
     }
 }
 
+/// Regression: the check for imports passed whatever the code did, because the linker had dropped the
+/// code that nothing calls.
 #[test]
 fn an_import_shows_even_in_code_that_nothing_calls() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));

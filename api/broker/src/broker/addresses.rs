@@ -117,6 +117,8 @@ fn words(at: SocketAddr, table: &str) -> String {
 mod tests {
     use super::*;
 
+    /// Regression: a UDP port of one's own program was attributed to a user who had the same port at
+    /// another address.
     #[test]
     fn the_kernels_table_tells_who_has_a_port_at_this_address_and_no_other() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\

@@ -283,6 +283,7 @@ mod tests {
         }
     }
 
+    /// Regression: `remora doctor` printed the name of a guest's program with its escape sequences.
     #[test]
     fn a_programs_name_has_nothing_that_a_terminal_obeys() {
         assert_eq!(printable("ib_write_bw"), "ib_write_bw");
@@ -313,6 +314,8 @@ mod tests {
         assert!(clients.of_range(0).is_none(), "range 0 is nobody's");
     }
 
+    /// Regression: `remora doctor` missed a running program when another one ended meanwhile, because
+    /// programs were listed by index.
     #[test]
     fn who_lists_the_programs_misses_none_though_others_end_meanwhile() {
         let mut clients = Clients::new();

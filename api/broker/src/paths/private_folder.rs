@@ -103,6 +103,7 @@ mod tests {
         assert!(made.path().starts_with(std::fs::canonicalize(std::env::temp_dir()).unwrap()));
     }
 
+    /// Regression: where `/tmp` cannot be written to, no program had device paths.
     #[test]
     fn a_folder_is_in_the_first_place_that_is_accepted_and_can_be_written_to() {
         let folder = PrivateFolder::new(|place| place.starts_with("/dev/shm")).unwrap();

@@ -10,6 +10,8 @@ use std::time::Duration;
 use crate::program::Program;
 use crate::{LONG, at, never, until};
 
+/// Regression: a poll that found its queue empty read the flag of a failed NIC afterwards and reported
+/// that nothing would come, while flushed completions were in the queue.
 #[test]
 fn a_broker_that_goes_is_a_fatal_event_for_every_device_and_nobody_waits_for_ever() {
     let address = "127.93.0.1:0";

@@ -61,6 +61,8 @@ impl WatchingProgram {
     }
 }
 
+/// Regression: `/sys` of a program with one address showed all GIDs of its broker, and that of a program
+/// with several did not follow the port.
 #[test]
 fn all_addresses_stand_in_order_and_an_index_stays_with_its_address() {
     let Some([near, _far]) = host() else { return };

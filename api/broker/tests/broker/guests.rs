@@ -179,6 +179,10 @@ fn received(range: &Range, port: &mut UdpPort, count: u8) -> usize {
     frames
 }
 
+/// Regression: an admitted guest had a socket of the group, by which it read, stole and kept everybody's
+/// frames.
+///
+/// Regression: a guest handed the broker frames with any host as their source.
 #[test]
 fn a_guest_gets_no_socket_of_the_address_and_what_it_keeps_shows_nothing_of_others() {
     let address = "127.93.1.1:0";
@@ -213,6 +217,7 @@ fn programs_of_two_guests_work_with_links_and_by_relayed_frames_alone() {
     }
 }
 
+/// Regression: one guest took all 16,384 ids, 127 ranges and 256 event channels of a broker.
 #[test]
 fn a_user_takes_half_of_the_places_and_leaves_the_rest_and_gives_its_own_back() {
     let address = "127.93.1.4:0";
@@ -224,6 +229,7 @@ fn a_user_takes_half_of_the_places_and_leaves_the_rest_and_gives_its_own_back() 
     assert_eq!(one.ask("ids"), "0 channels 0 ids", "by another connection of the same user");
 }
 
+/// Regression: a guest made the broker of root take 31 further addresses.
 #[test]
 fn a_guest_adds_no_address_and_ends_nobody_and_the_owner_sees_and_ends_it() {
     let address = "127.93.1.5:0";

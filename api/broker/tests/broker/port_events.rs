@@ -128,6 +128,8 @@ fn leave_the_folders() {
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
 }
 
+/// Regression: the second container of a pod had no device paths, because it cannot see the broker's
+/// folder.
 #[test]
 fn a_program_of_another_mount_namespace_gets_paths_of_its_own_that_follow_the_port() {
     let Some([near, _far]) = hosts("10.98.0.1/24") else { return };

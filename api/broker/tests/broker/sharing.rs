@@ -112,6 +112,7 @@ fn all_ranges_are_lent_and_one_more_program_is_told_so() {
     assert_eq!(client::open(address, &never()).unwrap().number(), 42);
 }
 
+/// Regression: a program that gave back its share of one address lost all of its shares.
 #[test]
 fn a_further_address_is_shared_by_the_same_range_and_has_the_broker_to_be_found() {
     let (first, second) = (at("127.92.0.6:0"), at("127.92.0.7:0"));

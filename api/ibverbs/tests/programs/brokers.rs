@@ -33,6 +33,8 @@ impl Drop for RunningBroker {
     }
 }
 
+/// Regression: a program could never open the device again after its broker was killed, because the
+/// failed NIC stayed for the life of the process.
 #[test]
 fn a_broker_that_is_killed_under_load_is_a_fatal_event_and_nothing_hangs() {
     for port in ["udp", "shm"] {

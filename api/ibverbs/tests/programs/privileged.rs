@@ -72,6 +72,8 @@ impl Drop for Scene {
     }
 }
 
+/// Regression: `REMORA_COMMAND` and `PATH` chose a program that ran as root, and `REMORA_CAPTURE` a file
+/// that root wrote.
 #[test]
 fn a_set_user_id_program_obeys_no_variable_of_the_user_that_starts_it() {
     let Some(scene) = Scene::new() else { return };

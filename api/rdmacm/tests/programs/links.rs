@@ -28,6 +28,8 @@ fn two_links() -> Option<[Namespace; 3]> {
     })())
 }
 
+/// Regression: `fe80::2%w0` reached the host behind `v0`, any zone could be bound, and addresses came
+/// back without a zone.
 #[test]
 fn a_zone_chooses_the_link_and_addresses_come_back_with_their_zone() {
     let Some([near, one, two]) = two_links() else { return };
@@ -50,6 +52,8 @@ fn resolution(mut command: Command) -> (String, i32, u64) {
     (event.to_owned(), status.parse().unwrap(), ms.parse().unwrap())
 }
 
+/// Regression: `rdma_resolve_addr` ignored its time limit: an address that answers no ARP failed after
+/// 77.7 s in `rdma_connect`.
 #[test]
 fn a_host_that_does_not_answer_arp_is_not_resolved_within_the_limit() {
     let Some([near, _far]) = hosts() else { return };

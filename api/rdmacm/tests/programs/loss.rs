@@ -118,6 +118,8 @@ fn rping_ends(port: &str, percent: u32, rounds: usize) {
     server.succeeds();
 }
 
+/// Regression: 100 rounds of rping at 5 % loss took longer than two minutes, because a connection made
+/// by rdma_cm waited 2.1 s for each lost packet that no later packet reveals.
 #[test]
 fn rping_ends_on_both_sides_though_each_loses_frames() {
     std::thread::scope(|scope| {

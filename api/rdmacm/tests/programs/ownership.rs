@@ -49,6 +49,7 @@ impl Drop for RunningBroker {
     }
 }
 
+/// Regression: the connection to the communication manager of a killed broker was kept for ever.
 #[test]
 fn after_the_broker_was_killed_and_ids_have_ended_there_may_be_new_ones() {
     let address = address();

@@ -44,6 +44,7 @@ fn seen(packets: &OwnedFd) -> BTreeMap<(bool, u8), u32> {
     seen
 }
 
+/// Regression: MADs left over `udp` with traffic class 0, whatever `rdma_set_option` had set.
 #[test]
 fn mads_and_data_of_an_id_carry_its_type_of_service_on_the_wire() {
     let Some([near, far]) = hosts() else { return };

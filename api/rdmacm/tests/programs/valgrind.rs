@@ -3,6 +3,8 @@
 use crate::connections::CmServer;
 use crate::library::{address, program_at, under_valgrind};
 
+/// Regression: under Valgrind each `ibv_reg_mr` was an error, because holes were looked for by `msync`,
+/// which Valgrind takes for a read of the bytes.
 #[test]
 fn valgrind_finds_nothing_in_either_side_of_rping_over_both_ports() {
     for port in ["udp", "shm"] {

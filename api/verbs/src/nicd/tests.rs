@@ -696,6 +696,7 @@ fn garbage_in_queues_and_doorbells_harms_nobody() {
     assert!(!lender.daemon.has_failed());
 }
 
+/// Regression: sockets of these tests stayed in the temporary folder.
 #[test]
 fn who_is_no_daemon_and_what_is_no_program_part_with_words() {
     let missing = Device::nicd("/nowhere/at/all").open().unwrap_err().to_string();

@@ -236,6 +236,8 @@ fn udp(address: &str) -> Device {
     Device::udp(address).unwrap()
 }
 
+/// Runs the body of `random_verbs_over_a_hundred_bad_links` over a real port: every verb takes effect
+/// exactly once.
 #[test]
 fn ten_seeds_over_shm() {
     // More than ten, so that every trouble comes up with any random numbers of the conformance body.
@@ -339,6 +341,7 @@ fn all_bad_with(bad: &Bad, own: &[(&str, u64)]) {
     assert_eq!(never, Vec::<&str>::new());
 }
 
+/// Runs the same body with faults on the link. Each kind of fault occurs.
 #[test]
 fn bad_links_over_shm() {
     let bad = bad_body(&Device::shm(), 400..416);

@@ -170,6 +170,8 @@ fn udp6() -> Device {
     Device::udp("[::1]:0").unwrap()
 }
 
+/// Checks SEND, WRITE, their forms with immediate data, SEND with invalidation, READ, compare-and-swap,
+/// fetch-and-add, LOCAL_INV and NOP.
 #[test]
 fn every_verb_over_shm() {
     every_verb(&twice(Device::shm()));

@@ -207,6 +207,8 @@ fn names_refused_calls() {
     println!("refused calls have names");
 }
 
+/// Regression: in a sandbox that refuses `clone3`, `eventfd2` or `getrandom` all commands blamed the
+/// limits of descriptors and threads.
 #[test]
 fn where_a_sandbox_refuses_a_system_call_errors_and_doctor_name_it() {
     assert!(run("sandboxed").contains("refused calls have names"));

@@ -112,6 +112,7 @@ fn a_server_gives_the_numbers_of_clients_back_that_are_gone() {
     assert!(largest < 100, "peer {largest} of 300 clients, one at a time");
 }
 
+/// Regression: the address in a client's hello was believed.
 #[test]
 fn a_client_whose_nic_is_on_another_host_than_its_connection_hears_how_to_mend_it() {
     let listener = Listener::bind("127.0.0.1:0").unwrap();

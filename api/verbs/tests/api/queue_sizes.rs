@@ -30,6 +30,7 @@ fn statuses(cq: &mut CompletionQueue, count: usize) -> Vec<(u64, Status)> {
     statuses
 }
 
+/// Regression: the size of a receive queue was checked although a shared receive queue replaces it.
 #[test]
 fn a_queue_pair_with_a_shared_receive_queue_may_say_any_size_of_its_own() {
     let context = Device::shm().open().unwrap();
@@ -97,6 +98,7 @@ fn one_sends_and_one_receives(context: &Context) {
     assert_eq!(statuses(&mut cq, 1), [(4, Status::RnrRetryExceeded)]);
 }
 
+/// Regression: a size of zero was refused for queue pairs that only send or only receive.
 #[test]
 fn a_queue_pair_may_have_no_places_to_send_from_or_none_to_receive_into() {
     one_sends_and_one_receives(&Device::shm().open().unwrap());
@@ -106,6 +108,7 @@ fn a_queue_pair_may_have_no_places_to_send_from_or_none_to_receive_into() {
     one_sends_and_one_receives(&Device::nicd(&path).open().unwrap());
 }
 
+/// Regression: a size below the lower bound was reported as "1 to" the upper one.
 #[test]
 fn a_size_out_of_bounds_is_told_with_the_bound_that_it_breaks() {
     let context = Device::shm().open().unwrap();

@@ -195,6 +195,8 @@ fn what_a_batch_takes_back_is_never_seen() {
     assert_eq!(ids, [3]);
 }
 
+/// Regression: a request was flushed although its acknowledgement had arrived, because the move to ERR
+/// came before the frames that waited at the port.
 #[test]
 fn an_acknowledgement_that_has_arrived_counts_before_a_queue_pair_goes_to_err() {
     let adapters = [adapter(), adapter()];

@@ -60,6 +60,7 @@ fn transfers_of_no_bytes_are_refused_and_those_beyond_a_command_are_cut() {
     bed.wait_until_idle();
 }
 
+/// Regression: memory and regions of another device were taken for the own ones with the same numbers.
 #[test]
 fn objects_of_another_device_are_refused() {
     let mut bed = bed();

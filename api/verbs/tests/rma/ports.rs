@@ -101,6 +101,7 @@ fn reads_writes_and_rekeys(port: &str) {
     assert_eq!(bed.contexts[0].counters().rma_rekeys, 1);
 }
 
+/// Checks reads and writes of every size, and rekeys.
 #[test]
 fn over_udp() {
     reads_writes_and_rekeys("127.0.0.1:0");
@@ -111,6 +112,7 @@ fn over_udp_with_ipv6() {
     reads_writes_and_rekeys("[::1]:0");
 }
 
+/// Checks reads and writes of every size, and rekeys.
 #[test]
 fn over_shm() {
     reads_writes_and_rekeys("shm");
@@ -232,6 +234,8 @@ fn the_document_has_the_values_of_all_settings() {
     }
 }
 
+/// Regression: a second 1RMA on an engine replaced the first, whose portals then waited for ever;
+/// regions and domains of another device named memory of the own one.
 #[test]
 fn objects_of_another_device_and_a_second_1rma_are_refused() {
     let mut bed = Bed::new("127.0.0.1:0");

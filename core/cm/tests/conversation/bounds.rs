@@ -27,6 +27,8 @@ fn asked(node: &mut Node) -> Vec<u64> {
     std::iter::from_fn(|| node.cm.next_event()).map(|event| event.handle).collect()
 }
 
+/// Regression: requests beyond the backlog were dropped, and peers repeated them every 4.9 s. Linux
+/// refuses them at once with reason 28.
 #[test]
 fn a_req_beyond_the_backlog_is_refused_at_once() {
     let mut pair = Pair::new();

@@ -85,6 +85,7 @@ fn happen(world: &mut World, seed: u64) {
     }
 }
 
+/// Programs make any call in any state, and hosts restart.
 #[test]
 fn whatever_programs_call_all_invariants_hold_and_nothing_is_left() {
     for seed in 0..3_000 {

@@ -22,6 +22,8 @@ fn request(change: impl FnOnce(&mut remora_wire::mad::req::Repr)) -> Mad {
     mad(&CmMessage::Req(req))
 }
 
+/// Regression: one forged REJ with the reason "timeout", the peer's GUID and the peer's id ended an
+/// established connection.
 #[test]
 fn a_timeout_that_knows_the_peers_id_alone_ends_no_established_connection() {
     let (mut pair, handle) = Pair::established();
@@ -46,6 +48,8 @@ fn a_timeout_that_knows_the_peers_id_alone_ends_no_established_connection() {
     pair.active.expect(|kind| matches!(kind, EventKind::Disconnected(_)));
 }
 
+/// Regression: one request of 280 bytes with times of zero made a server send 17 messages at once to the
+/// source that it named.
 #[test]
 fn a_request_with_times_of_zero_has_one_response_at_once_and_the_next_ones_wait() {
     let mut pair = Pair::new();
@@ -107,6 +111,7 @@ fn no_peer_holds_an_id_for_days() {
     assert!(pair.passive.cm.next_deadline().0 - pair.now.0 < 140 * SECOND);
 }
 
+/// Regression: a request whose path named a third host made the server's queue pair send there.
 #[test]
 fn a_path_to_a_third_host_is_refused() {
     let mut pair = Pair::new();

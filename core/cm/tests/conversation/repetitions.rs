@@ -159,6 +159,8 @@ fn given_up() -> (Pair, u64, Mad) {
     (pair, handle, rtu)
 }
 
+/// Regression: the refusal of a passive side that had given up overtook its REP. The active side stayed
+/// established alone, because nobody answered its RTU.
 #[test]
 fn a_rtu_for_what_was_given_up_hears_so_and_the_active_side_does_not_stand_alone() {
     let refused = |kind: &EventKind| matches!(kind, EventKind::Disconnected(remora_cm::Cause::Refused));

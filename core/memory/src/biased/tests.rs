@@ -159,6 +159,12 @@ fn passes_of_several_engines_end_in_any_order_and_leave_no_mark() {
 
 /// A signal may come at any instruction: within a pass, on the way in or out, with the mutex or without. Its
 /// handler enters or gets the error, and no thread waits forever.
+///
+/// Regression: a signal handler that posted while its thread was inside the engine ended the process by
+/// a panic or waited for itself for ever.
+///
+/// Regression: a handler that entered while its thread tried to enter by the bias released the thread's
+/// slot. The interrupted attempt then overwrote the mark of another thread, and both were inside.
 #[cfg(all(target_os = "linux", not(miri)))]
 #[test]
 fn a_signal_handler_enters_or_is_refused_wherever_it_interrupts() {

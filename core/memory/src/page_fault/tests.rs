@@ -53,6 +53,7 @@ impl Drop for Pages {
 /// Lengths that use every method of copying.
 const LENGTHS: [usize; 14] = [1, 2, 3, 5, 8, 12, 16, 24, 33, 64, 100, 200, 1000, 4096];
 
+/// Regression: a page that was unmapped under a live region ended the program.
 #[test]
 fn a_copy_of_any_length_into_a_page_that_is_gone_says_so() {
     let pages = Pages::new();

@@ -486,6 +486,7 @@ fn a_hundred_thousand_regions_over_the_callers_own_memory() {
     assert_eq!(bench.table.regions(), 0);
 }
 
+/// Regression: a region of no bytes was refused.
 #[test]
 fn a_region_of_no_bytes_is_registered_and_takes_no_access() {
     let bench = Bench::small();

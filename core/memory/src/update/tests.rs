@@ -180,6 +180,9 @@ fn random_step(random: &mut Random, span: &Span<'_>, model: &mut [u8]) {
 }
 
 /// Runs with one engine, and with two, where every operation takes its locks.
+///
+/// Regression: the compare-and-swap of 16 bytes could be given rbx, which it exchanges first, as the
+/// register of its address.
 #[test]
 fn random_updates_and_wholes_agree_with_a_plain_model() {
     for second in [false, true] {

@@ -101,6 +101,7 @@ fn bytes_of(header: &str) -> usize {
     }
 }
 
+/// Checks the name and the extension headers of every RC, UC, UD and XRC op-code.
 #[test]
 fn every_op_code_of_the_table() {
     for &(code, name, headers, payload) in TABLE {

@@ -238,6 +238,8 @@ mod tests {
         assert_eq!(port.choose(0b0010), None);
     }
 
+    /// Regression: a port whose rate was set twice, first while packets waited and then while none did,
+    /// went back to the first rate.
     #[test]
     fn a_rate_holds_from_the_first_packet_that_comes_behind_it() {
         let mut port = Port::new(End::Host(0), End::Host(1), 1_000_000_000, 0);

@@ -63,6 +63,8 @@ fn a_wait_counts_what_ended_in_error_and_what_was_flushed() {
     assert_eq!(bench.count(&second), 2, "one for each, and the third still waits");
 }
 
+/// Regression: receives of a recycled queue were flushed twice each when their connection ended, and a
+/// chain behind them ran as often.
 #[test]
 fn receives_that_go_round_are_flushed_once_each() {
     let mut bench = Bench::new();

@@ -166,6 +166,8 @@ fn what_is_further_ahead_than_the_bitmap_reaches_is_dropped() {
 
 /// Then all unacknowledged packets are reported as arrived. So there is nothing to retransmit, and nothing
 /// sets the timer.
+///
+/// Regression: a peer that acknowledged what it could not take left a request without a timer.
 #[test]
 fn a_peer_that_acknowledges_what_it_could_not_take_is_given_up_by_the_timer() {
     let short = Settings { retry_cnt: 1, rnr_retry: 1, timeout: 1, ..settings() };

@@ -130,6 +130,9 @@ fn the_ablations_send_more_or_wait_longer() {
 }
 
 /// A local ACK timeout far below the round trip: go-back-N would send eight times within it.
+///
+/// Regression: where `timeout` was shorter than the first timer of IRN, a peer was given up without any
+/// retransmission.
 #[test]
 fn however_short_the_timeout_a_request_is_sent_again_before_its_peer_is_given_up() {
     for (retry_cnt, sent) in [(0, 1), (1, 2), (2, 3), (7, 4)] {

@@ -74,6 +74,8 @@ fn run(rules: Vec<Rule>, what: &str) {
     assert_eq!((here.load(6000, 8), here.load(6008, 8)), (vec![0; 8], 3u64.to_ne_bytes().to_vec()), "{what}");
 }
 
+/// Tries every combination of fates of the first frames. Nothing is lost, doubled or reordered, and
+/// every run ends.
 #[test]
 fn every_fate_of_the_first_six_frames_of_the_requester() {
     (0..4usize.pow(6))

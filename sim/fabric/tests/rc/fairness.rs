@@ -80,6 +80,7 @@ fn a_write_of_a_gibibyte_delays_another_queue_pairs_read_by_a_few_packets() {
     assert!(most <= 16, "{most} packets of the WRITE left between the READ's doorbell and its request");
 }
 
+/// Regression: on a port that was full a queue pair never gave way to others.
 #[test]
 fn queue_pairs_with_equal_work_share_the_link_equally() {
     let link = LinkConfig { queue: 4, ..LinkConfig::default() };

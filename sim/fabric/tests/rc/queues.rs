@@ -97,6 +97,7 @@ fn only_a_managed_queue_is_enabled() {
     assert_eq!(bench.world.with_nic(0, |nic, _| nic.enable(number, 1)), Err(NicError::Unknown));
 }
 
+/// Regression: a LOCAL_INV behind a NOP was executed only after another doorbell.
 #[test]
 fn local_inv_behind_a_nop_is_executed_without_another_doorbell() {
     let mut bench = Bench::new(&Settings::default());
@@ -212,6 +213,7 @@ fn a_program_is_woken_once_by_any_completion_or_only_by_a_solicited_one() {
     assert_eq!(wakes(&mut bench), woken);
 }
 
+/// Regression: wake-ups of one completion queue could fill the queue of wake-ups.
 #[test]
 fn a_queue_whose_wake_up_waits_to_be_taken_takes_no_second_place() {
     let nic = remora_nic::Config { max_cqs: 4, ..Config::default().nic };
@@ -291,6 +293,7 @@ fn a_wqe_that_makes_no_sense_is_a_local_operation_error_in_its_place() {
     }
 }
 
+/// Regression: a flushed WQE that claims 2^60 elements kept the NIC busy for ever.
 #[test]
 fn any_bytes_in_a_send_queue_end_in_completions_and_never_in_a_panic() {
     let mut random = remora_fault::Random::new(5);

@@ -239,6 +239,7 @@ fn the_window_bounds_what_is_in_flight() {
     assert_eq!(bench.frames(0).len(), 8);
 }
 
+/// Regression: a local error behind unacknowledged WRITEs waited for the retransmission timer.
 #[test]
 fn a_local_error_behind_writes_does_not_wait_for_a_timer() {
     let mut bench = Bench::new(&Settings { timeout: 0, ..Settings::default() });

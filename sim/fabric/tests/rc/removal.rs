@@ -43,6 +43,8 @@ impl Shared {
     }
 }
 
+/// Regression: completions of a queue pair outlived `ibv_destroy_qp` and a move to RESET, when its
+/// number could belong to another queue pair.
 #[test]
 fn completions_of_a_destroyed_queue_pair_vanish_from_both_queues_and_others_stay() {
     let mut shared = shared();

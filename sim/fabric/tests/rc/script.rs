@@ -215,6 +215,7 @@ fn requester_segments_asks_once_and_takes_a_cumulative_acknowledgement() {
     );
 }
 
+/// Regression: a NAK that the network duplicates cost retries.
 #[test]
 fn requester_goes_back_to_the_gap_once_per_gap() {
     play(
@@ -376,6 +377,7 @@ fn responder_acknowledges_reports_a_gap_once_and_takes_the_packet_it_misses() {
     );
 }
 
+/// Regression: an acknowledgement that was owed got lost behind a NAK that was never sent.
 #[test]
 fn responder_keeps_an_acknowledgement_owed_when_a_gap_opens_and_closes_at_once() {
     play(
@@ -448,6 +450,8 @@ fn responder_answers_the_rest_of_a_read_again_but_not_another_one() {
     );
 }
 
+/// Regression: a replay entry that was overwritten while it was repeated made the responder read past
+/// the end of the next one.
 #[test]
 fn responder_forgets_a_repeated_read_that_a_new_one_overwrites_and_answers_only_the_new_one() {
     // Found by the random body: the entry behind the overwritten one, long answered, was read past its end.

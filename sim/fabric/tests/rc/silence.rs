@@ -63,6 +63,8 @@ fn assert_quiet(bench: &Bench, what: &str) {
     }
 }
 
+/// Regression: a queue pair with a rate limit took its own pauses for the peer's silence: a WRITE at 10
+/// Mb/s ended by its retries.
 #[test]
 fn a_limited_write_takes_its_bytes_over_the_rate_whatever_timeout_and_retry_cnt() {
     for irn in BOTH {
@@ -306,6 +308,7 @@ fn despair(bench: &mut Bench) -> u64 {
     bench.world.now().since(begun)
 }
 
+/// A rate limit does not hide a dead peer: it is found within two timeouts and two packets for each try.
 #[test]
 fn a_limited_sender_finds_a_dead_peer() {
     for (retry_cnt, rate) in [(0, RATE), (3, RATE), (7, RATE), (3, RATE / 50)] {

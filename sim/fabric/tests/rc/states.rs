@@ -30,6 +30,7 @@ fn a_drained_queue_pair_says_so_once_and_goes_on_where_it_stopped() {
     assert_eq!(events(&mut bench, 0), []);
 }
 
+/// Regression: an idle queue pair in SQD never reported that it was drained.
 #[test]
 fn an_idle_queue_pair_is_drained_at_once() {
     let mut bench = Bench::new(&Settings::default());
@@ -77,6 +78,7 @@ fn everything_posted_is_flushed_in_order_send_queue_and_receive_queue() {
     assert_eq!(bench.there.load(0, 64), vec![0; 64]);
 }
 
+/// Regression: the send queue slots of a failed request were never free again.
 #[test]
 fn a_failed_request_ends_the_queue_pair_and_gives_its_slots_back() {
     let settings = Settings { send_slots: 1, max_sge: 1, ..Settings::default() };
@@ -92,6 +94,7 @@ fn a_failed_request_ends_the_queue_pair_and_gives_its_slots_back() {
     assert_eq!(bench.settle(), [(2, Status::WrFlushed)]);
 }
 
+/// Regression: a move to ERR removed an event that was already waiting.
 #[test]
 fn going_to_err_by_ones_own_will_raises_no_event_and_takes_none_away() {
     let mut bench = Bench::new(&Settings::default());
@@ -213,6 +216,7 @@ fn a_peer_killed_in_mid_transfer_ends_the_work_within_the_retries() {
     assert_eq!(bench.world.state(bench.left), None);
 }
 
+/// Regression: deadlines of the pacer lay in the past.
 #[test]
 fn a_paced_queue_pair_keeps_its_rate_and_lets_time_pass() {
     let mut bench = Bench::new(&Settings::default());

@@ -6,6 +6,8 @@ use remora_memory::Access;
 use remora_nic::{CompletionKind, Operation, Payload, ReceiveRequest, Status, WorkRequest};
 use remora_wire::Opcode;
 
+/// Regression: the ICRC of a frame for another UDP port than the one that the receiver sends from was
+/// checked with the wrong port.
 #[test]
 fn each_path_mtu_cuts_messages_into_first_middle_last_and_only() {
     for mtu in [256usize, 512, 1024, 2048, 4096] {

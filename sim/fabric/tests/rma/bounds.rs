@@ -148,6 +148,8 @@ fn ten_thousand_initiators_leave_the_server_as_large_as_one() {
 }
 
 /// A peer that takes nothing any more fills its own buffers, and no one else's.
+///
+/// Regression: a peer whose buffers were full held up all 1RMA of an engine.
 #[test]
 fn a_peer_that_is_full_keeps_nobody_elses_reads_waiting() {
     const FULL: usize = 2;

@@ -236,6 +236,9 @@ fn write_without_data(read: u64) -> u64 {
 }
 
 /// An engine that is stopped within a pass has an old time. What it takes then was sent later.
+///
+/// Regression: an initiator that was stopped within a pass gave its server too little time, so a write
+/// could take effect after its TIMEOUT.
 #[test]
 fn the_timer_of_a_write_begins_when_the_solicit_is_taken() {
     let timeout = Settings::paper().timeout;

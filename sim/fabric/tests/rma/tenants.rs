@@ -131,6 +131,9 @@ fn portals_of_the_bulk_class_take_no_command_of_the_other() {
 
 /// An index that no ring reaches names no commands. It costs the NIC a look and an error completion, and
 /// other portals nothing.
+///
+/// Regression: a producer index beyond the ring made the engine fetch malformed commands without end, 64
+/// in each turn.
 #[test]
 fn a_producer_index_beyond_the_ring_holds_nobody_up() {
     let mut bed = Bed::new(&Settings::paper());

@@ -304,6 +304,8 @@ fn a_wrong_icrc_is_counted_and_dropped() {
     assert_eq!(bench.settle(1), [(1, GOOD)]);
 }
 
+/// Regression: a datagram in RTR raised the event of an established communication, which datagrams do
+/// not have.
 #[test]
 fn datagrams_in_rtr_are_taken_and_establish_no_communication() {
     let mut bench = bench();

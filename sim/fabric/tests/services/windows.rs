@@ -138,6 +138,8 @@ fn reads_and_atomics_go_through_windows_with_their_rights() {
     assert_eq!(bench.here.load(16384, 8), 10u64.to_ne_bytes());
 }
 
+/// Regression: a SEND with invalidation of a wrong key was answered by a NAK although it may be
+/// acknowledged already (IBTA vol. 1 §9.9.6.3, class J).
 #[test]
 fn an_invalidation_closes_a_window_at_once_and_only_the_right_one_can() {
     // By the peer.

@@ -457,6 +457,9 @@ fn histories(seeds: std::ops::Range<u64>) {
     assert!(grown[2..].iter().all(|runs| *runs > 0) && cut_short > 0 && helped > 0);
 }
 
+/// Eight or more clients on at most twelve keys, values of four MTUs and more; loss, reordering, deaths,
+/// restarts with and without memory, and partitions. A fifth of the histories have tables that grow. At
+/// the end all buffers are free but those of live values.
 #[test]
 fn prism_kv_is_linearizable_and_no_buffer_is_lost() {
     histories(0..seeds::share(1000));

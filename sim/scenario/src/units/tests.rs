@@ -77,6 +77,9 @@ proptest! {
 }
 
 /// Regression test of a fuzzer finding: the thirtieth byte lay within a multi-byte character.
+///
+/// Regression: a number with more than thirty digits behind its point, one of them a character of
+/// several bytes, ended the program, because text was cut by bytes.
 #[test]
 fn characters_that_are_no_digits_are_no_number_wherever_they_stand() {
     for digits in 0..40 {

@@ -71,6 +71,8 @@ fn each_mistake_of_a_value_has_its_line_and_remedy() {
 }
 
 /// SimAI's and astra-sim's configurations have such a stop time.
+///
+/// Regression: a stop time of 4e13 s was refused as no number.
 #[test]
 fn numbers_that_are_too_large_mean_without_an_end() {
     let text = text("\u{feff}SIMULATOR_STOP_TIME 40000000000000.00\nQLEN_MON_END 99999999999999999999\n");

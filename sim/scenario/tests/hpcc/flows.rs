@@ -125,6 +125,7 @@ fn a_distribution_rises_from_0_to_100() {
     }
 }
 
+/// Regression: flows of ns3-rdma ran with their start times as sizes.
 #[test]
 fn flows_of_ns3_rdma_are_named() {
     let refused = |row: &str| says(flows::parse(text(&format!("1\n{row}")), None));

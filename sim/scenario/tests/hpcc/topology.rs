@@ -64,6 +64,7 @@ fn links_beyond_the_count_are_named() {
     );
 }
 
+/// Regression: topologies of PowerTCP and SimAI were refused for a wrong switch.
 #[test]
 fn first_lines_of_powertcp_reverie_and_simai_are_read_and_named() {
     const LINKS: &str = "0 2 100Gbps 1us 0\n1 3 100Gbps 1us 0\n2 3 100Gbps 1us 0\n";

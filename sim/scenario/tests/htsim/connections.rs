@@ -137,6 +137,9 @@ fn each_mistake_has_its_line_and_remedy() {
     assert_eq!(says(parse(text(twice))), "f: two flows have the id 3: give each its own");
 }
 
+/// Regression: a byte-order mark hid the first key of a configuration, or made a file unreadable.
+///
+/// Regression: lines that end with carriage returns alone and blanks around the arrow were refused.
 #[test]
 fn blanks_around_an_arrow_marks_and_carriage_returns_change_nothing() {
     const PLAIN: &str =

@@ -40,6 +40,8 @@ fn a_matrix_runs_on_the_default_tree() {
 }
 
 /// In htsim a lossless queue beyond `-q` prints a line and enqueues.
+///
+/// Regression: `-q` bounded lossless queues, too, and 15 flows of 15 never ended.
 #[test]
 fn the_queue_size_bounds_queues_that_lose_and_no_lossless_ones() {
     let matrix = "Nodes 16\nConnections 2\n0->15 start 0 size 200000\n1->15 start 0 size 200000";

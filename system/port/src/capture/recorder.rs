@@ -246,6 +246,7 @@ mod tests {
         assert_eq!(recorder.recorded(), Recorded { seen: 100, dropped: 100 });
     }
 
+    /// Regression: a flood of a stranger wrote 1.25 GB into a capture in ten seconds.
     #[test]
     fn a_capture_ends_at_its_limit_and_says_how_many_frames_it_lacks() {
         let disk = Disk(Arc::new(Mutex::new(Vec::new())));

@@ -360,6 +360,8 @@ mod tests {
         bytes
     }
 
+    /// Regression: a server that could not make the memory of a link told its client that the offer is
+    /// not a link.
     #[test]
     fn a_peer_that_cannot_make_a_link_tells_its_errno() {
         let flags = SocketFlags::CLOEXEC;

@@ -467,6 +467,8 @@ fn a_sleeper_is_woken_once_and_one_that_is_awake_never() {
     assert!(!a.arm() && !readable(&a, 0));
 }
 
+/// Regression: a link that was added while its port was armed woke nobody, so the sleeper found its
+/// frames only by the timer.
 #[test]
 fn a_link_that_is_added_while_somebody_sleeps_wakes_the_sleeper() {
     let (near, far) = link(small());

@@ -201,6 +201,8 @@ mod tests {
         assert!(peers.address(Peer(1)).is_some() && peers.address(Peer(2)).is_none());
     }
 
+    /// Regression: peers of a port were never forgotten, so a server took no new client after 65,536
+    /// client addresses.
     #[test]
     fn a_removed_peer_gives_its_number_and_its_name_back() {
         let (mut peers, local) = (Peers::new(2), at("127.0.0.1:4791"));

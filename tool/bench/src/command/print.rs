@@ -41,6 +41,8 @@ pub fn bytes(bytes: &[u8]) {
 mod tests {
     use super::*;
 
+    /// Regression: names of guests' processes and of tenants reached the terminal with their escape
+    /// sequences.
     #[test]
     fn control_characters_of_a_text_are_written_and_never_sent_to_the_terminal() {
         let name = "\u{1b}[2J\u{1b}[31mhi\u{7}\u{9b}31m\r\n\u{7f} blå";

@@ -168,6 +168,7 @@ pub fn quantile(values: &[f64], part: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
+    /// Regression: the summary had `-0.0` for times that do not exist.
     #[test]
     fn without_flows_there_is_no_mean_and_no_quantile() {
         assert_eq!((mean(&[]), quantile(&[], 0.5)), (None, None));

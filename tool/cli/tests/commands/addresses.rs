@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::running::{Server, command, finish, remora, serve};
 
+/// Regression: `--address ::ffff:127.0.0.1` was an "Invalid argument".
 #[test]
 fn a_mapped_address_is_the_ipv4_address_wherever_one_is_said() {
     let mut words = command(&serve("farm", "udp"));
@@ -33,6 +34,7 @@ fn a_link_local_address_wants_its_interface() {
     opens("fe80::7%lo").one_line("fe80::7 is not an address of this machine");
 }
 
+/// Regression: servers at `224.0.0.1` and `255.255.255.255` started, and no client could connect.
 #[test]
 fn an_address_that_no_nic_can_have_is_refused_at_open() {
     let cases = [
@@ -71,6 +73,8 @@ fn finding<'f>(findings: &'f [Value], what: &str) -> &'f Value {
     findings.iter().find(|finding| finding["what"] == what).unwrap_or_else(|| panic!("{what}: {findings:?}"))
 }
 
+/// Regression: on a machine with IPv6 alone `remora doctor` advised 127.0.0.1, an address that it
+/// reported as absent.
 #[test]
 fn the_doctor_of_a_machine_with_ipv6_alone_looks_at_ipv6() {
     let only_v6 = "ip link set lo up && ip address delete 127.0.0.1/8 dev lo";

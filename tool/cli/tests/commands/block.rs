@@ -62,6 +62,8 @@ fn one_may_die(design: &str, port: &str) {
     replicas.block(&["write", "7", "lost"]).one_line("too many for a majority");
 }
 
+/// Three replica processes: after the SIGKILL of one clients go on, after a second one they report that
+/// the majority is gone.
 #[test]
 fn of_three_replicas_of_prism_rs_over_shm_one_may_die() {
     one_may_die("prism-rs", "shm");

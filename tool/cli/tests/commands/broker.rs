@@ -168,6 +168,7 @@ fn run_sets_the_environment_starts_the_broker_and_passes_the_exit_status_on() {
     }
 }
 
+/// Regression: below a folder with a blank or a colon `remora run` preloaded nothing.
 #[test]
 fn libraries_below_a_folder_with_a_blank_and_a_colon_are_found_by_a_link_that_goes_with_the_program() {
     let folder = libraries("listed");
@@ -189,6 +190,7 @@ fn libraries_below_a_folder_with_a_blank_and_a_colon_are_found_by_a_link_that_go
     assert!(!Path::new(lines[0]).parent().expect("its folder").exists(), "{}", lines[0]);
 }
 
+/// Regression: a static program and one with set-user-ID found no device, and nothing reported why.
 #[test]
 fn a_program_that_loads_no_library_of_ours_is_named_in_a_line_and_runs() {
     let folder = libraries("unreplaced");
@@ -302,6 +304,8 @@ fn doctor_and_devinfo_know_the_broker_its_gids_and_who_has_which_range() {
     program.wait().expect("its end");
 }
 
+/// Regression: the command took the signal that ends a broker for an error, because the signal
+/// interrupts the wait.
 #[test]
 fn a_broker_ends_when_it_is_told_to_or_when_nobody_needs_it_and_a_second_one_says_who_is_first() {
     let ip = "127.96.0.5";
@@ -368,6 +372,8 @@ fn the_owner_lists_the_users_of_a_broker_and_ends_one_or_a_program() {
     program.wait().expect("its end");
 }
 
+/// Regression: a broker kept the descriptor limit of the program that had started it, and its refusals
+/// advised what did not help.
 #[test]
 fn a_broker_with_the_limits_of_its_first_program_gives_way_to_one_of_the_next() {
     let ip = "127.96.0.9";

@@ -18,6 +18,7 @@ fn positive(line: &Value, field: &str) {
     assert!(line[field].as_f64().is_some_and(|value| value > 0.0), "{field} of {line}");
 }
 
+/// Each row has round trips, median, p99, throughput and server CPU, and the report draws them.
 #[test]
 fn the_demo_reads_each_design_over_each_port_and_no_value_is_wrong() {
     // It checks each value itself, and fails if one is wrong.
@@ -64,6 +65,7 @@ fn on_a_terminal(words: &[&str]) -> String {
     String::from_utf8_lossy(&shown).into_owned()
 }
 
+/// Regression: `make demo` printed nothing for minutes.
 #[test]
 fn the_demo_shows_a_bar_to_a_person_and_a_line_for_each_row_to_a_pipe() {
     let report = std::env::temp_dir().join(format!("remora-demo-{}", std::process::id()));
@@ -134,6 +136,8 @@ fn figures_of_the_verbs_have_their_rounds_and_their_baseline() {
     }
 }
 
+/// The latency of a 64 B READ has that of raw AF_XDP frames beside it, and the rate of READs that of a
+/// raw echo, from one run.
 #[test]
 fn figures_of_xdp_stand_beside_raw_frames() {
     let ended = remora(&["bench", "verbs", "--port", "xdp", "--rounds", "1", "--only", "xdp/r", "--json"]);
@@ -283,6 +287,8 @@ fn over_xdp_the_key_value_designs_stand_beside_each_other_too() {
     prism_stands_beside_pilaf(&lines, "xdp");
 }
 
+/// Both commands list which ports this machine can run and why not, what the drivers offer, and how
+/// exactly each port checks the ICRC.
 #[test]
 fn doctor_and_devinfo_speak_json() {
     let doctor = remora(&["doctor", "--json"]);

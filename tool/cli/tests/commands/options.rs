@@ -12,6 +12,8 @@ fn refused(words: &[&str], reason: &str) {
     assert!(ended.err.contains(reason), "{words:?}: {}", ended.err);
 }
 
+/// Regression: `--port`, `--capture` and `--fault` of `remora serve cache` were ignored without
+/// `--chains`.
 #[test]
 fn options_of_a_cache_s_nic_want_chains() {
     let options = [["--port", "udp"], ["--address", "127.0.0.1"], ["--interface", "eth0"]];
@@ -50,6 +52,7 @@ fn options_that_exclude_or_need_each_other_say_so() {
     remora(&["figures", "prism", "--rows", "/dev/null"]).one_line("prism is not drawn from rows");
 }
 
+/// Regression: the error advised `--clients 0`.
 #[test]
 fn a_cache_without_descriptors_never_advises_no_clients() {
     let serve = |most: u32| {

@@ -50,6 +50,7 @@ fn small_server() -> Server {
     server
 }
 
+/// Regression: `remora capture -o FILE` deleted FILE before the command started.
 #[test]
 fn a_capture_leaves_the_file_that_is_there_until_there_is_another() {
     let folder = Folder::new("until");
@@ -64,6 +65,7 @@ fn a_capture_leaves_the_file_that_is_there_until_there_is_another() {
     assert_eq!(folder.names(), ["old.pcapng"]);
 }
 
+/// Regression: a capture replaced pipes, links and devices by files.
 #[test]
 fn a_capture_follows_links_and_replaces_neither_pipe_nor_device() {
     let (folder, server) = (Folder::new("kinds"), small_server());
@@ -127,6 +129,7 @@ fn two_nics_of_one_command_have_a_file_each() {
     assert!(packets(&file) >= 4 && packets(&folder.of("both.2.pcapng")) >= 4);
 }
 
+/// Regression: benchmarks overwrote the figures that the repository keeps.
 #[test]
 fn benchmarks_draw_where_nothing_is_kept_unless_they_are_told_where() {
     let folder = Folder::new("report");

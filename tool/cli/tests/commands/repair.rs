@@ -146,6 +146,8 @@ fn all_come_back(design: &'static str, port: &'static str) {
     one.holds(39, "a writer that came last");
 }
 
+/// Each of three replica processes is killed and started again without its memory while two clients go
+/// on. Every acknowledged write is read afterwards.
 #[test]
 fn replicas_of_prism_rs_over_shm_come_back_one_after_the_other() {
     all_come_back("prism-rs", "shm");

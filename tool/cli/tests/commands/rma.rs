@@ -309,6 +309,7 @@ printf '%s' "$2" | tail -n +2 > typed
 . ./typed
 "#;
 
+/// Regression: the examples of `remora rma --help` named a fingerprint that does not exist.
 #[test]
 fn the_examples_of_each_help_work_when_typed() {
     let binary = std::path::Path::new(env!("CARGO_BIN_EXE_remora")).parent().expect("a folder");

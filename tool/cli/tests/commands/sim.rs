@@ -226,6 +226,8 @@ fn packets_longer_than_the_nics_name_the_remedy_of_the_files_own_program() {
 }
 
 /// Without a flow that has ended there are no times, and a transport without a timeout is named.
+///
+/// Regression: a run that stopped after a loss did not name its reason.
 #[test]
 fn a_run_that_stops_after_a_loss_says_why_and_its_summary_counts_all_packets() {
     let folder = Folder::new("stops");

@@ -58,6 +58,7 @@ fn status(child: &mut Child) -> Option<i32> {
     }
 }
 
+/// Regression: `remora top` panicked without a terminal.
 #[test]
 fn top_without_a_terminal_says_so() {
     remora(&["top", "127.0.0.1:1"]).one_line("takes a terminal: run it in one, or print them with --once");
@@ -83,6 +84,7 @@ fn top_ends(end: impl Fn(&mut File, &Child)) {
     assert_eq!(tcgetattr(far.as_fd()).expect("a terminal").local_modes, before);
 }
 
+/// Regression: `remora top` ignored Ctrl-C.
 #[test]
 fn control_c_ends_top_and_the_terminal_is_as_before() {
     top_ends(|near, _| near.write_all(b"\x03").expect("a terminal"));
@@ -114,6 +116,7 @@ fn logs_on_a_terminal(no_color: Option<&str>) -> String {
     all
 }
 
+/// Regression: logs in files and pipes had colour escapes.
 #[test]
 fn logs_have_colours_on_a_terminal_alone_and_never_for_who_wants_none() {
     let piped = finish(command(&["devinfo"]).env("RUST_LOG", "info"));
@@ -125,6 +128,7 @@ fn logs_have_colours_on_a_terminal_alone_and_never_for_who_wants_none() {
     assert!(logs_on_a_terminal(Some("")).contains('\x1b'));
 }
 
+/// Regression: a server without descriptors logged a hundred lines a second.
 #[test]
 fn a_server_out_of_descriptors_says_so_now_and_then_and_not_a_hundred_times_a_second() {
     let program = env!("CARGO_BIN_EXE_remora");

@@ -187,6 +187,8 @@ fn nothing_is_lost_or_torn(design: &str, port: &str) {
     assert_eq!(shards.numbers(keys).iter().sum::<i64>(), 400);
 }
 
+/// Several client processes move amounts between keys of two shards. The total is conserved, and no
+/// snapshot is torn.
 #[test]
 fn over_shm_nothing_is_lost_or_torn() {
     DESIGNS.into_iter().for_each(|design| nothing_is_lost_or_torn(design, "shm"));

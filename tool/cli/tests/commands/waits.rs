@@ -56,6 +56,7 @@ fn gave_up(ended: Ended, words: &str) {
     assert!(ended.out.contains("operations: "), "what was done is told: {}", ended.out);
 }
 
+/// Regression: `remora kv exercise --seconds 3` ran on without output after its server had died.
 #[test]
 fn an_exercise_of_keys_ends_with_a_word_after_its_server_has_died() {
     let server = Server::start("farm", "shm", &[]);
@@ -117,6 +118,8 @@ fn metrics_that_do_not_come_are_not_taken_for_metrics_that_are_none() {
     remora(&["top", &address, "--once"]).one_line("has not answered for 2 seconds");
 }
 
+/// Regression: `remora devinfo --nicd` and every request of an attached program waited for a stopped
+/// daemon for ever.
 #[test]
 fn a_stopped_daemon_is_told_in_one_line() {
     let lender = Lender::start("stopped", &[]);
@@ -126,6 +129,7 @@ fn a_stopped_daemon_is_told_in_one_line() {
     remora(&words).one_line("has not answered for 10 seconds");
 }
 
+/// Regression: `remora nicd` left its socket behind on SIGHUP.
 #[test]
 fn a_daemon_takes_its_socket_away_whatever_signal_ends_it() {
     for (number, ends) in ENDING.into_iter().enumerate() {

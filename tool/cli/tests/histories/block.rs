@@ -84,6 +84,8 @@ fn real_run(design: &str, seed: u64) {
     scene.judge(&format!("real {design} seed {seed}"), &history, linearizable, &KINDS);
 }
 
+/// Replicas are stopped, cut off, killed and repaired one at a time: the others go on. Without a
+/// majority no operation succeeds.
 #[test]
 fn prism_rs_is_linearizable_while_processes_die_and_stand_still_and_links_are_cut() {
     real_run("prism-rs", 11);

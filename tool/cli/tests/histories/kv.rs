@@ -31,6 +31,8 @@ fn real_run(design: &str, seed: u64) {
     scene.judge(&format!("real {design} seed {seed}"), &history, linearizable, &KINDS);
 }
 
+/// Each process has a host of its own. Clients are killed, clients and servers are stopped, and links
+/// are cut, for shorter and longer than retries last.
 #[test]
 fn prism_kv_is_linearizable_while_processes_die_and_stand_still_and_links_are_cut() {
     real_run("prism", 1);

@@ -42,6 +42,8 @@ fn real_run(design: &str, seed: u64, judge: fn(&History) -> Result<(), Violation
     scene.judge(&format!("real {design} seed {seed}"), &history, judge, &KINDS);
 }
 
+/// Two shards, each process on a host of its own. Clients are killed, clients and shards are stopped,
+/// and links are cut.
 #[test]
 fn prism_tx_is_serializable_while_processes_die_and_stand_still_and_links_are_cut() {
     real_run("prism-tx", 21, serializable);

@@ -4,6 +4,7 @@ use crate::place::Place;
 
 const TOOLS: &str = "env bash dirname git sed head python3";
 
+/// Regression: `make test` went on for an hour without the tools after a failed setup.
 #[test]
 fn a_setup_that_fails_ends_all_checks_and_has_its_row_and_another_check_does_not() {
     let place = Place::new(TOOLS, "checks");

@@ -50,6 +50,8 @@ fn flags(prefix: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Regression: `DESTDIR` was written into `remora.pc`, and under umask 077 other users could not read
+/// it.
 #[test]
 fn a_staged_installation_names_its_prefix_and_everybody_may_read_it() {
     let place = Place::new(TOOLS, "staged");
@@ -64,6 +66,7 @@ fn a_staged_installation_names_its_prefix_and_everybody_may_read_it() {
     assert_eq!(closed, "", "other users may not read these");
 }
 
+/// Regression: a relative PREFIX was written into `remora.pc` as it was typed.
 #[test]
 fn a_relative_prefix_is_one_of_the_callers_folder() {
     let place = Place::new(TOOLS, "relative");
@@ -74,6 +77,7 @@ fn a_relative_prefix_is_one_of_the_callers_folder() {
     assert!(prefix.join("bin/remora").exists());
 }
 
+/// Regression: `make uninstall` left the C API behind.
 #[test]
 fn uninstall_leaves_what_others_have_installed_and_nothing_of_its_own() {
     let place = Place::new(TOOLS, "uninstall");
@@ -86,6 +90,7 @@ fn uninstall_leaves_what_others_have_installed_and_nothing_of_its_own() {
     assert_eq!(place.files("prefix"), ["./include/remora/others.h", "./lib/libremora.so.conf"]);
 }
 
+/// Regression: `sudo make install` without cargo failed although all was built.
 #[test]
 fn without_cargo_what_was_built_before_is_installed_and_told_and_nothing_else_is_taken_for_it() {
     let place = Place::new(TOOLS, "built");

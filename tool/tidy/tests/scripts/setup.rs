@@ -32,6 +32,7 @@ fn setup(name: &str, locked: &str) -> (Place, Output) {
     (place, output)
 }
 
+/// Regression: `scripts/setup` failed at once while unattended upgrades held apt's lock.
 #[test]
 fn a_lock_of_apt_is_waited_for_and_told_once() {
     let (place, output) = setup("waits", &LOCK.repeat(3));

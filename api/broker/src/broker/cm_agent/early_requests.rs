@@ -91,6 +91,8 @@ mod tests {
         mad
     }
 
+    /// Regression: perftest's client with `-R` was refused, because it connects while its server is
+    /// about to listen.
     #[test]
     fn a_request_waits_for_who_begins_to_listen_and_no_longer_than_it_may() {
         let (mut early, mut cm) = (EarlyRequests::default(), Cm::new(CmConfig::new(1, 2)));

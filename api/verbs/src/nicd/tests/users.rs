@@ -75,6 +75,8 @@ impl SharedLender {
     }
 }
 
+/// Regression: 64 kept names of one user locked all other users of a NIC daemon out, and memory was
+/// limited by attachment instead of by user.
 #[test]
 fn a_user_at_every_limit_locks_no_other_user_out() {
     let limits = Limits { bytes: 1 << 20, ..Limits::default() };
@@ -101,6 +103,8 @@ fn a_user_at_every_limit_locks_no_other_user_out() {
     drop(programs);
 }
 
+/// Regression: the oldest silent connection gave way, even if it belonged to another user than the
+/// newcomer.
 #[test]
 fn connections_of_one_user_that_say_nothing_do_not_displace_another_user() {
     let lender = shared(Options { attachments: 6, ..Options::default() });

@@ -245,6 +245,8 @@ fn a_program_brings_a_control_of_its_own() {
     );
 }
 
+/// Regression: a short read waited for what a bulk transfer to the same server had outstanding, because
+/// both classes shared one congestion window.
 #[test]
 fn a_short_transfer_waits_for_no_window_and_no_pace_of_the_bulk_class() {
     let settings = CongestionSettings { initial: 4.0, kind: ControlKind::Fixed, ..settings() };

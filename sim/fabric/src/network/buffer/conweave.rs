@@ -156,6 +156,8 @@ mod tests {
         assert_eq!(account.used, [0, 0, 0, 10_100, 0, 0, 0, 0], "another class does not count");
     }
 
+    /// Regression: a switch with ConWeave's buffer lost packets where its program loses none, because it
+    /// kept the headroom of another dialect.
     #[test]
     fn the_headroom_counts_only_when_all_that_is_shared_is_used() {
         let (mut shares, mut account) = empty();

@@ -48,6 +48,7 @@ fn packets_that_nobody_sent_arrive_when_they_are_to_and_are_counted() {
     assert!(network.findings().kept().is_empty());
 }
 
+/// Regression: a packet that came to another host was counted as delivered.
 #[test]
 fn a_packet_that_comes_to_another_host_is_lost_and_counted() {
     let mut network = pair();

@@ -113,6 +113,8 @@ fn a_forged_failure_needs_the_nonce_of_the_request_and_ends_that_operation_alone
 }
 
 /// Attack 12: the forger has seen the request, but sends from an address or UDP port of its own.
+///
+/// Regression: a failure under the reserved key was accepted from any address.
 #[test]
 fn a_forged_failure_from_another_address_or_port_than_the_servers_is_not_believed() {
     let mut bed = Bed::new(&patient());
@@ -133,6 +135,9 @@ fn a_forged_failure_from_another_address_or_port_than_the_servers_is_not_believe
 }
 
 /// Attack 12: a stranger asks for failures to learn the nonces that the NIC will use for its own requests.
+///
+/// Regression: bad requests were answered under nonces of the counter that requests use, so that a
+/// stranger could predict the nonces of requests.
 #[test]
 fn a_failure_under_the_reserved_key_reveals_nothing_of_the_nonces_of_requests() {
     let mut bed = Bed::new(&patient());
@@ -156,6 +161,9 @@ fn a_failure_under_the_reserved_key_reveals_nothing_of_the_nonces_of_requests() 
 
 /// A write whose data has left may take effect until the server's time is over. A failure that anyone can
 /// seal does not end it before: a copy of the request may have come damaged.
+///
+/// Regression: a write ended with an authentication failure and its data changed memory afterwards. A
+/// link had doubled its request and damaged one copy; the server failed that copy and served the other.
 #[test]
 fn a_failure_under_the_reserved_key_does_not_end_a_write_whose_data_is_on_its_way() {
     for lost in [false, true] {

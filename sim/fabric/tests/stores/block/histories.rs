@@ -48,6 +48,8 @@ fn found<D: Design>(canary: Canary) -> Option<u64> {
     })
 }
 
+/// Eight clients per history; loss, reordering, deaths, restarts with and without memory and partitions
+/// each occur in a fifth of the runs. At the end each replica has all buffers but the live ones.
 #[test]
 fn every_history_of_prism_rs_is_linearizable() {
     histories::<prism_rs::Client>("prism-rs");
@@ -65,6 +67,7 @@ fn a_prism_rs_whose_readers_do_not_write_back_is_found() {
     println!("found by seed {seed}");
 }
 
+/// Runs the histories of PRISM-RS, with back-off and recovery of locks.
 #[test]
 fn every_history_of_abdlock_is_linearizable() {
     histories::<abdlock::Client>("abdlock");

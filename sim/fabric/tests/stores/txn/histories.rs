@@ -89,6 +89,9 @@ fn of_farm(seeds: std::ops::Range<u64>) {
     assert!(histories(FARM, seeds).broken > 0, "nobody died with locks in his hands");
 }
 
+/// Eight or more clients on twelve keys and two shards, with clocks up to four seconds apart; loss,
+/// reordering, deaths, partitions and a shard that restarts with its memory. No key stays blocked and no
+/// buffer is lost.
 #[test]
 fn histories_are_serializable_whoever_dies_and_whatever_the_clocks_say() {
     of_prism_tx(0..seeds::share(1000));
@@ -100,6 +103,7 @@ fn soak_ten_thousand_histories_are_serializable() {
     of_prism_tx(1_000_000..1_010_000);
 }
 
+/// Runs the faults of PRISM-TX's histories. Every value that is read is whole, and no lock is left.
 #[test]
 fn histories_of_farm_are_strictly_serializable_whoever_dies() {
     of_farm(0..seeds::share(1000));

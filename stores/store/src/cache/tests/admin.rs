@@ -36,6 +36,7 @@ fn all_items_are_told_some_with_each_turn() {
     assert_eq!(talk.tell("stats cachedump 200 0 0\r\n"), "CLIENT_ERROR Illegal slab id\r\n");
 }
 
+/// Regression: a `metadump` behind other commands was answered (memcached's `lru-crawler.t`).
 #[test]
 fn a_dump_behind_other_answers_is_refused() {
     let mut talk = TestClient::new();

@@ -3,6 +3,7 @@
 use super::{NOON, Session, TestClient, say, set};
 use crate::cache::{MAX_VALUE, MIN_MEMORY};
 
+/// Regression: 64 clients that announced values and sent none evicted all items.
 #[test]
 fn values_that_are_announced_and_never_come_evict_nothing() {
     let mut talk = TestClient::with(64 << 20, 60_000);

@@ -86,6 +86,7 @@ fn modes_store_and_count_as_their_letters_say() {
     );
 }
 
+/// Regression: `md` and `ma` reported bad client flags in other words than memcached.
 #[test]
 fn what_is_wrong_with_a_line_is_told_in_memcacheds_words() {
     let mut talk = TestClient::new();

@@ -55,6 +55,8 @@ fn retrievals_bring_what_is_there() {
     ]);
 }
 
+/// Regression: a `get` with one invalid key was answered with the values before it and the error last,
+/// so clients took one for the other (memcached's `issue_152.t`).
 #[test]
 fn a_key_that_is_none_is_told_before_any_value() {
     let none = "k".repeat(MAX_KEY + 1);
@@ -194,6 +196,7 @@ fn noreply_silences_everything_but_a_line_that_is_no_command() {
     )]);
 }
 
+/// Regression: a TLS hello was taken for lines of commands, and its session ticket stored a value.
 #[test]
 fn the_rest_of_the_commands() {
     exchanges(&[

@@ -16,6 +16,7 @@ fn assert_there(talk: &mut TestClient, said: &str) {
     assert_eq!(talk.tell("get precious\r\n"), "VALUE precious 0 4\r\ngold\r\nEND\r\n", "{said:?}");
 }
 
+/// Regression: the value behind a refused command was executed as commands.
 #[test]
 fn the_value_of_a_refused_command_is_not_executed() {
     // The sample of the bug report; `ms` was not implemented then.
@@ -114,6 +115,8 @@ fn a_value_whose_length_cannot_be_read_ends_the_connection() {
     }
 }
 
+/// Regression: a `cas` without its number ended the connection; memcached answers both the line and the
+/// value (its `cas.t`).
 #[test]
 fn a_cas_without_a_number_is_answered_as_often_as_memcached_does() {
     let mut talk = precious();
@@ -155,6 +158,9 @@ fn a_value_that_is_too_large_or_has_no_room_is_not_executed() {
     }
 }
 
+/// Regression: the POST request of a browser wrote into the cache.
+///
+/// Regression: a browser's request with the method `gets` was executed before it was recognised.
 #[test]
 fn a_browser_writes_nothing() {
     for line in [

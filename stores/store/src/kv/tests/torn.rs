@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 mod pilaf {
     use super::*;
 
+    /// A reader that meets a value while it is overwritten notices it, by Pilaf's CRC64 or FaRM's line
+    /// versions, and reads again.
     #[test]
     fn overwritten_and_used_again() {
         overwritten_and_used_again_by::<PilafArm>();

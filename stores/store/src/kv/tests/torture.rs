@@ -54,6 +54,8 @@ impl States {
     }
 }
 
+/// Readers and writers of every design run at the same time. A GET returns a value that was stored,
+/// never a mixture.
 #[test]
 fn no_wrong_value_is_returned() {
     on_every_design!(no_wrong_value_is_returned_by);

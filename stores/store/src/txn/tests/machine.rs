@@ -180,6 +180,7 @@ fn at_its_bounds_it_says_so() {
     assert_eq!(again.accept(&server.classes), None);
 }
 
+/// Regression: clients that never connected used up the client numbers of a shard.
 #[test]
 fn the_number_of_a_client_that_never_connected_is_given_again() {
     let server = &mut Bench::new(true, 1).net.servers[0];

@@ -30,6 +30,8 @@ fn the_path_holds_a_hundred_packets_and_the_cap_is_the_papers() {
     assert!(full > 0.95 * most && full < most, "{full} of {most}");
 }
 
+/// At 1 % loss IRN keeps 0.6 of its lossless goodput and has 1.25 times that of go-back-N; at 5 % it has
+/// twice that of go-back-N.
 #[test]
 fn irn_keeps_most_of_its_goodput_at_one_percent_and_beats_go_back_n() {
     let [lossless, one, five] = [0.0, 0.01, 0.05].map(|loss| goodput(Some(IRN), loss));
