@@ -25,7 +25,6 @@ pub enum EventKind {
     ConnectRequest(ConnectRequest),
     /// The peer has accepted. The program makes its queue pair ready, then calls
     /// [`Cm::ready_to_use`](crate::Cm::ready_to_use).
-    /// [`Cm::ready_to_use`](crate::Cm::ready_to_use).
     ConnectResponse(ConnParam),
     /// The active side is ready as well.
     Established,

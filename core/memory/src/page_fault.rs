@@ -12,7 +12,6 @@
 //!
 //! **Limits.** Only x86-64 Linux has entries. A thread that blocks SIGSEGV or SIGBUS is killed by a fault
 //! in spite of the handler, because the kernel ends a thread that blocks the signal of its own fault.
-//! whatever the handler: the kernel demands it.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 mod exception_table;

@@ -348,7 +348,6 @@ impl Table {
         unsafe { self.entries.get_unchecked(location(key, self.entries.len())) }
     }
 
-    /// From now on engines of this table may do 32-byte updates ([`Span::update`](crate::Span::update)). To
     /// Enables 32-byte updates ([`Span::update`](crate::Span::update)) by engines of this table. Must be
     /// called before a queue pair is created that may request them. Calling it a second time only costs a
     /// mutex.

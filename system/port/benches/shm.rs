@@ -1,10 +1,11 @@
-//! What port `shm` costs, against floors measured in the same run: `cargo bench -p remora-port --bench shm`.
+//! The cost of port `shm`, compared with lower bounds measured in the same run: `cargo bench -p remora-port
+//! --bench shm`.
 //!
-//! Two pinned threads, interleaved rounds, medians; every round is printed. The floor of a round trip is two
-//! cache lines, one for each direction. A poller keeps its line shared, so each hop is an invalidation and a
-//! fetch. `rate/…/n` flushes after n frames. `nt` copies out with streaming stores, as a long WRITE is
-//! placed. `one-core` sends and receives a frame on one core, so no line changes cores. `arm+disarm` is the
-//! cost of preparing a sleep that does not happen, beside a peer that spins.
+//! Two pinned threads, interleaved rounds, medians; every round is printed. The lower bound of a round trip
+//! is two cache lines, one for each direction: a poller keeps its line shared, so each hop is an
+//! invalidation and a fetch. `rate/…/n` flushes after n frames. `nt` copies out with streaming stores, as a
+//! long WRITE is placed. `one-core` sends and receives a frame on one core, so no line moves between cores.
+//! `arm+disarm` is the cost of preparing a sleep that does not happen, beside a peer that spins.
 #![allow(unsafe_code, reason = "streaming stores are intrinsics")]
 
 use std::hint::{black_box, spin_loop};
@@ -19,18 +20,18 @@ use remora_port::{Address, Class, Egress, Endpoint, Peer, Port};
 const TRIPS: u32 = 20_000;
 const FRAMES: u64 = 500_000;
 const BULK_FRAMES: u64 = 10_000;
-/// A READ request over IPv4: with its word, one line.
+/// Length of a READ request over IPv4: with the ring's word, one line.
 const SMALL: usize = 60;
-/// A 64 B WRITE over IPv4: two lines.
+/// Length of a 64-byte WRITE over IPv4: two lines.
 const MIDDLE: usize = 124;
 const BULK: usize = 4096;
 
-/// Name, unit, one round.
+/// Name, unit, and a function that runs one round.
 type Case = (&'static str, &'static str, fn() -> f64);
 
 fn main() {
     let rounds = std::env::var("ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(9);
-    // `cargo test` runs benches too: one short look that they still work.
+    // `cargo test` runs benches too; one round then shows that they still work.
     let rounds = if std::env::args().any(|a| a == "--bench") { rounds } else { 1 };
     let only = std::env::args().skip(1).find(|a| !a.starts_with("--"));
     let cases: &[Case] = &[
@@ -83,7 +84,7 @@ fn pin(cpu: usize) {
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
-/// Runs `other` on the second CPU while `this` runs on the first; both are warm when `this` is called.
+/// Runs `other` on the second CPU while `this` runs on the first. Both threads run when `this` is called.
 fn pair<T>(other: impl FnOnce() + Send, this: impl FnOnce() -> T) -> T {
     let ready = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -93,7 +94,7 @@ fn pair<T>(other: impl FnOnce() + Send, this: impl FnOnce() -> T) -> T {
             other();
         });
         pin(0);
-        // The new thread begins on this CPU, so it must be let go before it can move to its own.
+        // The new thread starts on this CPU, so this thread yields until the new one has moved to its own.
         while !ready.load(Ordering::Acquire) {
             thread::yield_now();
         }
@@ -128,7 +129,7 @@ fn two_lines() -> f64 {
     )
 }
 
-/// Two processes' worth of link ends.
+/// Returns both ends of a link, as two processes would have them.
 fn link() -> (Apart<Link>, Apart<Link>) {
     let listener = Listener::new(shm::DEFAULT_GEOMETRY, Admit::SameUser).expect("listener");
     let name = listener.name().to_string();
@@ -143,7 +144,7 @@ fn link() -> (Apart<Link>, Apart<Link>) {
     (Apart(near), Apart(far.join().expect("the connecting thread")))
 }
 
-/// Keeps what the two threads work with on lines of their own, as two processes would.
+/// Aligns the data of each thread to cache lines of its own, as in two processes.
 #[repr(align(128))]
 struct Apart<T>(T);
 
@@ -186,7 +187,7 @@ fn fill(bytes: &mut [u8], template: &[u8], value: u64) {
     bytes[..8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Reads what a parser would: the first bytes and the last.
+/// Reads the bytes that a parser would read: the first ones and the last.
 fn read(bytes: &[u8]) -> u64 {
     let first = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
     first + u64::from(bytes[bytes.len() - 1])
@@ -325,7 +326,7 @@ fn port_rate(len: usize, train: u64) -> f64 {
     )
 }
 
-/// Buffers larger than any cache, written once so that their pages exist.
+/// Returns buffers larger than any cache, written once so that their pages exist.
 fn cold() -> (Vec<u8>, Vec<u8>) {
     (vec![1; BULK * BULK_FRAMES as usize], vec![2; BULK * BULK_FRAMES as usize])
 }
@@ -345,7 +346,7 @@ fn memcpy_cold() -> f64 {
     bandwidth(begin.elapsed())
 }
 
-/// Copies past the caches. Both are multiples of 64 bytes, and `to` is aligned so.
+/// Copies past the caches. Both lengths are multiples of 64 bytes, and `to` is aligned to 64 bytes.
 fn stream(to: &mut [u8], from: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     {

@@ -1,4 +1,4 @@
-//! What a UDP port costs over the socket it is made of: round trips of one frame, and trains.
+//! The cost of a UDP port, compared with the bare socket: round trips of one frame, and trains.
 //!
 //! `cargo bench -p remora-port --bench udp -- [--json] [--rounds N]`. Two threads run, each pinned to a core.
 //! Every baseline is measured in the same round as the value it is compared with, and all rounds are printed.
@@ -12,20 +12,20 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A way to send a frame and wait for another, spinning.
+/// A way to send a frame and to wait for another by spinning.
 trait Wire {
     fn send(&mut self, len: usize);
-    /// Frames that came, without waiting.
+    /// Returns the number of frames that have arrived, without waiting.
     fn poll(&mut self) -> usize;
 }
 
-/// The socket alone, `sendto` and `recvfrom`: the floor.
+/// The bare socket with `sendto` and `recvfrom`: the lower bound.
 struct Plain(Socket, rustix::net::SocketAddrAny, Vec<u8>);
 
-/// The socket alone, `sendto` and `recvmsg` with `UDP_GRO`.
+/// The bare socket with `sendto` and `recvmsg` under `UDP_GRO`.
 struct Joined(Socket, rustix::net::SocketAddrAny, Vec<u8>);
 
-/// The port itself and its only peer: the case that the socket's own calls are compared with.
+/// The port itself and its only peer, which is compared with the socket's own calls.
 struct Whole(UdpPort, remora_port::Peer);
 
 impl Wire for Plain {
@@ -102,11 +102,12 @@ fn whole(host: &str) -> [Whole; 2] {
 fn pin(core: usize) {
     let mut set = rustix::thread::CpuSet::new();
     set.set(core);
-    // With one core, or in a container that forbids pinning, the numbers are worse but the ratios still hold.
+    // With one core, or in a container that forbids pinning, the numbers get worse but the ratios still
+    // hold.
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
-/// Median round trip in ns of `count` round trips of `there` and `back` bytes.
+/// Returns the median time in ns of `count` round trips of `there` bytes out and `back` bytes back.
 fn round_trip<W: Wire + Send + 'static>(
     [mut near, mut far]: [W; 2],
     there: usize,
@@ -127,9 +128,9 @@ fn round_trip<W: Wire + Send + 'static>(
     let mut times = Vec::with_capacity(count);
     let mut jitter = 1u32;
     for _ in 0..count + count / 8 {
-        // Two spinning loops lock into a phase. Then one more nanosecond in one of them can move the round
-        // trip by a whole poll, either way. A pause of random length (up to about 2 us) before each round
-        // averages that out.
+        // Two spinning loops lock into a phase: one more nanosecond in one of them can then change the
+        // round trip by a whole poll, in either direction. A pause of random length (up to about 2 µs)
+        // before each round averages that out.
         jitter = jitter.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let pause = Instant::now() + Duration::from_nanos(u64::from(jitter >> 21));
         while Instant::now() < pause {}
@@ -143,8 +144,8 @@ fn round_trip<W: Wire + Send + 'static>(
     median(&mut times[count / 8..])
 }
 
-/// Frames per second over 300 ms. `send` sends some frames and returns their number; `receive` returns how
-/// many arrived.
+/// Returns the frames per second over 300 ms. `send` sends some frames; `receive` returns the number of
+/// frames that arrived.
 fn rate(mut send: impl FnMut() + Send + 'static, mut receive: impl FnMut() -> usize) -> f64 {
     let over = std::sync::Arc::new(AtomicBool::new(false));
     let seen = over.clone();
@@ -174,7 +175,7 @@ fn rate(mut send: impl FnMut() + Send + 'static, mut receive: impl FnMut() -> us
     rate
 }
 
-/// Trains over the socket alone.
+/// Measures trains over the bare socket.
 fn raw_train_rate(host: &str, len: usize) -> f64 {
     let [(one, to), (mut two, _)] = sockets(host, &Options::default());
     two.join(true).expect("UDP_GRO");
@@ -192,12 +193,12 @@ fn raw_train_rate(host: &str, len: usize) -> f64 {
     )
 }
 
-/// Trains through the port.
+/// Measures trains through the port.
 fn port_train_rate(host: &str, len: usize) -> f64 {
     let [mut one, mut two] = whole(host);
     rate(
         move || {
-            // Many trains to one flush: a flush ends a train early.
+            // Many trains per flush, because a flush ends a train early.
             for _ in 0..960 {
                 if let Some(lease) = one.0.lend(one.1, Class::default(), len) {
                     std::hint::black_box(lease.bytes);
@@ -219,7 +220,7 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// One line of the table, or one JSON object.
+/// Prints a result as one line of the table, or as one JSON object.
 fn show(json: bool, case: &str, metric: &str, unit: &str, name: &str, rounds: &[(f64, f64)]) {
     let mut values: Vec<f64> = rounds.iter().map(|round| round.0).collect();
     let mut bases: Vec<f64> = rounds.iter().map(|round| round.1).collect();

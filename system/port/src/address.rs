@@ -1,5 +1,5 @@
-//! Addresses of a NIC or a listener: one spelling per address, the addresses that no single host can have,
-//! and duplicate address detection.
+//! Addresses of NICs and listeners: their canonical form, checks for addresses that no single host can
+//! have, and duplicate address detection.
 
 use remora_wire::frame::Address;
 use rustix::io::Errno;
@@ -9,26 +9,26 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Time in which duplicate address detection (RFC 4862) ends: one or two seconds, unless the machine is very
-/// busy.
+/// Time within which duplicate address detection (RFC 4862) ends. It usually takes one or two seconds, but
+/// longer on a very busy machine.
 pub const DETECTION: Duration = Duration::from_secs(20);
-/// Time between two looks at the kernel's table.
+/// Interval between two reads of the kernel's table.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Why a NIC cannot have an address. The text of each says how to mend it.
+/// The reason why a NIC cannot have an address. The message of each variant says what to do.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// `0.0.0.0` or `::`: the ICRC covers the source address, so it must be one address.
+    /// `0.0.0.0` or `::`. The ICRC covers the source address, so the NIC needs one particular address.
     Unspecified(IpAddr),
-    /// It is a multicast group's.
+    /// The address of a multicast group.
     Multicast(IpAddr),
-    /// It is the broadcast address, or that of a network of this machine.
+    /// The limited broadcast address, or the broadcast address of a network of this machine.
     Broadcast(IpAddr),
-    /// A link-local address exists on every interface's network, and the address names no interface.
+    /// A link-local address without an interface. Such addresses exist on every interface's network.
     NoZone(IpAddr),
-    /// The kernel still checks that no other machine has it (duplicate address detection).
+    /// The kernel is still checking that no other machine has the address (duplicate address detection).
     Tentative(IpAddr),
-    /// Another machine on its network has it.
+    /// Another machine on the network has the address.
     Duplicate(IpAddr),
 }
 
@@ -71,21 +71,21 @@ impl fmt::Display for Unfit {
 
 impl std::error::Error for Unfit {}
 
-/// The one spelling of a socket address. `::ffff:a.b.c.d` is the IPv4 address a.b.c.d, as in a GID (IBTA
-/// volume 1, annex A17).
+/// Returns the canonical form of a socket address: `::ffff:a.b.c.d` becomes the IPv4 address a.b.c.d, as in
+/// a GID (IBTA volume 1, annex A17).
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => SocketAddrV4::new(ip, address.port()).into(),
-        // Its interface (the scope) stays.
+        // The scope (the interface) is kept.
         IpAddr::V6(_) => address,
     }
 }
 
-/// Checks that the address can be that of one NIC or one listener. It looks at the address alone and does not
-/// ask the network.
+/// Checks that the address can be the address of one NIC or one listener. Only the address itself is
+/// examined; the network is not asked.
 ///
 /// # Errors
-/// `Unspecified`, `Multicast`, `Broadcast` (255.255.255.255 only).
+/// `Unspecified`, `Multicast`, or `Broadcast` (for 255.255.255.255 only).
 pub fn single(ip: IpAddr) -> Result<(), Unfit> {
     let ip = ip.to_canonical();
     match ip {
@@ -96,10 +96,10 @@ pub fn single(ip: IpAddr) -> Result<(), Unfit> {
     }
 }
 
-/// Checks that a link-local address names its interface.
+/// Checks that a link-local address has an interface.
 ///
 /// # Errors
-/// `NoZone`.
+/// `NoZone` for a link-local address without an interface.
 pub fn zoned(address: SocketAddr) -> Result<(), Unfit> {
     match address {
         SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => {
@@ -109,17 +109,18 @@ pub fn zoned(address: SocketAddr) -> Result<(), Unfit> {
     }
 }
 
-/// Is it the broadcast address of a network of this machine? A socket asks the kernel; nothing is sent.
+/// Returns whether the address is the broadcast address of a network of this machine. The kernel is asked
+/// by a socket; nothing is sent.
 pub fn is_broadcast(ip: IpAddr) -> bool {
     let IpAddr::V4(ip) = ip.to_canonical() else { return false };
     let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
     let Ok(socket) = rustix::net::socket_with(AddressFamily::INET, kind, flags, None) else { return false };
-    // Port 9 discards. Connecting sends nothing.
+    // Port 9 is the discard service. Connecting a datagram socket sends nothing.
     rustix::net::connect(&socket, &SocketAddrV4::new(ip, 9)) == Err(Errno::ACCESS)
 }
 
-/// Has this host the address, in the network namespace of this thread? A socket asks the kernel; nothing is
-/// sent. An address that the kernel still checks is not one yet.
+/// Returns whether this host has the address, in the network namespace of this thread. The kernel is asked
+/// by a socket; nothing is sent. Returns false for an address that the kernel is still checking.
 pub fn is_local(ip: IpAddr) -> bool {
     let interface = match ip {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => interface_of(v6).unwrap_or(0),
@@ -128,7 +129,8 @@ pub fn is_local(ip: IpAddr) -> bool {
     std::net::UdpSocket::bind(with_scope(ip, interface)).is_ok()
 }
 
-/// The interface of this host that has this link-local address. `None`: none has it, or several have.
+/// Returns the interface of this host that has this link-local address; `None` if no interface or several
+/// have it.
 pub fn interface_of(ip: Ipv6Addr) -> Option<u32> {
     let table = table()?;
     let mut interfaces = rows(&table).filter(|row| row.0 == ip).map(|row| row.1);
@@ -142,30 +144,30 @@ fn with_scope(ip: IpAddr, interface: u32) -> SocketAddr {
     }
 }
 
-/// A loopback address of this machine: IPv4's before IPv6's. None: its loopback interface is down.
+/// Returns a loopback address of this machine, IPv4 before IPv6; `None` if the loopback interface is down.
 pub fn loopback() -> Option<IpAddr> {
     let both = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
     both.into_iter().find(|ip| std::net::UdpSocket::bind((*ip, 0)).is_ok())
 }
 
-/// The kernel's state of an IPv6 address of this machine.
+/// The state of an IPv6 address in the kernel's table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Checked {
-    /// An address of this machine that is usable, or whose state the kernel does not report.
+    /// The address is usable, or the kernel does not report its state.
     Usable,
     Tentative,
     Duplicate,
-    /// Not of this machine.
+    /// This machine does not have the address.
     Absent,
 }
 
-/// Flags of the kernel's table (`IFA_F_*` in its if_addr.h).
+/// Flags of the kernel's table (`IFA_F_*` in `if_addr.h`).
 const OPTIMISTIC: u32 = 0x04;
 const DAD_FAILED: u32 = 0x08;
 const TENTATIVE: u32 = 0x40;
 
-/// Lines of `/proc/net/if_inet6`: address, interface, prefix length, scope, flags, name, all but the last in
-/// hexadecimal.
+/// Parses lines of `/proc/net/if_inet6`: address, interface, prefix length, scope, flags, name, all but the
+/// last in hexadecimal. Yields address, interface and flags.
 fn rows(table: &str) -> impl Iterator<Item = (Ipv6Addr, u32, u32)> + '_ {
     table.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
@@ -189,17 +191,17 @@ fn look(table: &str, ip: Ipv6Addr, interface: u32) -> Checked {
     rows(table).find(its).map_or(Checked::Absent, |(_, _, flags)| of_flags(flags))
 }
 
-/// The kernel's table, in the network namespace of this thread.
+/// Reads the kernel's table in the network namespace of this thread.
 fn table() -> Option<String> {
     std::fs::read_to_string(Path::new("/proc/thread-self/net/if_inet6")).ok()
 }
 
-/// Waits, for at most [`DETECTION`], until the kernel has found that no other machine has this address.
-/// `interface` is the number of the address's interface, or 0 for any. True: the address became usable during
-/// the call. False: there was nothing to wait for.
+/// Waits, for at most [`DETECTION`], until the kernel has established that no other machine has this
+/// address. `interface` is the index of the address's interface, or 0 for any. Returns true if the address
+/// became usable during the call, and false if there was nothing to wait for.
 ///
 /// # Errors
-/// `Tentative`, `Duplicate`.
+/// `Tentative` if the check has not ended in time; `Duplicate` if another machine has the address.
 pub fn settle(ip: IpAddr, interface: u32) -> Result<bool, Unfit> {
     let IpAddr::V6(v6) = ip.to_canonical() else { return Ok(false) };
     let (started, mut waited) = (Instant::now(), false);
@@ -214,15 +216,15 @@ pub fn settle(ip: IpAddr, interface: u32) -> Result<bool, Unfit> {
     }
 }
 
-/// May sockets have this address of an interface now? Not while the kernel looks for another machine that has
-/// it, nor if one has. `interface` is the interface's number, or 0 for any.
+/// Returns whether sockets can use this address now. They cannot while the kernel is checking the address,
+/// or if another machine has it. `interface` is the index of the address's interface, or 0 for any.
 pub fn is_usable(ip: IpAddr, interface: u32) -> bool {
     let IpAddr::V6(v6) = ip.to_canonical() else { return true };
     let state = table().map_or(Checked::Usable, |table| look(&table, v6, interface));
     matches!(state, Checked::Usable | Checked::Absent)
 }
 
-/// An address of this interface that is still checked; none if all are usable, or no other machine's.
+/// Returns an address of this interface that the kernel is still checking; `None` if there is none.
 pub(crate) fn tentative(interface: u32) -> Option<IpAddr> {
     let table = table()?;
     let mut its = rows(&table).filter(|row| row.1 == interface && of_flags(row.2) == Checked::Tentative);

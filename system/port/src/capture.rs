@@ -1,4 +1,4 @@
-//! Captures: everything that passes a port, in a pcapng file that Wireshark opens.
+//! Captures: record all frames of a port in a pcapng file, which Wireshark opens.
 //!
 //! | file | holds |
 //! |---|---|
@@ -8,12 +8,16 @@
 //! | `wrapper.rs` | [`Capture`]: a port that is recorded |
 //! | `written.rs` | [`FrameFile`]: frames of simulated time, which their owner writes |
 //!
-//! A frame is recorded as it looks on a wire. On a UDP port the kernel writes and takes the IP and UDP
-//! headers, and the capture has the fields that it was asked to write: addresses, traffic class, hop limit,
-//! UDP checksum, a flow label of 0, and the identification that the ICRC was sealed with. Of a received frame
-//! it has the traffic class and hop limit that the kernel reports, and no UDP checksum, which is not
-//! reported. On a shared memory port the Ethernet header is added and the ICRC is sealed. The MAC addresses
-//! are made up from the IP addresses. A message of 1RMA has no ICRC: its tag is recorded as it is.
+//! A frame is recorded as it looks on a wire:
+//!
+//! * On a UDP port the kernel writes and strips the IP and UDP headers. For a sent frame, the capture shows
+//!   the fields that the kernel was asked to write: addresses, traffic class, hop limit, UDP checksum, a
+//!   flow label of 0, and the identification that the ICRC was computed with. For a received frame, it
+//!   shows the traffic class and hop limit that the kernel reports, and no UDP checksum, because the kernel
+//!   does not report it.
+//! * On a shared-memory port the Ethernet header is added and the ICRC is computed.
+//! * MAC addresses are derived from the IP addresses.
+//! * A message of 1RMA has no ICRC; its tag is recorded unchanged.
 
 mod ethernet;
 mod pcapng;

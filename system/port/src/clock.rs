@@ -1,10 +1,10 @@
-//! Time for the wrappers. Ports need none. The wrappers read it only when a frame is held or recorded.
+//! Clocks for the wrappers. Ports need none; wrappers read one only when a frame is held or recorded.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// The time of a wrapper; any closure that returns nanoseconds is one.
+/// A source of time. Every closure that returns nanoseconds implements it.
 pub trait Clock {
-    /// Nanoseconds since some fixed moment; never less than before.
+    /// Returns the nanoseconds since some fixed moment. The value never decreases.
     fn now_ns(&mut self) -> u64;
 }
 
@@ -14,12 +14,12 @@ impl<F: FnMut() -> u64> Clock for F {
     }
 }
 
-/// Nanoseconds since it was made.
+/// A monotonic clock that starts at 0 when it is created.
 #[derive(Copy, Clone, Debug)]
 pub struct Monotonic(Instant);
 
 impl Monotonic {
-    /// A clock that begins now.
+    /// Creates a clock that starts now.
     pub fn new() -> Monotonic {
         Monotonic(Instant::now())
     }
@@ -37,7 +37,7 @@ impl Clock for Monotonic {
     }
 }
 
-/// Nanoseconds since 1970, as captures want them.
+/// The wall clock: nanoseconds since 1970, as capture files need them.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Wall;
 

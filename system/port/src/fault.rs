@@ -1,8 +1,9 @@
-//! Deliberate faults: drop, duplicate, reorder, delay and corrupt frames by rule.
+//! Fault injection: drops, duplicates, reorders, delays and corrupts frames by rule.
 //!
-//! `remora_fault::Policy` decides which fault befalls which frame, so one rule file drives a simulated link
-//! and a real port. This module carries the fault out on the frames of a real port. A rule names frames by
-//! their first byte behind UDP: the op-code of a BTH, or E0 to E7, the messages of 1RMA.
+//! `remora_fault::Policy` decides which fault applies to which frame, so one rule file drives both a
+//! simulated link and a real port. This module applies the faults to the frames of a real port. A rule
+//! selects frames by the first byte after the UDP header: the op-code of a BTH, or E0 to E7 for messages of
+//! 1RMA.
 //!
 //! | file | holds |
 //! |---|---|

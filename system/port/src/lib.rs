@@ -1,8 +1,8 @@
-//! Ports move frames between NICs and know no RDMA.
+//! Ports: they move frames between NICs, and know nothing about RDMA.
 //!
 //! Every port has the same two halves. The sending half is [`remora_wire::frame::Egress`] (lend a buffer,
-//! commit, flush); it is in `wire` so that `nic` can name it. The receiving half, and the sleeping, is
-//! [`Port`].
+//! commit, flush), which is defined in `wire` so that `nic` can name it. The receiving half, including
+//! sleeping, is [`Port`].
 //!
 //! | port | for | frames begin at | seals the ICRC |
 //! |---|---|---|---|
@@ -39,96 +39,100 @@ pub use signals::block_signals;
 pub use threads::spawn_settled;
 pub use time_slice::ask_for_time_slice;
 
-/// A port beyond sending: receiving, sleeping, and facts. It is statically dispatched; [`Egress`] is the
-/// sending half.
+/// The receiving half of a port, with sleeping and facts about the port. Ports are statically dispatched.
+/// [`Egress`] is the sending half.
 pub trait Port: Egress {
-    /// Hands up to `budget` received frames to `take`, in order for each peer; returns how many. It never
-    /// blocks and never fails: faulty input is counted ([`Counters`]) and dropped.
+    /// Passes up to `budget` received frames to `take`, in order for each peer, and returns their number.
+    /// Never blocks and never fails: malformed input is counted ([`Counters`]) and dropped.
     fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize;
 
-    /// How many consecutive empty receives prove that every frame which had arrived before them was taken.
+    /// Returns the number of consecutive empty receives after which every frame that had arrived before
+    /// them has been taken.
     fn receives_to_silence(&self) -> u32 {
         1
     }
 
-    /// The port's name for its peers: its address (the RoCE GID) and UDP port.
+    /// Returns the address (the RoCE GID) and UDP port by which peers name this port.
     fn endpoint(&self) -> Endpoint;
 
-    /// The address and UDP port that its frames come from, which the ICRC covers: those of
+    /// Returns the address and UDP port that frames are sent from, which the ICRC covers. They are those of
     /// [`Port::endpoint`], unless another socket sends.
     fn source(&self) -> Endpoint {
         self.endpoint()
     }
 
-    /// The same for frames to this peer: a port with several addresses sends from that by which the peer was
-    /// named.
+    /// Returns the source of frames to this peer. A port with several addresses sends from the address at
+    /// which the peer was created.
     fn source_to(&self, peer: Peer) -> Endpoint {
         let _ = peer;
         self.source()
     }
 
-    /// Largest number of bytes from BTH to ICRC, both included, in one frame.
+    /// Returns the largest size of one frame in bytes, from BTH to ICRC, both included.
     fn max_transport_bytes(&self) -> usize;
 
-    /// Announces that the caller is about to sleep on [`Port::poll_fds`]. `true`: work is already waiting, do
-    /// not sleep. A sleeper must still poll on a timer, since a port may announce without a fence, so a wake
-    /// can be missed. Call [`Port::disarm`] after waking, or when not sleeping after all.
+    /// Announces that the caller is about to sleep on [`Port::poll_fds`]. Returns true if work is already
+    /// waiting, so that the caller must not sleep. A sleeper must also wake by a timer: a port may make the
+    /// announcement without a fence, so a wake can be missed. The caller must call [`Port::disarm`] after
+    /// waking, or if it does not sleep after all.
     fn arm(&mut self) -> bool;
 
-    /// Takes back [`Port::arm`]: from now on peers need not wake this port. Consumes a wake that came
+    /// Reverts [`Port::arm`]: peers need not wake this port any more. Consumes a wake that arrived
     /// meanwhile.
     fn disarm(&mut self);
 
     /// Appends the file descriptors that become readable when there is work.
     fn poll_fds(&self, out: &mut Vec<RawFd>);
 
-    /// From now on, says with which IP header's fields each frame came that does not contain that header
-    /// ([`Origin::Ip`]), if the system knows them.
+    /// Makes the port report the IP header's fields of each received frame that does not contain the header
+    /// itself ([`Origin::Ip`]), if the system knows them.
     fn show_ip_fields(&mut self) {}
 
-    /// The counters of the port so far.
+    /// Returns the counters of the port.
     fn counters(&self) -> Counters;
 
-    /// The endpoint of this peer, if the peer is known and its frames do not contain it (they begin at the
-    /// BTH).
+    /// Returns the endpoint of this peer if its frames do not contain it (they begin at the BTH); `None` if
+    /// the peer is unknown or its frames contain the addresses.
     fn peer_endpoint(&self, peer: Peer) -> Option<Endpoint> {
         let _ = peer;
         None
     }
 
-    /// The source and destination MAC addresses of frames to this peer; `None`: the port does not write them,
-    /// or does not know them yet. A caller that builds frames from the Ethernet header leaves the two
-    /// addresses open.
+    /// Returns the source and destination MAC addresses of frames to this peer. `None` if the port does not
+    /// write them, or does not know them yet. A caller that builds frames from the Ethernet header on need
+    /// not fill in these two addresses.
     fn ethernet_addresses(&self, peer: Peer) -> Option<([u8; 6], [u8; 6])> {
         let _ = peer;
         None
     }
 }
 
-/// Counters of a port since it was made. They only rise; a wrapper adds its own to those of the port inside.
+/// Counters of a port since it was created. They only increase. A wrapper adds its own counts to those of
+/// the port that it wraps.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames handed to the peer or to the OS.
+    /// Frames that were passed to the peer or to the OS.
     pub frames_sent: u64,
-    /// Their bytes, from where this port's frames begin.
+    /// Bytes of the sent frames, counted from where this port's frames begin.
     pub bytes_sent: u64,
-    /// Frames handed to `take`.
+    /// Frames that were passed to `take`.
     pub frames_received: u64,
-    /// Their bytes, from where this port's frames begin.
+    /// Bytes of the received frames, counted from where this port's frames begin.
     pub bytes_received: u64,
-    /// Times `lend` had no free buffer. Nothing was lost: the caller tries again.
+    /// Calls of `lend` that found no free buffer. Nothing was lost: the caller tries once more later.
     pub no_room: u64,
-    /// Frames dropped on sending: the peer is unknown or gone, or the OS refused them.
+    /// Frames dropped on sending because the peer is unknown or gone, or the OS refused them.
     pub send_dropped: u64,
-    /// Received frames or ring words that break the port's own rules (length, bounds, truncation), dropped.
+    /// Received frames or ring words that were dropped because they violate the port's rules (length,
+    /// bounds, truncation).
     pub malformed: u64,
-    /// Failures of the OS that are none of the above.
+    /// Other failures of the OS.
     pub os_errors: u64,
-    /// Wakes sent to sleeping peers (system calls).
+    /// Wakes sent to sleeping peers; each is a system call.
     pub wakes_sent: u64,
     /// Peers that died, left or were cut off.
     pub peers_lost: u64,
-    /// Decisions about frames, both directions together, where faults are injected ([`fault`]).
+    /// Decisions of fault injection ([`fault`]) about frames of both directions.
     pub faults: fault::Tally,
 }
 

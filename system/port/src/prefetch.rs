@@ -1,6 +1,6 @@
-//! Hints to the cache: they change when a line comes, never what is read.
+//! Prefetch hints: they change when a cache line arrives, never what is read.
 
-/// Asks for the line at `address` to write to it.
+/// Prefetches the cache line at `address` for writing.
 #[inline(always)]
 pub(crate) fn for_write(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -19,7 +19,7 @@ pub(crate) fn for_write(address: *const u8) {
     let _ = address;
 }
 
-/// Asks for the line at `address` to read it.
+/// Prefetches the cache line at `address` for reading.
 #[inline(always)]
 pub(crate) fn for_read(address: *const u8) {
     #[cfg(target_arch = "x86_64")]

@@ -1,11 +1,12 @@
-//! Signals of the program, which are no business of a NIC's threads.
+//! Blocking of the program's signals in threads of the NIC.
 
-/// Blocks the program's signals in the calling thread. A handler that ran there would find the thread inside
-/// an engine, and its posts would be refused. Faults of the thread's own are let through, also where its
-/// maker blocks them: the NIC meets pages that are gone, and the kernel ends a thread that blocks a fault.
+/// Blocks the program's signals in the calling thread. A signal handler that ran there would find the
+/// thread inside an engine, and its posts would be refused. Signals of the thread's own faults are
+/// unblocked, even if its creator blocks them: the NIC accesses pages that may be absent, and the kernel
+/// kills a thread that blocks the signal of its own fault.
 ///
 /// # Errors
-/// The system's.
+/// The error of pthread_sigmask(3).
 pub fn block_signals() -> std::io::Result<()> {
     // SAFETY: a set of signals is plain numbers, and these calls fill it and read it.
     let failed = unsafe {

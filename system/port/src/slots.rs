@@ -1,11 +1,12 @@
-//! Numbered entries of a table whose numbers are given back.
+//! A table of numbered entries whose numbers are reused.
 
 use std::collections::VecDeque;
 
-/// Freed numbers that rest before the first of them is used for another entry, while the table is not full.
+/// Number of freed numbers that are kept unused, as long as the table is not full, before the oldest of
+/// them is reused.
 const RESTING: usize = 64;
 
-/// Entries by number. The number of a removed entry is used for another one as late as can be.
+/// Entries by number. The number of a removed entry is reused as late as possible.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     entries: Vec<Option<T>>,
@@ -14,24 +15,24 @@ pub(crate) struct Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// An empty table of up to `max` entries.
+    /// Creates an empty table of up to `max` entries.
     pub fn new(max: u32) -> Self {
         Slots { entries: Vec::new(), freed: VecDeque::new(), max }
     }
 
-    /// The entry with this number; `None`: there is none.
+    /// Returns the entry with this number; `None` if there is none.
     #[inline(always)]
     pub fn get(&self, number: u32) -> Option<&T> {
         self.entries.get(number as usize)?.as_ref()
     }
 
-    /// The same, to be changed.
+    /// Returns the entry with this number, mutably; `None` if there is none.
     #[inline(always)]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         self.entries.get_mut(number as usize)?.as_mut()
     }
 
-    /// Adds an entry and returns its number. `None`: the table is full.
+    /// Adds an entry and returns its number; `None` if the table is full.
     pub fn insert(&mut self, entry: T) -> Option<u32> {
         let count = self.entries.len() as u32;
         if count < self.max && self.freed.len() < RESTING {
@@ -43,14 +44,14 @@ impl<T> Slots<T> {
         Some(number)
     }
 
-    /// Removes the entry with this number and returns it; `None`: there is none.
+    /// Removes the entry with this number and returns it; `None` if there is none.
     pub fn remove(&mut self, number: u32) -> Option<T> {
         let removed = self.entries.get_mut(number as usize)?.take()?;
         self.freed.push_back(number);
         Some(removed)
     }
 
-    /// All entries.
+    /// Iterates over all entries.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().flatten()
     }

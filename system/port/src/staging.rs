@@ -1,19 +1,20 @@
-//! A buffer in which a wrapper sees a frame before it leaves: the frame is written here, then copied into the
-//! port.
+//! The buffer in which a wrapper examines a frame before it is sent: the frame is written here, then copied
+//! into the port.
 
 use remora_wire::frame::{Class, Egress, IpFields, Lease, Peer, Start};
 use remora_wire::{icrc, rma};
 
-/// The IPv4 identification that frames are sealed with before the port assigns theirs.
+/// The IPv4 identification that frames are sealed with until the port assigns another.
 const STAGED_ID: u16 = 0;
 
-/// Does an ICRC end this packet, which begins behind UDP? A message of 1RMA ends with its tag.
+/// Returns whether this packet, which begins after the UDP header, ends with an ICRC. A message of 1RMA
+/// ends with its tag instead.
 pub(crate) fn has_icrc(transport: &[u8]) -> bool {
     !transport.first().is_some_and(|byte| rma::begins(*byte))
 }
 
 /// Copies a frame that is sealed for identification 0 into the port and commits it there. Returns the
-/// identification it leaves with; `None`: the port has no space now.
+/// identification that the frame is sent with; `None` if the port has no space now.
 pub(crate) fn forward<P: Egress>(port: &mut P, to: Addressed, bytes: &[u8]) -> Option<u16> {
     let peer = to.peer;
     port.mark(to.fields);
@@ -28,8 +29,8 @@ pub(crate) fn forward<P: Egress>(port: &mut P, to: Addressed, bytes: &[u8]) -> O
     Some(ip_id)
 }
 
-/// Changes the ICRC at the end of `bytes` (BTH to ICRC) from identification 0 to `ip_id`. The CRC is linear,
-/// so only the length of the frame is needed. Without an ICRC nothing changes.
+/// Changes the ICRC at the end of `bytes` (BTH to ICRC) from identification 0 to `ip_id`. The CRC is
+/// linear, so only the length of the frame is needed. Does nothing to a packet without an ICRC.
 pub(crate) fn reseal(bytes: &mut [u8], ip_id: u16) {
     if !has_icrc(bytes) {
         return;
@@ -42,7 +43,7 @@ pub(crate) fn reseal(bytes: &mut [u8], ip_id: u16) {
     }
 }
 
-/// Where a frame goes, and the fields of its IP header.
+/// The peer that a frame is sent to, and the fields of its IP header.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Addressed {
     pub peer: Peer,
@@ -55,19 +56,19 @@ pub(crate) struct Staging {
     bytes: Vec<u8>,
     len: usize,
     peer: Option<Peer>,
-    /// Fields of the frame that is lent, and of the next ones.
+    /// IP header fields of the lent frame. `next_fields` are those of frames that are lent later.
     fields: IpFields,
     next_fields: IpFields,
 }
 
 impl Staging {
-    /// Chooses the IP header's fields of the frames that are lent from now on.
+    /// Sets the IP header fields of the frames that are lent from now on.
     pub(crate) fn mark(&mut self, fields: IpFields) {
         self.next_fields = fields;
     }
 
-    /// A buffer for a frame of `len` bytes to `peer`. An earlier lease that was not taken is forgotten.
-    /// Allocates only when a frame is longer than any before.
+    /// Lends a buffer for a frame of `len` bytes to `peer`. A previous lease that was not taken is
+    /// discarded. Allocates only if the frame is longer than all previous ones.
     pub(crate) fn lend(&mut self, peer: Peer, len: usize) -> Lease<'_> {
         if self.bytes.len() < len {
             self.bytes.resize(len, 0);
@@ -76,13 +77,13 @@ impl Staging {
         Lease { bytes: &mut self.bytes[..len], ip_id: STAGED_ID }
     }
 
-    /// The frame of the last lease; each lease is taken once.
+    /// Takes the frame of the last lease. Each lease can be taken once.
     pub(crate) fn take(&mut self) -> Option<(Addressed, &mut [u8])> {
         let peer = self.peer.take()?;
         Some((Addressed { peer, fields: self.fields }, &mut self.bytes[..self.len]))
     }
 
-    /// Takes back [`Staging::take`]: the port had no space.
+    /// Reverts [`Staging::take`], because the port had no space.
     pub(crate) fn put_back(&mut self, to: Addressed) {
         self.peer = Some(to.peer);
         self.fields = to.fields;

@@ -1,18 +1,18 @@
-//! The time slice of a thread: how soon it preempts others when it wakes.
+//! The time slice of a thread, which determines how soon it preempts others when it wakes.
 
 use std::time::Duration;
 
-/// Asks the scheduler for slices of this length for the calling thread. Since Linux 6.12 a thread that wakes
-/// preempts one with longer slices at once. Older systems take the wish and do nothing.
+/// Requests time slices of this length for the calling thread. Since Linux 6.12 a thread that wakes
+/// preempts a thread with longer slices at once. Older systems accept the request without effect.
 ///
 /// # Errors
-/// The system's: `EPERM` where a sandbox forbids it, `ENOSYS` before Linux 3.14.
+/// The error of the system: `EPERM` if a sandbox forbids the call, `ENOSYS` before Linux 3.14.
 pub fn ask_for_time_slice(slice: Duration) -> std::io::Result<()> {
     // SAFETY: the structure is plain numbers, and the calls fill it and read it within its size.
     let failed = unsafe {
         let mut attributes: libc::sched_attr = std::mem::zeroed();
         let size = size_of::<libc::sched_attr>() as u32;
-        // Policy and nice value stay as they are.
+        // Policy and nice value are unchanged.
         let got = libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0);
         attributes.size = size;
         attributes.sched_runtime = slice.as_nanos() as u64;

@@ -1,53 +1,54 @@
-//! The `udp` port: RoCE v2 frames over one plain UDP socket, unprivileged, on any network.
+//! Port `udp`: RoCE v2 frames over one plain UDP socket, unprivileged, on any network.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `address.rs` | endpoints (GIDs) to socket addresses and back |
-//! | `options.rs` | what may be chosen about a socket, and why opening one failed |
-//! | `socket.rs` | [`Socket`]: the socket with the settings RoCE needs |
-//! | `datagram.rs` | its four calls: one datagram or a train of them, out and in |
-//! | `train.rs` | the frames that wait to leave together (no calls) |
-//! | `inbox.rs` | the frames that came together and are handed on one by one |
-//! | `reading.rs` | which receiving call to use, from recent arrivals (no calls) |
+//! | `address.rs` | conversion between endpoints (GIDs) and socket addresses |
+//! | `options.rs` | the options of a socket, and the errors of opening it |
+//! | `socket.rs` | [`Socket`]: the socket with the settings that RoCE needs |
+//! | `datagram.rs` | the socket's four calls: send and receive one datagram or a train |
+//! | `train.rs` | the frames that wait to be sent together (no system calls) |
+//! | `inbox.rs` | the frames that were received together and are handed on one by one |
+//! | `reading.rs` | the choice of the receive call from recent arrivals (no system calls) |
 //! | `peers.rs` | the bounded table of peers |
-//! | `groups.rs` | multicast groups: a socket for each that the port is a member of |
-//! | `mtu.rs` | how long a frame may be on an interface |
+//! | `groups.rs` | multicast groups: one socket for each group that the port is a member of |
+//! | `mtu.rs` | the largest frame that fits an interface |
 //! | `range.rs` | QPN ranges, and the filter by which the kernel steers datagrams among them |
-//! | `reuseport.rs` | the sockets of an address that programs share, one for each range |
-//! | `shared.rs` | what a program borrows of such an address, and the way of frames that strayed |
+//! | `reuseport.rs` | the sockets of a shared address, one for each range |
+//! | `shared.rs` | a program's share of such an address, and the forwarding of misdirected frames |
 //! | `nic.rs` | [`UdpPort`], the port itself |
 //!
-//! # What the socket must be like
+//! # Requirements on the socket
 //!
-//! The ICRC covers the IPv4 identification, which no UDP socket lets a program choose or see. An
+//! The ICRC covers the IPv4 identification, which a UDP socket lets a program neither choose nor see. An
 //! *unconnected* socket with `PMTUDISC_DO` sends 0, and `0, 1, 2, …` within a train that the kernel cuts
-//! (`UDP_SEGMENT`). A connected one sends numbers nobody can know. So the socket is never connected, and
-//! [`remora_wire::frame::Lease`] holds the identification that the frame will carry, for the sealer. The
-//! frames of a datagram socket begin at the BTH.
+//! (`UDP_SEGMENT`). A connected socket sends unpredictable numbers. Therefore the socket is never
+//! connected, and [`remora_wire::frame::Lease`] tells the code that computes the ICRC which identification
+//! the frame will carry. The frames of a datagram socket begin at the BTH.
 //!
 //! # Trains
 //!
-//! A loopback datagram costs about a microsecond, and nothing but sending many in one call changes that.
-//! Frames of equal length to one peer (the last may be shorter) leave as one train. If both ends are Linux,
-//! they arrive as one (`UDP_GRO`). A batch of one frame uses the plain calls, which are the quickest for one.
+//! A loopback datagram costs about a microsecond; only sending many in one call reduces that. Frames of
+//! equal length to one peer (the last may be shorter) are sent as one train. If both ends are Linux, they
+//! are received as one (`UDP_GRO`). A batch of one frame uses the plain calls, which are the fastest for
+//! one.
 //!
-//! Both are optional. A train that is refused, by whatever errno, leaves frame by frame; if that works, no
-//! train is made from then on. The same holds for reading. [`UdpCounters`] counts it, and the log has one
-//! line about it.
+//! Both are optional. A train that is refused, with whatever errno, is sent frame by frame; if that
+//! succeeds, no more trains are sent. Receiving is handled likewise. [`UdpCounters`] counts the fallback,
+//! and one line is logged.
 //!
-//! # An address that programs share
+//! # Shared addresses
 //!
-//! Processes of one host may share an address and RoCE's own UDP port. The kernel steers by the QPN range, so
-//! that all frames of one range reach one socket. It steers a train by its first frame: the frames of a train
-//! are therefore for one range. Where the peer's UDP port is not RoCE's own, it is one NIC's alone, and
-//! trains do not care.
+//! Processes of one host may share an address with RoCE's own UDP port. The kernel steers by QPN range, so
+//! that all frames of one range reach one socket. It steers a train by its first frame; therefore all
+//! frames of a train are for one range. If the peer's UDP port is not RoCE's own, it belongs to a single
+//! NIC, and trains may mix ranges.
 //!
-//! # Why so much is `inline(always)`
+//! # Reason for `inline(always)`
 //!
-//! With the return-thunk mitigation of recent AMD kernels the CPU has forgotten its return addresses after
-//! each system call. The first `ret` after one was measured to cost 85 ns after an empty `recvfrom`, and 600
-//! ns after a `sendto` (it also slows the next entry). So the calls of the fast path are inlined into the
-//! loop that makes them.
+//! With the return-thunk mitigation of recent AMD kernels, the CPU has forgotten its return addresses after
+//! each system call. The first `ret` after a system call was measured to cost 85 ns after an empty
+//! `recvfrom`, and 600 ns after a `sendto` (it also slows the next entry). Therefore the calls of the fast
+//! path are inlined into the loop that makes them.
 
 mod address;
 mod datagram;

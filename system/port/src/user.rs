@@ -1,49 +1,50 @@
-//! Users of processes of this host, as the kernel notes them on a Unix socket (SO_PEERCRED, unix(7)).
+//! The users of processes of this host, as the kernel reports them on a Unix socket (SO_PEERCRED, unix(7)).
 //!
 //! The kernel translates a user id into the user namespace of the process that asks. An id without a
-//! translation becomes the *overflow uid*, 65534. All users without a translation have that number, so it
-//! names nobody: where it may stand for them, it matches no user, not even itself.
+//! translation becomes the *overflow uid*, 65534. Because that number stands for all users without a
+//! translation, it identifies no user: in a namespace with such users it matches no user, not even itself.
 
 use rustix::io::Errno;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The overflow uid where `/proc` does not say another one.
+/// The overflow uid, unless `/proc` names another one.
 const OVERFLOW: u32 = 65_534;
-/// Ids of a user namespace that translates every user: all but the last, which means "no change".
+/// Number of ids in a user namespace that translates every user: all but the last id, which means "no
+/// change".
 const EVERY_ID: u64 = u32::MAX as u64;
 
-/// The effective user of this process, in its own user namespace.
+/// Returns the effective user of this process, in its own user namespace.
 pub fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Whether a user id that the kernel reported stands for one user. It does not if it is the overflow uid, and
-/// this process's user namespace has users without a translation.
+/// Returns whether a user id that the kernel reported identifies one user. This is not so if the id is the
+/// overflow uid and the user namespace of this process has users without a translation.
 pub fn is_mapped(uid: u32) -> bool {
     let overflow = fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
     let overflow = overflow.and_then(|text| text.trim().parse().ok()).unwrap_or(OVERFLOW);
-    // The map may change while the process runs (unshare(2)), so it is read each time.
+    // The map may change while the process runs (unshare(2)), so it is read at each call.
     uid != overflow || fs::read_to_string("/proc/thread-self/uid_map").is_ok_and(|map| is_complete(&map))
 }
 
-/// Whether a process of this user is one of this process's own user.
+/// Returns whether this user is the user of this process.
 pub fn is_own(uid: u32) -> bool {
     uid == own_uid() && is_mapped(uid)
 }
 
-/// Whether two users of other processes are one user.
+/// Returns whether the users of two other processes are the same.
 pub fn is_same(one: u32, other: u32) -> bool {
     one == other && is_mapped(one)
 }
 
-/// Whether a process of this user may be dealt with: its user is this process's own, root, or one of
-/// `allowed`.
+/// Returns whether this process may communicate with a process of this user: the user of this process,
+/// root, or one of `allowed`.
 pub fn is_trusted(uid: u32, allowed: &[u32]) -> bool {
     (uid == own_uid() || uid == 0 || allowed.contains(&uid)) && is_mapped(uid)
 }
 
-/// Names a user in a message: "user 1001", or what an id without a translation is.
+/// Returns the name of a user for messages: "user 1001", or an explanation if the id has no translation.
 pub fn name(uid: u32) -> String {
     match is_mapped(uid) {
         true => format!("user {uid}"),
@@ -53,18 +54,18 @@ pub fn name(uid: u32) -> String {
     }
 }
 
-/// The process at the other end of a Unix socket, as the kernel noted it when the connection was made.
+/// The process at the other end of a Unix socket, as recorded by the kernel when the connection was made.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct PeerCredentials {
-    /// Its effective user, in this process's user namespace. Compare it with the functions of this module
-    /// alone.
+    /// Effective user of the process, in the user namespace of this process. It must be compared only by
+    /// the functions of this module.
     pub uid: u32,
-    /// Its process id; 0 in a pid namespace that this process cannot see into.
+    /// Process id; 0 if the process is in a pid namespace that this process cannot see.
     pub pid: u32,
 }
 
 impl PeerCredentials {
-    /// The credentials of the other end.
+    /// Returns the credentials of the other end of the socket.
     ///
     /// # Errors
     /// The errno of getsockopt(2).
@@ -72,7 +73,7 @@ impl PeerCredentials {
         let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut len = size_of::<libc::ucred>() as libc::socklen_t;
         let (fd, into) = (socket.as_fd().as_raw_fd(), (&raw mut peer).cast());
-        // rustix takes the process id for non-zero, so libc is called.
+        // rustix requires a non-zero process id, so libc is called directly.
         // SAFETY: `into` points to `len` bytes, and the kernel writes no more. Every bit pattern is a ucred.
         let done = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &mut len) };
         if done != 0 {
@@ -81,18 +82,19 @@ impl PeerCredentials {
         Ok(PeerCredentials { uid: peer.uid, pid: peer.pid as u32 })
     }
 
-    /// Whether the other end is this process itself. This holds in a user namespace without a map, too.
+    /// Returns whether the other end is this process itself. Works also in a user namespace without a map.
     pub fn is_this_process(&self) -> bool {
         self.pid == std::process::id()
     }
 
-    /// Whether the other end may be dealt with: it is this process, or [`is_trusted`].
+    /// Returns whether this process may communicate with the other end: it is this process, or
+    /// [`is_trusted`].
     pub fn is_trusted(&self, allowed: &[u32]) -> bool {
         self.is_this_process() || is_trusted(self.uid, allowed)
     }
 }
 
-/// Whether a map of `/proc/PID/uid_map` translates every user.
+/// Returns whether a map of `/proc/PID/uid_map` translates every user.
 fn is_complete(map: &str) -> bool {
     let ids = map.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
     ids.fold(0, u64::saturating_add) >= EVERY_ID
@@ -112,7 +114,8 @@ mod tests {
         }
     }
 
-    /// Not a test by itself: prints the verdicts on the overflow uid of the namespace that it runs in.
+    /// Prints the verdicts on the overflow uid of the namespace in which it runs. Another test starts it in
+    /// a namespace of its own.
     #[test]
     fn verdicts_of_a_namespace() {
         if std::env::var_os("REMORA_TEST_NAMESPACE").is_some() {

@@ -1,41 +1,42 @@
-//! The `xdp` port: whole Ethernet frames straight from and to a network interface (AF_XDP), past the kernel's
-//! network stack.
+//! Port `xdp`: whole Ethernet frames directly from and to a network interface (AF_XDP), bypassing the
+//! kernel's network stack.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `options.rs` | what may be chosen about a port, and why opening one failed |
-//! | `interface.rs` | what an interface is: MAC address, MTU, IP addresses |
-//! | `netlink.rs` | asking the kernel about its network |
-//! | `neighbours.rs` | routes and neighbours (ARP, ND), asked for and followed |
+//! | `options.rs` | the options of a port, and the errors of opening it |
+//! | `interface.rs` | facts about an interface: MAC address, MTU, IP addresses |
+//! | `netlink.rs` | requests to the kernel about its network |
+//! | `neighbours.rs` | routes and neighbours (ARP, ND): look-ups and notifications |
 //! | `on_link.rs` | [`OnLinkHost`]: whether the kernel knows the hardware address of a host |
-//! | `resolver.rs` | waiting until the way to a peer is known |
-//! | `peers.rs` | the bounded table of peers (no calls) |
-//! | `program.rs` | the program that picks our frames out (no calls) |
-//! | `bpf.rs` | giving it to the kernel, and the link that holds it on the interface |
-//! | `umem.rs` | the memory that frames stand in |
-//! | `ring.rs` | a ring that we share with the kernel (no calls) |
+//! | `resolver.rs` | waiting until the route to a peer is known |
+//! | `peers.rs` | the bounded table of peers (no system calls) |
+//! | `program.rs` | the BPF program that selects our frames (no system calls) |
+//! | `bpf.rs` | loading the program into the kernel, and the link that attaches it to the interface |
+//! | `umem.rs` | the memory that holds the frames |
+//! | `ring.rs` | a ring that is shared with the kernel (no system calls) |
 //! | `socket.rs` | an AF_XDP socket |
 //! | `queue.rs` | [`Queue`]: one queue of an interface, a socket with its memory and rings |
-//! | `attachment.rs` | [`Attachment`]: an interface's queues and the program, made and dropped in order |
+//! | `attachment.rs` | [`Attachment`]: an interface's queues and the program, created and dropped in order |
 //! | `nic.rs` | [`XdpPort`], the port itself |
-//! | `probe.rs` | what a port could do here, without touching any interface |
+//! | `probe.rs` | the capabilities of this machine, found without touching an interface |
 //!
-//! # What passes
+//! # Frames that reach the port
 //!
-//! The program lets UDP to the port's own address and UDP port through to us and everything else to the
-//! kernel. So the interface stays as it was for all others: the kernel answers ARP and ND, and ping and ssh
-//! work. The program hangs on the interface by a link, a descriptor of this process. It goes when the process
-//! ends, however that happens. An interface that has a program already is refused.
+//! The BPF program passes UDP datagrams for the port's own address and UDP port to us, and everything else
+//! to the kernel. So the interface works as before for all other traffic: the kernel answers ARP and ND,
+//! and ping and ssh work. The program is attached to the interface by a link, which is a descriptor of this
+//! process; it is detached when the process ends for any reason. An interface that already has a program is
+//! refused.
 //!
-//! The IPv4 identification is seen here, so the ICRC of a received frame is checked exactly. A sent frame has
-//! identification 0 and "don't fragment" set.
+//! The IPv4 identification is visible here, so the ICRC of a received frame is checked exactly. A sent
+//! frame has identification 0 and "don't fragment" set.
 //!
 //! # Copies
 //!
-//! A driver that can do so moves frames straight between the wire and our memory. Otherwise the kernel copies
-//! each frame once; [`XdpPort::is_zero_copy`] returns which it is. In copy mode a frame leaves within the
-//! call that flushes it. The kernel's half of a veth pair, the receiver's program and the write to its ring
-//! all happen in that call.
+//! A driver with zero-copy support moves frames directly between the wire and our memory. Otherwise the
+//! kernel copies each frame once; [`XdpPort::is_zero_copy`] tells which. In copy mode a frame is sent
+//! within the call that flushes it: the kernel's half of a veth pair, the receiver's program and the write
+//! to its ring all run in that call.
 
 mod attachment;
 mod bpf;
@@ -73,12 +74,12 @@ use crate::udp::last_errno;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
-/// Time for which an occupied resource is asked for again. The kernel frees the queue of a closed socket in a
-/// worker thread; on a machine whose cores are all busy this takes more than three seconds.
+/// Time for which an occupied resource is requested repeatedly. The kernel frees the queue of a closed
+/// socket in a worker thread, which takes more than three seconds on a machine whose cores are all busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Tries until it is not refused as `taken` any more, at most for a while: the resources of a closed socket
-/// are not always free at once.
+/// Retries while the attempt fails with the errno `taken`, for at most [`PATIENCE`]: the resources of a
+/// closed socket are not always free at once.
 fn patiently<T>(taken: Errno, mut take: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let started = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Captures as Wireshark reads them: every frame with its addresses, its direction and its ICRC.
+//! Captures as Wireshark reads them: every frame must have its addresses, its direction and its ICRC.
 #![allow(unsafe_code, reason = "namespaces are system calls")]
 
 mod network;
@@ -13,7 +13,7 @@ use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A file that is gone when the test is over.
+/// A file that is removed at the end of the test.
 struct Temporary(PathBuf);
 
 impl Temporary {
@@ -28,12 +28,12 @@ impl Drop for Temporary {
     }
 }
 
-/// These fields of every frame in the file, as tshark sees them.
+/// Returns these fields of every frame in the file, as printed by tshark.
 fn tshark(file: &Path, fields: &[&str]) -> Vec<Vec<String>> {
     let mut command = Command::new("tshark");
-    // Its guesses at payloads are none of our business.
+    // tshark guesses this protocol from the payload.
     command.args(["-n", "-r"]).arg(file).args(["--disable-protocol", "rpcordma", "-T", "fields"]);
-    // It knows RoCE v2 by port 4791; ports of tests are others.
+    // tshark expects RoCE v2 at port 4791 only; the tests use other ports.
     command.args(["-d", "udp.port==1-65535,infiniband", "-o", "ip.check_checksum:TRUE"]);
     for field in fields {
         command.args(["-e", field]);
@@ -45,7 +45,7 @@ fn tshark(file: &Path, fields: &[&str]) -> Vec<Vec<String>> {
     text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
 }
 
-/// An RC SEND ONLY to queue pair 0x123456.
+/// Returns an RC SEND ONLY packet to queue pair 0x123456.
 fn packet(psn: u32, payload: &[u8]) -> Packet<'_> {
     let mut bth = bth::Repr::parse(&bth::View::new(&[0; bth::LEN]).unwrap());
     (bth.opcode, bth.psn, bth.dest_qp) = (Opcode::RC_SEND_ONLY, Psn::new(psn), Qpn::new(0x12_3456));
@@ -68,7 +68,7 @@ fn send(port: &mut impl Port, peer: Peer, psn: u32) {
     port.commit();
 }
 
-/// The Ethernet frames in a pcapng file.
+/// Returns the Ethernet frames of a pcapng file.
 fn frames(file: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).unwrap();
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
@@ -82,7 +82,7 @@ fn frames(file: &Path) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Every frame's ICRC is right for the headers that the capture gives it.
+/// Checks that every frame's ICRC is right for the headers in the capture.
 fn icrcs_are_right(file: &Path) {
     for (number, bytes) in frames(file).iter().enumerate() {
         let frame = dissect(Start::Ethernet, bytes).unwrap();
@@ -202,7 +202,8 @@ fn an_xdp_port_is_captured_as_it_is_on_the_wire() {
     }
 }
 
-/// A port whose frames begin at IP and that seals nothing, as shared memory does: what is sent comes back.
+/// A port whose frames begin at the IP header without an ICRC, like shared memory. Sent frames are received
+/// back.
 struct Loop {
     frames: Vec<Vec<u8>>,
     lent: Vec<u8>,
@@ -329,7 +330,7 @@ fn frames_by_links_are_captured_with_their_icrc() {
     assert_eq!(psns, [["1"], ["2"], ["3"]]);
 }
 
-/// As long as a request of 1RMA: its last bytes are a tag, and no ICRC.
+/// Returns a message as long as a request of 1RMA. It ends with a tag instead of an ICRC.
 fn message(number: u8) -> [u8; 60] {
     let mut bytes = [number; 60];
     bytes[0] = 0xe0 | number & 7;
@@ -360,7 +361,7 @@ fn a_tag_of_1rma_is_captured_as_it_is_where_an_icrc_would_be_added() {
     assert_eq!(frames.len(), 16);
 }
 
-/// Frames of a train are sealed anew for their identifications: messages of 1RMA are not.
+/// Frames of a train are resealed for their identifications, but messages of 1RMA must not be.
 ///
 /// Regression: captures and faults over `udp` changed the tags of all messages of a train but the first,
 /// and their receivers dropped them.

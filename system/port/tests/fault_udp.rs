@@ -1,5 +1,5 @@
-//! `Fault` around UDP ports: each decided fault happens, in both directions. Otherwise a frame stays whole,
-//! with a right ICRC.
+//! `Fault` around UDP ports: each decided fault must happen, in both directions. All other frames must stay
+//! whole, with a right ICRC.
 
 use remora_port::fault::{Direction, Fault, Rules};
 use remora_port::udp::{Options, UdpPort};
@@ -12,7 +12,8 @@ use std::rc::Rc;
 type Ticking = Box<dyn FnMut() -> u64>;
 type Faulty = Fault<UdpPort, Ticking>;
 
-/// Two ports with these rules at the first, its peer, and the time that it sees.
+/// Two ports, with these rules at the first; the first port's number of the second; and the first port's
+/// clock.
 struct World {
     one: Faulty,
     two: UdpPort,
@@ -32,7 +33,7 @@ fn world(rules: &str) -> World {
     World { one, two, to_two, to_one, now }
 }
 
-/// Sends frame `number` (36 bytes), sealed as the NIC does.
+/// Sends frame `number` (36 bytes) with an ICRC, as the NIC does.
 fn send(port: &mut impl Port, peer: Peer, number: u32) {
     let flow = Flow::new(port.endpoint(), port.peer_endpoint(peer).unwrap());
     let lease = port.lend(peer, Class::default(), 36).expect("space");
@@ -43,12 +44,12 @@ fn send(port: &mut impl Port, peer: Peer, number: u32) {
     port.commit();
 }
 
-/// The numbers of all frames that have come with a right ICRC, and how many came with a wrong one.
+/// Returns the numbers of all received frames with a right ICRC, and the number of frames with a wrong one.
 fn received(port: &mut impl Port, from: Endpoint) -> (Vec<u32>, u64) {
     let flow = Flow::new(from, port.endpoint());
     let (mut spans, mut numbers, mut wrong) = (IdSpans::new(), Vec::new(), 0);
     let mut empty = 0;
-    // A held frame that falls due is handed on by the call after the one that saw it pass.
+    // A held frame that becomes due is handed on by the call after the one in which the other frame passed.
     while empty < 3 {
         let found = port.receive(16, &mut |frame| {
             let sealed = icrc::read(frame.bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Port `linked`: real sockets and real links, of which each frame takes one.
+//! Port `linked` with real sockets and real links: each frame uses one of them.
 #![allow(unsafe_code, reason = "descriptors that a port names are borrowed")]
 
 use remora_port::linked::{LinkedPort, Wanted};
@@ -17,12 +17,12 @@ fn open(wanted: Option<Arc<Wanted>>) -> LinkedPort {
     LinkedPort::new(udp, wanted).unwrap()
 }
 
-/// The two ends of a link, as two programs take them from whoever introduces them.
+/// Returns the two ends of a link, as two programs get them from a third that introduces them.
 fn ends() -> [Link; 2] {
     shm::introduce(SMALL_GEOMETRY).unwrap().map(|socket| shm::take(socket, None, false).unwrap())
 }
 
-/// Sends 40 bytes from BTH to ICRC, which name `source`.
+/// Sends 40 bytes from BTH to ICRC, with `source` as the IP source.
 fn send(port: &mut LinkedPort, peer: Peer, source: Endpoint, mark: u8) {
     let start = port.start(peer);
     let below = start.overhead(true);
@@ -33,7 +33,7 @@ fn send(port: &mut LinkedPort, peer: Peer, source: Endpoint, mark: u8) {
     port.flush();
 }
 
-/// The next frame: its last byte, whether it is sealed, and whether it came by a link.
+/// Receives the next frame: its last byte, whether it is sealed, and whether it arrived over a link.
 fn receive(port: &mut LinkedPort) -> (u8, bool, bool) {
     let (mut found, until) = (None, Instant::now() + Duration::from_secs(60));
     while found.is_none() {
@@ -69,7 +69,7 @@ fn frames_go_by_the_link_of_their_peer_or_by_the_socket() {
         assert_eq!(receive(&mut far), (100 + round, true, false), "the socket is looked at, too");
     }
     drop(far);
-    // Each disarming looks whose sockets were hung up.
+    // Each call of `disarm` checks which sockets have hung up.
     near.disarm();
     assert_eq!((near.take_lost(), near.neighbour(9)), (Some(link), None));
     assert_eq!(near.nearest(own, qp), own, "by UDP again");
@@ -121,7 +121,7 @@ fn a_frame_by_a_link_wakes_a_sleeper_as_one_by_the_socket_does() {
     let link = near.add_neighbour(9, ours).unwrap();
     let here = near.endpoint();
     assert!(!far.arm());
-    // One that comes while the sleeper sleeps.
+    // A frame that arrives during the sleep.
     far.add_neighbour(3, theirs).unwrap();
     for peer in [link, other, link] {
         assert!(!readable(&far));
@@ -155,7 +155,7 @@ fn a_port_of_several_addresses_sends_from_the_one_by_which_a_peer_was_named() {
             other.receive(1, &mut |frame| came = Some((frame.bytes.to_vec(), frame.source)));
         }
         assert_eq!(came, Some((vec![address as u8; 40], *name)));
-        // Back to that address: a sleeper is woken, and sees where it was sent.
+        // A frame to that address wakes a sleeper, and is reported with the address that it was sent to.
         assert!(!port.arm() && !readable(&port));
         let back = other.peer(*name).unwrap();
         send(&mut other, back, *name, 50 + address as u8);
@@ -187,7 +187,7 @@ fn a_datagram_to_each_own_address_may_leave_by_a_link_and_one_to_another_may_not
             assert_eq!(port.nearest(peer, qp) == link, from == to, "{from} to {to}");
         }
     }
-    // Neighbours may send from each of them.
+    // Neighbours may send from each of the addresses.
     send(&mut port, link, names[1], 6);
     assert_eq!(receive(&mut port), (6, false, true));
 }

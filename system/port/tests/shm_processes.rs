@@ -1,4 +1,4 @@
-//! Links between processes: this test binary runs itself again as the peer.
+//! Links between processes: this test binary starts itself as the peer.
 #![allow(unsafe_code, reason = "poll(2) on the port's descriptor")]
 
 use std::os::fd::AsRawFd;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use remora_port::shm::{Admit, DEFAULT_GEOMETRY, Limits, Link, Listener, ShmPort, connect};
 use remora_port::{Address, Class, Egress, Endpoint, Peer, Port};
 
-/// Holds the listener's name in the peer's environment, and makes `peer_process` act.
+/// Environment variable with the listener's name; it makes `peer_process` act as the peer.
 const NAME: &str = "REMORA_TEST_SHM_NAME";
 const PEER: Peer = Peer(0);
 
@@ -21,7 +21,7 @@ fn port(link: Link) -> ShmPort {
     port
 }
 
-/// The peer; it never outlives its test.
+/// The peer process, which is killed at the end of its test.
 struct Process(Child);
 
 impl Drop for Process {
@@ -31,10 +31,10 @@ impl Drop for Process {
     }
 }
 
-/// In the peer's environment: it shall have a child.
+/// Environment variable that makes the peer fork a child.
 const FORKS: &str = "REMORA_TEST_SHM_FORKS";
 
-/// Starts a peer and links with it.
+/// Starts a peer and creates a link to it.
 fn with_peer() -> (ShmPort, Process) {
     with_peer_that(false)
 }
@@ -55,8 +55,7 @@ fn with_peer_that(forks: bool) -> (ShmPort, Process) {
     }
 }
 
-/// Not a test by itself: the other process. Sends each frame back with its bytes reversed, until it gets
-/// "bye".
+/// The peer process. It sends each frame back with its bytes reversed, until it receives "bye".
 #[test]
 fn peer_process() {
     let Ok(name) = std::env::var(NAME) else {
@@ -64,7 +63,7 @@ fn peer_process() {
     };
     let mut port = port(connect(&name, Admit::SameUser, Duration::from_secs(10)).unwrap());
     if std::env::var(FORKS).is_ok() {
-        // SAFETY: the child calls nothing but read and _exit. It lives until the test closes the pipe.
+        // SAFETY: the child calls only read and _exit. It lives until the test closes the pipe.
         unsafe {
             if libc::fork() == 0 {
                 libc::read(0, [0u8; 1].as_mut_ptr().cast(), 1);
@@ -107,7 +106,7 @@ fn frame(number: u32) -> Vec<u8> {
 #[test]
 fn frames_cross_between_processes_in_order_and_whole() {
     let (mut port, mut child) = with_peer();
-    // The window fits each ring, so neither side can wait for the other to free slots.
+    // The window fits into each ring, so that neither side can wait for the other to free slots.
     let (total, window) = (5_000u32, 40);
     let (mut sent, mut back) = (0, 0);
     while back < total {
@@ -137,8 +136,8 @@ fn a_killed_peer_is_lost_and_its_frames_are_dropped() {
     while port.receive(1, &mut |_| {}) == 0 {}
     child.0.kill().unwrap();
     child.0.wait().unwrap();
-    // Nobody reads any more: the ring fills, and then frames are dropped instead of blocking the sender for
-    // ever.
+    // The ring is not read any more: it fills up, and then frames are dropped instead of blocking the
+    // sender forever.
     while port.counters().send_dropped == 0 {
         send(&mut port, &frame(2));
     }
@@ -150,7 +149,7 @@ fn a_killed_peer_is_lost_and_its_frames_are_dropped() {
     assert_eq!(port.take_lost(), None);
 }
 
-/// The child has inherited the link's socket and memory, so the socket does not hang up.
+/// The child has inherited the link's socket and memory, so the socket does not hang up when the peer dies.
 #[test]
 fn a_killed_peer_is_lost_though_a_child_of_it_lives() {
     if !peers_processes_can_be_watched() {
@@ -193,7 +192,7 @@ fn a_sleeper_is_woken_by_another_process_and_by_its_death() {
     assert!(!port.is_open(PEER));
 }
 
-/// Since Linux 6.5.
+/// Returns whether the kernel can report the end of a peer's process (since Linux 6.5).
 fn peers_processes_can_be_watched() -> bool {
     let (near, _far) = UnixStream::pair().unwrap();
     let (mut fd, mut len) = (-1i32, 4);

@@ -1,4 +1,4 @@
-//! After set-up a UDP port allocates nothing, whatever passes.
+//! Checks that a UDP port allocates nothing after set-up, whatever frames pass.
 #![allow(unsafe_code, reason = "counting allocations means being the allocator")]
 
 use remora_port::udp::{Options, UdpPort};
@@ -12,12 +12,11 @@ struct Counting;
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// This is the thread of the test: others, the harness's among them, may allocate meanwhile.
+    /// True in the thread of the test. Other threads, such as those of the harness, may allocate meanwhile.
     static MINE: Cell<bool> = const { Cell::new(false) };
 }
 
-// SAFETY: every call is passed on to the system's allocator as it came; counting touches no memory of its
-// own.
+// SAFETY: every call is passed on to the system's allocator unchanged; counting uses no memory of its own.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if MINE.try_with(Cell::get).unwrap_or(false) {
@@ -44,7 +43,7 @@ fn frames_and_trains_pass_without_an_allocation() {
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     let mut came = 0;
     for round in 0..300 {
-        // Lone frames, trains, frames of many lengths: every call and both ways of reading are used.
+        // Lone frames, trains, and frames of many lengths use every call and both ways of reading.
         for frame in 0..round % 100 + 1 {
             let len = if round % 3 == 0 { 16 + frame * 7 } else { 256 };
             one.lend(to_two, Class::default(), len).expect("space").bytes.fill(1);

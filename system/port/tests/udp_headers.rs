@@ -1,4 +1,5 @@
-//! The headers that the kernel writes, beside those that a capture shows and that the NIC has asked for.
+//! The headers that the kernel writes, compared with those that a capture shows and that the NIC has
+//! requested.
 #![allow(unsafe_code, reason = "namespaces and TUN devices are system calls")]
 
 mod network;
@@ -14,7 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
-/// Classes and hops one after the other, with two frames that could form a train each.
+/// Fields for the frames of the test, in order. Each is used for two frames that could form a train, and a
+/// third.
 const MARKS: [IpFields; 7] = [
     fields(0, 64),
     fields(0xff, 64),
@@ -25,7 +27,7 @@ const MARKS: [IpFields; 7] = [
     fields(0, 64),
 ];
 
-/// A file that the test reads.
+/// The output file, which the test can read.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -39,7 +41,7 @@ impl Write for Written {
     }
 }
 
-/// The packets of a pcapng file, from their IP header on.
+/// Returns the packets of a pcapng file, from their IP header on.
 fn packets(file: &[u8]) -> Vec<Vec<u8>> {
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap()) as usize;
     let (mut at, mut packets) = (0, Vec::new());
@@ -77,7 +79,7 @@ fn a_capture_shows_every_byte_that_the_kernel_puts_on_the_wire() {
         let mut port = Capture::new(port, file.clone(), Wall).unwrap();
         let peer = port.port_mut().peer(endpoint(far.parse().unwrap())).unwrap();
         for (turn, mark) in MARKS.into_iter().enumerate() {
-            // Messages of 1RMA are not sealed anew: the bytes stay what they are here.
+            // Messages of 1RMA are not resealed, so their bytes are sent unchanged.
             for len in [64, 64, 999] {
                 send(&mut port, peer, mark, 0xe0, len);
             }
@@ -98,7 +100,7 @@ fn a_capture_shows_every_byte_that_the_kernel_puts_on_the_wire() {
     }
 }
 
-/// Receives frames until one has come, and returns with which fields.
+/// Receives frames until one has come, and returns its origin.
 fn arrival(port: &mut UdpPort) -> Option<Origin> {
     let (mut came, began) = (None, Instant::now());
     while came.is_none() {

@@ -16,14 +16,14 @@ fn open(host: &str, options: &Options) -> UdpPort {
     UdpPort::open(at(host, 0), options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Two ports that know each other: each with the other's number.
+/// Returns two ports that know each other, each with the other's number.
 fn pair(host: &str, options: &Options) -> [(UdpPort, Peer); 2] {
     let (mut one, mut two) = (open(host, options), open(host, options));
     let (to_two, to_one) = (one.peer(two.endpoint()).unwrap(), two.peer(one.endpoint()).unwrap());
     [(one, to_two), (two, to_one)]
 }
 
-/// A frame nobody else would send: its length and content depend on `number`.
+/// Returns a frame with an unmistakable content, which depends on `number`.
 fn frame(number: u32, len: usize) -> Vec<u8> {
     (0..len as u32).map(|at| (number.wrapping_mul(2_654_435_761) >> 8) as u8 ^ at as u8).collect()
 }
@@ -36,7 +36,7 @@ fn send(port: &mut UdpPort, peer: Peer, bytes: &[u8]) -> u16 {
     ip_id
 }
 
-/// Everything that has come, at most `budget` a call, from `source`.
+/// Receives all waiting frames, at most `budget` per call, which must come from `source`.
 fn received(port: &mut UdpPort, budget: usize, source: Endpoint) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     loop {
@@ -92,7 +92,7 @@ fn random_traffic_between_three_ports_arrives_in_order_and_whole() {
             .iter_mut()
             .map(|port| names.iter().map(|name| port.peer(*name).unwrap()).collect())
             .collect();
-        // What each port must still get from each other one.
+        // Frames that each port has still to receive from each other port.
         let mut due = vec![vec![VecDeque::new(); 3]; 3];
         for number in 0..20_000 {
             let (from, to) = (random(3) as usize, random(3) as usize);
@@ -124,7 +124,7 @@ fn reading_changes_its_call_with_the_load_and_loses_nothing() {
     let mut expected = Vec::new();
     let mut got = Vec::new();
     for round in 0..30 {
-        // Long enough alone to leave joined trains, then bursts to come back to them.
+        // Enough lone frames to turn joining off, then bursts to turn it on.
         for number in 0..200 {
             let bytes = frame(round * 1000 + number, 40);
             send(&mut one, to_two, &bytes);
@@ -132,7 +132,7 @@ fn reading_changes_its_call_with_the_load_and_loses_nothing() {
             expected.push(bytes);
             got.extend(received(&mut two, 32, one.endpoint()));
         }
-        // The first burst turns joining on, the second comes joined.
+        // The first burst turns joining on; the second is received joined.
         for burst in 0..2 {
             for number in 0..320 {
                 let bytes = frame(round * 2000 + 500 + burst * 500 + number, 80);
@@ -184,7 +184,7 @@ fn an_address_that_no_nic_can_have_is_refused_with_a_line_that_says_what_to_do()
         ("224.0.0.1:0", "multicast"),
         ("[ff02::1]:0", "multicast"),
         ("255.255.255.255:0", "broadcast"),
-        // That of the loopback interface's own network.
+        // The broadcast address of the loopback interface's own network.
         ("127.255.255.255:0", "broadcast"),
         ("[::ffff:127.255.255.255]:0", "broadcast"),
         ("[::ffff:0.0.0.0]:0", "every address"),
@@ -298,8 +298,8 @@ fn a_sleeper_is_not_put_to_sleep_over_frames_it_has_not_seen() {
     let mut fds = Vec::new();
     two.poll_fds(&mut fds);
     assert_eq!(fds.len(), 1);
-    // The first calls read one by one (and turn joining on); a joined train is read whole and handed on in
-    // part.
+    // The first calls read single datagrams (and turn joining on); a joined train is read whole and handed
+    // on in part.
     assert_eq!(received(&mut two, 32, one.endpoint()).len(), 40);
     for number in 0..40 {
         send(&mut one, to_two, &frame(number, 64));

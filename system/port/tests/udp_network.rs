@@ -1,5 +1,5 @@
-//! UDP ports on networks that only root can make: what is really on the wire, two namespaces over veth, a
-//! full queue.
+//! UDP ports on networks that require root: the packets on the wire, two namespaces over veth, a full
+//! queue.
 #![allow(unsafe_code, reason = "namespaces and TUN devices are system calls")]
 
 mod network;
@@ -22,7 +22,7 @@ fn peer(port: &mut UdpPort, address: &str) -> Peer {
     port.peer(remora_port::udp::endpoint(address.parse().unwrap())).unwrap()
 }
 
-/// Writes a sealed SEND ONLY with `payload` bytes, as the NIC would.
+/// Sends a sealed SEND ONLY with `payload` bytes, as the NIC would.
 fn send_sealed(port: &mut UdpPort, peer: Peer, psn: u32, payload: usize) {
     let payload = vec![psn as u8; payload];
     let packet = Packet { bth: bth(psn), ext: Default::default(), payload: &payload };
@@ -101,8 +101,8 @@ fn frames_with_any_identification_and_with_zero_udp_checksums_come_in() {
         packet[headers..headers + 32].fill(9);
         let (mut came, began, mut again) = (0, Instant::now(), Instant::now());
         while came == 0 && began.elapsed() < Duration::from_secs(60) {
-            // A new address has its route only a moment later, on a busy machine after this point: earlier
-            // frames are lost.
+            // The route of a new address appears only after a moment, on a busy machine perhaps after this
+            // point; earlier frames are lost.
             if Instant::now() >= again {
                 tun.inject(&packet[..headers + 32]);
                 again += Duration::from_millis(100);
@@ -123,7 +123,7 @@ fn a_full_kernel_queue_loses_nothing() {
     }
     let _own = own_namespace();
     let mut tun = Tun::new("wire2", &["10.97.0.1/24"]);
-    // A slow device: frames stay charged to the socket until they have left.
+    // On a slow device, frames stay accounted to the socket until they have been sent.
     run("tc", "qdisc add dev wire2 root tbf rate 20mbit burst 20kb limit 10mb");
     for trains in [true, false] {
         let options = Options { send_buffer: 4096, trains, ..Options::default() };
@@ -203,7 +203,7 @@ fn two_namespaces_over_veth() {
     echo.join().unwrap();
 }
 
-/// 30 trains of 40 frames go and come back.
+/// Sends 30 trains of 40 frames and receives them back.
 fn round_trips(port: &mut UdpPort, to: Peer) {
     let len = port.max_transport_bytes();
     for round in 0..30u8 {
@@ -224,7 +224,8 @@ fn round_trips(port: &mut UdpPort, to: Peer) {
     }
 }
 
-/// One byte more than the path takes: alone and in a train, dropped and counted, and trains go on.
+/// Sends a frame one byte longer than the path allows, alone and in a train: it must be dropped and
+/// counted, and trains must continue.
 fn too_long_is_counted(port: &mut UdpPort, to: Peer) {
     let before = port.udp_counters();
     let len = port.max_transport_bytes() + 1;

@@ -1,6 +1,6 @@
-//! Sending and reading trains are optional. A kernel or device that refuses them, by whatever errno, gets
-//! frames one by one. This test binary runs itself again under a preloaded library (`shim/refuse.c`) that
-//! refuses.
+//! Sending and receiving trains is optional: with a kernel or device that refuses trains, with whatever
+//! errno, frames must be sent one by one. This test binary runs itself under a preloaded library
+//! (`shim/refuse.c`) that makes the calls fail.
 
 use remora_port::udp::{Options, UdpPort};
 use remora_port::{Egress, Peer, Port};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Builds the library.
+/// Builds the library and returns its path.
 fn shim() -> PathBuf {
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/shim/refuse.c");
     let library = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("refuse{}.so", std::process::id()));
@@ -39,7 +39,7 @@ fn under_the_shim(name: &str, refuse: &str, errno: Errno, times: Option<u32>) {
     assert!(output.status.success() && text.contains("1 passed"), "{refuse} {errno:?}:\n{text}");
 }
 
-/// In the child: the errno that it meets. `None`: this is not the child.
+/// Returns the errno with which calls fail in the child process; `None` in the parent.
 fn met() -> Option<Errno> {
     let raw = std::env::var("REMORA_ERRNO").ok()?;
     Some(Errno::from_raw_os_error(raw.parse().unwrap()))
@@ -67,7 +67,7 @@ impl Subscriber for Warnings {
 }
 
 const HOSTS: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
-/// Frames of a batch: a train, and another that ends with a shorter frame.
+/// Number of frames of a batch: a train, and another one that ends with a shorter frame.
 const BATCH: u32 = 40;
 const LONG: usize = 1000;
 
@@ -82,7 +82,7 @@ fn pair(host: &str) -> (UdpPort, Peer, UdpPort) {
     (one, peer, two)
 }
 
-/// Hands a batch of sealed frames to the port.
+/// Passes a batch of sealed frames to the port.
 fn send_batch(port: &mut UdpPort, peer: Peer, batch: u32) {
     let flow = Flow::new(port.endpoint(), port.peer_endpoint(peer).unwrap());
     for number in batch * BATCH..(batch + 1) * BATCH {
@@ -97,8 +97,8 @@ fn send_batch(port: &mut UdpPort, peer: Peer, batch: u32) {
     port.flush();
 }
 
-/// The numbers of the frames that have come, each whole and sealed for identification 0, as a single datagram
-/// must be.
+/// Returns the numbers of the received frames, each of which must be whole and sealed for identification 0,
+/// as a single datagram is.
 fn whole(port: &mut UdpPort, from: &UdpPort) -> Vec<u32> {
     let flow = Flow::new(from.endpoint(), port.endpoint());
     let mut numbers = Vec::new();
@@ -197,7 +197,7 @@ fn in_the_child_frames_are_read_one_by_one() {
     for batch in 0..8 {
         send_batch(&mut one, peer, batch);
         let came = whole(&mut two, &one);
-        // Frames that the kernel had joined when reading failed are one long frame.
+        // Frames that the kernel had joined before reading failed are read as one long frame.
         if batch != 1 || !lost {
             assert_eq!(came, (batch * BATCH..(batch + 1) * BATCH).collect::<Vec<_>>(), "batch {batch}");
         }

@@ -1,5 +1,5 @@
-//! One address that several ports share: the kernel steers by QPN range, trains stay within one range, and
-//! what strays is handed over. Real sockets, IPv4 and IPv6, without privilege.
+//! An address shared by several ports: the kernel steers by QPN range, trains stay within one range, and
+//! misdirected frames are handed over. Uses real sockets, IPv4 and IPv6, without privilege.
 
 #![allow(unsafe_code, reason = "a borrower sets options that no library of ours has")]
 
@@ -14,7 +14,7 @@ fn at(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// A frame for this QPN range that nobody else would send.
+/// Returns a frame for this QPN range with an unmistakable content.
 fn frame(range: u8, number: u8, len: usize) -> Vec<u8> {
     let mut frame = vec![number; len];
     (frame[0], frame[5]) = (0x0a, range << 1 | number & 1);
@@ -26,14 +26,14 @@ fn send(port: &mut UdpPort, peer: Peer, bytes: &[u8]) {
     port.commit();
 }
 
-/// Everything that has come, with where from.
+/// Receives all waiting frames, with their sources.
 fn received(port: &mut UdpPort) -> Vec<(Vec<u8>, Endpoint)> {
     let mut frames = Vec::new();
     while port.receive(64, &mut |frame| frames.push((frame.bytes.to_vec(), frame.source))) > 0 {}
     frames
 }
 
-/// The shares of these ranges of one address, whose owner the test is.
+/// Returns the shares of these ranges of one address, whose owner is the test.
 fn shares(group: &ReuseportGroup, ranges: &[u8]) -> Vec<(UdpPort, Handover)> {
     let share = |range: &u8| {
         let socket = group.duplicate(*range).unwrap().expect("a socket of its own");
@@ -89,7 +89,7 @@ fn ports_of_one_address_exchange_trains_that_stay_within_a_range() {
     let peer = one.peer(two.endpoint()).unwrap();
     let (mut to_two, mut to_three) = (Vec::new(), Vec::new());
     for number in 0..200u8 {
-        // Runs of several lengths, and every other frame.
+        // Runs of several frames for one range, and then alternating frames.
         let (range, due) = if number < 100 && number / 7 % 2 == 0 || number % 2 == 0 {
             (2, &mut to_two)
         } else {
@@ -104,7 +104,8 @@ fn ports_of_one_address_exchange_trains_that_stay_within_a_range() {
     }
     one.flush();
     let source = received(two);
-    // Sealing changes the last four bytes by the frame's position; the test's frames have no real ICRC.
+    // Sealing changes the last four bytes by the frame's position; the frames of the test have no real
+    // ICRC.
     let bare = |frames: &[(Vec<u8>, Endpoint)]| -> Vec<Vec<u8>> {
         frames.iter().map(|(bytes, _)| bytes[..196].to_vec()).collect()
     };
@@ -116,7 +117,7 @@ fn ports_of_one_address_exchange_trains_that_stay_within_a_range() {
         assert_eq!((port.udp_counters().strays, port.udp_counters().forwarded), (0, 0));
         assert!(handover.take(&mut [0; 65_535]).unwrap().is_none());
     }
-    // The source port is the sender's own, and whatever is sent there is dropped by the kernel.
+    // The source port is the sender's own; the kernel drops everything that is sent to it.
     let flow = source[0].1;
     assert!(flow.address == one.endpoint().address && flow.udp_port != 4791);
     let stranger = UdpSocket::bind("127.91.0.3:0").unwrap();
@@ -147,7 +148,7 @@ fn a_frame_of_another_range_goes_to_the_owner_and_the_owners_frames_arrive_with_
         (&buffer[..stray.len], stray.segment, stray.source),
         (&frame(6, 2, 80)[..], 80, socket.endpoint())
     );
-    // The owner hands over one frame, then a train longer than a receive's budget.
+    // The owner hands over one frame, then a train longer than the budget of a receive.
     assert!(owner_of_six.give(stray.source, here, stray.segment, &buffer[..stray.len]));
     let long: Vec<u8> = (0..100).flat_map(|number| frame(6, number, 60)).collect();
     assert!(owner_of_six.give(source, here, 60, &long));
@@ -156,13 +157,13 @@ fn a_frame_of_another_range_goes_to_the_owner_and_the_owners_frames_arrive_with_
     assert_eq!(came[1..].iter().flat_map(|(bytes, _)| bytes.clone()).collect::<Vec<_>>(), long);
     assert!(came[1..].iter().all(|(_, from)| *from == source));
     assert_eq!((six.udp_counters().forwarded, six.udp_counters().strays), (101, 0));
-    // A program that takes nothing loses frames; the owner is not held up.
+    // A program that reads nothing loses frames; the owner is not delayed.
     let given = (0..100).filter(|_| owner_of_six.give(source, here, 60, &long)).count();
     assert!((1..100).contains(&given), "{given} of 100 fit");
     assert_eq!(received(six).len(), given * 100);
     assert!(owner_of_six.give(source, here, 60, &frame(6, 9, 60)));
     assert_eq!(received(six).len(), 1, "the count of what was handed over is right again");
-    // What was sent to another address of the owner's says so.
+    // A frame that was sent to another address of the owner is reported with that address.
     let other = endpoint(at("[fd00::7]:0")).address;
     for (to, says) in [(here, None), (other, Some(Endpoint { address: other, ..endpoint(group.local()) }))] {
         assert!(owner_of_six.give(source, to, 60, &frame(6, 9, 60)));
@@ -212,7 +213,7 @@ fn a_group_that_is_begun_gets_everything_by_its_first_socket_until_it_is_complet
     }
 }
 
-/// Sets an option of a socket, as a borrower may.
+/// Sets an option of a socket, as a borrower could.
 fn set(socket: &OwnedFd, option: libc::c_int, value: &[u8]) -> Result<(), std::io::Error> {
     // SAFETY: the kernel reads as many bytes as the slice has, and what a filter's header points to.
     let status = unsafe {
@@ -222,7 +223,7 @@ fn set(socket: &OwnedFd, option: libc::c_int, value: &[u8]) -> Result<(), std::i
     if status == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// Sends a datagram to each of these ranges: those whose own socket got it, and no other.
+/// Sends a datagram to each of these ranges, and returns the ranges whose own socket received it.
 fn served(group: &ReuseportGroup, ranges: &[u8]) -> Vec<u8> {
     let from = UdpSocket::bind((group.local().ip(), 0)).unwrap();
     let mut buffer = [0; 100];
@@ -240,7 +241,7 @@ fn served(group: &ReuseportGroup, ranges: &[u8]) -> Vec<u8> {
 fn a_borrower_neither_filters_nor_steers_by_its_socket_and_steering_that_it_detaches_comes_back() {
     let group = ReuseportGroup::bind(at("127.91.0.10:0"), SteeredBy::Kernel, &Options::default()).unwrap();
     let lent = group.duplicate(3).unwrap().expect("a socket");
-    // Everything to socket 3.
+    // This program steers everything to socket 3.
     let mut program = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 3 }];
     let header = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
     // SAFETY: its bytes are plain memory, and `program` lives as long as `header`.
@@ -296,14 +297,15 @@ fn a_range_whose_socket_a_process_keeps_is_not_lent_until_it_is_closed_and_no_ot
     assert!(!group.renew(9) && !group.is_fit(9) && group.is_fit(10));
     let others: Vec<u8> = (0..RANGES as u8).filter(|range| *range != 9).collect();
     assert_eq!(served(&group, &others), others);
-    // Others come and go meanwhile.
+    // Other ranges are renewed meanwhile.
     assert!(group.renew(127) && group.renew(10));
     assert_eq!(served(&group, &others), others);
     drop(kept);
     assert!(group.is_fit(9));
     let ranges: Vec<u8> = (0..RANGES as u8).collect();
     assert_eq!(served(&group, &ranges), ranges);
-    // Two that are closed at once cannot be told apart: they are never lent again, and harm no other.
+    // Two sockets that are closed at once cannot be told apart: their ranges are never lent again, and no
+    // other range is affected.
     let both = [20, 30].map(|range| group.duplicate(range).unwrap().expect("a socket"));
     assert!(!group.renew(20) && !group.renew(30));
     drop(both);

@@ -1,4 +1,4 @@
-//! After set-up an XDP port allocates nothing, whatever passes.
+//! Checks that an XDP port allocates nothing after set-up, whatever frames pass.
 #![allow(unsafe_code, reason = "counting allocations means being the allocator")]
 
 mod network;
@@ -16,12 +16,11 @@ struct Counting;
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// This is the thread of the test: others, the harness's among them, may allocate meanwhile.
+    /// True in the thread of the test. Other threads, such as those of the harness, may allocate meanwhile.
     static MINE: Cell<bool> = const { Cell::new(false) };
 }
 
-// SAFETY: every call is passed on to the system's allocator as it came; counting touches no memory of its
-// own.
+// SAFETY: every call is passed on to the system's allocator unchanged; counting uses no memory of its own.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if MINE.try_with(Cell::get).unwrap_or(false) {
@@ -55,7 +54,7 @@ fn frames_pass_without_an_allocation() {
     let to_two = one.peer(two.endpoint()).unwrap();
     let to_one = one.peer(one.endpoint()).unwrap();
     let route = Route::new(one.endpoint(), two.endpoint());
-    // The first look at the kernel's notices finds some.
+    // The first read of the kernel's notifications finds some, and allocates.
     for port in [&mut one, &mut two] {
         port.arm();
     }

@@ -1,5 +1,5 @@
-//! Where an XDP port's frames go first: the kernel's routes and neighbours, asked for when they are missing
-//! and followed when they change.
+//! The next hops of an XDP port's frames: the kernel's routes and neighbours are requested when they are
+//! missing, and followed when they change.
 #![allow(unsafe_code, reason = "namespaces are system calls")]
 
 mod network;
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A MAC address that nobody has.
+/// A MAC address that no interface has.
 const MOVED: &str = "02:00:00:00:be:ef";
 
 fn at(address: &str) -> Endpoint {
@@ -24,7 +24,7 @@ fn mac(text: &str) -> [u8; 6] {
     bytes.try_into().unwrap()
 }
 
-/// A port on `near0`, and the MAC address of `far0`.
+/// Opens a port on `near0`, and returns it with the MAC address of `far0`.
 fn near(spaces: &[Host; 2], own: &str) -> (XdpPort, [u8; 6]) {
     spaces[1].enter();
     let link = run("ip", "-oneline link show far0");
@@ -91,8 +91,7 @@ fn a_neighbour_that_moves_is_followed() {
     until_sent_to(&mut port, peer, far_mac);
     ip(&format!("neighbour replace 10.90.0.2 lladdr {MOVED} dev near0"));
     until_sent_to(&mut port, peer, mac(MOVED));
-    // An address that was right once is used until a better one is known, and the kernel is asked to check
-    // it.
+    // A formerly valid address is used until a better one is known, and the kernel is asked to check it.
     let asked = port.xdp_counters().asked;
     ip("neighbour delete 10.90.0.2 dev near0");
     until_sent_to(&mut port, peer, far_mac);
@@ -106,7 +105,7 @@ fn a_stale_neighbour_is_used_and_the_kernel_asks_whether_it_is_there() {
         return;
     }
     let spaces = veth_pair(1500, "");
-    // So that the kernel asks at once and not after five seconds.
+    // Makes the kernel ask at once instead of after five seconds.
     std::fs::write("/proc/sys/net/ipv4/neigh/near0/delay_first_probe_time", "0").unwrap();
     ip(&format!("neighbour replace 10.90.0.2 lladdr {MOVED} nud stale dev near0"));
     let (mut port, far_mac) = near(&spaces, "10.90.0.1");
@@ -131,7 +130,7 @@ fn frames_to_other_networks_go_to_the_gateway() {
         until_sent_to(&mut port, peer, far_mac);
     }
     assert_eq!(port.xdp_counters().asked, 1, "one gateway");
-    // An IPv4 route by an IPv6 gateway (RFC 5549).
+    // An IPv4 route through an IPv6 gateway (RFC 5549).
     ip("route add 10.92.0.0/16 via inet6 fd90::2 dev near0");
     let peer = port.peer(at("10.92.7.7")).unwrap();
     until_sent_to(&mut port, peer, far_mac);
@@ -174,7 +173,7 @@ fn what_cannot_be_reached_by_this_interface_is_told() {
     );
 }
 
-/// Adds an address whose checking takes its time, and opens a port with it at once.
+/// Adds an address whose duplicate address detection takes time, and opens a port with it at once.
 #[test]
 fn an_own_address_that_is_still_checked_is_waited_for() {
     if !network::possible() {
@@ -217,8 +216,8 @@ fn an_own_address_that_another_machine_has_is_told() {
     assert_eq!(udp.unwrap_err().to_string(), words);
 }
 
-/// The link is down when the way is asked for; then it comes up, and the peer's address is checked before it
-/// answers.
+/// The link is down when the route is requested. Then it comes up, and the peer's address is checked before
+/// the peer answers.
 #[test]
 fn a_peer_whose_link_comes_up_late_and_whose_address_is_still_checked_is_waited_for() {
     if !network::possible() {
@@ -238,7 +237,7 @@ fn a_peer_whose_link_comes_up_late_and_whose_address_is_still_checked_is_waited_
         std::thread::sleep(Duration::from_secs(4));
         ip("link set far0 up");
         if own.contains(':') {
-            // It went with the link, and is checked anew.
+            // The address was removed with the link, and is checked anew.
             ip(&format!("address add {far} dev far0"));
         }
         assert_eq!(waiting.join().unwrap(), Ok(far_mac), "{far}");

@@ -1,4 +1,5 @@
-//! XDP ports on veth pairs between two network namespaces: frames pass whole, everything else passes by.
+//! XDP ports on veth pairs between two network namespaces: frames pass whole, and all other traffic
+//! bypasses the port.
 #![allow(unsafe_code, reason = "namespaces are system calls")]
 
 mod network;
@@ -13,11 +14,11 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Headers before the BTH.
+/// Length of the headers before the BTH.
 const V4: usize = 14 + 20 + 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Two namespaces, a port on each end of the pair between them, and each one's number for the other.
+/// Two namespaces, a port on each end of the pair between them, and each port's number of the other.
 struct Pair {
     ports: [XdpPort; 2],
     peers: [Peer; 2],
@@ -47,7 +48,7 @@ impl Pair {
         Route::new(self.ports[from].endpoint(), self.ports[1 - from].endpoint())
     }
 
-    /// Commits a frame with these bytes from the BTH on; `false`: no buffer is free.
+    /// Commits a frame with these bytes from the BTH on. Returns false if no buffer is free.
     fn commit(&mut self, from: usize, transport: &[u8]) -> bool {
         let route = self.route(from);
         let to = self.peers[from];
@@ -69,7 +70,7 @@ fn send(port: &mut XdpPort, to: Peer, route: &Route, transport: &[u8]) -> bool {
     true
 }
 
-/// Takes frames until `count` have come; fails after a while.
+/// Receives until `count` frames have come; fails after a while.
 fn take(port: &mut XdpPort, count: usize) -> Vec<Vec<u8>> {
     let (mut frames, started) = (Vec::new(), Instant::now());
     while frames.len() < count {
@@ -180,7 +181,8 @@ fn everything_that_is_not_ours_reaches_the_kernel() {
     let listeners = ["10.90.0.2:7000", "[fd90::2]:7000"].map(|at| TcpListener::bind(at).unwrap());
     let other = UdpSocket::bind("10.90.0.2:4792").unwrap();
     near.enter();
-    // Beside TCP over both families: ARP and neighbour discovery, or nothing would connect.
+    // In addition to TCP over both families: ARP and neighbour discovery must work, or no connection would
+    // be made.
     for listener in &listeners {
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut accepted, _) = listener.accept().unwrap();
@@ -235,7 +237,7 @@ fn the_kernel_hears_us_and_we_hear_the_kernel() {
                 assert!(started.elapsed() < PATIENCE);
             }
         }
-        // Trains arrive cut, and frame k of a train has identification k. They are for one QPN range.
+        // Trains arrive cut, and frame k of a train has identification k. All frames are for one QPN range.
         let expected = |number: u8| {
             let mut frame = [number; 64];
             frame[5] = 0;
@@ -290,7 +292,7 @@ fn what_one_bit_changes_is_seen_by_the_icrc_whatever_the_identification() {
     for at in (18..20).chain(26..38).chain(V4..frame.len()).filter(|at| *at != V4 + 4) {
         let mut broken = frame.clone();
         broken[at] ^= 0x10;
-        // As a switch would: the header's own checksum is right.
+        // The header's own checksum is corrected, as a switch would do.
         broken[24..26].fill(0);
         let sum: u32 = broken[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
         let sum = (sum & 0xffff) + (sum >> 16);
@@ -309,7 +311,7 @@ fn a_port_reaches_itself() {
     let route = Route::new(port.endpoint(), port.endpoint());
     let endpoint = port.endpoint();
     let own = peer(&mut port, endpoint);
-    // More than it can hold: the rest must wait until some were taken.
+    // Sends more than the port can hold: the rest must wait until some frames were taken.
     for round in 0..5u8 {
         let mut sent = 0;
         while send(&mut port, own, &route, &[round; 40]) {
@@ -362,7 +364,7 @@ fn frames_that_can_never_leave_are_dropped_and_counted_and_hold_nothing_up() {
     assert!(send(one, to, &route, &[1; 32]));
     assert!(send(one, Peer(77), &route, &[2; 32]));
     assert!(send(one, to, &route, &vec![3; longest + 1]));
-    // Not even an Ethernet header, and nothing at all.
+    // A frame shorter than an Ethernet header, and an empty one.
     for len in [13, 0] {
         one.lend(to, Class::default(), len).expect("space for what is dropped").bytes.fill(4);
         one.commit();

@@ -1,4 +1,4 @@
-//! The needs of an XDP port, and its traces: none, however its process ends.
+//! The privileges that an XDP port needs, and its traces: none, however its process ends.
 #![allow(unsafe_code, reason = "namespaces and capabilities are system calls")]
 
 mod network;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 const ROLE: &str = "REMORA_TEST_XDP_ROLE";
 
-/// Not a test by itself: the process that is killed.
+/// The process that another test starts and kills.
 #[test]
 fn acts_its_role() {
     if std::env::var(ROLE).is_err() {
@@ -19,7 +19,7 @@ fn acts_its_role() {
     }
     let port = XdpPort::open("near0", None, &Options::default());
     println!("{}", if port.is_ok() { "open" } else { "refused" });
-    // Until it is killed.
+    // The port stays open until the process is killed.
     let _ = std::io::stdin().read(&mut [0]);
     drop(port);
 }
@@ -28,7 +28,7 @@ fn has_program() -> bool {
     run("ip", "-json link show near0").contains("\"xdp\"")
 }
 
-/// The interface and its addresses, once the kernel has found that no other machine has them.
+/// Returns the description of the interface, once the kernel has finished duplicate address detection.
 fn settled_interface() -> String {
     loop {
         let shown = run("ip", "-json -details address show near0");
@@ -66,7 +66,7 @@ fn a_process_that_is_killed_leaves_the_interface_as_it_was() {
     XdpPort::open("near0", None, &Options::default()).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// The kernel's own traffic passes.
+/// Checks that the kernel's own traffic passes.
 fn carries_tcp(spaces: &[Host; 2]) {
     spaces[1].enter();
     let listener = TcpListener::bind("10.90.0.2:7000").unwrap();
@@ -108,7 +108,7 @@ fn without_the_rights_it_says_which_are_missing() {
         return;
     }
     let _spaces = veth_pair(1500, "");
-    // Only this thread's rights: others may need theirs.
+    // Only this thread's capabilities are dropped: other threads may need theirs.
     let none = rustix::thread::CapabilitySets {
         effective: rustix::thread::CapabilitySet::empty(),
         permitted: rustix::thread::capabilities(None).unwrap().permitted,
@@ -163,7 +163,7 @@ fn memory_that_may_not_be_locked_is_told() {
     let all = rustix::thread::capabilities(None).unwrap();
     let effective = all.effective - rustix::thread::CapabilitySet::IPC_LOCK;
     rustix::thread::set_capabilities(None, rustix::thread::CapabilitySets { effective, ..all }).unwrap();
-    // The other tests of this process may lock what they like.
+    // Only this thread is subject to the limit: threads of other tests keep CAP_IPC_LOCK, which exempts them.
     let limit = rustix::process::Rlimit { current: Some(8 << 20), maximum: Some(8 << 20) };
     rustix::process::setrlimit(rustix::process::Resource::Memlock, limit).unwrap();
     let receive_frames = 1 << 13;
@@ -195,7 +195,7 @@ fn what_is_wrong_with_an_interface_is_told() {
     ip("link set bare0 addrgenmode none");
     ip("link set bare0 up");
     assert_eq!(refused("bare0", None, &usual), OpenError::NoAddress("bare0".to_owned()));
-    // A bridge knows no XDP, so the kernel runs the program after it.
+    // A bridge does not support XDP, so the kernel runs the program after it.
     ip("link add bridge0 type bridge");
     ip("address add 10.94.0.1/24 dev bridge0");
     ip("link set bridge0 up");

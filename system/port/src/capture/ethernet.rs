@@ -5,35 +5,36 @@ use remora_wire::frame::{Address, Endpoint, IpFields, Network, Route, Start};
 use remora_wire::icrc::{self, Flow, IdSpans};
 use remora_wire::{ethernet, udp};
 
-/// Hops of a datagram to a group: the kernel's default, which the port leaves.
+/// Hop limit of a datagram to a multicast group: the kernel's default, which the port does not change.
 const MULTICAST_HOPS: u8 = 1;
 
-/// Longest of the headers that may have to be made up: Ethernet, IPv6, UDP.
+/// Length in bytes of the longest headers that may have to be added: Ethernet, IPv6, UDP.
 pub(super) const MAX_HEADERS: usize = ethernet::LEN + 40 + udp::LEN;
 
-/// A locally administered MAC address made from the IP address: 02:00 and the last four bytes of the IP
+/// Derives a locally administered MAC address from an IP address: 02:00, then the last four bytes of the IP
 /// address.
 fn mac(address: Address) -> [u8; 6] {
     let [.., a, b, c, d] = address.0;
     [2, 0, a, b, c, d]
 }
 
-/// What stands before the BTH of a frame that begins there.
+/// The headers before the BTH, for a frame that begins at the BTH.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Below {
     pub source: Endpoint,
     pub destination: Endpoint,
     pub fields: IpFields,
     pub ip_id: u16,
-    /// The kernel writes the UDP checksum. A received frame may have had none, so it is left out there.
+    /// True to write the UDP checksum, as the kernel does for sent frames. A received frame may have had
+    /// none, so it is left out there.
     pub checksum: bool,
 }
 
 impl Below {
-    /// Writes the headers of a frame; returns their bytes.
+    /// Writes the headers of a frame and returns their length in bytes.
     pub(super) fn emit(&self, transport: &[u8], out: &mut [u8]) -> usize {
         let Below { source, destination, fields, ip_id, checksum } = *self;
-        // The kernel sends to groups with its own hop limit.
+        // The kernel uses its own hop limit for multicast groups.
         let hop_limit = if destination.address.is_multicast() { MULTICAST_HOPS } else { fields.hop_limit };
         let route = Route {
             source_mac: mac(source.address),
@@ -51,7 +52,7 @@ impl Below {
     }
 }
 
-/// The checksum of a UDP datagram (RFC 768, RFC 8200 §8.1).
+/// Computes the checksum of a UDP datagram (RFC 768, RFC 8200 §8.1).
 fn udp_checksum(source: Endpoint, destination: Endpoint, payload: &[u8]) -> u16 {
     const UDP: u64 = 17;
     let address = |address: &Address| {
@@ -59,29 +60,29 @@ fn udp_checksum(source: Endpoint, destination: Endpoint, payload: &[u8]) -> u16 
         words(&address.0[from..])
     };
     let len = (udp::LEN + payload.len()) as u64;
-    // The length stands in the pseudo-header and in the header.
+    // The length is part of both the pseudo-header and the header.
     let ports = u64::from(source.udp_port) + u64::from(destination.udp_port);
     let mut sum =
         address(&source.address) + address(&destination.address) + UDP + 2 * len + ports + words(payload);
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    // Zero means that there is no checksum.
+    // Zero would mean that there is no checksum.
     match !(sum as u16) {
         0 => 0xffff,
         sum => sum,
     }
 }
 
-/// The sum of the 16-bit words of some bytes, of which an odd last one has a zero behind it.
+/// Returns the sum of the 16-bit words of `bytes`. An odd last byte is padded with a zero byte.
 fn words(bytes: &[u8]) -> u64 {
     let (pairs, rest) = bytes.as_chunks::<2>();
     let sum: u64 = pairs.iter().map(|pair| u64::from(u16::from_be_bytes(*pair))).sum();
     sum + rest.first().map_or(0, |last| u64::from(*last) << 8)
 }
 
-/// The IPv4 identification that a received frame (BTH to ICRC) was sealed with, found from its ICRC; 0 if
-/// none fits, or if it has no ICRC.
+/// Returns the IPv4 identification that a received frame (BTH to ICRC) was sealed with, recovered from its
+/// ICRC. Returns 0 if none fits or if the frame has no ICRC.
 pub(super) fn sealed_id(from: Endpoint, to: Endpoint, bytes: &[u8], spans: &mut IdSpans) -> u16 {
     if !has_icrc(bytes) {
         return 0;
@@ -91,8 +92,8 @@ pub(super) fn sealed_id(from: Endpoint, to: Endpoint, bytes: &[u8], spans: &mut 
     Flow::new(from, to).accepts_unknown_id(spans, &bytes[..covered], received).unwrap_or(0)
 }
 
-/// For a frame that begins at its IP header: writes its Ethernet header to `out` and returns its sealed ICRC.
-/// `None`: the frame is no UDP packet over IP, or a message that has no ICRC.
+/// Completes a frame that begins at its IP header: writes its Ethernet header to `out` and returns its
+/// ICRC. `None` if the frame is not a UDP packet over IP, or is a message without an ICRC.
 pub(super) fn complete(packet: &[u8], out: &mut [u8]) -> Option<u32> {
     let (network, payload) = Network::parse(packet).ok()?;
     let below = udp::Repr::parse(&udp::View::new(payload).ok()?);

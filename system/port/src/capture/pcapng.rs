@@ -1,23 +1,23 @@
-//! The blocks of a pcapng file (draft-ietf-opsawg-pcapng), little-endian, as bytes. Only what one interface
-//! with nanosecond times needs.
+//! Encoder of the blocks of a pcapng file (draft-ietf-opsawg-pcapng), little-endian: only what one
+//! interface with nanosecond timestamps needs.
 
-/// The link type of the one interface: `LINKTYPE_ETHERNET`.
+/// Link type of the only interface: `LINKTYPE_ETHERNET`.
 const LINK_ETHERNET: u16 = 1;
 
-/// Bytes of a packet block beside the packet and its padding: header 28, flags 8, end of options 4, trailing
-/// length 4.
+/// Bytes of a packet block in addition to the packet and its padding: header 28, flags 8, end of options 4,
+/// trailing length 4.
 const PACKET_OVERHEAD: usize = 44;
 
-/// Which direction a packet went, as the lowest bits of `epb_flags`.
+/// The direction of a packet, as the lowest bits of `epb_flags`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PacketDirection {
-    /// It arrived.
+    /// A received packet.
     In = 1,
-    /// It left.
+    /// A sent packet.
     Out = 2,
 }
 
-/// Writes one block: its type, its body (padded by the caller to 4 bytes), its length at both ends.
+/// Writes a block: its type, its body (padded by the caller to 4 bytes), and its length at both ends.
 fn block(out: &mut Vec<u8>, kind: u32, body: &[u8]) {
     debug_assert!(body.len().is_multiple_of(4));
     let len = (body.len() + 12) as u32;
@@ -27,7 +27,7 @@ fn block(out: &mut Vec<u8>, kind: u32, body: &[u8]) {
     out.extend_from_slice(&len.to_le_bytes());
 }
 
-/// Writes one option, padded to 4 bytes.
+/// Writes an option, padded to 4 bytes.
 fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
     out.extend_from_slice(&code.to_le_bytes());
     out.extend_from_slice(&(value.len() as u16).to_le_bytes());
@@ -35,8 +35,8 @@ fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// The first bytes of a file: the section header, and one Ethernet interface of this name with nanosecond
-/// times.
+/// Returns the first bytes of a file: the section header, and one Ethernet interface of this name with
+/// nanosecond timestamps.
 pub(super) fn opening(interface: &str, description: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut body = Vec::new();
@@ -54,19 +54,20 @@ pub(super) fn opening(interface: &str, description: &str) -> Vec<u8> {
     if !description.is_empty() {
         option(&mut body, 3, description.as_bytes());
     }
-    // Ten to the minus ninth.
+    // The timestamp resolution is 10^-9 s.
     option(&mut body, 9, &[9]);
     option(&mut body, 0, &[]);
     block(&mut out, 1, &body);
     out
 }
 
-/// Bytes that a packet of `len` bytes takes in the file.
+/// Returns the number of bytes that a packet of `len` bytes takes in the file.
 pub(super) fn packet_len(len: usize) -> usize {
     PACKET_OVERHEAD + len.next_multiple_of(4)
 }
 
-/// Writes one packet, given in pieces. Allocates nothing if `out` has a spare capacity of [`packet_len`].
+/// Writes a packet, which is given in pieces. Allocates nothing if `out` has a spare capacity of
+/// [`packet_len`].
 pub(super) fn packet(out: &mut Vec<u8>, time_ns: u64, direction: PacketDirection, pieces: &[&[u8]]) {
     let len: usize = pieces.iter().map(|piece| piece.len()).sum();
     let total = packet_len(len) as u32;
@@ -83,7 +84,7 @@ pub(super) fn packet(out: &mut Vec<u8>, time_ns: u64, direction: PacketDirection
     out.extend_from_slice(&total.to_le_bytes());
 }
 
-/// The last block of a file: how many packets were seen, and how many of them are missing.
+/// Returns the last block of a file: the number of packets seen, and the number of those that are missing.
 pub(super) fn closing(time_ns: u64, seen: u64, dropped: u64) -> Vec<u8> {
     let mut body = Vec::new();
     body.extend_from_slice(&0u32.to_le_bytes());

@@ -1,4 +1,5 @@
-//! Bounded buffers and the thread that writes them, so that the data path never waits for a disk.
+//! Bounded buffers and the thread that writes them to the file, so that the data path never waits for a
+//! disk.
 
 use super::pcapng::{self, PacketDirection};
 use std::io::{self, Write};
@@ -9,37 +10,37 @@ use std::thread::JoinHandle;
 
 use crate::threads::spawn_settled;
 
-/// Bytes of one buffer: three of the longest frames.
+/// Size of one buffer in bytes: more than three of the longest frames.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Buffers in all: 8 MiB between the data path and the disk.
+/// Number of buffers: 8 MiB between the data path and the disk.
 const CHUNKS: usize = 32;
 
-/// A buffer is handed to the thread after this long even if it is not full, in nanoseconds.
+/// Nanoseconds after which a buffer is passed to the thread even if it is not full.
 const LINGER_NS: u64 = 100_000_000;
 
-/// How many frames were seen, and how many of them are missing in the file.
+/// The number of frames that were seen, and the number of those that are missing in the file.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
     /// Frames that passed the port, recorded or not.
     pub seen: u64,
-    /// Of those, frames that are missing in the file because the disk did not keep up, or failed, or the file
-    /// has reached its limit.
+    /// Frames among them that are missing in the file, because the disk was too slow, or failed, or the
+    /// file has reached its limit.
     pub dropped: u64,
 }
 
-/// Whole blocks of the file, and the packets in them.
+/// Complete blocks of the file, and the number of packets in them.
 #[derive(Debug)]
 struct Chunk {
     bytes: Vec<u8>,
     packets: u64,
 }
 
-/// Takes frames on the data path; a thread writes them.
+/// Records frames on the data path; a thread writes them.
 #[derive(Debug)]
 pub(super) struct Recorder {
     current: Option<Chunk>,
-    /// When `current` was begun, in the caller's time.
+    /// Time at which `current` was begun, by the caller's clock.
     since_ns: u64,
     last_ns: u64,
     full: Option<SyncSender<Chunk>>,
@@ -47,15 +48,15 @@ pub(super) struct Recorder {
     writer: Option<JoinHandle<io::Result<()>>>,
     seen: u64,
     dropped: u64,
-    /// Bytes that may still be recorded.
+    /// Number of bytes that may still be recorded.
     left: u64,
-    /// Packets that the thread could not write.
+    /// Number of packets that the thread could not write.
     lost: Arc<AtomicU64>,
 }
 
 impl Recorder {
-    /// Begins a file of up to `limit` bytes for an interface of this name, with a description unless that is
-    /// empty. The last block stands behind the limit.
+    /// Begins a file of up to `limit` bytes for an interface of this name, with a description unless that
+    /// is empty. The last block may exceed the limit.
     ///
     /// # Errors
     /// The error of writing the file's first bytes, or of starting the thread.
@@ -72,7 +73,7 @@ impl Recorder {
         let (emptied, spare) = channel();
         for _ in 0..CHUNKS {
             let chunk = Chunk { bytes: Vec::with_capacity(CHUNK_BYTES), packets: 0 };
-            // The receiving end is in this very function.
+            // Cannot fail, because the receiving end exists in this function.
             let _ = emptied.send(chunk);
         }
         let lost = Arc::new(AtomicU64::new(0));
@@ -93,9 +94,9 @@ impl Recorder {
         })
     }
 
-    /// Records a frame, given in pieces; drops it (and counts that) if all buffers are with the writing
-    /// thread, or the file has reached its limit. Nothing is recorded behind the first frame that does not
-    /// fit.
+    /// Records a frame, which is given in pieces. The frame is dropped and counted if all buffers are with
+    /// the writing thread, or if it would exceed the file's limit. After the first frame that exceeds the
+    /// limit, none is recorded.
     pub(super) fn record(&mut self, time_ns: u64, direction: PacketDirection, pieces: &[&[u8]]) {
         self.seen += 1;
         self.last_ns = time_ns;
@@ -123,18 +124,18 @@ impl Recorder {
         }
     }
 
-    /// Gives the recorded frames to the thread.
+    /// Passes the recorded frames to the thread.
     pub(super) fn hand_over(&mut self) {
         if let (Some(chunk), Some(full)) = (self.current.take(), &self.full) {
             let packets = chunk.packets;
-            // The queue has space for all chunks there are, so only a thread that has ended refuses.
+            // The queue has space for all chunks, so sending fails only if the thread has ended.
             if full.try_send(chunk).is_err() {
                 self.dropped += packets;
             }
         }
     }
 
-    /// Are there recorded frames that the thread does not have?
+    /// Returns whether there are recorded frames that were not passed to the thread yet.
     pub(super) fn has_unwritten(&self) -> bool {
         self.current.is_some()
     }
@@ -143,12 +144,12 @@ impl Recorder {
         Recorded { seen: self.seen, dropped: self.dropped + self.lost.load(Ordering::Relaxed) }
     }
 
-    /// Writes everything and closes the file.
+    /// Writes all recorded frames and closes the file.
     pub(super) fn finish(&mut self) -> io::Result<Recorded> {
         let Some(writer) = self.writer.take() else { return Ok(self.recorded()) };
         self.hand_over();
-        // The thread ends after it has written all earlier chunks. The last block counts the frames lost by
-        // then, so the thread writes it, from the numbers that come with this chunk.
+        // The thread ends after it has written all earlier chunks. The last block counts the frames lost
+        // until then, so it is sent to the thread with these numbers.
         if let Some(full) = self.full.take() {
             let bytes = pcapng::closing(self.last_ns, self.seen, self.recorded().dropped);
             let _ = full.send(Chunk { bytes, packets: 0 });
@@ -160,13 +161,13 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // A caller that wants to know of errors has called `finish`.
+        // A caller that needs the errors has called `finish` before.
         let _ = self.finish();
     }
 }
 
-/// The writing thread: writes chunks until the recorder is gone. After a failure it goes on taking chunks, so
-/// that buffers come back and lost frames are counted.
+/// Runs the writing thread: writes chunks until the recorder is dropped. After a failure it continues to
+/// take chunks, so that buffers return and lost frames are counted.
 fn write<W: Write>(
     mut file: W,
     filled: &Receiver<Chunk>,
@@ -183,7 +184,7 @@ fn write<W: Write>(
         }
         chunk.bytes.clear();
         chunk.packets = 0;
-        // The recorder may be closing already.
+        // Fails if the recorder is closing already.
         let _ = emptied.send(chunk);
     }
     outcome
@@ -194,7 +195,7 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
-    /// A disk that stands still until it is let go, and keeps what it got.
+    /// A disk that blocks while its mutex is held, and keeps what was written.
     #[derive(Clone)]
     struct Disk(Arc<Mutex<Vec<u8>>>);
 
@@ -253,7 +254,7 @@ mod tests {
         let limit = 20_000;
         let mut recorder = Recorder::new(disk.clone(), "test", "", limit).unwrap();
         for time in 0..1000 {
-            // Frames that would still fit are not recorded behind one that did not.
+            // Small frames that would still fit are not recorded after one that did not fit.
             recorder.record(
                 time,
                 PacketDirection::In,

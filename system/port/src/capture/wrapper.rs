@@ -1,4 +1,4 @@
-//! [`Capture`]: a port that is recorded.
+//! [`Capture`]: a port whose frames are recorded.
 
 use super::ethernet::{Below, MAX_HEADERS, complete, sealed_id};
 use super::pcapng::PacketDirection;
@@ -14,32 +14,33 @@ use std::io::{self, Write};
 use std::os::fd::RawFd;
 use std::path::Path;
 
-/// Calls to `receive` that find nothing, after which recorded frames are written: a quiet port's capture is
-/// whole.
+/// Number of consecutive calls of `receive` without a frame after which recorded frames are written, so
+/// that the capture of a quiet port is complete.
 const QUIET_CALLS: u32 = 4096;
 
-/// Bytes of a capture at most, unless another limit is given.
+/// Default limit of a capture's size in bytes.
 pub const CAPTURE_LIMIT: u64 = 1 << 30;
 
-/// Any port, with every frame that passes recorded in a pcapng file.
+/// A wrapper that records every frame of a port in a pcapng file.
 ///
-/// The data path copies each frame into a bounded buffer; a thread writes. If the disk is too slow, frames
-/// are missing in the file, never in the traffic. So they are behind the file's limit: a flood of frames does
-/// not fill a disk. [`Capture::recorded`] and the file's last block count the missing frames.
+/// The data path copies each frame into a bounded buffer, and a thread writes the buffers. If the disk is
+/// too slow, frames are missing in the file, never in the traffic. Frames beyond the file's size limit are
+/// missing as well, so a flood of frames cannot fill a disk. [`Capture::recorded`] and the last block of
+/// the file count the missing frames.
 #[derive(Debug)]
 pub struct Capture<P, C = Wall> {
     port: P,
     clock: C,
     recorder: Recorder,
     staging: Staging,
-    /// A frame was committed here, but the port had no space for it.
+    /// True if the port had no space for the last committed frame, which still waits in `staging`.
     stuck: bool,
     spans: IdSpans,
     quiet: u32,
 }
 
-/// The `-d` argument with which tshark decodes this port's frames as RoCE v2: tshark knows only UDP port
-/// 4791. Empty for that port.
+/// Returns the tshark command with the `-d` argument that decodes this port's frames as RoCE v2, because
+/// tshark knows only UDP port 4791. Empty for that port.
 fn decode_as(endpoint: Endpoint) -> String {
     match endpoint.udp_port {
         remora_wire::ROCE_PORT => String::new(),
@@ -56,7 +57,7 @@ impl<P: Port> Capture<P> {
         Capture::limited(port, path, CAPTURE_LIMIT)
     }
 
-    /// Records to a new file at `path`, up to `limit` bytes; the file's last block comes behind them.
+    /// Records to a new file at `path`, up to `limit` bytes; the last block may exceed the limit.
     ///
     /// # Errors
     /// The error of creating or writing the file.
@@ -66,7 +67,8 @@ impl<P: Port> Capture<P> {
 }
 
 impl<P: Port, C: Clock> Capture<P, C> {
-    /// Records to `file`, with the times of `clock` (nanoseconds since 1970), up to [`CAPTURE_LIMIT`] bytes.
+    /// Records to `file`, with timestamps of `clock` (nanoseconds since 1970), up to [`CAPTURE_LIMIT`]
+    /// bytes.
     ///
     /// # Errors
     /// The error of writing the file's first bytes.
@@ -74,7 +76,7 @@ impl<P: Port, C: Clock> Capture<P, C> {
         Capture::with_clock(port, file, clock, CAPTURE_LIMIT)
     }
 
-    /// Records to `file`, with the times of `clock`, up to `limit` bytes.
+    /// Records to `file`, with timestamps of `clock`, up to `limit` bytes.
     fn with_clock<W: Write + Send + 'static>(mut port: P, file: W, clock: C, limit: u64) -> io::Result<Self> {
         port.show_ip_fields();
         let endpoint = port.endpoint();
@@ -83,25 +85,25 @@ impl<P: Port, C: Clock> Capture<P, C> {
         Ok(Capture { port, clock, recorder, staging: Staging::default(), stuck: false, spans, quiet: 0 })
     }
 
-    /// The port inside.
+    /// Returns the wrapped port.
     pub fn port(&self) -> &P {
         &self.port
     }
 
-    /// The port inside, to make peers and the like.
+    /// Returns the wrapped port, mutably, to create peers for example.
     pub fn port_mut(&mut self) -> &mut P {
         &mut self.port
     }
 
-    /// Frames seen, and those of them that are missing in the file.
+    /// Returns the number of frames seen, and of those missing in the file.
     pub fn recorded(&self) -> Recorded {
         self.recorder.recorded()
     }
 
-    /// Writes everything and closes the file; gives back the port.
+    /// Writes all recorded frames, closes the file, and returns the port.
     ///
     /// # Errors
-    /// The first error of writing the file, perhaps long ago; the port is lost then.
+    /// The first error of writing the file, which may have occurred long before; the port is dropped then.
     pub fn finish(mut self) -> io::Result<(P, Recorded)> {
         if self.stuck {
             self.send();
@@ -110,7 +112,8 @@ impl<P: Port, C: Clock> Capture<P, C> {
         Ok((self.port, recorded))
     }
 
-    /// Sends the committed frame and records it. `false`: the port has no space, and the frame stays.
+    /// Sends the committed frame and records it. Returns false if the port has no space; the frame then
+    /// stays.
     fn send(&mut self) -> bool {
         let Some((to, bytes)) = self.staging.take() else { return true };
         let peer = to.peer;
@@ -143,8 +146,8 @@ impl<P: Port, C: Clock> Capture<P, C> {
     }
 }
 
-/// Records one frame as it would look on a wire. `below` is what stands before its BTH, where the frame does
-/// not contain that.
+/// Records a frame as it would look on a wire. `below` describes the headers before its BTH, for a frame
+/// that does not contain them.
 fn record(
     recorder: &mut Recorder,
     time: u64,
@@ -160,7 +163,8 @@ fn record(
     });
 }
 
-/// Gives a frame as it would look on a wire, in pieces, to `take`. `buffer` is for headers that it lacks.
+/// Passes the pieces of a frame, as it would look on a wire, to `take`. `buffer` holds headers that the
+/// frame lacks.
 pub(super) fn with_pieces(
     start: Start,
     sealed: bool,

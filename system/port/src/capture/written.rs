@@ -1,4 +1,5 @@
-//! A capture whose owner has the frames and their times, such as a simulation: no thread, no loss.
+//! A capture file for frames whose owner knows their times, such as a simulation: without a thread and
+//! without loss.
 
 use std::io::{self, Write};
 
@@ -9,7 +10,7 @@ use super::ethernet::MAX_HEADERS;
 use super::pcapng::{self, PacketDirection};
 use super::wrapper::with_pieces;
 
-/// A pcapng file of one Ethernet interface that grows by whole blocks.
+/// A pcapng file of one Ethernet interface, written block by block.
 #[derive(Debug)]
 pub struct FrameFile<W: Write> {
     file: W,
@@ -23,18 +24,18 @@ impl<W: Write> FrameFile<W> {
     /// Begins a file for an interface of this name.
     ///
     /// # Errors
-    /// That of writing the file's first bytes.
+    /// The error of writing the file's first bytes.
     pub fn new(mut file: W, interface: &str) -> io::Result<FrameFile<W>> {
         let opening = pcapng::opening(interface, "");
         file.write_all(&opening)?;
         Ok(FrameFile { file, block: Vec::new(), bytes: opening.len() as u64, seen: 0, last_ns: 0 })
     }
 
-    /// Adds a packet that begins at its IP header, at a time in nanoseconds. `sealed`: it has its ICRC;
-    /// otherwise its last four bytes are replaced by it.
+    /// Adds a packet that begins at its IP header, with a timestamp in nanoseconds. If `sealed` is true,
+    /// the packet contains its ICRC; otherwise its last four bytes are replaced by the ICRC.
     ///
     /// # Errors
-    /// That of writing.
+    /// The error of writing to the file.
     pub fn packet(
         &mut self,
         time_ns: u64,
@@ -50,10 +51,10 @@ impl<W: Write> FrameFile<W> {
         self.append(time_ns)
     }
 
-    /// Adds an Ethernet frame without its check sequence.
+    /// Adds an Ethernet frame, which is given without its frame check sequence.
     ///
     /// # Errors
-    /// That of writing.
+    /// The error of writing to the file.
     pub fn frame(&mut self, time_ns: u64, direction: PacketDirection, frame: &[u8]) -> io::Result<()> {
         self.block.clear();
         pcapng::packet(&mut self.block, time_ns, direction, &[frame]);
@@ -68,28 +69,29 @@ impl<W: Write> FrameFile<W> {
         Ok(())
     }
 
-    /// Bytes that the file would have with a packet of so many bytes more, from its IP header on.
+    /// Returns the size in bytes that the file would have after adding a packet of `packet` bytes, counted
+    /// from its IP header.
     pub fn bytes_with(&self, packet: usize) -> u64 {
         self.bytes + pcapng::packet_len(ethernet::LEN + packet) as u64
     }
 
-    /// Frames in the file.
+    /// Returns the number of frames in the file.
     pub fn frames(&self) -> u64 {
         self.seen
     }
 
-    /// Gives what was written to the file.
+    /// Flushes the file.
     ///
     /// # Errors
-    /// That of writing.
+    /// The error of writing to the file.
     pub fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
 
-    /// Ends the file, which lacks so many frames.
+    /// Writes the last block, which records that `missing` frames are not in the file.
     ///
     /// # Errors
-    /// That of writing.
+    /// The error of writing to the file.
     pub fn finish(mut self, missing: u64) -> io::Result<()> {
         self.file.write_all(&pcapng::closing(self.last_ns, self.seen + missing, missing))?;
         self.file.flush()

@@ -1,30 +1,30 @@
-//! Frames that were taken out and will be put back, in the order in which they fall due.
+//! Frames that were held back and will be sent or handed on later, in the order in which they become due.
 
-/// How long a reordered frame waits for others to overtake it, in nanoseconds.
+/// Nanoseconds after which a reordered frame is released even if no other frames have passed it.
 const REORDER_PATIENCE_NS: u64 = 1_000_000;
 
-/// When a held frame falls due.
+/// The condition on which a held frame becomes due.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// At once, when there is space.
+    /// As soon as there is space.
     Now,
-    /// At this time.
+    /// At this time, in nanoseconds.
     Time(u64),
-    /// When so many more frames have passed.
+    /// After this number of further frames has passed.
     Passed(u32),
 }
 
 #[derive(Debug)]
 struct Frame<T> {
     due_ns: u64,
-    /// Frames that must still pass; 0: only the time counts, or it is due.
+    /// Number of frames that must still pass; 0 if only the time counts or the frame is due.
     to_pass: u32,
     tag: T,
     bytes: Vec<u8>,
 }
 
-/// Held frames of one direction, each with what is needed to put it back. Bounded; its buffers are used
-/// again.
+/// Held frames of one direction, each with the data needed to release it. The number of frames is bounded,
+/// and buffers are reused.
 #[derive(Debug)]
 pub(super) struct Held<T> {
     frames: Vec<Frame<T>>,
@@ -45,7 +45,7 @@ impl<T: Copy> Held<T> {
         self.frames.len() >= self.max
     }
 
-    /// Holds a copy of `bytes`. The caller asks [`Held::is_full`] first where it has a choice.
+    /// Holds a copy of `bytes`. A caller that has a choice checks [`Held::is_full`] first.
     pub(super) fn hold(&mut self, until: Until, now_ns: u64, tag: T, bytes: &[u8]) {
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.clear();
@@ -68,10 +68,11 @@ impl<T: Copy> Held<T> {
         }
     }
 
-    /// Offers the frame that has been due for longest to `put`, and removes it if `put` returns true. Returns
-    /// whether it went; `None`: no frame is due.
+    /// Offers the frame that has been due for longest to `put`, and removes it if `put` returns true.
+    /// Returns what `put` returned, or `None` if no frame is due.
     pub(super) fn put_back(&mut self, now_ns: u64, put: impl FnOnce(T, &[u8]) -> bool) -> Option<bool> {
-        // The first of equals: frames of one moment leave in the order in which they came.
+        // `min_by_key` returns the first of equals: frames due at one moment leave in the order of their
+        // arrival.
         let due = self.frames.iter().enumerate().filter(|(_, frame)| frame.due_ns <= now_ns);
         let (at, _) = due.min_by_key(|(_, frame)| frame.due_ns)?;
         let gone = put(self.frames[at].tag, &self.frames[at].bytes);

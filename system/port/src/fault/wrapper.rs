@@ -1,4 +1,4 @@
-//! [`Fault`]: a port with faults by rule.
+//! [`Fault`]: a port with fault injection.
 
 use super::held::{Held, Until};
 use super::{Direction, Facts, Policy, Rules, Tally, Verdict};
@@ -9,18 +9,18 @@ use remora_wire::Qpn;
 use remora_wire::frame::{Class, Egress, Endpoint, Ingress, IpFields, Lease, Origin, Peer, Start};
 use std::os::fd::RawFd;
 
-/// Any port, with frames dropped, duplicated, reordered, delayed and corrupted by [`Rules`].
+/// A wrapper that drops, duplicates, reorders, delays and corrupts frames of a port according to [`Rules`].
 ///
-/// A held frame leaves, or is handed on, in a later `flush` or `receive`, so the caller must keep polling the
-/// port. [`Port::arm`] refuses sleep while frames are held. On a port that carries no ICRC nobody could
-/// detect a corrupt frame; there it is dropped, as the receiving NIC would have done. Where no rule looks at
-/// sent frames, they are built in the port itself, as without the wrapper.
+/// A held frame is sent, or handed on, in a later `flush` or `receive`, so the caller must keep polling the
+/// port. [`Port::arm`] refuses sleep while frames are held. On a port without ICRC a corrupt frame could
+/// not be detected; it is dropped there, as the receiving NIC would have done. If no rule applies to sent
+/// frames, they are built directly in the port, as without the wrapper.
 #[derive(Debug)]
 pub struct Fault<P, C = Monotonic> {
     port: P,
     clock: C,
     policy: Policy,
-    /// The rules apply; if not, every frame passes.
+    /// True while the rules apply; otherwise every frame passes.
     active: bool,
     staging: Staging,
     outgoing: Held<Addressed>,
@@ -29,7 +29,7 @@ pub struct Fault<P, C = Monotonic> {
     overflowed: u64,
 }
 
-/// What a received frame has beside its bytes.
+/// The properties of a received frame besides its bytes.
 #[derive(Copy, Clone, Debug)]
 struct Facets {
     start: Start,
@@ -40,14 +40,14 @@ struct Facets {
 }
 
 impl<P: Port> Fault<P> {
-    /// Wraps `port`; delays are in real time.
+    /// Wraps `port`. Delays are in real time.
     pub fn new(port: P, rules: &Rules) -> Self {
         Fault::with_clock(port, rules, Monotonic::new())
     }
 }
 
 impl<P: Port, C: Clock> Fault<P, C> {
-    /// Wraps `port`; delays are in this clock's time.
+    /// Wraps `port`. Delays are measured by this clock.
     pub fn with_clock(port: P, rules: &Rules, clock: C) -> Self {
         Fault {
             port,
@@ -62,32 +62,32 @@ impl<P: Port, C: Clock> Fault<P, C> {
         }
     }
 
-    /// The port inside.
+    /// Returns the wrapped port.
     pub fn port(&self) -> &P {
         &self.port
     }
 
-    /// The port inside, to make peers and the like.
+    /// Returns the wrapped port, mutably, to create peers for example.
     pub fn port_mut(&mut self) -> &mut P {
         &mut self.port
     }
 
-    /// Ends the faults: from now on every frame passes; held ones still come.
+    /// Ends the fault injection: from now on every frame passes. Frames that are held are still released.
     pub fn heal(&mut self) {
         self.active = false;
     }
 
-    /// Counts of the decisions about frames of this direction.
+    /// Returns the counts of decisions about frames of this direction.
     pub fn tally(&self, direction: Direction) -> Tally {
         self.policy.tally(direction)
     }
 
-    /// Frames that passed because too many were held already.
+    /// Returns the number of frames that passed unchanged because too many were held already.
     pub fn overflowed(&self) -> u64 {
         self.overflowed
     }
 
-    /// Puts frames that are due into the port. `false`: a frame is due and the port has no space.
+    /// Sends frames that are due. Returns false if the port has no space for a frame that is due.
     fn send_due(&mut self) -> bool {
         if self.outgoing.is_empty() {
             return true;
@@ -103,7 +103,7 @@ impl<P: Port, C: Clock> Fault<P, C> {
         }
     }
 
-    /// Hands on frames that are due; returns how many.
+    /// Hands on received frames that are due, and returns their number.
     fn hand_on_due(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         if self.incoming.is_empty() {
             return 0;
@@ -124,7 +124,7 @@ impl<P: Port, C: Clock> Fault<P, C> {
     }
 }
 
-/// How long a frame with this verdict is held; `None`: it is not held.
+/// Returns the condition until which a frame with this verdict is held; `None` if it is not held.
 fn held_until(verdict: Verdict, now_ns: u64) -> Option<Until> {
     match verdict {
         Verdict::Reorder { frames } => Some(Until::Passed(frames)),
@@ -160,7 +160,7 @@ impl<P: Port, C: Clock> Egress for Fault<P, C> {
         if !self.policy.looks(Direction::Send) {
             return self.port.lend(peer, class, len);
         }
-        // A frame for which the port had no space must go before any new one.
+        // A frame for which the port had no space must be sent before any new one.
         if !self.send_due() {
             return None;
         }
@@ -199,8 +199,8 @@ impl<P: Port, C: Clock> Egress for Fault<P, C> {
                 verdict == Verdict::Duplicate
             }
         };
-        // The frame itself goes before its duplicate, which waits for the next flush. `lend` has made sure
-        // that no other frame waits for space, so a frame that finds none now is the next to go.
+        // The frame itself is sent before its duplicate, which waits for the next flush. `lend` has made
+        // sure that no other frame waits for space, so a frame that finds none now is the next to be sent.
         if passes && forward(&mut self.port, to, bytes).is_none() {
             self.outgoing.hold(Until::Now, now, to, bytes);
         }

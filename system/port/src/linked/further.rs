@@ -1,58 +1,58 @@
-//! Further addresses of a port: a UDP port for each. A frame leaves from the address by which its peer was
-//! named.
+//! Further addresses of a port: one UDP port for each. A frame is sent from the address at which its peer
+//! was created.
 //!
-//! Each look at a socket is a system call. So the sockets of addresses with traffic are looked at in every
-//! receive, and the others now and then.
+//! Each poll of a socket is a system call. Therefore the sockets of addresses with traffic are polled in
+//! every receive, and the others less often.
 
 use crate::udp::{GroupError, PeerError, UdpPort};
 use crate::{Counters, Port};
 use remora_wire::frame::{Egress, Endpoint, Ingress, Peer};
 use std::os::fd::RawFd;
 
-/// Further addresses at most.
+/// Maximum number of further addresses.
 pub(super) const MAX_FURTHER: usize = 63;
-/// Bits of a peer's number that count the peers of one address.
+/// Number of low bits of a peer's number that identify the peer at one address.
 const BITS: u32 = 24;
-/// An address without traffic is looked at once in so many nanoseconds.
+/// Interval in nanoseconds at which an address without traffic is polled.
 const QUIET_EVERY: u64 = 20_000;
-/// An address has traffic until nothing came or left there for so many nanoseconds.
+/// Time in nanoseconds after the last frame during which an address counts as having traffic.
 const BUSY: u64 = 200_000;
 
-/// The number of the address that a peer of a UDP port was named by, 0 for the first, and the peer's number
-/// there.
+/// Splits the number of a peer into the number of its local address (0 for the first) and the peer's number
+/// at that address.
 #[inline(always)]
 pub(super) fn split(peer: Peer) -> (usize, Peer) {
     ((peer.0 >> BITS) as usize, Peer(peer.0 & ((1 << BITS) - 1)))
 }
 
-/// The number by which others know a peer of the address with this number.
+/// Returns the number by which callers know a peer of the address with this number.
 #[inline(always)]
 pub(super) fn join(address: usize, peer: Peer) -> Peer {
     debug_assert!(peer.0 >> BITS == 0, "a UDP port has fewer peers");
     Peer(peer.0 | (address as u32) << BITS)
 }
 
-/// One further address.
+/// A further address.
 #[derive(Debug)]
 struct FurtherAddress {
     port: UdpPort,
     /// The peer that stands for this address itself.
     own: Option<Peer>,
-    /// A frame left from it since the last receive.
+    /// True if a frame was sent from this address since the last receive.
     used: bool,
-    /// The end of the time in which it has traffic.
+    /// Time until which the address counts as having traffic.
     busy_until: u64,
 }
 
-/// All of them, from number 1 on.
+/// All further addresses; the first one has number 1.
 #[derive(Debug, Default)]
 pub(super) struct FurtherAddresses {
     addresses: Vec<FurtherAddress>,
-    /// The time of the next look at those without traffic.
+    /// Time of the next poll of addresses without traffic.
     look_at: u64,
-    /// The last receive has not looked at all of them.
+    /// True if the last receive did not poll all addresses.
     skipped: bool,
-    /// Who is looked at first in the next receive.
+    /// Index of the address that the next receive polls first.
     turn: usize,
 }
 
@@ -62,12 +62,12 @@ impl FurtherAddresses {
         self.addresses.is_empty()
     }
 
-    /// Are there as many as there may be?
+    /// Returns whether the maximum number of addresses is reached.
     pub fn is_full(&self) -> bool {
         self.addresses.len() >= MAX_FURTHER
     }
 
-    /// Takes a port in; its number.
+    /// Adds a port and returns its number.
     pub fn add(&mut self, port: UdpPort) -> usize {
         self.addresses.push(FurtherAddress { port, own: None, used: false, busy_until: 0 });
         self.look_at = 0;
@@ -83,12 +83,12 @@ impl FurtherAddresses {
         self.addresses.get_mut(number.checked_sub(1)?)
     }
 
-    /// The port of the address with this number.
+    /// Returns the port of the address with this number.
     pub fn port(&self, number: usize) -> Option<&UdpPort> {
         self.get(number).map(|address| &address.port)
     }
 
-    /// The same, for a frame that leaves there.
+    /// Returns the port of the address with this number in order to send, and marks the address as used.
     #[inline]
     pub fn sending(&mut self, number: usize) -> Option<&mut UdpPort> {
         let address = self.get_mut(number)?;
@@ -96,17 +96,18 @@ impl FurtherAddresses {
         Some(&mut address.port)
     }
 
-    /// All ports.
+    /// Iterates over all ports.
     pub fn ports(&self) -> impl Iterator<Item = &UdpPort> {
         self.addresses.iter().map(|address| &address.port)
     }
 
-    /// All ports, to be changed.
+    /// Iterates over all ports, mutably.
     pub fn ports_mut(&mut self) -> impl Iterator<Item = &mut UdpPort> {
         self.addresses.iter_mut().map(|address| &mut address.port)
     }
 
-    /// The peer of this name, as the address with this number reaches it. `None`: there is no such address.
+    /// Returns the peer with this endpoint, as reached from the address with this number; creates it if it
+    /// is new. `None` if there is no such address.
     pub fn peer(&mut self, number: usize, endpoint: Endpoint) -> Option<Result<Peer, PeerError>> {
         let address = self.get_mut(number)?;
         let peer = address.port.peer(endpoint);
@@ -118,7 +119,7 @@ impl FurtherAddresses {
         Some(peer.map(|peer| join(number, peer)))
     }
 
-    /// As [`UdpPort::remove`], for a peer of the address with this number.
+    /// Removes a peer of the address with this number, like [`UdpPort::remove`].
     pub fn remove(&mut self, number: usize, peer: Peer) {
         let Some(address) = self.get_mut(number) else { return };
         address.port.remove(peer);
@@ -127,18 +128,19 @@ impl FurtherAddresses {
         }
     }
 
-    /// The same for a multicast group.
+    /// Returns the peer of a multicast group, as reached from the address with this number. `None` if there
+    /// is no such address.
     pub fn group(&mut self, number: usize, group: Endpoint) -> Option<Result<Peer, GroupError>> {
         let grouped = self.get_mut(number)?.port.group(group);
         Some(grouped.map(|peer| join(number, peer)))
     }
 
-    /// Is this the peer that stands for the address with this number?
+    /// Returns whether this peer stands for the address with this number itself.
     pub fn is_own(&self, number: usize, peer: Peer) -> bool {
         self.get(number).is_some_and(|address| address.own == Some(peer))
     }
 
-    /// Receives on those with traffic, and on all of them if it is time.
+    /// Receives on the addresses with traffic, and on all addresses if that is due.
     pub fn receive(&mut self, now: u64, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         let (due, count) = (now >= self.look_at, self.addresses.len());
         if due {
@@ -170,7 +172,7 @@ impl FurtherAddresses {
         taken
     }
 
-    /// Has the last receive left a socket out? Then it proves nothing.
+    /// Returns whether the last receive left a socket out, so that it does not prove silence.
     #[inline]
     pub fn has_skipped(&self) -> bool {
         !self.addresses.is_empty() && self.skipped
@@ -183,18 +185,18 @@ impl FurtherAddresses {
         }
     }
 
-    /// As [`Port::show_ip_fields`].
+    /// Calls [`Port::show_ip_fields`] on all ports.
     pub fn show_ip_fields(&mut self) {
         self.ports_mut().for_each(Port::show_ip_fields);
     }
 
-    /// As [`Port::arm`].
+    /// Calls [`Port::arm`] on all ports.
     pub fn arm(&mut self) -> bool {
-        // Each one is armed, whatever the others have.
+        // `fold` does not stop early: every port must be armed, whatever the others return.
         self.addresses.iter_mut().map(|address| address.port.arm()).fold(false, |any, work| any | work)
     }
 
-    /// As [`Port::disarm`]: whatever woke the sleeper may lie in any socket.
+    /// Makes the next receive poll all sockets, because any of them may have woken the sleeper.
     pub fn disarm(&mut self) {
         self.look_at = 0;
     }

@@ -1,4 +1,4 @@
-//! [`LinkedPort`]: the two ports as one.
+//! [`LinkedPort`]: a UDP port and a shared-memory port combined.
 
 use super::further::{self, FurtherAddresses};
 use super::ranges::Ranges;
@@ -13,21 +13,21 @@ use rustix::io::Errno;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// Set in the number of a peer that a link leads to. Peers of the UDP port are fewer, and its strangers have
-/// both upper bits.
+/// Bit that is set in the number of a peer reached over a link. Numbers of UDP peers are smaller, and its
+/// strangers have both upper bits set.
 const LINK: u32 = 1 << 30;
 /// The two upper bits of a peer's number.
 const KIND: u32 = 3 << 30;
-/// Links at most, those included whose program is gone while a queue pair still names it.
+/// Maximum number of links, including those whose program has ended while a queue pair still uses them.
 const MAX_LINKS: u32 = 256;
-/// While links are busy, the socket is polled once in so many nanoseconds: that is a system call.
+/// Interval in nanoseconds at which the socket is polled while links are busy: each poll is a system call.
 const SOCKET_EVERY: u64 = 20_000;
-/// Links are busy until nothing came or left by them for so many nanoseconds.
+/// Time in nanoseconds after the last frame during which links count as busy.
 const BUSY: u64 = 200_000;
-/// Addresses of this host that are known at most.
+/// Maximum number of addresses of this host that the port remembers.
 const MAX_LOCAL: usize = 128;
 
-/// The port of a program on a shared address, or on several, that has links to its neighbours.
+/// The port of a program on one or several shared addresses, with links to its neighbours.
 #[derive(Debug)]
 pub struct LinkedPort {
     udp: UdpPort,
@@ -35,46 +35,47 @@ pub struct LinkedPort {
     links: ShmPort,
     ranges: Ranges,
     wanted: Option<Arc<Wanted>>,
-    /// The peer of the UDP port that stands for the shared address.
+    /// The UDP peer that stands for the shared address.
     own: Option<Peer>,
-    /// Which port has lent the last buffer.
+    /// The port that has lent the last buffer.
     lease: LeaseFrom,
     polling: Polling,
-    /// The addresses that this host has, or had: neighbours send from them.
+    /// The present and former addresses of this host, from which neighbours send.
     local: Vec<Address>,
-    /// Frames of links that name another source.
+    /// Number of frames received over links with a source that is not an address of this host.
     forged: u64,
-    /// The IP header's fields of the frames that are lent next.
+    /// IP header fields of the frames that are lent next.
     fields: IpFields,
-    /// The ports of addresses that come say with which fields of the IP header frames come.
+    /// True once the port must report the IP header fields of received frames, also for addresses added
+    /// later.
     shows_fields: bool,
 }
 
-/// Which port has lent a buffer.
+/// The port that has lent a buffer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum LeaseFrom {
     Udp,
     Link,
-    /// That of the further address with this number.
+    /// The further address with this number.
     Further(usize),
 }
 
-/// When the socket is polled.
+/// State that decides when the socket is polled.
 #[derive(Debug, Default)]
 struct Polling {
     clock: Monotonic,
-    /// A frame left by a link since the last receive.
+    /// True if a frame was sent over a link since the last receive.
     used: bool,
-    /// The end of the time in which links are busy; 0: they are not.
+    /// Time until which links count as busy; 0 if they are not.
     busy_until: u64,
-    /// The time of the next look at the socket, while links are busy.
+    /// Time of the next poll of the socket while links are busy.
     socket_at: u64,
-    /// The last receive has not looked at it.
+    /// True if the last receive did not poll the socket.
     skipped: bool,
 }
 
 impl Polling {
-    /// Is the socket to be polled in this receive?
+    /// Returns whether this receive must poll the socket.
     #[inline]
     fn is_due(&mut self) -> bool {
         if self.busy_until == 0 && !self.used {
@@ -96,25 +97,25 @@ impl Polling {
     }
 }
 
-/// Does a link lead to this peer?
+/// Returns whether the peer is reached over a link.
 #[inline(always)]
 fn is_link(peer: Peer) -> bool {
     peer.0 & KIND == LINK
 }
 
-/// The peer's number in the table of links.
+/// Returns the peer's number in the table of links.
 #[inline(always)]
 fn inner(peer: Peer) -> Peer {
     Peer(peer.0 & !KIND)
 }
 
-/// The number by which others know a link.
+/// Returns the number by which callers know a link.
 #[inline(always)]
 fn outer(link: Peer) -> Peer {
     Peer(link.0 | LINK)
 }
 
-/// Does the IP header of a frame name this source?
+/// Returns whether the IP header of a frame has this source.
 #[inline]
 fn is_from(frame: &[u8], source: &Address) -> bool {
     match frame.first().map(|byte| byte >> 4) {
@@ -125,13 +126,13 @@ fn is_from(frame: &[u8], source: &Address) -> bool {
 }
 
 impl LinkedPort {
-    /// Addresses that it can have, its own included.
+    /// Maximum number of addresses of the port, including its first one.
     pub const MAX_ADDRESSES: usize = further::MAX_FURTHER + 1;
 
-    /// A port without links, over a share of an address. It asks for links by `wanted`.
+    /// Creates a port without links, over a share of an address. The port requests links by `wanted`.
     ///
     /// # Errors
-    /// The system gives no descriptor.
+    /// The error of the system if it cannot create a descriptor.
     pub fn new(udp: UdpPort, wanted: Option<Arc<Wanted>>) -> Result<LinkedPort, Errno> {
         let limits = Limits { links: MAX_LINKS, frame: DEFAULT_GEOMETRY.max_frame() };
         let links = ShmPort::new(udp.endpoint(), limits)?;
@@ -151,10 +152,11 @@ impl LinkedPort {
         })
     }
 
-    /// Gives the port a further address; its number. The port's own is 0.
+    /// Adds a further address to the port and returns its number. The first address of the port has number
+    /// 0.
     ///
     /// # Errors
-    /// The port, if there are as many as there may be.
+    /// Returns the port if the maximum number of addresses is reached.
     pub fn add_address(&mut self, mut udp: UdpPort) -> Result<usize, Box<UdpPort>> {
         if self.further.is_full() {
             return Err(Box::new(udp));
@@ -166,13 +168,13 @@ impl LinkedPort {
         Ok(self.further.add(udp))
     }
 
-    /// Learns addresses of this host: frames that neighbours send from them are taken from now on. Those that
-    /// were learned first are forgotten first.
+    /// Adds addresses of this host: frames that neighbours send from them are accepted from now on. If
+    /// there are too many, the oldest ones are forgotten.
     pub fn learn_local(&mut self, addresses: &[Address]) {
         for address in addresses {
             if !self.local.contains(address) {
                 if self.local.len() >= MAX_LOCAL {
-                    // The first is the port's own.
+                    // The first one is the port's own and is kept.
                     self.local.remove(1);
                 }
                 self.local.push(*address);
@@ -180,30 +182,30 @@ impl LinkedPort {
         }
     }
 
-    /// The UDP port of the further address with this number.
+    /// Returns the UDP port of the further address with this number.
     pub fn further_port(&self, address: usize) -> Option<&UdpPort> {
         self.further.port(address)
     }
 
-    /// From now on frames to this QPN range of the shared address may leave by `link`.
+    /// Adds a link, over which frames to this QPN range of the shared address are sent from now on.
     ///
     /// # Errors
-    /// `TooManyLinks`; `BadOffer`: its frames would be too small.
+    /// `TooManyLinks`; `BadOffer` if the frames of the link are too small.
     pub fn add_neighbour(&mut self, range: u8, link: Link) -> Result<Peer, SetupError> {
         let added = self.links.add_link(link)?;
         self.ranges.set(range, added);
         Ok(outer(added))
     }
 
-    /// The peer that a link to this QPN range leads to.
+    /// Returns the peer of the open link to this QPN range; `None` if there is none.
     pub fn neighbour(&self, range: u8) -> Option<Peer> {
         self.ranges.get(range).filter(|link| self.links.is_open(*link)).map(outer)
     }
 
-    /// As [`UdpPort::peer`], for the first address.
+    /// Returns the peer with this endpoint, as reached from the first address, like [`UdpPort::peer`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`UdpPort::peer`].
     pub fn peer(&mut self, endpoint: Endpoint) -> Result<Peer, PeerError> {
         let peer = self.udp.peer(endpoint)?;
         if endpoint == self.udp.endpoint() {
@@ -212,39 +214,42 @@ impl LinkedPort {
         Ok(peer)
     }
 
-    /// The peer of this name, as the address with this number reaches it.
+    /// Returns the peer with this endpoint, as reached from the address with this number. `None` if there
+    /// is no such address.
     ///
     /// # Errors
-    /// As [`UdpPort::peer`]. `None`: there is no such address.
+    /// The errors of [`UdpPort::peer`].
     pub fn peer_at(&mut self, address: usize, endpoint: Endpoint) -> Option<Result<Peer, PeerError>> {
         if address == 0 { Some(self.peer(endpoint)) } else { self.further.peer(address, endpoint) }
     }
 
-    /// The same for a multicast group.
+    /// Returns the peer of a multicast group, as reached from the address with this number. `None` if there
+    /// is no such address.
     ///
     /// # Errors
-    /// As [`UdpPort::group`]. `None`: there is no such address.
+    /// The errors of [`UdpPort::group`].
     pub fn group_at(&mut self, address: usize, group: Endpoint) -> Option<Result<Peer, GroupError>> {
         if address == 0 { Some(self.udp.group(group)) } else { self.further.group(address, group) }
     }
 
-    /// Joins a multicast group on the interfaces of all addresses of its family.
+    /// Joins a multicast group on the interfaces of all addresses of the group's family.
     ///
     /// # Errors
-    /// As [`UdpPort::join`], if none can.
+    /// The errors of [`UdpPort::join`], if no interface can join.
     pub fn join(&mut self, group: Endpoint) -> Result<(), GroupError> {
         self.each_of_family(group, |port| port.join(group))
     }
 
-    /// As [`UdpPort::leave`].
+    /// Leaves a multicast group, like [`UdpPort::leave`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`UdpPort::leave`].
     pub fn leave(&mut self, group: Endpoint) -> Result<(), GroupError> {
         self.each_of_family(group, |port| port.leave(group))
     }
 
-    /// `Ok` if it works for one. An address that came later is no member.
+    /// Applies `change` to all ports of the group's family; `Ok` if it succeeds for one of them. Addresses
+    /// that are added later are not members.
     fn each_of_family(
         &mut self,
         group: Endpoint,
@@ -259,14 +264,15 @@ impl LinkedPort {
         changed
     }
 
-    /// A neighbour that was lost and has not been reported yet: frames to it are dropped from now on.
+    /// Returns a neighbour that was lost and has not been reported yet. Frames to it are dropped from now
+    /// on.
     pub fn take_lost(&mut self) -> Option<Peer> {
         let lost = self.links.take_lost()?;
         self.ranges.forget(lost);
         Some(outer(lost))
     }
 
-    /// Gives the number of a peer back that no queue pair names any more, and closes its link if it has one.
+    /// Frees the number of a peer that no queue pair uses any more, and closes its link if it has one.
     pub fn remove(&mut self, peer: Peer) {
         if is_link(peer) {
             self.ranges.forget(inner(peer));
@@ -283,30 +289,30 @@ impl LinkedPort {
         }
     }
 
-    /// Does a link lead to this peer?
+    /// Returns whether the peer is reached over a link.
     pub fn is_link(&self, peer: Peer) -> bool {
         is_link(peer)
     }
 
-    /// Links to living neighbours.
+    /// Returns the number of links to living neighbours.
     pub fn open_links(&self) -> usize {
         self.links.open_links()
     }
 
-    /// What was counted of links alone.
+    /// Returns the counters of the links only.
     pub fn link_counters(&self) -> Counters {
         let counters = self.links.counters();
         Counters { malformed: counters.malformed + self.forged, ..counters }
     }
 
-    /// The port to everybody else, by the first address.
+    /// Returns the UDP port of the first address.
     pub fn udp(&self) -> &UdpPort {
         &self.udp
     }
 }
 
 impl LinkedPort {
-    /// Lends a buffer of the address by which the peer was named.
+    /// Lends a buffer at the address at which the peer was created.
     #[inline(never)]
     fn lend_at(&mut self, peer: Peer, class: Class, len: usize) -> Option<Lease<'_>> {
         let (address, there) = further::split(peer);
@@ -319,13 +325,13 @@ impl LinkedPort {
         port.lend(there, class, len)
     }
 
-    /// Receives by links; how many frames, and whether it is time to look at the socket.
+    /// Receives over links. Returns the number of frames, and whether the socket must be polled.
     #[inline]
     fn receive_by_links(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> (usize, bool) {
         let due = self.polling.is_due();
         self.polling.skipped = !due;
         let (local, ranges, forged) = (&self.local, &self.ranges, &mut self.forged);
-        // Neither may keep the other waiting.
+        // The budget is shared so that neither links nor socket starve the other.
         let share = if due { budget.div_ceil(2) } else { budget };
         let taken = self.links.receive(share, &mut |frame| {
             let Some(Origin::Link(link)) = frame.origin else { return };
@@ -340,7 +346,8 @@ impl LinkedPort {
         (taken, due)
     }
 
-    /// Receives by links, by the first address and by the further ones. None may keep the others waiting.
+    /// Receives over links, at the first address and at the further ones. The budget is shared so that none
+    /// starves the others.
     #[inline(never)]
     fn receive_at_all(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         let (mut taken, mut due) = (0, true);
@@ -456,7 +463,7 @@ impl Port for LinkedPort {
     }
 
     fn receives_to_silence(&self) -> u32 {
-        // A receive that has not looked at every socket proves nothing.
+        // A receive that has not polled every socket proves nothing.
         let skipped = self.polling.skipped || self.further.has_skipped();
         if skipped { u32::MAX } else { self.links.receives_to_silence() }
     }
@@ -489,7 +496,7 @@ impl Port for LinkedPort {
         self.links.disarm();
         self.udp.disarm();
         self.further.disarm();
-        // Whatever woke the sleeper may lie in the socket.
+        // The socket may contain the frame that woke the sleeper.
         self.polling.socket_at = 0;
     }
 

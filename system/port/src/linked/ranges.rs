@@ -1,19 +1,19 @@
-//! Which link leads to which QPN range of the shared address.
+//! The map from QPN ranges of the shared address to links.
 
 use crate::Peer;
 use crate::udp::RANGES;
 
-/// Datagrams to a range without a link, after which the port asks for one once more: another program may have
-/// the range by then.
+/// Number of datagrams to a range without a link after which the port requests a link once more: another
+/// program may have the range by then.
 const ASK_AGAIN: u16 = 4096;
 
 /// The links by QPN range.
 #[derive(Debug)]
 pub(super) struct Ranges {
     links: [Option<Peer>; RANGES],
-    /// The range that each link leads to, by the link's number.
+    /// The range that each link leads to, indexed by the number of the link.
     by_link: Vec<u8>,
-    /// Datagrams to each range until the port asks for a link.
+    /// Number of datagrams to each range until the port requests a link.
     patience: [u16; RANGES],
 }
 
@@ -22,13 +22,13 @@ impl Ranges {
         Ranges { links: [None; RANGES], by_link: Vec::new(), patience: [0; RANGES] }
     }
 
-    /// The link to this range.
+    /// Returns the link to this range.
     #[inline]
     pub(super) fn get(&self, range: u8) -> Option<Peer> {
         self.links.get(usize::from(range)).copied().flatten()
     }
 
-    /// From now on this link leads to the range.
+    /// Makes this link lead to the range.
     pub(super) fn set(&mut self, range: u8, link: Peer) {
         if let Some(place) = self.links.get_mut(usize::from(range)) {
             *place = Some(link);
@@ -40,13 +40,13 @@ impl Ranges {
         self.by_link[number] = range;
     }
 
-    /// The range that a link leads to.
+    /// Returns the range that a link leads to.
     #[inline]
     pub(super) fn range_of(&self, link: Peer) -> Option<u8> {
         self.by_link.get(link.0 as usize).copied()
     }
 
-    /// The link leads nowhere any more.
+    /// Removes a link that has ended.
     pub(super) fn forget(&mut self, link: Peer) {
         for (place, patience) in self.links.iter_mut().zip(&mut self.patience) {
             if *place == Some(link) {
@@ -55,8 +55,8 @@ impl Ranges {
         }
     }
 
-    /// Counts a datagram to a range that has no link. Shall the port ask for one? Range 0 is the owner's of
-    /// the address, and has none.
+    /// Counts a datagram to a range that has no link, and returns whether the port must request one. Range
+    /// 0 belongs to the owner of the address, which has no link.
     pub(super) fn must_ask(&mut self, range: u8) -> bool {
         let Some(patience) = self.patience.get_mut(usize::from(range)).filter(|_| range != 0) else {
             return false;

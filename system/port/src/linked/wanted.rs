@@ -1,5 +1,5 @@
-//! The QPN ranges to which a port wants a link. The port sends datagrams and may not wait; another thread
-//! asks for the links.
+//! The set of QPN ranges to which a port wants a link. The port cannot wait when it sends a datagram, so
+//! another thread requests the links.
 
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::udp::RANGES;
 
-/// Bits of a word.
+/// Number of bits of a word.
 const BITS: usize = u64::BITS as usize;
 
-/// A set of QPN ranges, and a descriptor that is readable while the set may have some.
+/// A set of QPN ranges, with a descriptor that is readable while the set may be non-empty.
 #[derive(Debug)]
 pub struct Wanted {
     ranges: [AtomicU64; RANGES / BITS],
@@ -19,27 +19,27 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// An empty set.
+    /// Creates an empty set.
     ///
     /// # Errors
-    /// The system gives no descriptor.
+    /// The error of the system if it cannot create a descriptor.
     pub fn new() -> Result<Wanted, Errno> {
         let woken = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Wanted { ranges: [const { AtomicU64::new(0) }; RANGES / BITS], woken })
     }
 
-    /// Adds a range; wakes the other thread if it is a new one.
+    /// Adds a range, and wakes the other thread if the range was not in the set.
     #[cold]
     pub(super) fn add(&self, range: u8) {
         let (word, bit) = (usize::from(range) / BITS, 1 << (usize::from(range) % BITS));
         let Some(word) = self.ranges.get(word) else { return };
         if word.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
-            // A full eventfd is readable, too.
+            // Writing fails only if the eventfd is full, and a full eventfd is readable as well.
             let _ = rustix::io::write(&self.woken, &1u64.to_ne_bytes());
         }
     }
 
-    /// Takes all ranges out, in their order.
+    /// Removes all ranges and returns them in order.
     pub fn take(&self) -> Vec<u8> {
         let _ = rustix::io::read(&self.woken, &mut [0u8; 8]);
         let words = self.ranges.iter().map(|word| word.swap(0, Ordering::AcqRel));

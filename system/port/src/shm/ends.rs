@@ -1,7 +1,8 @@
-//! The two ends of a mapped ring: the protocol of `ring` over the memory of `map`, plus prefetching and wake
-//! flags.
+//! The two ends of a mapped ring: the protocol of `ring` over the memory of `map`, with prefetching and
+//! wake flags.
 //!
-//! The port is made of `Sender` and `Receiver`; benchmarks use them bare as the floor of this port.
+//! The port consists of `Sender`s and `Receiver`s. Benchmarks use them bare, as the lower bound of the
+//! port's cost.
 
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
@@ -12,15 +13,16 @@ use super::outgoing::Outgoing;
 use super::ring::{Broken, Consumer, Found, Geometry, Producer, slots_of};
 use crate::prefetch;
 
-/// How many slots beyond the frame just committed are fetched for writing. Few: a train further on starts at
-/// a slot that the consumer polls, and an early fetch of that slot is done twice.
+/// Distance in slots, beyond the frame just committed, of the slots that are prefetched for writing. It is
+/// small: the next train starts at a slot that the consumer polls, and a slot fetched early would have to
+/// be fetched twice.
 const WARM_AHEAD: u32 = 8;
-/// No more slots than this are fetched, or looked for, at a producer's word.
+/// Maximum number of slots that are prefetched, or believed to follow, on the producer's word.
 const FARTHEST: u32 = 64;
-/// No more lines than this are asked for at once: long frames are left to the CPU's own prefetcher.
+/// Maximum number of lines that are prefetched at once: long frames are left to the CPU's own prefetcher.
 const MOST_HINTS: u32 = 4;
 
-/// A ring with both ends in this process: for tests, loopback and floors of benchmarks. The memory is shared,
+/// Creates a ring with both ends in this process, for tests, loopback and benchmarks. The memory is shared,
 /// so a forked child may use one end and its parent the other.
 pub fn ring(geometry: Geometry) -> Result<(Sender, Receiver), Errno> {
     let (map, _memory) = Map::create(geometry)?;
@@ -40,13 +42,13 @@ impl Sender {
         Sender { producer: Producer::new(half.geometry()), out: Outgoing::new(half) }
     }
 
-    /// The shape of the ring.
+    /// Returns the geometry of the ring.
     pub fn geometry(&self) -> Geometry {
         self.out.half.geometry()
     }
 
-    /// Reserves a buffer for a frame of exactly `len` bytes; `Ok(false)`: the ring is full. `len` must be 1
-    /// ..= the geometry's `max_frame`, else it is refused as full.
+    /// Reserves a buffer for a frame of exactly `len` bytes. Returns `Ok(false)` if the ring is full, or if
+    /// `len` is not in 1 ..= `max_frame` of the geometry.
     #[inline]
     pub fn reserve(&mut self, len: usize) -> Result<bool, Broken> {
         if len.wrapping_sub(1) >= self.out.half.geometry().max_frame() as usize {
@@ -55,23 +57,23 @@ impl Sender {
         self.producer.reserve(&self.out, len as u32)
     }
 
-    /// The bytes of the frame last reserved, until it is committed; empty when there is none.
+    /// Returns the bytes of the reserved frame until it is committed; empty if no frame is reserved.
     #[inline]
     pub fn bytes(&mut self) -> &mut [u8] {
         let (slot, len) = self.producer.reserved();
         let in_ring = self.out.half.frame(slot);
         match self.out.stage(slot, len, self.producer.is_in_train()) {
             Some(bytes) => bytes,
-            // SAFETY: `reserve` found that `slots_of(len)` contiguous slots from `slot` are within the ring,
-            // and that the consumer gave them back (acquire). Until `publish` they are this side's alone; the
-            // lifetime is bound to `self`. A peer that keeps reading them anyway sees garbage; nothing here
-            // reads them back.
+            // SAFETY: `reserve` made sure that `slots_of(len)` contiguous slots from `slot` are within the
+            // ring, and that the consumer gave them back (acquire). Until `publish` only this side uses
+            // them; the lifetime is bound to `self`. A peer that keeps reading them sees garbage, and
+            // nothing here reads them back.
             None => unsafe { std::slice::from_raw_parts_mut(in_ring, len as usize) },
         }
     }
 
     /// Adds the reserved frame, whose bytes must be complete, to the train that the next flush publishes.
-    /// Returns its length; 0: there was none.
+    /// Returns the length of the frame; 0 if none was reserved.
     #[inline]
     pub fn commit(&mut self) -> usize {
         let len = self.producer.reserved().1;
@@ -92,9 +94,9 @@ impl Sender {
         self.producer.publish(&self.out);
     }
 
-    /// Is the consumer asleep, and is it this call that has to wake it? True once per sleep. There is no
-    /// fence between `flush` and this look: the sleeper issues one for both (`arm`), or looks again on a
-    /// timer.
+    /// Returns true, once per sleep, if the consumer is asleep and the caller must wake it. There is no
+    /// fence between `flush` and this check: the sleeper issues one for both sides (`arm`), or checks the
+    /// ring on a timer.
     #[inline]
     pub fn must_wake(&self) -> bool {
         compiler_fence(Ordering::SeqCst);
@@ -112,7 +114,7 @@ fn take(flag: &AtomicU32) -> bool {
 pub struct Receiver {
     half: Half,
     consumer: Consumer,
-    /// The position up to which the producer has announced frames.
+    /// Position up to which the producer has announced frames.
     promised: u32,
 }
 
@@ -121,12 +123,13 @@ impl Receiver {
         Receiver { consumer: Consumer::new(half.geometry()), half, promised: 0 }
     }
 
-    /// Hands the oldest frame to `take`, gives its slots back and returns its length; `Ok(None)`: there is
-    /// none.
+    /// Passes the oldest frame to `take`, gives its slots back and returns its length; `Ok(None)` if the
+    /// ring is empty.
     #[inline]
     pub fn receive(&mut self, take: impl FnOnce(&[u8])) -> Result<Option<usize>, Broken> {
         let Some(found) = self.consumer.peek(&self.half)? else {
-            // Most frames have a second line: it is fetched beside the word that announces it, not after it.
+            // Most frames have a second line: fetching it together with the word that announces the frame
+            // saves time.
             prefetch::for_read(self.half.slot(self.consumer.tail().wrapping_add(1)));
             return Ok(None);
         };
@@ -139,8 +142,8 @@ impl Receiver {
         Ok(Some(found.len as usize))
     }
 
-    /// As [`Receiver::receive`], but from a copy in `private` (of the geometry's `max_frame` bytes), which
-    /// the peer cannot change.
+    /// Receives a frame like [`Receiver::receive`], but from a copy in `private` (of the geometry's
+    /// `max_frame` bytes), which the peer cannot change.
     pub(super) fn receive_copied(
         &mut self,
         private: &mut [u8],
@@ -151,30 +154,30 @@ impl Receiver {
         };
         let len = found.len as usize;
         let copy = &mut private[..len];
-        // SAFETY: `peek` checked that the frame lies within the ring, `copy` has its length, and they do not
-        // overlap. The bytes may be torn if the peer breaks the protocol; they are looked at only after this
-        // copy.
+        // SAFETY: `peek` checked that the frame lies within the ring, `copy` has its length, and they do
+        // not overlap. The bytes may be torn if the peer breaks the protocol; only the copy is examined.
         unsafe { std::ptr::copy_nonoverlapping(self.half.frame(found.slot), copy.as_mut_ptr(), len) };
         self.consumer.release(found);
         take(copy);
         Ok(Some(len))
     }
 
-    /// Is a frame waiting, or a broken ring that `receive` will report?
+    /// Returns whether a frame is waiting, or the ring is broken, which `receive` will report.
     #[inline]
     pub fn is_ready(&mut self) -> bool {
         !matches!(self.consumer.peek(&self.half), Ok(None))
     }
 
-    /// Has the producer announced more frames? If not, a look for one may take a line away from a producer
-    /// that is about to write it.
+    /// Returns whether the producer has announced more frames. If not, checking for one may take a cache
+    /// line away from a producer that is about to write it.
     #[inline]
     pub fn expects_more(&self) -> bool {
-        // A promise that was overtaken is 2^31 slots long; a lie costs a look.
+        // A promise that was overtaken appears to be 2^31 slots long. A false promise costs only one check.
         self.promised.wrapping_sub(self.consumer.tail()).wrapping_sub(1) < FARTHEST
     }
 
-    /// Fetches all lines of a long frame at once: its headers are read before the others are asked for.
+    /// Prefetches all lines of a long frame at once, because its headers are read before the other lines
+    /// are needed.
     #[inline]
     fn fetch(&self, found: Found) {
         for ahead in 2..slots_of(found.len).min(FARTHEST) {
@@ -182,7 +185,7 @@ impl Receiver {
         }
     }
 
-    /// Fetches the rest of a train while its first frame is being read.
+    /// Prefetches the rest of a train while its first frame is being read.
     #[inline]
     fn expect(&mut self, found: Found) {
         let next = self.consumer.tail().wrapping_add(slots_of(found.len));
@@ -192,7 +195,7 @@ impl Receiver {
         }
     }
 
-    /// Sets or clears the flag with which this end announces that it sleeps.
+    /// Sets or clears the flag by which this end announces that it sleeps.
     #[inline]
     pub fn set_asleep(&self, asleep: bool) {
         self.half.asleep().store(asleep.into(), Ordering::Relaxed);
@@ -201,11 +204,11 @@ impl Receiver {
     #[inline]
     fn bytes(&self, found: Found) -> &[u8] {
         // SAFETY: `peek` checked that the frame lies within the ring. It was published (acquire) and is not
-        // given back before the borrow of `self` ends, so a peer that keeps the protocol does not write it.
-        // One that does not can change bytes under a reader. Frames of other users are therefore never read
-        // in place (`Link::receive`). A peer of this process's own user is trusted to keep the protocol, also
-        // where the system keeps its hands off our memory otherwise (Yama, PR_SET_DUMPABLE, another container
-        // of a pod): this is what a link of one user grants.
+        // given back before the borrow of `self` ends, so a peer that follows the protocol does not write
+        // it. A peer that does not could change bytes under a reader, so frames of other users are never
+        // read in place (`Link::receive`). A peer of this process's own user is trusted to follow the
+        // protocol, even where the system otherwise denies it access to this process's memory (Yama,
+        // PR_SET_DUMPABLE, another container of a pod): a link between processes of one user grants this.
         unsafe { std::slice::from_raw_parts(self.half.frame(found.slot), found.len as usize) }
     }
 }

@@ -1,4 +1,4 @@
-//! A link: the two rings between two NICs, and the descriptors that come with them.
+//! A link: the two rings between two NICs, with the descriptors that belong to them.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,36 +9,38 @@ use super::ends::{Receiver, Sender};
 use super::map::{Half, Map};
 use super::ring::{Broken, Geometry};
 
-/// One end of a link between two NICs, ready to be given to a port (`ShmPort::add_link`).
+/// An end of a link between two NICs, to be added to a port by `ShmPort::add_link`.
 #[derive(Debug)]
 pub struct Link {
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
-    /// None on a link from a NIC to itself.
+    /// The descriptors; `None` on a link from a NIC to itself.
     pub(super) wires: Option<Wires>,
-    /// A private copy of a frame before it is parsed, if the peer is another user's process.
+    /// Buffer for a private copy of a frame before it is parsed; present if the peer is a process of
+    /// another user.
     private: Option<Box<[u8]>>,
 }
 
 /// The descriptors of a link between processes.
 #[derive(Debug)]
 pub(super) struct Wires {
-    /// Open as long as the peer holds the link; nothing is sent over it after the set-up.
+    /// Open as long as the peer holds the link; nothing is sent over the socket after the set-up.
     pub(super) socket: OwnedFd,
-    /// Readable when the peer's process has ended, though a child of it may still hold the socket.
+    /// Readable when the process of the peer has ended, even if a child of that process still holds the
+    /// socket.
     pub(super) process: Option<OwnedFd>,
-    /// Written to wake the peer.
+    /// Eventfd that is written to wake the peer.
     pub(super) wake_peer: OwnedFd,
-    /// Readable when the peer woke us.
+    /// Eventfd that is readable after the peer has woken this side.
     pub(super) wake_self: OwnedFd,
 }
 
-/// The end of a link's memory that this process has.
+/// The end of a link that this process has.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// The maker's end: it sends on ring 0.
+    /// The end of the link's creator, which sends on ring 0.
     Maker,
-    /// The taker's end: it sends on ring 1.
+    /// The other end, which sends on ring 1.
     Taker,
 }
 
@@ -55,24 +57,25 @@ impl Link {
         }
     }
 
-    /// A link from a NIC to itself: it receives its own frames.
+    /// Creates a link from a NIC to itself: the NIC receives its own frames.
     pub fn loopback(geometry: Geometry) -> Result<Link, Errno> {
         let (sender, receiver) = super::ends::ring(geometry)?;
         Ok(Link { sender, receiver, wires: None, private: None })
     }
 
-    /// The shape of both rings.
+    /// Returns the geometry of both rings.
     pub fn geometry(&self) -> Geometry {
         self.sender.geometry()
     }
 
-    /// The bare rings, to send and to receive, without a port around them: the floor of benchmarks.
+    /// Returns the bare sending and receiving rings, to measure the lower bound of the port's cost.
     pub fn rings(&mut self) -> (&mut Sender, &mut Receiver) {
         (&mut self.sender, &mut self.receiver)
     }
 
-    /// Hands the oldest frame to `take`; `Ok(None)`: there is none, else its length. Frames of another user's
-    /// process are copied first, so that it cannot change them while they are read.
+    /// Passes the oldest frame to `take` and returns its length; `Ok(None)` if there is none. Frames of a
+    /// process of another user are copied first, so that the process cannot change them while they are
+    /// read.
     #[inline]
     pub(super) fn receive(&mut self, take: impl FnOnce(&[u8])) -> Result<Option<usize>, Broken> {
         match &mut self.private {

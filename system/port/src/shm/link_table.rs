@@ -1,70 +1,73 @@
-//! The links of a port: a bounded table, and which of the links are polled at every turn.
+//! The table of a port's links: it is bounded, and knows which links are polled at every turn ("hot"
+//! links).
 //!
-//! A link keeps its number until its owner gives it up, even if the link is dead. Queue pairs may
-//! still name the number, and their frames must not reach a later peer.
+//! A link keeps its number until its owner releases the number, even if the link is dead: queue pairs may
+//! still use the number, and their frames must not reach a later peer.
 
 use super::link::Link;
 use crate::Endpoint;
 
-/// Up to this number, all links are polled at every turn.
+/// Number of links up to which all links are polled at every turn.
 const ALWAYS_HOT: usize = 8;
-/// Empty polls after which a link, of more than that number, is polled less often.
+/// Number of empty polls after which a link is polled less often, if there are more than [`ALWAYS_HOT`]
+/// links.
 const COOLS_AFTER: u32 = 4096;
-/// Cool links looked at in each turn.
+/// Number of cool links that are polled in each turn.
 const COOL_PER_TURN: u32 = 4;
 
-/// One entry of the table.
+/// An entry of the table.
 #[derive(Debug)]
 pub(super) struct LinkEntry {
     pub(super) state: State,
-    /// The endpoint of the NIC at the other end, once it is known.
+    /// Endpoint of the NIC at the other end; `None` until it is known.
     pub(super) endpoint: Option<Endpoint>,
-    /// Empty polls since the last frame.
+    /// Number of empty polls since the last frame.
     pub(super) empty: u32,
-    /// Frames come faster than they are taken, so looking for another at once is worth its cost.
+    /// True while frames arrive faster than they are taken, so that checking for another one at once is
+    /// worth its cost.
     pub(super) streaming: bool,
-    /// Is it in the list of links polled at every turn? Set by `warm` and `note_empty` alone.
+    /// True if the link is in the list of links polled at every turn. Set by `warm` and `note_empty` only.
     pub(super) hot: bool,
 }
 
 /// The state of an entry.
 #[derive(Debug)]
 pub(super) enum State {
-    /// No link: the entry may be taken.
+    /// No link: the entry is free.
     Free,
     /// A link to a living peer.
     Open(Link),
-    /// A link whose peer is gone, and the number of frames that may still be read from it.
+    /// A link whose peer has gone, and the number of frames that may still be read from it.
     Leaving(Link, u32),
-    /// The link is closed, and its owner has not given its number up.
+    /// A closed link whose number its owner has not released yet.
     Lost,
 }
 
-/// The table of links: one entry each, in the order of their numbers.
+/// The table of links, indexed by their numbers.
 #[derive(Debug)]
 pub(super) struct LinkTable {
     all: Vec<LinkEntry>,
     limit: usize,
     hot: Vec<u32>,
-    /// The link that begins the next turn, as an index into `hot`.
+    /// Index into `hot` of the link that begins the next turn.
     turn: usize,
-    /// The next cool entry to look at.
+    /// The next entry to check for cool links.
     cool: u32,
 }
 
 impl LinkTable {
-    /// A table of up to `limit` entries; nothing grows after this but by adding links.
+    /// Creates a table of up to `limit` entries. Only adding links makes it grow.
     pub(super) fn new(limit: usize) -> LinkTable {
         LinkTable { all: Vec::with_capacity(limit), limit, hot: Vec::with_capacity(limit), turn: 0, cool: 0 }
     }
 
-    /// The number that the next link would get; `None`: the table is full.
+    /// Returns the number that the next link would get; `None` if the table is full.
     pub(super) fn vacant(&self) -> Option<u32> {
         let free = self.all.iter().position(|entry| matches!(entry.state, State::Free));
         free.or((self.all.len() < self.limit).then_some(self.all.len())).map(|at| at as u32)
     }
 
-    /// Puts `link` at `index`, which must come from [`LinkTable::vacant`].
+    /// Stores `link` under the number `index`, which must come from [`LinkTable::vacant`].
     pub(super) fn put(&mut self, index: u32, link: Link) {
         let fresh =
             LinkEntry { state: State::Open(link), endpoint: None, empty: 0, streaming: false, hot: false };
@@ -85,12 +88,12 @@ impl LinkTable {
         self.all.get_mut(index as usize)
     }
 
-    /// All entries with their numbers.
+    /// Iterates over all entries with their numbers.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut LinkEntry)> {
         (0..).zip(&mut self.all)
     }
 
-    /// The open link to this endpoint.
+    /// Returns the number of the open link to this endpoint.
     pub(super) fn to(&self, endpoint: &Endpoint) -> Option<u32> {
         let leads = |entry: &LinkEntry| {
             matches!(entry.state, State::Open(_)) && entry.endpoint.as_ref() == Some(endpoint)
@@ -98,7 +101,7 @@ impl LinkTable {
         self.all.iter().position(leads).map(|at| at as u32)
     }
 
-    /// Leaves `state` at `index` and returns what was there; an entry without a link is not polled.
+    /// Replaces the state at `index` and returns the old one. An entry without a link is not polled.
     pub(super) fn replace(&mut self, index: u32, state: State) -> State {
         let Some(at) = self.all.get_mut(index as usize) else {
             return State::Free;
@@ -111,13 +114,13 @@ impl LinkTable {
         old
     }
 
-    /// How many links are polled at every turn.
+    /// Returns the number of links that are polled at every turn.
     #[inline]
     pub(super) fn hot_count(&self) -> usize {
         self.hot.len()
     }
 
-    /// The `step`-th link of this turn, if it still exists.
+    /// Returns the `step`-th link of this turn, if it still exists.
     #[inline]
     pub(super) fn nth(&self, step: usize) -> Option<u32> {
         let at = self.turn + step;
@@ -125,42 +128,42 @@ impl LinkTable {
         self.hot.get(at).copied()
     }
 
-    /// Ends a turn: the next begins with another link.
+    /// Ends a turn, so that the next one begins with another link.
     #[inline]
     pub(super) fn next_turn(&mut self) {
         self.turn = if self.turn + 1 >= self.hot.len() { 0 } else { self.turn + 1 };
     }
 
-    /// How many entries the table has, used or free.
+    /// Returns the number of entries in the table, used or free.
     pub(super) fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// Is `index` polled at every turn?
+    /// Returns whether the link `index` is polled at every turn.
     #[inline]
     pub(super) fn is_hot(&self, index: u32) -> bool {
         self.get(index).is_some_and(|at| at.hot)
     }
 
-    /// Are there links that are not polled at every turn?
+    /// Returns whether there are entries that are not polled at every turn.
     #[inline]
     pub(super) fn has_cool(&self) -> bool {
         self.hot.len() < self.all.len()
     }
 
-    /// The next few cool entries.
+    /// Returns the next few entries to be checked for cool links.
     pub(super) fn next_cool(&mut self) -> impl Iterator<Item = u32> + use<> {
         let (from, count) = (self.cool, self.all.len() as u32);
         self.cool = if from + COOL_PER_TURN >= count { 0 } else { from + COOL_PER_TURN };
         from..count.min(from + COOL_PER_TURN)
     }
 
-    /// Turns in which every entry is looked at.
+    /// Returns the number of turns in which every entry is polled at least once.
     pub(super) fn turns(&self) -> u32 {
         if self.has_cool() { (self.all.len() as u32).div_ceil(COOL_PER_TURN) } else { 1 }
     }
 
-    /// Polls `index` at every turn from now on.
+    /// Makes `index` polled at every turn from now on.
     #[inline]
     pub(super) fn warm(&mut self, index: u32) {
         if let Some(at) = self.all.get_mut(index as usize)
@@ -172,7 +175,7 @@ impl LinkTable {
         }
     }
 
-    /// Notes an empty poll of `index`; one of many links that stays empty cools.
+    /// Records an empty poll of `index`. If there are many links, one that stays empty becomes cool.
     #[inline]
     pub(super) fn note_empty(&mut self, index: u32) {
         let Some(at) = self.all.get_mut(index as usize) else {
@@ -186,7 +189,7 @@ impl LinkTable {
         }
     }
 
-    /// Lets every link cool at once.
+    /// Makes every link cool at once.
     #[cfg(test)]
     pub(super) fn cool_all(&mut self) {
         self.hot.clear();

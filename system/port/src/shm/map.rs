@@ -1,4 +1,4 @@
-//! The shared memory of a link: a sealed memfd, mapped populated, and where everything lies in it.
+//! The shared memory of a link: a sealed, populated memfd and its layout.
 //!
 //! ```text
 //! 0      control of direction 0: credit u32, asleep u32 (written by its consumer)
@@ -7,9 +7,9 @@
 //! …      ring 1: slots x 64 B      (to it)
 //! ```
 //!
-//! The geometry is not in the memory. It crosses the set-up socket once and is private from then on, so that
-//! no peer can change it. The memfd is sealed against shrinking: a peer that truncates it would kill us
-//! (SIGBUS).
+//! The geometry is not stored in the memory: it is sent once over the set-up socket and is private from
+//! then on, so that no peer can change it. The memfd is sealed against shrinking, because a peer that
+//! truncates it would kill this process (SIGBUS).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
@@ -22,15 +22,16 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::ring::{Cells, Geometry, SLOT, WORD};
 
-/// Bytes before the rings.
+/// Number of bytes before the rings.
 const CONTROL: usize = 4096;
-/// From one direction's control line to the next: two lines, because some CPUs fetch lines in pairs.
+/// Distance in bytes between the control lines of both directions: two cache lines, because some CPUs fetch
+/// lines in pairs.
 const CONTROL_STRIDE: usize = 128;
 
-/// The seals of a link's memory: it can be neither resized nor resealed.
+/// Seals of a link's memory: it can neither be resized nor sealed differently.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// A mapped link.
+/// The mapped memory of a link.
 #[derive(Debug)]
 pub(super) struct Map {
     base: NonNull<u8>,
@@ -40,20 +41,20 @@ pub(super) struct Map {
 // SAFETY: the map is plain memory that belongs to no thread. All access goes through `Half`, whose shared
 // words are atomics and whose frame bytes follow the ring protocol.
 unsafe impl Send for Map {}
-// SAFETY: as above; `&Map` alone gives out only addresses.
+// SAFETY: as above; `&Map` gives out only addresses.
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// Bytes of a link's memory.
+    /// Returns the number of bytes of a link's memory.
     pub(super) const fn len(geometry: Geometry) -> usize {
         CONTROL + 2 * geometry.slots() as usize * SLOT
     }
 
-    /// Makes the memory of a fresh link (zeroed, sealed) and maps it.
+    /// Creates the memory of a new link (zeroed and sealed) and maps it.
     pub(super) fn create(geometry: Geometry) -> Result<(Arc<Map>, OwnedFd), Errno> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        // Linux before 6.3 does not know the third flag, and a sandbox may refuse it by any errno: it is not
-        // needed.
+        // Linux before 6.3 does not know NOEXEC_SEAL, and a sandbox may refuse it with any errno. It is
+        // optional.
         let memory = rustix::fs::memfd_create("remora-link", flags | MemfdFlags::NOEXEC_SEAL)
             .or_else(|_| rustix::fs::memfd_create("remora-link", flags))?;
         rustix::fs::ftruncate(&memory, Map::len(geometry) as u64)?;
@@ -62,7 +63,7 @@ impl Map {
         Ok((Arc::new(map), memory))
     }
 
-    /// Maps the memory that a peer made. `None`: it is not sealed, or too short for `geometry`.
+    /// Maps memory that a peer created. `None` if the memory is not sealed, or too short for `geometry`.
     pub(super) fn open(memory: impl AsFd, geometry: Geometry) -> Result<Option<Arc<Map>>, Errno> {
         let sealed = rustix::fs::fcntl_get_seals(&memory)?.contains(SealFlags::SHRINK);
         let size = rustix::fs::fstat(&memory)?.st_size;
@@ -77,7 +78,8 @@ impl Map {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice; it touches nothing that exists.
         let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, flags, memory, 0)? };
-        // Without this the first write to each page still faults. Before Linux 5.14 it does, once.
+        // Without this the first write to each page would still fault. Before Linux 5.14 the call fails, so
+        // it does.
         // SAFETY: the range is the mapping just made; populating does not change its content.
         let _ = unsafe { rustix::mm::madvise(base, len, Advice::LinuxPopulateWrite) };
         let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
@@ -92,7 +94,7 @@ impl Drop for Map {
     }
 }
 
-/// One direction of a mapped link: its control line and its ring.
+/// A direction of a mapped link: its control line and its ring.
 #[derive(Clone, Debug)]
 pub(super) struct Half {
     slots: NonNull<u8>,
@@ -105,7 +107,7 @@ pub(super) struct Half {
 unsafe impl Send for Half {}
 
 impl Half {
-    /// Direction 0 or 1 of `map`.
+    /// Returns direction 0 or 1 of `map`.
     pub(super) fn new(map: &Arc<Map>, direction: usize) -> Half {
         assert!(direction < 2);
         let ring = CONTROL + direction * map.geometry.slots() as usize * SLOT;
@@ -118,7 +120,7 @@ impl Half {
         self.geometry
     }
 
-    /// The address of `slot`, which is taken modulo the ring.
+    /// Returns the address of `slot`, which is taken modulo the size of the ring.
     #[inline]
     pub(super) fn slot(&self, slot: u32) -> *mut u8 {
         let slot = slot & (self.geometry.slots() - 1);
@@ -126,7 +128,7 @@ impl Half {
         unsafe { self.slots.as_ptr().add(slot as usize * SLOT) }
     }
 
-    /// The bytes of a frame that starts at `slot`.
+    /// Returns the address of the bytes of a frame that starts at `slot`.
     #[inline]
     pub(super) fn frame(&self, slot: u32) -> *mut u8 {
         // SAFETY: the word is the first part of a slot.
@@ -135,8 +137,8 @@ impl Half {
 
     #[inline]
     fn word_of(&self, slot: u32) -> &AtomicU32 {
-        // SAFETY: a slot is 64-aligned and mapped as long as `self`. Its word is only accessed atomically
-        // while it is a word; as payload it belongs to one side alone (see `ring`).
+        // SAFETY: a slot is 64-byte aligned and mapped as long as `self`. Its word is accessed only
+        // atomically while it is a word; as payload it belongs to one side (see `ring`).
         unsafe { AtomicU32::from_ptr(self.slot(slot).cast()) }
     }
 
@@ -146,7 +148,7 @@ impl Half {
         unsafe { self.control.as_ref() }
     }
 
-    /// The consumer's "I am about to sleep" flag: 1 asleep, 0 not.
+    /// Returns the flag by which the consumer announces that it is about to sleep: 1 asleep, 0 awake.
     #[inline]
     pub(super) fn asleep(&self) -> &AtomicU32 {
         // SAFETY: the second word of the control line; as `credit_of`.

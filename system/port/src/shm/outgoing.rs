@@ -1,27 +1,30 @@
-//! The producer's view of its ring: short frames of a train are gathered beside it and stored together.
+//! The producer's side of a ring: short frames of a train are gathered in a private buffer and stored
+//! together.
 //!
-//! A line of the ring was last the consumer's. A store to it waits for the other core, and no later store can
-//! leave before it. Between two lines of the ring the NIC stores a hundred other words. That is more than a
-//! CPU can hold back, so the CPU would wait for each line by itself. For lines that are stored one after the
-//! other it waits once. The consumer, which polls the slot where the train starts, also takes its line away
-//! only once. A long train is stored past the caches (x86-64's streaming stores). These take whole lines
-//! without waiting for the other core's copies.
+//! The consumer was the last to hold a line of the ring. A store to such a line waits for the other core,
+//! and later stores cannot overtake it. Between two lines of the ring the NIC stores a hundred other words.
+//! That is more than a CPU can hold back, so it would wait for each line separately; for lines that are
+//! stored one after the other it waits only once. The consumer, which polls the slot where the train
+//! starts, also takes its line away only once. A long train is stored past the caches by streaming stores
+//! of x86-64, which write whole lines without waiting for the other core's copies.
 
 use std::cell::Cell;
 
 use super::map::Half;
 use super::ring::{Cells, SLOT, WORD, slots_of};
 
-/// Longer frames are built in the ring: a copy costs more than it saves.
+/// Longest frame in bytes that is gathered. Longer frames are built in the ring, because the copy would
+/// cost more than it saves.
 const LONGEST: u32 = (4 * SLOT - WORD) as u32;
-/// Slots that can be gathered before they are stored to the ring: a longer train is stored in parts.
+/// Number of slots that can be gathered before they are stored: a longer train is stored in parts.
 const GATHERED: u32 = 64;
-/// From this many slots on, they are stored past the caches. The consumer fetches them from further away, but
-/// ahead of their use, and no core waits for lines to change hands. With two cores under different L3 caches
-/// that was worth a sixth of the rate of 64 B WRITEs. Under one it cost nothing.
+/// Number of slots from which they are stored past the caches. The consumer then fetches them from further
+/// away, but before it needs them, and no core waits for lines to change hands. With two cores under
+/// different L3 caches this raised the rate of 64-byte WRITEs by a sixth; under one L3 cache it cost
+/// nothing.
 const STREAMED: usize = 16;
 
-/// A slot, stored as a whole.
+/// The bytes of a slot, stored as a whole.
 #[derive(Copy, Clone, Debug)]
 #[repr(C, align(64))]
 struct Line([u8; SLOT]);
@@ -32,13 +35,13 @@ pub(super) struct Outgoing {
     /// Copies of the ring's slots from `start` on, before they are stored there.
     gathered: Box<[Line; GATHERED as usize]>,
     start: Cell<u32>,
-    /// Slots gathered; 0: none.
+    /// Number of gathered slots.
     count: Cell<u32>,
-    /// The reserved frame is being built in `gathered`.
+    /// True while the reserved frame is built in `gathered`.
     staged: Cell<bool>,
-    /// Frames of this train.
+    /// Number of frames in the current train.
     frames: u32,
-    /// Frames come one by one. Building in the ring then asks for its line early, which is better.
+    /// True while frames come one by one. They are then built in the ring, which requests the line earlier.
     alone: bool,
 }
 
@@ -56,7 +59,8 @@ impl Outgoing {
         }
     }
 
-    /// The buffer in which the frame reserved at `slot` is built; None: it is built in the ring.
+    /// Returns the buffer in which the frame reserved at `slot` is built; `None` if it is built in the
+    /// ring.
     #[inline]
     pub(super) fn stage(&mut self, slot: u32, len: u32, in_train: bool) -> Option<&mut [u8]> {
         if !in_train {
@@ -76,7 +80,7 @@ impl Outgoing {
         bytes_of(&mut self.gathered).get_mut(place..place + len as usize)
     }
 
-    /// The reserved frame of `len` bytes is complete.
+    /// Records that the reserved frame of `len` bytes is complete.
     #[inline]
     pub(super) fn keep(&mut self, len: u32) {
         self.frames += 1;
@@ -90,13 +94,13 @@ impl Outgoing {
         self.count.set(at + slots_of(len));
     }
 
-    /// Stores the gathered slots; the first word stays 0.
+    /// Stores the gathered slots to the ring; the first word stays 0.
     #[inline]
     fn settle(&self) {
         let count = self.count.replace(0) as usize;
         let (from, to) = (self.gathered.as_ptr(), self.half.slot(self.start.get()).cast::<Line>());
         // SAFETY: the slots were reserved one after the other from `start` on, so they lie within the ring
-        // and are whole aligned lines. They are this side's alone until the first word is published, and
+        // and are whole aligned lines. Only this side uses them until the first word is published, and
         // there are at most `GATHERED`.
         unsafe { if count >= STREAMED { stream(from, to, count) } else { store(from, to, count) } }
     }
@@ -113,7 +117,7 @@ impl Cells for Outgoing {
         let at = slot.wrapping_sub(self.start.get());
         if at < self.count.get() {
             if at > 0 {
-                // Its word is in its place, and follows with the rest.
+                // The word is already in the gathered slots, and is stored with them.
                 return;
             }
             self.settle();
@@ -140,7 +144,7 @@ impl Cells for Outgoing {
 /// Stores `count` lines.
 ///
 /// # Safety
-/// They may be read at `from` and written at `to`, and nobody else does meanwhile.
+/// The lines can be read at `from` and written at `to`, and no other code does so meanwhile.
 #[inline]
 unsafe fn store(from: *const Line, to: *mut Line, count: usize) {
     for line in 0..count {
@@ -149,10 +153,10 @@ unsafe fn store(from: *const Line, to: *mut Line, count: usize) {
     }
 }
 
-/// As [`store`], past the caches. A core that sees a store which comes after this call sees the lines too.
+/// Stores `count` lines past the caches. A core that sees a store made after this call also sees the lines.
 ///
 /// # Safety
-/// As [`store`].
+/// The conditions of [`store`].
 #[cfg(target_arch = "x86_64")]
 #[inline]
 unsafe fn stream(from: *const Line, to: *mut Line, count: usize) {
@@ -168,10 +172,10 @@ unsafe fn stream(from: *const Line, to: *mut Line, count: usize) {
     unsafe { _mm_sfence() };
 }
 
-/// As [`store`], on machines without streaming stores.
+/// Stores `count` lines like [`store`], on machines without streaming stores.
 ///
 /// # Safety
-/// As [`store`].
+/// The conditions of [`store`].
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 unsafe fn stream(from: *const Line, to: *mut Line, count: usize) {
@@ -179,7 +183,7 @@ unsafe fn stream(from: *const Line, to: *mut Line, count: usize) {
     unsafe { store(from, to, count) }
 }
 
-/// All slots as bytes.
+/// Returns all slots as bytes.
 #[inline]
 fn bytes_of(gathered: &mut [Line; GATHERED as usize]) -> &mut [u8] {
     // SAFETY: `Line` is 64 bytes of 64, any of which may have any value.
@@ -191,7 +195,7 @@ mod tests {
     use super::super::ends::ring;
     use super::super::ring::Geometry;
 
-    /// Frames of all lengths, in trains of all lengths, around the end of a small ring many times.
+    /// Frames of all lengths, in trains of all lengths, many times around a small ring.
     #[test]
     fn gathered_and_built_in_place_frames_arrive_in_order_and_whole() {
         let geometry = Geometry::new(128, 1024).unwrap();
@@ -208,7 +212,7 @@ mod tests {
                 if !sender.reserve(len).unwrap() {
                     break;
                 }
-                // A reservation may be given up for another.
+                // A reservation may be abandoned in favour of another one.
                 let len = if random(10) == 0 { 1 + random(longest) as usize } else { len };
                 if !sender.reserve(len).unwrap() {
                     break;

@@ -1,5 +1,5 @@
-//! The ring protocol: one producer, one consumer, frames in whole 64-byte slots, no shared index on the fast
-//! path.
+//! The ring protocol: one producer, one consumer, frames in whole 64-byte slots, and no shared index on the
+//! fast path.
 //!
 //! ```text
 //! slot p      word (4 bytes) | frame bytes …      word = 0: nothing here yet
@@ -8,54 +8,55 @@
 //! ```
 //!
 //! A frame takes whole contiguous slots; its word is published last (release) and read first (acquire). The
-//! consumer clears the word of *every* slot it has read, also of those that held payload. So the next frame
-//! starts at a 0 and never at old payload, wherever it starts: no lap number is needed. Those stores have a
-//! second use: the line then belongs to the consumer, and the producer fetches it whole for its next lap. If
-//! the consumer only read, the producer would keep an old copy and upgrade it line by line when it writes.
-//! That costs five to twenty times as much on Zen 4 (and about the same on Sapphire Rapids). The consumer
-//! clears a frame only when it looks for the next one. So the store does not stand before an answer in its
-//! store queue.
+//! consumer clears the word of *every* slot it has read, including slots that held payload. Therefore the
+//! next frame, wherever it starts, finds a 0 and never old payload, and no lap number is needed. Those
+//! stores have a second purpose: the line then belongs to the consumer, and the producer fetches it whole
+//! for its next lap. If the consumer only read, the producer would keep an old copy and upgrade it line by
+//! line when it writes, which costs five to twenty times as much on Zen 4 (and about the same on Sapphire
+//! Rapids). The consumer clears a frame only when it looks for the next one, so that the clearing stores
+//! are not ahead of an answer in its store queue.
 //!
-//! The consumer returns *credit* (how far it has read) each quarter ring, on a line of its own. The producer
-//! looks at it only when the credit it knows of runs out. Positions count slots since the ring was made,
-//! modulo 2^32.
+//! The consumer returns *credit* (its read position) after each quarter of the ring, on a cache line of its
+//! own. The producer reads it only when the credit it knows of runs out. Positions count slots since the
+//! ring was created, modulo 2^32.
 //!
-//! Frames committed together leave as a *train*: its first word is published last. A consumer that waits for
-//! the next frame keeps taking that slot's line away from the producer; with trains this happens once for a
-//! train. The first word also holds the number of slots of the train that follow. The consumer fetches all of
-//! them at once, and looks no further.
+//! Frames committed together are published as a *train*: its first word is published last. A consumer that
+//! waits for the next frame keeps taking that slot's line away from the producer; with trains this happens
+//! only once per train. The first word also contains the number of slots of the train that follow. The
+//! consumer fetches all of them at once, and looks no further.
 //!
-//! The protocol is generic over [`Cells`], so that loom explores this very code over modelled memory.
+//! The protocol is generic over [`Cells`], so that loom can explore this code over modelled memory.
 
-/// Bytes in a slot: a cache line.
+/// Size of a slot in bytes: a cache line.
 pub const SLOT: usize = 64;
-/// Bytes of the word before each frame.
+/// Size in bytes of the word before each frame.
 pub const WORD: usize = 4;
-/// The word of a slot from which the ring continues at slot 0. No length reaches it.
+/// Word of a slot from which the ring continues at slot 0. No length has this value.
 const SKIP: u32 = u32::MAX;
-/// The bits of a word that are the frame's length.
+/// Bits of a word that contain the frame's length.
 const LENGTH: u32 = 0xffff;
-/// Shift of the number of slots that follow, in a word.
+/// Shift, within a word, of the number of slots that follow.
 const FOLLOWING: u32 = 16;
 
-/// The shared words of a ring. Orders are part of the contract.
+/// The shared words of a ring. Memory orderings are part of the contract.
 pub trait Cells {
-    /// Reads the word of `slot`; acquire.
+    /// Reads the word of `slot` with acquire ordering.
     fn word(&self, slot: u32) -> u32;
-    /// Publishes the word of `slot`; release.
+    /// Publishes the word of `slot` with release ordering.
     fn publish(&self, slot: u32, word: u32);
-    /// Makes the word of `slot` 0; relaxed (the next `return_credit`, or `publish`, carries it).
+    /// Sets the word of `slot` to 0 with relaxed ordering. The next `return_credit` or `publish` makes it
+    /// visible.
     fn clear(&self, slot: u32);
-    /// Reads the consumer's position; acquire.
+    /// Reads the consumer's position with acquire ordering.
     fn credit(&self) -> u32;
-    /// Publishes the consumer's position to the producer; release.
+    /// Publishes the consumer's position to the producer with release ordering.
     fn return_credit(&self, position: u32);
 }
 
-/// A train of this many slots is published without waiting for more: the consumer has enough to begin with.
+/// Number of slots at which a train is published at once: the consumer has enough to begin with.
 const LONGEST_TRAIN: u32 = 48;
 
-/// Shape of a ring; only ever made with values that [`Geometry::new`] accepts.
+/// The geometry of a ring. Only [`Geometry::new`] creates it, with values that it accepts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     slots: u32,
@@ -63,16 +64,17 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Fewest slots of a ring.
+    /// Minimum number of slots of a ring.
     pub const MIN_SLOTS: u32 = 16;
-    /// Most slots of a ring (64 MiB).
+    /// Maximum number of slots of a ring (64 MiB).
     pub const MAX_SLOTS: u32 = 1 << 20;
-    /// Largest frame any ring may be made for, bytes.
+    /// Largest frame size, in bytes, that a ring can be created for.
     pub const MAX_FRAME: u32 = 65_536 - 64;
 
-    /// A ring of `slots` (a power of two) for frames of up to `max_frame` bytes; `None` when out of bounds,
-    /// or when the ring could come to a stop. A frame needs its own slots and up to as many, less one,
-    /// skipped at the end of the ring. A quarter of the ring may not have been returned at that moment.
+    /// Creates the geometry of a ring of `slots` (a power of two) for frames of up to `max_frame` bytes.
+    /// Returns `None` if a value is out of bounds, or if the ring could deadlock: a frame needs its own
+    /// slots and up to as many, less one, skipped at the end of the ring, while the credit for a quarter of
+    /// the ring may not have been returned.
     pub const fn new(slots: u32, max_frame: u32) -> Option<Geometry> {
         let fits = slots.is_power_of_two()
             && slots >= Geometry::MIN_SLOTS
@@ -86,12 +88,12 @@ impl Geometry {
         }
     }
 
-    /// Slots in the ring.
+    /// Returns the number of slots in the ring.
     pub const fn slots(self) -> u32 {
         self.slots
     }
 
-    /// Largest frame, bytes.
+    /// Returns the largest frame size in bytes.
     pub const fn max_frame(self) -> u32 {
         self.max_frame
     }
@@ -101,46 +103,46 @@ impl Geometry {
     }
 }
 
-/// Slots that a frame of `len` bytes takes.
+/// Returns the number of slots that a frame of `len` bytes takes.
 #[inline]
 pub const fn slots_of(len: u32) -> u32 {
     (len + (WORD + SLOT - 1) as u32) / SLOT as u32
 }
 
-/// The other side broke the rules of the ring: nothing it writes can be trusted from here on.
+/// Error: the other side broke the rules of the ring, so that its writes cannot be trusted any more.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Broken;
 
-/// The producing end. Positions are private to it; only `Cells` is shared.
+/// The producing end. Its positions are private; only `Cells` is shared.
 #[derive(Debug)]
 pub struct Producer {
     geometry: Geometry,
-    /// The position at which the next frame starts.
+    /// Position at which the next frame starts.
     head: u32,
-    /// The position up to which the consumer is known to have read.
+    /// Position up to which the consumer is known to have read.
     credit: u32,
-    /// Length of the reserved frame; 0: none.
+    /// Length of the reserved frame; 0 if none is reserved.
     reserved: u32,
-    /// The position of the first frame of the train that is complete but not published, and that frame's
-    /// length; 0: none.
+    /// Position of the first frame of the train that is complete but not published. `train_first` is the
+    /// length of that frame; 0 if there is no train.
     train: u32,
     train_first: u32,
 }
 
 impl Producer {
-    /// The producer of a fresh (zeroed) ring.
+    /// Creates the producer of a fresh (zeroed) ring.
     pub const fn new(geometry: Geometry) -> Producer {
         Producer { geometry, head: 0, credit: 0, reserved: 0, train: 0, train_first: 0 }
     }
 
-    /// The position of the next frame, in slots since the ring was made.
+    /// Returns the position of the next frame, in slots since the ring was created.
     #[inline]
     pub fn head(&self) -> u32 {
         self.head
     }
 
-    /// Reserves contiguous slots for a frame of `len` bytes (1 ..= `max_frame`); `Ok(false)`: the ring is
-    /// full. A reservation that is not published is replaced by the next one.
+    /// Reserves contiguous slots for a frame of `len` bytes (1 ..= `max_frame`). Returns `Ok(false)` if the
+    /// ring is full. A reservation that is not committed is replaced by the next one.
     #[inline]
     pub fn reserve(&mut self, cells: &impl Cells, len: u32) -> Result<bool, Broken> {
         debug_assert!(len >= 1 && len <= self.geometry.max_frame);
@@ -152,7 +154,7 @@ impl Producer {
         let to_end = self.geometry.slots - index;
         let skipped = if count <= to_end { 0 } else { to_end };
         if !self.has_space(cells, skipped + count)? {
-            // Credit does not return from a consumer that cannot see the frames.
+            // The consumer returns credit only for frames that it can see, so publish the train.
             self.publish(cells);
             return Ok(false);
         }
@@ -164,7 +166,7 @@ impl Producer {
         Ok(true)
     }
 
-    /// Takes a reservation back: its bytes must not be found where a word is looked for.
+    /// Reverts a reservation: its bytes must not be found where a word is expected.
     #[cold]
     fn retract(&mut self, cells: &impl Cells) {
         let index = self.head & self.geometry.mask();
@@ -174,20 +176,22 @@ impl Producer {
         self.reserved = 0;
     }
 
-    /// The first slot and the length (bytes) of the reserved frame; length 0: there is none.
+    /// Returns the first slot and the length in bytes of the reserved frame; the length is 0 if none is
+    /// reserved.
     #[inline]
     pub fn reserved(&self) -> (u32, u32) {
         (self.head & self.geometry.mask(), self.reserved)
     }
 
-    /// Are there frames that are complete but not published? If not, the next one starts a train.
+    /// Returns whether there are committed frames that are not published. If not, the next frame starts a
+    /// train.
     #[inline]
     pub fn is_in_train(&self) -> bool {
         self.train_first != 0
     }
 
-    /// Adds the reserved frame, whose bytes must be complete, to the train. Without a reservation it does
-    /// nothing.
+    /// Adds the reserved frame, whose bytes must be complete, to the train. Does nothing without a
+    /// reservation.
     #[inline]
     pub fn commit(&mut self, cells: &impl Cells) {
         if self.reserved == 0 {
@@ -197,7 +201,7 @@ impl Producer {
             self.train = self.head;
             self.train_first = self.reserved;
         } else {
-            // Out of the consumer's sight until the first word of the train is there.
+            // The consumer does not see this word until the first word of the train is published.
             cells.publish(self.head & self.geometry.mask(), self.reserved);
         }
         self.head = self.head.wrapping_add(slots_of(self.reserved));
@@ -207,7 +211,7 @@ impl Producer {
         }
     }
 
-    /// Publishes the train: all frames committed since the last time are found from now on.
+    /// Publishes the train: the consumer finds all frames committed since the last call from now on.
     #[inline]
     pub fn publish(&mut self, cells: &impl Cells) {
         if self.train_first != 0 {
@@ -227,7 +231,7 @@ impl Producer {
         Ok(wanted <= self.geometry.slots - self.head.wrapping_sub(self.credit))
     }
 
-    /// Reads the consumer's line: it may only move forward, and not past what was published.
+    /// Reads the consumer's position, which may only move forward, and not past what was published.
     #[cold]
     fn refresh_credit(&mut self, cells: &impl Cells) -> Result<(), Broken> {
         let credit = cells.credit();
@@ -242,11 +246,11 @@ impl Producer {
 /// A published frame, as found by the consumer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The slot it starts at.
+    /// The first slot of the frame.
     pub slot: u32,
-    /// Its length, bytes; within the geometry's bounds, and the frame within the ring.
+    /// Length in bytes; within the geometry's bounds, and such that the frame lies within the ring.
     pub len: u32,
-    /// Slots behind it that hold more frames, as announced by the producer: a hint.
+    /// Number of further slots with frames, as announced by the producer; only a hint.
     pub following: u32,
 }
 
@@ -254,27 +258,27 @@ pub struct Found {
 #[derive(Debug)]
 pub struct Consumer {
     geometry: Geometry,
-    /// The position of the next frame.
+    /// Position of the next frame.
     tail: u32,
-    /// Slots before `tail` that were read and not cleared yet.
+    /// Number of slots before `tail` that were read and are not cleared yet.
     unclean: u32,
-    /// The position that was last returned to the producer as credit.
+    /// Position that was last returned to the producer as credit.
     returned: u32,
 }
 
 impl Consumer {
-    /// The consumer of a fresh (zeroed) ring.
+    /// Creates the consumer of a fresh (zeroed) ring.
     pub const fn new(geometry: Geometry) -> Consumer {
         Consumer { geometry, tail: 0, unclean: 0, returned: 0 }
     }
 
-    /// The position of the next frame, in slots since the ring was made.
+    /// Returns the position of the next frame, in slots since the ring was created.
     #[inline]
     pub fn tail(&self) -> u32 {
         self.tail
     }
 
-    /// The oldest published frame, if there is one. It stays until [`Consumer::release`].
+    /// Returns the oldest published frame, if there is one. It stays until [`Consumer::release`].
     #[inline(always)]
     pub fn peek(&mut self, cells: &impl Cells) -> Result<Option<Found>, Broken> {
         if self.unclean != 0 {
@@ -288,7 +292,7 @@ impl Consumer {
         if word != SKIP {
             return self.found(index, word);
         }
-        // A frame always fits at slot 0, so a skip there would be a peer that wants us to run in circles.
+        // A frame always fits at slot 0, so a skip there would make the consumer run in circles.
         if index == 0 {
             return Err(Broken);
         }
@@ -305,7 +309,7 @@ impl Consumer {
         }
     }
 
-    /// Goes on at slot 0.
+    /// Continues at slot 0.
     #[cold]
     fn skip(&mut self, cells: &impl Cells, index: u32) -> Result<Option<Found>, Broken> {
         cells.clear(index);
@@ -317,8 +321,8 @@ impl Consumer {
         }
     }
 
-    /// Gives the slots of `found` (from the last [`Consumer::peek`]) back with the next peek; its bytes must
-    /// not be read any more.
+    /// Releases the slots of `found` (from the last [`Consumer::peek`]); the next peek gives them back. The
+    /// bytes must not be read any more.
     #[inline]
     pub fn release(&mut self, found: Found) {
         let count = slots_of(found.len);
@@ -326,11 +330,11 @@ impl Consumer {
         self.unclean = count;
     }
 
-    /// Clears the slots of the frame last released, and returns credit when a quarter of the ring has come
-    /// together.
+    /// Clears the slots of the frame released last, and returns credit when a quarter of the ring has
+    /// accumulated.
     #[inline(always)]
     fn clean(&mut self, cells: &impl Cells) {
-        // A frame never wraps, so its slots follow each other.
+        // A frame never wraps, so its slots are contiguous.
         let index = self.tail.wrapping_sub(self.unclean) & self.geometry.mask();
         for slot in index..index + self.unclean {
             cells.clear(slot);

@@ -1,10 +1,10 @@
-//! How two processes come to share a link.
+//! Set-up of a link between two processes.
 //!
-//! One side listens on an abstract Unix socket with an unguessable name. It sends the name to the other side
-//! over their existing connection (`host`'s TCP exchange). The listener checks a peer that connects by the
-//! credentials that the kernel vouches for. It sends the peer one message: version and geometry, with three
-//! descriptors: the memory, and an eventfd for each direction. Nothing is sent back, so `accept` never waits
-//! for the peer. The socket then stays open: when it hangs up, the peer is gone.
+//! One side listens on an abstract Unix socket with an unguessable name, which it sends to the other side
+//! over their existing connection (`host`'s TCP exchange). The listener checks a connecting peer by the
+//! credentials that the kernel reports. It sends the peer one message: version and geometry, with three
+//! descriptors (the memory, and an eventfd for each direction). Nothing is sent back, so `accept` never
+//! waits for the peer. The socket then stays open: when it hangs up, the peer is gone.
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
@@ -28,35 +28,35 @@ use crate::user::{self, PeerCredentials};
 
 /// First bytes of the offer.
 const MAGIC: [u8; 8] = *b"RemoraSh";
-/// First bytes of the packet with which a peer refuses to make a link.
+/// First bytes of the message by which a peer refuses to create a link.
 const REFUSAL: [u8; 8] = *b"RemoraNo";
-/// Version of the shared bytes: it changes whenever their meaning does.
+/// Version of the shared memory's format: it changes whenever the meaning of the bytes changes.
 const VERSION: u32 = 2;
-/// Magic, version, slots, largest frame, side of whoever takes it; integers little-endian.
+/// Length of the offer: magic, version, slots, largest frame, side of the receiver; integers little-endian.
 const OFFER: usize = 8 + 4 * 4;
-/// Memory, eventfd that wakes the maker, eventfd that wakes the taker.
+/// Number of descriptors: memory, eventfd that wakes the maker, eventfd that wakes the taker.
 const DESCRIPTORS: usize = 3;
-/// Connections that may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 64;
 
-/// Why a link could not be made.
+/// The reason why a link could not be created.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum SetupError {
     /// The OS refused.
     Os(Errno),
-    /// The peer belongs to another user (its uid), and only our own is admitted.
+    /// The peer belongs to another user (this uid), and only this process's user is admitted.
     Stranger(u32),
-    /// The peer has another version of the shared bytes (its version).
+    /// The peer uses another version of the memory's format (this version).
     Version(u32),
-    /// The peer's offer is no link: wrong magic, geometry out of bounds, memory unsealed or too short.
+    /// The peer's offer is invalid: wrong magic, geometry out of bounds, memory unsealed or too short.
     BadOffer,
-    /// The peer could not make the link: its system's errno.
+    /// The peer's system could not create the link and failed with this errno.
     Refused(Errno),
-    /// The peer hung up before it offered a link.
+    /// The peer hung up before it sent an offer.
     NoOffer,
     /// The peer did not answer in time.
     Timeout,
-    /// The port has as many links as its limit allows.
+    /// The port has the maximum number of links.
     TooManyLinks,
 }
 
@@ -103,17 +103,18 @@ impl From<Errno> for SetupError {
     }
 }
 
-/// The users whose processes may share a link with this one.
+/// The users whose processes may share a link with this process.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Admit {
-    /// Only those of this process's user: they could reach its memory anyway (ptrace).
+    /// Only this process's own user, whose processes could reach this process's memory anyway (ptrace).
     #[default]
     SameUser,
-    /// Any process that knows the name. Frames from other users are copied before they are parsed.
+    /// Every process that knows the name of the listener. Frames from other users are copied before they
+    /// are parsed.
     AnyUser,
 }
 
-/// The side that makes links and offers them.
+/// The side that creates links and offers them.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
@@ -124,8 +125,8 @@ pub struct Listener {
 
 impl Listener {
     /// Listens under a fresh name; each accepted link gets rings of `geometry`. One listener may serve many
-    /// peers. Or each connection exchange has its own (they are cheap), which then identifies the peer that
-    /// connected.
+    /// peers. Alternatively each connection exchange has a listener of its own (they are cheap), which then
+    /// identifies the peer.
     pub fn new(geometry: Geometry, admit: Admit) -> Result<Listener, SetupError> {
         let mut secret = [0u8; 16];
         rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())?;
@@ -137,13 +138,13 @@ impl Listener {
         Ok(Listener { socket, name, geometry, admit })
     }
 
-    /// The name to hand to the peer, for [`connect`].
+    /// Returns the name to send to the peer, for [`connect`].
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A link to the next peer that connected; `None`: nobody did (wait on [`Listener::as_fd`]). Never
-    /// blocks.
+    /// Returns a link to the next peer that connected; `None` if none did (wait on [`Listener::as_fd`]).
+    /// Never blocks.
     pub fn accept(&self) -> Result<Option<Link>, SetupError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = match net::accept_with(&self.socket, flags) {
@@ -171,7 +172,7 @@ impl Listener {
 }
 
 impl Listener {
-    /// The memory of a new link, and an eventfd for each side.
+    /// Creates the memory of a new link, and an eventfd for each side.
     fn parts(&self) -> Result<(Arc<Map>, OwnedFd, [OwnedFd; 2]), Errno> {
         let (map, memory) = Map::create(self.geometry)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -180,14 +181,14 @@ impl Listener {
 }
 
 impl AsFd for Listener {
-    /// Readable when somebody connected.
+    /// Returns the descriptor that is readable when a peer has connected.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-/// Connects to the listener called `name` and takes the link it offers; waits no longer than `timeout` (not
-/// zero) for each of the two.
+/// Connects to the listener `name` and takes the link that it offers. Waits at most `timeout` (not zero)
+/// for each of the two steps.
 pub fn connect(name: &str, admit: Admit, timeout: Duration) -> Result<Link, SetupError> {
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
@@ -196,15 +197,15 @@ pub fn connect(name: &str, admit: Admit, timeout: Duration) -> Result<Link, Setu
     let stranger = check_peer(&socket, admit)?;
     let process = peer_process(&socket);
     let offer = receive_offer(&socket)?;
-    // A maker that takes its own side would read what it writes.
+    // A peer that gave both ends the maker's side would make this process read what it writes.
     if offer.side != Side::Taker {
         return Err(SetupError::BadOffer);
     }
     offer.accept(socket, process, stranger)
 }
 
-/// Makes a link for two other processes: whoever introduces them hands one socket to each, which
-/// [`take`] turns into an end of the link. Nothing of the link stays here.
+/// Creates a link for two other processes. The caller sends one socket to each process, which turns it into
+/// its end of the link by [`take`]. Nothing of the link stays here.
 pub fn introduce(geometry: Geometry) -> Result<[OwnedFd; 2], SetupError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (maker, taker) = net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -212,36 +213,37 @@ pub fn introduce(geometry: Geometry) -> Result<[OwnedFd; 2], SetupError> {
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
     let (wake_maker, wake_taker) = (rustix::event::eventfd(0, flags)?, rustix::event::eventfd(0, flags)?);
     let descriptors = [memory.as_fd(), wake_maker.as_fd(), wake_taker.as_fd()];
-    // What is sent into one end is read at the other.
+    // A message sent into one end of the pair is read at the other.
     send_offer(&taker, geometry, Side::Maker, descriptors)?;
     send_offer(&maker, geometry, Side::Taker, descriptors)?;
     Ok([maker, taker])
 }
 
-/// The end of a link that [`introduce`] has made; never waits. `process` is readable when the process at the
-/// other end has ended, and `stranger` says that it belongs to another user: its frames are copied before
-/// they are parsed.
+/// Takes an end of a link that [`introduce`] has created. Never waits. `process` is readable when the
+/// process at the other end has ended. `stranger` tells whether that process belongs to another user: its
+/// frames are then copied before they are parsed.
 pub fn take(socket: OwnedFd, process: Option<OwnedFd>, stranger: bool) -> Result<Link, SetupError> {
     rustix::io::ioctl_fionbio(&socket, true)?;
     receive_offer(&socket)?.accept(socket, process, stranger)
 }
 
-/// Is the other end of `socket` admitted, and does it belong to another user?
+/// Checks that the process at the other end of `socket` is admitted, and returns whether it belongs to
+/// another user.
 fn check_peer(socket: &OwnedFd, admit: Admit) -> Result<bool, SetupError> {
     let peer = PeerCredentials::of(socket)?;
     let stranger = !peer.is_this_process() && !user::is_own(peer.uid);
     if stranger && admit == Admit::SameUser { Err(SetupError::Stranger(peer.uid)) } else { Ok(stranger) }
 }
 
-/// A descriptor of the process at the other end, readable when it has ended; `None` before Linux 6.5. The
-/// socket alone does not show the end: a child that the peer forked holds it open too.
+/// Returns a descriptor of the process at the other end, readable when the process has ended; `None` before
+/// Linux 6.5. The socket alone does not show the end, because a child forked by the peer holds it open too.
 pub fn peer_process(socket: &OwnedFd) -> Option<OwnedFd> {
     let mut fd: libc::c_int = -1;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
     let (on, into) = (socket.as_raw_fd(), (&raw mut fd).cast());
     // SAFETY: `into` points to `len` bytes, and the kernel writes no more.
     let done = unsafe { libc::getsockopt(on, libc::SOL_SOCKET, libc::SO_PEERPIDFD, into, &mut len) };
-    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    // SAFETY: the kernel has just created this descriptor for us, and no other code knows it.
     (done == 0 && fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -265,27 +267,27 @@ fn send_offer(
     Ok(())
 }
 
-/// Tells the peer that no link can be made. It is a packet with another first word, which peers of an earlier
-/// version take for an offer that is not a link.
+/// Informs the peer that no link can be created. The message has other first bytes than an offer; peers of
+/// an earlier version treat it as an invalid offer.
 fn send_refusal(socket: &OwnedFd, errno: Errno) {
     let mut refusal = [0u8; OFFER];
     refusal[..8].copy_from_slice(&REFUSAL);
     refusal[8..12].copy_from_slice(&errno.raw_os_error().to_le_bytes());
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    // A peer that takes no packet learns that the socket was closed.
+    // If sending fails, the peer sees that the socket was closed.
     let _ = net::send(socket, &refusal, flags);
 }
 
-/// An offer that was received.
+/// A received offer.
 struct Offer {
     geometry: Geometry,
-    /// The side of whoever takes it.
+    /// The side of the process that takes the offer.
     side: Side,
     descriptors: [OwnedFd; DESCRIPTORS],
 }
 
 impl Offer {
-    /// Maps the memory.
+    /// Maps the memory, and creates the link.
     fn accept(self, socket: OwnedFd, process: Option<OwnedFd>, stranger: bool) -> Result<Link, SetupError> {
         let [memory, wake_maker, wake_taker] = self.descriptors;
         let map = Map::open(&memory, self.geometry)?.ok_or(SetupError::BadOffer)?;
@@ -308,7 +310,7 @@ fn receive_offer(socket: &OwnedFd) -> Result<Offer, SetupError> {
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
     let got = net::recvmsg(socket, &mut [IoSliceMut::new(&mut offer)], &mut control, flags)?;
-    // Taken out first, so that they are closed even if the rest of the message is wrong.
+    // Descriptors are taken out first, so that they are closed even if the rest of the message is wrong.
     let mut descriptors = Vec::with_capacity(DESCRIPTORS);
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {

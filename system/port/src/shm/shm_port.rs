@@ -1,4 +1,4 @@
-//! `ShmPort`: a NIC's links as a port.
+//! [`ShmPort`]: the port that consists of a NIC's links.
 
 use std::os::fd::{AsFd, RawFd};
 
@@ -11,31 +11,32 @@ use super::setup::SetupError;
 use super::watch::{BATCH, LinkEvent, Watch};
 use crate::{Address, Class, Counters, Egress, Endpoint, Ingress, Lease, Origin, Peer, Port, Start};
 
-/// Frames taken from one link before the next has its turn, and before their requests are answered. Few, so
-/// that both cores work at the same time. With longer bursts each core waits for the other's, and returns a
-/// burst as long.
+/// Number of frames taken from one link before the next link has its turn, and before their requests are
+/// answered. It is small so that both cores work at the same time: with longer bursts each core would wait
+/// for the other's burst, and return one that is as long.
 const BURST: usize = 16;
-/// Receives between two looks at the sockets, while nobody sleeps: a look is a system call of some 200 ns.
-/// Small enough that a host which polls on a slow timer also notices a dead peer in seconds.
+/// Number of receives between two checks of the sockets while the port is not asleep: a check is a system
+/// call of some 200 ns. Small enough that a host which polls on a slow timer also notices a dead peer
+/// within seconds.
 const LOOK_EVERY: u32 = 1 << 12;
-/// Refusals for a full ring between two such looks: a dead peer's ring stays full.
+/// Number of refusals for a full ring between two such checks: the ring of a dead peer stays full.
 const LOOK_EVERY_FULL: u64 = 1 << 6;
-/// Largest frame that is accepted (and dropped) for a peer that is gone.
+/// Largest frame in bytes that is accepted (and dropped) for a peer that is gone.
 const SINK: usize = 1 << 16;
-/// Bytes of IPv6 and UDP header, the most that stands before the BTH.
+/// Bytes of IPv6 and UDP headers, the longest headers before the BTH.
 const BEFORE_BTH: usize = 48;
-/// Stands for no link where a link's number is expected.
+/// Represents no link where a link's number is expected.
 const NOBODY: u32 = u32::MAX;
-/// The peer that stands for every multicast group: all peers that a port is linked with. Their NICs decide
-/// which frames of which group they want.
+/// The peer that represents every multicast group: all peers that a port is linked with. Their NICs decide
+/// which frames of which groups they accept.
 pub const EVERYONE: Peer = Peer(u32::MAX - 1);
 
 /// Limits of a port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Links at most, dead ones included whose number was not given up.
+    /// Maximum number of links, including dead ones whose number was not released.
     pub links: u32,
-    /// Largest frame that every link of this port must carry, bytes from the IP header to the ICRC.
+    /// Largest frame that every link of the port must carry, in bytes from the IP header to the ICRC.
     pub frame: u32,
 }
 
@@ -50,13 +51,13 @@ impl Default for Limits {
 enum Leased {
     Nothing,
     Link(u32),
-    /// Every link: the frame of so many bytes is copied to each.
+    /// Every link: the frame of this many bytes is copied to each.
     Everyone(usize),
-    /// A peer that is gone: the frame goes nowhere.
+    /// A peer that is gone: the frame is dropped.
     Sink,
 }
 
-/// The port of a NIC (or of one engine) whose peers are processes of this host.
+/// The port of a NIC (or of one of its engines) whose peers are processes of this host.
 #[derive(Debug)]
 pub struct ShmPort {
     endpoint: Endpoint,
@@ -64,19 +65,19 @@ pub struct ShmPort {
     links: LinkTable,
     watch: Watch,
     leased: Leased,
-    /// The link with frames since the last flush.
+    /// The link with frames committed since the last flush.
     unflushed: u32,
     sink: Vec<u8>,
-    /// Links that died, for `take_lost`.
+    /// Links that were lost and are not reported yet (`take_lost`).
     lost: Vec<Peer>,
     receives: u32,
-    /// Somebody is about to sleep, or sleeps.
+    /// True while the caller sleeps or is about to sleep.
     armed: bool,
     counters: Counters,
 }
 
 impl ShmPort {
-    /// A port called `endpoint`, without links.
+    /// Creates a port without links, named by `endpoint`.
     pub fn new(endpoint: Endpoint, limits: Limits) -> Result<ShmPort, Errno> {
         Ok(ShmPort {
             endpoint,
@@ -93,8 +94,8 @@ impl ShmPort {
         })
     }
 
-    /// Makes the peer at the other end of `link` usable. [`SetupError::BadOffer`]: its frames would be too
-    /// small.
+    /// Adds a link, and returns the peer at its other end. Fails with [`SetupError::BadOffer`] if the
+    /// frames of the link are too small.
     pub fn add_link(&mut self, link: Link) -> Result<Peer, SetupError> {
         if link.geometry().max_frame() < self.limits.frame {
             return Err(SetupError::BadOffer);
@@ -103,56 +104,56 @@ impl ShmPort {
         if let Some(wires) = &link.wires {
             self.watch.add(index, wires)?;
         }
-        // Frames may come before the sleeper arms the port again.
+        // Frames may arrive before the sleeper arms the port once more.
         link.receiver.set_asleep(self.armed);
         self.links.put(index, link);
         Ok(Peer(index))
     }
 
-    /// Says which NIC is at the other end of a link: frames to that endpoint go there.
+    /// Sets the endpoint of the NIC at the other end of a link: frames to that endpoint use the link.
     pub fn name_peer(&mut self, peer: Peer, endpoint: Endpoint) {
         if let Some(entry) = self.links.get_mut(peer.0) {
             entry.endpoint = Some(endpoint);
         }
     }
 
-    /// Closes the link of `peer`, if it is still open, and frees its number for the next
-    /// [`ShmPort::add_link`]. The caller has no queue pair left that names the peer.
+    /// Closes the link of `peer`, if it is still open, and releases its number for the next
+    /// [`ShmPort::add_link`]. The caller must not have a queue pair left that uses the peer.
     pub fn remove_link(&mut self, peer: Peer) {
         let old = self.links.replace(peer.0, State::Free);
         self.forget(peer, &old);
         self.lost.retain(|&lost| lost != peer);
     }
 
-    /// Is there a living process at the other end, by the last look at its socket?
+    /// Returns whether the process at the other end lives, as of the last check of its socket.
     pub fn is_open(&self, peer: Peer) -> bool {
         self.links.get(peer.0).is_some_and(|entry| matches!(entry.state, State::Open(_)))
     }
 
-    /// A peer that was lost and has not been reported yet. Its frames are dropped from now on; call
-    /// [`ShmPort::remove_link`] when nothing names it any more.
+    /// Returns a peer that was lost and has not been reported yet. Frames to it are dropped from now on;
+    /// the caller calls [`ShmPort::remove_link`] when nothing uses the peer any more.
     pub fn take_lost(&mut self) -> Option<Peer> {
         self.lost.pop()
     }
 
-    /// Is no wake ever missed on this machine? If not (no membarrier), a sleeper's timer finds what was
-    /// missed.
+    /// Returns whether wakes are never missed on this machine. If not (no membarrier), a sleeper's timer
+    /// finds what was missed.
     pub fn sleeps_are_safe(&self) -> bool {
         self.watch.is_fenced()
     }
 
-    /// Entries of the table of links that were ever used.
+    /// Returns the number of entries in the table of links that were ever used.
     #[inline]
     pub(crate) fn count(&self) -> usize {
         self.links.count()
     }
 
-    /// How many links lead to a living process.
+    /// Returns the number of links to living processes.
     pub fn open_links(&self) -> usize {
         (0..self.count() as u32).filter(|index| self.is_open(Peer(*index))).count()
     }
 
-    /// How many links are polled in every receive; the others take turns.
+    /// Returns the number of links that are polled in every receive; the others take turns.
     pub fn polled_each_turn(&self) -> usize {
         self.links.hot_count()
     }
@@ -186,7 +187,7 @@ impl ShmPort {
         burst.taken
     }
 
-    /// Takes the last frames of a peer that is gone, and closes the link after them.
+    /// Takes the last frames of a peer that is gone, and then closes the link.
     #[cold]
     fn drain_leaving(&mut self, index: u32, quota: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         let Some(State::Leaving(link, left)) = self.links.get_mut(index).map(|at| &mut at.state) else {
@@ -204,7 +205,7 @@ impl ShmPort {
         burst.taken
     }
 
-    /// Looks at the next few of the links that are not polled at every turn.
+    /// Polls the next few of the links that are not polled at every turn.
     #[cold]
     fn poll_cool(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         let mut taken = 0;
@@ -227,7 +228,7 @@ impl ShmPort {
         self.close(index);
     }
 
-    /// Cuts a link off: its frames are dropped from now on, its memory and descriptors are given back.
+    /// Closes a link: its frames are dropped from now on, its memory and descriptors are released.
     fn close(&mut self, index: u32) {
         let old = self.links.replace(index, State::Lost);
         self.forget(Peer(index), &old);
@@ -241,7 +242,7 @@ impl ShmPort {
         self.lost.push(peer);
     }
 
-    /// Drops what the port remembers of a link that leaves its entry.
+    /// Drops what the port remembers about a link that leaves its entry.
     fn forget(&mut self, peer: Peer, old: &State) {
         if let State::Open(Link { wires: Some(wires), .. })
         | State::Leaving(Link { wires: Some(wires), .. }, _) = old
@@ -256,10 +257,10 @@ impl ShmPort {
         }
     }
 
-    /// Asks the OS which peers are gone and takes their wakes.
+    /// Asks the OS which peers are gone, and consumes their wakes.
     #[cold]
     fn look(&mut self) {
-        // Bounded, because a peer that writes its eventfd without end would keep the set busy.
+        // Bounded, because a peer that keeps writing its eventfd would keep the epoll set busy.
         if self.links.count() == 0 {
             return;
         }
@@ -287,12 +288,12 @@ impl ShmPort {
         }
     }
 
-    /// Called when the peer hung up: nothing more is sent to it; its published frames are still read.
+    /// Handles a peer that hung up: nothing more is sent to it; its published frames are still read.
     fn peer_gone(&mut self, index: u32) {
         match self.links.replace(index, State::Lost) {
             State::Open(link) => {
-                // No more than a ring can hold: a peer that hung up but goes on writing is not followed for
-                // ever.
+                // Not more frames than a ring can hold: a peer that hung up but keeps writing must not be
+                // followed forever.
                 let left = link.geometry().slots();
                 let old = State::Leaving(link, left);
                 self.forget(Peer(index), &old);
@@ -306,7 +307,7 @@ impl ShmPort {
         }
     }
 
-    /// Publishes what was committed to `index`, and wakes the peer if it sleeps.
+    /// Publishes the frames that were committed to `index`, and wakes the peer if it sleeps.
     #[inline]
     fn publish(&mut self, index: u32) {
         let Some(State::Open(link)) = self.links.get_mut(index).map(|at| &mut at.state) else {
@@ -317,7 +318,7 @@ impl ShmPort {
             && link.sender.must_wake()
         {
             self.counters.wakes_sent += 1;
-            // A full eventfd is readable too.
+            // Writing may fail because the eventfd is full; it is readable then as well.
             if !matches!(
                 rustix::io::write(wires.wake_peer.as_fd(), &1u64.to_ne_bytes()),
                 Ok(_) | Err(Errno::AGAIN)
@@ -327,8 +328,8 @@ impl ShmPort {
         }
     }
 
-    /// The slow half of `lend`: the ring is full, there is no such peer, or the ring makes no sense. Returns
-    /// whether the frame goes to the sink.
+    /// The slow path of `lend`: the ring is full, there is no such peer, or the ring makes no sense.
+    /// Returns whether the frame goes to the sink.
     #[cold]
     fn lend_refused(&mut self, peer: Peer, len: usize, broken: bool) -> bool {
         if broken {
@@ -347,8 +348,8 @@ impl ShmPort {
         len <= SINK
     }
 
-    /// Copies a frame of `len` bytes to every link that has space; on a full link it is lost, as on any
-    /// network.
+    /// Copies a frame of `len` bytes to every link that has space. On a full link the frame is lost, as on
+    /// any network.
     #[cold]
     fn send_to_everyone(&mut self, len: usize) {
         self.flush();
@@ -376,7 +377,7 @@ struct Burst {
     end: BurstEnd,
 }
 
-/// Why a burst has ended.
+/// The reason why a burst has ended.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum BurstEnd {
     /// The quota of this turn is used up.
@@ -420,9 +421,9 @@ impl Burst {
                 }
             }
             burst.taken += 1;
-            // If the producer announced no frame and there is none, a look for one costs a round to its
-            // cache, and the answer to a lone request waits for it. So the look comes only after two frames
-            // without an empty poll between them.
+            // If the producer announced no further frame and there is none, checking for one costs a round
+            // trip to its cache, and the answer to a single request would wait for it. So the check is made
+            // only after two frames without an empty poll in between.
             if !streaming && !link.receiver.expects_more() {
                 break;
             }
@@ -431,7 +432,7 @@ impl Burst {
     }
 }
 
-/// Frames that begin at the IP header contain their sender's address.
+/// The source of frames that begin at the IP header, which contains the sender's address.
 const UNKNOWN: Endpoint = Endpoint { address: Address([0; 16]), udp_port: 0 };
 
 /// Makes the eventfd of `index` unreadable again.
@@ -439,7 +440,7 @@ fn drain_wakes(links: &LinkTable, index: u32) {
     if let Some(at) = links.get(index)
         && let State::Open(Link { wires: Some(wires), .. }) = &at.state
     {
-        // An eventfd that was not written to is fine.
+        // Reading fails harmlessly if the eventfd was not written to.
         let _ = rustix::io::read(&wires.wake_self, &mut [0u8; 8]);
     }
 }
@@ -455,8 +456,8 @@ impl Egress for ShmPort {
         false
     }
 
-    // Inlined always: a lease that comes back through memory is read in other widths than it was written in,
-    // which stalls.
+    // Always inlined: a lease returned through memory would be read in other widths than it was written in,
+    // which stalls store forwarding.
     #[inline(always)]
     fn lend(&mut self, peer: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
         let mut broken = false;
@@ -482,8 +483,9 @@ impl Egress for ShmPort {
         None
     }
 
-    /// The link by which a frame came, if the NIC there has this address: a peer cannot make this port answer
-    /// to another one. Otherwise the link to that endpoint.
+    /// Returns the link over which a frame arrived, if the NIC at its other end has this address: a peer
+    /// cannot make this port answer to another one. Without such an origin, returns the link to that
+    /// endpoint.
     fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
         if let Some(Origin::Link(peer)) = origin {
             let there = self.links.get(peer.0).and_then(|entry| entry.endpoint);
@@ -506,7 +508,7 @@ impl Egress for ShmPort {
                 self.counters.frames_sent += 1;
                 self.counters.bytes_sent += link.sender.commit() as u64;
                 if !at.hot {
-                    // An answer may be expected.
+                    // An answer to the frame may be expected soon.
                     self.links.warm(index);
                 }
                 if self.unflushed != index {
@@ -575,7 +577,7 @@ impl Port for ShmPort {
         self.watch.settle();
         self.links.iter_mut().any(|(_, at)| match &mut at.state {
             State::Open(link) => link.receiver.is_ready(),
-            // Its end has to be found by receiving.
+            // The end of the link is found by receiving.
             State::Leaving(..) => true,
             State::Free | State::Lost => false,
         })

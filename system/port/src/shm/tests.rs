@@ -21,7 +21,7 @@ fn small() -> Geometry {
     Geometry::new(64, 1000).expect("within bounds")
 }
 
-/// Both ends of a link, made as two processes make it.
+/// Returns both ends of a link that was created as between two processes.
 fn link(geometry: Geometry) -> (Link, Link) {
     let listener = Listener::new(geometry, Admit::SameUser).unwrap();
     assert!(listener.accept().unwrap().is_none(), "nobody connected yet");
@@ -41,7 +41,7 @@ fn port(links: u32) -> ShmPort {
     ShmPort::new(GID, Limits { links, frame: 1000 }).unwrap()
 }
 
-/// Two ports with one link.
+/// Returns two ports connected by one link.
 fn ports() -> (ShmPort, ShmPort) {
     let (near, far) = link(small());
     let (mut a, mut b) = (port(4), port(4));
@@ -70,7 +70,7 @@ fn receive(port: &mut ShmPort, budget: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Receives until there has been nothing for a while.
+/// Receives until nothing has arrived for a while.
 fn receive_all(port: &mut ShmPort) -> Vec<Vec<u8>> {
     let (mut frames, mut quiet) = (Vec::new(), 0);
     while quiet < 2000 {
@@ -81,7 +81,7 @@ fn receive_all(port: &mut ShmPort) -> Vec<Vec<u8>> {
     frames
 }
 
-/// The next number of splitmix64.
+/// Returns the next number of splitmix64.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -202,8 +202,8 @@ fn a_frame_for_everyone_goes_to_every_link_that_has_room() {
     assert!(send(&mut a, EVERYONE, b"to all three"));
     assert_eq!(a.counters().frames_sent, 3);
     others.iter_mut().for_each(|other| assert_eq!(receive_all(other), [b"to all three"]));
-    // One ring is full and one peer is gone: the others get the frame all the same, and its sender is not
-    // held up.
+    // One ring is full and one peer is gone: the others must get the frame nevertheless, and the sender is
+    // not delayed.
     while send(&mut a, Peer(1), &[7; 60]) {}
     a.remove_link(Peer(2));
     let before = a.counters().send_dropped;
@@ -212,7 +212,7 @@ fn a_frame_for_everyone_goes_to_every_link_that_has_room() {
     let [first, second, third] = &mut others;
     assert_eq!(receive_all(first), [b"to one of three"]);
     assert!(receive_all(second).iter().all(|frame| frame == &[7; 60]) && receive_all(third).is_empty());
-    // What is too long for a link is lost, what is longer than any frame not even lent.
+    // A frame that is too long for a link is lost; a frame longer than any possible one is not even lent.
     assert!(send(&mut a, EVERYONE, &[1; 1001]));
     assert!(a.lend(EVERYONE, Class::default(), 1 << 20).is_none());
     assert!(receive_all(first).is_empty());
@@ -246,7 +246,7 @@ fn links_are_bounded_and_places_reused_only_when_given_up() {
     assert!(send(&mut port, Peer(0), b"new") && send(&mut port, Peer(1), b"old"));
     assert_eq!(receive_all(&mut port).len(), 2);
     assert_eq!(port.take_lost(), None);
-    // A link for smaller frames than the port promises would have to drop them.
+    // A link for smaller frames than the port promises would have to drop frames, so it is refused.
     let narrow = Link::loopback(Geometry::new(64, 999).unwrap()).unwrap();
     port.remove_link(Peer(1));
     assert_eq!(port.add_link(narrow), Err(SetupError::BadOffer));
@@ -279,7 +279,7 @@ fn one_link_in_flood_does_not_hold_up_another() {
         "taken in the next turn, after at most a burst of the others"
     );
     assert!(frames.len() <= 33 && frames.len() > 2, "the flood goes on: {}", frames.len());
-    // With a budget that the flood alone would use up, turns alternate.
+    // With a budget that the flood alone would use up, links take turns.
     assert!(send(&mut port, Peer(1), b"lone"));
     let frames: Vec<_> = (0..4).flat_map(|_| receive(&mut port, 4)).collect();
     assert!(frames.contains(&b"lone".to_vec()));
@@ -483,7 +483,8 @@ fn a_link_that_is_added_while_somebody_sleeps_wakes_the_sleeper() {
     assert_eq!(receive_all(&mut a), [b"good morning"]);
 }
 
-/// Receives one frame, sleeping whenever there is none; counts sleeps, and those that only the timer ended.
+/// Receives one frame, sleeping whenever there is none. Counts the sleeps, and those that only the timer
+/// ended.
 fn receive_asleep(port: &mut ShmPort, expected: u32, slept: &mut u64, timer: &mut u64) {
     while port.receive(8, &mut |frame| assert_eq!(frame.bytes, expected.to_le_bytes())) == 0 {
         if !port.arm() {
@@ -509,7 +510,7 @@ fn sleepers_hand_a_token_back_and_forth_without_losing_a_wake() {
                 receive_asleep(&mut port, turn, &mut slept, &mut timer);
             }
         }
-        // The port is kept: the other side must not see it leave.
+        // The port is returned, so that the other side does not see it close.
         (slept, timer, port)
     };
     let (a, b) = ports();
@@ -525,7 +526,7 @@ fn sleepers_hand_a_token_back_and_forth_without_losing_a_wake() {
     }
 }
 
-/// Waits a little, and now and then lets another thread run: there may be fewer CPUs than threads.
+/// Spins a little, and yields now and then: there may be fewer CPUs than threads.
 fn spin(spins: &mut u32) {
     *spins += 1;
     if spins.is_multiple_of(2000) {
@@ -534,7 +535,7 @@ fn spin(spins: &mut u32) {
     std::hint::spin_loop();
 }
 
-/// Both wait until both are here; the value is the same for both in each round.
+/// Waits until both threads have arrived in this round.
 fn meet(arrived: &AtomicU32, round: u32) {
     arrived.fetch_add(1, Ordering::AcqRel);
     let mut spins = 0;
@@ -543,8 +544,8 @@ fn meet(arrived: &AtomicU32, round: u32) {
     }
 }
 
-/// The producer publishes and looks at the flag without a fence. At the same moment the sleeper sets the flag
-/// and looks at the ring. One of them must see the other.
+/// The producer publishes and checks the flag without a fence. At the same moment the sleeper sets the flag
+/// and checks the ring. One of them must see the other.
 #[test]
 fn either_the_sleeper_sees_the_frame_or_the_sender_sees_the_sleeper() {
     let rounds = 1_500;

@@ -1,4 +1,4 @@
-//! The links' descriptors that the OS watches, and the fence that makes sleeping safe.
+//! The descriptors of links that the OS watches, and the fence that makes sleeping safe.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -11,7 +11,7 @@ use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
 
 use super::link::Wires;
 
-/// Events taken from the OS at a time.
+/// Number of events taken from the OS at a time.
 pub(super) const BATCH: usize = 32;
 
 /// An epoll set over the links of a port: one descriptor to sleep on, and one system call that finds the
@@ -19,23 +19,23 @@ pub(super) const BATCH: usize = 32;
 #[derive(Debug)]
 pub(super) struct Watch {
     epoll: OwnedFd,
-    /// Can a sleeper make the running peers' stores visible (membarrier)?
+    /// True if a sleeper can make the stores of running peers visible (membarrier).
     fenced: bool,
 }
 
 /// An event of a link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum LinkEvent {
-    /// Its peer woke this port.
+    /// The peer of this link woke this port.
     Woken(u32),
-    /// Its peer is gone.
+    /// The peer of this link is gone.
     Gone(u32),
 }
 
 impl Watch {
     pub(super) fn new() -> Result<Watch, Errno> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        // Registering is what makes *this* process's stores visible to peers that go to sleep.
+        // The registration makes the stores of *this* process visible to peers that go to sleep.
         let fenced = membarrier_query().contains_command(MembarrierCommand::GlobalExpedited)
             && membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok();
         Ok(Watch { epoll, fenced })
@@ -52,10 +52,10 @@ impl Watch {
         socket.and(process).inspect_err(|_| self.remove(wires))
     }
 
-    /// Stops watching them. Needed before they are closed: the peer holds the same eventfd, so closing our
-    /// copy would not take it out of the set.
+    /// Stops watching the descriptors of a link. Needed before they are closed: the peer holds the same
+    /// eventfd, so closing this process's descriptor would not remove it from the set.
     pub(super) fn remove(&self, wires: &Wires) {
-        // What is not in the set need not be taken out.
+        // Errors mean that a descriptor is not in the set, and are harmless.
         let _ = epoll::delete(&self.epoll, &wires.wake_self);
         let _ = epoll::delete(&self.epoll, &wires.socket);
         if let Some(process) = &wires.process {
@@ -87,9 +87,10 @@ impl Watch {
         self.epoll.as_raw_fd()
     }
 
-    /// Called after the sleeper's flags are set and before it looks at its rings for the last time. It orders
-    /// both against running producers, which publish and then look at the flag, so that they need no fence of
-    /// their own. Without membarrier a wake can be missed, and the sleeper's timer finds the frame.
+    /// Orders the sleeper's flags before its last look at the rings, against running producers, which
+    /// publish and then check the flag. The producers therefore need no fence of their own. Called after
+    /// the flags are set and before that last look. Without membarrier a wake can be missed; the sleeper's
+    /// timer then finds the frame.
     pub(super) fn settle(&self) {
         if !self.fenced || membarrier(MembarrierCommand::GlobalExpedited).is_err() {
             fence(Ordering::SeqCst);

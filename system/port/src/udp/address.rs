@@ -1,17 +1,17 @@
-//! Endpoints (RoCE GIDs with a UDP port) to socket addresses and back.
+//! Conversion between endpoints (RoCE GIDs with a UDP port) and socket addresses.
 
 use remora_wire::frame::Endpoint;
 use rustix::net::SocketAddrAny;
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// The endpoint of a socket address: its GID is the IPv6 address, or `::ffff:a.b.c.d` for IPv4 (IBTA volume
-/// 1, annex A17). A link-local address loses its interface, which its port knows.
+/// Returns the endpoint of a socket address: its GID is the IPv6 address, or `::ffff:a.b.c.d` for IPv4
+/// (IBTA volume 1, annex A17). The interface of a link-local address is dropped; the port knows it.
 pub fn endpoint(address: SocketAddr) -> Endpoint {
     Endpoint { address: address.ip().into(), udp_port: address.port() }
 }
 
-/// The socket address that an endpoint names: IPv4 if its GID is `::ffff:a.b.c.d`, else IPv6 on interface
-/// `scope` (which only link-local addresses heed).
+/// Returns the socket address of an endpoint: IPv4 if its GID is `::ffff:a.b.c.d`, otherwise IPv6 on
+/// interface `scope` (which matters only for link-local addresses).
 pub fn socket_address(endpoint: Endpoint, scope: u32) -> SocketAddr {
     let gid = endpoint.address;
     match gid.as_ipv4() {
@@ -20,7 +20,7 @@ pub fn socket_address(endpoint: Endpoint, scope: u32) -> SocketAddr {
     }
 }
 
-/// The interface that a link-local IPv6 address belongs to, else 0.
+/// Returns the interface index of a link-local IPv6 address, otherwise 0.
 pub(super) fn scope(address: SocketAddr) -> u32 {
     match address {
         SocketAddr::V4(_) => 0,
@@ -28,7 +28,7 @@ pub(super) fn scope(address: SocketAddr) -> u32 {
     }
 }
 
-/// The endpoint of an address that the kernel wrote; `None` if it is no IP address.
+/// Returns the endpoint of an address that the kernel wrote; `None` if it is not an IP address.
 #[inline(always)]
 pub(super) fn of_kernel(address: &SocketAddrAny) -> Option<Endpoint> {
     SocketAddr::try_from(address.clone()).ok().map(endpoint)

@@ -1,5 +1,5 @@
-//! The four calls of a [`Socket`]: one datagram or a train of them, out and in. The rest of this port is
-//! arranged around making them seldom.
+//! The four system calls of a [`Socket`]: send or receive one datagram or a train of them. The rest of the
+//! port is designed to make these calls rarely.
 
 use super::address;
 use super::socket::{Socket, last_errno};
@@ -11,31 +11,31 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::ptr;
 
-/// The result of one receiving call: `len` bytes that are datagrams of `segment` bytes each, the last perhaps
-/// shorter, all from `source`. A single datagram has `segment == len`.
+/// The result of one receive call: `len` bytes of datagrams of `segment` bytes each (the last may be
+/// shorter), all from `source`. A single datagram has `segment == len`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Bytes written to the buffer.
+    /// Number of bytes written to the buffer.
     pub len: usize,
-    /// Bytes of each datagram except the last.
+    /// Length in bytes of each datagram except the last.
     pub segment: usize,
-    /// The sender of all of them.
+    /// The sender of all the datagrams.
     pub source: Endpoint,
-    /// Fields of their IP header; `None`: the kernel was not asked for them.
+    /// IP header fields of the datagrams; `None` unless the kernel was asked for them.
     pub fields: Option<IpFields>,
-    /// The datagram was longer than the buffer and its end is lost.
+    /// True if the datagram was longer than the buffer and was cut.
     pub truncated: bool,
 }
 
-/// A buffer for one control message with one `int` (`UDP_GRO`, and the two fields of the IP header) or less
-/// (`UDP_SEGMENT`) each, aligned as the kernel requires.
+/// A buffer for control messages, aligned as the kernel requires: up to three of one `int` each (`UDP_GRO`,
+/// and two fields of the IP header), or one of `UDP_SEGMENT`.
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_LEN]);
 
 // SAFETY: CMSG_SPACE computes a length from a length and touches no memory.
 const CONTROL_LEN: usize = 3 * unsafe { libc::CMSG_SPACE(size_of::<libc::c_int>() as libc::c_uint) } as usize;
 
-/// The source address as the kernel writes it: of either family, distinguished by the first field.
+/// The source address as the kernel writes it, of either family; the first field tells which.
 #[repr(C)]
 union Source {
     any: libc::sockaddr,
@@ -47,18 +47,18 @@ impl Socket {
     /// Sends one datagram.
     ///
     /// # Errors
-    /// `AGAIN` or `NOBUFS`: no space in the kernel now. `MSGSIZE`: longer than the path takes. Others as
-    /// sendto(2).
+    /// `AGAIN` or `NOBUFS`: no space in the kernel now. `MSGSIZE`: longer than the path allows. Other
+    /// errors of sendto(2).
     #[inline(always)]
     pub fn send_to(&self, bytes: &[u8], to: &SocketAddrAny) -> Result<(), Errno> {
         rustix::net::sendto(&self.fd, bytes, SendFlags::DONTWAIT, to).map(|_| ())
     }
 
-    /// Receives one datagram into `buffer`; `None`: none is there. Not for a socket that joins: a joined
-    /// train would look like one datagram.
+    /// Receives one datagram into `buffer`; `None` if none is waiting. Must not be used on a socket that
+    /// joins trains: a joined train would look like one datagram.
     ///
     /// # Errors
-    /// The errno of recvfrom(2), except `AGAIN`; an ICMP error for an earlier datagram may come this way.
+    /// The errno of recvfrom(2), except `AGAIN`. It may be an ICMP error caused by an earlier datagram.
     #[inline(always)]
     pub fn recv_from(&self, buffer: &mut [u8]) -> Result<Option<Arrival>, Errno> {
         let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
@@ -78,29 +78,28 @@ impl Socket {
         }))
     }
 
-    /// Is no datagram waiting to be read?
+    /// Returns whether no datagram is waiting to be read.
     pub fn is_empty(&self) -> bool {
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         let nothing: &mut [u8] = &mut [];
         matches!(rustix::net::recv(&self.fd, nothing, flags), Err(Errno::AGAIN))
     }
 
-    /// Sends `bytes` as datagrams of `segment` bytes each, the last perhaps shorter, in one call
-    /// (`UDP_SEGMENT`). The kernel takes at most 64 of them and 65507 bytes in all.
+    /// Sends `bytes` as datagrams of `segment` bytes each (the last may be shorter) in one call
+    /// (`UDP_SEGMENT`). The kernel accepts at most 64 datagrams and 65507 bytes in total.
     ///
-    /// # Errors
-    /// As [`Socket::send_to`]; nothing was sent then. `IO`, on some devices `INVAL`: trains cannot be cut.
-    /// `INVAL` also: the segments are too many or, on older kernels, too long for the path. Which of them it
-    /// is shows when the segments are sent alone.
+    /// The errors of [`Socket::send_to`]; nothing was sent then. `IO`, or `INVAL` on some devices: trains
+    /// cannot be cut. `INVAL` also if there are too many segments or, on older kernels, if they are too
+    /// long for the path. Sending the segments one by one tells which.
     pub fn send_train(&self, bytes: &[u8], segment: u16, to: &SocketAddrAny) -> Result<(), Errno> {
         self.send_with(bytes, to, [libc::SOL_UDP, libc::UDP_SEGMENT], segment)
     }
 
-    /// Sends one datagram with this traffic class, for whatever class the socket is marked: others may hold
-    /// the socket, and mark it as they send.
+    /// Sends one datagram with this traffic class, whatever class the socket is set to: other processes may
+    /// hold the same socket and change its class.
     ///
     /// # Errors
-    /// As [`Socket::send_to`].
+    /// The errors of [`Socket::send_to`].
     pub fn send_classed(&self, bytes: &[u8], traffic_class: u8, to: &SocketAddrAny) -> Result<(), Errno> {
         let option = match self.local() {
             SocketAddr::V4(_) => [libc::IPPROTO_IP, libc::IP_TOS],
@@ -121,7 +120,7 @@ impl Socket {
         const { assert!(size_of::<T>() <= size_of::<libc::c_int>()) };
         let mut control = Control([0; CONTROL_LEN]);
         let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        // SAFETY: a msghdr is plain old data for which all zeros is valid (and means: nothing).
+        // SAFETY: a msghdr is plain old data for which all zeros is valid: no name, no buffers.
         let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
         message.msg_name = to.as_ptr().cast_mut().cast();
         message.msg_namelen = to.addr_len();
@@ -130,9 +129,9 @@ impl Socket {
         message.msg_control = control.0.as_mut_ptr().cast();
         // SAFETY: computes a length from a length.
         message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<T>() as libc::c_uint) } as _;
-        // SAFETY: `control` is aligned and long enough for one header and an int, so the first header exists
-        // and its data takes the value. sendmsg only reads `bytes`, `to`, `vector` and `control`, which all
-        // outlive the call.
+        // SAFETY: `control` is aligned and long enough for one header and an int, so the first header
+        // exists and its data has space for the value. sendmsg only reads `bytes`, `to`, `vector` and
+        // `control`, which all outlive the call.
         let status = unsafe {
             let header = libc::CMSG_FIRSTHDR(&raw const message);
             (*header).cmsg_level = level;
@@ -144,17 +143,17 @@ impl Socket {
         if status < 0 { Err(last_errno()) } else { Ok(()) }
     }
 
-    /// Receives one datagram, or a train of them that the kernel kept joined (`UDP_GRO`); `None`: nothing is
-    /// there. A `buffer` of 65535 bytes is long enough for any of them.
+    /// Receives one datagram, or a train that the kernel kept joined (`UDP_GRO`); `None` if nothing is
+    /// waiting. A `buffer` of 65535 bytes is long enough for both.
     ///
     /// # Errors
-    /// As [`Socket::recv_from`].
+    /// The errors of [`Socket::recv_from`].
     #[inline]
     pub fn recv_train(&self, buffer: &mut [u8]) -> Result<Option<Arrival>, Errno> {
         let mut control = MaybeUninit::<Control>::uninit();
         let mut from = MaybeUninit::<Source>::uninit();
         let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-        // SAFETY: as for `send_train`; musl's has padding without names.
+        // SAFETY: as in `send_with`; musl's msghdr has unnamed padding.
         let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
         message.msg_name = from.as_mut_ptr().cast();
         message.msg_namelen = size_of::<Source>() as libc::socklen_t;
@@ -181,7 +180,7 @@ impl Socket {
     }
 }
 
-/// The endpoint that the kernel wrote; `None` if it is no IP address.
+/// Returns the endpoint that the kernel wrote; `None` if it is not an IP address.
 ///
 /// # Safety
 /// The first `len` bytes of `from` are initialised.
@@ -210,8 +209,8 @@ unsafe fn source(from: *const Source, len: libc::socklen_t) -> Option<Endpoint> 
     }
 }
 
-/// The length of the datagrams in a joined train, or `None` for one datagram, and the fields of their IP
-/// header if the kernel was asked for them.
+/// Returns the length of the datagrams in a joined train (`None` for a single datagram), and the fields of
+/// their IP header if the kernel was asked for them.
 ///
 /// # Safety
 /// `message` is as recvmsg left it and its control buffer is alive.

@@ -1,9 +1,10 @@
-//! Multicast groups. A port receives a group through a socket of its own, since a socket that is bound to one
-//! address of a host gets nothing else.
+//! Multicast groups. A port receives each group through a socket of its own, because a socket that is bound
+//! to one unicast address receives nothing else.
 //!
-//! Several NICs of one host may be members of one group: each of their sockets gets a copy (`SO_REUSEADDR`).
-//! A frame that a port sends to a group goes out on the interface that has the port's address. Its reach is
-//! the system's usual one (a TTL of 1: this link), and it comes back to the members on this host.
+//! Several NICs of one host may be members of one group: each of their sockets gets a copy
+//! (`SO_REUSEADDR`). A frame that a port sends to a group leaves by the interface that has the port's
+//! address. Its reach is the system's default (a TTL of 1: this link), and it is looped back to the members
+//! on this host.
 
 use super::options::Options;
 use super::socket::{Socket, set};
@@ -15,18 +16,19 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-/// Why a port cannot join a group, or send to it.
+/// The reason why a port cannot join a group, or send to it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum GroupError {
-    /// The address is no multicast group's, or of the other family than the port's; or its UDP port is 0.
+    /// The address is not a multicast group's, or belongs to another address family than the port, or its
+    /// UDP port is 0.
     NotAGroup(SocketAddr),
-    /// The port is a member of as many groups as its limit allows.
+    /// The port is a member of the maximum number of groups.
     Full(u32),
-    /// The group cannot be a peer: the port's table of peers is full.
+    /// The group cannot become a peer because the port's table of peers is full.
     NoPeer(PeerError),
-    /// It is not a member of this group.
+    /// The port is not a member of this group.
     NotAMember(SocketAddr),
-    /// Any other failure: the call and its errno.
+    /// Another failure: the system call and its errno.
     Os(&'static str, Errno),
 }
 
@@ -64,15 +66,15 @@ struct Membership {
 pub(super) struct Groups {
     members: Vec<Membership>,
     max: u32,
-    /// The group that is asked first in the next turn.
+    /// Index of the group that was read last; the next turn begins after it.
     turn: usize,
     /// A buffer for one datagram; empty until the port joins a group.
     buffer: Vec<u8>,
-    /// The kernel says with which fields of the IP header frames come.
+    /// True once the kernel must report the IP header fields of received frames.
     shows_fields: bool,
 }
 
-/// Is this a group that a port at `local` may join and send to?
+/// Checks that `group` is a multicast group that a port at `local` may join and send to.
 pub(super) fn check(group: SocketAddr, local: SocketAddr) -> Result<(), GroupError> {
     if group.is_ipv4() == local.is_ipv4() && group.ip().is_multicast() && group.port() != 0 {
         return Ok(());
@@ -80,14 +82,14 @@ pub(super) fn check(group: SocketAddr, local: SocketAddr) -> Result<(), GroupErr
     Err(GroupError::NotAGroup(group))
 }
 
-/// Number of the interface that has a port's IPv6 address; 0 (the system's choice) for IPv4, which goes by
-/// address.
+/// Returns the index of the interface that has a port's IPv6 address. Returns 0 (the system's choice) for
+/// IPv4, where the address selects the interface.
 fn interface(socket: &Socket) -> u32 {
     let local = socket.local();
     if local.is_ipv4() { 0 } else { mtu::interface_of(local.ip()).unwrap_or_else(|| address::scope(local)) }
 }
 
-/// Makes this socket's frames to groups leave by the interface that has its address.
+/// Makes the socket send multicast frames by the interface that has its address.
 pub(super) fn send_by_own_interface(socket: &Socket) -> Result<(), GroupError> {
     match socket.local().ip() {
         IpAddr::V4(ip) => sockopt::set_ip_multicast_if(socket.as_fd(), &ip)
@@ -107,7 +109,7 @@ impl Groups {
         self.members.is_empty()
     }
 
-    /// Joins a group with the port whose own socket this is, or counts one user more.
+    /// Joins a group on the interface of `own`, or counts one more user if the port is already a member.
     pub(super) fn join(&mut self, group: SocketAddr, own: &Socket) -> Result<(), GroupError> {
         check(group, own.local())?;
         let name = address::endpoint(group);
@@ -127,7 +129,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Counts one user of a group less; the last one leaves it.
+    /// Counts one user of a group less; the last one leaves the group.
     pub(super) fn leave(&mut self, group: SocketAddr) -> Result<(), GroupError> {
         let name = address::endpoint(group);
         let place = self.members.iter().position(|known| known.group == name);
@@ -139,13 +141,13 @@ impl Groups {
         Ok(())
     }
 
-    /// Asks each group once for a datagram, beginning with another one each time. Returns the first that
-    /// came, and its group. `None`: there is none.
+    /// Polls each group once for a datagram, beginning with another group each time. Returns the first
+    /// datagram, with its group; `None` if there is none.
     pub(super) fn receive(&mut self) -> Option<(Result<Arrival, Errno>, Endpoint, &[u8])> {
         for _ in 0..self.members.len() {
             self.turn = (self.turn + 1) % self.members.len();
             let Membership { group, socket, .. } = &self.members[self.turn];
-            // No group's socket joins trains, but only this call reads the fields.
+            // The sockets of groups do not join trains, but only this call reads the IP header fields.
             let arrival = match self.shows_fields {
                 true => socket.recv_train(&mut self.buffer),
                 false => socket.recv_from(&mut self.buffer),
@@ -159,7 +161,7 @@ impl Groups {
         None
     }
 
-    /// Asks the kernel for the fields of the IP header of frames to all groups.
+    /// Makes the kernel report the IP header fields of frames to all groups.
     pub(super) fn show_ip_fields(&mut self) {
         self.shows_fields = true;
         for member in &self.members {
@@ -172,7 +174,7 @@ impl Groups {
     }
 }
 
-/// A socket that receives a group on the interface of `own`.
+/// Opens a socket that receives a group on the interface of `own`.
 fn hear(group: SocketAddr, own: &Socket) -> Result<Socket, GroupError> {
     let os = |call| move |errno| GroupError::Os(call, errno);
     let family = if group.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
@@ -183,7 +185,7 @@ fn hear(group: SocketAddr, own: &Socket) -> Result<Socket, GroupError> {
     let index = interface(own);
     let at = match (group.ip(), own.local().ip()) {
         (IpAddr::V4(ip), IpAddr::V4(local)) => {
-            // Only this group's: not those that other programs of this host have joined.
+            // Only this group: not the groups that other programs of this host have joined.
             set(&fd, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0).map_err(os("IP_MULTICAST_ALL"))?;
             sockopt::set_ip_add_membership(&fd, &ip, &local).map_err(os("IP_ADD_MEMBERSHIP"))?;
             group
@@ -223,7 +225,7 @@ mod tests {
         port.flush();
     }
 
-    /// Frames until `count` have come: their bytes, and which group they were for.
+    /// Receives until `count` frames have come. Returns their bytes, and the groups that they were sent to.
     fn receive(port: &mut UdpPort, budget: usize, count: usize) -> Vec<(Vec<u8>, Option<Endpoint>)> {
         let (mut came, limit) = (Vec::new(), Instant::now() + Duration::from_secs(60));
         while came.len() < count {
@@ -286,7 +288,7 @@ mod tests {
         send(&mut from, others, b"to the third");
         assert_eq!(receive(&mut stranger, 8, 1), [(b"to the third".to_vec(), Some(other))]);
         assert_eq!(one.receive(8, &mut |_| panic!("nothing for it")), 0);
-        // A NIC that left receives nothing; the sender may be a member itself.
+        // A NIC that has left receives nothing. The sender may itself be a member.
         one.leave(here).unwrap();
         from.join(here).unwrap();
         send(&mut from, all, b"again");

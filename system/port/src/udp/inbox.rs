@@ -1,10 +1,10 @@
-//! The datagrams of one receiving call, handed on frame by frame. No system calls.
+//! The datagrams of one receive call, which are handed on frame by frame. No system calls.
 
 use super::datagram::Arrival;
 use remora_wire::frame::{Endpoint, Ingress, Origin, Start};
 
-/// A buffer for one datagram or train, and how far it was handed on. A train longer than the caller's budget
-/// stays until the next time.
+/// A buffer for one datagram or train, and the position up to which it was handed on. A train with more
+/// frames than the caller's budget stays for the next call.
 #[derive(Debug)]
 pub(super) struct Inbox {
     buffer: Box<[u8]>,
@@ -16,7 +16,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// A buffer of 65535 bytes: the longest train or datagram.
+    /// Creates a buffer of 65535 bytes: the longest train or datagram.
     pub(super) fn new() -> Self {
         let source = Endpoint::default();
         Inbox {
@@ -34,14 +34,15 @@ impl Inbox {
         self.next == self.end
     }
 
-    /// The buffer for the next arrival; only while the inbox is empty.
+    /// Returns the buffer for the next arrival. Must be called only while the inbox is empty.
     #[inline(always)]
     pub(super) fn buffer(&mut self) -> &mut [u8] {
         debug_assert!(self.is_empty());
         &mut self.buffer
     }
 
-    /// `arrival` was written to [`Inbox::buffer`]. Empty datagrams leave the inbox empty.
+    /// Records that `arrival` was written to [`Inbox::buffer`]. After an empty datagram the inbox is still
+    /// empty.
     #[inline(always)]
     pub(super) fn arrived(&mut self, arrival: Arrival) {
         debug_assert!(arrival.len <= self.buffer.len());
@@ -52,14 +53,15 @@ impl Inbox {
         self.origin = arrival.fields.map(Origin::Ip);
     }
 
-    /// Hands at most `budget` frames to `take`; returns how many and their bytes.
+    /// Hands at most `budget` frames to `take`, and returns the number of frames and of their bytes.
     #[inline(always)]
     pub(super) fn hand_on(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> (usize, usize) {
         let first = self.next;
         let mut frames = 0;
         while self.next < self.end && frames < budget {
             let end = (self.next + self.segment).min(self.end);
-            // Moved on before `take` is called: a frame that makes it panic is not handed on twice.
+            // The position is advanced before `take` is called, so that a frame that makes `take` panic is
+            // not handed on twice.
             let bytes = &self.buffer[self.next..end];
             self.next = end;
             take(Ingress {

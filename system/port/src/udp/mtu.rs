@@ -1,11 +1,11 @@
-//! The interface that has an address: its MTU and its number.
+//! Finds the interface that has an address: its MTU and its index.
 
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
-/// The number of the interface that has `address`.
+/// Returns the index of the interface that has `address`.
 pub(super) fn interface_of(address: IpAddr) -> Option<u32> {
     // SAFETY: the name is a string that ends in zero and lives through the call.
     of_interface_with(address, |name| match unsafe { libc::if_nametoindex(name.as_ptr()) } {
@@ -14,15 +14,16 @@ pub(super) fn interface_of(address: IpAddr) -> Option<u32> {
     })
 }
 
-/// The MTU in bytes of the interface that has `address`, asked through `socket`; all of 127.0.0.0/8 is the
-/// loopback interface's. `None`: no interface has it, or the kernel does not report it.
+/// Returns the MTU in bytes of the interface that has `address`, queried through `socket`. All of
+/// 127.0.0.0/8 belongs to the loopback interface. `None` if no interface has the address, or the kernel
+/// does not report the MTU.
 pub(super) fn of_address(socket: BorrowedFd<'_>, address: SocketAddr) -> Option<usize> {
     let loopback = address.ip().is_loopback() && address.is_ipv4();
     let wanted = if loopback { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { address.ip() };
     of_interface_with(wanted, |name| of_interface(socket, name))
 }
 
-/// The result of `look` for the interface that has this address; `look` gets its name.
+/// Calls `look` with the name of the interface that has this address, and returns its result.
 fn of_interface_with<R>(wanted: IpAddr, look: impl Fn(&CStr) -> Option<R>) -> Option<R> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: on success the kernel's list is allocated and `first` points to it; it is freed once, below.
@@ -46,7 +47,7 @@ fn of_interface_with<R>(wanted: IpAddr, look: impl Fn(&CStr) -> Option<R>) -> Op
     found
 }
 
-/// The IP address at `address`, if it is one.
+/// Returns the IP address at `address`; `None` if it is of another family.
 ///
 /// # Safety
 /// `address` is null or points to a whole socket address of the family that it starts with.
@@ -70,12 +71,13 @@ unsafe fn ip(address: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
-/// The MTU of the interface with this name.
+/// Returns the MTU of the interface with this name.
 fn of_interface(socket: BorrowedFd<'_>, name: &CStr) -> Option<usize> {
     // SAFETY: an ifreq is plain old data for which all zeros is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     let capacity = request.ifr_name.len();
-    // The last byte stays zero and ends the name. An alias ("eth0:1") is asked for by its interface.
+    // The last byte stays zero and terminates the name. An alias ("eth0:1") is queried by the name of its
+    // interface.
     let name = name.to_bytes().split(|byte| *byte == b':').next().unwrap_or(&[]);
     for (to, from) in request.ifr_name[..capacity - 1].iter_mut().zip(name) {
         *to = *from as libc::c_char;

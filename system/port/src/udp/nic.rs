@@ -1,4 +1,4 @@
-//! [`UdpPort`]: the port itself, put together from the socket, the train, the inbox and the peers.
+//! [`UdpPort`]: the port itself, composed of the socket, the train, the inbox and the peers.
 
 use super::groups::{self, GroupError, Groups};
 use super::inbox::Inbox;
@@ -15,68 +15,72 @@ use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-/// Calls without a frame (an empty datagram, a pending ICMP error) at which one `receive` stops asking. A
-/// flood of them must not hold the caller.
+/// Number of calls without a frame (an empty datagram, a pending ICMP error) after which one `receive`
+/// returns, so that a flood of them cannot hold the caller.
 const FRUITLESS_PER_RECEIVE: u32 = 8;
 
-/// A RoCE v2 port over one UDP socket. See the [module](super) for how it works and why.
+/// A RoCE v2 port over one UDP socket; see the [module](super) for its design.
 #[derive(Debug)]
 pub struct UdpPort {
     socket: Socket,
     /// The socket that sends, if it is not the one that receives.
     sender: Option<Socket>,
-    /// The port's share of an address, if others have shares of it.
+    /// The port's share of an address; `None` if it has the address alone.
     shared: Option<Box<Shared>>,
-    /// All frames come by the socket: nothing is shared, and the port is a member of no group.
+    /// True if all frames arrive on the port's own socket: the address is not shared, and the port is a
+    /// member of no group.
     plain: bool,
     peers: Peers,
     groups: Groups,
     train: Train,
-    /// The IP header's fields of the frames that are lent next, and those that the sending socket writes.
+    /// IP header fields of the frames that are lent next. `written` are those that the sending socket
+    /// writes.
     fields: IpFields,
     written: IpFields,
-    /// The kernel says with which of them frames come.
+    /// True once the kernel must report the IP header fields of received frames.
     shows_fields: bool,
     inbox: Inbox,
-    /// A buffer for a frame that can never leave (unknown peer, impossible length). Empty until the first
-    /// one.
+    /// Buffer for a frame that cannot be sent (unknown peer, impossible length). Empty until the first such
+    /// frame.
     waste: Vec<u8>,
-    /// The last lease was of `waste`.
+    /// True if the last lease was of `waste`.
     wasted: bool,
-    /// Frames carry an IPv4 identification.
+    /// True if frames have an IPv4 identification.
     has_id: bool,
     max_transport_bytes: usize,
     reading: Reading,
-    /// The errno with which the kernel refused the train that was taken apart.
+    /// Errno with which the kernel refused the train that is being sent frame by frame.
     refused: Option<Errno>,
     counters: Counters,
     udp: UdpCounters,
 }
 
-/// Counters of a UDP port beyond [`Counters`]. They only rise.
+/// Counters of a UDP port in addition to [`Counters`]. They only increase.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct UdpCounters {
     /// Calls that sent a train of two or more frames.
     pub trains_sent: u64,
     /// Calls that received two or more frames.
     pub trains_received: u64,
-    /// Times the kernel had no space (`EAGAIN`, `ENOBUFS`); the frames are kept and tried again.
+    /// Number of times that the kernel had no space (`EAGAIN`, `ENOBUFS`); the frames are kept and sent
+    /// later.
     pub would_block: u64,
-    /// Frames dropped because the path or the device takes no packet of their length (`EMSGSIZE`).
+    /// Frames dropped because they are too long for the path or the device (`EMSGSIZE`).
     pub too_long: u64,
     /// Frames dropped because the peer's number is unknown.
     pub unknown_peer: u64,
-    /// Trains that were refused though their frames could leave one by one, as they then do: the kernel or a
-    /// device cannot cut trains. From then on none is made, so this is 0 or 1.
+    /// Trains that were refused although their frames could be sent one by one: the kernel or a device
+    /// cannot cut trains. No train is sent from then on, so this is 0 or 1.
     pub cannot_cut: u64,
-    /// Times that reading joined trains failed where reading one datagram did not, or that joining could not
-    /// be asked for. The port then stops asking, so this is 0 or 1.
+    /// Number of times that receiving joined trains failed while receiving single datagrams worked, or that
+    /// joining could not be enabled. The port then stops joining, so this is 0 or 1.
     pub cannot_join: u64,
-    /// Frames of other QPN ranges that reached this port's share of an address; the address's owner got them.
+    /// Frames of other QPN ranges that reached this port's share of an address; they were passed to the
+    /// address's owner.
     pub strays: u64,
     /// Frames that the owner of a shared address has handed over.
     pub forwarded: u64,
-    /// Failed calls by errno: in sending (each dropped one frame or train) and in receiving.
+    /// Failed calls by errno: of sending (each dropped one frame or train) and of receiving.
     pub errnos: Errnos,
 }
 
@@ -84,17 +88,17 @@ pub struct UdpCounters {
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Errnos {
     seen: [(i32, u64); 8],
-    /// Errnos beyond the first 8.
+    /// Failures with errnos beyond the first 8.
     pub other: u64,
 }
 
 impl Errnos {
-    /// The count of this errno.
+    /// Returns the count of this errno.
     pub fn count(&self, errno: Errno) -> u64 {
         self.iter().find(|(seen, _)| *seen == errno).map_or(0, |(_, count)| count)
     }
 
-    /// The errnos in the order of their first occurrence, with their counts.
+    /// Iterates over the errnos in the order of their first occurrence, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Errno, u64)> + '_ {
         let used = self.seen.iter().filter(|(_, count)| *count > 0);
         used.map(|(raw, count)| (Errno::from_raw_os_error(*raw), *count))
@@ -110,20 +114,20 @@ impl Errnos {
 }
 
 impl UdpPort {
-    /// Opens a port on one address of this machine. RoCE's own UDP port is 4791; another lets several NICs
-    /// share an address, and 0 lets the kernel choose.
+    /// Opens a port on one address of this machine. RoCE's own UDP port is 4791. With another port several
+    /// NICs can use one address; with 0 the kernel chooses a port.
     ///
     /// # Errors
-    /// [`OpenError`]: one line with the fault and its mend.
+    /// [`OpenError`]: a message of one line with the problem and its solution.
     pub fn open(local: SocketAddr, options: &Options) -> Result<UdpPort, OpenError> {
         Ok(UdpPort::over(Socket::open(local, options)?, None, options))
     }
 
-    /// Opens a port on a share of an address. It receives the frames of one QPN range, and sends from a UDP
-    /// port of its own, so that its flows are told from those of other programs.
+    /// Opens a port on a share of an address. The port receives the frames of one QPN range, and sends from
+    /// a UDP port of its own, so that its flows differ from those of other programs.
     ///
     /// # Errors
-    /// [`OpenError`]: the system gives no socket.
+    /// [`OpenError`] if the system cannot create a socket.
     pub fn open_shared(endpoint: &SharedEndpoint, options: &Options) -> Result<UdpPort, OpenError> {
         let lent = endpoint.socket().map_err(|errno| OpenError::Os("dup", errno))?;
         let sender = Socket::sending(endpoint.local(), options)?;
@@ -164,24 +168,25 @@ impl UdpPort {
         }
     }
 
-    /// The number of the peer with this name, to be used with [`Egress::lend`] until
-    /// [`remove`](UdpPort::remove). Asking again gives the same number.
+    /// Returns the number of the peer with this endpoint, for use with [`Egress::lend`] until
+    /// [`remove`](UdpPort::remove). Repeated calls return the same number.
     ///
     /// # Errors
-    /// [`PeerError`]: not reachable from here, not one host, or the table is full.
+    /// [`PeerError`] if the endpoint is not reachable from here or not a single host, or if the table is
+    /// full.
     pub fn peer(&mut self, peer: Endpoint) -> Result<Peer, PeerError> {
         let local = self.socket.local();
         self.peers.add(address::socket_address(peer, address::scope(local)), local)
     }
 
-    /// Gives the number of a peer or group back that nobody sends to any more. It may stand for another peer
-    /// later.
+    /// Frees the number of a peer or group to which nothing is sent any more. The number may stand for
+    /// another peer later.
     pub fn remove(&mut self, peer: Peer) {
         self.send_train_of(peer);
         self.peers.remove(peer);
     }
 
-    /// Sends the frames that wait for a peer whose number is about to mean another one, or drops them.
+    /// Sends the frames that wait for a peer whose number is about to be reused, or drops them.
     fn send_train_of(&mut self, peer: Peer) {
         if self.train.peer() == peer && !self.train.is_empty() && !self.send() {
             self.counters.send_dropped += self.train.count() as u64;
@@ -189,8 +194,8 @@ impl UdpPort {
         }
     }
 
-    /// Joins a multicast group. Frames sent to it arrive from now on, until [`leave`](UdpPort::leave) was
-    /// called as often.
+    /// Joins a multicast group. Frames sent to the group are received until [`leave`](UdpPort::leave) has
+    /// been called as often as `join`.
     ///
     /// # Errors
     /// [`GroupError`].
@@ -204,14 +209,15 @@ impl UdpPort {
     /// Leaves a multicast group.
     ///
     /// # Errors
-    /// It is not a member.
+    /// [`GroupError::NotAMember`] if the port is not a member.
     pub fn leave(&mut self, group: Endpoint) -> Result<(), GroupError> {
         let left = self.groups.leave(address::socket_address(group, address::scope(self.socket.local())));
         self.plain = self.shared.is_none() && self.groups.is_empty();
         left
     }
 
-    /// The number of the peer that stands for a multicast group. One need not be a member to send to it.
+    /// Returns the number of the peer that stands for a multicast group. Sending to a group does not
+    /// require membership.
     ///
     /// # Errors
     /// [`GroupError`].
@@ -223,8 +229,8 @@ impl UdpPort {
         self.peers.put(group).map_err(GroupError::NoPeer)
     }
 
-    /// The largest number of bytes from BTH to ICRC, both included, that the route to `peer` takes; `None`:
-    /// unknown peer, or no route.
+    /// Returns the largest size in bytes, from BTH to ICRC (both included), that the route to `peer`
+    /// allows; `None` if the peer is unknown or there is no route.
     pub fn path_transport_bytes(&self, peer: Peer) -> Option<usize> {
         let headers = if self.has_id { 20 + 8 } else { 40 + 8 };
         let to = address::socket_address(self.peers.endpoint(peer)?, address::scope(self.socket.local()));
@@ -232,30 +238,30 @@ impl UdpPort {
         Some(mtu.saturating_sub(headers).min(MAX_DATAGRAM))
     }
 
-    /// The counters that only UDP ports have.
+    /// Returns the counters that only UDP ports have.
     pub fn udp_counters(&self) -> UdpCounters {
         let (strays, forwarded) =
             self.shared.as_ref().map_or((0, 0), |shared| (shared.strays, shared.forwarded));
         UdpCounters { strays, forwarded, ..self.udp }
     }
 
-    /// The QPN range of its share of an address; `None`: it has the address alone.
+    /// Returns the QPN range of the port's share of an address; `None` if the port has the address alone.
     pub fn qpn_range(&self) -> Option<u8> {
         self.shared.as_ref().map(|shared| shared.range())
     }
 
-    /// The socket that sends.
+    /// Returns the socket that sends.
     #[inline(always)]
     fn sending(&self) -> &Socket {
         self.sender.as_ref().unwrap_or(&self.socket)
     }
 
-    /// The socket, to ask about its buffers and drops.
+    /// Returns the receiving socket, to query its buffers and drops.
     pub fn socket(&self) -> &Socket {
         &self.socket
     }
 
-    /// Sends the train. `false`: the kernel has no space, and the train waits.
+    /// Sends the train. Returns false if the kernel has no space; the train then waits.
     #[inline(always)]
     fn send(&mut self) -> bool {
         if self.train.is_empty() {
@@ -265,7 +271,7 @@ impl UdpPort {
             self.write_fields();
         }
         let Some(to) = self.peers.address(self.train.peer()) else {
-            // `lend` lets no unknown peer through, and `remove` sends first.
+            // Unreachable: `lend` refuses unknown peers, and `remove` sends first.
             self.train.clear();
             return true;
         };
@@ -294,7 +300,7 @@ impl UdpPort {
         true
     }
 
-    /// Makes the sending socket write the fields of the train's frames.
+    /// Makes the sending socket write the IP header fields of the train's frames.
     #[cold]
     fn write_fields(&mut self) {
         self.written = self.train.fields();
@@ -304,7 +310,7 @@ impl UdpPort {
         }
     }
 
-    /// Called when the kernel refused a frame for good: it is dropped, as a network would, and counted.
+    /// Drops and counts a frame that the kernel refused for good, as a network would.
     #[cold]
     fn give_up(&mut self, errno: Errno) {
         self.counters.send_dropped += 1;
@@ -315,8 +321,8 @@ impl UdpPort {
         }
     }
 
-    /// Called when the kernel refused a train. Sending its frames alone shows whether the frames are at fault
-    /// or the train.
+    /// Handles a train that the kernel refused: sending its frames one by one shows whether the frames or
+    /// the train are the problem.
     #[cold]
     fn fall_apart(&mut self, errno: Errno) -> bool {
         self.udp.errnos.add(errno);
@@ -325,7 +331,8 @@ impl UdpPort {
         self.send_apart()
     }
 
-    /// Sends the rest of a train that was taken apart. `false`: the kernel has no space, and the rest waits.
+    /// Sends the rest of a train frame by frame. Returns false if the kernel has no space; the rest then
+    /// waits.
     #[cold]
     fn send_apart(&mut self) -> bool {
         while let Some(frame) = self.train.next_alone() {
@@ -335,7 +342,7 @@ impl UdpPort {
                 Ok(()) => {
                     self.counters.frames_sent += 1;
                     self.counters.bytes_sent += len as u64;
-                    // A refused shorter frame proves nothing about the others.
+                    // If only a shorter frame is accepted, that proves nothing about the others.
                     if len == self.train.segment() {
                         self.stop_trains();
                     }
@@ -352,8 +359,9 @@ impl UdpPort {
         true
     }
 
-    /// Called when a frame could leave alone and not in a train: the kernel, or the device on this route,
-    /// cannot cut trains. The errno differs (`EIO`, `EINVAL`, `EOPNOTSUPP`, ...) and does not matter.
+    /// Stops sending trains, because a frame could be sent alone and not in a train: the kernel, or the
+    /// device on this route, cannot cut trains. The errno varies (`EIO`, `EINVAL`, `EOPNOTSUPP`, ...) and
+    /// does not matter.
     fn stop_trains(&mut self) {
         let Some(errno) = self.refused.take() else { return };
         if self.train.limit() == 1 {
@@ -368,8 +376,8 @@ impl UdpPort {
         );
     }
 
-    /// A buffer for a frame that will be dropped. `None` would mean "try later", and a later try would fail
-    /// as well.
+    /// Lends a buffer for a frame that will be dropped. Returning `None` would mean "try later", but a
+    /// later attempt would fail as well.
     #[cold]
     fn lend_waste(&mut self, peer: Peer, len: usize) -> Lease<'_> {
         if self.peers.address(peer).is_none() {
@@ -381,7 +389,7 @@ impl UdpPort {
         Lease { bytes: &mut self.waste, ip_id: 0 }
     }
 
-    /// Asks the kernel once for a datagram or a train. `Ok(false)`: nothing is there.
+    /// Polls the kernel once for a datagram or a train. Returns `Ok(false)` if nothing is waiting.
     #[inline(always)]
     fn fetch(&mut self) -> Result<bool, Errno> {
         let joined = self.reading.joined() || self.shows_fields;
@@ -421,12 +429,13 @@ impl UdpPort {
         self.reading.came(1)
     }
 
-    /// Called when reading a joined train failed: if reading one datagram works, joining is at fault.
+    /// Reads a single datagram after reading a joined train failed: if that works, joining is the problem.
     #[cold]
     fn read_plainly(&mut self, errno: Errno) -> Result<Option<Arrival>, Errno> {
         match self.socket.recv_from(self.inbox.buffer()) {
             Ok(Some(arrival)) => {
-                // A train that was joined before is one long frame now, which its ICRC refuses.
+                // A train that was joined earlier is now read as one long frame, which fails the ICRC
+                // check.
                 self.udp.errnos.add(errno);
                 let _ = self.socket.join(false);
                 self.stop_joining(errno);
@@ -436,7 +445,7 @@ impl UdpPort {
         }
     }
 
-    /// Stops joining: the kernel cannot do it.
+    /// Stops joining trains, because the kernel cannot do it.
     #[cold]
     fn stop_joining(&mut self, errno: Errno) {
         self.socket.never_join();
@@ -459,14 +468,14 @@ impl UdpPort {
         if let Err(errno) = self.socket.join(on) {
             return self.stop_joining(errno);
         }
-        // A train that came between the last look and the change is still joined: then join on. (A train that
-        // another core is queueing at this moment is read as one long frame, which its ICRC refuses: a lost
-        // frame.)
+        // A train that arrived between the last poll and this change is still joined, so joining is turned
+        // on once more. (A train that another core queues at this moment is read as one long frame, which
+        // fails the ICRC check: a lost frame.)
         let late = !on && !self.socket.is_empty() && self.socket.join(true).is_ok();
         self.reading.set_joined(on || late);
     }
 
-    /// Receives frames sent to the port's own address.
+    /// Receives frames that were sent to the port's own address.
     #[inline(always)]
     fn receive_own(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         let (mut handed, mut fruitless) = (0, 0);
@@ -494,8 +503,8 @@ impl UdpPort {
         handed
     }
 
-    /// Receives on a share of an address: first what its owner hands over, then the rest. Frames of other QPN
-    /// ranges go to the owner.
+    /// Receives on a share of an address: first the frames that the owner hands over, then the rest. Frames
+    /// of other QPN ranges go to the owner.
     #[inline(never)]
     fn receive_shared(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         let Some(mut shared) = self.shared.take() else { return self.receive_with_groups(budget, take) };
@@ -575,7 +584,7 @@ impl Egress for UdpPort {
         if self.wasted {
             return Some(self.lend_waste(peer, len));
         }
-        // A second time for a frame of another QPN range that stood behind the train.
+        // The loop runs a second time if a frame of another QPN range was waiting behind the train.
         while !self.train.takes(peer, self.fields, len) {
             if !self.send() {
                 self.counters.no_room += 1;
@@ -632,9 +641,9 @@ impl Port for UdpPort {
         self.max_transport_bytes
     }
 
-    /// A readable socket ends a sleep at once, so only frames that the kernel does not know of keep the
-    /// caller awake. These are the frames of a train that were not handed on yet, and a train that the kernel
-    /// had no space for.
+    /// A readable socket ends a sleep at once, so only frames that the kernel does not know of must prevent
+    /// the sleep: frames of a train that were not handed on yet, and a train that the kernel had no space
+    /// for.
     fn arm(&mut self) -> bool {
         self.flush();
         let stuck = !self.train.is_empty();

@@ -1,4 +1,4 @@
-//! The attributes of a socket, and why opening one failed.
+//! The options of a port's socket, and the errors of opening it.
 
 use rustix::io::Errno;
 use std::fmt;
@@ -6,24 +6,24 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::address::{Unfit, loopback};
 
-/// The attributes of a port's socket.
+/// The options of a port's socket.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// IPv4 time to live, IPv6 hop limit. The ICRC does not cover it.
+    /// IPv4 time to live, or IPv6 hop limit. Not covered by the ICRC.
     pub ttl: u8,
-    /// IPv4 type of service, IPv6 traffic class: DSCP in the upper 6 bits. The ICRC does not cover it.
+    /// IPv4 type of service, or IPv6 traffic class: DSCP in the upper 6 bits. Not covered by the ICRC.
     pub traffic_class: u8,
-    /// Wanted size in bytes of the receive buffer (`SO_RCVBUF`), as the kernel counts frames in it (two to
-    /// three times their own bytes). An unprivileged process gets at most `net.core.rmem_max`.
+    /// Requested size in bytes of the receive buffer (`SO_RCVBUF`), as the kernel accounts for frames (two
+    /// to three times their own bytes). An unprivileged process gets at most `net.core.rmem_max`.
     pub receive_buffer: usize,
-    /// Wanted size in bytes of the send buffer (`SO_SNDBUF`). An unprivileged process gets at most
+    /// Requested size in bytes of the send buffer (`SO_SNDBUF`). An unprivileged process gets at most
     /// `net.core.wmem_max`.
     pub send_buffer: usize,
-    /// Use the kernel's trains (`UDP_SEGMENT`, `UDP_GRO`) if it has them.
+    /// Permission to use the kernel's trains (`UDP_SEGMENT`, `UDP_GRO`) if it has them.
     pub trains: bool,
-    /// Peers that the port can know at most.
+    /// Maximum number of peers.
     pub max_peers: u32,
-    /// Multicast groups that it can be a member of at most, each with a descriptor.
+    /// Maximum number of multicast groups that the port is a member of; each takes a descriptor.
     pub max_groups: u32,
 }
 
@@ -41,34 +41,34 @@ impl Default for Options {
     }
 }
 
-/// Why a port could not be opened: one line with the fault and its mend.
+/// The reason why a port could not be opened. The message is one line with the problem and its solution.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
     /// The UDP port of this address is in use.
     Taken(SocketAddr),
     /// No interface of this machine (or network namespace) has this address.
     NotLocal {
-        /// The address and UDP port that were asked for.
+        /// The requested address and UDP port.
         at: SocketAddr,
-        /// A loopback address of this machine, to suggest.
+        /// A loopback address of this machine, as a suggestion.
         loopback: Option<IpAddr>,
     },
-    /// No NIC can have this address.
+    /// An address that a NIC cannot have.
     Unfit(Unfit),
     /// This UDP port is reserved to privileged processes.
     Forbidden(SocketAddr),
-    /// The kernel has no IPv6, or no IPv4.
+    /// The kernel lacks IPv6, or IPv4.
     NoFamily(SocketAddr),
-    /// Any other failure: the call and its errno.
+    /// Another failure: the system call and its errno.
     Os(&'static str, Errno),
 }
 
 impl OpenError {
-    /// The error of a failed `bind` to `address`.
+    /// Converts the error of a failed `bind` to `address`.
     pub(super) fn of_bind(address: SocketAddr, errno: Errno) -> Self {
         match errno {
             Errno::ADDRINUSE => OpenError::Taken(address),
-            // No interface has this number, either.
+            // NODEV: no interface has this index.
             Errno::ADDRNOTAVAIL | Errno::NODEV => OpenError::NotLocal { at: address, loopback: loopback() },
             Errno::ACCESS | Errno::PERM => OpenError::Forbidden(address),
             other => OpenError::Os("bind", other),

@@ -11,14 +11,14 @@ use std::net::SocketAddr;
 use crate::address::{is_broadcast, single};
 use crate::slots::Slots;
 
-/// Why an address cannot be a peer.
+/// The reason why an endpoint cannot become a peer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PeerError {
-    /// An IPv4 address on a port of IPv6, or the other way round.
+    /// The endpoint is IPv4 and the port IPv6, or the other way round.
     OtherFamily(SocketAddr),
-    /// No single host has this address, or its port is 0.
+    /// The address is not that of a single host, or the UDP port is 0.
     NotAHost(SocketAddr),
-    /// So many peers are in use, and the table takes no more.
+    /// The maximum number of peers (this many) is in use.
     Full(u32),
 }
 
@@ -40,20 +40,21 @@ impl fmt::Display for PeerError {
 
 impl std::error::Error for PeerError {}
 
-/// One peer: its name, and its address as the kernel reads it.
+/// A peer: its endpoint, and its address in the kernel's format.
 #[derive(Debug)]
 struct Entry {
     endpoint: Endpoint,
     address: SocketAddrAny,
 }
 
-/// Strangers that are remembered at once: endpoints to which frames are sent that nobody added.
+/// Maximum number of strangers that are remembered: endpoints that frames are sent to without having been
+/// added.
 const STRANGERS: usize = 256;
-/// Their numbers lie beyond those of all peers.
+/// Number of the first stranger; strangers' numbers are larger than those of all peers.
 const FIRST_STRANGER: u32 = u32::MAX - STRANGERS as u32;
 
-/// All peers, by number and by name. A peer's number is good until [`Peers::remove`], that of a stranger
-/// until another stranger needs its place.
+/// All peers by number and by endpoint. The number of a peer is valid until [`Peers::remove`], that of a
+/// stranger until another stranger takes its slot.
 #[derive(Debug)]
 pub(super) struct Peers {
     entries: Slots<Entry>,
@@ -67,7 +68,7 @@ impl Peers {
         Peers { entries: Slots::new(max), by_endpoint: HashMap::new(), max, strangers: Vec::new() }
     }
 
-    /// The number of this peer, a new one if it is not known yet.
+    /// Returns the number of this peer; adds the peer if it is new.
     pub(super) fn add(&mut self, peer: SocketAddr, local: SocketAddr) -> Result<Peer, PeerError> {
         let ip = peer.ip();
         if peer.is_ipv4() != local.is_ipv4() {
@@ -82,8 +83,8 @@ impl Peers {
         self.put(peer)
     }
 
-    /// The number of a multicast group, a new one if it is not known yet. The caller has checked that it is
-    /// one.
+    /// Returns the number of a multicast group; adds the group if it is new. The caller has checked that
+    /// the address is a group's.
     pub(super) fn put(&mut self, peer: SocketAddr) -> Result<Peer, PeerError> {
         let endpoint = address::endpoint(peer);
         if let Some(known) = self.by_endpoint.get(&endpoint) {
@@ -95,15 +96,16 @@ impl Peers {
         Ok(number)
     }
 
-    /// Gives the number of a peer or group back. Frames to it are dropped until the number has another peer.
+    /// Frees the number of a peer or group. Frames to the number are dropped until it stands for another
+    /// peer.
     pub(super) fn remove(&mut self, peer: Peer) {
         if let Some(entry) = self.entries.remove(peer.0) {
             self.by_endpoint.remove(&entry.endpoint);
         }
     }
 
-    /// The number of a stranger, and whether it took another one's place. None: no host, or of the other
-    /// family.
+    /// Returns the number of a stranger, and whether the stranger took the slot of another one. `None` if
+    /// the address is not a single host's, or belongs to the other address family.
     pub(super) fn stranger(
         &mut self,
         to: &Endpoint,
@@ -130,7 +132,7 @@ impl Peers {
         Some((number, taken))
     }
 
-    /// The address as the kernel reads it; `None`: no such peer.
+    /// Returns the address in the kernel's format; `None` if there is no such peer.
     #[inline(always)]
     pub(super) fn address(&self, peer: Peer) -> Option<&SocketAddrAny> {
         match self.entries.get(peer.0) {
@@ -139,8 +141,8 @@ impl Peers {
         }
     }
 
-    /// Do programs that share its address tell their frames apart by QPN range? They do at RoCE's own UDP
-    /// port.
+    /// Returns whether programs that share the peer's address are told apart by QPN range. This is so at
+    /// RoCE's own UDP port.
     #[inline(always)]
     pub(super) fn has_ranges(&self, peer: Peer) -> bool {
         // A stranger speaks 1RMA, whose messages have no QP number.

@@ -1,21 +1,22 @@
-//! QPN ranges: the upper seven bits of the destination QP number, by which the kernel steers datagrams among
+//! QPN ranges: the upper seven bits of the destination QP number, by which the kernel steers datagrams to
 //! the sockets of one address.
 //!
 //! The filter is a classic BPF program, which every user may attach to a group of sockets (`SO_REUSEPORT`,
-//! socket(7)). It sees the bytes behind the UDP header: the BTH.
+//! socket(7)). It sees the bytes after the UDP header, which begin with the BTH.
 
 use remora_wire::rma;
 use rustix::io::Errno;
 use std::mem::size_of_val;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// QPN ranges of an address: the destination QP number has 24 bits, and a range the lower 17 of them.
+/// Number of QPN ranges of an address: the destination QP number has 24 bits, and each range spans the
+/// lower 17 of them.
 pub const RANGES: usize = 128;
-/// Byte of the BTH with the upper eight bits of the destination QP number (IBTA vol. 1 §9.2).
+/// Offset in the BTH of the byte with the upper eight bits of the destination QP number (IBTA vol. 1 §9.2).
 const DEST_QP: usize = 5;
 
-/// The QPN range that a datagram is for. Messages of 1RMA have no QP number and go to range 0, as does what
-/// is too short for one.
+/// Returns the QPN range that a datagram is for. Messages of 1RMA have no QP number and belong to range 0,
+/// as do datagrams that are too short for one.
 #[inline(always)]
 pub fn range_of(datagram: &[u8]) -> u8 {
     match (datagram.first(), datagram.get(DEST_QP)) {
@@ -24,14 +25,15 @@ pub fn range_of(datagram: &[u8]) -> u8 {
     }
 }
 
-/// The classic BPF program whose result is [`range_of`]. The kernel takes the result for the number of a
-/// socket in the order in which they were bound. It ends a program that reads beyond a datagram with 0.
+/// The classic BPF program that computes [`range_of`]. The kernel uses the result as the index of a socket,
+/// in the order in which the sockets were bound. If the program reads beyond the end of a datagram, the
+/// kernel ends it with the result 0.
 #[derive(Copy, Clone, Debug)]
 pub struct Steering {
     program: [libc::sock_filter; 7],
 }
 
-/// One instruction that neither jumps nor falls through elsewhere.
+/// Returns an instruction that does not jump.
 const fn step(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
@@ -39,7 +41,7 @@ const fn step(code: u32, k: u32) -> libc::sock_filter {
 const LOAD_BYTE: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
 
 impl Steering {
-    /// The program.
+    /// Creates the program.
     pub const fn new() -> Steering {
         let is_rma = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
         Steering {
@@ -55,10 +57,10 @@ impl Steering {
         }
     }
 
-    /// Attaches it to the group of sockets that this one belongs to.
+    /// Attaches the program to the group of sockets that this one belongs to.
     ///
     /// # Errors
-    /// The errno of setsockopt(2): the kernel steers no groups, or not by such a program.
+    /// The errno of setsockopt(2): the kernel cannot steer groups, or not by such a program.
     pub fn attach(&self, socket: &impl AsFd) -> Result<(), Errno> {
         attach(socket, libc::SO_ATTACH_REUSEPORT_CBPF, &self.program)
     }
@@ -70,13 +72,13 @@ impl Default for Steering {
     }
 }
 
-/// Makes the kernel drop whatever comes to a socket that only sends.
+/// Makes the kernel drop everything that arrives on a socket that only sends.
 pub(super) fn refuse_all(socket: &impl AsFd) -> Result<(), Errno> {
     attach(socket, libc::SO_ATTACH_FILTER, &[step(libc::BPF_RET | libc::BPF_K, 0)])
 }
 
 fn attach(socket: &impl AsFd, option: libc::c_int, program: &[libc::sock_filter]) -> Result<(), Errno> {
-    // The kernel reads the instructions and changes none.
+    // The kernel only reads the instructions.
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     let len = size_of_val(&filter) as libc::socklen_t;
     let (fd, from) = (socket.as_fd().as_raw_fd(), (&raw const filter).cast());
@@ -91,7 +93,7 @@ fn attach(socket: &impl AsFd, option: libc::c_int, program: &[libc::sock_filter]
 mod tests {
     use super::*;
 
-    /// What the kernel makes of the program, by its rules: a load beyond the end ends it with 0.
+    /// Interprets the program by the kernel's rules: a load beyond the end ends it with 0.
     fn run(steering: &Steering, datagram: &[u8]) -> u32 {
         let (mut at, mut a) = (0, 0u32);
         loop {

@@ -1,37 +1,39 @@
-//! Which receiving call to use, and how often, from recent arrivals. No system calls.
+//! The choice of the receive call, and of the number of calls, from recent arrivals. No system calls.
 //!
-//! `recvfrom` is the quickest call for a lone frame. Only `recvmsg` reports how a joined train is cut, but it
-//! costs a ping-pong an eighth of its time. So a port begins with `recvfrom` and joining off. It turns
-//! joining on when frames come faster than they are read, and off again after a long time of lone frames.
+//! `recvfrom` is the fastest call for a lone frame. Only `recvmsg` reports how a joined train is cut, but
+//! it lengthens a ping-pong by an eighth. So a port begins with `recvfrom` and without joining. It turns
+//! joining on when frames arrive faster than they are read, and off after a long time of lone frames.
 
-/// Frames in a row, without an empty call in between, at which the sender is ahead of the receiver: join.
+/// Number of frames in a row, without an empty call in between, at which joining is turned on: the sender
+/// is ahead of the receiver.
 const JOIN_AT: u32 = 8;
 
-/// Lone frames in a row, each followed by an empty call, after which joining has no use.
+/// Number of lone frames in a row, each followed by an empty call, after which joining is turned off.
 const PART_AT: u32 = 64;
 
-/// Calls to `receive` in a row that found frames, before one reads on instead of returning its frames. A lone
-/// frame (ping-pong) is then answered without first asking the kernel for another.
+/// Number of consecutive calls of `receive` with frames after which a call continues to read instead of
+/// returning its frames. A lone frame (ping-pong) is thus answered without first polling the kernel for
+/// another.
 const READ_ON_AT: u32 = 2;
 
-/// The change of the socket's joining that is due.
+/// A change of the socket's joining.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Ask the kernel to keep trains joined.
+    /// Make the kernel keep trains joined.
     Join,
-    /// Ask it to cut them again; only while nothing waits to be read.
+    /// Make the kernel cut trains. Only allowed while nothing waits to be read.
     Part,
 }
 
-/// Counts of recent calls, from which the next receiving call is chosen.
+/// Counts of recent calls, from which the next receive call is chosen.
 #[derive(Debug)]
 pub(super) struct Reading {
     joined: bool,
-    /// Frames since the kernel last had nothing.
+    /// Number of frames since the last empty call.
     frames: u32,
-    /// Calls to `receive` since then.
+    /// Number of calls of `receive` since the last empty call.
     calls: u32,
-    /// Lone frames in a row, each with nothing after it.
+    /// Number of consecutive lone frames, each followed by an empty call.
     lone: u32,
 }
 
@@ -40,32 +42,32 @@ impl Reading {
         Reading { joined: false, frames: 0, calls: 0, lone: 0 }
     }
 
-    /// Does the kernel keep trains joined, so that `recvmsg` must be used?
+    /// Returns whether the kernel keeps trains joined, so that `recvmsg` must be used.
     #[inline(always)]
     pub(super) fn joined(&self) -> bool {
         self.joined
     }
 
-    /// Having some frames, should this call ask for more?
+    /// Returns whether a call that already has frames should read on.
     #[inline(always)]
     pub(super) fn reads_on(&self) -> bool {
         self.calls >= READ_ON_AT
     }
 
-    /// A call to `receive` ends with frames.
+    /// Records that a call of `receive` ends with frames.
     #[inline(always)]
     pub(super) fn call_found_some(&mut self) {
         self.calls = self.calls.saturating_add(1);
     }
 
-    /// Counts the frames of one call.
+    /// Records the frames of one receive call. Returns the change that is due, if any.
     #[inline(always)]
     pub(super) fn came(&mut self, frames: u32) -> Option<Change> {
         self.frames = self.frames.saturating_add(frames);
         (!self.joined && self.frames >= JOIN_AT).then_some(Change::Join)
     }
 
-    /// Counts an empty call.
+    /// Records an empty receive call. Returns the change that is due, if any.
     #[inline(always)]
     pub(super) fn nothing(&mut self) -> Option<Change> {
         self.calls = 0;
@@ -77,7 +79,7 @@ impl Reading {
         (self.joined && self.lone >= PART_AT).then_some(Change::Part)
     }
 
-    /// Records that the socket joins trains now, or not.
+    /// Records whether the socket joins trains now.
     pub(super) fn set_joined(&mut self, joined: bool) {
         self.joined = joined;
         self.lone = 0;

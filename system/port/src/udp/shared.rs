@@ -1,20 +1,20 @@
 //! A port on an address that programs share. It receives from a socket that was handed in, which gets the
 //! frames of one QPN range, and sends from a socket of its own.
 //!
-//! Beside the socket there is a channel to the owner of the address, for frames that came the wrong way: the
-//! owner hands over those that reached it and are for this port, and takes those that reached this port and
-//! are for another one. Both directions have the same packets:
+//! In addition to the socket there is a channel to the owner of the address, for misdirected frames: the
+//! owner hands over frames for this port that reached the owner, and takes frames for other ports that
+//! reached this port. Packets have the same format in both directions:
 //!
 //! ```text
 //!  0  address of the sender 128   16  its UDP port 16   18  bytes of each frame 16
 //! 20  address that they were sent to 128               36  frames
 //! ```
 //!
-//! An owner of several addresses hands over by the channel of one what was sent to another, of which the
-//! program has no share.
+//! An owner of several addresses may use the channel of one address for frames that were sent to another
+//! address, of which the program has no share.
 //!
-//! A page that both map has the number of packets that the owner handed over. So a port that gets none asks
-//! the kernel nothing.
+//! Both sides map a page that contains the number of packets that the owner has handed over, so that a port
+//! that gets none makes no system calls for the channel.
 
 use super::datagram::Arrival;
 use super::inbox::Inbox;
@@ -34,31 +34,31 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes before the frames.
+/// Number of bytes before the frames.
 const HEADER: usize = 36;
-/// Bytes of the page.
+/// Size of the page in bytes.
 const PAGE: usize = 4096;
 /// First word of the page.
 const MAGIC: u64 = u64::from_le_bytes(*b"RemoraPg");
-/// Where the page has the number of packets handed over, and where its counters begin: a cache line each.
+/// Offsets in the page of the number of packets handed over, and of the counters: a cache line each.
 const HANDED: usize = 64;
 const COUNTERS: usize = 128;
 
-/// The page that the owner of an address shares with one program: what was handed over, and the counters that
-/// the program publishes.
+/// The page that the owner of an address shares with one program: the number of packets handed over, and
+/// the counters that the program publishes.
 #[derive(Clone, Debug)]
 pub struct SharedPage {
     bytes: Bytes,
 }
 
 impl SharedPage {
-    /// Counters that fit.
+    /// Maximum number of counters.
     pub const COUNTERS: usize = (PAGE - COUNTERS) / 8;
 
-    /// A fresh page in a memfd.
+    /// Creates a page in a memfd.
     ///
     /// # Errors
-    /// The system gives no memory or no descriptor.
+    /// The error of the system if it cannot create memory or a descriptor.
     pub fn new() -> io::Result<SharedPage> {
         let bytes = Bytes::memfd("remora-page", PAGE).map_err(io::Error::other)?;
         let page = SharedPage { bytes };
@@ -66,25 +66,25 @@ impl SharedPage {
         Ok(page)
     }
 
-    /// The page that came as a descriptor; `None`: it is none.
+    /// Maps the page of a received descriptor; `None` if it is not such a page.
     pub fn from_memfd(memfd: OwnedFd) -> Option<SharedPage> {
         let page = SharedPage { bytes: Bytes::from_memfd(memfd).ok().filter(|bytes| bytes.len() >= PAGE)? };
         (page.word(0).load(Ordering::Acquire) == MAGIC).then_some(page)
     }
 
-    /// The descriptor to hand to the program.
+    /// Returns the descriptor to pass to the program.
     pub fn memfd(&self) -> Option<BorrowedFd<'_>> {
         self.bytes.fd()
     }
 
-    /// Writes the program's counters; those beyond [`SharedPage::COUNTERS`] are left out.
+    /// Publishes the program's counters; those beyond [`SharedPage::COUNTERS`] are left out.
     pub fn publish(&self, counters: impl IntoIterator<Item = u64>) {
         for (place, value) in counters.into_iter().take(SharedPage::COUNTERS).enumerate() {
             self.word(COUNTERS + 8 * place).store(value, Ordering::Relaxed);
         }
     }
 
-    /// The counters that the program published last.
+    /// Returns the first `count` counters that the program published last.
     pub fn counters(&self, count: usize) -> impl Iterator<Item = u64> + '_ {
         let places = 0..count.min(SharedPage::COUNTERS);
         places.map(|place| self.word(COUNTERS + 8 * place).load(Ordering::Relaxed))
@@ -97,14 +97,14 @@ impl SharedPage {
 
     #[inline]
     fn word(&self, offset: usize) -> &AtomicU64 {
-        // Every offset here is a multiple of 8 below the page's length, which was checked.
+        // Every offset used here is a multiple of 8 below the page's length, which was checked.
         static NOWHERE: AtomicU64 = AtomicU64::new(0);
         self.bytes.word(offset).unwrap_or(&NOWHERE)
     }
 }
 
-/// What a program borrows of an address: a QPN range, the socket that receives for it, and the channel to the
-/// owner. A clone shares it.
+/// A program's share of an address: a QPN range, the socket that receives for it, and the channel to the
+/// owner. Clones refer to the same share.
 #[derive(Clone)]
 pub struct SharedEndpoint {
     local: SocketAddr,
@@ -112,7 +112,7 @@ pub struct SharedEndpoint {
     socket: Arc<OwnedFd>,
     channel: Arc<OwnedFd>,
     page: SharedPage,
-    /// Whatever keeps the share: it goes when the last clone does, and with it the share.
+    /// A value that keeps the share alive. Dropping the last clone ends the share.
     #[expect(dead_code, reason = "held for its Drop")]
     lease: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -124,10 +124,11 @@ impl fmt::Debug for SharedEndpoint {
 }
 
 impl SharedEndpoint {
-    /// A share of `local`, with the socket that receives for `range`, and the owner's side of it.
+    /// Creates a share of `local`, with the socket that receives for `range`, and the owner's side of the
+    /// share.
     ///
     /// # Errors
-    /// The system gives no descriptor or no memory.
+    /// The error of the system if it cannot create memory or descriptors.
     pub fn share(local: SocketAddr, range: u8, socket: OwnedFd) -> io::Result<(SharedEndpoint, Handover)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ours, theirs) =
@@ -144,18 +145,19 @@ impl SharedEndpoint {
         Ok((endpoint, Handover { channel: ours, page }))
     }
 
-    /// A share of `local` whose frames all come from the owner, and the owner's side of it. Its
-    /// socket receives nothing: a datagram that came there would be one of another UDP port.
+    /// Creates a share of `local` whose frames all come from the owner, and the owner's side of the share.
+    /// The socket of the share receives nothing: a datagram that arrived there would be for another UDP
+    /// port.
     ///
     /// # Errors
-    /// The system gives no socket or no memory.
+    /// The error of the system if it cannot create memory or a socket.
     pub fn relay(local: SocketAddr, range: u8) -> io::Result<(SharedEndpoint, Handover)> {
         let unused = Socket::sending(local, &Options::default()).map_err(io::Error::other)?;
         SharedEndpoint::share(local, range, unused.fd)
     }
 
-    /// The share whose descriptors have come from the owner: socket, channel, page. `None`: the third is no
-    /// page.
+    /// Creates the share from descriptors that came from the owner: socket, channel, page. `None` if the
+    /// third is not a page.
     pub fn from_descriptors(
         local: SocketAddr,
         range: u8,
@@ -166,39 +168,40 @@ impl SharedEndpoint {
         Some(SharedEndpoint { local, range, socket, channel, page, lease: None })
     }
 
-    /// Keeps this value for as long as any clone of the share lives, in a port or elsewhere.
+    /// Keeps this value alive as long as any clone of the share, in a port or elsewhere.
     #[must_use]
     pub fn held_by(self, lease: Arc<dyn Any + Send + Sync>) -> SharedEndpoint {
         SharedEndpoint { lease: Some(lease), ..self }
     }
 
-    /// The descriptors to hand to the program, in the order of [`SharedEndpoint::from_descriptors`].
+    /// Returns the descriptors to pass to the program, in the order of
+    /// [`SharedEndpoint::from_descriptors`].
     pub fn descriptors(&self) -> Option<[BorrowedFd<'_>; 3]> {
         Some([self.socket.as_fd(), self.channel.as_fd(), self.page.memfd()?])
     }
 
-    /// The shared address and UDP port.
+    /// Returns the shared address and UDP port.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// The QPN range, 0 to 127.
+    /// Returns the QPN range, 0 to 127.
     pub fn range(&self) -> u8 {
         self.range
     }
 
-    /// The page, to publish counters in.
+    /// Returns the page, to publish counters in.
     pub fn page(&self) -> &SharedPage {
         &self.page
     }
 
-    /// Another descriptor of the receiving socket.
+    /// Returns a duplicate descriptor of the receiving socket.
     pub(super) fn socket(&self) -> Result<OwnedFd, Errno> {
         rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)
     }
 }
 
-/// The owner's side of one program's share: frames go to the program, and come from it.
+/// The owner's side of a program's share, which passes frames in both directions.
 #[derive(Debug)]
 pub struct Handover {
     channel: OwnedFd,
@@ -206,10 +209,10 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// Hands frames of `segment` bytes each (the last perhaps shorter) to the program, which were sent to
-    /// this address. `false`: it has no space, or is gone.
+    /// Passes frames of `segment` bytes each (the last may be shorter), which were sent to `destination`,
+    /// to the program. Returns false if the program has no space or is gone.
     pub fn give(&self, source: Endpoint, destination: Address, segment: usize, frames: &[u8]) -> bool {
-        // Counted first: the program then looks until it finds the packet.
+        // The count is raised first, so that the program polls until it finds the packet.
         self.page.handed().fetch_add(1, Ordering::Release);
         let given = send(&self.channel, source, destination, segment, frames).is_ok();
         if !given {
@@ -218,11 +221,11 @@ impl Handover {
         given
     }
 
-    /// Takes frames that reached the program and are for others; `Ok(None)`: there are none. `buffer` must
-    /// have 65535 bytes.
+    /// Takes frames for others that reached the program; `Ok(None)` if there are none. `buffer` must have
+    /// 65535 bytes.
     ///
     /// # Errors
-    /// `PIPE`: the program is gone.
+    /// `PIPE` if the program is gone.
     pub fn take(&self, buffer: &mut [u8]) -> Result<Option<Arrival>, Errno> {
         match receive(&self.channel, buffer) {
             Received::Frames(arrival, _) => Ok(Some(arrival)),
@@ -231,14 +234,14 @@ impl Handover {
         }
     }
 
-    /// The page that it shares with the program.
+    /// Returns the page that is shared with the program.
     pub fn page(&self) -> &SharedPage {
         &self.page
     }
 }
 
 impl AsFd for Handover {
-    /// Readable while the program hands frames over.
+    /// Returns the descriptor that is readable while the program hands frames over.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }
@@ -269,7 +272,8 @@ enum Received {
     Over,
 }
 
-/// A packet without frames, or a cut one, counts as nothing: only a broken other side sends it.
+/// Receives a packet. A packet without frames, or a truncated one, yields an empty arrival; only a faulty
+/// other side sends such packets.
 fn receive(channel: &OwnedFd, buffer: &mut [u8]) -> Received {
     let mut header = [0; HEADER];
     let capacity = buffer.len();
@@ -297,17 +301,18 @@ fn receive(channel: &OwnedFd, buffer: &mut [u8]) -> Received {
     Received::Frames(Arrival { len, segment, source, fields: None, truncated: false }, part(20))
 }
 
-/// The program's side, in its port.
+/// The program's side of a share, within its port.
 #[derive(Debug)]
 pub(super) struct Shared {
     endpoint: SharedEndpoint,
-    /// Packets that were taken of those that the owner handed over.
+    /// Number of packets taken so far of those that the owner handed over.
     taken: u64,
     inbox: Inbox,
-    /// Where the frames in the inbox were sent, if not to the share's own address.
+    /// The address that the frames in the inbox were sent to; `None` if it is the share's own address.
     destination: Option<Endpoint>,
     over: bool,
-    /// Frames of other ranges that reached this port, and those that came by the channel.
+    /// Number of frames of other ranges that reached this port. `forwarded` is the number of frames
+    /// received over the channel.
     pub(super) strays: u64,
     pub(super) forwarded: u64,
 }
@@ -330,14 +335,14 @@ impl Shared {
         self.endpoint.range
     }
 
-    /// Is there, or was there a moment ago, a frame that the owner has handed over?
+    /// Returns whether the owner has handed over a frame that was not taken, or had a moment ago.
     #[inline]
     pub(super) fn has_forwarded(&self) -> bool {
         !self.inbox.is_empty()
             || !self.over && self.endpoint.page.handed().load(Ordering::Acquire) != self.taken
     }
 
-    /// Hands on what came by the channel; how many frames and bytes.
+    /// Hands on frames received over the channel, and returns the number of frames and bytes.
     pub(super) fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> (usize, usize) {
         if self.inbox.is_empty() {
             match receive(&self.endpoint.channel, self.inbox.buffer()) {
@@ -361,20 +366,20 @@ impl Shared {
         (frames, bytes)
     }
 
-    /// Hands a frame of the port's own range on, and one of another range to the owner of the address. A
-    /// frame to a group has come by a socket of the group.
+    /// Hands a frame of the port's own range on, and passes a frame of another range to the owner of the
+    /// address. A frame to a group has arrived on a socket of the group and is always handed on.
     #[inline]
     pub(super) fn sort(&mut self, frame: Ingress<'_>, take: &mut impl FnMut(Ingress<'_>)) {
         if frame.destination.is_some() || range_of(frame.bytes) == self.endpoint.range {
             return take(frame);
         }
         self.strays += 1;
-        // What finds no space there is lost, as on any network.
+        // A frame for which the channel has no space is lost, as on any network.
         let own = Address::from(self.endpoint.local.ip());
         let _ = send(&self.endpoint.channel, frame.source, own, frame.bytes.len(), frame.bytes);
     }
 
-    /// Becomes readable when the owner hands a frame over.
+    /// Returns the descriptor that is readable when the owner hands a frame over.
     pub(super) fn channel(&self) -> BorrowedFd<'_> {
         self.endpoint.channel.as_fd()
     }

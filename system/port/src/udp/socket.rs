@@ -12,12 +12,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::address::{Unfit, canonical, is_broadcast, settle, single, zoned};
 
-/// Largest UDP payload over IPv4: 65535 less the IPv4 and UDP headers. IPv6 could carry 20 more; nobody needs
-/// them.
+/// Largest UDP payload over IPv4: 65535 less the IPv4 and UDP headers. The 20 bytes more that IPv6 could
+/// carry are not used.
 pub(super) const MAX_DATAGRAM: usize = 65_535 - 20 - 8;
 
-/// An unconnected, non-blocking UDP socket as RoCE v2 needs it, and the raw calls a port is made of. It is
-/// public so that a benchmark can measure the floor under [`super::UdpPort`] with the very same socket.
+/// An unconnected, non-blocking UDP socket as RoCE v2 needs it, and the raw calls that the port is made of.
+/// Public so that a benchmark can measure the lower bound of [`super::UdpPort`]'s cost with the same
+/// socket.
 #[derive(Debug)]
 pub struct Socket {
     pub(super) fd: OwnedFd,
@@ -28,13 +29,13 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Opens a socket on one address of this machine; port 0 lets the kernel choose.
+    /// Opens a socket on one address of this machine; with port 0 the kernel chooses a port.
     ///
-    /// Neither address nor port is ever shared. A taken port is an error, because two NICs on one port would
-    /// each get some of the other's frames.
+    /// The address and port are never shared: a port that is in use is an error, because two NICs on one
+    /// port would each receive some of the other's frames.
     ///
     /// # Errors
-    /// [`OpenError`]: the fault of the address or the machine, and its mend.
+    /// [`OpenError`]: the problem of the address or the machine, and its solution.
     pub fn open(address: SocketAddr, options: &Options) -> Result<Socket, OpenError> {
         Socket::bound(address, options, false)
     }
@@ -70,14 +71,14 @@ impl Socket {
             sockopt::set_socket_reuseport(&fd, true).map_err(|errno| OpenError::Os("SO_REUSEPORT", errno))?;
         }
         match rustix::net::bind(&fd, &address) {
-            // The address may be usable in a moment.
+            // Duplicate address detection may just have ended.
             Err(Errno::ADDRNOTAVAIL) if settle(address.ip(), address::scope(address))? => {
                 rustix::net::bind(&fd, &address)
             }
             done => done,
         }
         .map_err(|errno| OpenError::of_bind(address, errno))?;
-        // The kernel lets sockets bind it, though no packet can bear it as its source.
+        // The kernel lets a socket bind a broadcast address, although no packet may have it as its source.
         if is_broadcast(address.ip()) {
             return Err(Unfit::Broadcast(address.ip()).into());
         }
@@ -86,13 +87,13 @@ impl Socket {
         Ok(Socket::of(fd, local, options))
     }
 
-    /// Wraps a bound socket that was handed in. It joins no trains from now on.
+    /// Wraps a bound socket that was handed in. Joining of trains is turned off.
     pub(super) fn handed_in(fd: OwnedFd, local: SocketAddr, options: &Options) -> Socket {
         Socket::of(fd, local, options)
     }
 
     fn of(fd: OwnedFd, local: SocketAddr, options: &Options) -> Socket {
-        // A kernel that does not know the options (before 4.18 and 5.0, gVisor) refuses them here, once.
+        // A kernel that does not know the options (before 4.18 and 5.0; gVisor) refuses them here, once.
         let sends_trains = options.trains && set(&fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
         let can_join = options.trains && set(&fd, libc::SOL_UDP, libc::UDP_GRO, 0).is_ok();
         Socket { fd, local, sends_trains, can_join, joins: false }
@@ -103,59 +104,60 @@ impl Socket {
         Socket { fd, local: group, sends_trains: false, can_join: false, joins: false }
     }
 
-    /// The address and port the socket has.
+    /// Returns the local address and port of the socket.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// The same address as a RoCE endpoint.
+    /// Returns the local address as a RoCE endpoint.
     pub fn endpoint(&self) -> Endpoint {
         address::endpoint(self.local)
     }
 
-    /// Can the kernel cut a train into datagrams ([`Socket::send_train`])?
+    /// Returns whether the kernel can cut a train into datagrams ([`Socket::send_train`]).
     pub fn sends_trains(&self) -> bool {
         self.sends_trains
     }
 
-    /// Can the kernel keep a train joined on its way in ([`Socket::join`])?
+    /// Returns whether the kernel can keep received trains joined ([`Socket::join`]).
     pub fn can_join(&self) -> bool {
         self.can_join
     }
 
-    /// May datagrams arrive joined? If so, only [`Socket::recv_train`] reads them correctly.
+    /// Returns whether datagrams may arrive joined. If so, only [`Socket::recv_train`] reads them
+    /// correctly.
     pub fn joins(&self) -> bool {
         self.joins
     }
 
-    /// Asks the kernel to keep trains joined (`UDP_GRO`), or to cut them again. A new socket does not join.
+    /// Makes the kernel keep received trains joined (`UDP_GRO`), or cut them. A new socket does not join.
     ///
-    /// Cutting again is for a socket in which nothing waits: what was joined before would be read as one
-    /// datagram.
+    /// Joining must be turned off only while nothing waits to be read: a train that was joined before would
+    /// be read as one datagram.
     ///
     /// # Errors
-    /// The errno of setsockopt(2): the kernel cannot join. Nothing has changed then.
+    /// The errno of setsockopt(2) if the kernel cannot join trains. Nothing has changed then.
     pub fn join(&mut self, on: bool) -> Result<(), Errno> {
         set(&self.fd, libc::SOL_UDP, libc::UDP_GRO, on.into())?;
         self.joins = on;
         Ok(())
     }
 
-    /// Gives joining up: it is not tried again.
+    /// Gives up joining: it is not tried again.
     pub(super) fn never_join(&mut self) {
         self.can_join = false;
     }
 
-    /// Size in bytes of the kernel's receive buffer (`SO_RCVBUF`), by the kernel's own count; 0 if it does
-    /// not report it.
+    /// Returns the size in bytes of the kernel's receive buffer (`SO_RCVBUF`), by the kernel's own
+    /// accounting; 0 if the kernel does not report it.
     pub fn receive_buffer(&self) -> usize {
         sockopt::socket_recv_buffer_size(&self.fd).unwrap_or(0)
     }
 
-    /// Datagrams that came and were dropped since the socket was opened, mostly because its buffer was full.
-    /// `None`: the kernel does not report it (before 4.12).
+    /// Returns the number of received datagrams that were dropped since the socket was opened, mostly
+    /// because its buffer was full. `None` if the kernel does not report it (before 4.12).
     pub fn kernel_drops(&self) -> Option<u32> {
-        // The kernel's order (`SK_MEMINFO_*` in its sock_diag.h): the drops are the ninth word.
+        // The index follows `SK_MEMINFO_*` of the kernel's sock_diag.h: the drops are the ninth word.
         const DROPS: usize = 8;
         let mut words = [0u32; 9];
         let mut len = size_of::<[u32; 9]>() as libc::socklen_t;
@@ -172,12 +174,13 @@ impl Socket {
         (status == 0 && len as usize == size_of::<[u32; 9]>()).then(|| words[DROPS])
     }
 
-    /// Largest IP packet in bytes that the route to `to` takes: its path MTU, as the kernel knows it.
+    /// Returns the path MTU of the route to `to` as the kernel knows it: the largest IP packet in bytes.
     ///
     /// # Errors
-    /// The errno of looking the route up: there may be none.
+    /// The errno of the route look-up: there may be no route.
     pub fn path_mtu(&self, to: SocketAddr) -> Result<usize, Errno> {
-        // Only a connected socket can be asked, and this one must never be: so ask another one.
+        // The kernel reports the path MTU only for a connected socket, and this one must never be
+        // connected.
         let family = if self.local.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
         let probe = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         rustix::net::bind(&probe, &SocketAddr::new(self.local.ip(), 0))?;
@@ -189,8 +192,8 @@ impl Socket {
         get(&probe, level, name).map(|mtu| usize::try_from(mtu).unwrap_or(0))
     }
 
-    /// Chooses the fields of the IP header of all datagrams that are sent from now on. A hop limit of 0 is
-    /// not possible and leaves the former one.
+    /// Sets the IP header fields of all datagrams that are sent from now on. A hop limit of 0 is not
+    /// possible and keeps the former value.
     ///
     /// # Errors
     /// The errno of setsockopt(2).
@@ -204,8 +207,7 @@ impl Socket {
         if hops == 0 { Ok(()) } else { sockopt::set_ip_ttl(&self.fd, hops.into()) }
     }
 
-    /// Asks the kernel to say with which fields of the IP header each datagram came
-    /// ([`Socket::recv_train`]).
+    /// Makes the kernel report the IP header fields of each received datagram ([`Socket::recv_train`]).
     ///
     /// # Errors
     /// The errno of setsockopt(2).
@@ -218,7 +220,7 @@ impl Socket {
         set(&self.fd, libc::IPPROTO_IP, libc::IP_RECVTTL, 1)
     }
 
-    /// The address as the kernel reads it, for [`Socket::send_to`].
+    /// Converts an address to the kernel's format, for [`Socket::send_to`].
     pub fn destination(&self, to: SocketAddr) -> SocketAddrAny {
         SocketAddrAny::from(to)
     }
@@ -230,10 +232,10 @@ impl AsFd for Socket {
     }
 }
 
-/// The option by which the kernel makes up flow labels, where libc does not name it (the kernel's in6.h).
+/// The option for automatic flow labels (the kernel's in6.h), which libc does not define everywhere.
 const IPV6_AUTOFLOWLABEL: libc::c_int = 70;
 
-/// All options but the trains', which the kernel may lack.
+/// Sets all options except those for trains, which the kernel may lack.
 fn configure(fd: &OwnedFd, v6: bool, options: &Options) -> Result<(), OpenError> {
     let failed = |call| move |errno| OpenError::Os(call, errno);
     if v6 {
@@ -244,7 +246,8 @@ fn configure(fd: &OwnedFd, v6: bool, options: &Options) -> Result<(), OpenError>
             .map_err(failed("IPV6_MTU_DISCOVER"))?;
         sockopt::set_ipv6_unicast_hops(fd, Some(options.ttl)).map_err(failed("IPV6_UNICAST_HOPS"))?;
         sockopt::set_ipv6_tclass(fd, options.traffic_class.into()).map_err(failed("IPV6_TCLASS"))?;
-        // The NIC's flow label is 0. Kernels without the option (before 4.0) write none by themselves.
+        // The NIC's flow label is 0. Kernels without the option (before 4.0) write no flow label by
+        // themselves.
         let _ = set(fd, libc::IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, 0);
     } else {
         set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
@@ -252,7 +255,7 @@ fn configure(fd: &OwnedFd, v6: bool, options: &Options) -> Result<(), OpenError>
         sockopt::set_ip_ttl(fd, options.ttl.into()).map_err(failed("IP_TTL"))?;
         sockopt::set_ip_tos(fd, options.traffic_class).map_err(failed("IP_TOS"))?;
     }
-    // The privileged form may pass the system's limit; the plain one takes what the limit allows.
+    // The privileged option may exceed the system's limit; the plain one is clamped to the limit.
     sockopt::set_socket_recv_buffer_size_force(fd, options.receive_buffer)
         .or_else(|_| sockopt::set_socket_recv_buffer_size(fd, options.receive_buffer))
         .map_err(failed("SO_RCVBUF"))?;
@@ -261,11 +264,11 @@ fn configure(fd: &OwnedFd, v6: bool, options: &Options) -> Result<(), OpenError>
         .map_err(failed("SO_SNDBUF"))
 }
 
-/// Makes a TCP socket connect from this address. Its port is chosen as it connects, so that one port serves
-/// connections to several servers.
+/// Makes a TCP socket connect from this address. Its port is chosen when it connects, so that one port can
+/// serve connections to several servers.
 ///
 /// # Errors
-/// The errno of setsockopt(2) or bind(2): the address is not one of this host.
+/// The errno of setsockopt(2), or of bind(2) if the address is not one of this host.
 pub fn bind_source(socket: &impl AsFd, source: SocketAddr) -> Result<(), Errno> {
     set(socket.as_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
     rustix::net::bind(socket, &source)
@@ -295,7 +298,7 @@ fn get(fd: &OwnedFd, level: libc::c_int, name: libc::c_int) -> Result<libc::c_in
     if status == 0 { Ok(value) } else { Err(last_errno()) }
 }
 
-/// The errno of the call that just failed.
+/// Returns the errno of the system call that has just failed.
 pub(crate) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

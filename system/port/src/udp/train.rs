@@ -1,46 +1,46 @@
-//! The frames that wait to leave together: equal length, one peer, one traffic class, end to end in one
-//! buffer. No system calls.
+//! The frames that wait to be sent together: of equal length, to one peer, with one traffic class,
+//! contiguous in one buffer. No system calls.
 //!
-//! Where the peer's address is shared, they are for one QPN range. The range is in the frame, so it shows
-//! only when the frame is committed. A frame of another range then stands behind the train, and begins the
-//! next.
+//! If the peer's address is shared, all frames of a train are for one QPN range. The range is part of the
+//! frame, so it is known only when the frame is committed. A frame of another range then waits behind the
+//! train and begins the next one.
 //!
-//! A train that the kernel refuses is taken apart: its frames leave one by one, each for identification 0.
+//! A train that the kernel refuses is split: its frames are sent one by one, each with identification 0.
 
 use super::range::range_of;
 use super::socket::MAX_DATAGRAM;
 use crate::staging::reseal;
 use remora_wire::frame::{IpFields, Peer};
 
-/// Datagrams that every kernel with `UDP_SEGMENT` takes in one train.
+/// Number of datagrams that every kernel with `UDP_SEGMENT` accepts in one train.
 pub(super) const MAX_SEGMENTS: usize = 64;
 
-/// Frames of one length to one peer, in the order in which they were committed. The last may be shorter, and
-/// then nothing may follow it.
+/// Frames of one length to one peer, in the order in which they were committed. The last frame may be
+/// shorter; nothing may follow it then.
 #[derive(Debug)]
 pub(super) struct Train {
     bytes: Box<[u8]>,
     peer: Peer,
-    /// The IP header's fields of all frames.
+    /// IP header fields of all frames.
     fields: IpFields,
-    /// Length of every frame but the last; meaningful when `count > 0`.
+    /// Length of every frame but the last; valid while `count > 0`.
     segment: usize,
     count: usize,
     used: usize,
-    /// Length of the frame that was lent and not committed yet; 0: none.
+    /// Length of the frame that was lent and not committed yet; 0 if there is none.
     lent: usize,
-    /// Frames of a train at most; 1 where the kernel cannot cut trains.
+    /// Maximum number of frames; 1 if the kernel cannot cut trains.
     limit: usize,
-    /// The QPN range of the frames; `None`: the peer tells no ranges apart.
+    /// The QPN range of the frames; `None` if the peer does not tell ranges apart.
     range: Option<u8>,
-    /// Bytes of a committed frame of another range, behind the train; 0: there is none.
+    /// Length of a committed frame of another range behind the train; 0 if there is none.
     apart: usize,
-    /// Taken apart: bytes of the frames that have left alone.
+    /// For a train that is sent frame by frame: the number of bytes sent. `None` for others.
     alone: Option<usize>,
 }
 
 impl Train {
-    /// An empty train of at most `limit` frames.
+    /// Creates an empty train of at most `limit` frames.
     pub(super) fn new(limit: usize) -> Self {
         assert!((1..=MAX_SEGMENTS).contains(&limit));
         let bytes = vec![0; MAX_DATAGRAM].into_boxed_slice();
@@ -63,7 +63,7 @@ impl Train {
         self.count == 0
     }
 
-    /// May a frame of `len` bytes to `peer`, with these fields of its IP header, join what is here?
+    /// Returns whether a frame of `len` bytes to `peer`, with these IP header fields, can join the train.
     #[inline(always)]
     pub(super) fn takes(&self, peer: Peer, fields: IpFields, len: usize) -> bool {
         if self.count == 0 {
@@ -77,9 +77,9 @@ impl Train {
             && self.used + len <= self.bytes.len()
     }
 
-    /// A buffer for a frame that the train takes, and the frame's position in the train. An earlier lease
-    /// that was never committed is forgotten. `has_ranges` is asked for the first frame: does the peer tell
-    /// QPN ranges apart?
+    /// Lends a buffer for a frame that can join the train, and returns the frame's position in the train.
+    /// An earlier lease that was not committed is discarded. `has_ranges` is called for the first frame of
+    /// a train; it tells whether the peer tells QPN ranges apart.
     #[inline(always)]
     pub(super) fn lend(
         &mut self,
@@ -98,7 +98,7 @@ impl Train {
         (&mut self.bytes[self.used..self.used + len], self.count as u16)
     }
 
-    /// The frame of the last lease joins the train; its length, or `None` if nothing was lent.
+    /// Adds the frame of the last lease to the train. Returns its length, or `None` if nothing was lent.
     #[inline(always)]
     pub(super) fn commit(&mut self) -> Option<usize> {
         let len = std::mem::take(&mut self.lent);
@@ -138,52 +138,54 @@ impl Train {
         self.segment
     }
 
-    /// All frames, end to end.
+    /// Returns the bytes of all frames.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.used]
     }
 
-    /// From now on at most `limit` frames; what has joined already stays.
+    /// Limits the train to `limit` frames from now on; frames that have already joined stay.
     pub(super) fn limit_to(&mut self, limit: usize) {
         debug_assert!(limit >= 1);
         self.limit = limit;
     }
 
-    /// At most how many frames?
+    /// Returns the maximum number of frames.
     pub(super) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// From now on its frames leave one by one. `sealed_by_place`: each ICRC is right for the frame's
-    /// position in the train.
+    /// Makes the frames be sent one by one from now on. `sealed_by_place` tells whether each ICRC was
+    /// computed for the frame's position in the train.
     pub(super) fn take_apart(&mut self, sealed_by_place: bool) {
         self.alone = Some(0);
         let frames = self.bytes[..self.used].chunks_mut(self.segment);
         for (place, frame) in frames.enumerate().filter(|_| sealed_by_place) {
-            // The change that makes the ICRC right for another identification makes it right for 0 again.
+            // The change to an ICRC for another identification is its own inverse, so this restores the
+            // ICRC for 0.
             reseal(frame, place as u16);
         }
     }
 
-    /// Was it taken apart?
+    /// Returns whether the frames are sent one by one.
     pub(super) fn is_apart(&self) -> bool {
         self.alone.is_some()
     }
 
-    /// The next frame of a taken-apart train that leaves alone.
+    /// Returns the next frame that is to be sent alone.
     pub(super) fn next_alone(&self) -> Option<&[u8]> {
         let from = self.alone?;
         let end = (from + self.segment).min(self.used);
         (from < end).then(|| &self.bytes[from..end])
     }
 
-    /// Removes that frame: it has left, or is given up.
+    /// Skips that frame, because it was sent or given up.
     pub(super) fn one_left(&mut self) {
         self.alone = self.alone.map(|from| (from + self.segment).min(self.used));
     }
 
-    /// The train has left, or is given up, and so is a lease. A frame that stood behind it is the next
-    /// train's first. `sealed_by_place`: each ICRC is right for the frame's position.
+    /// Empties the train after it was sent or given up, and discards a lease. A frame that waited behind
+    /// the train becomes the first of the next one. `sealed_by_place` tells whether each ICRC was computed
+    /// for the frame's position in the train.
     #[inline(always)]
     pub(super) fn left(&mut self, sealed_by_place: bool) {
         if self.apart > 0 {
@@ -198,14 +200,15 @@ impl Train {
         self.clear();
         self.bytes.copy_within(from..from + len, 0);
         if sealed_by_place {
-            // What makes an ICRC right for another identification makes it right for 0 again.
+            // The change to an ICRC for another identification is its own inverse, so this restores the
+            // ICRC for 0.
             reseal(&mut self.bytes[..len], place);
         }
         self.range = Some(range_of(&self.bytes[..len]));
         (self.segment, self.count, self.used) = (len, 1, len);
     }
 
-    /// Empties the train: all of it is given up, with what stands behind it.
+    /// Empties the train, and drops a frame that waits behind it.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
         (self.count, self.used, self.lent, self.apart, self.alone) = (0, 0, 0, 0, None);
@@ -284,7 +287,7 @@ mod tests {
             train.one_left();
         }
         assert_eq!(frames.iter().map(Vec::len).collect::<Vec<_>>(), [10, 10, 4]);
-        // The first was sealed for 0 already; the others differ by what their identification adds.
+        // The first frame was sealed for 0 anyway; the others differ by what their identification adds.
         assert_eq!(frames[0], sealed[..10]);
         for (place, range) in [(1, 10..20), (2, 20..24)] {
             let mut again = frames[usize::from(place)].clone();
@@ -298,7 +301,7 @@ mod tests {
         );
     }
 
-    /// A frame with an ICRC for identification 0, as a position in a train changes it.
+    /// Returns a frame whose ICRC was changed from identification 0 to a position in a train.
     fn framed(range: u8, len: usize, place: u16) -> Vec<u8> {
         let mut frame = vec![range << 1; len];
         frame[0] = 0x0a;
@@ -325,7 +328,7 @@ mod tests {
         assert_eq!((train.count(), train.bytes()), (1, &framed(9, 40, 0)[..]), "sealed as the first again");
         put_framed(&mut train, 9, 40);
         assert_eq!((train.count(), train.bytes()), (2, &[framed(9, 40, 0), framed(9, 40, 1)].concat()[..]));
-        // A shorter frame of another range, and a train that is taken apart before it leaves.
+        // A shorter frame of another range waits behind a train that is split before it is sent.
         put_framed(&mut train, 5, 24);
         train.take_apart(true);
         while train.next_alone().is_some() {

@@ -1,6 +1,6 @@
-//! All of an interface that a port uses, put together in the one order in which nothing is ever half done.
-//! First come the sockets, then the map that leads to them, last the program, with which frames begin to
-//! come. They are dropped in the reverse order, or by the kernel when the process ends.
+//! The parts of an interface that a port uses, created in the only order in which nothing is ever half
+//! done: first the sockets, then the map that leads to them, last the program, with which frames begin to
+//! arrive. They are dropped in the reverse order, or by the kernel when the process ends.
 
 use super::bpf::{self, Mode};
 use super::interface::Interface;
@@ -16,26 +16,27 @@ use rustix::net::sockopt;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// Sockets on the queues of an interface and the program that leads our frames to them. Frames are whole,
-/// from the Ethernet header; the sender writes all of it.
+/// Sockets on the queues of an interface, and the program that directs our frames to them. Frames begin at
+/// the Ethernet header; the sender writes all of it.
 #[derive(Debug)]
 pub struct Attachment {
-    /// Holds the program on the interface; dropped first.
+    /// Attaches the program to the interface; dropped first.
     _link: OwnedFd,
     mode: Mode,
     queues: Vec<Queue>,
     interface: Interface,
     endpoint: Endpoint,
-    /// Keeps the UDP port from kernel sockets. So the kernel does not tell peers that nobody is there.
+    /// Keeps kernel sockets from using the UDP port, so that the kernel does not answer peers with "port
+    /// unreachable".
     _reservation: UdpSocket,
 }
 
 impl Attachment {
-    /// Attaches to interface `name` of this network namespace, for UDP to `address` and the port of
-    /// `options`. `address` is one of the interface's; `None` means its first.
+    /// Attaches to interface `name` of this network namespace, for UDP datagrams to `address` and the port
+    /// in `options`. `address` must be one of the interface's; `None` chooses its first.
     ///
     /// # Errors
-    /// [`OpenError`]: one line with the fault and its mend. Nothing is left behind then.
+    /// [`OpenError`]: a message of one line with the problem and its solution. Nothing is left behind then.
     pub fn open(name: &str, address: Option<IpAddr>, options: &Options) -> Result<Attachment, OpenError> {
         options.check()?;
         let mut netlink = Netlink::open(&[]).map_err(|errno| OpenError::Os("opening netlink", errno))?;
@@ -55,22 +56,22 @@ impl Attachment {
         Ok(Attachment { _link: link, mode, queues, interface, endpoint, _reservation: reservation })
     }
 
-    /// Where the interface runs the program.
+    /// Returns the mode in which the interface runs the program.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// The interface as it was found.
+    /// Returns the interface, as it was when the port was opened.
     pub fn interface(&self) -> &Interface {
         &self.interface
     }
 
-    /// The address and UDP port whose frames come here.
+    /// Returns the address and UDP port whose frames are received.
     pub fn endpoint(&self) -> Endpoint {
         self.endpoint
     }
 
-    /// The queues, by their numbers. Only the first has chunks for frames to send.
+    /// Returns the queues, indexed by their numbers. Only the first has chunks for frames to send.
     pub fn queues(&mut self) -> &mut [Queue] {
         &mut self.queues
     }
@@ -79,15 +80,15 @@ impl Attachment {
         &self.queues
     }
 
-    /// The first queue, and so the only one that sends.
+    /// Returns the first queue, which is the only one that sends.
     #[inline(always)]
     pub fn sender(&mut self) -> &mut Queue {
-        // `open` fails without a first queue.
+        // `open` fails if there is no first queue, so the index is valid.
         &mut self.queues[0]
     }
 }
 
-/// The error of a map that could not be made.
+/// Converts the error of creating a map.
 pub(super) fn no_map(errno: Errno) -> OpenError {
     match errno {
         Errno::PERM => OpenError::NoRight("making a BPF map"),
@@ -96,7 +97,7 @@ pub(super) fn no_map(errno: Errno) -> OpenError {
     }
 }
 
-/// The error of a program that was not loaded.
+/// Converts the error of loading a program.
 pub(super) fn not_loaded(errno: Errno) -> OpenError {
     match errno {
         Errno::PERM => OpenError::NoRight("loading an XDP program"),
@@ -116,7 +117,7 @@ fn open_queues(interface: &Interface, options: &Options) -> Result<Vec<Queue>, O
     Ok(queues)
 }
 
-/// Attaches the program in the wanted mode, or in the first that works.
+/// Attaches the program in the requested mode, or in the first that works.
 fn attach(
     program: &OwnedFd,
     interface: &Interface,
@@ -137,26 +138,26 @@ fn attach(
     }
     Err(match wanted {
         Some(mode) => OpenError::NoMode(mode, refused),
-        // Both ways are refused as something that the kernel does not know.
+        // Both modes are refused as unknown to the kernel.
         None if refused == Errno::INVAL => OpenError::NoKernelSupport("links for XDP programs"),
         None => OpenError::Os("attaching the XDP program", refused),
     })
 }
 
-/// Takes the UDP port of the address from the kernel's own sockets.
+/// Reserves the UDP port of the address, so that no other kernel socket gets it.
 fn reserve(address: IpAddr, port: u16, interface: u32) -> Result<UdpSocket, OpenError> {
     let address: SocketAddr = match address {
         IpAddr::V4(address) => SocketAddrV4::new(address, port).into(),
         IpAddr::V6(address) => SocketAddrV6::new(address, port, 0, interface).into(),
     };
-    // A child process that is being started also holds our last socket, until it runs its own code.
+    // A child process that is being started still holds our last socket until it calls exec.
     let bind = || UdpSocket::bind(address).map_err(|error| super::netlink::errno(&error));
     let socket = super::patiently(Errno::ADDRINUSE, bind).map_err(|errno| match errno {
         Errno::ADDRINUSE => OpenError::PortTaken(address.ip(), port),
         Errno::ACCESS => OpenError::NoRight("using this UDP port"),
         other => OpenError::Os("reserving the UDP port", other),
     })?;
-    // Frames that slip past the program are of no use: the socket keeps as few of them as possible.
+    // Frames that bypass the program are of no use, so the socket buffers as few of them as possible.
     let _ = sockopt::set_socket_recv_buffer_size(&socket, 1);
     Ok(socket)
 }

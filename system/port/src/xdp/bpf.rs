@@ -1,8 +1,8 @@
-//! The calls of bpf(2) that a port needs: a map of sockets, the program, and the link that holds it on an
-//! interface.
+//! The calls of bpf(2) that a port needs: a map of sockets, the program, and the link that attaches the
+//! program to an interface.
 //!
-//! The link makes attaching safe: it is a descriptor, so any end of this process takes the program off the
-//! interface. Nothing is pinned and nothing outlives us.
+//! The link makes attaching safe: it is a descriptor, so the program is detached from the interface however
+//! this process ends. Nothing is pinned, so nothing outlives the process.
 
 use super::program::Instruction;
 use rustix::io::Errno;
@@ -25,15 +25,15 @@ enum Command {
 const MAP_OF_SOCKETS: u32 = 17;
 const PROGRAM_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
-/// The program bears frames in several buffers: it looks at the first only (Linux 5.18).
+/// Flag: the program supports frames in several buffers (Linux 5.18). It examines only the first buffer.
 const HAS_FRAGMENTS: u32 = 1 << 5;
 
-/// Where an interface runs its program.
+/// The place where an interface runs the program.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// In the driver.
     Native,
-    /// In the kernel's common receive path, after the driver: for drivers that know nothing of XDP.
+    /// In the kernel's common receive path, after the driver: for drivers without XDP support.
     Generic,
 }
 
@@ -91,33 +91,33 @@ struct LinkCreate {
     flags: u32,
 }
 
-/// Shown by `bpftool` beside the map and the program.
+/// Name of the map and the program as shown by `bpftool`.
 const NAME: [u8; 16] = *b"remora\0\0\0\0\0\0\0\0\0\0";
 
 /// Calls bpf(2).
 ///
 /// # Safety
-/// `attributes` are those of `command`, and their pointers may be read as that command does.
+/// `attributes` are those of `command`, and their pointers may be accessed as that command does.
 unsafe fn bpf<T>(command: Command, attributes: &mut T) -> Result<c_long, Errno> {
-    // SAFETY: the caller's promise; the kernel reads and writes at most as many bytes as it is passed.
+    // SAFETY: the caller's promise; the kernel accesses at most the number of bytes that it is passed.
     let status = unsafe {
         libc::syscall(libc::SYS_bpf, command as c_long, std::ptr::from_mut(attributes), size_of::<T>())
     };
     if status < 0 { Err(super::last_errno()) } else { Ok(status) }
 }
 
-/// The same for commands whose result is a descriptor.
+/// Calls bpf(2) with a command whose result is a descriptor.
 ///
 /// # Safety
-/// As for [`bpf`].
+/// The conditions of [`bpf`].
 unsafe fn descriptor<T>(command: Command, attributes: &mut T) -> Result<OwnedFd, Errno> {
     // SAFETY: the caller's promise.
     let descriptor = unsafe { bpf(command, attributes) }?;
-    // SAFETY: the kernel has just made this descriptor for us.
+    // SAFETY: the kernel has just created this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
 }
 
-/// A map from receive queues to AF_XDP sockets, with an entry for each queue below `queues`.
+/// Creates a map from receive queues to AF_XDP sockets, with an entry for each queue below `queues`.
 pub(super) fn map_of_sockets(queues: u32) -> Result<OwnedFd, Errno> {
     let mut attributes = MapCreate {
         kind: MAP_OF_SOCKETS,
@@ -129,11 +129,11 @@ pub(super) fn map_of_sockets(queues: u32) -> Result<OwnedFd, Errno> {
         numa_node: 0,
         name: NAME,
     };
-    // SAFETY: the attributes point nowhere.
+    // SAFETY: the attributes contain no pointers.
     unsafe { descriptor(Command::MapCreate, &mut attributes) }
 }
 
-/// Makes the map lead from `queue` to this socket.
+/// Sets the socket of `queue` in the map.
 pub(super) fn put_socket(map: &OwnedFd, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Errno> {
     let value = socket.as_raw_fd();
     let mut attributes = MapUpdate {
@@ -143,11 +143,12 @@ pub(super) fn put_socket(map: &OwnedFd, queue: u32, socket: BorrowedFd<'_>) -> R
         value: std::ptr::from_ref(&value) as u64,
         flags: 0,
     };
-    // SAFETY: key and value are the four bytes each that the map was made for, and live through the call.
+    // SAFETY: key and value have the four bytes each that the map was created for, and live through the
+    // call.
     unsafe { bpf(Command::MapUpdate, &mut attributes) }.map(|_| ())
 }
 
-/// Gives the kernel a program for frames; it is checked there, and runs nowhere yet.
+/// Loads an XDP program into the kernel, which verifies it. It does not run yet.
 pub(super) fn load(code: &[Instruction]) -> Result<OwnedFd, Errno> {
     let mut attributes = ProgramLoad {
         kind: PROGRAM_XDP,
@@ -173,17 +174,16 @@ pub(super) fn load(code: &[Instruction]) -> Result<OwnedFd, Errno> {
     unsafe { descriptor(Command::ProgramLoad, &mut attributes) }
 }
 
-/// Attaches a program to an interface for as long as the descriptor lives.
-///
-/// `BUSY` or `EXIST`: another program is there, which stays.
+/// Attaches a program to an interface as long as the returned descriptor lives. Fails with `BUSY` or
+/// `EXIST` if another program is attached, which then stays.
 pub(super) fn attach(program: &OwnedFd, interface: u32, mode: Mode) -> Result<OwnedFd, Errno> {
     let mut attributes =
         LinkCreate { program: program.as_raw_fd() as u32, interface, attach: ATTACH_XDP, flags: mode.flag() };
-    // SAFETY: the attributes point nowhere.
+    // SAFETY: the attributes contain no pointers.
     unsafe { descriptor(Command::LinkCreate, &mut attributes) }
 }
 
-/// Runs a program on one frame in the kernel, without any interface, and returns what it would do with it.
+/// Runs a program on one frame in the kernel, without any interface, and returns its verdict.
 #[cfg(test)]
 pub(super) fn run(program: &OwnedFd, frame: &[u8]) -> Result<i32, Errno> {
     #[repr(C)]
@@ -204,8 +204,8 @@ pub(super) fn run(program: &OwnedFd, frame: &[u8]) -> Result<i32, Errno> {
         frame: frame.as_ptr() as u64,
         ..TestRun::default()
     };
-    // SAFETY: `frame` is `frame_len` bytes and lives through the call; the kernel writes back to nothing but
-    // the attributes.
+    // SAFETY: `frame` has `frame_len` bytes and lives through the call; the kernel writes only to the
+    // attributes.
     unsafe { bpf(Command::ProgramTestRun, &mut attributes) }?;
     Ok(attributes.result as i32)
 }

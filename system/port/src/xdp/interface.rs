@@ -1,4 +1,4 @@
-//! The facts of an interface: its number, its MAC address, its MTU, its addresses.
+//! Facts about an interface: its index, MAC address, MTU and IP addresses.
 
 use super::netlink::{Ask, Netlink};
 use super::options::OpenError;
@@ -10,26 +10,27 @@ use std::net::IpAddr;
 
 use crate::address::{settle, single, tentative};
 
-/// A network interface, with its facts at the time of the look-up.
+/// A network interface, with its properties at the time of the look-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// The interface's name in this network namespace, `eth0` say.
+    /// The interface's name in this network namespace, such as `eth0`.
     pub name: String,
-    /// The kernel's number of the interface (if_nametoindex(3)).
+    /// The interface's index (if_nametoindex(3)).
     pub index: u32,
-    /// Its MAC address.
+    /// The MAC address of the interface.
     pub mac: [u8; 6],
-    /// Longest IP packet that it takes, bytes.
+    /// Largest IP packet, in bytes, that the interface accepts.
     pub mtu: usize,
-    /// Its usable addresses, in the kernel's order, without IPv6 addresses that are still being checked.
+    /// The usable addresses in the kernel's order, without IPv6 addresses that are still being checked.
     pub addresses: Vec<IpAddr>,
 }
 
 impl Interface {
-    /// Looks an interface of this network namespace up.
+    /// Looks up an interface of this network namespace by name.
     ///
     /// # Errors
-    /// There is none of this name, it is no Ethernet or is down, or the kernel does not answer.
+    /// [`OpenError`] if there is no such interface, if it is not Ethernet or is down, or if the kernel does
+    /// not answer.
     pub(super) fn find(netlink: &mut Netlink, name: &str) -> Result<Interface, OpenError> {
         let mut question = LinkMessage::default();
         question.attributes.push(LinkAttribute::IfName(name.to_owned()));
@@ -41,7 +42,7 @@ impl Interface {
         });
         let link = match (asked, found) {
             (Ok(()), Some(link)) => link,
-            // A name that is too long cannot be a name of one either.
+            // No interface can have a name that is too long, so these errors also mean that there is none.
             (Err(Errno::NODEV | Errno::RANGE | Errno::INVAL), _) | (Ok(()), None) => {
                 return Err(OpenError::NoInterface(name.to_owned()));
             }
@@ -53,17 +54,17 @@ impl Interface {
         if !link.header.flags.contains(LinkFlags::Up) {
             return Err(OpenError::Down(name.to_owned()));
         }
-        // The kernel also finds an interface by another name that it has.
+        // The kernel also finds an interface by its alternative names.
         name.clone_into(&mut found.name);
         found.addresses = addresses(netlink, found.index)?;
         Ok(found)
     }
 
-    /// Looks an interface up, and chooses the address of a port on it. Waits while the kernel still checks
-    /// that address.
+    /// Looks up an interface, and chooses the address of a port on it. Waits while the kernel is still
+    /// checking that address.
     ///
     /// # Errors
-    /// Those of [`find`](Interface::find) and [`choose`](Interface::choose); `Unfit`.
+    /// The errors of [`find`](Interface::find) and [`choose`](Interface::choose); `Unfit`.
     pub(super) fn settled(
         netlink: &mut Netlink,
         name: &str,
@@ -82,10 +83,10 @@ impl Interface {
         }
     }
 
-    /// All Ethernet interfaces of this network namespace that are up.
+    /// Returns all Ethernet interfaces of this network namespace that are up.
     ///
     /// # Errors
-    /// The kernel does not answer.
+    /// [`OpenError::Os`] if the kernel does not answer.
     pub(super) fn all(netlink: &mut Netlink) -> Result<Vec<Interface>, OpenError> {
         let mut all = Vec::new();
         let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
@@ -104,11 +105,11 @@ impl Interface {
         Ok(all)
     }
 
-    /// The address that a port on this interface has: the wanted one, or its first, IPv4 before IPv6 and
-    /// global before link-local.
+    /// Returns the address of a port on this interface: the requested one, or else the first, IPv4 before
+    /// IPv6 and global before link-local.
     ///
     /// # Errors
-    /// It has none, or not the wanted one.
+    /// [`OpenError`] if the interface has no address, or not the requested one.
     pub fn choose(&self, wanted: Option<IpAddr>) -> Result<IpAddr, OpenError> {
         let Some(wanted) = wanted else {
             let rank = |address: &&IpAddr| match address {
@@ -127,7 +128,7 @@ impl Interface {
     }
 }
 
-/// Parses the answer about an Ethernet interface, with its IP addresses left open; `None`: it is another
+/// Parses the answer about an Ethernet interface, without its IP addresses; `None` if it is of another
 /// kind.
 fn ethernet(link: &LinkMessage) -> Option<Interface> {
     let (mut name, mut mac, mut mtu) = (None, None, None);
@@ -164,7 +165,8 @@ fn addresses(netlink: &mut Netlink, index: u32) -> Result<Vec<IpAddr>, OpenError
     Ok(addresses)
 }
 
-/// The interface's own address in an answer; on a point-to-point interface the other one is the peer's.
+/// Returns the interface's own address from an answer. On a point-to-point interface the answer also
+/// contains the peer's address.
 fn local(message: &AddressMessage) -> Option<IpAddr> {
     let mut address = None;
     for attribute in &message.attributes {

@@ -1,9 +1,9 @@
-//! The next hop of a peer's frames: the kernel's routes and its table of neighbours (ARP, ND), asked for and
-//! followed.
+//! The next hop of a peer's frames, from the kernel's routes and its table of neighbours (ARP, ND):
+//! look-ups and notifications.
 //!
-//! The kernel does the resolving. A request with `NTF_USE` makes it send its own ARP or ND requests. It takes
-//! the answers, which the XDP program lets through, and notifies all listeners. Nothing is written into its
-//! tables.
+//! The kernel resolves neighbours itself. A request with `NTF_USE` makes it send ARP or ND requests. It
+//! receives the answers, which the XDP program passes, and notifies all listeners. Nothing is written into
+//! its tables.
 
 use super::netlink::{Ask, Netlink};
 use netlink_packet_route::neighbour::{
@@ -14,7 +14,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::io::Errno;
 use std::net::IpAddr;
 
-/// The multicast group of the kernel's notices about its neighbours (`RTNLGRP_NEIGH`).
+/// The multicast group of the kernel's notifications about neighbours (`RTNLGRP_NEIGH`).
 const NEIGHBOURS: u32 = 3;
 
 /// A MAC address.
@@ -23,31 +23,31 @@ pub(super) type Mac = [u8; 6];
 /// The state of a neighbour in the kernel's table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reachability {
-    /// Reachable at this address, confirmed not long ago.
+    /// Reachable at this address, confirmed recently.
     Fresh(Mac),
-    /// Was reachable at this address; nobody has asked lately.
+    /// Was reachable at this address, but not confirmed recently.
     Stale(Mac),
-    /// The kernel has asked, and waits for an answer.
+    /// The kernel has sent a request and waits for the answer.
     Asking,
-    /// It does not answer, or the table does not know it.
+    /// The neighbour does not answer, or is not in the table.
     No,
 }
 
 /// The next hop of the route to an address.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum NextHop {
-    /// By the interface with this number, to this neighbour there.
+    /// To a neighbour on the interface with this index.
     Out {
-        /// The number of the interface that the frames leave by.
+        /// Index of the interface that the frames are sent on.
         interface: u32,
-        /// The gateway, or the address itself.
+        /// The gateway, or the destination address itself.
         hop: IpAddr,
     },
-    /// It is an address of this machine.
+    /// The destination is an address of this machine.
     Local,
-    /// To all hosts of a network.
+    /// The destination is the broadcast address of a network.
     Broadcast,
-    /// There is none.
+    /// There is no route.
     Nowhere,
 }
 
@@ -67,10 +67,11 @@ fn route_address(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-/// The next hop of a packet from `source` to `to`. A link-local address is one of `interface`'s own network.
+/// Returns the next hop of a packet from `source` to `to`. A link-local address is on the network of
+/// `interface`.
 ///
 /// # Errors
-/// The kernel does not answer.
+/// The errno if the kernel does not answer.
 pub(super) fn next_hop(
     netlink: &mut Netlink,
     source: IpAddr,
@@ -111,7 +112,7 @@ fn of_route(route: &RouteMessage, to: IpAddr) -> NextHop {
         match attribute {
             RouteAttribute::Oif(index) => interface = Some(*index),
             RouteAttribute::Gateway(gateway) => hop = route_address(gateway).unwrap_or(hop),
-            // An IPv4 route by an IPv6 gateway (RFC 5549).
+            // An IPv4 route through an IPv6 gateway (RFC 5549).
             RouteAttribute::Via(RouteVia::Inet6(gateway)) => hop = (*gateway).into(),
             RouteAttribute::Via(RouteVia::Inet(gateway)) => hop = (*gateway).into(),
             _ => {}
@@ -132,10 +133,10 @@ fn message(interface: u32, hop: IpAddr) -> NeighbourMessage {
     message
 }
 
-/// Looks a neighbour up in the kernel's table.
+/// Looks up a neighbour in the kernel's table.
 ///
 /// # Errors
-/// The kernel does not answer.
+/// The errno if the kernel does not answer.
 pub(super) fn known(netlink: &mut Netlink, interface: u32, hop: IpAddr) -> Result<Reachability, Errno> {
     let question = RouteNetlinkMessage::GetNeighbour(message(interface, hop));
     let mut known = Reachability::No;
@@ -151,10 +152,10 @@ pub(super) fn known(netlink: &mut Netlink, interface: u32, hop: IpAddr) -> Resul
     }
 }
 
-/// Asks the kernel to resolve a neighbour, or to check that it is still there.
+/// Makes the kernel resolve a neighbour, or check that it is still reachable.
 ///
 /// # Errors
-/// The kernel does not answer, or the process may not (`PERM`).
+/// The errno if the kernel does not answer, or refuses (`PERM`).
 pub(super) fn want(netlink: &mut Netlink, interface: u32, hop: IpAddr) -> Result<(), Errno> {
     let mut wish = message(interface, hop);
     wish.header.flags = NeighbourFlags::Use;
@@ -170,7 +171,8 @@ fn of_entry(entry: &NeighbourMessage) -> Reachability {
         (NeighbourState::Reachable | NeighbourState::Permanent | NeighbourState::Noarp, Some(mac)) => {
             Reachability::Fresh(mac)
         }
-        // The kernel checks that it is still there: the address is good until it is not.
+        // The kernel is checking whether the neighbour is still reachable; the address is valid until it
+        // finds otherwise.
         (NeighbourState::Delay | NeighbourState::Probe, Some(mac)) => Reachability::Fresh(mac),
         (NeighbourState::Stale, Some(mac)) => Reachability::Stale(mac),
         (NeighbourState::Incomplete, _) => Reachability::Asking,
@@ -178,7 +180,7 @@ fn of_entry(entry: &NeighbourMessage) -> Reachability {
     }
 }
 
-/// The kernel's notices about the neighbours of one interface.
+/// The kernel's notifications about the neighbours of one interface.
 #[derive(Debug)]
 pub(super) struct Notices {
     netlink: Netlink,
@@ -186,15 +188,16 @@ pub(super) struct Notices {
 }
 
 impl Notices {
-    /// Subscribes to them.
+    /// Subscribes to the notifications about an interface.
     ///
     /// # Errors
-    /// The errno of the call that failed.
+    /// The errno of the system call that failed.
     pub(super) fn of(interface: u32) -> Result<Notices, Errno> {
         Ok(Notices { netlink: Netlink::open(&[NEIGHBOURS])?, interface })
     }
 
-    /// Hands on the changes. `false`: some notices are lost, so everything must be asked for anew.
+    /// Passes the changes to `each`. Returns false if notifications were lost, so that all neighbours must
+    /// be looked up anew.
     pub(super) fn take(&mut self, mut each: impl FnMut(IpAddr, Reachability)) -> bool {
         let interface = self.interface;
         let listened = self.netlink.listen(|message| {

@@ -1,4 +1,4 @@
-//! Requests to the kernel about its network (rtnetlink): one request, its answers.
+//! Requests to the kernel about its network (rtnetlink): one request and its answers.
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -11,15 +11,15 @@ use rustix::io::Errno;
 /// The kind of a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
-    /// Get one object, which may not be there.
+    /// Get one object, which may not exist.
     One,
     /// Get all objects of a kind.
     All,
-    /// Make an object; the answer is only whether that worked.
+    /// Create an object. The answer only reports success or failure.
     Make,
 }
 
-/// A socket of the route family, in the network namespace in which it was opened.
+/// A netlink socket of the route family, in the network namespace in which it was opened.
 #[derive(Debug)]
 pub(super) struct Netlink {
     socket: Socket,
@@ -27,7 +27,7 @@ pub(super) struct Netlink {
     buffer: Vec<u8>,
 }
 
-/// Longest batch of answers that the kernel sends at once.
+/// Size in bytes of the longest batch of answers that the kernel sends at once.
 const BATCH: usize = 32 << 10;
 
 pub(super) fn errno(error: &std::io::Error) -> Errno {
@@ -35,10 +35,10 @@ pub(super) fn errno(error: &std::io::Error) -> Errno {
 }
 
 impl Netlink {
-    /// Opens the socket; it never blocks when it listens to `groups`.
+    /// Opens the socket, which listens to `groups`. With groups it never blocks.
     ///
     /// # Errors
-    /// The errno of the call that failed.
+    /// The errno of the system call that failed.
     pub(super) fn open(groups: &[u32]) -> Result<Netlink, Errno> {
         let open = || {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
@@ -52,10 +52,10 @@ impl Netlink {
         open().map_err(|error: std::io::Error| errno(&error))
     }
 
-    /// Asks, and hands each answer to `each`.
+    /// Sends a request, and passes each answer to `each`.
     ///
     /// # Errors
-    /// The kernel's own answer (`NOENT`: there is no such thing), or the errno of the call that failed.
+    /// The kernel's own answer (`NOENT`: no such object), or the errno of the system call that failed.
     pub(super) fn ask(
         &mut self,
         question: RouteNetlinkMessage,
@@ -83,7 +83,7 @@ impl Netlink {
             while let Some((answer, after)) = next(rest)? {
                 rest = after;
                 if answer.header.sequence_number != self.number {
-                    // The late answer to a request that was given up.
+                    // A late answer to an earlier request that was given up.
                     continue;
                 }
                 match answer.payload {
@@ -103,7 +103,7 @@ impl Netlink {
         }
     }
 
-    /// Hands on the kernel's notices. `Err(NOBUFS)`: some of them are lost.
+    /// Passes the kernel's notifications to `each`. Fails with `NOBUFS` if some were lost.
     pub(super) fn listen(&mut self, mut each: impl FnMut(RouteNetlinkMessage)) -> Result<(), Errno> {
         loop {
             let mut space = &mut self.buffer[..];
@@ -125,7 +125,7 @@ impl Netlink {
 
 type Message = NetlinkMessage<RouteNetlinkMessage>;
 
-/// The first message of `bytes`, and what follows it.
+/// Returns the first message of `bytes`, and the bytes after it.
 fn next(bytes: &[u8]) -> Result<Option<(Message, &[u8])>, Errno> {
     if bytes.is_empty() {
         return Ok(None);

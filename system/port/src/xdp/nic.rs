@@ -1,4 +1,4 @@
-//! [`XdpPort`]: the port itself, put together from an attachment and the table of peers.
+//! [`XdpPort`]: the port itself, composed of an attachment and the table of peers.
 
 use super::attachment::Attachment;
 use super::bpf::Mode;
@@ -15,25 +15,26 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 
-/// Receives between two looks at the kernel's notices about neighbours: a look is a system call.
+/// Number of receives between two reads of the kernel's notifications about neighbours: each read is a
+/// system call.
 const LOOK_EVERY: u32 = 1 << 12;
-/// The same while a peer's neighbour is not known at all, and its frames are dropped.
+/// Number of receives between two reads while the address of a peer's neighbour is unknown.
 const LOOK_EVERY_UNKNOWN: u32 = 1 << 6;
 
-/// A RoCE v2 port over an Ethernet interface. See the [module](super) for how it works and why.
+/// A RoCE v2 port over an Ethernet interface; see the [module](super) for its design.
 #[derive(Debug)]
 pub struct XdpPort {
     attachment: Attachment,
     peers: Peers,
     notices: Notices,
     resolver: Arc<Resolver>,
-    /// Frames to this port itself, which no wire carries.
+    /// Frames to this port itself, which do not go over the wire.
     own: VecDeque<LentFrame>,
     leased: Leased,
-    /// A buffer for a frame that can never leave (unknown peer, impossible length). Empty until the first
-    /// one.
+    /// Buffer for a frame that cannot be sent (unknown peer, impossible length). Empty until the first such
+    /// frame.
     waste: Vec<u8>,
-    /// Longest frame, with its Ethernet header.
+    /// Largest frame in bytes, with its Ethernet header.
     longest: usize,
     is_ipv4: bool,
     turns: u32,
@@ -49,28 +50,29 @@ enum Leased {
     Waste,
 }
 
-/// Counters of an XDP port beyond [`Counters`]. They only rise.
+/// Counters of an XDP port in addition to [`Counters`]. They only increase.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct XdpCounters {
-    /// Frames dropped because the peer's neighbour is not known (yet).
+    /// Frames dropped because the peer's neighbour is not resolved (yet).
     pub unresolved: u64,
     /// Frames dropped because their length is impossible.
     pub too_long: u64,
     /// Frames dropped because the peer's number is unknown.
     pub unknown_peer: u64,
-    /// Times that the kernel was asked to resolve a neighbour, or to check that it is still there.
+    /// Requests to the kernel to resolve a neighbour, or to check that it is still reachable.
     pub asked: u64,
-    /// Times that the kernel did not take all frames at once; the rest left later.
+    /// Flushes in which the kernel did not take all frames; the rest was sent later.
     pub would_block: u64,
-    /// Times that the interface was down or gone when frames were to leave.
+    /// Flushes that failed because the interface was down or gone.
     pub down: u64,
 }
 
 impl XdpPort {
-    /// Opens a port on interface `name`. `address` is one of the interface's; `None` means its first.
+    /// Opens a port on interface `name`. `address` must be one of the interface's; `None` chooses its
+    /// first.
     ///
     /// # Errors
-    /// [`OpenError`]: one line with the fault and its mend.
+    /// [`OpenError`]: a message of one line with the problem and its solution.
     pub fn open(name: &str, address: Option<IpAddr>, options: &Options) -> Result<XdpPort, OpenError> {
         let attachment = Attachment::open(name, address, options)?;
         let interface = attachment.interface();
@@ -94,12 +96,13 @@ impl XdpPort {
         })
     }
 
-    /// The number of the peer with this name, to be used with [`Egress::lend`]. Asking again gives the same
-    /// number. Does not wait: while its neighbour is not known, its frames are dropped ([`Resolver::wait`]
-    /// waits).
+    /// Returns the number of the peer with this endpoint, for use with [`Egress::lend`]. Repeated calls
+    /// return the same number. Does not wait: while the peer's neighbour is not resolved, its frames are
+    /// dropped ([`Resolver::wait`] waits).
     ///
     /// # Errors
-    /// [`PeerError`]: not reachable by this interface, not one host, or the table is full.
+    /// [`PeerError`] if the endpoint is not reachable by this interface or not a single host, or if the
+    /// table is full.
     pub fn peer(&mut self, peer: Endpoint) -> Result<Peer, PeerError> {
         if let Some(known) = self.peers.number(peer) {
             return Ok(known);
@@ -107,50 +110,51 @@ impl XdpPort {
         let hop = self.resolver.hop(peer)?;
         let number = self.peers.add(peer, hop)?;
         if let Some(hop) = hop {
-            // `look` receives the kernel's later notices; this is the state before them.
+            // Later notifications are read by `look`; this is the state before them.
             self.peers.learn(hop, self.resolver.known(hop)?);
         }
         Ok(number)
     }
 
-    /// Gives the number of a peer back that nobody sends to any more. It may stand for another peer later.
+    /// Frees the number of a peer to which nothing is sent any more. The number may stand for another peer
+    /// later.
     pub fn remove(&mut self, peer: Peer) {
         self.peers.remove(peer);
     }
 
-    /// The resolver of this port's peers, which waits without holding the port up.
+    /// Returns the resolver of this port's peers, which can wait without blocking the port.
     pub fn resolver(&self) -> Arc<Resolver> {
         Arc::clone(&self.resolver)
     }
 
-    /// Does the driver use our memory without copies, on all queues?
+    /// Returns whether the driver uses our memory without copies on all queues.
     pub fn is_zero_copy(&self) -> bool {
         self.attachment.all().iter().all(super::Queue::is_zero_copy)
     }
 
-    /// The mode in which the interface runs our program.
+    /// Returns the mode in which the interface runs our program.
     pub fn mode(&self) -> Mode {
         self.attachment.mode()
     }
 
-    /// The interface and the queues under the port.
+    /// Returns the interface and the queues of the port.
     pub fn attachment(&self) -> &Attachment {
         &self.attachment
     }
 
-    /// The counters that only XDP ports have.
+    /// Returns the counters that only XDP ports have.
     pub fn xdp_counters(&self) -> XdpCounters {
         self.xdp
     }
 
-    /// Frames for this port that the kernel dropped since the port was opened, mostly because nobody took
-    /// them.
+    /// Returns the number of frames for this port that the kernel dropped since the port was opened, mostly
+    /// because they were not taken in time.
     pub fn kernel_drops(&self) -> u64 {
         let counted = self.attachment.all().iter().map(super::Queue::kernel_counters);
         counted.map(|counted| counted.dropped + counted.receive_ring_full).sum()
     }
 
-    /// Takes the kernel's notices about neighbours.
+    /// Reads the kernel's notifications about neighbours.
     #[cold]
     fn look(&mut self) {
         let XdpPort { notices, peers, .. } = self;
@@ -172,8 +176,8 @@ impl XdpPort {
         self.counters.os_errors += u64::from(self.resolver.want(hop).is_err());
     }
 
-    /// A buffer for a frame that will be dropped. `None` would mean "try later", and a later try would fail
-    /// as well.
+    /// Lends a buffer for a frame that will be dropped. Returning `None` would mean "try later", but a
+    /// later attempt would fail as well.
     #[cold]
     fn lend_waste(&mut self, peer: Peer, len: usize) -> Lease<'_> {
         if self.peers.is_known(peer) {
@@ -186,8 +190,8 @@ impl XdpPort {
         Lease { bytes: &mut self.waste, ip_id: 0 }
     }
 
-    /// No chunk is free: committed frames must leave first. On an interface that is down they never would,
-    /// and a network that is down loses the frames that are sent to it.
+    /// Handles the case that no chunk is free: committed frames must be sent first. On an interface that is
+    /// down they never would be; the frame is then dropped, as by a network that is down.
     #[cold]
     fn make_space(&mut self, len: usize) -> bool {
         if let Flushed::Refused(_) = self.push() {
@@ -218,7 +222,7 @@ impl XdpPort {
         let queue = self.attachment.sender();
         let Some(bytes) = queue.lent() else { return };
         let len = bytes.len();
-        // The NIC has left the two MAC addresses open: they are in tables that it does not see.
+        // The NIC leaves the two MAC addresses open, because they are in tables that it does not see.
         bytes[..6].copy_from_slice(&mac);
         bytes[6..12].copy_from_slice(&source);
         queue.commit();
@@ -226,7 +230,7 @@ impl XdpPort {
         self.counters.bytes_sent += len as u64;
     }
 
-    /// Turns the lent frame back to this port.
+    /// Loops the lent frame back to this port.
     #[cold]
     fn turn_back(&mut self) {
         let Some(frame) = self.attachment.sender().keep() else { return };
@@ -272,7 +276,7 @@ impl XdpPort {
     #[inline(always)]
     fn housekeeping(&mut self) {
         self.turns = self.turns.wrapping_add(1);
-        // Powers of two, so that this is a mask and no division.
+        // Both intervals are powers of two, so this is a mask and not a division.
         let every = if self.peers.has_unknown() { LOOK_EVERY_UNKNOWN } else { LOOK_EVERY };
         if self.turns & (every - 1) == 0 {
             self.look();
@@ -283,16 +287,17 @@ impl XdpPort {
     }
 }
 
-/// Whole frames contain their sender's address.
+/// The source of whole frames, which contain their sender's address.
 const UNKNOWN: Endpoint = Endpoint { address: remora_wire::Address([0; 16]), udp_port: 0 };
 
-/// Bytes of a received frame that are prefetched together: its headers and the payload of a small verb.
+/// Number of bytes of a received frame that are prefetched together: its headers and the payload of a small
+/// verb.
 const ASKED: usize = 192;
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
 
-/// The sender's core has written this frame, in copy mode: its lines come together instead of one after the
-/// other.
+/// Prefetches the first lines of a received frame together. In copy mode the sender's core has written
+/// them, so they would otherwise be fetched one after the other.
 #[inline(always)]
 fn ask_for(frame: &[u8]) {
     for line in frame[..frame.len().min(ASKED)].chunks(LINE) {
@@ -326,7 +331,8 @@ impl Egress for XdpPort {
         Some(Lease { bytes, ip_id: 0 })
     }
 
-    /// A peer that the control path has added; else the way by which the endpoint's frame came.
+    /// Returns the peer that the control path has added, or else a stranger at the MAC address that the
+    /// endpoint's frame came from.
     fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
         match (self.peers.number(*to), origin) {
             (Some(peer), _) => Some(peer),
@@ -391,8 +397,8 @@ impl Port for XdpPort {
         self.longest - ethernet::LEN - ip - udp::LEN
     }
 
-    /// A socket with frames ends a sleep at once. The kernel does not know of frames to ourselves and of
-    /// frames that it had no space for.
+    /// A socket with frames ends a sleep at once, so only frames that the kernel does not know of must
+    /// prevent the sleep: frames to this port itself, and frames that the kernel had no space for.
     fn arm(&mut self) -> bool {
         self.look();
         let stuck = self.push() == Flushed::Some;

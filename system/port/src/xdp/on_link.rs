@@ -1,4 +1,4 @@
-//! Hosts on the links of this one: whether the kernel knows their hardware addresses.
+//! Hosts on the same link as this one: whether the kernel knows their hardware addresses.
 
 use super::neighbours::{NextHop, Reachability, known, next_hop};
 use super::netlink::{Ask, Netlink};
@@ -6,10 +6,10 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkFlags, LinkMessage};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// The UDP port of the datagram that makes the kernel look for a host: that of the discard service.
+/// UDP port of the datagram that makes the kernel resolve a host: that of the discard service.
 const DISCARD: u16 = 9;
 
-/// A host on a link, whose hardware address the kernel has to find out by ARP or ND.
+/// A host on a link, whose hardware address the kernel has to resolve by ARP or ND.
 #[derive(Debug)]
 pub struct OnLinkHost {
     netlink: Netlink,
@@ -18,9 +18,9 @@ pub struct OnLinkHost {
 }
 
 impl OnLinkHost {
-    /// The host to which packets from `source` to `to` go without a router. `None`: the packets go by a
-    /// router, stay in this host, or leave by an interface without ARP and ND, or the kernel does not say. A
-    /// link-local address names its interface.
+    /// Finds the host to which packets from `source` to `to` go without a router. `None` if the packets go
+    /// through a router, stay on this host, or leave by an interface without ARP and ND, or if the kernel
+    /// does not answer. A link-local address must name its interface.
     pub fn find(source: IpAddr, to: SocketAddr) -> Option<OnLinkHost> {
         let mut netlink = Netlink::open(&[]).ok()?;
         let (ip, zone) = (to.ip().to_canonical(), zone(to));
@@ -37,21 +37,21 @@ impl OnLinkHost {
         is_asked_for.then_some(OnLinkHost { netlink, interface, address })
     }
 
-    /// True if the kernel knows the hardware address, or does not say.
+    /// Returns whether the kernel knows the hardware address; also true if the kernel does not answer.
     pub fn is_known(&mut self) -> bool {
         let state = known(&mut self.netlink, self.interface, self.address.ip());
         matches!(state, Ok(Reachability::Fresh(_) | Reachability::Stale(_)) | Err(_))
     }
 
-    /// True while the kernel waits for the host's answer.
+    /// Returns whether the kernel is waiting for the host's answer.
     pub fn is_asked(&mut self) -> bool {
         matches!(known(&mut self.netlink, self.interface, self.address.ip()), Ok(Reachability::Asking))
     }
 
-    /// Makes the kernel look for the host, by an empty datagram.
+    /// Makes the kernel resolve the host, by sending an empty datagram.
     ///
     /// # Errors
-    /// The datagram cannot be sent.
+    /// The error of sending the datagram.
     pub fn ask(&self) -> std::io::Result<()> {
         let any: IpAddr = match self.address {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -68,7 +68,7 @@ fn zone(at: SocketAddr) -> u32 {
     }
 }
 
-/// True if the interface's hosts are found by ARP or ND.
+/// Returns whether hosts on the interface are resolved by ARP or ND.
 fn has_neighbours(netlink: &mut Netlink, interface: u32) -> bool {
     let mut question = LinkMessage::default();
     question.header.index = interface;

@@ -1,4 +1,4 @@
-//! The attributes of a port, and why opening one failed.
+//! The options of a port, and the errors of opening it.
 
 use super::bpf::Mode;
 use rustix::io::Errno;
@@ -7,24 +7,25 @@ use std::net::IpAddr;
 
 use crate::address::Unfit;
 
-/// The attributes of a port.
+/// The options of a port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// UDP port of the NIC; RoCE's own is 4791.
     pub udp_port: u16,
-    /// The mode in which the interface shall run our program; `None`: in the driver, or if that cannot, after
-    /// it.
+    /// The mode in which the interface must run our program; `None` for native mode or, if the driver does
+    /// not support it, generic mode.
     pub mode: Option<Mode>,
-    /// Let the driver use our memory without copies, where it can.
+    /// Permission for the driver to use our memory without copies, if it can.
     pub zero_copy: bool,
-    /// Frames that can wait to be received on each queue; a power of two, at least 64. When all are full, the
-    /// kernel drops further frames.
+    /// Number of frames that can wait on each queue to be received; a power of two, at least 64. When all
+    /// are in use, the kernel drops further frames.
     pub receive_frames: u32,
-    /// Frames that can wait to leave; a power of two, at least 64.
+    /// Number of frames that can wait to be sent; a power of two, at least 64.
     pub send_frames: u32,
-    /// Receive queues of the interface that are served at most; frames that come on others go to the kernel.
+    /// Maximum number of receive queues of the interface that are served; frames on other queues go to the
+    /// kernel.
     pub max_queues: u32,
-    /// Peers that the port can know at most.
+    /// Maximum number of peers.
     pub max_peers: u32,
 }
 
@@ -42,48 +43,48 @@ impl Default for Options {
     }
 }
 
-/// Why a port could not be opened: one line with the fault and its mend.
+/// The reason why a port could not be opened. The message is one line with the problem and its solution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
     /// No interface of this network namespace has this name.
     NoInterface(String),
-    /// The interface has no Ethernet frames.
+    /// The interface is not an Ethernet interface.
     NotEthernet(String),
     /// The interface is not up.
     Down(String),
     /// The interface has no IP address.
     NoAddress(String),
-    /// The interface does not have the wanted address.
+    /// The interface does not have the requested address.
     NotItsAddress {
-        /// Name of the interface that was asked for.
+        /// Name of the requested interface.
         interface: String,
-        /// The wanted address.
+        /// The requested address.
         address: IpAddr,
     },
-    /// No NIC can have this address.
+    /// An address that a NIC cannot have.
     Unfit(Unfit),
-    /// A number of frames is no power of two, or too small.
+    /// A number of frames is not a power of two, or too small or too large.
     Frames(u32),
-    /// The process lacks a right: the action that was refused.
+    /// The process lacks a right; the value names the action that was refused.
     NoRight(&'static str),
-    /// The kernel has no AF_XDP, or no links for XDP programs.
+    /// The kernel lacks AF_XDP, or links for XDP programs.
     NoKernelSupport(&'static str),
-    /// Another program sits on the interface.
+    /// Another program is attached to the interface.
     OtherProgram(String),
-    /// Another socket has this queue of the interface.
+    /// Another socket uses this queue of the interface.
     QueueTaken {
-        /// Name of the interface that was asked for.
+        /// Name of the requested interface.
         interface: String,
-        /// Number of the receive queue that is taken.
+        /// Number of the receive queue.
         queue: u32,
     },
-    /// A kernel socket has the UDP port.
+    /// A kernel socket uses the UDP port.
     PortTaken(IpAddr, u16),
-    /// The kernel gives no memory, or may not lock it.
+    /// The kernel has no memory, or must not lock it.
     Memory(Errno),
-    /// The interface does not take the program in the wanted mode.
+    /// The interface does not accept the program in the requested mode.
     NoMode(Mode, Errno),
-    /// Any other failure: the action and its errno.
+    /// Another failure: the action and its errno.
     Os(&'static str, Errno),
 }
 
@@ -155,7 +156,7 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// Most frames that a ring may have.
+/// Maximum number of frames of a ring.
 const MAX_FRAMES: u32 = 1 << 16;
 
 impl Options {

@@ -8,35 +8,35 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Why an address cannot be a peer.
+/// The reason why an endpoint cannot become a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerError {
-    /// An IPv4 address on a port of IPv6, or the other way round.
+    /// The endpoint is IPv4 and the port IPv6, or the other way round.
     OtherFamily(Endpoint),
-    /// No single host has this address, or its port is 0.
+    /// The address is not that of a single host, or the UDP port is 0.
     NotAHost(Endpoint),
-    /// So many peers are in use, and the table takes no more.
+    /// The maximum number of peers (this many) is in use.
     Full(u32),
-    /// Another address of this machine: its frames would never leave.
+    /// Another address of this machine, which frames sent on an interface cannot reach.
     OwnMachine(Endpoint),
-    /// There is no route to it.
+    /// There is no route to the endpoint.
     NoRoute(Endpoint),
-    /// The route leaves by another interface than this port's.
+    /// The route uses another interface than this port's.
     OtherWay {
-        /// The peer that was asked for.
+        /// The requested peer.
         peer: Endpoint,
         /// This port's interface.
         interface: String,
     },
-    /// No host on the interface's network answers for the address.
+    /// No host on the interface's network answers for the next hop.
     Silent {
-        /// The next hop that was asked for: the peer or the gateway to it.
+        /// The next hop that was resolved in vain: the peer or the gateway to it.
         hop: IpAddr,
         /// This port's interface.
         interface: String,
         /// Time that the port has waited.
         waited: Duration,
-        /// Times that the kernel was asked to resolve it; each time it sends three requests.
+        /// Number of requests to the kernel to resolve the hop; the kernel sends three packets for each.
         asked: u32,
     },
     /// The kernel does not answer.
@@ -91,9 +91,9 @@ impl std::error::Error for PeerError {}
 /// The next hop of a peer's frames.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum To {
-    /// To the neighbour with this number.
+    /// The neighbour with this number.
     Hop(u32),
-    /// Back to this port.
+    /// This port itself.
     Own,
 }
 
@@ -103,55 +103,57 @@ struct Entry {
     to: To,
 }
 
-/// How far a neighbour's address can be trusted.
+/// The degree to which a neighbour's address can be trusted.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Trust {
-    /// Its address is good.
+    /// The address is valid.
     Good,
-    /// Its address may be wrong: the next frame makes the kernel ask.
+    /// The address may be wrong: the next frame makes the kernel check it.
     Doubtful,
-    /// The kernel was asked to resolve it.
+    /// The kernel was asked to resolve the neighbour.
     Asked,
 }
 
 #[derive(Debug)]
 struct Hop {
     address: IpAddr,
-    /// Peers whose frames go there.
+    /// Number of peers whose frames use this hop.
     users: u32,
     mac: Option<Mac>,
     trust: Trust,
 }
 
-/// The way of a frame.
+/// The path of a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Path {
-    /// Send it to this address.
+    /// Send the frame to this address.
     Send(Mac),
-    /// Send it to this address, and make the kernel check that the neighbour is still there.
+    /// Send the frame to this address, and make the kernel check that the neighbour is still reachable.
     SendAndAsk(Mac, IpAddr),
-    /// Drop it: the peer's MAC address is not known. With an address: make the kernel ask for it.
+    /// Drop the frame, because the peer's MAC address is not known. If a hop is given, make the kernel
+    /// resolve it.
     Drop(Option<IpAddr>),
-    /// Hand it to this port itself.
+    /// Hand the frame to this port itself.
     Loop,
 }
 
-/// All peers, by number and by name. A number is good until [`Peers::remove`].
+/// All peers by number and by endpoint. The number of a peer is valid until [`Peers::remove`].
 #[derive(Debug)]
 pub(super) struct Peers {
     entries: Slots<Entry>,
     by_endpoint: HashMap<Endpoint, Peer>,
     hops: Slots<Hop>,
     by_address: HashMap<IpAddr, u32>,
-    /// Neighbours whose address is not known at all.
+    /// Number of neighbours whose address is not known.
     unknown: usize,
     max: u32,
     strangers: Vec<Option<(Endpoint, Mac)>>,
 }
 
-/// Strangers that are remembered at once: endpoints that are answered by the way their frames came.
+/// Maximum number of strangers that are remembered: endpoints that are answered at the MAC address that
+/// their frames come from.
 const STRANGERS: usize = 256;
-/// Their numbers lie beyond those of all peers.
+/// Number of the first stranger; strangers' numbers are larger than those of all peers.
 const FIRST_STRANGER: u32 = u32::MAX - STRANGERS as u32;
 
 impl Peers {
@@ -167,8 +169,8 @@ impl Peers {
         }
     }
 
-    /// The number of a stranger whose frames come from this MAC address. It is good until another one needs
-    /// its place.
+    /// Returns the number of a stranger whose frames come from this MAC address. The number is valid until
+    /// another stranger takes its slot.
     pub(super) fn stranger(&mut self, endpoint: &Endpoint, mac: Mac) -> Peer {
         if self.strangers.is_empty() {
             self.strangers.resize(STRANGERS, None);
@@ -185,7 +187,7 @@ impl Peers {
         *self.strangers.get(peer.0.checked_sub(FIRST_STRANGER)? as usize)?
     }
 
-    /// Can this be a peer of a port that is called `own`?
+    /// Checks whether `peer` can be a peer of a port with the endpoint `own`.
     pub(super) fn admits(peer: Endpoint, own: Endpoint) -> Result<(), PeerError> {
         if peer.address.is_ipv4() != own.address.is_ipv4() {
             return Err(PeerError::OtherFamily(peer));
@@ -196,17 +198,17 @@ impl Peers {
         Ok(())
     }
 
-    /// The number of this peer, if it has one.
+    /// Returns the number of this peer; `None` if it has none.
     pub(super) fn number(&self, peer: Endpoint) -> Option<Peer> {
         self.by_endpoint.get(&peer).copied()
     }
 
-    /// Adds a peer. `hop` is its next neighbour; None: the peer is this port itself.
+    /// Adds a peer with the next hop `hop`; `None` if the peer is this port itself.
     pub(super) fn add(&mut self, endpoint: Endpoint, hop: Option<IpAddr>) -> Result<Peer, PeerError> {
         let number =
             Peer(self.entries.insert(Entry { endpoint, to: To::Own }).ok_or(PeerError::Full(self.max))?);
         if let Some(address) = hop {
-            // There are no more neighbours than peers, so that there is a number for each.
+            // There are no more neighbours than peers, so there is a number for each.
             let hop = self.hop(address).ok_or(PeerError::Full(self.max))?;
             if let Some(entry) = self.entries.get_mut(number.0) {
                 entry.to = To::Hop(hop);
@@ -216,7 +218,7 @@ impl Peers {
         Ok(number)
     }
 
-    /// Gives the number of a peer back, and that of its next hop with the last peer behind it.
+    /// Frees the number of a peer, and with the last peer of a hop also the number of the hop.
     pub(super) fn remove(&mut self, peer: Peer) {
         let Some(entry) = self.entries.remove(peer.0) else { return };
         self.by_endpoint.remove(&entry.endpoint);
@@ -231,7 +233,7 @@ impl Peers {
         }
     }
 
-    /// The number of a neighbour, a new one if it is not known yet; it has one user more.
+    /// Returns the number of a neighbour, which then has one more user; adds the neighbour if it is new.
     fn hop(&mut self, address: IpAddr) -> Option<u32> {
         if let Some(known) = self.by_address.get(&address).copied() {
             self.hops.get_mut(known)?.users += 1;
@@ -243,7 +245,7 @@ impl Peers {
         Some(number)
     }
 
-    /// Enters the kernel's state of a neighbour; a neighbour that no peer needs is ignored.
+    /// Records the kernel's state of a neighbour. A neighbour that no peer uses is ignored.
     pub(super) fn learn(&mut self, address: IpAddr, known: Reachability) {
         let Some(hop) = self.by_address.get(&address).and_then(|number| self.hops.get_mut(*number)) else {
             return;
@@ -251,7 +253,7 @@ impl Peers {
         let (mac, trust) = match known {
             Reachability::Fresh(mac) => (Some(mac), Trust::Good),
             Reachability::Stale(mac) => (Some(mac), Trust::Doubtful),
-            // An address that was right once is better than none.
+            // A formerly valid address is better than none.
             Reachability::Asking => (hop.mac, Trust::Asked),
             Reachability::No => (hop.mac, Trust::Doubtful),
         };
@@ -259,7 +261,7 @@ impl Peers {
         (hop.mac, hop.trust) = (mac, trust);
     }
 
-    /// The way of a frame to `peer`, which leaves now.
+    /// Returns the path of a frame that is sent to `peer` now.
     #[inline(always)]
     pub(super) fn path(&mut self, peer: Peer) -> Path {
         let Some(entry) = self.entries.get(peer.0) else {
@@ -281,7 +283,7 @@ impl Peers {
         }
     }
 
-    /// The MAC address that frames to `peer` bear, if it is known.
+    /// Returns the destination MAC address of frames to `peer`, if it is known.
     pub(super) fn mac(&self, peer: Peer) -> Option<Mac> {
         let Some(entry) = self.entries.get(peer.0) else {
             return self.stranger_of(peer).map(|(_, mac)| mac);
@@ -301,13 +303,13 @@ impl Peers {
         known.or_else(|| self.stranger_of(peer).map(|(endpoint, _)| endpoint))
     }
 
-    /// Is there a neighbour whose address is not known at all?
+    /// Returns whether there is a neighbour whose address is not known.
     #[inline(always)]
     pub(super) fn has_unknown(&self) -> bool {
         self.unknown > 0
     }
 
-    /// All neighbours, so that the port can ask about each.
+    /// Iterates over all neighbours.
     pub(super) fn hops(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.hops.iter().map(|hop| hop.address)
     }

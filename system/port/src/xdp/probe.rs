@@ -1,5 +1,5 @@
-//! What a port could do here, found out without touching any interface: is it allowed, and what do the
-//! drivers offer?
+//! The capabilities of this machine for ports, found without touching an interface: whether opening one is
+//! allowed, and which modes the drivers support.
 
 use super::bpf;
 use super::interface::Interface;
@@ -15,29 +15,29 @@ use rustix::io::Errno;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// An Ethernet interface that is up, and the abilities of its driver.
+/// An Ethernet interface that is up, with the capabilities of its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// The interface's name, number and addresses.
+    /// The interface's name, index and addresses.
     pub interface: Interface,
-    /// What its driver can do; `None`: the kernel does not report it (before 6.3).
+    /// Capabilities of the driver; `None` if the kernel does not report them (before 6.3).
     pub driver: Option<Driver>,
 }
 
-/// What a driver can do for XDP.
+/// The XDP capabilities of a driver.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Driver {
-    /// Run programs itself; else the kernel runs them after it.
+    /// The driver runs programs itself; otherwise the kernel runs them after the driver.
     pub native: bool,
-    /// Use a program's memory without copies.
+    /// The driver can use a program's memory without copies.
     pub zero_copy: bool,
 }
 
-/// Tries all steps of opening a port that need no interface. Returns the interfaces of this network namespace
-/// that it could be opened on.
+/// Tries all steps of opening a port that need no interface, and returns the interfaces of this network
+/// namespace on which a port could be opened.
 ///
 /// # Errors
-/// The first error that opening a port would end with here.
+/// The error with which opening a port would fail here.
 pub fn probe() -> Result<Vec<Candidate>, OpenError> {
     let umem = Umem::map(64, 2048).map_err(OpenError::Memory)?;
     let (socket, _rings) = Socket::new(&umem, Sizes { receive: 64, send: 0 })?;
@@ -61,9 +61,9 @@ struct Drivers {
     family: u16,
 }
 
-/// Bytes of the generic header: command, version, two reserved.
+/// Length of the generic header in bytes: command, version, two reserved.
 const HEADER: usize = 4;
-/// `nlctrl`, the family that names the others.
+/// The family `nlctrl`, which resolves the names of other families.
 const CONTROL: u16 = 0x10;
 
 impl Drivers {
@@ -71,13 +71,14 @@ impl Drivers {
         let mut socket = netlink_sys::Socket::new(NETLINK_GENERIC).map_err(|error| errno(&error))?;
         socket.bind_auto().map_err(|error| errno(&error))?;
         let mut drivers = Drivers { socket, family: CONTROL };
-        // CTRL_CMD_GETFAMILY by CTRL_ATTR_FAMILY_NAME; the answer has CTRL_ATTR_FAMILY_ID.
+        // CTRL_CMD_GETFAMILY with CTRL_ATTR_FAMILY_NAME; the answer contains CTRL_ATTR_FAMILY_ID.
         let id = drivers.ask(3, 2, b"netdev\0", 1)?;
         drivers.family = parse_u16(&id).map_err(|_| Errno::BADMSG)?;
         Ok(drivers)
     }
 
-    /// NETDEV_CMD_DEV_GET by NETDEV_A_DEV_IFINDEX; the answer has NETDEV_A_DEV_XDP_FEATURES.
+    /// Returns a driver's capabilities: NETDEV_CMD_DEV_GET with NETDEV_A_DEV_IFINDEX; the answer contains
+    /// NETDEV_A_DEV_XDP_FEATURES.
     fn of(&mut self, index: u32) -> Result<Driver, Errno> {
         const NATIVE: u8 = 1;
         const ZERO_COPY: u8 = 1 << 3;
@@ -87,7 +88,7 @@ impl Drivers {
         Ok(Driver { native: features & NATIVE != 0, zero_copy: features & ZERO_COPY != 0 })
     }
 
-    /// Asks with one attribute; returns the value of another one of the answer.
+    /// Sends a request with one attribute, and returns the value of the attribute `wanted` from the answer.
     fn ask(&mut self, command: u8, with: u16, value: &[u8], wanted: u16) -> Result<Vec<u8>, Errno> {
         let attribute = 4 + value.len();
         let mut body = vec![command, 1, 0, 0];

@@ -1,31 +1,31 @@
-//! The program that the kernel runs on each frame that an interface receives. Our own flows go to our
-//! sockets, all else goes where it would have gone.
+//! The program that the kernel runs on each frame that an interface receives. It redirects frames of our
+//! own flows to our sockets, and passes all other frames on to the kernel.
 //!
-//! It is so short that it is written here in the kernel's own instructions (RFC 9669). Remora builds without
-//! a compiler for BPF and loads no object file. The address and the UDP port are known at load time, so they
-//! stand in the program as numbers.
+//! The program is so short that it is written here in the kernel's instructions (RFC 9669): Remora builds
+//! without a compiler for BPF, and loads no object file. The address and the UDP port are known when the
+//! program is loaded, so they are constants in it.
 
 use remora_wire::{ethernet, ipv4, ipv6, udp};
 use std::net::IpAddr;
 
-/// One instruction, as the kernel reads it.
+/// An instruction in the kernel's format.
 #[repr(C)]
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Instruction {
     opcode: u8,
-    /// Destination in the low half, source in the high one.
+    /// Destination register in the low half, source register in the high half.
     registers: u8,
     offset: i16,
     immediate: i32,
 }
 
-/// A frame's fate in the kernel (`enum xdp_action`).
+/// Verdicts on a frame (`enum xdp_action`).
 pub(super) const PASS: i32 = 2;
 #[cfg(test)]
 pub(super) const REDIRECT: i32 = 4;
 
-/// `bpf_redirect_map`: gives the frame to the map's socket for a queue, or returns its flags argument if
-/// there is none.
+/// The helper `bpf_redirect_map`, which passes the frame to the map's socket for a queue, or returns its
+/// flags argument if there is none.
 const REDIRECT_MAP: i32 = 51;
 
 // Opcodes: class, source of the operand, size and mode in one byte.
@@ -38,12 +38,12 @@ const MOVE_IMMEDIATE: u8 = 0xb7;
 const ADD_IMMEDIATE: u8 = 0x07;
 const AND_IMMEDIATE: u8 = 0x57;
 const JUMP_GREATER: u8 = 0x2d;
-/// Compares the low 32 bits, so that the upper half of a sign-extended immediate does not matter.
+/// Compares the low 32 bits, so that the sign extension of the immediate does not matter.
 const JUMP_NOT_EQUAL: u8 = 0x56;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 
-/// An immediate of `LOAD_MAP` is a map's descriptor (`BPF_PSEUDO_MAP_FD`, in the source's place).
+/// Value of the source register of `LOAD_MAP` whose immediate is a map's descriptor (`BPF_PSEUDO_MAP_FD`).
 const BY_DESCRIPTOR: u8 = 1;
 
 // Offsets in the context that the program is called with (`struct xdp_md`).
@@ -59,15 +59,16 @@ const FRAME: u8 = 4;
 const END: u8 = 5;
 const VALUE: u8 = 0;
 
-/// The target of the jumps for frames that are not ours; their distance is known when the program is
-/// complete.
+/// Placeholder for the distance of jumps to the end, for frames that are not ours; replaced when the
+/// program is complete.
 const TO_PASS: i16 = i16::MAX;
 
 fn instruction(opcode: u8, destination: u8, source: u8, offset: i16, immediate: i32) -> Instruction {
     Instruction { opcode, registers: destination | source << 4, offset, immediate }
 }
 
-/// Loads from the frame, at an offset from its start, and goes on only if that is `expected` in memory order.
+/// Emits code that loads from the frame, at an offset from its start, and continues only if the value (in
+/// memory order) is the expected one.
 struct Check<'a>(&'a mut Vec<Instruction>);
 
 impl Check<'_> {
@@ -102,8 +103,9 @@ impl Check<'_> {
     }
 }
 
-/// The program. UDP to this address and port, whole and without IP options or extension headers, goes to the
-/// map's socket for the queue it came on. A queue without a socket passes everything.
+/// Returns the program. UDP datagrams for this address and port, unfragmented and without IP options or
+/// extension headers, go to the map's socket for the queue on which they arrived. Everything else passes to
+/// the kernel, also on a queue without a socket.
 pub(super) fn steer(address: IpAddr, udp_port: u16, map: i32) -> Vec<Instruction> {
     let ip_len = if address.is_ipv4() { ipv4::LEN } else { ipv6::LEN };
     let udp_at = ethernet::LEN + ip_len;
@@ -118,9 +120,9 @@ pub(super) fn steer(address: IpAddr, udp_port: u16, map: i32) -> Vec<Instruction
     match address {
         IpAddr::V4(address) => {
             check.half(12, ethernet::TYPE_IPV4.to_be_bytes());
-            // Version 4, five words of header.
+            // Version 4, and a header of five words.
             check.byte(14, 0x45);
-            // "More fragments" and the fragment offset; "don't fragment" may be set.
+            // "More fragments" and the fragment offset must be 0; "don't fragment" may be set.
             check.zero_bits(14 + 6, [0x3f, 0xff]);
             check.byte(14 + 9, ipv4::PROTOCOL_UDP);
             check.word(14 + 16, address.octets());
@@ -144,7 +146,7 @@ pub(super) fn steer(address: IpAddr, udp_port: u16, map: i32) -> Vec<Instruction
     ]);
     let pass = code.len();
     for (at, jump) in code.iter_mut().enumerate().filter(|(_, jump)| jump.offset == TO_PASS) {
-        // Distances count from the next instruction.
+        // Jump distances count from the next instruction.
         jump.offset = (pass - at - 1) as i16;
     }
     code.extend([instruction(MOVE_IMMEDIATE, R0, 0, 0, PASS), instruction(EXIT, 0, 0, 0, 0)]);

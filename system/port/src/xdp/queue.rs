@@ -1,8 +1,9 @@
-//! One receive queue of an interface, and the queue that frames leave by: a socket, its memory and its rings.
+//! A receive queue of an interface, and the queue by which frames are sent: a socket with its memory and
+//! rings.
 //!
 //! A chunk of memory is always in exactly one place. A chunk to receive into is in the fill ring, with the
-//! kernel, in the receive ring or in `take`'s hands. A chunk to send from is free, lent, in the send ring,
-//! with the kernel or in the completion ring. Each ring has an entry for every chunk that can get there.
+//! kernel, in the receive ring, or in use by `take`. A chunk to send from is free, lent, in the send ring,
+//! with the kernel, or in the completion ring. Each ring has an entry for every chunk that can get there.
 
 use super::options::{OpenError, Options};
 use super::socket::{KernelCounters, Rings, Sizes, Socket};
@@ -14,28 +15,28 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// The frame that a queue has lent.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct LentFrame {
-    /// Address of its chunk.
+    /// Address of the frame's chunk.
     chunk: u64,
-    /// Bytes with the Ethernet header.
+    /// Length in bytes, with the Ethernet header.
     pub(super) len: u32,
 }
 
-/// A bound queue. It is public so that a benchmark can measure the floor under [`super::XdpPort`] with the
-/// very same rings.
+/// A bound queue. Public so that a benchmark can measure the lower bound of [`super::XdpPort`]'s cost with
+/// the same rings.
 #[derive(Debug)]
 pub struct Queue {
-    // The rings first: they point into the socket's memory.
+    // Dropped before the socket, because the rings point into the socket's memory.
     rings: Rings,
     socket: Socket,
-    /// After the socket: the kernel uses it as long as that lives.
+    /// Dropped after the socket, because the kernel uses the memory as long as the socket lives.
     umem: Umem,
     number: u32,
     zero_copy: bool,
-    /// Chunks that nothing is sent from at this moment and that came back long ago.
+    /// Chunks that are not used for sending at this moment.
     free: Vec<u64>,
     /// The frame that was lent and not committed yet.
     lent: Option<LentFrame>,
-    /// The kernel has not taken all that was published.
+    /// True if the kernel has not taken all published frames.
     unsent: bool,
     refused: u64,
     senseless: u64,
@@ -44,22 +45,20 @@ pub struct Queue {
 /// The result of a flush.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Flushed {
-    /// The kernel has everything, or will look by itself.
+    /// The kernel has taken all frames, or will take them without a call.
     All,
-    /// Some is still in the ring: it leaves with a later flush.
+    /// Some frames are still in the ring; a later flush sends them.
     Some,
-    /// The kernel refuses: the interface is down or gone. The ring keeps what is in it.
+    /// The kernel refuses because the interface is down or gone. The frames stay in the ring.
     Refused(Errno),
 }
 
-/// Calls in a row that took nothing from the ring, at which a flush gives up for now.
+/// Number of consecutive calls that took no frame, after which a flush gives up for now.
 const FRUITLESS: u32 = 4;
 
 impl Queue {
-    /// Opens queue `number` of the interface with this index. Only a queue that `sends` has chunks for frames
-    /// to send.
-    ///
-    /// `Ok(None)`: the interface has no such queue.
+    /// Opens queue `number` of the interface with this index. Only a queue that `sends` has chunks for
+    /// frames to send. Returns `Ok(None)` if the interface has no such queue.
     pub(super) fn open(
         index: u32,
         interface: &str,
@@ -82,7 +81,7 @@ impl Queue {
             Err(Errno::INVAL) if number > 0 => return Ok(None),
             Err(errno) => return Err(refusal(errno, interface, number)),
         }
-        // From the last to the first, so that the lowest addresses are used first.
+        // In reverse, so that the lowest addresses are used first.
         let free = (sizes.receive as usize..count).rev().map(|chunk| umem.address(chunk)).collect();
         let zero_copy = socket.is_zero_copy();
         let (lent, unsent) = (None, false);
@@ -100,38 +99,40 @@ impl Queue {
         }))
     }
 
-    /// Its number on the interface.
+    /// Returns the number of the queue on its interface.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Does the driver use our memory without copies?
+    /// Returns whether the driver uses our memory without copies.
     pub fn is_zero_copy(&self) -> bool {
         self.zero_copy
     }
 
-    /// Longest frame that can be received, bytes with the Ethernet header.
+    /// Returns the largest frame in bytes, with the Ethernet header, that can be received.
     pub fn longest_received(&self) -> usize {
         self.umem.chunk() - HEADROOM
     }
 
-    /// The kernel's counters of this queue.
+    /// Returns the kernel's counters of this queue.
     pub fn kernel_counters(&self) -> KernelCounters {
         self.socket.counters()
     }
 
-    /// Frames that the kernel dropped instead of sending because the interface's own queue was full.
+    /// Returns the number of frames that the kernel dropped on sending because the interface's own queue
+    /// was full.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Received descriptors that lie in no chunk. A kernel sends none.
+    /// Returns the number of received descriptors that lie outside every chunk; a correct kernel sends
+    /// none.
     pub fn senseless(&self) -> u64 {
         self.senseless
     }
 
-    /// Hands at most `budget` received frames to `take`, each from its Ethernet header; returns how many and
-    /// their bytes.
+    /// Passes at most `budget` received frames to `take`, each from its Ethernet header on. Returns the
+    /// number of frames and of their bytes.
     #[inline(always)]
     pub fn receive(&mut self, budget: usize, take: &mut impl FnMut(&[u8])) -> (usize, usize) {
         let Queue { rings, umem, senseless, .. } = self;
@@ -144,7 +145,7 @@ impl Queue {
                     frames += 1;
                     bytes += frame.len();
                     take(frame);
-                    // There are as many entries as chunks, so the ring is never full.
+                    // The ring has as many entries as there are chunks, so it is never full.
                     rings.fill.put(umem.chunk_of(described.addr));
                 }
                 None => *senseless += 1,
@@ -160,13 +161,13 @@ impl Queue {
         (frames, bytes)
     }
 
-    /// Has a frame come that was not taken yet?
+    /// Returns whether a frame has arrived that was not taken yet.
     pub fn has_received(&mut self) -> bool {
         self.rings.receive.available() > 0
     }
 
-    /// A buffer for a frame of `len` bytes with its Ethernet header; `None`: all chunks are on their way, or
-    /// no frame can have that length. An earlier lease that was never committed is forgotten.
+    /// Lends a buffer for a frame of `len` bytes with its Ethernet header. `None` if all chunks are in use,
+    /// or no frame can have that length. An earlier lease that was not committed is discarded.
     #[inline(always)]
     pub fn lend(&mut self, len: usize) -> Option<&mut [u8]> {
         if len < ethernet::LEN || len > self.umem.chunk() {
@@ -180,7 +181,8 @@ impl Queue {
         self.umem.frame_mut(chunk, len)
     }
 
-    /// A chunk to send from. The chunk that came back last comes first, since the cache still has it.
+    /// Returns a chunk to send from. The chunk that came back last is preferred, because it is still in the
+    /// cache.
     #[inline(always)]
     fn free_chunk(&mut self) -> Option<u64> {
         if let Some(address) = self.rings.completion.take() {
@@ -190,41 +192,41 @@ impl Queue {
         self.free.pop()
     }
 
-    /// The bytes of the last lease, before it is committed.
+    /// Returns the bytes of the last lease until it is committed.
     #[inline(always)]
     pub fn lent(&mut self) -> Option<&mut [u8]> {
         let LentFrame { chunk, len } = self.lent?;
         self.umem.frame_mut(chunk, len as usize)
     }
 
-    /// The frame of the last lease leaves with the next flush; `false`: nothing was lent.
+    /// Commits the frame of the last lease: the next flush sends it. Returns false if nothing was lent.
     #[inline(always)]
     pub fn commit(&mut self) -> bool {
         let (Some(lease), Some(send)) = (self.lent.take(), &mut self.rings.send) else { return false };
-        // There are as many entries as chunks, so the ring is never full.
+        // The ring has as many entries as there are chunks, so it is never full.
         send.put(libc::xdp_desc { addr: lease.chunk, len: lease.len, options: 0 })
     }
 
-    /// Takes the frame of the last lease out instead of committing it. The caller reads it and gives it back
-    /// with [`Queue::put_back`].
+    /// Removes the frame of the last lease instead of committing it. The caller reads it and then calls
+    /// [`Queue::put_back`].
     #[inline(always)]
     pub(super) fn keep(&mut self) -> Option<LentFrame> {
         self.lent.take()
     }
 
-    /// A frame that was kept.
+    /// Returns the bytes of a frame that was kept.
     #[inline(always)]
     pub(super) fn kept(&self, lease: LentFrame) -> &[u8] {
         self.umem.frame(lease.chunk, lease.len as usize).unwrap_or(&[])
     }
 
-    /// The chunk of a frame that was kept is free again.
+    /// Frees the chunk of a frame that was kept.
     #[inline(always)]
     pub(super) fn put_back(&mut self, lease: LentFrame) {
         self.free.push(lease.chunk);
     }
 
-    /// Sends the committed frames, up to the number that the kernel takes.
+    /// Sends the committed frames, as far as the kernel takes them.
     #[inline(always)]
     pub fn flush(&mut self) -> Flushed {
         let Some(send) = &mut self.rings.send else { return Flushed::All };
@@ -244,7 +246,7 @@ impl Queue {
             if left == 0 {
                 break;
             }
-            // A call takes at most 32 frames.
+            // Each call takes at most 32 frames.
             fruitless = if left < waiting { 0 } else { fruitless + 1 };
             if fruitless == FRUITLESS {
                 return Flushed::Some;
@@ -255,7 +257,7 @@ impl Queue {
         Flushed::All
     }
 
-    /// Are there frames that an earlier flush could not send?
+    /// Returns whether there are frames that an earlier flush could not send.
     #[inline(always)]
     pub fn is_stuck(&self) -> bool {
         self.unsent
@@ -268,13 +270,13 @@ impl AsFd for Queue {
     }
 }
 
-/// Binds the socket. A worker of the kernel takes a queue back only a moment after its socket was closed. A
-/// program that restarts at once would find its own old socket there.
+/// Binds the socket, with retries: a kernel worker releases a queue only some time after its socket was
+/// closed, so a program that restarts at once would find its own old socket there.
 fn bind(socket: &Socket, interface: u32, queue: u32, zero_copy: bool) -> Result<(), Errno> {
     super::patiently(Errno::BUSY, || socket.bind(interface, queue, zero_copy))
 }
 
-/// The error of a failed bind to a queue.
+/// Converts the error of a failed bind to a queue.
 fn refusal(errno: Errno, interface: &str, queue: u32) -> OpenError {
     match errno {
         Errno::BUSY => OpenError::QueueTaken { interface: interface.to_owned(), queue },

@@ -1,5 +1,5 @@
-//! Finding the way to a peer, and waiting for it. The kernel's requests on the network take time, so it is
-//! not done where frames pass.
+//! Resolution of the route to a peer, with waiting. The kernel's requests on the network take time, so this
+//! is not done on the data path.
 
 use super::attachment::Attachment;
 use super::interface::Interface;
@@ -13,8 +13,8 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Asks the kernel of the network namespace in which the port was opened. A port shares it with the code that
-/// sets connections up.
+/// A connection to the kernel of the network namespace in which the port was opened. The port shares it
+/// with the code that sets up connections.
 #[derive(Debug)]
 pub struct Resolver {
     netlink: Mutex<Netlink>,
@@ -23,10 +23,10 @@ pub struct Resolver {
     own: Endpoint,
 }
 
-/// Time between the first two looks at the kernel's table. It doubles, for the machine may have other things
-/// to do.
+/// Interval between the first two look-ups in the kernel's table. It doubles each time, to leave the
+/// machine time for other work.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Time between two looks at most.
+/// Longest interval between two look-ups.
 const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
 impl Resolver {
@@ -35,10 +35,10 @@ impl Resolver {
         Ok(Resolver { netlink, interface: interface.index, name: interface.name.clone(), own })
     }
 
-    /// A resolver for bare queues, for a program that builds its own frames.
+    /// Creates a resolver for bare queues, for a program that builds its own frames.
     ///
     /// # Errors
-    /// The kernel gives no socket.
+    /// [`OpenError::Os`] if the kernel cannot create a socket.
     pub fn of(attachment: &Attachment) -> Result<Resolver, OpenError> {
         let failed = |errno| OpenError::Os("asking for neighbours", errno);
         Resolver::new(attachment.interface(), attachment.endpoint()).map_err(failed)
@@ -48,7 +48,7 @@ impl Resolver {
         self.netlink.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next hop of frames to `peer`; None: they come back to this port.
+    /// Returns the next hop of frames to `peer`; `None` if the peer is this port itself.
     pub(super) fn hop(&self, peer: Endpoint) -> Result<Option<IpAddr>, PeerError> {
         Peers::admits(peer, self.own)?;
         if peer == self.own {
@@ -69,22 +69,24 @@ impl Resolver {
         }
     }
 
-    /// Looks a neighbour up in the kernel's table.
+    /// Looks up a neighbour in the kernel's table.
     pub(super) fn known(&self, hop: IpAddr) -> Result<Reachability, PeerError> {
         neighbours::known(&mut self.netlink(), self.interface, hop).map_err(PeerError::Os)
     }
 
-    /// Makes the kernel ask for a neighbour, or check that it is still there.
+    /// Makes the kernel resolve a neighbour, or check that it is still reachable.
     pub(super) fn want(&self, hop: IpAddr) -> Result<(), PeerError> {
         neighbours::want(&mut self.netlink(), self.interface, hop).map_err(PeerError::Os)
     }
 
-    /// Waits until the way to `peer` is known, at most for `timeout`. The kernel asks three times, a second
-    /// apart. When it has given up, it is asked again, since its requests can be lost. That happens while an
-    /// address of either side is still checked (RFC 4862), or when a link has just come up.
+    /// Waits until the next hop of `peer` is resolved, at most for `timeout`. The kernel sends three
+    /// requests, a second apart. When it has given up, it is asked once more, since its requests can be
+    /// lost while an address of either side is still being checked (RFC 4862), or when a link has just come
+    /// up.
     ///
     /// # Errors
-    /// [`PeerError`]: it cannot be a peer, there is no way to it, or nobody answered in time.
+    /// [`PeerError`] if the endpoint cannot be a peer, if there is no route, or if no answer arrived in
+    /// time.
     pub fn wait(&self, peer: Endpoint, timeout: Duration) -> Result<(), PeerError> {
         match self.hop(peer)? {
             Some(hop) => self.wait_for(hop, timeout).map(|_| ()),
@@ -92,10 +94,10 @@ impl Resolver {
         }
     }
 
-    /// As [`wait`](Resolver::wait); returns the MAC address that frames to `peer` must bear.
+    /// Waits like [`wait`](Resolver::wait), and returns the destination MAC address of frames to `peer`.
     ///
     /// # Errors
-    /// As for [`Resolver::wait`]; `NotAHost`: it is this port itself.
+    /// The errors of [`Resolver::wait`]; `NotAHost` if the peer is this port itself.
     pub fn mac(&self, peer: Endpoint, timeout: Duration) -> Result<[u8; 6], PeerError> {
         let hop = self.hop(peer)?.ok_or(PeerError::NotAHost(peer))?;
         self.wait_for(hop, timeout)

@@ -1,9 +1,9 @@
-//! A ring that we share with the kernel: one side puts entries in, the other takes them out, and neither ever
-//! waits.
+//! A ring shared with the kernel: one side adds entries, the other removes them, and neither ever waits.
 //!
-//! The kernel writes its index after the entries that the index covers, and reads ours before it. So we load
-//! its index with acquire and store our own with release. Between the two, everything is counted in plain
-//! numbers on our side: the shared lines are touched once per batch.
+//! The kernel writes its index after the entries that the index covers, and reads our index before it uses
+//! entries. Therefore we load its index with acquire ordering and store our own with release ordering.
+//! Between the two, positions are counted in private variables, so that the shared cache lines are accessed
+//! once per batch.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Pointers to a ring's indices and entries. The owner of the memory keeps it mapped longer than the ring.
 #[derive(Debug)]
 pub(super) struct RingMemory<T> {
-    /// Number of entries ever put in (modulo 2^32).
+    /// Number of entries ever added (modulo 2^32).
     pub producer: NonNull<AtomicU32>,
-    /// Number of entries ever taken out.
+    /// Number of entries ever removed (modulo 2^32).
     pub consumer: NonNull<AtomicU32>,
     /// The kernel's flags (`XDP_RING_NEED_WAKEUP`).
     pub flags: NonNull<AtomicU32>,
@@ -26,7 +26,7 @@ pub(super) struct RingMemory<T> {
 impl<T: Copy> RingMemory<T> {
     #[inline(always)]
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: the maker keeps the words alive and shares them only as atomics.
+        // SAFETY: the creator keeps the words alive and shares them only as atomics.
         unsafe { self.producer.as_ref() }
     }
 
@@ -44,35 +44,35 @@ impl<T: Copy> RingMemory<T> {
 
     #[inline(always)]
     fn entry(&self, index: u32) -> NonNull<T> {
-        // SAFETY: the mask keeps the place within the `size` entries.
+        // SAFETY: the mask keeps the index within the `size` entries.
         unsafe { self.entries.add((index & (self.size - 1)) as usize) }
     }
 }
 
-/// Our end of a ring that we fill: the fill ring and the transmit ring.
+/// Our end of a ring that we fill: the fill ring or the transmit ring.
 #[derive(Debug)]
 pub(super) struct Producer<T> {
     words: RingMemory<T>,
-    /// Entries put in so far, published or not.
+    /// Number of entries added so far, published or not.
     put: u32,
-    /// Of those, the entries that the kernel may see.
+    /// Number of entries that the kernel may see.
     published: u32,
-    /// Entries taken out when last looked.
+    /// Number of entries that the kernel had removed when its index was read last.
     taken: u32,
 }
 
 impl<T: Copy> Producer<T> {
-    /// A ring in which nothing was put yet.
+    /// Creates our end of a fresh ring.
     ///
     /// # Safety
-    /// `words` point to memory that stays mapped as long as this value. Only the kernel is its other user,
-    /// and only as the ring's consumer. Its indices are equal.
+    /// `words` point to memory that stays mapped as long as this value. Its only other user is the kernel,
+    /// as the consumer of the ring. Both indices are equal.
     pub(super) unsafe fn new(words: RingMemory<T>) -> Self {
         let now = words.producer().load(Ordering::Relaxed);
         Producer { words, put: now, published: now, taken: now }
     }
 
-    /// Has the ring a free entry?
+    /// Returns whether the ring has a free entry.
     #[inline(always)]
     pub(super) fn has_space(&mut self) -> bool {
         if self.put.wrapping_sub(self.taken) < self.words.size {
@@ -82,20 +82,20 @@ impl<T: Copy> Producer<T> {
         self.put.wrapping_sub(self.taken) < self.words.size
     }
 
-    /// Puts one in; the kernel sees it after [`Producer::publish`]. `false`: the ring is full.
+    /// Adds an entry, which the kernel sees after [`Producer::publish`]. Returns false if the ring is full.
     #[inline(always)]
     pub(super) fn put(&mut self, entry: T) -> bool {
         if !self.has_space() {
             return false;
         }
-        // SAFETY: the entry is within the ring, and not between the kernel's index and the published one. So
-        // the kernel does not look at it before it is published.
+        // SAFETY: the entry is within the ring, and the kernel has released it. The kernel does not read it
+        // before it is published.
         unsafe { self.words.entry(self.put).write(entry) };
         self.put = self.put.wrapping_add(1);
         true
     }
 
-    /// Lets the kernel see the new entries; `true`: there were some.
+    /// Publishes the new entries to the kernel. Returns false if there were none.
     #[inline(always)]
     pub(super) fn publish(&mut self) -> bool {
         if self.put == self.published {
@@ -106,65 +106,65 @@ impl<T: Copy> Producer<T> {
         true
     }
 
-    /// Published entries that the kernel has not taken yet.
+    /// Returns the number of published entries that the kernel has not taken yet.
     #[inline(always)]
     pub(super) fn waiting(&mut self) -> u32 {
         self.taken = self.words.consumer().load(Ordering::Acquire);
         self.published.wrapping_sub(self.taken)
     }
 
-    /// Does the kernel look at published entries only if it is called?
+    /// Returns whether the kernel takes published entries only when it is called.
     #[inline(always)]
     pub(super) fn needs_wakeup(&self) -> bool {
         self.words.needs_wakeup()
     }
 }
 
-/// Our end of a ring that the kernel fills: the receive ring and the completion ring.
+/// Our end of a ring that the kernel fills: the receive ring or the completion ring.
 #[derive(Debug)]
 pub(super) struct Consumer<T> {
     words: RingMemory<T>,
-    /// Entries taken out so far, given back or not.
+    /// Number of entries removed so far, given back or not.
     taken: u32,
-    /// Entries put in when last looked.
+    /// Number of entries that the kernel had added when its index was read last.
     put: u32,
 }
 
 impl<T: Copy> Consumer<T> {
-    /// A ring from which nothing was taken yet.
+    /// Creates our end of a fresh ring.
     ///
     /// # Safety
-    /// As for [`Producer::new`], with the kernel as the ring's producer.
+    /// The conditions of [`Producer::new`], with the kernel as the ring's producer.
     pub(super) unsafe fn new(words: RingMemory<T>) -> Self {
         let now = words.consumer().load(Ordering::Relaxed);
         Consumer { words, taken: now, put: now }
     }
 
-    /// How many can be taken. It reads the kernel's index only if none is known of.
+    /// Returns the number of entries that can be removed. Reads the kernel's index only if none is known.
     #[inline(always)]
     pub(super) fn available(&mut self) -> u32 {
         if self.put == self.taken {
             self.put = self.words.producer().load(Ordering::Acquire);
         }
-        // Never more than the ring has: no kernel writes an index beyond that.
+        // Limited to the size of the ring: a correct kernel never writes an index beyond that.
         self.put.wrapping_sub(self.taken).min(self.words.size)
     }
 
-    /// Takes the next one out; `None`: there is none. Its entry is the kernel's again after
+    /// Removes the next entry; `None` if there is none. The kernel may reuse the entry after
     /// [`Consumer::give_back`].
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<T> {
         if self.available() == 0 {
             return None;
         }
-        // SAFETY: the entry is within the ring, and the kernel has finished writing it: its index, which we
-        // loaded with acquire, is beyond.
+        // SAFETY: the entry is within the ring, and the kernel has finished writing it: its index, loaded
+        // with acquire, is beyond the entry.
         let entry = unsafe { self.words.entry(self.taken).read() };
         self.taken = self.taken.wrapping_add(1);
         Some(entry)
     }
 
-    /// Frees all taken entries.
+    /// Returns all removed entries to the kernel.
     #[inline(always)]
     pub(super) fn give_back(&mut self) {
         self.words.consumer().store(self.taken, Ordering::Release);

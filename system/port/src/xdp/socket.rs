@@ -1,4 +1,4 @@
-//! An AF_XDP socket: its set-up, and the two calls that wake the kernel.
+//! An AF_XDP socket: its set-up, and the two system calls that wake the kernel.
 
 use super::last_errno;
 use super::options::OpenError;
@@ -11,7 +11,7 @@ use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 
-/// A ring's memory, unmapped when dropped.
+/// The mapped memory of a ring, unmapped when dropped.
 #[derive(Debug)]
 struct Map {
     start: NonNull<u8>,
@@ -20,39 +20,40 @@ struct Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: this value's own mapping; the ring that points into it is dropped with the same socket.
+        // SAFETY: the mapping belongs to this value; the ring that points into it is dropped with the same
+        // socket.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 
-/// How many entries a socket's rings have, each a power of two.
+/// Numbers of entries of a socket's rings, each a power of two.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub receive: u32,
-    /// 0: this socket sends nothing.
+    /// 0 if the socket does not send.
     pub send: u32,
 }
 
-/// The socket and its memory.
+/// An AF_XDP socket with the memory of its rings.
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: OwnedFd,
-    /// The rings' memory; dropped after the socket, so that the kernel is done with it.
+    /// Memory of the rings; dropped after the socket, when the kernel no longer uses it.
     maps: Vec<Map>,
 }
 
-/// The rings of a socket. They point into memory of the socket that they came with, and must not outlive it.
+/// The rings of a socket. They point into memory of the socket, and must not outlive it.
 #[derive(Debug)]
 pub(super) struct Rings {
     pub fill: Producer<u64>,
     pub completion: Consumer<u64>,
     pub receive: Consumer<libc::xdp_desc>,
-    /// None: this socket sends nothing.
+    /// `None` if the socket does not send.
     pub send: Option<Producer<libc::xdp_desc>>,
 }
 
-// SAFETY: the pointers are to mappings that belong to one socket, which one thread uses at a time. The
-// kernel's end follows the rings' protocol on every thread.
+// SAFETY: the pointers lead to mappings that belong to one socket, which one thread uses at a time. The
+// kernel's end follows the protocol of the rings on every thread.
 unsafe impl Send for Socket {}
 // SAFETY: as above.
 unsafe impl Send for Rings {}
@@ -64,14 +65,14 @@ pub struct KernelCounters {
     pub dropped: u64,
     /// Frames dropped because the receive ring was full.
     pub receive_ring_full: u64,
-    /// Of the first, those for which no chunk was free: nobody had taken the earlier frames.
+    /// Frames among `dropped` for which no chunk was free, because earlier frames had not been taken.
     pub fill_ring_empty: u64,
-    /// Descriptors of ours that made no sense.
+    /// Invalid descriptors in our rings.
     pub invalid: u64,
 }
 
 impl Socket {
-    /// A socket over `umem`, with its rings; bound to nothing yet.
+    /// Creates a socket over `umem`, with its rings; it is not bound yet.
     pub(super) fn new(umem: &Umem, sizes: Sizes) -> Result<(Socket, Rings), OpenError> {
         // SAFETY: a plain call without memory.
         let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
@@ -82,7 +83,7 @@ impl Socket {
                 other => OpenError::Os("socket", other),
             });
         }
-        // SAFETY: the kernel has just made this descriptor for us.
+        // SAFETY: the kernel has just created this descriptor for us.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let mut socket = Socket { fd, maps: Vec::with_capacity(4) };
         socket.register(umem)?;
@@ -131,7 +132,8 @@ impl Socket {
             size => Some(self.words(&offsets.tx, size, libc::XDP_PGOFF_TX_RING as u64)?),
         };
         // SAFETY: the words are mapped in `maps`, which lives as long as the socket. They are new, so the
-        // indices are equal. The kernel is the only other user, in the part that each ring's kind gives it.
+        // indices are equal. The only other user is the kernel, in the role that the kind of each ring
+        // gives it.
         unsafe {
             Ok(Rings {
                 fill: Producer::new(fill),
@@ -142,7 +144,7 @@ impl Socket {
         }
     }
 
-    /// Maps one ring.
+    /// Maps a ring.
     fn words<T>(
         &mut self,
         offsets: &libc::xdp_ring_offset,
@@ -169,14 +171,15 @@ impl Socket {
         }
     }
 
-    /// Binds to one queue of an interface. From now on the kernel looks at the rings.
+    /// Binds the socket to one queue of an interface. From now on the kernel uses the rings.
     ///
     /// # Errors
-    /// `INVAL`: there is no such queue. `BUSY`: another socket has it. `NETDOWN`, and others of bind(2).
+    /// `INVAL` if there is no such queue, `BUSY` if another socket uses it, `NETDOWN`, and other errors of
+    /// bind(2).
     pub(super) fn bind(&self, interface: u32, queue: u32, zero_copy: bool) -> Result<(), Errno> {
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
-            // Without the copy flag the kernel asks the driver for zero copy first.
+            // Without the copy flag the kernel first asks the driver for zero copy.
             sxdp_flags: libc::XDP_USE_NEED_WAKEUP | if zero_copy { 0 } else { libc::XDP_COPY },
             sxdp_ifindex: interface,
             sxdp_queue_id: queue,
@@ -188,13 +191,13 @@ impl Socket {
         if status == 0 { Ok(()) } else { Err(last_errno()) }
     }
 
-    /// Does the driver use our memory without copies? Only of a bound socket.
+    /// Returns whether the driver uses our memory without copies; valid for a bound socket only.
     pub(super) fn is_zero_copy(&self) -> bool {
         let options: Result<libc::xdp_options, Errno> = self.get(libc::XDP_OPTIONS);
         options.is_ok_and(|options| options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
     }
 
-    /// The kernel's counters of this socket; zeros if it does not report them.
+    /// Returns the kernel's counters of this socket; zeros if the kernel does not report them.
     pub(super) fn counters(&self) -> KernelCounters {
         let counted: Result<libc::xdp_statistics, Errno> = self.get(libc::XDP_STATISTICS);
         counted.map_or(KernelCounters::default(), |counted| KernelCounters {
@@ -208,18 +211,18 @@ impl Socket {
     /// Makes the kernel send the published frames.
     ///
     /// # Errors
-    /// `AGAIN`, `BUSY`, `NOBUFS`: not all of them now. Others: the interface is down or gone.
+    /// `AGAIN`, `BUSY` or `NOBUFS` if not all frames were sent; others if the interface is down or gone.
     #[inline(always)]
     pub(super) fn kick_send(&self) -> Result<(), Errno> {
-        // Through rustix because its call is inlined, down to the instruction: see `udp.rs`, "Why so much is
+        // rustix inlines the system call, down to the instruction: see `udp.rs`, "Reason for
         // `inline(always)`".
         rustix::net::send(&self.fd, &[], SendFlags::DONTWAIT).map(|_| ())
     }
 
-    /// Makes the kernel look at the fill ring.
+    /// Makes the kernel check the fill ring.
     #[cold]
     pub(super) fn kick_receive(&self) {
-        // A failure shows when no frame comes.
+        // A failure shows in that no frame arrives.
         let _ = rustix::net::recv(&self.fd, &mut [0u8; 0], RecvFlags::DONTWAIT);
     }
 
@@ -232,7 +235,7 @@ impl Socket {
         if status == 0 { Ok(()) } else { Err(last_errno()) }
     }
 
-    /// Reads an option that is a structure of numbers; fields that an older kernel does not know are zero.
+    /// Reads an option that is a structure of numbers. Fields that an older kernel does not know are zero.
     fn get<T: Numbers>(&self, name: libc::c_int) -> Result<T, Errno> {
         let mut value = MaybeUninit::<T>::zeroed();
         let mut len = size_of::<T>() as libc::socklen_t;
@@ -254,7 +257,7 @@ impl Socket {
 /// A structure of plain numbers.
 ///
 /// # Safety
-/// Any bytes are a value of it.
+/// All byte patterns are valid values.
 unsafe trait Numbers {}
 // SAFETY: unsigned integers only.
 unsafe impl Numbers for libc::xdp_mmap_offsets {}

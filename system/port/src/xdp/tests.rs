@@ -1,5 +1,5 @@
-//! What only the kernel can show: which frames the program picks, and that one program does not push another
-//! out.
+//! Tests of behaviour that only the kernel can show: which frames the program selects, and that an attached
+//! program is not replaced.
 
 use super::bpf::{self, Mode};
 use super::options::{OpenError, Options};
@@ -12,8 +12,8 @@ use remora_wire::frame::{Endpoint, Route, Start};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// Makes a network namespace with a veth pair `near0`-`far0` (10.90.0.1 on `near0`). The calling thread
-/// enters it.
+/// Creates a network namespace with a veth pair `near0`-`far0` (10.90.0.1 on `near0`), and moves the
+/// calling thread into it.
 #[must_use = "it goes away with this value"]
 fn own_namespace() -> Namespace {
     let own = Namespace::new("own").unwrap_or_else(|error| panic!("{error}"));
@@ -33,7 +33,8 @@ fn ip(arguments: &str) -> String {
     remora_netns::ip(arguments).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The program for this address and port 4791, with a map that has a socket for the queue of the test frames.
+/// Loads the program for this address and port 4791, with a map that has a socket for the queue of the test
+/// frames.
 fn loaded(address: IpAddr) -> (OwnedFd, impl Drop) {
     struct Held(#[allow(dead_code, reason = "held, not read")] (OwnedFd, Socket, Umem));
     impl Drop for Held {
@@ -48,7 +49,7 @@ fn loaded(address: IpAddr) -> (OwnedFd, impl Drop) {
     (program, Held((map, socket, umem)))
 }
 
-/// A frame with 32 bytes of UDP payload between these endpoints.
+/// Returns a frame with 32 bytes of UDP payload between these endpoints.
 fn frame(from: Endpoint, to: Endpoint) -> Vec<u8> {
     let mut bytes = vec![0; 200];
     let headers = Route::new(from, to).emit(Start::Ethernet, 0, 32, &mut bytes);

@@ -1,20 +1,21 @@
-//! The memory of frames: mapped once, cut into chunks of equal length, shared with the kernel.
+//! The memory of frames: mapped once, divided into chunks of equal length, shared with the kernel.
 
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::ptr::{self, NonNull};
 
-/// Bytes that the kernel keeps free before each frame that it writes (`XDP_PACKET_HEADROOM`).
+/// Number of bytes that the kernel keeps free before each frame that it writes (`XDP_PACKET_HEADROOM`).
 pub(super) const HEADROOM: usize = 256;
-/// Chunk lengths that every kernel takes. Longer ones need huge pages.
+/// Chunk lengths that every kernel supports. Longer ones need huge pages.
 const CHUNKS: [usize; 2] = [2048, 4096];
 
-/// The shortest chunk that holds frames of `frame` bytes, Ethernet header included, or the longest there is.
+/// Returns the length of the shortest chunk that holds frames of `frame` bytes, Ethernet header included,
+/// or else the longest length.
 pub(super) fn chunk_for(frame: usize) -> usize {
     CHUNKS.into_iter().find(|chunk| chunk - HEADROOM >= frame).unwrap_or(CHUNKS[1])
 }
 
-/// The mapped chunks. An address is what the rings carry: bytes from the start of the first chunk.
+/// The mapped chunks. The rings contain addresses: offsets in bytes from the start of the first chunk.
 #[derive(Debug)]
 pub(super) struct Umem {
     start: NonNull<u8>,
@@ -50,7 +51,7 @@ impl Umem {
         self.start
     }
 
-    /// Bytes of all chunks.
+    /// Returns the size of all chunks in bytes.
     pub(super) fn len(&self) -> usize {
         self.count * self.chunk
     }
@@ -59,51 +60,51 @@ impl Umem {
         self.chunk
     }
 
-    /// The first address of chunk `number`.
+    /// Returns the first address of chunk `number`.
     pub(super) fn address(&self, number: usize) -> u64 {
         (number * self.chunk) as u64
     }
 
-    /// The first address of the chunk that `address` is in.
+    /// Returns the first address of the chunk that contains `address`.
     #[inline(always)]
     pub(super) fn chunk_of(&self, address: u64) -> u64 {
         address & !(self.chunk as u64 - 1)
     }
 
-    /// Do `len` bytes from `address` lie within one chunk?
+    /// Returns whether `len` bytes from `address` lie within one chunk.
     #[inline(always)]
     fn holds(&self, address: u64, len: usize) -> bool {
         let within = (address & (self.chunk as u64 - 1)) as usize;
         address < self.len() as u64 && len <= self.chunk - within
     }
 
-    /// A frame that the kernel has written; `None`: it lies in no chunk.
+    /// Returns a frame that the kernel has written; `None` if it does not lie in one chunk.
     #[inline(always)]
     pub(super) fn frame(&self, address: u64, len: usize) -> Option<&[u8]> {
         if !self.holds(address, len) {
             return None;
         }
         // SAFETY: within the mapping, which lives as long as `self`. The chunk came out of the receive ring
-        // and goes into the fill ring only after the borrow. So the kernel does not write to it meanwhile.
+        // and goes into the fill ring only after the borrow, so the kernel does not write to it meanwhile.
         Some(unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(address as usize), len) })
     }
 
-    /// A buffer for a frame to send, of `len` bytes at `address`; `None`: it does not fit there.
+    /// Returns a buffer for a frame to send, of `len` bytes at `address`; `None` if it does not fit there.
     #[inline(always)]
     pub(super) fn frame_mut(&mut self, address: u64, len: usize) -> Option<&mut [u8]> {
         if !self.holds(address, len) {
             return None;
         }
-        // SAFETY: within the mapping, borrowed from `self` exclusively. The chunk is one of those that frames
-        // are sent from and is in no ring, so the kernel does not touch it.
+        // SAFETY: within the mapping, borrowed from `self` exclusively. The chunk is one that frames are
+        // sent from and is in no ring, so the kernel does not access it.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(address as usize), len) })
     }
 }
 
 impl Drop for Umem {
     fn drop(&mut self) {
-        // SAFETY: this value's own mapping, of which no borrow is left. The kernel has pinned the pages for
-        // itself.
+        // SAFETY: the mapping belongs to this value, and no borrow of it is left. The kernel has its own
+        // references to the pages.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len()) };
     }
 }

@@ -1,5 +1,5 @@
-//! Networks for tests: a namespace of the test's own, `ip` in it, a TUN device that shows every packet, and
-//! veth pairs between two namespaces.
+//! Networks for tests: a namespace of the test's own, `ip` inside it, a TUN device that shows every packet,
+//! and veth pairs between two namespaces.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use remora_netns::{Namespace, or_skip};
@@ -8,8 +8,8 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Can this process have networks of its own? If not, prints why: a test that cannot see then ends, and
-/// nobody takes it for one that saw.
+/// Returns whether this process can create networks. If not, prints the reason, so that a test that ends
+/// early is not taken for one that has run.
 #[must_use]
 pub fn possible() -> bool {
     let tun = |error| remora_netns::Error::System("opening /dev/net/tun".to_owned(), error);
@@ -17,9 +17,10 @@ pub fn possible() -> bool {
     or_skip(tried).is_some()
 }
 
-/// A network namespace, with loopback up, into which the calling thread has moved, and what it will start.
+/// Creates a network namespace with loopback up, and moves the calling thread into it, with all processes
+/// that the thread starts.
 ///
-/// Panics without root, saying so: a test that cannot see must not pass.
+/// Panics with an explanation without root: a test that cannot run must not pass.
 #[must_use = "it goes away with this value"]
 pub fn own_namespace() -> Namespace {
     let own = Namespace::new("own").unwrap_or_else(|error| panic!("{error}"));
@@ -27,22 +28,22 @@ pub fn own_namespace() -> Namespace {
     own
 }
 
-/// Runs `ip` with these arguments in the calling thread's namespace; if it fails, panics with its output.
+/// Runs `ip` with these arguments in the calling thread's namespace. If `ip` fails, panics with its output.
 pub fn ip(arguments: &str) {
     run("ip", arguments);
 }
 
-/// As [`ip`], for another program of iproute2; returns its output.
+/// Runs another program of iproute2 like [`ip`], and returns its output.
 pub fn run(program: &str, arguments: &str) -> String {
     remora_netns::run(program, arguments).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A point-to-point network device whose other end is this value: it gets every packet sent there, cut as on
-/// a wire.
+/// A point-to-point network device whose other end is this value. It receives every packet that is sent to
+/// the device, cut into packets as on a wire.
 pub struct Tun(File);
 
 impl Tun {
-    /// Makes device `name`, up, with these addresses (each with its prefix length).
+    /// Creates the device `name`, brings it up, and adds these addresses (each with its prefix length).
     pub fn new(name: &str, addresses: &[&str]) -> Tun {
         let file = File::options().read(true).write(true).open("/dev/net/tun");
         let file = file.unwrap_or_else(|error| panic!("this test needs /dev/net/tun: {error}"));
@@ -63,12 +64,12 @@ impl Tun {
         Tun(file)
     }
 
-    /// The next packet, from its IP header, that is UDP; `None`: nothing is there.
+    /// Returns the next UDP packet, from its IP header on; `None` if none is waiting.
     pub fn next(&mut self) -> Option<Vec<u8>> {
         let mut buffer = vec![0; 65_536];
         loop {
             let len = self.0.read(&mut buffer).ok()?;
-            // Neighbour discovery and the like are not of interest.
+            // Neighbour discovery and similar packets are skipped.
             let protocol = if buffer[0] >> 4 == 4 { buffer[9] } else { buffer[6] };
             if protocol == 17 {
                 return Some(buffer[..len].to_vec());
@@ -76,37 +77,38 @@ impl Tun {
         }
     }
 
-    /// A packet comes from the network, from its IP header.
+    /// Makes a packet, given from its IP header on, arrive from the network.
     pub fn inject(&mut self, packet: &[u8]) {
         self.0.write_all(packet).expect("write to tun");
     }
 }
 
-/// One test at a time. A program that another test starts has, for a moment, all of this process's
-/// descriptors. Among them are the sockets and programs that a test has just closed.
+/// Lets only one of these tests run at a time. A program that another test starts holds, for a moment, all
+/// descriptors of this process, including sockets and programs that a test has just closed.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A host of a pair: its namespace.
+/// A host of a pair, which is a namespace.
 pub struct Host {
     space: Namespace,
-    /// Of the hosts of a pair, one.
+    /// The guard, held by one host of a pair.
     _alone: Option<MutexGuard<'static, ()>>,
 }
 
 impl Host {
-    /// Moves the calling thread there.
+    /// Moves the calling thread to the host.
     pub fn enter(&self) {
         self.space.enter().unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Does this interface of it look for other machines that have its addresses?
+    /// Turns duplicate address detection on one of the host's interfaces on or off.
     pub fn check_addresses(&self, interface: &str, checks: bool) {
         self.space.check_addresses(interface, checks).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 
-/// Two hosts with a veth pair `near0`-`far0` between them, addresses 10.90.0.1 and .2, fd90::1 and ::2, and
-/// this MTU. The calling thread is in the first. Only one test of a process has such a pair at a time.
+/// Returns two hosts with a veth pair `near0`-`far0` between them, addresses 10.90.0.1 and .2, fd90::1 and
+/// ::2, and this MTU. The calling thread is in the first. Only one test of a process has such a pair at a
+/// time.
 pub fn veth_pair(mtu: usize, options: &str) -> [Host; 2] {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let made = make_pair(mtu, options).unwrap_or_else(|error| panic!("{error}"));

@@ -1,5 +1,5 @@
-//! The ring's publish and credit protocol under loom: all interleavings (up to its bound) of a producer and a
-//! consumer. The payload cells report any access which the protocol does not order.
+//! The ring's publish and credit protocol under loom: all interleavings (up to its bound) of a producer and
+//! a consumer. The payload cells report any access that the protocol does not order.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -16,7 +16,7 @@ struct Memory {
     credit: AtomicU32,
 }
 
-// SAFETY: that the payload cells are accessed by one side at a time is what loom checks here.
+// SAFETY: loom checks here that only one side at a time accesses the payload cells.
 unsafe impl Sync for Memory {}
 // SAFETY: as above.
 unsafe impl Send for Memory {}
@@ -30,7 +30,8 @@ impl Memory {
         }
     }
 
-    /// Writes the frame's slots, and words within it that look like frames: a reader must never meet them.
+    /// Writes the frame's slots, with words inside the payload that look like frames: a reader must never
+    /// meet them.
     fn fill(&self, slot: u32, len: u32, value: u32) {
         for at in slot..slot + slots_of(len) {
             if at != slot {
@@ -68,7 +69,7 @@ impl Cells for Memory {
     }
 }
 
-/// Frames of these lengths go through a ring of 16 slots.
+/// Sends frames of these lengths through a ring of 16 slots.
 fn frames_arrive_whole(lens: &'static [u32]) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(3);
@@ -114,7 +115,8 @@ fn a_first_frame_is_seen_whole() {
 
 #[test]
 fn frames_reuse_slots_only_after_credit() {
-    // 6 slots each: the third does not fit before the end, so it skips to slot 0 and waits for credit.
+    // Each frame takes 6 slots: the third does not fit before the end, so it skips to slot 0 and waits for
+    // credit.
     frames_arrive_whole(&[380, 380, 380, 380]);
 }
 

@@ -1,11 +1,11 @@
-//! The ring protocol over plain memory, against a plain queue, and against peers that break it.
+//! The ring protocol over plain memory, compared with a plain queue, and with peers that break it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use super::*;
 
-/// Memory in which payload really overwrites words, as in the mapped ring.
+/// Memory in which payload overwrites words, as in the mapped ring.
 struct Memory {
     bytes: RefCell<Vec<u8>>,
     credit: Cell<u32>,
@@ -90,7 +90,7 @@ fn a_read_request_is_one_line_and_a_64_byte_write_two() {
     assert_eq!(slots_of(4096 + 28 + 12 + 16 + 4), 65);
 }
 
-/// Random frames through a ring against a `VecDeque`; payload bytes are mostly ones that look like words.
+/// Compares a ring with a `VecDeque` on random frames. Most payload bytes are ones that look like words.
 fn against_a_queue(seed: u64, slots: u32, largest: u32, steps: u32) {
     let geometry = Geometry::new(slots, largest).unwrap();
     let (memory, mut random) = (Memory::new(geometry), Random(seed));
@@ -98,7 +98,7 @@ fn against_a_queue(seed: u64, slots: u32, largest: u32, steps: u32) {
     let mut queue = VecDeque::new();
     let (mut full, mut wrapped) = (0, 0);
     for step in 0..steps {
-        // Turns of filling and of draining, so that the ring runs full and empty.
+        // Phases of filling and of draining, so that the ring becomes full and empty.
         let filling = step % 256 < 128;
         if random.below(4) < if filling { 3 } else { 1 } {
             let len = 1 + random.below(largest);
@@ -222,7 +222,7 @@ fn a_train_is_seen_when_it_is_published_and_says_how_long_it_is() {
         consumer.release(found);
     }
     assert_eq!(consumer.peek(&memory), Ok(None));
-    // One that grows too long leaves by itself.
+    // A train that grows too long is published without a flush.
     for committed in 1..=LONGEST_TRAIN {
         assert_eq!(producer.reserve(&memory, 60), Ok(true));
         producer.commit(&memory);
@@ -254,7 +254,7 @@ fn a_word_that_makes_no_sense_is_broken() {
     memory.set(14, 125);
     let mut consumer = Consumer { geometry, tail: 14, unclean: 0, returned: 14 };
     assert_eq!(consumer.peek(&memory), Err(Broken));
-    // A skip leads to slot 0, and there another one leads nowhere.
+    // A skip leads to slot 0; a second skip there would lead nowhere.
     let memory = Memory::new(geometry);
     memory.set(14, SKIP);
     memory.set(0, SKIP);
@@ -273,7 +273,7 @@ fn credit_that_moves_back_or_past_what_was_published_is_broken() {
             assert_eq!(producer.reserve(&memory, 60), Ok(true));
             producer.commit(&memory);
         }
-        // head is 22 now, so 17 and 7 are possible and the others are not.
+        // head is 22 now, so the credits 17 and 7 are possible and the others are not.
         let expected = if credit == 17 || credit == 7 { Ok(true) } else { Err(Broken) };
         assert_eq!(producer.reserve(&memory, 60), expected, "credit {credit:#x}");
     }
