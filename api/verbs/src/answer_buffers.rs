@@ -1,4 +1,4 @@
-//! AnswerBuffers of kernels, by the tags of their requests.
+//! Buffers for the answers of StRoM kernels, found by the tags of their requests.
 
 use remora_nic::kernel::{Ending, Place, Status, TAG_MASK};
 use remora_nic::{CompletionKind, Flags, Operation, Sge, WorkCompletion, WorkRequest};
@@ -11,20 +11,21 @@ use crate::{
     ProtectionDomain, QueueError, QueuePair, work,
 };
 
-/// Buffers at most: a tag holds the number of one, and how often it was used.
+/// Maximum number of buffers. A tag holds the index of its buffer and a count of the buffer's uses.
 const MOST: u32 = 1 << 12;
 
-/// Completions that a wait polls at a time: clearing an array for more would take longer than polling again.
+/// Completions that [`AnswerBuffers::wait`] polls at a time. Clearing a larger array would take longer than
+/// polling a second time.
 const AT_ONCE: usize = 4;
 
-/// The answer of a kernel to one request; its bytes are read by [`AnswerBuffers::read`].
+/// The answer of a kernel to one request. [`AnswerBuffers::read`] reads its bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct KernelAnswer {
     /// The tag of the request.
     pub tag: u32,
-    /// The outcome, as the kernel or its NIC reports it.
+    /// The outcome of the request, as the kernel or the peer's NIC reports it.
     pub status: Status,
-    /// Bytes of the answer.
+    /// Length of the answer in bytes.
     pub len: u32,
 }
 
@@ -36,11 +37,12 @@ enum BufferState {
     Came(KernelAnswer),
 }
 
-/// Buffers for the answers of kernels, used in turn, and an account of the requests that they belong to.
-/// Requests of several queue pairs may share them.
+/// Buffers for the answers of kernels, used in turn, and the state of the request that each belongs to.
+/// Requests of several queue pairs may share the buffers.
 ///
-/// A request takes the next buffer. Its last request must have been answered, and the answer handed out. So
-/// the bytes of an answer stay until as many requests were made as there are buffers.
+/// A request takes the next buffer in turn; it is refused while that buffer's previous answer is outstanding
+/// or has not been handed out. The bytes of an answer therefore stay in place until every other buffer was
+/// used.
 #[derive(Debug)]
 pub struct AnswerBuffers {
     memory: MemoryRegion,
@@ -49,12 +51,12 @@ pub struct AnswerBuffers {
     asked: u32,
 }
 
-/// Why [`AnswerBuffers::wait`] returns no answer.
+/// The reason why [`AnswerBuffers::wait`] returns no answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum AnswerError {
     /// Polling the completion queue failed.
     Poll(PollError),
-    /// Work has failed, and with it the connection.
+    /// A work request has failed with this status, so its connection has ended.
     Ended(crate::Status),
 }
 
@@ -98,13 +100,16 @@ impl AnswerBuffers {
         (tag % MOST) as usize
     }
 
-    /// The buffer for the answer to a request, as a kernel at the peer gets it.
+    /// Returns the buffer for the answer to request `tag`, in the form that the peer's kernel receives.
     pub fn place(&self, tag: u32) -> Place {
         let remote = self.memory.remote(self.index(tag) as u64 * u64::from(self.size));
         Place { addr: remote.addr, rkey: remote.rkey.get(), len: self.size }
     }
 
-    /// The next tag, if its buffer is free.
+    /// Returns the next tag.
+    ///
+    /// # Errors
+    /// `Queue(QueueFull)` if the buffer of that tag is in use.
     fn begin(&self) -> Result<u32, PostError> {
         let count = self.states.len() as u32;
         let (index, use_of_it) = (self.asked % count, self.asked / count);
@@ -116,18 +121,18 @@ impl AnswerBuffers {
 
     fn asked(&mut self, tag: u32) -> u32 {
         self.states[self.index(tag)] = BufferState::Asked;
-        // As many as tags can distinguish.
+        // The count wraps where the tags repeat.
         self.asked = (self.asked + 1) % (self.states.len() as u32 * ((TAG_MASK + 1) / MOST));
         tag
     }
 
-    /// Asks a kernel of the peer's NIC as [`post_rpc`](QueuePair::post_rpc) does, without a completion of its
-    /// own, and posts a receive work request for the answer. Returns the request's tag.
+    /// Sends a request to a kernel of the peer's NIC, as [`post_rpc`](QueuePair::post_rpc) does, but without
+    /// a completion of its own, and posts a receive work request for the answer. Returns the request's tag.
     ///
     /// # Errors
-    /// `Queue(QueueFull)`: the next buffer's answer has not been handed out, or a queue of the queue pair is
-    /// full. Others as [`post_rpc`](QueuePair::post_rpc) and [`post_recv`](QueuePair::post_recv). Nothing has
-    /// been posted then.
+    /// `Queue(QueueFull)` if the answer in the next buffer has not been handed out, or if a queue of the
+    /// queue pair is full. Otherwise the errors of [`post_rpc`](QueuePair::post_rpc) and
+    /// [`post_recv`](QueuePair::post_recv). After an error, nothing has been posted.
     pub fn ask(&mut self, pair: &mut QueuePair, opcode: u64, params: &[u8]) -> Result<u32, PostError> {
         let tag = self.begin()?;
         let place = self.place(tag);
@@ -138,12 +143,12 @@ impl AnswerBuffers {
         Ok(self.asked(tag))
     }
 
-    /// Gives a kernel bytes as [`post_rpc_write`](QueuePair::post_rpc_write) does. They must not change until
-    /// the answer has come. Returns the request's tag; the bytes of its answer go to the buffer of the
-    /// [`ask`](AnswerBuffers::ask) before it.
+    /// Sends bytes to a kernel, as [`post_rpc_write`](QueuePair::post_rpc_write) does. The bytes must not
+    /// change until the answer has come. Returns the request's tag. The bytes of its answer go to the buffer
+    /// of the preceding [`ask`](AnswerBuffers::ask).
     ///
     /// # Errors
-    /// As [`ask`](AnswerBuffers::ask).
+    /// The errors of [`ask`](AnswerBuffers::ask).
     pub fn give(&mut self, pair: &mut QueuePair, opcode: u64, local: &[Sge]) -> Result<u32, PostError> {
         let tag = self.begin()?;
         let request = work::rpc_write(u64::from(tag), opcode, tag, local);
@@ -151,7 +156,8 @@ impl AnswerBuffers {
         Ok(self.asked(tag))
     }
 
-    /// Looks at a completion. True: it was an answer, which [`answer`](AnswerBuffers::answer) gives out.
+    /// Offers a completion to the buffers. Returns true if it was an answer, which
+    /// [`answer`](AnswerBuffers::answer) then hands out.
     pub fn take(&mut self, done: &WorkCompletion) -> bool {
         let Some(imm) = done.imm.filter(|_| done.kind == CompletionKind::ReceiveWriteImm) else {
             return false;
@@ -167,7 +173,8 @@ impl AnswerBuffers {
         true
     }
 
-    /// The answer to a request, once, if it has come.
+    /// Returns the answer to request `tag`, once. `None` until the answer has come, and after it was handed
+    /// out.
     pub fn answer(&mut self, tag: u32) -> Option<KernelAnswer> {
         let index = self.index(tag);
         let state = self.states.get_mut(index)?;
@@ -176,12 +183,12 @@ impl AnswerBuffers {
         Some(answer)
     }
 
-    /// Polls until the answer to a request has come; earlier answers are kept. Other completions on the queue
-    /// are dropped. A program that has other work there polls itself, and hands its completions to
-    /// [`take`](AnswerBuffers::take).
+    /// Polls until the answer to request `tag` has come. Answers to other requests are kept; any other
+    /// completion on the queue is dropped. A program with other work on that queue polls it itself and passes
+    /// the completions to [`take`](AnswerBuffers::take).
     ///
     /// # Errors
-    /// [`AnswerError`].
+    /// [`AnswerError`] if polling fails or a work request has failed.
     pub fn wait(
         &mut self,
         cq: &mut CompletionQueue,
@@ -203,10 +210,10 @@ impl AnswerBuffers {
         }
     }
 
-    /// The first bytes of an answer.
+    /// Copies the first `into.len()` bytes of an answer's buffer to `into`.
     ///
     /// # Errors
-    /// `OutOfBounds`: more than a buffer holds.
+    /// `OutOfBounds` if `into` is longer than a buffer.
     pub fn read(&self, answer: &KernelAnswer, into: &mut [u8]) -> Result<(), AccessError> {
         if into.len() > self.size as usize {
             return Err(AccessError::OutOfBounds);

@@ -1,4 +1,5 @@
-//! Completion channels (`ibv_comp_channel`): sleeping until a completion comes.
+//! Completion channels (`ibv_comp_channel`): a program sleeps on one until a completion queue has a
+//! completion.
 
 use remora_host::{Channel, Signal, wait_readable};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,12 +10,12 @@ use crate::nicd::DaemonClient;
 use crate::nicd::message::Request;
 use crate::{Context, CreateError, PollError};
 
-/// Wake-ups that can wait in one channel: one for each armed queue is the most there can be.
+/// Maximum number of reports that can wait in one channel. Each armed queue has at most one.
 const WAITING: usize = 4096;
 
-/// Reports which of its completion queues, once armed
-/// ([`CompletionQueue::arm`](crate::CompletionQueue::arm)), got a completion. Its descriptor is readable
-/// while there is a report, for `epoll` and the like (`ibv_comp_channel`).
+/// A channel that reports which of its armed completion queues
+/// ([`CompletionQueue::arm`](crate::CompletionQueue::arm)) got a completion (`ibv_comp_channel`). Its
+/// descriptor is readable while a report waits, for `epoll` and the like.
 #[derive(Clone, Debug)]
 pub struct CompletionChannel {
     context: Context,
@@ -53,7 +54,7 @@ impl CompletionChannel {
         })
     }
 
-    /// A channel whose other end is with another process: it reports to the program of a daemon.
+    /// Creates a channel whose other end is in another process: the daemon uses it to report to a program.
     pub(crate) fn to(context: &Context, socket: OwnedFd) -> CompletionChannel {
         CompletionChannel { context: context.clone(), channel: Channel::There(Arc::new(socket)), lent: None }
     }
@@ -67,16 +68,19 @@ impl CompletionChannel {
         &self.channel
     }
 
-    /// The [tag](crate::CompletionQueue::tag) of a queue that got a completion; none at the moment. A forked
-    /// child gets none: a report that it took would be lost to its parent.
+    /// Returns the [tag](crate::CompletionQueue::tag) of a queue that got a completion, or `None` if no
+    /// report waits. Always `None` in a forked child: a report taken by the child would be lost to its
+    /// parent.
     pub fn poll(&self) -> Option<u64> {
         if self.context.fork().is_child() { None } else { self.channel.take() }
     }
 
-    /// Sleeps until an armed queue got a completion; returns its [tag](crate::CompletionQueue::tag).
+    /// Sleeps until an armed queue gets a completion, and returns the queue's
+    /// [tag](crate::CompletionQueue::tag).
     ///
     /// # Errors
-    /// `Timeout`; `Forked`; `System`.
+    /// `Timeout` if nothing came in time; `Forked` in a forked child; `Failed`; `System` with the errno of
+    /// the wait.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<u64, PollError> {
         loop {
             if self.context.fork().is_child() {

@@ -1,4 +1,4 @@
-//! Code regions: the slots of a chain's queues and its data, under one key.
+//! Code regions: one key for the slots of a chain's queues and for the chain's data.
 
 use remora_memory::{Access, Bytes, Range};
 
@@ -9,21 +9,22 @@ use crate::{CreateError, MemoryRegion, ProtectionDomain, QueuePair};
 /// All rights: a chain reads and writes its own memory, and changes it by atomics.
 const RIGHTS: Access = Access::from_bits(0xf).expect("four rights");
 
-/// A section of a program's data: its bytes, and the address of the first one.
+/// A section of a chain program's data: its length in bytes and the address of its first byte.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Section {
     pub len: usize,
     pub iova: u64,
 }
 
-/// Where a section lies: a block, and its first byte there.
+/// The place of a section: a block of memory, and the offset of the section's first byte in it.
 pub(crate) type Placed = (Bytes, usize);
 
-/// Queue pairs, and the addresses of their first slots.
+/// Queue pairs, each with the address of its first slot.
 pub(crate) type Slots<'a> = (&'a QueuePair, u64);
 
 impl ProtectionDomain {
-    /// A code region with fresh memory for `sections`, and where they lie.
+    /// Creates a code region with zeroed memory for `sections`. Returns the region and the place of each
+    /// section.
     pub(crate) fn create_code(
         &self,
         sections: &[Section],
@@ -55,7 +56,7 @@ impl ProtectionDomain {
         Ok((region, memory.into_iter().map(|bytes| (bytes, 0)).collect()))
     }
 
-    /// As [`create_code`], in the daemon's memory: it goes on when this program is gone.
+    /// Like [`create_code`], in the daemon's memory: the chain continues when this program has ended.
     fn code_of_daemon(
         &self,
         daemon: &DaemonClient,

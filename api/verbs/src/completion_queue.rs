@@ -1,4 +1,4 @@
-//! Completion queues: made, polled and armed (`ibv_create_cq`, `ibv_poll_cq`, `ibv_req_notify_cq`).
+//! Completion queues: creating, polling and arming (`ibv_create_cq`, `ibv_poll_cq`, `ibv_req_notify_cq`).
 
 use remora_host::{CqHook, Engine};
 use remora_nic::cqe::Cqe;
@@ -11,7 +11,7 @@ use crate::nicd::DaemonClient;
 use crate::nicd::message::{CreateCq, QueueFacts, Request};
 use crate::{CompletionChannel, Context, CreateError, PollError};
 
-/// An empty entry, to make the array that `poll` writes into.
+/// An empty completion, to initialise the array that [`CompletionQueue::poll`] writes to.
 pub const EMPTY: WorkCompletion = WorkCompletion {
     id: 0,
     status: Status::General,
@@ -25,35 +25,36 @@ pub const EMPTY: WorkCompletion = WorkCompletion {
     outcome: remora_nic::prism::Outcome::Done,
 };
 
-/// Empty polls between two looks at the clock while waiting.
+/// Empty polls of a waiting caller between two readings of the clock.
 const LOOK_EVERY: u32 = 64;
-/// Empty polls after which a wait yields its core now and then: the other side may need it.
+/// Empty polls after which a waiting caller yields its core now and then, in case the peer needs the core.
 const YIELD_AFTER: u32 = 4096;
 
-/// Attributes of a completion queue that is to be made.
+/// Attributes of a new completion queue.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct CqOptions<'a> {
-    /// Completions that it holds at least: as many as signaled work requests may be outstanding. 0 is 256.
+    /// The least capacity in completions: as many as signaled work requests may be outstanding. 0 stands for
+    /// 256.
     pub depth: u32,
-    /// The engine that serves it, counted from 0; `None`: the engines take turns.
+    /// The engine that serves the queue, counted from 0. With `None`, the engines take turns.
     pub engine: Option<usize>,
-    /// The channel that reports its completions.
+    /// The channel that reports the queue's completions, if any.
     pub channel: Option<&'a CompletionChannel>,
-    /// It is for WAITs, which count its completions: nobody need poll it, and new completions overwrite old
-    /// ones.
+    /// True if the queue is only counted by WAITs. Such a queue need not be polled: new completions overwrite
+    /// old ones.
     pub counted: bool,
-    /// Completions say when the NIC wrote them ([`poll_stamped`](CompletionQueue::poll_stamped)). A daemon
-    /// lends no such queue.
+    /// True if each completion holds the time at which the NIC wrote it
+    /// ([`poll_stamped`](CompletionQueue::poll_stamped)). A daemon lends no such queue.
     pub timestamps: bool,
 }
 
-/// A completion, and when the NIC wrote it.
+/// A completion with the time at which the NIC wrote it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct StampedCompletion {
-    /// How the work request ended.
+    /// The completion of the work request.
     pub completion: WorkCompletion,
-    /// Nanoseconds of the NIC's clock, modulo 2^[`TIMESTAMP_BITS`](crate::TIMESTAMP_BITS); 0 if the
-    /// queue has no timestamps.
+    /// The time in nanoseconds of the NIC's clock, modulo 2^[`TIMESTAMP_BITS`](crate::TIMESTAMP_BITS); 0 if
+    /// the queue has no timestamps.
     pub timestamp: u64,
 }
 
@@ -64,7 +65,7 @@ impl From<Cqe> for StampedCompletion {
     }
 }
 
-/// A completion queue: ended work requests, in order for each queue pair.
+/// A completion queue. It holds the completions of each queue pair in the order of the work requests.
 #[derive(Debug)]
 pub struct CompletionQueue {
     shared: Arc<Shared>,
@@ -72,7 +73,7 @@ pub struct CompletionQueue {
     depth: u32,
 }
 
-/// The part that queue pairs keep alive.
+/// The part of a completion queue that its queue pairs keep alive.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub context: Context,
@@ -100,7 +101,7 @@ impl Drop for Shared {
 }
 
 impl Shared {
-    /// The engine that serves it, if that is this process's.
+    /// The engine, if the queue belongs to this process.
     pub fn engine(&self) -> Result<&Arc<Engine>, CreateError> {
         self.engine_handle.engine()
     }
@@ -111,7 +112,7 @@ impl CompletionQueue {
         CompletionQueue::tagged(context, options, context.tag())
     }
 
-    /// As [`create_cq_with`](Context::create_cq_with), with this tag in its channel.
+    /// Like [`create_cq_with`](Context::create_cq_with), with `tag` as the queue's tag in its channel.
     pub(crate) fn tagged(
         context: &Context,
         options: &CqOptions<'_>,
@@ -165,7 +166,7 @@ impl CompletionQueue {
         Ok(CompletionQueue::lent(context, daemon, &facts, Poller::new(ring)))
     }
 
-    /// A queue of the daemon's, mapped into this process.
+    /// Wraps a queue of the daemon that is mapped into this process.
     pub(crate) fn lent(
         context: &Context,
         daemon: &Arc<DaemonClient>,
@@ -187,7 +188,7 @@ impl CompletionQueue {
         self.poller.ring()
     }
 
-    /// Is a queue pair, or anything else, using it?
+    /// Returns whether a queue pair or another object uses the queue.
     pub(crate) fn is_used(&self) -> bool {
         Arc::strong_count(&self.shared) > 1
     }
@@ -196,23 +197,23 @@ impl CompletionQueue {
         &self.shared
     }
 
-    /// Completions that it holds at most.
+    /// The greatest number of completions that the queue holds.
     pub fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// The engine that serves it, counted from 0.
+    /// The engine that serves the queue, counted from 0.
     pub fn engine(&self) -> usize {
         self.shared.engine_handle.number()
     }
 
-    /// The number that a WAIT names it by ([`work::wait`](crate::work::wait)).
+    /// The number by which a WAIT names the queue ([`work::wait`](crate::work::wait)).
     pub fn number(&self) -> u32 {
         self.shared.number
     }
 
-    /// Completions that have come to it since it was made: the count that a WAIT compares. 0 for one of a
-    /// daemon's.
+    /// The number of completions that were written to the queue since it was created: the count that a WAIT
+    /// compares. Always 0 for a queue of a daemon and in a forked child.
     pub fn count(&self) -> u64 {
         if self.shared.context.fork().is_child() {
             return 0;
@@ -221,33 +222,34 @@ impl CompletionQueue {
         self.shared.engine().ok().and_then(count).unwrap_or(0)
     }
 
-    /// The tag that a [`CompletionChannel`] reports it by.
+    /// The tag by which a [`CompletionChannel`] reports the queue.
     pub fn tag(&self) -> u64 {
         self.shared.tag
     }
 
-    /// Takes up to `out.len()` completions and returns how many. If there are none, drives the NIC one step
-    /// and looks again.
+    /// Takes up to `out.len()` completions and returns their number. If the queue is empty, drives the NIC
+    /// one step and polls a second time.
     ///
     /// # Errors
-    /// `Overrun`, once nothing is left; `Forked`; `Failed`.
+    /// Once the queue is empty: `Overrun` if completions were lost, `Failed` if the NIC has failed. `Forked`
+    /// in a forked child; `Reentered` in a signal handler that interrupted a call on this NIC.
     #[inline]
     pub fn poll(&mut self, out: &mut [WorkCompletion]) -> Result<usize, PollError> {
         self.poll_as(out, |entry| entry.completion)
     }
 
-    /// As [`poll`](CompletionQueue::poll), with the time of each completion.
+    /// Like [`poll`](CompletionQueue::poll), with the time of each completion.
     ///
     /// # Errors
-    /// Those of [`poll`](CompletionQueue::poll).
+    /// The errors of [`poll`](CompletionQueue::poll).
     pub fn poll_stamped(&mut self, out: &mut [StampedCompletion]) -> Result<usize, PollError> {
         self.poll_as(out, StampedCompletion::from)
     }
 
-    /// The time of its NIC's clock, in nanoseconds: what timestamps count (`ibv_query_rt_values_ex`).
+    /// The time of the NIC's clock in nanoseconds, which timestamps count (`ibv_query_rt_values_ex`).
     ///
     /// # Errors
-    /// `Forked`, `NotByDaemon`.
+    /// `Forked` in a forked child, `NotByDaemon` for a queue of a daemon.
     pub fn clock(&self) -> Result<u64, CreateError> {
         self.shared.context.refuse_child()?;
         Ok(self.shared.engine()?.now().0)
@@ -267,14 +269,15 @@ impl CompletionQueue {
         if taken == 0
             && let Err(failure) = self.look_for_failure()
         {
-            // What was flushed came before the NIC counted as failed.
+            // Completions flushed by the failure came before it and are returned first.
             let flushed = self.take(out, &of);
             return if flushed > 0 { Ok(flushed) } else { Err(failure) };
         }
         Ok(taken)
     }
 
-    /// The next entry, whole. If there is none, drives the NIC one step and looks again.
+    /// Returns the next queue entry with all its fields. If the queue is empty, drives the NIC one step and
+    /// polls a second time.
     pub(crate) fn poll_entry(&mut self) -> Result<Option<Cqe>, PollError> {
         if self.shared.context.fork().is_child() {
             return Err(PollError::Forked);
@@ -298,14 +301,15 @@ impl CompletionQueue {
         Ok(entry)
     }
 
-    /// The next entry that is there already, whole. Does not drive the NIC.
+    /// Returns the next queue entry with all its fields, without driving the NIC.
     pub(crate) fn ready_entry(&mut self) -> Option<Cqe> {
         let entry = self.poller.poll()?;
         self.poller.free();
         Some(entry)
     }
 
-    /// Called when it is empty: has the NIC failed, so that nothing will come?
+    /// Returns an error if this empty queue was overrun or its NIC has failed, so that no completion will
+    /// come.
     #[inline]
     fn look_for_failure(&self) -> Result<(), PollError> {
         if self.poller.is_overrun() {
@@ -328,11 +332,11 @@ impl CompletionQueue {
         taken
     }
 
-    /// Polls, without sleeping, until at least one completion is there. If that takes long, other threads get
-    /// the core between two polls.
+    /// Polls without sleeping until at least one completion is there. After many empty polls it yields the
+    /// core to other threads now and then.
     ///
     /// # Errors
-    /// `Timeout`, and those of [`poll`](CompletionQueue::poll).
+    /// `Timeout` if none came in time, and the errors of [`poll`](CompletionQueue::poll).
     pub fn wait(&mut self, out: &mut [WorkCompletion], timeout: Duration) -> Result<usize, PollError> {
         let (mut turn, mut deadline) = (0u32, None);
         loop {
@@ -353,11 +357,11 @@ impl CompletionQueue {
         }
     }
 
-    /// Asks for one wake-up through its channel. Poll once more after this before sleeping: an earlier
-    /// completion wakes nobody.
+    /// Requests one report through the queue's channel. Poll once more after this call and before sleeping: a
+    /// completion that came earlier is not reported.
     ///
     /// # Errors
-    /// `Forked`.
+    /// `Forked` in a forked child; `Reentered` in a signal handler that interrupted a call on this NIC.
     pub fn arm(&self, notify: Notify) -> Result<(), PollError> {
         if self.shared.context.fork().is_child() {
             return Err(PollError::Forked);
@@ -383,10 +387,11 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// From now on this channel reports its completions.
+    /// Sets the channel that reports the queue's completions from now on.
     ///
     /// # Errors
-    /// `Forked`; `OtherContext`; `Daemon`: its refusal.
+    /// `Forked` in a forked child; `OtherContext` if the channel is not the daemon's; `Daemon` if the daemon
+    /// refuses.
     pub fn set_channel(&self, channel: &CompletionChannel) -> Result<(), CreateError> {
         let shared = &*self.shared;
         shared.context.refuse_child()?;
@@ -402,17 +407,18 @@ impl CompletionQueue {
         }
     }
 
-    /// Makes it hold at least `depth` completions; waiting ones stay.
+    /// Gives the queue a capacity of at least `depth` completions. Waiting completions stay.
     ///
     /// # Errors
-    /// `Forked`, `TooMany`; `Nic(TooSmall)` if the waiting ones do not fit.
+    /// `Forked` in a forked child; `TooMany` if `depth` is out of bounds; `Nic(TooSmall)` if the waiting
+    /// completions do not fit.
     pub fn resize(&mut self, depth: u32) -> Result<(), CreateError> {
         self.shared.context.refuse_child()?;
         if !(1..=MAX_RING_SLOTS).contains(&depth) {
             return Err(CreateError::TooMany("depth", depth.into(), MAX_RING_SLOTS.into()));
         }
         let engine = self.shared.engine()?;
-        // Completions of queue pairs that are gone need no space.
+        // Completions of destroyed queue pairs need no space.
         self.poller.reclaim();
         let ring = self.shared.context.ring(depth)?;
         engine.control(|control| control.nic.resize_cq(self.shared.number, ring.clone()))?;

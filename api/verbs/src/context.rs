@@ -1,4 +1,4 @@
-//! An open device: its engines, events and counters (`ibv_context`).
+//! An open device with its engines, events and counters (`ibv_context`).
 
 mod create;
 
@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::CreateError;
 use crate::nicd::DaemonClient;
 
-/// An open device. A clone shares it. It closes when the last object of it is gone.
+/// An open device. A clone shares it. The device closes when the last clone and the last object created by
+/// it are dropped.
 #[derive(Clone, Debug)]
 pub struct Context {
     inner: Arc<Inner>,
@@ -31,9 +32,9 @@ struct Inner {
 /// The owner of the NIC.
 #[derive(Debug)]
 enum Home {
-    /// This process: for itself, or (`lends`) for others that map its queues and regions.
+    /// This process, for itself or, if `lends`, for other processes that map its queues and regions.
     Own { adapter: Adapter, lends: bool },
-    /// The NIC of a daemon, which this process is attached to.
+    /// A daemon, to which this process is attached.
     Nicd { daemon: Arc<DaemonClient>, events: Signal<EngineEvent> },
 }
 
@@ -50,7 +51,7 @@ impl Context {
         Context { inner: Arc::new(Inner { home, fork: ForkMark::get(), tags: AtomicU64::new(1) }) }
     }
 
-    /// The number of its engines; a daemon's NIC has one.
+    /// The number of engines; 1 for a daemon's NIC.
     pub fn engines(&self) -> usize {
         match &self.inner.home {
             Home::Own { adapter, .. } => adapter.engines().len(),
@@ -58,7 +59,7 @@ impl Context {
         }
     }
 
-    /// The facts of its first engine's port: kind, address, path MTU.
+    /// The kind, address and path MTU of the first engine's port.
     pub fn port(&self) -> PortFacts {
         match &self.inner.home {
             Home::Own { adapter, .. } => adapter.engines()[0].facts(),
@@ -66,8 +67,8 @@ impl Context {
         }
     }
 
-    /// The next asynchronous event, if there is one. [`AsFd`] gives a descriptor that is readable while there
-    /// is. A forked child gets none: they are its parent's.
+    /// Returns the next asynchronous event, or `None` if none waits. The descriptor given by [`AsFd`] is
+    /// readable while an event waits. Always `None` in a forked child: the events are its parent's.
     pub fn poll_event(&self) -> Option<EngineEvent> {
         if self.inner.fork.is_child() { None } else { self.events().take() }
     }
@@ -79,7 +80,8 @@ impl Context {
         }
     }
 
-    /// Its engines, if they are this process's. A daemon's engine counts for all of its programs.
+    /// The engines, if they belong to this process; empty for a daemon's NIC, whose engine works for all of
+    /// its programs.
     pub(crate) fn own_engines(&self) -> &[Arc<Engine>] {
         match &self.inner.home {
             Home::Own { adapter, .. } => adapter.engines(),
@@ -87,14 +89,14 @@ impl Context {
         }
     }
 
-    /// Its engines, if the caller may enter them: in a forked child they may be locked for ever, and a signal
-    /// handler may have interrupted a call.
+    /// The engines that the caller may enter. Empty in a forked child, where an engine's lock may be held for
+    /// ever, and in a signal handler that interrupted a call on an engine.
     fn live_engines(&self) -> &[Arc<Engine>] {
         if self.refuse_child().is_err() { &[] } else { self.own_engines() }
     }
 
-    /// The counters of all its engines together; zeros in a forked child, and for a daemon's engine, which
-    /// reports to its owner.
+    /// The sum of all engines' counters. Zeros in a forked child and for a daemon's NIC, which reports its
+    /// counters to its owner.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         for engine in self.live_engines() {
@@ -103,7 +105,8 @@ impl Context {
         sum
     }
 
-    /// The counters of its engines' ports together.
+    /// The sum of the counters of all engines' ports. Zeros where [`counters`](Context::counters) gives
+    /// zeros.
     pub fn port_counters(&self) -> PortCounters {
         let mut sum = PortCounters::default();
         for engine in self.live_engines() {
@@ -112,18 +115,19 @@ impl Context {
         sum
     }
 
-    /// Events of the threads that drive its engines, one entry for each engine.
+    /// Counters of the threads that drive the engines, one entry for each engine.
     pub fn driver_counters(&self) -> Vec<DriverCounters> {
         self.live_engines().iter().map(|engine| engine.driver_counters()).collect()
     }
 
-    /// All its counters, for Prometheus ([`remora_host::metrics::Endpoint`]).
+    /// All counters as metrics for Prometheus ([`remora_host::metrics::Endpoint`]). Empty in a forked child
+    /// and for a daemon's NIC.
     pub fn metrics(&self) -> Vec<Family> {
         let adapter = self.refuse_child().and_then(|()| self.adapter());
         adapter.map(remora_host::families).unwrap_or_default()
     }
 
-    /// The NIC, if it is this process's own.
+    /// The NIC's adapter, if it is this process's own.
     pub(crate) fn adapter(&self) -> Result<&Adapter, CreateError> {
         match &self.inner.home {
             Home::Own { adapter, .. } => Ok(adapter),
@@ -139,7 +143,7 @@ impl Context {
         }
     }
 
-    /// Has a thread that drives the NIC failed, or the daemon gone?
+    /// Returns whether a thread that drives the NIC has failed, or the daemon is gone.
     #[inline]
     pub(crate) fn has_failed(&self) -> bool {
         match &self.inner.home {
@@ -148,16 +152,16 @@ impl Context {
         }
     }
 
-    /// Ends the work of a NIC of this process for good, as after a fault of the hardware: its place on the
-    /// network is lost. All queue pairs enter the error state, [`AsyncEvent::DeviceFatal`](crate::AsyncEvent)
-    /// is reported, and polling an empty queue says `Failed`.
+    /// Stops a NIC of this process for good, as after a fault of the hardware, when its place on the network
+    /// is lost. All queue pairs enter the error state, [`AsyncEvent::DeviceFatal`](crate::AsyncEvent) is
+    /// reported, and polling an empty queue returns `Failed`. No effect on a daemon's NIC.
     pub fn fail(&self) {
         if let Home::Own { adapter, .. } = &self.inner.home {
             adapter.fail();
         }
     }
 
-    /// Zeroed memory for a queue of `len` bytes: a memfd if the NIC is lent to other processes.
+    /// Allocates `len` zeroed bytes for a queue, as a memfd if the NIC is lent to other processes.
     pub(crate) fn memory(&self, len: usize) -> Result<Bytes, CreateError> {
         match &self.inner.home {
             Home::Own { lends: true, .. } => Ok(Bytes::memfd("remora-queue", len)?),
@@ -165,7 +169,7 @@ impl Context {
         }
     }
 
-    /// A queue of so many slots.
+    /// Allocates a queue of at least `slots` slots.
     pub(crate) fn ring(&self, slots: u32) -> Result<Ring, CreateError> {
         Ring::new(self.memory(Ring::size(slots))?).ok_or(CreateError::Nic(NicError::TooSmall))
     }
@@ -175,7 +179,8 @@ impl Context {
         self.inner.fork
     }
 
-    /// Refuses a forked child, and a signal handler that interrupted a call on an engine.
+    /// Returns an error in a forked child (`Forked`) and in a signal handler that interrupted a call on an
+    /// engine (`Reentered`).
     pub(crate) fn refuse_child(&self) -> Result<(), CreateError> {
         if self.inner.fork.is_child() {
             return Err(CreateError::Forked);
@@ -186,7 +191,7 @@ impl Context {
         Ok(())
     }
 
-    /// Starts new tags after `used`, which the kept queues of a daemon have.
+    /// Makes new tags begin after `used`, the tag of a queue that the daemon kept.
     pub(crate) fn skip_tags(&self, used: u64) {
         self.inner.tags.fetch_max(used.saturating_add(1), Ordering::Relaxed);
     }
@@ -201,7 +206,7 @@ impl Context {
 }
 
 impl AsFd for Context {
-    /// Readable while an asynchronous event waits.
+    /// Returns a descriptor that is readable while an asynchronous event waits.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.events().as_fd()
     }

@@ -1,4 +1,4 @@
-//! Datagrams: queue pairs without a peer, and the address handles that lead each message to its destination.
+//! Datagram queue pairs (UD), and the address handles that say where each of their messages goes.
 
 use remora_host::Engine;
 use remora_host::connect::{Agreement, ConnectError, Request};
@@ -18,7 +18,8 @@ use crate::queue_pair::{Incoming, SendSide, parts};
 use crate::raw::{attach, leave};
 use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, QpOptions, Srq};
 
-/// The address of a destination of datagrams (`ibv_ah`). A clone shares it; it ends with the last clone.
+/// The address of a destination of datagrams (`ibv_ah`). A clone shares the handle, which is destroyed with
+/// its last clone.
 #[derive(Clone, Debug)]
 pub struct AddressHandle {
     inner: Arc<HandleInner>,
@@ -30,7 +31,7 @@ struct HandleInner {
     engine: Arc<Engine>,
     number: u32,
     endpoint: Endpoint,
-    /// The peer of the port that this handle keeps in use.
+    /// The peer entry of the port, of which this handle is a user.
     peer: Peer,
 }
 
@@ -44,12 +45,13 @@ impl Drop for HandleInner {
             control.release_peer(self.peer);
             ended
         });
-        debug_assert!(ended.is_ok(), "nobody else destroys it");
+        debug_assert!(ended.is_ok(), "only this drop destroys the handle");
     }
 }
 
 impl AddressHandle {
-    /// A handle for the NIC called `endpoint`: where addresses are names (`udp`), not over shared memory.
+    /// Creates a handle for the NIC at `endpoint`, on a port whose addresses can be reached by themselves
+    /// (`udp`, `xdp`). Shared memory is no such port.
     pub(crate) fn to_endpoint(
         domain: &ProtectionDomain,
         engine: usize,
@@ -63,7 +65,8 @@ impl AddressHandle {
         AddressHandle::new(domain, engine, peer, endpoint)
     }
 
-    /// A handle that is a user of `peer` from now on. On an error, the peer has one user less.
+    /// Creates a handle that counts as a user of `peer`. On an error, the caller's use of `peer` has been
+    /// released.
     fn new(
         domain: &ProtectionDomain,
         engine: &Arc<Engine>,
@@ -76,7 +79,7 @@ impl AddressHandle {
         Ok(AddressHandle { inner: Arc::new(HandleInner { domain, engine, number, endpoint, peer }) })
     }
 
-    /// A new handle of the NIC; its number.
+    /// Creates a handle in the NIC and returns its number.
     fn create(
         domain: &ProtectionDomain,
         engine: &Arc<Engine>,
@@ -90,35 +93,36 @@ impl AddressHandle {
         Ok(engine.control(|control| control.nic.create_address_handle(pd, &address))?)
     }
 
-    /// The address (GID) and UDP port that it leads to.
+    /// The address (GID) and UDP port of the destination.
     pub fn endpoint(&self) -> Endpoint {
         self.inner.endpoint
     }
 
-    /// A queue pair of this number there, and the Q_Key of messages to it.
+    /// Returns queue pair `qp` of that NIC as a destination for messages with Q_Key `qkey`.
     pub fn queue(&self, qp: u32, qkey: u32) -> RemoteQueue {
         RemoteQueue { handle: self.clone(), qp, qkey, private_data: Vec::new() }
     }
 
-    /// Every queue pair that is attached to the multicast group that this handle leads to, and has this
-    /// Q_Key.
+    /// Returns the multicast group of this handle as a destination: all queue pairs that are attached to the
+    /// group and have Q_Key `qkey`.
     pub fn group(&self, qkey: u32) -> RemoteQueue {
         self.queue(MULTICAST_QPN, qkey)
     }
 }
 
-/// The 40 bytes before a received datagram: its source, and whether it was sent here or to a group.
+/// The source and destination in the 40 bytes before a received datagram. The destination tells whether the
+/// datagram was sent to this NIC or to a group.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct GlobalRoute {
     /// The sender's address (its GID).
     pub source: Address,
-    /// The address that it was sent to.
+    /// The address that the datagram was sent to.
     pub destination: Address,
 }
 
 impl GlobalRoute {
-    /// Parses the first bytes of a receive work request's memory.
-    /// [`WorkCompletion::grh`](crate::WorkCompletion) marks a completion that has them. None: no such header.
+    /// Parses the first bytes of a receive work request's memory. A completion with
+    /// [`WorkCompletion::grh`](crate::WorkCompletion) set has such bytes. `None` if they hold no such header.
     pub fn parse(bytes: &[u8; GRH]) -> Option<GlobalRoute> {
         let (front, back) = bytes.split_first_chunk::<{ GRH - remora_wire::ipv4::LEN }>()?;
         if bytes[0] >> 4 == 6 {
@@ -127,7 +131,7 @@ impl GlobalRoute {
             let (destination, _) = rest.split_first_chunk::<16>()?;
             return Some(GlobalRoute { source: Address(*source), destination: Address(*destination) });
         }
-        // An IPv4 header stands in the second half (IBTA annex A17).
+        // An IPv4 header occupies the last 20 bytes, and the bytes before it are zero (IBTA annex A17).
         if front.iter().any(|byte| *byte != 0) || back[0] >> 4 != 4 {
             return None;
         }
@@ -146,22 +150,23 @@ pub struct RemoteQueue {
 }
 
 impl RemoteQueue {
-    /// The address handle of its NIC.
+    /// The address handle of the destination's NIC.
     pub fn handle(&self) -> &AddressHandle {
         &self.handle
     }
 
-    /// The queue pair's number, 24 bits.
+    /// The destination's queue pair number, 24 bits.
     pub fn number(&self) -> u32 {
         self.qp
     }
 
-    /// The Q_Key that messages to it must bear.
+    /// The Q_Key of messages to the destination.
     pub fn qkey(&self) -> u32 {
         self.qkey
     }
 
-    /// The private data that its program sent when it was resolved.
+    /// The private data that the destination's program sent when the address was resolved; empty for a
+    /// destination that was not resolved.
     pub fn private_data(&self) -> &[u8] {
         &self.private_data
     }
@@ -173,9 +178,9 @@ impl RemoteQueue {
     }
 }
 
-/// A queue pair of the unreliable datagram service. It needs no peer and can send as soon as it is made. A
-/// message fits into one packet, and may be lost. A received message stands behind [`GRH`](crate::GRH) bytes
-/// with its source.
+/// A queue pair of the unreliable datagram service. It needs no peer and can send as soon as it is created.
+/// A message fits into one packet, and may be lost. A received message is stored after [`GRH`](crate::GRH)
+/// bytes that contain its source.
 ///
 /// ```
 /// use remora_verbs::{Access, DatagramQueuePair, Device, EMPTY, GRH, QpOptions, ReceiveRequest, work};
@@ -206,7 +211,7 @@ pub struct DatagramQueuePair {
     send: SendSide,
     receive: Incoming,
     domain: ProtectionDomain,
-    /// The multicast groups that it is attached to.
+    /// The multicast groups that the queue pair is attached to.
     groups: Vec<Endpoint>,
     _cqs: [Arc<Cq>; 2],
 }
@@ -220,7 +225,7 @@ impl Drop for DatagramQueuePair {
     }
 }
 
-/// How the NIC makes it: as any queue pair, or as queue pair 1.
+/// A constructor of the NIC: for an ordinary queue pair or for queue pair 1.
 pub(crate) type MakeQp = fn(&mut Nic, QueuePairInit) -> Result<Qpn, NicError>;
 
 impl DatagramQueuePair {
@@ -236,7 +241,7 @@ impl DatagramQueuePair {
         let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
         let local =
             LocalQp::new(domain.context(), send_cq.engine()?, Service::Ud, options, |nic| make(nic, init))?;
-        // A datagram comes behind its IP header, which has these fields.
+        // The IP header that precedes each received datagram is built from these fields.
         local.engine.control(|control| control.port.show_ip_fields());
         local.bring_up_alone()?;
         Ok(DatagramQueuePair {
@@ -249,22 +254,22 @@ impl DatagramQueuePair {
         })
     }
 
-    /// Its number, 24 bits: peers send to it.
+    /// The queue pair's number, 24 bits, to which peers send.
     pub fn number(&self) -> u32 {
         self.local.number.get()
     }
 
-    /// The Q_Key that messages to it must bear.
+    /// The Q_Key that messages to the queue pair must have.
     pub fn qkey(&self) -> u32 {
         self.local.query().qkey.unwrap_or(self.local.options.qkey)
     }
 
-    /// The engine that serves it; its address handles must be of the same.
+    /// The engine that serves the queue pair. Its address handles must belong to the same engine.
     pub fn engine(&self) -> usize {
         self.local.engine.number()
     }
 
-    /// The longest message in bytes: the payload of one packet of its port.
+    /// The longest message in bytes: the path MTU of the port.
     pub fn longest(&self) -> u32 {
         self.local.engine.facts().path_mtu
     }
@@ -272,8 +277,8 @@ impl DatagramQueuePair {
     /// Posts a message to `to`: a SEND, with or without immediate data.
     ///
     /// # Errors
-    /// `OtherEngine` if the address handle is of another engine or context; `Queue` is the queue's reason to
-    /// refuse it.
+    /// `OtherEngine` if the address handle belongs to another engine or context; `Queue` with the reason why
+    /// the send queue refuses the message; `Forked` in a forked child; `Reentered`.
     #[inline]
     pub fn post_send_to(&mut self, request: &WorkRequest<'_>, to: &RemoteQueue) -> Result<(), PostError> {
         self.refuse_child()?;
@@ -296,11 +301,11 @@ impl DatagramQueuePair {
         Ok(())
     }
 
-    /// Attaches it to a multicast group. It then receives every message to that address and UDP port (RoCE's
-    /// is 4791) with its Q_Key. The senders are members on any host that the group reaches, this one and
-    /// itself included. Over `udp` the system sets the reach of a group: this link, unless configured
-    /// otherwise. Over shared memory it reaches the devices that this one has ever connected with or
-    /// resolved.
+    /// Attaches the queue pair to a multicast group. It then receives every message to that address and UDP
+    /// port (RoCE uses 4791) with its Q_Key. The senders may be on any host that the group reaches, this host
+    /// included, and the queue pair receives its own messages too. Over `udp` the system sets the reach of a
+    /// group: this link, unless configured otherwise. Over shared memory a group reaches the devices that
+    /// this device has ever connected with or resolved.
     ///
     /// ```
     /// use remora_verbs::{Access, Device, EMPTY, Endpoint, GRH, QpOptions, ReceiveRequest, work};
@@ -326,8 +331,8 @@ impl DatagramQueuePair {
     /// ```
     ///
     /// # Errors
-    /// `Nic(NotAGroup)`, `Nic(Busy)` if it is attached already, `Nic(Full)`; `Group`: the port's error.
-    /// `Forked`.
+    /// `Nic(NotAGroup)` if the address is no multicast address; `Nic(Busy)` if the queue pair is attached to
+    /// the group already; `Nic(Full)`; `Group` with the port's error; `Forked` in a forked child.
     pub fn attach(&mut self, group: Endpoint) -> Result<(), CreateError> {
         self.local.context.refuse_child()?;
         attach(&self.local.engine, self.local.number, group)?;
@@ -335,10 +340,10 @@ impl DatagramQueuePair {
         Ok(())
     }
 
-    /// Detaches it from a multicast group.
+    /// Detaches the queue pair from a multicast group.
     ///
     /// # Errors
-    /// `Nic(Unknown)`: it is not attached to this one. `Forked`.
+    /// `Nic(Unknown)` if the queue pair is not attached to the group; `Forked` in a forked child.
     pub fn detach(&mut self, group: Endpoint) -> Result<(), CreateError> {
         self.local.context.refuse_child()?;
         let place = self.groups.iter().position(|known| *known == group);
@@ -351,7 +356,8 @@ impl DatagramQueuePair {
     /// Posts several messages with one doorbell.
     ///
     /// # Errors
-    /// The index of the first that was refused, and why; those before it are posted (as by `ibv_post_send`).
+    /// The index of the first message that was refused, and the reason. The messages before it are posted (as
+    /// by `ibv_post_send`).
     pub fn post_send_batch_to(
         &mut self,
         requests: &[(WorkRequest<'_>, &RemoteQueue)],
@@ -370,10 +376,11 @@ impl DatagramQueuePair {
         self.publish_and_ring().map_err(|error| (0, error)).and(done)
     }
 
-    /// Posts work that sends no packet: NOP, LOCAL_INV, BIND_MW.
+    /// Posts a work request that sends no packet: NOP, LOCAL_INV or BIND_MW.
     ///
     /// # Errors
-    /// `NoDestination` for anything else; `Queue` is the queue's reason to refuse it.
+    /// `NoDestination` for any other operation; `Queue` with the reason why the send queue refuses the
+    /// request.
     pub fn post_local(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.refuse_child()?;
         if !matches!(request.operation, Operation::Nop | Operation::LocalInv(_) | Operation::BindWindow(_)) {
@@ -383,39 +390,41 @@ impl DatagramQueuePair {
         self.publish_and_ring()
     }
 
-    /// Posts a receive work request; its first [`GRH`](crate::GRH) bytes will not be the message's.
+    /// Posts a receive work request. The first [`GRH`](crate::GRH) bytes of its memory receive the header,
+    /// not the message.
     ///
     /// # Errors
-    /// `Queue` is the queue's reason to refuse it; `Shared` if its receives are a shared receive queue's.
+    /// `Queue` with the reason why the receive queue refuses the request; `NoReceiveQueue` if the queue pair
+    /// takes its receives from a shared receive queue.
     #[inline]
     pub fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         self.refuse_child()?;
         self.receive.post(request, || self.local.ring())
     }
 
-    /// Its state in the NIC.
+    /// The queue pair's state in the NIC.
     pub fn state(&self) -> State {
         self.local.state()
     }
 
-    /// Changes attributes (the Q_Key), or the state (back from SQE), as `ibv_modify_qp` does.
+    /// Changes attributes (the Q_Key) or the state (back from SQE), as `ibv_modify_qp` does.
     ///
     /// # Errors
-    /// The transition, or a value, is not allowed.
+    /// `Modify` if the transition or a value is not allowed.
     pub fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
         self.local.modify(change)
     }
 
-    /// Takes it to the error state: all posted work, and all work posted later, completes as flushed.
+    /// Moves the queue pair to the error state: posted work, and work posted later, completes as flushed.
     pub fn fail(&mut self) {
         self.local.fail();
     }
 
     /// Asks the listener at `address` for a queue pair to send to, over any kind of port, and reports this
-    /// one to it.
+    /// queue pair to it.
     ///
     /// # Errors
-    /// [`ConnectError`].
+    /// [`ConnectError`] if the listener does not answer or refuses.
     pub fn resolve(&self, address: impl ToSocketAddrs) -> Result<RemoteQueue, ConnectError> {
         self.local.refuse_to_connect()?;
         let (side, timeout) = (self.local.side(), self.local.options.connect_timeout);
@@ -423,7 +432,7 @@ impl DatagramQueuePair {
         self.remote(agreed)
     }
 
-    /// Answers a peer that resolves; see
+    /// Answers a peer that resolves this queue pair; see
     /// [`ConnectRequest::accept_datagrams`](crate::ConnectRequest::accept_datagrams).
     pub(crate) fn answer(&self, request: Request) -> Result<RemoteQueue, ConnectError> {
         self.local.refuse_to_connect()?;
@@ -432,11 +441,11 @@ impl DatagramQueuePair {
         self.remote(agreed)
     }
 
-    /// Lets two of this process send to each other. Returns the destination that is the second, for the
-    /// first, and the reverse.
+    /// Resolves two queue pairs of this process to each other. Returns the second one as a destination for
+    /// the first, and the first as a destination for the second.
     ///
     /// # Errors
-    /// [`ConnectError`].
+    /// [`ConnectError`] if the two cannot reach each other.
     pub fn resolve_pair(
         first: &DatagramQueuePair,
         second: &DatagramQueuePair,
@@ -480,7 +489,7 @@ mod tests {
         let (source, destination) = (Ipv4Addr::new(10, 0, 0, 1).into(), Ipv4Addr::new(239, 1, 2, 3).into());
         assert_eq!(GlobalRoute::parse(&grh), Some(GlobalRoute { source, destination }));
         grh[3] = 1;
-        assert_eq!(GlobalRoute::parse(&grh), None, "something stands before it");
+        assert_eq!(GlobalRoute::parse(&grh), None, "the bytes before an IPv4 header are zero");
         grh = [0; GRH];
         grh[0] = 0x60;
         (grh[8], grh[23], grh[24], grh[39]) = (0xfd, 1, 0xff, 2);

@@ -1,4 +1,4 @@
-//! A device: the attributes of a NIC, before it is opened.
+//! The attributes of a NIC before it is opened.
 
 use remora_host::{Adapter, Config, Mode, OpenError, PortConfig, Rules};
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
@@ -12,7 +12,7 @@ use remora_port::udp::SharedEndpoint;
 use crate::nicd::Attachment;
 use crate::{Context, congestion, irn};
 
-/// A NIC that can be opened.
+/// A description of a NIC, which [`Device::open`] opens.
 ///
 /// ```
 /// # use remora_verbs::{Device, Mode};
@@ -27,16 +27,16 @@ pub struct Device {
 }
 
 impl Device {
-    /// A NIC whose peers are processes of this host; frames cross in shared memory.
+    /// Describes a NIC whose peers are processes of this host; frames cross in shared memory.
     pub fn shm() -> Device {
         Device { config: Config::new(PortConfig::shm()) }
     }
 
-    /// A NIC whose peers are anywhere; frames leave by UDP from `local`, an address of this machine. Port 0
-    /// takes a free one, which suits a client; RoCE's own is 4791.
+    /// Describes a NIC that sends frames by UDP from `local`, an address of this machine, to any host. Port 0
+    /// takes a free UDP port, which suits a client; the port of RoCE is 4791.
     ///
     /// # Errors
-    /// `local` is no address.
+    /// `OpenError::Port` if `local` is no address.
     pub fn udp(local: impl ToSocketAddrs) -> Result<Device, OpenError> {
         let local = local.to_socket_addrs().ok().and_then(|mut found| found.next());
         let local = local
@@ -44,24 +44,24 @@ impl Device {
         Ok(Device { config: Config::new(PortConfig::udp(local)) })
     }
 
-    /// A NIC whose peers are on the network of this Ethernet interface, or behind its gateways. Frames leave
-    /// and come past the kernel's network stack (AF_XDP), which takes root's rights. Its address is
-    /// `address`, one of the interface's (`None`: its first), with RoCE's own UDP port, 4791. A peer's port
-    /// may be `udp` as well.
+    /// Describes a NIC whose peers are on the network of this Ethernet interface or behind its gateways.
+    /// Frames bypass the kernel's network stack (AF_XDP), which needs root's rights. The NIC's address is
+    /// `address`, one of the interface's addresses (`None`: its first), with RoCE's UDP port, 4791. A peer
+    /// may use port `udp` as well.
     pub fn xdp(interface: impl Into<String>, address: Option<IpAddr>) -> Device {
         Device { config: Config::new(PortConfig::xdp(interface, address)) }
     }
 
-    /// A NIC on a share of an address: other programs of this host have the same address and UDP port, and
-    /// each its own range of QP numbers. Whoever owns the address lends the share (`remora broker`), and says
-    /// by [`Context::fail`] that it is lost.
+    /// Describes a NIC on a share of an address: other programs of this host use the same address and UDP
+    /// port, each with its own range of QP numbers. The owner of the address lends the share (`remora
+    /// broker`) and calls [`Context::fail`] when it is lost.
     pub fn shared(endpoint: SharedEndpoint) -> Device {
         Device { config: Config::new(PortConfig::shared(endpoint)) }
     }
 
     /// Gives a NIC on a share of an address links to its neighbours: programs with other QPN ranges of that
-    /// address. Whoever lends the share introduces them (`ChannelAdapter::add_neighbour` of the raw layer).
-    /// `wanted` gets the ranges that datagrams are sent to. Without effect on other NICs.
+    /// address. The lender of the share introduces them (`ChannelAdapter::add_neighbour` of the raw layer).
+    /// `wanted` receives the ranges that datagrams are sent to. No effect on other NICs.
     #[must_use]
     pub fn neighbours(mut self, wanted: Arc<Wanted>) -> Device {
         if let PortConfig::Shared { wanted: place, .. } = &mut self.config.port {
@@ -70,17 +70,18 @@ impl Device {
         self
     }
 
-    /// The NIC of a daemon (`remora nicd`), which listens at the socket `path` and whose engine drives it.
+    /// Describes the NIC of a daemon (`remora nicd`) that listens at the Unix socket `path`. The daemon's
+    /// engine drives the NIC.
     pub fn nicd(path: impl AsRef<Path>) -> Attachment {
         Attachment::new(path.as_ref())
     }
 
-    /// The attributes of a daemon's NIC: one engine, driven by a thread of its own.
+    /// Returns the configuration of a daemon's NIC: one engine, driven by a thread of its own.
     pub(crate) fn of_daemon(&self) -> Config {
         Config { engines: 1, mode: Mode::Dedicated, ..self.config.clone() }
     }
 
-    /// Sets the address (GID); only for `shm`, which takes any address.
+    /// Sets the address (GID). Only port `shm` has a free choice of address; no effect on others.
     #[must_use]
     pub fn address(mut self, own: Ipv4Addr) -> Device {
         if let PortConfig::Shm { address, .. } = &mut self.config.port {
@@ -89,23 +90,23 @@ impl Device {
         self
     }
 
-    /// Sets the number of engines. Each has its own port and, in dedicated mode, its own thread; a queue pair
-    /// belongs to one.
+    /// Sets the number of engines. Each engine has its own port and, in dedicated mode, its own thread. A
+    /// queue pair belongs to one engine.
     #[must_use]
     pub fn engines(mut self, engines: usize) -> Device {
         self.config.engines = engines;
         self
     }
 
-    /// Sets who drives it: the threads that post and poll (inline, the default), or threads of its own
-    /// (dedicated).
+    /// Selects the threads that drive the NIC: those that post and poll (inline, the default), or threads of
+    /// its own (dedicated).
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Device {
         self.config.mode = mode;
         self
     }
 
-    /// In dedicated mode, the time without traffic after which an engine's thread goes to sleep.
+    /// Sets the time without traffic after which an engine's thread goes to sleep, in dedicated mode.
     #[must_use]
     pub fn spin(mut self, spin: Duration) -> Device {
         self.config.spin = spin;
@@ -126,10 +127,10 @@ impl Device {
         self
     }
 
-    /// Sets other settings of IRN for the queue pairs that ask for it
-    /// ([`QpOptions::irn`](crate::QpOptions::irn)) and whose peer agrees. They are the cap on packets in
-    /// flight, the timers, and the paper's ablations. Unless [`irn::Timers::Fixed`] is chosen, the timers
-    /// follow the measured round trips, and the settings are their least.
+    /// Replaces the settings of IRN for the queue pairs that ask for it
+    /// ([`QpOptions::irn`](crate::QpOptions::irn)) and whose peer agrees: the cap on packets in flight, the
+    /// timers, and the paper's ablations. Unless [`irn::Timers::Fixed`] is chosen, the timers follow the
+    /// measured round trips and never fall below the settings.
     ///
     /// ```
     /// # use remora_verbs::{Device, irn};
@@ -143,9 +144,9 @@ impl Device {
         self
     }
 
-    /// Sets congestion control for every connected queue pair. It is DCQCN, which needs a port that shows IP
-    /// headers (`xdp`) and a switch that marks, or TIMELY, which needs nothing. They begin at the settings'
-    /// line rate and never exceed it.
+    /// Sets congestion control for every connected queue pair: DCQCN, which needs a port that shows IP
+    /// headers (`xdp`) and a switch that marks packets, or TIMELY, which needs neither. A queue pair begins
+    /// at the settings' line rate and never exceeds it.
     ///
     /// ```
     /// # use remora_verbs::{Device, congestion};
@@ -163,30 +164,30 @@ impl Device {
         self
     }
 
-    /// Records everything that passes its port in a pcapng file, which Wireshark opens. Each frame is copied
-    /// for that: figures change.
+    /// Records all frames of the port in a pcapng file, which Wireshark opens. Each frame is copied for that,
+    /// so measurements differ from those without a capture.
     #[must_use]
     pub fn capture(mut self, file: impl Into<PathBuf>) -> Device {
         self.config.capture = Some(file.into());
         self
     }
 
-    /// Ends its capture at so many bytes; frames beyond are counted in the file's last block. By default it
-    /// is 1 GiB.
+    /// Sets the size in bytes at which the capture ends; 1 GiB by default. The file's last block counts the
+    /// frames that were left out.
     #[must_use]
     pub fn capture_limit(mut self, bytes: u64) -> Device {
         self.config.capture_limit = bytes;
         self
     }
 
-    /// Injects faults by these rules: frames are lost, doubled, delayed, reordered or broken.
+    /// Injects faults by these rules: frames are lost, duplicated, delayed, reordered or corrupted.
     #[must_use]
     pub fn fault(mut self, rules: Rules) -> Device {
         self.config.fault = Some(rules);
         self
     }
 
-    /// Its attributes, to open it without this API's context.
+    /// Returns the configuration, to open the NIC without a [`Context`].
     pub(crate) fn into_config(self) -> Config {
         self.config
     }
@@ -194,7 +195,7 @@ impl Device {
     /// Opens the NIC: its port, its engines and their threads.
     ///
     /// # Errors
-    /// One line with the fault and its mend.
+    /// [`OpenError`], whose text says in one line what is wrong and how to put it right.
     pub fn open(&self) -> Result<Context, OpenError> {
         Ok(Context::new(Adapter::open(&self.config)?, false))
     }

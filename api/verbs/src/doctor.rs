@@ -1,4 +1,5 @@
-//! What this machine can run, what is wrong with it, and how to mend that. Everything is tried, not guessed.
+//! Tests of what this machine can run, with a remedy for each fault. Each finding is the result of an
+//! attempt.
 
 use std::fs;
 use std::io;
@@ -14,27 +15,27 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::{Device, PortKind};
 
-/// How far a machine has what Remora can use.
+/// The result of one test.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It works.
+    /// The feature works.
     Good,
-    /// It works, but slower or with less protection.
+    /// The feature works, but slower or with less protection.
     Limited,
-    /// It does not work here.
+    /// The feature does not work on this machine.
     Missing,
 }
 
-/// One thing that was tried.
+/// One test and its result.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// What was tried, in two or three words.
+    /// Subject of the test, in two or three words.
     pub what: &'static str,
-    /// How far it works.
+    /// How well the subject works.
     pub verdict: Verdict,
-    /// What was found.
+    /// The observation, as text.
     pub found: String,
-    /// What a person can do about it; empty if nothing is wrong.
+    /// Advice for the user; empty if nothing is wrong.
     pub mend: &'static str,
 }
 
@@ -52,10 +53,11 @@ impl Finding {
     }
 }
 
-/// Tries everything, in the order in which a table shows it.
+/// Runs all tests, in the order in which a table shows them.
 ///
-/// `udp(port)` is the address of the udp port with this port number. `interface` is tried for the xdp port,
-/// for a moment; without one, only what can be told without touching an interface is.
+/// `udp(port)` is the address of the udp port with this port number. With an `interface`, the xdp port is
+/// opened on it for a moment. Without one, the test of xdp reports only what can be determined without
+/// touching an interface.
 pub fn examine(udp: impl Fn(u16) -> SocketAddr, interface: Option<&str>) -> Vec<Finding> {
     let other = match udp(0) {
         SocketAddr::V4(_) => other_family("port udp, IPv6", Ipv6Addr::LOCALHOST.into()),
@@ -78,7 +80,7 @@ pub fn examine(udp: impl Fn(u16) -> SocketAddr, interface: Option<&str>) -> Vec<
     ]
 }
 
-/// How far a port checks the ICRC of what comes in.
+/// Describes how completely a port checks the ICRC of incoming packets.
 pub fn icrc_check(kind: PortKind, is_ipv4: bool) -> &'static str {
     match (kind, is_ipv4) {
         (PortKind::Shm, _) => "ICRC skipped by agreement: frames never leave memory",
@@ -115,7 +117,8 @@ fn clock() -> Finding {
     }
 }
 
-/// The system calls that every NIC needs and that a sandbox may refuse, with their errors here.
+/// Tries the system calls that every NIC needs and that a sandbox may refuse. Returns those that fail, with
+/// their errors.
 fn refused_calls() -> Vec<(&'static str, io::Error)> {
     let thread = std::thread::Builder::new().spawn(|| ()).map(|thread| drop(thread.join()));
     let tried = [
@@ -141,7 +144,8 @@ fn system_calls() -> Finding {
     )
 }
 
-/// Shared memory that a link or a queue may take: as a file, it is under the limit of a file's size.
+/// Shared memory in bytes that a link or a queue may take. It is a file, so the limit of a file's size
+/// applies.
 const LARGEST: u64 = 64 << 20;
 
 fn file_size() -> Finding {
@@ -181,7 +185,7 @@ fn shm_port() -> Finding {
     }
 }
 
-/// The family of IP that was not asked for: a machine need not have it.
+/// Tests the other family of IP, whose absence is no fault.
 fn other_family(what: &'static str, loopback: IpAddr) -> Finding {
     match udp_port(what, SocketAddr::new(loopback, 0)) {
         Finding { verdict: Verdict::Missing, found, .. } => {
@@ -214,7 +218,7 @@ fn udp_port(what: &'static str, address: SocketAddr) -> Finding {
     Finding::limited(what, format!("{trains}; {icrc}"), mend)
 }
 
-/// Port xdp: on this interface, or whatever can be told without touching one.
+/// Tests port xdp on this interface or, without one, reports what can be determined without touching any.
 fn xdp_port(interface: Option<&str>) -> Finding {
     let icrc = icrc_check(PortKind::Xdp, true);
     if let Some(name) = interface {
@@ -243,7 +247,7 @@ fn xdp_port(interface: Option<&str>) -> Finding {
     Finding::good("port xdp", format!("allowed, on {}; {icrc}", drivers.join(", ")))
 }
 
-/// What a port on this interface would be like.
+/// Describes the port that this interface would give.
 fn on_interface(candidate: &Candidate) -> String {
     let manner = match candidate.driver {
         Some(Driver { zero_copy: true, .. }) => "zero copy",
@@ -279,7 +283,8 @@ fn receive_buffer(address: SocketAddr) -> Finding {
     Finding::good("socket buffer", found)
 }
 
-/// Where RDMA hardware refuses first: it locks all memory that is registered.
+/// Reports the limit of locked memory, which RDMA hardware needs for all registered memory and Remora does
+/// not.
 fn lockable() -> Finding {
     let limit = getrlimit(Resource::Memlock).current;
     let limit = limit.map_or("no limit".to_owned(), |bytes| format!("{} KiB", bytes >> 10));
@@ -289,7 +294,7 @@ fn lockable() -> Finding {
     )
 }
 
-/// Enough for a server of this many clients over shm, each of which takes some.
+/// Descriptors that suffice for a server with this many clients over shm, each of which needs some.
 const DESCRIPTORS: u64 = 1024;
 
 fn descriptors() -> Finding {

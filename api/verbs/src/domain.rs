@@ -1,4 +1,4 @@
-//! Protection domains. A key of one domain opens nothing in another.
+//! Protection domains. A key of one domain gives no access in another.
 
 mod create;
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::nicd::message::Request;
 use crate::{Context, CreateError};
 
-/// A protection domain (`ibv_pd`). A clone shares it; regions and queue pairs keep it alive.
+/// A protection domain (`ibv_pd`). A clone shares it. Regions and queue pairs keep it alive.
 #[derive(Clone, Debug)]
 pub struct ProtectionDomain {
     inner: Arc<Inner>,
@@ -20,7 +20,7 @@ struct Inner {
     name: Name,
 }
 
-/// The domain's name in the NIC of this process, or at the daemon.
+/// The identity of the domain: in the NIC of this process, or at the daemon.
 #[derive(Copy, Clone, Debug)]
 enum Name {
     Own(Pd),
@@ -54,12 +54,12 @@ impl ProtectionDomain {
         Ok(ProtectionDomain { inner: Arc::new(Inner { context: context.clone(), name }) })
     }
 
-    /// A domain at the daemon that an earlier program of this name had.
+    /// Wraps a domain at the daemon that an earlier program of this tenant allocated.
     pub(crate) fn lent(context: &Context, number: u32) -> ProtectionDomain {
         ProtectionDomain { inner: Arc::new(Inner { context: context.clone(), name: Name::Lent(number) }) }
     }
 
-    /// Does a region, a queue pair or a clone keep it in use?
+    /// Returns whether a region, a queue pair or a clone uses the domain.
     pub(crate) fn is_used(&self) -> bool {
         Arc::strong_count(&self.inner) > 1
     }
@@ -76,7 +76,7 @@ impl ProtectionDomain {
         }
     }
 
-    /// Its number at the daemon.
+    /// The domain's number at the daemon.
     pub(crate) fn number(&self) -> Result<u32, CreateError> {
         match self.inner.name {
             Name::Own(_) => Err(CreateError::OtherContext),

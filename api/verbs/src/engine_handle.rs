@@ -1,4 +1,4 @@
-//! Where a queue lives: on an engine of this process, or on the daemon's.
+//! The engine that serves a queue: one of this process, or the daemon's.
 
 use remora_host::Engine;
 use remora_memory::Reentered;
@@ -17,7 +17,7 @@ pub(crate) enum EngineHandle {
 }
 
 impl EngineHandle {
-    /// A poll has found nothing: drives the engine, if it is this process's.
+    /// Called after a poll found nothing. Drives the engine, if it belongs to this process.
     #[inline]
     pub fn poll(&self) -> Result<(), Reentered> {
         match self {
@@ -27,7 +27,7 @@ impl EngineHandle {
         Ok(())
     }
 
-    /// Is the calling thread a signal handler's that interrupted a call on this engine?
+    /// Returns whether the calling thread runs a signal handler that interrupted a call on this engine.
     pub fn has_caller(&self) -> bool {
         match self {
             EngineHandle::Own(engine) => engine.has_caller(),
@@ -35,7 +35,7 @@ impl EngineHandle {
         }
     }
 
-    /// The engine, if it is this process's.
+    /// The engine, if it belongs to this process.
     pub fn engine(&self) -> Result<&Arc<Engine>, CreateError> {
         match self {
             EngineHandle::Own(engine) => Ok(engine),

@@ -1,4 +1,4 @@
-//! Errors as the errno that C programs are told.
+//! The errno values that C programs get for errors.
 
 use remora_host::OpenError;
 use remora_memory::Error as MemoryError;
@@ -6,7 +6,7 @@ use remora_memory::Error as MemoryError;
 use crate::{CreateError, PollError, PostError};
 
 impl CreateError {
-    /// What C programs are told.
+    /// The errno that C programs get for this error.
     pub fn errno(&self) -> i32 {
         match self {
             CreateError::Memory(error) => errno_of_memory(*error),
@@ -21,7 +21,7 @@ impl CreateError {
 }
 
 impl PostError {
-    /// What C programs are told.
+    /// The errno that C programs get for this error.
     pub fn errno(&self) -> i32 {
         match self {
             PostError::Queue(remora_nic::PostError::QueueFull) => libc::ENOMEM,
@@ -34,7 +34,7 @@ impl PostError {
 }
 
 impl PollError {
-    /// What C programs are told.
+    /// The errno that C programs get for this error.
     pub fn errno(&self) -> i32 {
         match self {
             PollError::Overrun => libc::EOVERFLOW,
@@ -47,7 +47,7 @@ impl PollError {
     }
 }
 
-/// What C programs are told of the memory table's error.
+/// The errno that C programs get for an error of the memory table.
 pub fn errno_of_memory(error: MemoryError) -> i32 {
     match error {
         MemoryError::Invalid | MemoryError::Unknown => libc::EINVAL,
@@ -58,7 +58,7 @@ pub fn errno_of_memory(error: MemoryError) -> i32 {
     }
 }
 
-/// What C programs are told of a NIC that cannot be opened.
+/// The errno that C programs get if a NIC cannot be opened.
 pub fn errno_of_open(error: &OpenError) -> i32 {
     match error {
         OpenError::Engines(_) => libc::EINVAL,

@@ -1,38 +1,38 @@
-//! Errors before a work request is on its way.
+//! Errors that occur before a work request is under way. Later failures are reported by completions.
 
 use remora_memory::Reentered;
 use std::fmt;
 
-/// Why a resource could not be made.
+/// The reason why an object could not be created or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CreateError {
-    /// The process was forked since the context was opened: open a device of the child's own.
+    /// The process was forked after the context was opened. A child must open a device of its own.
     Forked,
     /// The caller is a signal handler that interrupted a call on this NIC (EBUSY).
     Reentered,
-    /// The memory table's error.
+    /// An error of the memory table.
     Memory(remora_memory::Error),
-    /// The NIC's error.
+    /// An error of the NIC.
     Nic(remora_nic::NicError),
     /// The queue pair's attributes do not allow the change of state.
     Modify(remora_nic::ModifyFault),
-    /// The completion queues are on different engines: make both on one (`CqOptions::engine`).
+    /// The completion queues are on different engines. Create both on one (`CqOptions::engine`).
     DifferentEngines,
     /// A completion queue, region or domain belongs to another context.
     OtherContext,
-    /// The port cannot reach that address; the port's text.
+    /// The port cannot reach the address; contains the port's text.
     Unreachable(String),
-    /// The port cannot be a member of that multicast group; the port's text.
+    /// The port cannot join the multicast group; contains the port's text.
     Group(String),
-    /// A value is out of bounds: its name, the value, and the greatest allowed.
+    /// A value is too large: its name, the value, and the greatest one allowed.
     TooMany(&'static str, u64, u64),
-    /// A value is too small: its name, the value, and the least allowed.
+    /// A value is too small: its name, the value, and the least one allowed.
     TooFew(&'static str, u64, u64),
-    /// The system gave no descriptor; its errno.
+    /// The operating system refused a descriptor; contains the errno.
     System(i32),
-    /// The NIC is a daemon's, and a daemon does not lend this.
+    /// The NIC belongs to a daemon, and a daemon does not offer this.
     NotByDaemon,
-    /// The NIC daemon refused; the daemon's text.
+    /// The NIC daemon refused; contains the daemon's text.
     Daemon(String),
 }
 
@@ -91,22 +91,22 @@ const FORKED: &str = "the process was forked since the device was opened: open o
 const REENTERED: &str = "a signal handler calls the NIC that its thread was calling: call it later";
 const FAILED: &str = "a thread of the NIC has failed, or its daemon is gone: open the device anew";
 
-/// Why a work request was refused.
+/// The reason why a work request was refused.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PostError {
-    /// The queue refuses it.
+    /// The queue refuses the work request.
     Queue(remora_nic::PostError),
-    /// The process was forked since the context was opened.
+    /// The process was forked after the context was opened.
     Forked,
-    /// The caller is a signal handler that interrupted a call on this NIC (EBUSY). Nothing is posted.
+    /// The caller is a signal handler that interrupted a call on this NIC (EBUSY). Nothing was posted.
     Reentered,
     /// A thread of the NIC has failed, or its daemon is gone.
     Failed,
-    /// Its receives are a shared receive queue's, or it has none.
+    /// The queue pair has no receive queue, or takes its receives from a shared receive queue.
     NoReceiveQueue,
-    /// The address handle is of another engine or context than the queue pair.
+    /// The address handle belongs to another engine or context than the queue pair.
     OtherEngine,
-    /// A datagram needs a destination: post it by `post_send_to`.
+    /// A datagram has no destination; `post_send_to` takes one.
     NoDestination,
 }
 
@@ -150,21 +150,21 @@ impl From<remora_nic::PostError> for PostError {
     }
 }
 
-/// Why polling found no completion and never will, or not in time.
+/// The reason why polling found no completion and will find none, or found none in time.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PollError {
-    /// More completions came than the queue holds; some are lost. Make it as deep as all the work that may be
-    /// outstanding.
+    /// More completions came than the queue holds, and some are lost. The queue must be as deep as all
+    /// signaled work that may be outstanding.
     Overrun,
-    /// Nothing came in the time given.
+    /// No completion came in time.
     Timeout,
-    /// The process was forked since the context was opened.
+    /// The process was forked after the context was opened.
     Forked,
     /// The caller is a signal handler that interrupted a call on this NIC (EBUSY).
     Reentered,
     /// A thread of the NIC has failed, or its daemon is gone.
     Failed,
-    /// The system refused to wait; its errno.
+    /// The operating system refused to wait; contains the errno.
     System(i32),
 }
 

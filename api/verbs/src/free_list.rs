@@ -1,4 +1,4 @@
-//! Free lists of PRISM: buffers that ALLOCATE takes without a server's CPU.
+//! Free lists of PRISM: buffers that the ALLOCATE operation takes without the server's CPU.
 
 use remora_host::Engine;
 use remora_memory::Key;
@@ -9,20 +9,21 @@ use std::sync::Arc;
 use crate::queue_pair::ReceiveSide;
 use crate::{CreateError, MemoryRegion, PostError, ProtectionDomain};
 
-/// Attributes of a free list that is to be made.
+/// Attributes of a new free list.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FreeListOptions {
-    /// Offset of the first buffer in its region, bytes.
+    /// Offset of the first buffer in its region, in bytes.
     pub offset: usize,
-    /// Bytes of each buffer: the longest value that it takes.
+    /// Size of each buffer in bytes, which bounds the values stored in it.
     pub size: u32,
-    /// Buffers, up to 2^24.
+    /// The number of buffers, up to 2^24.
     pub count: u32,
-    /// The engine that serves it; only queue pairs of the same one allocate from it.
+    /// The engine that serves the list. Only queue pairs of that engine allocate from it.
     pub engine: usize,
 }
 
-/// A free list. Only queue pairs of its protection domain allocate, with the key of its region.
+/// A free list of PRISM. Only queue pairs of its protection domain allocate from it, with the key of its
+/// region.
 ///
 /// ```
 /// use remora_verbs::prism::{Address, Data, Operation, Outcome, WorkRequest};
@@ -42,7 +43,8 @@ pub struct FreeListOptions {
 /// let (a, b) = (domain.create_qp(&cq, &cq, &options)?, domain.create_qp(&cq, &cq, &options)?);
 /// let (mut a, _b) = QueuePair::connect_pair(a, b)?;
 ///
-/// // A buffer, the value into it, its address into the first word of the server's memory: one round trip.
+/// One round trip: allocate a buffer, write the value to it, and store its address in the server's first
+/// word.
 /// let data = Data::Local(Payload::Inline(b"a value"));
 /// a.post_prism(&WorkRequest {
 ///     id: 1,
@@ -87,7 +89,7 @@ impl Drop for FreeList {
     fn drop(&mut self) {
         if !self.domain.context().fork().is_child() {
             let ended = self.engine.control(|control| control.nic.destroy_free_list(self.number));
-            debug_assert!(ended.is_ok(), "it is there until it is dropped");
+            debug_assert!(ended.is_ok(), "only this drop destroys the list");
         }
     }
 }
@@ -123,29 +125,31 @@ impl FreeList {
         Ok(FreeList { number, base, size, engine, domain, posts: ReceiveSide::new(posts, 1, 1) })
     }
 
-    /// Its number, which ALLOCATE names it by.
+    /// The number by which ALLOCATE names the list.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Address of a buffer, as peers name it.
+    /// Returns the address of buffer `index`, as peers use it.
     pub fn address(&self, index: u32) -> u64 {
         self.base + u64::from(index) * u64::from(self.size)
     }
 
-    /// The index of the buffer at an address that a client sent.
+    /// Returns the index of the buffer at an address that a client sent, or `None` if no buffer can begin
+    /// there. The index may exceed the number of buffers.
     pub fn index(&self, address: u64) -> Option<u32> {
         let offset = address.checked_sub(self.base)?;
         let index = u32::try_from(offset / u64::from(self.size)).ok()?;
         offset.is_multiple_of(u64::from(self.size)).then_some(index)
     }
 
-    /// Makes a buffer free for the next allocation: when it is made, and when it has come out of use. If an
-    /// operation may still touch it, it rests until then. The NIC counts and ignores an index that is out of
-    /// bounds or free already.
+    /// Makes a buffer free for the next allocation. The owner posts each buffer once after the list was
+    /// created, and later whenever a buffer is no longer used. If an operation may still access the buffer,
+    /// it rests until that operation has ended. The NIC counts and ignores an index that is out of bounds or
+    /// free already.
     ///
     /// # Errors
-    /// `Queue(QueueFull)`: as many posts wait as there are buffers; `Forked`.
+    /// `Queue(QueueFull)` if as many posts wait as there are buffers; `Forked` in a forked child.
     pub fn post(&mut self, index: u32) -> Result<(), PostError> {
         if self.domain.context().fork().is_child() {
             return Err(PostError::Forked);
@@ -156,20 +160,21 @@ impl FreeList {
         Ok(())
     }
 
-    /// Which buffers are neither free nor resting: bit 0 of the first word is buffer `first`. Bits beyond the
-    /// last buffer are 0. A server that looks for buffers of dead clients needs it.
+    /// Marks in `bits` the buffers that are neither free nor resting. Bit 0 of the first word stands for
+    /// buffer `first`; bits beyond the last buffer are 0. A server uses it to find the buffers of dead
+    /// clients.
     ///
     /// # Errors
-    /// `Forked`.
+    /// `Forked` in a forked child.
     pub fn out(&self, first: u32, bits: &mut [u64]) -> Result<(), CreateError> {
         self.domain.context().refuse_child()?;
         Ok(self.engine.control(|control| control.nic.free_list_out(self.number, first, bits))?)
     }
 
-    /// How many of its buffers are free, resting and taken.
+    /// The numbers of free, resting and allocated buffers.
     ///
     /// # Errors
-    /// `Forked`.
+    /// `Forked` in a forked child.
     pub fn facts(&self) -> Result<FreeListFacts, CreateError> {
         self.domain.context().refuse_child()?;
         Ok(self.engine.control(|control| control.nic.free_list_facts(self.number))?)

@@ -1,4 +1,5 @@
-//! Requests to connect that are answered side by side, none of them by the thread that asks for it.
+//! Connection set-up for several peers at once, on threads of its own, so that the calling thread never
+//! waits.
 
 use remora_host::Signal;
 use remora_host::connect::{Capacity, ConnectError, Full, SetupConnection};
@@ -10,12 +11,12 @@ use std::time::{Duration, Instant};
 use crate::listener::Answered;
 use crate::{ConnectRequest, Init, QueuePair};
 
-/// Bytes of a thread's stack: it exchanges four small messages.
+/// Stack size of a thread in bytes. The thread only exchanges four small messages.
 const STACK: usize = 256 << 10;
 
-/// Connections that are being set up with queue pairs of this process. A peer may take up to its own
-/// [`connect_timeout`](crate::QpOptions::connect_timeout). A thread that serves others meanwhile looks here
-/// now and then.
+/// Connections that are being set up with queue pairs of this process. A peer may take up to its
+/// [`connect_timeout`](crate::QpOptions::connect_timeout); meanwhile the calling thread serves other peers
+/// and asks from time to time which hand-shakes have finished.
 ///
 /// ```
 /// use remora_verbs::{Device, Handshakes, Listener, QpOptions};
@@ -38,7 +39,7 @@ const STACK: usize = 256 << 10;
 ///     {
 ///         handshakes.begin(request, domain.create_qp(&cq, &cq, &QpOptions::default())?)?;
 ///     }
-///     // Here others are served.
+/// Other clients are served here.
 ///     if let Some((_, answered)) = handshakes.finished() {
 ///         break answered?.go()?;
 ///     }
@@ -49,7 +50,7 @@ const STACK: usize = 256 << 10;
 #[derive(Debug)]
 pub struct Handshakes {
     done: Arc<Signal<Done>>,
-    /// The oldest first.
+    /// The hand-shakes under way, oldest first.
     under_way: VecDeque<UnderWay>,
     next: u64,
 }
@@ -65,34 +66,35 @@ struct UnderWay {
     id: u64,
     began: Instant,
     connection: SetupConnection,
-    /// Its end was asked for.
+    /// True if the hand-shake was asked to end.
     ending: bool,
 }
 
 impl Handshakes {
-    /// Connections that are set up at a time. At one more, the oldest is ended.
+    /// Connections that are set up at a time. One more ends the oldest.
     pub const MOST: usize = 32;
-    /// Includes those that are ending: a thread that waits for the network cannot be hurried.
+    /// Maximum number of threads. It includes hand-shakes that were ended early and whose thread still waits
+    /// for the network.
     const THREADS: usize = 2 * Handshakes::MOST;
 
-    /// How long one may usually take while others wait for [capacity](Handshakes::has_capacity).
+    /// A usual time for one hand-shake while others wait for [capacity](Handshakes::has_capacity).
     pub const HASTE: Duration = Duration::from_millis(200);
 
-    /// A set of hand-shakes with none under way.
+    /// Creates a set without hand-shakes.
     ///
     /// # Errors
-    /// The system gives no descriptor.
+    /// An error of the operating system if it gives no descriptor.
     pub fn new() -> std::io::Result<Handshakes> {
         let done = Arc::new(Signal::new(Handshakes::THREADS)?);
         Ok(Handshakes { done, under_way: VecDeque::new(), next: 1 })
     }
 
-    /// Begins to answer a request with a queue pair. Returns the number that
-    /// [`finished`](Handshakes::finished) reports it by.
+    /// Begins to answer a request with a queue pair. Returns the number by which
+    /// [`finished`](Handshakes::finished) reports the hand-shake.
     ///
     /// # Errors
-    /// The system gives no descriptor or thread, or too many are ending. The other side learns it, and `pair`
-    /// is gone.
+    /// The operating system gives no descriptor or thread, or too many hand-shakes are ending. The peer is
+    /// notified, and `pair` is dropped.
     pub fn begin(&mut self, request: ConnectRequest, pair: QueuePair<Init>) -> Result<u64, ConnectError> {
         if self.under_way.iter().filter(|one| !one.ending).count() >= Handshakes::MOST {
             self.end_oldest(Duration::ZERO);
@@ -115,8 +117,8 @@ impl Handshakes {
         Ok(id)
     }
 
-    /// Is there capacity for one more hand-shake? If not, it ends the oldest, if that began at least `haste`
-    /// ago. Younger ones have their time, and a new request waits in the listener.
+    /// Returns whether one more hand-shake can begin. If not, ends the oldest one, provided that it began at
+    /// least `haste` ago. Meanwhile a new request waits in the listener.
     pub fn has_capacity(&mut self, haste: Duration) -> bool {
         let capacity = self.under_way.len() < Handshakes::MOST;
         if !capacity {
@@ -125,16 +127,16 @@ impl Handshakes {
         capacity
     }
 
-    /// The next that has ended, and its number. `Ok`: the other side is ready and waits for
-    /// [`go`](crate::Answered::go). `Err`: it did not do its part.
+    /// Returns the next finished hand-shake with its number, or `None`. On `Ok`, the peer is ready and waits
+    /// for [`go`](crate::Answered::go). On `Err`, the set-up failed.
     pub fn finished(&mut self) -> Option<(u64, Result<Answered, ConnectError>)> {
         let Done { id, outcome } = self.done.take()?;
         self.under_way.retain(|one| one.id != id);
         Some((id, outcome))
     }
 
-    /// Ends the oldest, if it began at least so long ago. False: there is none.
-    /// [`finished`](Handshakes::finished) reports it once it has ended.
+    /// Ends the oldest hand-shake if it began at least `at_least` ago. Returns false if there is none.
+    /// [`finished`](Handshakes::finished) reports the hand-shake once it has ended.
     pub fn end_oldest(&mut self, at_least: Duration) -> bool {
         let oldest = self.under_way.iter_mut().find(|one| !one.ending);
         let Some(oldest) = oldest.filter(|one| one.began.elapsed() >= at_least) else { return false };
@@ -143,7 +145,7 @@ impl Handshakes {
         true
     }
 
-    /// Ends the hand-shake with this number.
+    /// Ends hand-shake `id`; no effect if there is none.
     pub fn end(&mut self, id: u64) {
         if let Some(one) = self.under_way.iter_mut().find(|one| one.id == id) {
             one.ending = true;
@@ -151,19 +153,20 @@ impl Handshakes {
         }
     }
 
-    /// How many are under way.
+    /// The number of hand-shakes that [`finished`](Handshakes::finished) has not reported.
     pub fn len(&self) -> usize {
         self.under_way.len()
     }
 
-    /// Is none under way?
+    /// Returns whether every hand-shake was reported by [`finished`](Handshakes::finished).
     pub fn is_empty(&self) -> bool {
         self.under_way.is_empty()
     }
 }
 
 impl AsFd for Handshakes {
-    /// Readable while an ended hand-shake waits for [`finished`](Handshakes::finished).
+    /// Returns a descriptor that is readable while a finished hand-shake waits for
+    /// [`finished`](Handshakes::finished).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.done.as_fd()
     }
@@ -171,7 +174,7 @@ impl AsFd for Handshakes {
 
 impl Drop for Handshakes {
     fn drop(&mut self) {
-        // Their threads end by themselves, and their queue pairs with them.
+        // The threads end by themselves and drop their queue pairs.
         self.under_way.iter().for_each(|one| one.connection.end());
     }
 }

@@ -1,4 +1,4 @@
-//! Kernels of StRoM: deployed, listed, replaced and removed while the NIC runs.
+//! StRoM kernels: deployed, listed, replaced and removed while the NIC runs.
 
 use remora_host::Engine;
 use remora_nic::kernel::{Kernel, KernelFacts, KernelInit, SPARE, Shipped};
@@ -9,22 +9,23 @@ use crate::nicd::DaemonClient;
 use crate::nicd::message::{Deploy, Request};
 use crate::{Context, CreateError, MemoryRegion, ProtectionDomain};
 
-/// Attributes of a kernel that is to be deployed.
+/// Attributes of a new kernel.
 #[derive(Copy, Clone, Debug)]
 pub struct KernelOptions<'a> {
-    /// The RPC op-code that it serves. None: it serves the op-codes that no other kernel of the domain
+    /// The RPC op-code that the kernel serves. `None`: the op-codes that no other kernel of the domain
     /// serves.
     pub opcode: Option<u64>,
-    /// The regions that it may read; it may write those that allow local writing.
+    /// The regions that the kernel may read. It may also write to those that allow local writing.
     pub grants: &'a [&'a MemoryRegion],
-    /// Bytes of its longest answer, 1 at least.
+    /// Length of the longest answer in bytes, at least 1.
     pub longest: u32,
-    /// Answers on their way to clients, beside one for each lane. The NIC reserves memory for them at once.
+    /// Answers that may be on their way to clients, in addition to one for each lane. The NIC reserves their
+    /// memory when the kernel is deployed.
     pub answers: u32,
-    /// Steps that one packet of input may cost; then the request ends with
+    /// Steps that the kernel may spend on one packet of input. Beyond them the request ends with
     /// [`Status::TOO_LONG`](crate::kernel::Status::TOO_LONG).
     pub limit: u64,
-    /// The engine that runs it: only queue pairs of the same one reach it.
+    /// The engine that runs the kernel. Only queue pairs of that engine reach it.
     pub engine: usize,
 }
 
@@ -34,8 +35,8 @@ impl Default for KernelOptions<'_> {
     }
 }
 
-/// A kernel that is deployed, until it is removed or this is dropped. Queue pairs of its protection domain
-/// that agreed on StRoM ([`QpOptions::strom`](crate::QpOptions::strom)) reach it.
+/// A deployed kernel. It serves requests until it is removed or this handle is dropped. Queue pairs of its
+/// protection domain that agreed on StRoM ([`QpOptions::strom`](crate::QpOptions::strom)) reach it.
 ///
 /// ```
 /// use remora_verbs::kernel::{Get, Kernel, Lookup, Slot, Status};
@@ -45,7 +46,8 @@ impl Default for KernelOptions<'_> {
 /// let domain = context.alloc_pd()?;
 /// let mut cq = context.create_cq(64)?;
 ///
-/// // The server: a table of one slot, and the kernel of the paper (§5). Then its program does nothing.
+/// The server: a table of one slot, and the GET kernel of the paper (§5). The server's program then does
+/// nothing.
 /// let table = domain.allocate(4096, Access::LOCAL_WRITE)?;
 /// let slot = Slot { keys: [7, 8, 9], values: [table.remote(64).addr, 0, 0], lens: [4, 0, 0] };
 /// table.write(0, &slot.emit())?;
@@ -55,7 +57,7 @@ impl Default for KernelOptions<'_> {
 /// let get = domain.deploy_kernel(lanes, &options)?;
 /// assert_eq!(get.facts()?.opcode, Some(0x6e7));
 ///
-/// // A client: one round trip for slot and value.
+/// A client reads slot and value in one round trip.
 /// let strom = QpOptions { strom: true, ..QpOptions::default() };
 /// let (a, b) = (domain.create_qp(&cq, &cq, &strom)?, domain.create_qp(&cq, &cq, &strom)?);
 /// let (mut a, _b) = QueuePair::connect_pair(a, b)?;
@@ -81,7 +83,7 @@ impl Drop for KernelHandle {
         if self.domain.context().fork().is_child() {
             return;
         }
-        // If answers are on their way, the NIC forgets it when they have arrived.
+        // If answers are on their way, the NIC removes the kernel when they have arrived.
         match &self.engine_handle {
             EngineHandle::Own(engine) => {
                 let _ = engine.control(|control| control.nic.remove_kernel(self.number));
@@ -91,12 +93,12 @@ impl Drop for KernelHandle {
     }
 }
 
-/// Bytes of memory that so many answers take.
+/// Returns the bytes of memory that `answers` answers take.
 pub(crate) fn answer_bytes(answers: u64, longest: u32) -> u64 {
     answers.saturating_mul(u64::from(longest) + u64::from(SPARE))
 }
 
-/// Answers for which a kernel with so many lanes has memory.
+/// Returns the number of answers for which a kernel with `lanes` lanes has memory.
 fn count_answers(lanes: u64, options: &KernelOptions<'_>) -> Result<u32, CreateError> {
     let count = lanes + u64::from(options.answers);
     let asked = if options.longest == 0 { 0 } else { answer_bytes(count, options.longest) };
@@ -139,7 +141,7 @@ impl KernelHandle {
         options: &KernelOptions<'_>,
     ) -> Result<KernelHandle, CreateError> {
         let Some(daemon) = domain.context().daemon() else {
-            // Checked before so many kernels are made.
+            // Checked before the lanes are created.
             count_answers(lanes.into(), options)?;
             return KernelHandle::new(domain, kernel.lanes(lanes as usize), options);
         };
@@ -159,7 +161,7 @@ impl KernelHandle {
         Ok(KernelHandle::lent(domain, daemon, number))
     }
 
-    /// A kernel that the daemon runs.
+    /// Wraps a kernel that the daemon runs.
     pub(crate) fn lent(domain: &ProtectionDomain, daemon: &Arc<DaemonClient>, number: u32) -> KernelHandle {
         KernelHandle { number, engine_handle: EngineHandle::Nicd(Arc::clone(daemon)), domain: domain.clone() }
     }
@@ -168,15 +170,15 @@ impl KernelHandle {
         matches!(&self.engine_handle, EngineHandle::Own(own) if Arc::ptr_eq(own, engine))
     }
 
-    /// Its number on its engine.
+    /// The kernel's number on its engine.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Its op-code, its lanes and its counters.
+    /// The kernel's op-code, lanes and counters.
     ///
     /// # Errors
-    /// `Forked`; `NotByDaemon`; `Nic(Unknown)` once it has been removed.
+    /// `Forked` in a forked child; `NotByDaemon`; `Nic(Unknown)` once the kernel has been removed.
     pub fn facts(&self) -> Result<KernelFacts, CreateError> {
         self.domain.context().refuse_child()?;
         let is_it = |facts: &KernelFacts| facts.number == self.number;
@@ -184,23 +186,23 @@ impl KernelHandle {
         found.ok_or(CreateError::Nic(remora_nic::NicError::Unknown))
     }
 
-    /// Puts others in its place, as many as it has lanes. A lane changes when it is at rest, so no request
-    /// meets both.
+    /// Replaces the code of all lanes by `others`, one for each lane. A lane changes while it is at rest, so
+    /// no request is served by both.
     ///
     /// # Errors
-    /// `Forked`; `NotByDaemon`; `Nic(TooSmall)` if they are not as many; `Nic(Unknown)` once it has been
-    /// removed.
+    /// `Forked` in a forked child; `NotByDaemon`; `Nic(TooSmall)` if the numbers differ; `Nic(Unknown)` once
+    /// the kernel has been removed.
     pub fn replace(&self, others: Vec<Box<dyn Kernel>>) -> Result<(), CreateError> {
         self.domain.context().refuse_child()?;
         Ok(self.engine_handle.engine()?.control(|control| control.nic.replace_kernel(self.number, others))?)
     }
 
-    /// Removes it. It takes no new requests, and those it had begun end with
+    /// Removes the kernel. It takes no new requests, and requests under way end with
     /// [`Status::REMOVED`](crate::kernel::Status::REMOVED).
     ///
     /// # Errors
-    /// `Forked`; `Nic(Busy)`: answers are on their way, try again; `Nic(Unknown)` once it has been removed;
-    /// `Daemon`: its refusal.
+    /// `Forked` in a forked child; `Nic(Busy)` while answers are on their way: try later; `Nic(Unknown)` once
+    /// the kernel has been removed; `Daemon` if the daemon refuses.
     pub fn remove(&self) -> Result<(), CreateError> {
         self.domain.context().refuse_child()?;
         match &self.engine_handle {
@@ -213,10 +215,10 @@ impl KernelHandle {
 }
 
 impl Context {
-    /// The deployed kernels of all its domains, each with the number of its engine.
+    /// Lists the deployed kernels of all domains, each with the number of its engine.
     ///
     /// # Errors
-    /// `Forked`.
+    /// `Forked` in a forked child.
     pub fn kernels(&self) -> Result<Vec<(usize, KernelFacts)>, CreateError> {
         self.refuse_child()?;
         let engines = self.own_engines().iter();

@@ -1,6 +1,7 @@
-//! Remora's Rust API, in the terms of the verbs. A [`Device`] is opened as a [`Context`]; in it live
-//! [`ProtectionDomain`]s, [`MemoryRegion`]s, [`CompletionQueue`]s and [`QueuePair`]s. A program posts a
-//! [`WorkRequest`] and later polls its [`WorkCompletion`].
+//! Remora's Rust API, in the terms of the verbs. A [`Device`] describes a NIC; opening it gives a
+//! [`Context`]. The context creates [`ProtectionDomain`]s, [`MemoryRegion`]s, [`CompletionQueue`]s and
+//! [`QueuePair`]s. A program posts a [`WorkRequest`] to a queue pair and later polls its [`WorkCompletion`]
+//! from a completion queue.
 //!
 //! ```
 //! use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, work};
@@ -27,8 +28,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The objects of a context keep it alive, so they may be dropped in any order. An error's text contains its
-//! mend. The outcome of a work request is a value ([`Status`]), not an error.
+//! Each object keeps its context alive, so a program may drop its objects in any order. The text of an error
+//! says what is wrong and how to put it right. The outcome of a work request is a value ([`Status`]), not an
+//! error.
 #![allow(unsafe_code, reason = "foreign memory is registered here")]
 #![allow(clippy::too_many_arguments, reason = "a transfer has as many operands")]
 

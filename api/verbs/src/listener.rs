@@ -1,4 +1,4 @@
-//! Listening for queue pairs that are to be connected.
+//! Listening for peers that connect.
 
 use remora_host::connect::{ConnectError, Full, Hello, Request, SetupConnection};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::{DatagramQueuePair, Init, QueuePair, Ready, RemoteQueue, XrcInitiator, XrcTarget};
 
-/// Waits for queue pairs on a TCP port. It belongs to no context: each request is answered with a queue pair
-/// of any.
+/// A listener for connection requests on a TCP port. It belongs to no context: each request may be answered
+/// with a queue pair of any context.
 ///
 /// ```
 /// use remora_verbs::{Device, Listener, QpOptions};
@@ -41,54 +41,55 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at `address`; port 0 takes a free one.
+    /// Listens at `address`; port 0 takes a free port.
     ///
     /// # Errors
-    /// The port is taken or forbidden; the text has the mend.
+    /// The TCP port is taken or forbidden. The error's text names the remedy.
     pub fn bind(address: impl ToSocketAddrs) -> Result<Listener, ConnectError> {
         Ok(Listener { inner: remora_host::connect::Listener::bind(address)? })
     }
 
-    /// The address and TCP port that it listens at.
+    /// The address and TCP port of the listener.
     pub fn address(&self) -> SocketAddr {
         self.inner.address()
     }
 
-    /// Sleeps until a peer asks to connect, and has not hung up since. None: the time passed.
+    /// Sleeps until a peer requests a connection. A peer that has hung up meanwhile is skipped. Returns
+    /// `None` after the timeout.
     ///
     /// # Errors
-    /// The system refuses to wait.
+    /// The operating system refuses to wait.
     pub fn accept(&self, timeout: Option<Duration>) -> Result<Option<ConnectRequest>, ConnectError> {
         Ok(self.inner.accept(timeout)?.map(|inner| ConnectRequest { inner }))
     }
 
-    /// Connections that were refused, or dropped because they were silent, sent nonsense, were too many at
-    /// once, or hung up early.
+    /// The number of connections that were refused, or dropped because they were silent, sent nonsense, were
+    /// too many at once, or hung up early.
     pub fn refused(&self) -> usize {
         self.inner.refused()
     }
 }
 
 impl AsFd for Listener {
-    /// Readable while a request waits.
+    /// Returns a descriptor that is readable while a request waits.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inner.as_fd()
     }
 }
 
-/// A peer's request to connect. Dropping it hangs up.
+/// A peer's connection request. Dropping it hangs up.
 #[derive(Debug)]
 pub struct ConnectRequest {
     inner: Request,
 }
 
 impl ConnectRequest {
-    /// The private data that the other side's program sent.
+    /// The private data of the peer's program.
     pub fn private_data(&self) -> &[u8] {
         &self.inner.hello().private_data
     }
 
-    /// The whole first message of the other side.
+    /// The first message of the peer.
     pub fn hello(&self) -> &Hello {
         self.inner.hello()
     }
@@ -98,47 +99,47 @@ impl ConnectRequest {
         self.inner.from()
     }
 
-    /// Has the other side hung up meanwhile?
+    /// Returns whether the peer has hung up.
     pub fn has_hung_up(&self) -> bool {
         self.inner.has_hung_up()
     }
 
-    /// Connects it to `pair`. When this returns both can send. It waits for the other side, up to
-    /// [`connect_timeout`](crate::QpOptions::connect_timeout): a thread that serves others uses
-    /// [`Handshakes`](crate::Handshakes).
+    /// Connects the peer to `pair`. Both sides can send when this returns. It waits for the peer up to
+    /// [`connect_timeout`](crate::QpOptions::connect_timeout); a thread that serves other peers uses
+    /// [`Handshakes`](crate::Handshakes) instead.
     ///
     /// # Errors
-    /// [`ConnectError`]; the other side learns it, and `pair` is gone.
+    /// [`ConnectError`]. The peer is notified, and `pair` is dropped.
     pub fn accept(self, pair: QueuePair<Init>) -> Result<QueuePair<Ready>, ConnectError> {
         self.answer(pair)?.go()
     }
 
-    /// As [`accept`](ConnectRequest::accept), without the last message: the other side sends nothing before
+    /// Like [`accept`](ConnectRequest::accept), without the last message: the peer sends nothing before
     /// [`go`](Answered::go).
     ///
     /// # Errors
-    /// As [`accept`](ConnectRequest::accept).
+    /// The errors of [`accept`](ConnectRequest::accept).
     pub fn answer(self, pair: QueuePair<Init>) -> Result<Answered, ConnectError> {
         Answered::of(pair, self.inner)
     }
 
-    /// A descriptor of its TCP connection, for ending it from elsewhere.
+    /// Returns a descriptor of the TCP connection, by which another thread can end it.
     pub(crate) fn connection(&self) -> std::io::Result<SetupConnection> {
         self.inner.connection()
     }
 
-    /// Connects an XRC initiator to `target`.
+    /// Connects a peer's XRC initiator to `target`.
     ///
     /// # Errors
-    /// [`ConnectError`]; the other side learns it, and `target` is gone.
+    /// [`ConnectError`]. The peer is notified, and `target` is dropped.
     pub fn accept_xrc(self, target: XrcTarget<Init>) -> Result<XrcTarget<Ready>, ConnectError> {
         target.answer(self.inner)
     }
 
-    /// Connects an XRC target to `initiator`.
+    /// Connects a peer's XRC target to `initiator`.
     ///
     /// # Errors
-    /// [`ConnectError`]; the other side learns it, and `initiator` is gone.
+    /// [`ConnectError`]. The peer is notified, and `initiator` is dropped.
     pub fn accept_xrc_initiator(
         self,
         initiator: XrcInitiator<Init>,
@@ -146,27 +147,27 @@ impl ConnectRequest {
         initiator.answer(self.inner)
     }
 
-    /// Answers a peer that resolves: it will send to `pair`. Returns the way to send back.
+    /// Answers a peer that resolves a datagram queue pair, so that the peer can send to `pair`. Returns the
+    /// peer's queue pair as a destination.
     ///
     /// # Errors
-    /// [`ConnectError`]; the other side learns it.
+    /// [`ConnectError`]. The peer is notified.
     pub fn accept_datagrams(self, pair: &DatagramQueuePair) -> Result<RemoteQueue, ConnectError> {
         pair.answer(self.inner)
     }
 
-    /// Refuses the request, with a text for a person.
+    /// Refuses the request, with a text for the peer's user.
     pub fn reject(self, words: &str) {
         self.inner.reject(words);
     }
 
-    /// Refuses the request because the server is full at the moment: the other side gets
-    /// [`ConnectError::Full`].
+    /// Refuses the request because the server is full at the moment. The peer gets [`ConnectError::Full`].
     pub fn reject_full(self, full: Full) {
         self.inner.reject_full(full);
     }
 }
 
-/// Two queue pairs that are connected; the other one waits for [`go`](Answered::go). Dropping this ends both.
+/// Two connected queue pairs, of which the peer's waits for [`go`](Answered::go). Dropping this ends both.
 #[derive(Debug)]
 pub struct Answered {
     pair: QueuePair<Ready>,
@@ -174,23 +175,23 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// Answers a request with a queue pair; see [`ConnectRequest::answer`].
+    /// Answers a connection request with a queue pair; see [`ConnectRequest::answer`].
     pub(crate) fn of(pair: QueuePair<Init>, request: Request) -> Result<Answered, ConnectError> {
         let (pair, inner) = pair.answer(request)?;
         Ok(Answered { pair, inner })
     }
 
-    /// Lets the other side send, without waiting for it.
+    /// Lets the peer send, without waiting for an answer.
     ///
     /// # Errors
-    /// It has hung up; the queue pair is gone.
+    /// [`ConnectError`] if the peer has hung up; the queue pair is dropped.
     pub fn go(self) -> Result<QueuePair<Ready>, ConnectError> {
         let Answered { mut pair, inner } = self;
         pair.keep(inner.go()?);
         Ok(pair)
     }
 
-    /// Leaves [`go`](Answered::go) to another process, which has the connection too.
+    /// Leaves the last message of the set-up to another process, which has the connection too.
     pub(crate) fn left_to_another(self) -> QueuePair<Ready> {
         let Answered { mut pair, inner } = self;
         let lasting = pair.agreement().is_some_and(|agreement| agreement.lasting);

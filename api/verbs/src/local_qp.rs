@@ -1,4 +1,5 @@
-//! The part that queue pairs of all services have: a number on an engine, a state, and the way to the peer.
+//! The part that queue pairs of all services share: a number on an engine, a state, and the address of the
+//! peer.
 
 use remora_host::Engine;
 use remora_host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection, Side};
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use crate::{Context, CreateError, QpOptions};
 
-/// A queue pair in the NIC. Dropping it destroys it.
+/// A queue pair of a NIC of this process. Dropping it destroys the queue pair.
 #[derive(Debug)]
 pub(crate) struct LocalQp {
     pub number: Qpn,
@@ -21,10 +22,11 @@ pub(crate) struct LocalQp {
     pub context: Context,
     pub options: QpOptions,
     pub agreement: Option<Agreement>,
-    /// The connection of the set-up: it hangs up when either queue pair ends, and so the other side notices.
+    /// The TCP connection of the set-up. It is closed when either queue pair ends, which notifies the other
+    /// side.
     pub connection: Option<SetupConnection>,
     bell: u32,
-    /// The shared set of its doorbell, if another process rings it.
+    /// The shared set of the queue pair's doorbell, if another process rings it.
     set: Option<u32>,
     psn: Psn,
 }
@@ -45,19 +47,19 @@ impl Drop for LocalQp {
             }
             ended
         });
-        debug_assert!(ended.is_ok(), "nobody else destroys it");
+        debug_assert!(ended.is_ok(), "only this drop destroys the queue pair");
         if let Some(connection) = &self.connection {
-            // A forked child may have it open too.
+            // Closing would not suffice: a forked child may have the descriptor too.
             connection.end();
         }
-        // Windows of type 2 that were bound by it lose their owner.
+        // Windows of type 2 that the queue pair has bound lose their owner.
         let owner = Owner::new(self.engine.number() as u16, self.number.get());
         self.engine.table().unbind_owner(owner);
     }
 }
 
 impl LocalQp {
-    /// Makes a queue pair by `make` and brings it to INIT.
+    /// Creates a queue pair by `make` and brings it to INIT.
     pub fn new(
         context: &Context,
         engine: &Arc<Engine>,
@@ -84,7 +86,7 @@ impl LocalQp {
         })
     }
 
-    /// As [`new`](LocalQp::new), but leaves the queue pair in the state in which `make` returns it.
+    /// Like [`new`](LocalQp::new), but leaves the queue pair in the state in which `make` returns it.
     pub fn made(
         context: &Context,
         engine: &Arc<Engine>,
@@ -110,18 +112,18 @@ impl LocalQp {
         })
     }
 
-    /// Rings the doorbell: work was posted.
+    /// Rings the doorbell, after work was posted.
     #[inline]
     pub fn ring(&self) -> Result<(), Reentered> {
         self.engine.ring(self.number, self.bell)
     }
 
-    /// Makes the NIC look at its queues, also if another process rings its doorbell.
+    /// Makes the NIC inspect the queues, also if another process rings the doorbell.
     pub fn look(&self) {
         self.engine.control(|control| control.nic.doorbell(self.number));
     }
 
-    /// Lets its send queue be fetched up to `count` slots.
+    /// Lets the NIC fetch the send queue up to slot count `count` (the ENABLE of chains).
     pub fn enable(&self, count: u64) -> Result<(), CreateError> {
         self.context.refuse_child()?;
         Ok(self.engine.control(|control| {
@@ -131,7 +133,8 @@ impl LocalQp {
         })?)
     }
 
-    /// From now on another process rings, by a doorbell of this set. Returns its index in the set.
+    /// Gives the queue pair a doorbell of the shared set `set`, which another process rings from now on.
+    /// Returns the doorbell's index in the set.
     pub fn share_bell(&mut self, set: u32) -> Result<u32, CreateError> {
         let (number, bell) = (self.number, self.bell);
         let shared = self.engine.control(|control| {
@@ -168,7 +171,7 @@ impl LocalQp {
         AddressVector { accepts, ..AddressVector::new(agreement.peer, Route::new(ours, theirs)) }
     }
 
-    /// INIT to RTR to RTS. On success `up` holds the agreement.
+    /// Takes the queue pair from INIT through RTR to RTS. On success, `up` holds the agreement.
     fn bring_up(&self, agreement: &Agreement, up: &mut Option<Agreement>) -> Result<(), ConnectError> {
         let options = &self.options;
         let responds = matches!(self.service, Service::Rc | Service::XrcTarget);
@@ -200,21 +203,21 @@ impl LocalQp {
         Ok(())
     }
 
-    /// Makes several changes, in order.
+    /// Applies several changes in order.
     pub fn all(&self, changes: &[Modify]) -> Result<(), remora_nic::ModifyFault> {
         self.engine.control(|control| {
             changes.iter().try_for_each(|change| control.nic.modify_qp(self.number, change))
         })
     }
 
-    /// From INIT to RTS, for datagrams, which have no peer.
+    /// Takes a datagram queue pair, which has no peer, from INIT to RTS.
     pub fn bring_up_alone(&self) -> Result<(), CreateError> {
         let to_rtr = Modify { state: Some(State::Rtr), ..Modify::default() };
         let to_rts = Modify { state: Some(State::Rts), sq_psn: Some(self.psn), ..Modify::default() };
         self.all(&[to_rtr, to_rts]).map_err(CreateError::Modify)
     }
 
-    /// Refuses to connect in a forked child, which has no NIC.
+    /// Returns `Forked` in a forked child, which has no NIC.
     pub fn refuse_to_connect(&self) -> Result<(), ConnectError> {
         if self.context.fork().is_child() { Err(ConnectError::Forked) } else { Ok(()) }
     }
@@ -225,13 +228,13 @@ impl LocalQp {
         let (side, timeout) = (self.side(), self.options.connect_timeout);
         let bring_up = |agreement: &Agreement| self.bring_up(agreement, &mut up);
         let agreed = remora_host::connect::connect(address, &side, timeout, bring_up);
-        // On every error after this too: a queue pair that is up uses its peer until it is dropped.
+        // Kept even on an error: a queue pair that is up uses its peer until it is dropped.
         self.agreement = up;
         self.connection = agreed?.1;
         Ok(())
     }
 
-    /// Answers a request, without the last message.
+    /// Answers a connection request, without the last message.
     pub fn answer(&mut self, request: Request) -> Result<Answered, ConnectError> {
         self.refuse_to_connect()?;
         let mut up = None;
@@ -266,7 +269,8 @@ impl LocalQp {
         self.all(std::slice::from_ref(change)).map_err(CreateError::Modify)
     }
 
-    /// The attributes that were set so far, and its state (`ibv_query_qp`).
+    /// The queue pair's state and the attributes that were set so far (`ibv_query_qp`). Default values in a
+    /// forked child.
     pub fn query(&self) -> Modify {
         if self.context.fork().is_child() {
             return Modify::default();
@@ -277,7 +281,7 @@ impl LocalQp {
     pub fn fail(&self) {
         if !self.context.fork().is_child() {
             let failed = self.all(&[Modify { state: Some(State::Err), ..Modify::default() }]);
-            debug_assert!(failed.is_ok(), "every state goes to ERR");
+            debug_assert!(failed.is_ok(), "a queue pair may enter ERR from every state");
         }
     }
 }

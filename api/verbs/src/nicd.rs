@@ -1,9 +1,10 @@
-//! The NIC daemon: a process that owns a NIC and its memory, and lends both to programs, which it outlives.
+//! The NIC daemon: a process that owns a NIC and its memory and lends both to programs. It outlives the
+//! programs.
 //!
-//! A program attaches over a Unix socket ([`Device::nicd`](crate::Device::nicd)). It has protection domains,
-//! regions, completion queues and connected queue pairs as if the NIC were its own. Queues, regions and
-//! doorbells lie in memory that both map. Posting and polling take no system call, and the daemon's control
-//! threads have no part in them.
+//! A program attaches over a Unix socket ([`Device::nicd`](crate::Device::nicd)). It then uses protection
+//! domains, regions, completion queues and connected queue pairs as if the NIC were its own. Queues, regions
+//! and doorbells lie in memory that program and daemon both map: posting and polling take no system call and
+//! do not involve the daemon's control threads.
 //!
 //! ```
 //! use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, nicd, work};
@@ -25,8 +26,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Every request of a program is checked (`docs/NICD.md`): it may name its own objects only, and their number
-//! is bounded.
+//! The daemon checks every request of a program (`docs/NICD.md`): the program can name only its own objects,
+//! and their number is limited.
 
 mod attach;
 mod daemon;

@@ -1,12 +1,13 @@
-//! Programs of chains on a device: linked into real memory and queues (RedN, §3.5).
+//! Chain programs on a device: linked with real memory and queues, and started (RedN, §3.5).
 //!
-//! A server makes a queue pair for each client ([`ProtectionDomain::create_port`]) and connects it: that call
-//! sets the offload up. Then it loads a program onto it. From then on the client SENDs, and the NIC answers:
+//! A server creates a queue pair for each client ([`ProtectionDomain::create_port`]) and connects it; the
+//! client's connection request (a [`Call`]) may name the program. Then the server loads the program onto the
+//! queue pair. From then on the client SENDs, and the server's NIC answers:
 //!
 //! ```
 //! use remora_verbs::{Access, Device, EMPTY, Loader, QpOptions, QueuePair, ReceiveRequest, chain, work};
 //!
-//! // The greater of two numbers.
+//! A program that returns the greater of two numbers.
 //! let program = chain::assemble(
 //!     "data numbers
 //!          greater: word 0
@@ -25,7 +26,7 @@
 //! let domain = context.alloc_pd()?;
 //! let port = domain.create_port(&program, "port", &QpOptions::default())?;
 //!
-//! // The client: here in the same process.
+//! The client, here in the same process.
 //! let mut cq = context.create_cq(16)?;
 //! let client = domain.create_qp(&cq, &cq, &QpOptions::default())?;
 //! let (mut client, port) = QueuePair::connect_pair(client, port)?;
@@ -54,23 +55,23 @@ use crate::{
     RemoteMemory,
 };
 
-/// A client's first message, in [`QpOptions::private_data`]: the program that it wants, and where answers go.
-/// It gives its server a key, and gets none.
+/// A client's first message to its server, in [`QpOptions::private_data`]. It names the program that the
+/// client wants and the client's memory for the answers. The client gives the server a key and gets none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The name of the program that the client wants, up to 200 bytes.
+    /// The name of the requested program, up to 200 bytes.
     pub program: String,
-    /// The client's memory, where answers go.
+    /// The client's memory for the answers.
     pub reply: RemoteMemory,
 }
 
 impl Call {
-    /// The message, to be sent as private data.
+    /// Encodes the message for use as private data.
     pub fn to_bytes(&self) -> Vec<u8> {
         [&self.reply.to_bytes()[..], self.program.as_bytes()].concat()
     }
 
-    /// Parses private data. None: it is something else.
+    /// Parses private data. Returns `None` if it is not such a message.
     pub fn from_bytes(bytes: &[u8]) -> Option<Call> {
         let (reply, program) = bytes.split_at_checked(RemoteMemory::LEN)?;
         Some(Call {
@@ -80,23 +81,23 @@ impl Call {
     }
 }
 
-/// Completions that a counted queue keeps: nobody polls it.
+/// Depth of a counted completion queue. Nobody polls it, so old completions may be overwritten.
 const COMPLETIONS: u32 = 16;
 
-/// Why a program cannot be loaded.
+/// The reason why a program cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError {
-    /// A resource could not be made.
+    /// An object could not be created.
     Create(CreateError),
-    /// A receive could not be posted.
+    /// A receive work request could not be posted.
     Post(PostError),
-    /// The program has no queue or region of this name, or the name is of another kind.
+    /// The program has no queue or region of this name, or the name belongs to another kind of object.
     Unknown(String),
     /// No memory was bound to this region of the program.
     NoRegion(String),
-    /// A region is smaller than the program requires: its name, its bytes, and the bytes required.
+    /// A region is smaller than the program requires: its name, its size in bytes, and the required size.
     SmallRegion(String, u64, u64),
-    /// The queue pair bound to this queue was not made for it.
+    /// The queue pair bound to this queue does not have the attributes that the queue needs.
     Unfit(String),
 }
 
@@ -135,11 +136,13 @@ impl From<PostError> for LoadError {
 }
 
 impl ProtectionDomain {
-    /// A queue pair for a client of a program, ready to be connected. It has the attributes of the program's
-    /// queue `name`, and counted completion queues of its own. The peer has no right but to SEND.
+    /// Creates a queue pair for a client of a program, ready to be connected. It has the attributes of the
+    /// program's queue `queue`, and counted completion queues of its own. The peer may only SEND: it has no
+    /// access to memory.
     ///
     /// # Errors
-    /// `Unknown`: the program has no such queue; those of [`create_qp`](ProtectionDomain::create_qp).
+    /// `Unknown` if the program has no such queue; otherwise the errors of
+    /// [`create_qp`](ProtectionDomain::create_qp).
     pub fn create_port(
         &self,
         program: &Program,
@@ -161,7 +164,7 @@ fn find<'p>(program: &'p Program, name: &str) -> Result<&'p Queue, LoadError> {
     Ok(&program.queues[at])
 }
 
-/// The options of a queue pair that fits a program's queue.
+/// Returns the options of a queue pair that fits a program's queue.
 fn shaped(queue: &Queue, options: &QpOptions) -> QpOptions {
     QpOptions {
         max_send_wr: queue.ring_slots(),
@@ -172,7 +175,7 @@ fn shaped(queue: &Queue, options: &QpOptions) -> QpOptions {
     }
 }
 
-/// A program that is to be loaded, with its connections and regions.
+/// A program to be loaded, with the connections and memory that it is bound to.
 #[derive(Debug)]
 pub struct Loader<'p> {
     program: &'p Program,
@@ -182,13 +185,13 @@ pub struct Loader<'p> {
 }
 
 impl<'p> Loader<'p> {
-    /// A loader without connections and regions.
+    /// Creates a loader without connections and regions.
     pub fn new(program: &'p Program) -> Loader<'p> {
         Loader { program, connections: Vec::new(), regions: Vec::new(), on_nic: false }
     }
 
     /// Binds a queue of the program to a connection, made by [`create_port`](ProtectionDomain::create_port).
-    /// All others are loopback queues.
+    /// Every queue that is not bound becomes a loopback queue.
     #[must_use]
     pub fn connection(mut self, queue: &str, pair: QueuePair) -> Loader<'p> {
         self.connections.push((queue.into(), pair));
@@ -197,26 +200,26 @@ impl<'p> Loader<'p> {
 
     /// Binds a region of the program to memory: the server's own, or a client's.
     ///
-    /// A chain may read the region by a local address. A client that changes the chain's work requests could
-    /// then make it write there. A key without `LOCAL_WRITE` prevents that.
+    /// If the chain reads the region by a local address, a client that can change the chain's work requests
+    /// could make the chain write there. A key without `LOCAL_WRITE` prevents that.
     #[must_use]
     pub fn region(mut self, name: &str, memory: RemoteMemory) -> Loader<'p> {
         self.regions.push((name.into(), memory));
         self
     }
 
-    /// Puts the program's data into the NIC's own memory.
+    /// Places the program's data in the NIC's own memory.
     #[must_use]
     pub fn data_on_nic(mut self) -> Loader<'p> {
         self.on_nic = true;
         self
     }
 
-    /// Loads it: makes its queues and its *code region*, links it, posts everything and rings the doorbells,
-    /// once.
+    /// Loads the program: creates its queues and its *code region*, links it, posts all work requests and
+    /// rings each doorbell once.
     ///
     /// # Errors
-    /// Those of [`LoadError`]; nothing is left of it then, connections included.
+    /// [`LoadError`]. Everything that was created is destroyed then, and the connections are dropped.
     pub fn load(mut self, domain: &ProtectionDomain) -> Result<Offload, LoadError> {
         let program = self.program;
         let mut numbers = layout(program);
@@ -268,7 +271,8 @@ impl<'p> Loader<'p> {
         Ok(all)
     }
 
-    /// The sections that are the program's own; the others have been bound to memory.
+    /// Returns the program's own sections, in which bound regions are `None`, and enters the addresses and
+    /// keys of the bound regions in `numbers`.
     fn places(&self, numbers: &mut Numbers) -> Result<Vec<Option<Section>>, LoadError> {
         let given =
             |name: &str| self.program.sections.iter().any(|section| section.given && section.name == name);
@@ -294,7 +298,7 @@ impl<'p> Loader<'p> {
     }
 }
 
-/// Has this queue pair the attributes of the program's queue?
+/// Returns whether a queue pair has the attributes that the program's queue needs.
 fn fits(pair: &QueuePair, queue: &Queue) -> bool {
     let (slots, receives, pieces) = pair.shape();
     let needed = queue.receives.len() as u64;
@@ -307,10 +311,10 @@ fn fits(pair: &QueuePair, queue: &Queue) -> bool {
         && (needed == 0 || pieces >= queue.receive_pieces())
 }
 
-/// A loaded program. Dropping it unloads it and ends its connections.
+/// A loaded program. Dropping it unloads the program and ends its connections.
 #[derive(Debug)]
 pub struct Offload {
-    // Dropped before the region that their work requests name.
+    // Dropped before the region that the work requests name.
     queues: Vec<QueuePair>,
     program: Program,
     numbers: Numbers,
@@ -319,8 +323,8 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// All memory and queues are written before the first doorbell rings, and before the first message finds
-    /// a receive.
+    /// Writes all memory and queues before it rings the first doorbell, and before it posts receives that
+    /// messages could consume.
     fn start(&mut self, image: &Image) -> Result<(), LoadError> {
         for ((pair, queue), slots) in self.queues.iter_mut().zip(&self.program.queues).zip(&image.queues) {
             if !pair.put_slots(slots) {
@@ -342,7 +346,7 @@ impl Offload {
         Ok(())
     }
 
-    /// The program that was loaded.
+    /// The loaded program.
     pub fn program(&self) -> &Program {
         &self.program
     }
@@ -352,12 +356,12 @@ impl Offload {
         &self.numbers
     }
 
-    /// The queue pair of the queue of this name.
+    /// Returns the queue pair of the program's queue `name`, or `None` if there is no such queue.
     pub fn queue(&self, name: &str) -> Option<&QueuePair> {
         Some(&self.queues[self.program.queue(name)?])
     }
 
-    /// Reads `len` bytes of its own data or code; None: beyond the end, or in a bound region.
+    /// Reads `len` bytes of the program's own data or code. `None` beyond the end, or in a bound region.
     pub fn read(&self, at: Location, len: usize) -> Option<Vec<u8>> {
         let (bytes, base) = self.bytes(at)?;
         let mut out = vec![0; len];
@@ -365,8 +369,8 @@ impl Offload {
         Some(out)
     }
 
-    /// Changes bytes of its own data or code, as any program may while it runs. False: they are not all
-    /// there.
+    /// Writes to the program's own data or code, which may change while the program runs. Returns false if
+    /// `at` and the length are not within one section or queue.
     pub fn write(&self, at: Location, content: &[u8]) -> bool {
         self.bytes(at).is_some_and(|(bytes, base)| bytes.write(base + at.offset as usize, content).is_ok())
     }
@@ -381,13 +385,13 @@ impl Offload {
         }
     }
 
-    /// The word of this name in its own data.
+    /// Returns the word of this name in the program's own data, or `None` if there is none.
     pub fn word(&self, name: &str) -> Option<u64> {
         let (at, _) = self.program.find(name)?;
         self.read(at, 8).and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)))
     }
 
-    /// Changes the word of this name. False: there is none.
+    /// Sets the word of this name. Returns false if there is none.
     pub fn set_word(&self, name: &str, value: u64) -> bool {
         let at = self.program.find(name);
         at.is_some_and(|(at, _)| self.write(at, &value.to_le_bytes()))

@@ -1,4 +1,5 @@
-//! Queue pairs. Their state is part of their type: one that is not connected cannot send.
+//! Queue pairs. The state is part of the type, so the compiler rejects a send on a queue pair that is not
+//! connected.
 
 use remora_host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection};
 use remora_memory::ForkMark;
@@ -30,17 +31,17 @@ use qp_backend::QpBackend;
 pub(crate) use queues::{ReceiveSide, SendSide};
 pub(crate) use requests::with_head;
 
-/// The state of a queue pair that is not connected yet: receives may be posted.
+/// The state of a queue pair that is not connected. It accepts receive work requests only.
 #[derive(Debug)]
 pub enum Init {}
 
-/// The state of a connected queue pair (RTS, or ERR after a failure, where everything posted is flushed).
+/// The state of a connected queue pair: RTS, or ERR after a failure, where all posted work is flushed.
 #[derive(Debug)]
 pub enum Ready {}
 
 /// A queue pair of a connected service: reliable, or unreliable ([`ProtectionDomain::create_unreliable_qp`]).
 ///
-/// It cannot send before it is connected, because only connecting gives a queue pair that can:
+/// A queue pair cannot send before it is connected, because sending is a method of the connected type only:
 ///
 /// ```compile_fail,E0599
 /// # use remora_verbs::{Device, QpOptions, work};
@@ -51,7 +52,7 @@ pub enum Ready {}
 /// pair.post_send(&work::nop(1)).unwrap(); // error: not in the Ready state
 /// ```
 ///
-/// Nor can it be connected twice:
+/// A queue pair cannot be connected twice:
 ///
 /// ```compile_fail,E0382
 /// # use remora_verbs::{Device, QpOptions};
@@ -80,7 +81,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// A queue pair of this process's own NIC.
+    /// Assembles a queue pair of this process's own NIC.
     fn own(
         local: LocalQp,
         domain: &ProtectionDomain,
@@ -102,7 +103,7 @@ impl Inner {
     }
 }
 
-/// The parts of a queue pair with a send queue: the NIC's attributes, and the rings of the program.
+/// Returns the parts of a queue pair with a send queue: the attributes for the NIC, and the program's rings.
 pub(crate) fn parts(
     domain: &ProtectionDomain,
     send_cq: &CompletionQueue,
@@ -122,7 +123,7 @@ pub(crate) fn parts(
     if elsewhere || !Arc::ptr_eq(engine, receive_cq.engine()?) {
         return Err(CreateError::DifferentEngines);
     }
-    // The longest work request always fits; only a recycled ring has exactly the slots of its program.
+    // The longest work request always fits. Only a recycled ring has exactly the slots of its program.
     let least = if options.fetching == Fetching::Recycled { 1 } else { wqe::MAX_SLOTS as u32 };
     let send_ring = domain.context().ring(options.max_send_wr.max(least))?;
     let (receives, receive) = match (srq, service) {
@@ -173,25 +174,27 @@ impl QueuePair<Init> {
         Ok(QueuePair { inner, state: PhantomData })
     }
 
-    /// Connects it to the queue pair of a [`Listener`](crate::Listener) at `address`.
+    /// Connects to a queue pair of the [`Listener`](crate::Listener) at `address`.
     ///
     /// # Errors
-    /// [`ConnectError`], whose text has the mend; the queue pair is gone then.
+    /// [`ConnectError`], whose text names the remedy. The queue pair is dropped.
     pub fn connect(mut self, address: impl ToSocketAddrs) -> Result<QueuePair<Ready>, ConnectError> {
         self.inner.backend.connect(address)?;
         Ok(self.ready())
     }
 
-    /// Answers a request with it; see [`ConnectRequest::answer`](crate::ConnectRequest::answer).
+    /// Answers a connection request with this queue pair; see
+    /// [`ConnectRequest::answer`](crate::ConnectRequest::answer).
     pub(crate) fn answer(mut self, request: Request) -> Result<(QueuePair<Ready>, Answered), ConnectError> {
         let answered = self.inner.backend.answer(request)?;
         Ok((self.ready(), answered))
     }
 
-    /// Connects two queue pairs of this process, of one context or of two with the same kind of port.
+    /// Connects two queue pairs of this process, of one context or of two contexts with the same kind of
+    /// port.
     ///
     /// # Errors
-    /// [`ConnectError`]; both are gone then.
+    /// [`ConnectError`]. Both queue pairs are dropped.
     pub fn connect_pair(
         mut first: QueuePair<Init>,
         mut second: QueuePair<Init>,
@@ -226,14 +229,15 @@ impl Inner {
         self.send.push(request).map_err(|error| self.why(error))
     }
 
-    /// A queue may be full because the NIC has failed and empties it no more.
+    /// Returns the error for a work request that was not posted. A queue may be full because the NIC has
+    /// failed and no longer empties it.
     #[cold]
     fn why(&self, error: remora_nic::PostError) -> PostError {
         let failed = error == remora_nic::PostError::QueueFull && self._domain.context().has_failed();
         if failed { PostError::Failed } else { PostError::Queue(error) }
     }
 
-    /// Publishes the filled slots and rings. If the caller is a signal handler that interrupted a call on the
+    /// Publishes the filled slots and rings the doorbell. In a signal handler that interrupted a call on the
     /// engine, nothing is posted.
     #[inline]
     fn publish_and_ring(&mut self) -> Result<(), PostError> {
@@ -249,11 +253,11 @@ impl Inner {
 }
 
 impl QueuePair<Ready> {
-    /// Posts a send work request; its packets leave at once, up to the window.
+    /// Posts a send work request. Its packets leave at once, as far as the window allows.
     ///
     /// # Errors
-    /// `Queue` is the queue's reason to refuse it; nothing is posted then. A request that fails later has its
-    /// error in its completion.
+    /// `Queue` with the reason why the send queue refuses the request; nothing is posted then. A request that
+    /// fails later reports its error by its completion.
     #[inline]
     pub fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.inner.refuse_child()?;
@@ -261,19 +265,19 @@ impl QueuePair<Ready> {
         self.inner.publish_and_ring()
     }
 
-    /// Posts an operation of PRISM. Where the two sides did not agree on it ([`QpOptions::prism`]), one that
-    /// is not a plain verb ends with [`Status::LocalQpOperation`](crate::Status::LocalQpOperation).
+    /// Posts a PRISM operation. If the two sides did not agree on PRISM ([`QpOptions::prism`]), an operation
+    /// other than a plain verb ends with [`Status::LocalQpOperation`](crate::Status::LocalQpOperation).
     ///
-    /// The [`Outcome`](prism::Outcome) is in the completion's `outcome`, if its status is success.
+    /// If the status of the completion is success, its `outcome` field holds the [`Outcome`](prism::Outcome).
     ///
     /// # Errors
-    /// As [`post_send`](QueuePair::post_send).
+    /// The errors of [`post_send`](QueuePair::post_send).
     pub fn post_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         let mut batch = self.batch()?;
         batch.post_prism(request)
     }
 
-    /// Posts a send work request of an XRC initiator, for the peer's shared receive queue of this number.
+    /// Posts a send work request of an XRC initiator, for the peer's shared receive queue with number `srq`.
     #[inline]
     pub(crate) fn post_send_to_srq(&mut self, request: &WorkRequest<'_>, srq: u32) -> Result<(), PostError> {
         self.inner.refuse_child()?;
@@ -282,7 +286,7 @@ impl QueuePair<Ready> {
         self.inner.publish_and_ring()
     }
 
-    /// Begins a batch: its work requests become visible to the NIC together, with one doorbell.
+    /// Begins a batch of work requests, which the NIC sees together, with one doorbell.
     ///
     /// ```
     /// # use remora_verbs::{Device, EMPTY, QpOptions, QueuePair, work};
@@ -302,7 +306,7 @@ impl QueuePair<Ready> {
     /// ```
     ///
     /// # Errors
-    /// `Forked`, `Reentered`.
+    /// `Forked` in a forked child; `Reentered` in a signal handler that interrupted a call on this NIC.
     #[inline]
     pub fn batch(&mut self) -> Result<Batch<'_>, PostError> {
         self.inner.refuse_child()?;
@@ -315,7 +319,8 @@ impl QueuePair<Ready> {
     /// Posts all of `requests` with one doorbell.
     ///
     /// # Errors
-    /// The index of the first that was refused, and why; those before it are posted (as by `ibv_post_send`).
+    /// The index of the first request that was refused, and the reason. The requests before it are posted (as
+    /// by `ibv_post_send`).
     #[inline]
     pub fn post_send_batch(&mut self, requests: &[WorkRequest<'_>]) -> Result<(), (usize, PostError)> {
         let mut batch = self.batch().map_err(|error| (0, error))?;
@@ -325,39 +330,39 @@ impl QueuePair<Ready> {
         Ok(())
     }
 
-    /// The private data that the other side's program sent when they connected.
+    /// The private data that the peer's program sent when the two connected.
     pub fn peer_private_data(&self) -> &[u8] {
         self.inner.backend.agreement().map_or(&[], |agreement| &agreement.remote.private_data)
     }
 
-    /// The agreement of the two sides.
+    /// The parameters that the two sides agreed on; `None` for a loopback queue pair.
     pub fn agreement(&self) -> Option<&Agreement> {
         self.inner.backend.agreement()
     }
 
-    /// Has the other side's queue pair gone, or its process? Known at once where both sides keep the
-    /// connection of the set-up ([`QpOptions::lasting`]). Otherwise, and where a machine or a network fails,
-    /// only a request that is not acknowledged shows it.
+    /// Returns whether the peer's queue pair, or its process, is gone. That is known at once if both sides
+    /// keep the connection of the set-up ([`QpOptions::lasting`]). Otherwise, and if a machine or a network
+    /// fails, only a request that is not acknowledged shows it.
     pub fn is_peer_gone(&self) -> bool {
         self.connection().is_some_and(SetupConnection::has_ended)
     }
 
-    /// The connection of the set-up, if it is kept: its descriptor is readable when the peer is gone.
+    /// The connection of the set-up, if it is kept. Its descriptor is readable when the peer is gone.
     pub fn connection(&self) -> Option<&SetupConnection> {
         self.inner.backend.connection()
     }
 
-    /// Keeps the connection of the set-up with the queue pair.
+    /// Stores the connection of the set-up with the queue pair.
     pub(crate) fn keep(&mut self, connection: Option<SetupConnection>) {
         self.inner.backend.keep(connection);
     }
 
-    /// The address of its peer, for bringing it up again by [`modify`](QueuePair::modify).
+    /// The address of the peer, for bringing the queue pair up again by [`modify`](QueuePair::modify).
     pub fn address_vector(&self) -> Option<AddressVector> {
         self.inner.backend.address_vector()
     }
 
-    /// Takes it to the error state: all posted work, and all work posted later, completes as flushed.
+    /// Moves the queue pair to the error state: posted work, and work posted later, completes as flushed.
     pub fn fail(&mut self) {
         self.inner.backend.fail();
     }
@@ -365,29 +370,30 @@ impl QueuePair<Ready> {
     /// Changes attributes, or the state (SQD and back), as `ibv_modify_qp` does.
     ///
     /// # Errors
-    /// The transition, or a value, is not allowed.
+    /// `Modify` if the transition or a value is not allowed; `NotByDaemon` for a queue pair of a daemon.
     pub fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
         self.inner.backend.modify(change)
     }
 
-    /// The attributes that were set so far, and its state (`ibv_query_qp`).
+    /// The state and the attributes that were set so far (`ibv_query_qp`). For a queue pair of a daemon, only
+    /// the state.
     pub fn query(&self) -> Modify {
         self.inner.backend.query()
     }
 }
 
 impl<S> QueuePair<S> {
-    /// Its number, 24 bits: the peer's packets name it.
+    /// The queue pair's number, 24 bits, which the peer's packets carry.
     pub fn number(&self) -> u32 {
         self.inner.backend.number()
     }
 
-    /// Its state in the NIC.
+    /// The queue pair's state in the NIC.
     pub fn state(&self) -> State {
         self.inner.backend.state()
     }
 
-    /// The private data that it sends to the other side's program when they connect
+    /// The private data that is sent to the peer's program when the two connect
     /// ([`QpOptions::private_data`]).
     pub fn private_data(&self) -> &[u8] {
         &self.inner.backend.options().private_data
@@ -398,22 +404,24 @@ impl<S> QueuePair<S> {
         self.inner.backend.service()
     }
 
-    /// Posts a receive work request. It may be posted before connecting, so that the first message finds it.
+    /// Posts a receive work request. It may be posted before connecting, so that it is ready for the first
+    /// message.
     ///
     /// # Errors
-    /// `Queue` is the queue's reason to refuse it.
+    /// `Queue` with the reason why the receive queue refuses the request; `NoReceiveQueue`; `Forked` in a
+    /// forked child.
     #[inline]
     pub fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         self.inner.post_recv(request)
     }
 
-    /// The engine that serves it, counted from 0.
+    /// The engine that serves the queue pair, counted from 0.
     pub fn engine(&self) -> usize {
         self.inner.backend.engine_number()
     }
 }
 
-/// Send work requests that become visible to the NIC together: by [`ring`](Batch::ring), or when this is
+/// Send work requests that the NIC will see together, when [`ring`](Batch::ring) is called or the batch is
 /// dropped.
 #[derive(Debug)]
 pub struct Batch<'a> {
@@ -424,7 +432,7 @@ impl Batch<'_> {
     /// Adds a send work request to the batch.
     ///
     /// # Errors
-    /// As [`QueuePair::post_send`]; the others stay.
+    /// The errors of [`QueuePair::post_send`]. The requests already in the batch stay.
     #[inline]
     pub fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         // The program may have forked while the batch was open.
@@ -432,10 +440,10 @@ impl Batch<'_> {
         self.inner.push(request)
     }
 
-    /// Adds an operation of PRISM to the batch.
+    /// Adds a PRISM operation to the batch.
     ///
     /// # Errors
-    /// As [`QueuePair::post_prism`]; the others stay.
+    /// The errors of [`QueuePair::post_prism`]. The requests already in the batch stay.
     pub fn post_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         self.inner.refuse_child()?;
         self.inner.send.push_prism(request).map_err(|error| self.inner.why(error))
@@ -444,7 +452,7 @@ impl Batch<'_> {
     /// Posts a receive work request while the batch is open.
     ///
     /// # Errors
-    /// As [`QueuePair::post_recv`].
+    /// The errors of [`QueuePair::post_recv`].
     #[inline]
     pub fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         self.inner.post_recv(request)
@@ -459,7 +467,7 @@ impl Drop for Batch<'_> {
     #[inline]
     fn drop(&mut self) {
         if !self.inner.fork.is_child() {
-            // Whoever began the batch was outside of the engine, and so is whoever ends it.
+            // Beginning the batch checked that the thread is not inside the engine, and that is still so.
             let _ = self.inner.publish_and_ring();
         }
     }

@@ -1,8 +1,9 @@
-//! The raw layer: the verbs as C programs know them, for libraries that speak their ABI.
+//! The raw layer: the verbs as C programs know them, for libraries that implement the ABI of libibverbs.
 //!
-//! Queue pairs are made in RESET and moved by [`Modify`](crate::Modify). Address vectors come from a GID.
-//! Objects are shared by any threads without a lock beside the engine's. Nothing is ended by a drop: each
-//! object has a `destroy`, which is refused while another one uses it, as the kernel refuses.
+//! Queue pairs are created in RESET and moved by [`Modify`](crate::Modify). Address vectors are made from a
+//! GID. Any threads may share the objects, which have no lock beside the engine's. Dropping an object
+//! destroys nothing: each object has a `destroy`, which is refused while another object uses it, as by the
+//! kernel.
 //!
 //! ```
 //! use remora_verbs::raw::{ChannelAdapter, Cq, Qp, QpAttributes};
@@ -15,7 +16,7 @@
 //! let qp = Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes)?;
 //! assert_eq!(qp.query().and_then(|attributes| attributes.state), Some(State::Reset));
 //!
-//! // To itself: the NIC's own address, and its own number.
+//! Connected to itself, by the NIC's own address and the queue pair's own number.
 //! let own = adapter.facts().endpoint;
 //! let init = Modify { state: Some(State::Init), access: Some(Access::REMOTE_WRITE), pkey_index: Some(0),
 //!     port: Some(1), ..Modify::default() };

@@ -1,4 +1,4 @@
-//! Memory regions: registered memory of this process, and what a peer needs to know of one.
+//! Memory regions: registered memory of this process, and the description of one that a peer needs.
 
 use remora_memory::{Access, AccessError, Bytes, Key, Range, Table};
 use remora_nic::{Remote, Sge};
@@ -8,44 +8,46 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::nicd::message::{RegionFacts, Request};
 use crate::{CreateError, ProtectionDomain};
 
-/// Registered memory. The program reads and writes it by copying. Peers may change it at any moment, so there
-/// is never a reference to its bytes. Dropping it deregisters. After that nothing touches the memory any
-/// more, and work that still names its key ends in error.
+/// Registered memory. The program reads and writes it by copying: peers may change it at any moment, so
+/// there is never a reference to its bytes. Dropping the region deregisters it. After that no peer and no
+/// work request accesses the memory, and work that still names its key ends in error.
 #[derive(Debug)]
 pub struct MemoryRegion {
     domain: ProtectionDomain,
     key: Key,
-    /// The block behind it. None for foreign memory.
+    /// The block that contains the region; `None` for memory that the caller owns.
     bytes: Option<Bytes>,
-    /// Offset of the region in the block.
+    /// Offset of the region in the block, in bytes.
     offset: usize,
     len: usize,
     iova: u64,
-    /// Its key is dead: dropping the region deregisters nothing.
+    /// True if the key is deregistered already, so that dropping the region must not do it.
     ended: bool,
 }
 
-/// A peer's region as it is sent to others: 20 bytes that fit into the private data of a connection.
+/// The description of a region that is sent to peers: 20 bytes, which fit into the private data of a
+/// connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct RemoteMemory {
-    /// Address of its first byte, for work requests.
+    /// Address of the region's first byte, for work requests.
     pub addr: u64,
-    /// Its length in bytes.
+    /// Length of the region in bytes.
     pub len: u64,
-    /// The key that remote accesses bear (R_Key).
+    /// The key of remote accesses (R_Key).
     pub rkey: Key,
 }
 
 impl RemoteMemory {
-    /// Bytes of its encoded form.
+    /// Length of the encoded description in bytes.
     pub const LEN: usize = 20;
 
-    /// The remote address `offset` bytes into it. The owner's NIC checks that it lies inside.
+    /// Returns the remote address `offset` bytes into the region. The owner's NIC checks that accesses lie
+    /// inside.
     pub fn at(&self, offset: u64) -> Remote {
         Remote { addr: self.addr.wrapping_add(offset), rkey: self.rkey }
     }
 
-    /// Encoded: address, length, key, little-endian.
+    /// Encodes address, length and key, little-endian.
     pub fn to_bytes(&self) -> [u8; RemoteMemory::LEN] {
         let mut bytes = [0; RemoteMemory::LEN];
         bytes[..8].copy_from_slice(&self.addr.to_le_bytes());
@@ -54,7 +56,7 @@ impl RemoteMemory {
         bytes
     }
 
-    /// Decoded from the front of `bytes`. None: too few.
+    /// Decodes a description from the front of `bytes`. Returns `None` if there are fewer than 20 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<RemoteMemory> {
         let (addr, rest) = bytes.split_first_chunk::<8>()?;
         let (len, rest) = rest.split_first_chunk::<8>()?;
@@ -88,7 +90,7 @@ impl MemoryRegion {
         })
     }
 
-    /// A region of a daemon's memory, mapped into this process.
+    /// Wraps a region of a daemon's memory that is mapped into this process.
     pub(crate) fn lent(domain: &ProtectionDomain, facts: &RegionFacts, bytes: Bytes) -> MemoryRegion {
         let len = bytes.len();
         let key = Key::new(facts.key);
@@ -96,8 +98,10 @@ impl MemoryRegion {
         MemoryRegion { domain, key, bytes: Some(bytes), offset: 0, len, iova: facts.iova, ended: false }
     }
 
+    /// Registers the caller's `len` bytes from `start` on.
+    ///
     /// # Safety
-    /// As [`ProtectionDomain::register_raw`].
+    /// The conditions of [`ProtectionDomain::register_raw`].
     pub(crate) unsafe fn raw(
         domain: &ProtectionDomain,
         start: *mut u8,
@@ -115,10 +119,10 @@ impl MemoryRegion {
         Ok(MemoryRegion { domain: domain.clone(), key, bytes: None, offset: 0, len, iova, ended: false })
     }
 
-    /// Deregisters it, unless windows are bound to it.
+    /// Deregisters the region, unless memory windows are bound to it.
     ///
     /// # Errors
-    /// `Busy` (EBUSY), with the region, which goes on as it was.
+    /// `Busy` (EBUSY) with the region, which stays registered.
     pub fn deregister(mut self) -> Result<(), (MemoryRegion, remora_memory::Error)> {
         let context = self.domain.context();
         if !context.fork().is_child()
@@ -130,7 +134,7 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// Ends its key: in the NIC's table by `how`, or at the daemon.
+    /// Removes the key: from the NIC's table by `how`, or at the daemon.
     fn end(
         &self,
         how: fn(&Table, Key) -> Result<(), remora_memory::Error>,
@@ -150,35 +154,36 @@ impl MemoryRegion {
         &self.domain
     }
 
-    /// Its local key (L_Key), for lists of local memory.
+    /// The local key (L_Key), for scatter/gather lists.
     pub fn lkey(&self) -> Key {
         self.key
     }
 
-    /// Its remote key: the holder may do all that the region's rights allow.
+    /// The remote key (R_Key). A peer that knows it has all rights of the region.
     pub fn rkey(&self) -> Key {
         self.key
     }
 
-    /// Address of its first byte, for work requests.
+    /// Address of the region's first byte, for work requests.
     #[inline]
     pub fn address(&self) -> u64 {
         self.iova
     }
 
-    /// Bytes of its first range.
+    /// Length of the region's first range in bytes.
     #[inline]
     #[allow(clippy::len_without_is_empty, reason = "a region is never empty")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The block behind it; none if the memory is foreign.
+    /// The block that contains the region; `None` for memory that the caller owns.
     pub fn bytes(&self) -> Option<&Bytes> {
         self.bytes.as_ref()
     }
 
-    /// The element of a scatter/gather list for `len` bytes at `offset`. The NIC checks that they lie inside.
+    /// Returns a scatter/gather list element for `len` bytes at `offset`. The NIC checks that they lie inside
+    /// the region.
     #[inline]
     pub fn sge(&self, offset: usize, len: usize) -> Sge {
         Sge {
@@ -188,41 +193,41 @@ impl MemoryRegion {
         }
     }
 
-    /// The remote address `offset` bytes into it, for a peer's work request.
+    /// Returns the remote address `offset` bytes into the region, for a peer's work request.
     #[inline]
     pub fn remote(&self, offset: u64) -> Remote {
         Remote { addr: self.iova.wrapping_add(offset), rkey: self.key }
     }
 
-    /// The whole of it, to be sent to a peer.
+    /// Returns the description of the whole region, to be sent to a peer.
     pub fn remote_memory(&self) -> RemoteMemory {
         RemoteMemory { addr: self.iova, len: self.len as u64, rkey: self.key }
     }
 
-    /// Copies `out.len()` bytes from `offset` on.
+    /// Copies `out.len()` bytes of the region, from `offset` on, to `out`.
     ///
     /// # Errors
-    /// `OutOfBounds`, also for foreign memory; nothing is copied.
+    /// `OutOfBounds`, also for memory that the caller owns. Nothing is copied then.
     #[inline]
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), AccessError> {
         let (bytes, at) = self.place(offset, out.len())?;
         bytes.read(at, out)
     }
 
-    /// Copies `data` to `offset`. Its last byte becomes visible last.
+    /// Copies `data` to the region at `offset`. The last byte becomes visible last.
     ///
     /// # Errors
-    /// `OutOfBounds`, also for foreign memory; nothing is copied.
+    /// `OutOfBounds`, also for memory that the caller owns. Nothing is copied then.
     #[inline]
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), AccessError> {
         let (bytes, at) = self.place(offset, data.len())?;
         bytes.write(at, data)
     }
 
-    /// Reads a plain value. It may be a mix of old and new if a peer writes it meanwhile.
+    /// Reads a plain value. The value may be a mix of old and new bytes if a peer writes it at the same time.
     ///
     /// # Errors
-    /// As [`read`](MemoryRegion::read).
+    /// The errors of [`read`](MemoryRegion::read).
     #[inline]
     pub fn get<T: FromBytes + IntoBytes>(&self, offset: usize) -> Result<T, AccessError> {
         let mut value = T::new_zeroed();
@@ -233,14 +238,14 @@ impl MemoryRegion {
     /// Writes a plain value.
     ///
     /// # Errors
-    /// As [`write`](MemoryRegion::write).
+    /// The errors of [`write`](MemoryRegion::write).
     #[inline]
     pub fn put<T: IntoBytes + Immutable>(&self, offset: usize, value: &T) -> Result<(), AccessError> {
         self.write(offset, value.as_bytes())
     }
 
-    /// The 64-bit word at `offset` as an atomic, on which peers' compare-and-swap and fetch-and-add work.
-    /// None outside the region, for foreign memory, or if it is not aligned.
+    /// Returns the 64-bit word at `offset` as an atomic, on which compare-and-swap and fetch-and-add of peers
+    /// work. `None` outside the region, for memory that the caller owns, or if the word is not aligned.
     #[inline]
     pub fn word(&self, offset: usize) -> Option<&AtomicU64> {
         let (bytes, at) = self.place(offset, 8).ok()?;
@@ -259,7 +264,8 @@ impl Drop for MemoryRegion {
     fn drop(&mut self) {
         let context = self.domain.context();
         if !self.ended && !context.fork().is_child() {
-            // Takes off windows that are bound to it. A program that must know of them calls `deregister`.
+            // `revoke` also unbinds the windows of the region. A program that must know of them calls
+            // `deregister`.
             let ended = self.end(Table::revoke);
             debug_assert!(
                 ended.is_ok(),

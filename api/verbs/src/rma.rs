@@ -1,7 +1,7 @@
 //! 1RMA: encrypted one-sided operations without connections (`docs/RMA.md`).
 //!
-//! A server [exposes](Rma::expose) a region and gives clients its [`Grant`], by a way that nobody can read. A
-//! client reads and writes through a [`Portal`]; the server keeps nothing of it.
+//! A server [exposes](Rma::expose) a region and sends clients its [`Grant`] over a confidential channel. A
+//! client reads and writes the region through a [`Portal`]. The server keeps no state for the client.
 //!
 //! ```
 //! use remora_verbs::rma::{RmaOptions, Rights};
@@ -23,7 +23,7 @@
 //! let grant = table.grant(&portal.identity());
 //!
 //! let second = Duration::from_secs(1);
-//! // In a test one thread drives both sides; the server's own thread does it otherwise.
+//! This test drives both sides by one thread. In general each process drives its own.
 //! portal.read(&buffer, 0, &grant, 4096, 10, second)?;
 //! let mut bytes = [0; 10];
 //! buffer.memory().read(0, &mut bytes)?;
@@ -55,18 +55,18 @@ pub(crate) use servers::{Reached, Servers};
 
 use backend::Backend;
 
-/// How a device speaks 1RMA. A daemon's NIC does as the daemon was told, and ignores all but `congestion`.
+/// The options of 1RMA on a device. A daemon's NIC uses the options of the daemon, except `congestion`.
 #[derive(Copy, Clone, Debug)]
 pub struct RmaOptions {
-    /// The engine that does, counted from 0.
+    /// The engine that speaks 1RMA, counted from 0.
     pub engine: usize,
     /// Sizes and times of the protocol.
     pub settings: Settings,
-    /// Regions at most, local operands included.
+    /// The greatest number of regions, including those for local operands.
     pub regions: u32,
-    /// Key schedules that are kept expanded.
+    /// The number of expanded key schedules that the engine caches.
     pub keys: usize,
-    /// How transfers are paced.
+    /// Congestion control: the pacing of transfers.
     pub congestion: CongestionSettings,
 }
 
@@ -82,7 +82,7 @@ impl Default for RmaOptions {
     }
 }
 
-/// 1RMA of a device. A clone shares it.
+/// The 1RMA service of a device. A clone shares it.
 #[derive(Clone, Debug)]
 pub struct Rma {
     inner: Arc<Inner>,
@@ -97,11 +97,11 @@ struct Inner {
 }
 
 impl Context {
-    /// Speaks 1RMA by one of the device's engines, from now on, or by the daemon's.
+    /// Starts 1RMA on one of the device's engines, or on the daemon's.
     ///
     /// # Errors
-    /// `Forked`; `TooMany`: the engine's number; `Nic(Busy)`: the engine speaks it for another `Rma`, which
-    /// is in use; `System`: no randomness; `Daemon`: its refusal.
+    /// `Forked` in a forked child; `TooMany` if there is no such engine; `Nic(Busy)` if another `Rma` uses
+    /// 1RMA on the engine; `System` if the system gives no randomness; `Daemon` if the daemon refuses.
     pub fn open_rma(&self, options: &RmaOptions) -> Result<Rma, CreateError> {
         self.refuse_child()?;
         let (backend, identity) = match self.daemon() {
@@ -111,10 +111,11 @@ impl Context {
         Ok(Rma::new(self, backend, identity, options))
     }
 
-    /// The same by a cipher of the program's own, which has the places for its keys.
+    /// Like [`open_rma`](Context::open_rma), with a cipher of the program, which must have space for the
+    /// keys.
     ///
     /// # Errors
-    /// Those of [`open_rma`](Context::open_rma); `NotByDaemon`.
+    /// The errors of [`open_rma`](Context::open_rma); `NotByDaemon`.
     pub fn open_rma_with(&self, options: &RmaOptions, cipher: Box<dyn Cipher>) -> Result<Rma, CreateError> {
         self.refuse_child()?;
         let regions = Arc::new(Regions::new(options.regions));
@@ -123,7 +124,7 @@ impl Context {
     }
 }
 
-/// The errno of a system without randomness: ENOSYS is what `getrandom` gives then.
+/// The errno reported if the system gives no randomness: ENOSYS, as from `getrandom`.
 const NO_RANDOMNESS: i32 = 38;
 
 impl Rma {
@@ -132,11 +133,11 @@ impl Rma {
         Rma { inner: Arc::new(inner) }
     }
 
-    /// Speaks 1RMA by another engine of the device, too, over the same regions. A grant names an engine as
-    /// its server; any of them serves it.
+    /// Starts 1RMA on another engine of the device, over the same regions. A grant names one engine as its
+    /// server, but each of these engines serves it.
     ///
     /// # Errors
-    /// Those of [`open_rma`](Context::open_rma); `NotByDaemon`.
+    /// The errors of [`open_rma`](Context::open_rma); `NotByDaemon`.
     pub fn on_engine(&self, engine: usize) -> Result<Rma, CreateError> {
         let Inner { context, backend, identity, options } = &*self.inner;
         context.refuse_child()?;
@@ -147,7 +148,7 @@ impl Rma {
         Ok(Rma::new(context, Backend::Own(own), *identity, &options))
     }
 
-    /// What its engine holds now. None: the engine is a daemon's.
+    /// The present numbers of 1RMA objects on the engine. `None` for a daemon's engine.
     pub fn facts(&self) -> Option<Facts> {
         match &self.inner.backend {
             Backend::Own(rma) => rma.engine.rma_facts(),
@@ -155,11 +156,12 @@ impl Rma {
         }
     }
 
-    /// Gives a region a RegionId: peers use it with these rights and keys derived from `key` (`None`: a
-    /// random one), and this device's portals use it as local operand.
+    /// Assigns a RegionId to a region. Peers access the region with these rights and with keys derived from
+    /// `key` (`None`: a random key); portals of this device use it for local operands.
     ///
     /// # Errors
-    /// `Forked`; `TooMany` regions; `OtherContext`; `System`: no randomness; `Daemon`: its refusal.
+    /// `Forked` in a forked child; `TooMany` if there are as many regions as are allowed; `OtherContext`;
+    /// `System` if the system gives no randomness; `Daemon` if the daemon refuses.
     pub fn expose(
         &self,
         memory: MemoryRegion,
@@ -173,30 +175,32 @@ impl Rma {
         Ok(RmaRegion { rma: self.clone(), id, rights, key, memory })
     }
 
-    /// Makes a portal with `slots` command slots for operands of this domain.
+    /// Creates a portal with `slots` command slots, for operands in this domain.
     ///
     /// # Errors
-    /// `Forked`; `OtherContext`; `TooFew` slots; `Nic(Full)`: not so many slots are free; `Daemon`: its
-    /// refusal.
+    /// `Forked` in a forked child; `OtherContext`; `TooFew` if `slots` is 0; `Nic(Full)` if fewer slots are
+    /// free; `Daemon` if the daemon refuses.
     pub fn create_portal(&self, domain: &ProtectionDomain, slots: u16) -> Result<Portal, CreateError> {
         Portal::new(self, domain, slots, false)
     }
 
-    /// The same for transfers of the bulk class only, of which a daemon may lend a program more slots.
+    /// Like [`create_portal`](Rma::create_portal), for transfers of the bulk class only. A daemon may lend
+    /// more slots for them.
     ///
     /// # Errors
-    /// As [`create_portal`](Rma::create_portal).
+    /// The errors of [`create_portal`](Rma::create_portal).
     pub fn create_bulk_portal(&self, domain: &ProtectionDomain, slots: u16) -> Result<Portal, CreateError> {
         Portal::new(self, domain, slots, true)
     }
 
-    /// Keys and numbers of another device's objects would name other memory here.
+    /// Returns an error for a domain of another context: keys and numbers of its objects would name other
+    /// memory here.
     fn refuse_other(&self, domain: &ProtectionDomain) -> Result<(), CreateError> {
         let own = domain.context().is(&self.inner.context);
         if own { Ok(()) } else { Err(CreateError::OtherContext) }
     }
 
-    /// Where peers send their requests.
+    /// The address to which peers send requests.
     pub fn endpoint(&self) -> Endpoint {
         match &self.inner.backend {
             Backend::Own(rma) => rma.engine.facts().endpoint,
@@ -204,11 +208,11 @@ impl Rma {
         }
     }
 
-    /// Makes a server reachable where the network must be asked for the way first (`xdp`). Over `udp` there
-    /// is nothing to do; over `shm`, a connected queue pair gives both sides their link.
+    /// Resolves the way to a server if the port must query the network for it (`xdp`). Over `udp` nothing is
+    /// needed. Over `shm`, a connected queue pair gives both sides their link.
     ///
     /// # Errors
-    /// `Forked`; `Unreachable`; `Daemon`: its refusal.
+    /// `Forked` in a forked child; `Unreachable`; `Daemon` if the daemon refuses.
     pub fn reach(&self, server: Endpoint) -> Result<(), CreateError> {
         self.inner.context.refuse_child()?;
         match &self.inner.backend {
@@ -221,11 +225,11 @@ impl Rma {
     }
 }
 
-/// A region that peers reach by 1RMA. Dropping it ends that, and then deregisters the memory.
+/// A region that peers access by 1RMA. Dropping it ends their access, and then deregisters the memory.
 #[derive(Debug)]
 pub struct RmaRegion {
     rma: Rma,
-    /// 0: it has none.
+    /// The RegionId, or 0 if there is none.
     id: u32,
     rights: Rights,
     key: RegionKey,
@@ -233,25 +237,25 @@ pub struct RmaRegion {
 }
 
 impl RmaRegion {
-    /// Its memory.
+    /// The memory region behind it.
     pub fn memory(&self) -> &MemoryRegion {
         &self.memory
     }
 
-    /// Its RegionId.
+    /// The RegionId; 0 if there is none after a failed [`register_anew`](RmaRegion::register_anew).
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// What this client needs to use it, with the region's present key. Send it by a way that nobody can
-    /// read.
+    /// Returns the grant by which `client` uses the region under its present key. The grant is secret: send
+    /// it over a confidential channel.
     pub fn grant(&self, client: &Client) -> Grant {
         let current = self.rma.inner.backend.key(self.id);
         self.grant_under(client, current.as_ref().unwrap_or(&self.key))
     }
 
-    /// What this client will need under another key: a grant that can be given before
-    /// [`rekey`](RmaRegion::rekey).
+    /// Returns the grant for `client` under another key, which becomes valid with a later
+    /// [`rekey`](RmaRegion::rekey) to that key.
     pub fn grant_under(&self, client: &Client, key: &RegionKey) -> Grant {
         let mut cipher = remora_host::key_deriver();
         let mut derive = |kind| {
@@ -267,10 +271,11 @@ impl RmaRegion {
         }
     }
 
-    /// Gives it another key (`None`: a random one). Clients with grants under the old one fail from now on.
+    /// Gives the region another key (`None`: a random one). Grants under the old key fail from now on.
     ///
     /// # Errors
-    /// `Forked`; `System`: no randomness; `Daemon`: its refusal.
+    /// `Forked` in a forked child; `System` if the system gives no randomness; `Daemon` if the daemon
+    /// refuses.
     pub fn rekey(&mut self, key: Option<RegionKey>) -> Result<(), CreateError> {
         self.rma.inner.context.refuse_child()?;
         let key = key_or_random(key)?;
@@ -279,11 +284,11 @@ impl RmaRegion {
         Ok(())
     }
 
-    /// Deregisters it and registers it again, under another RegionId and another key (`None`: a random one):
-    /// what a driver does where there is no rekey. Between both nobody reaches it.
+    /// Deregisters the region and registers it under another RegionId and another key (`None`: a random one),
+    /// as a driver does that has no rekey. In between, no peer can access the region.
     ///
     /// # Errors
-    /// As [`expose`](Rma::expose). It has no RegionId then, and nobody reaches it.
+    /// The errors of [`expose`](Rma::expose). The region then has no RegionId, and no peer can access it.
     pub fn register_anew(&mut self, key: Option<RegionKey>) -> Result<(), CreateError> {
         self.rma.inner.context.refuse_child()?;
         let key = key_or_random(key)?;

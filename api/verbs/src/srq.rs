@@ -1,4 +1,4 @@
-//! Shared receive queues: several queue pairs take their receives from one queue.
+//! Shared receive queues: several queue pairs take their receive work requests from one queue.
 
 use remora_host::Engine;
 use remora_nic::{NicError, ReceiveRequest, Ring, SrqFacts, SrqInit, XrcSrq, wqe};
@@ -8,15 +8,15 @@ use std::sync::Arc;
 use crate::queue_pair::ReceiveSide;
 use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, XrcDomain};
 
-/// Attributes of a shared receive queue that is to be made.
+/// Attributes of a new shared receive queue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SrqOptions {
-    /// Receive work requests that wait in it, at least.
+    /// The least number of receive work requests that the queue holds.
     pub max_wr: u32,
-    /// Elements of a list, 1 to 30.
+    /// List elements of a receive work request, 1 to 30.
     pub max_sge: u32,
-    /// The engine that serves it; its queue pairs must be on the same. An XRC queue is on its domain's
-    /// engine.
+    /// The engine that serves the queue. Its queue pairs must be on that engine. An XRC queue is on the
+    /// engine of its XRC domain, and ignores this field.
     pub engine: usize,
 }
 
@@ -26,7 +26,7 @@ impl Default for SrqOptions {
     }
 }
 
-/// A shared receive queue. Its queue pairs keep it alive.
+/// A shared receive queue. The queue pairs that use it keep it alive.
 ///
 /// ```
 /// use remora_verbs::{
@@ -64,13 +64,13 @@ pub struct Srq {
     max_sge: u32,
 }
 
-/// The part that queue pairs keep alive.
+/// The part of a shared receive queue that its queue pairs keep alive.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub number: Qpn,
     pub engine: Arc<Engine>,
     pub domain: ProtectionDomain,
-    /// The XRC domain of an XRC queue, and its completion queue: kept alive.
+    /// For an XRC queue, its XRC domain and its completion queue, which are kept alive.
     _beside: Option<(XrcDomain, Arc<crate::completion_queue::Shared>)>,
 }
 
@@ -140,20 +140,20 @@ impl Srq {
         &self.shared
     }
 
-    /// Its number, which the initiators of extended reliable connections name it by.
+    /// The number by which XRC initiators name the queue.
     pub fn number(&self) -> u32 {
         self.shared.number.get()
     }
 
-    /// The engine that serves it, counted from 0.
+    /// The engine that serves the queue, counted from 0.
     pub fn engine(&self) -> usize {
         self.shared.engine.number()
     }
 
-    /// Posts a receive work request for the first queue pair that needs one.
+    /// Posts a receive work request. The next message to any of the queue pairs uses it.
     ///
     /// # Errors
-    /// `Queue(QueueFull)` (ENOMEM), `Queue(TooManySges)`; `Forked`.
+    /// `Queue(QueueFull)` (ENOMEM), `Queue(TooManySges)`; `Forked` in a forked child.
     #[inline]
     pub fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         if self.shared.domain.context().fork().is_child() {
@@ -164,27 +164,28 @@ impl Srq {
         Ok(())
     }
 
-    /// Asks for one event ([`AsyncEvent::SrqLimit`](crate::AsyncEvent)) when fewer than `limit` work requests
-    /// are left, at once if they are already; 0 asks for none.
+    /// Requests one event ([`AsyncEvent::SrqLimit`](crate::AsyncEvent)) for the time when fewer than `limit`
+    /// work requests are left, which may be now; 0 requests none.
     ///
     /// # Errors
-    /// `Forked`; `Nic(TooSmall)`: it never holds so many (EINVAL).
+    /// `Forked` in a forked child; `Nic(TooSmall)` (EINVAL) if the queue holds fewer than `limit`.
     pub fn arm(&self, limit: u32) -> Result<(), CreateError> {
         self.control(|nic, number| nic.arm_srq(number, limit))
     }
 
-    /// Its attributes, and its limit.
+    /// The queue's attributes and limit.
     ///
     /// # Errors
-    /// `Forked`.
+    /// `Forked` in a forked child.
     pub fn facts(&self) -> Result<SrqFacts, CreateError> {
         self.control(|nic, number| nic.query_srq(number))
     }
 
-    /// Makes it hold at least `max_wr` work requests; waiting ones stay.
+    /// Gives the queue a capacity of at least `max_wr` work requests. Waiting requests stay.
     ///
     /// # Errors
-    /// `Forked`, `TooMany`; `Nic(TooSmall)` if the waiting ones, or the limit, do not fit.
+    /// `Forked` in a forked child; `TooMany`; `Nic(TooSmall)` if the waiting requests, or the limit, do not
+    /// fit.
     pub fn resize(&mut self, max_wr: u32) -> Result<(), CreateError> {
         let ring: Ring = self.shared.domain.context().ring(slots(max_wr, self.max_sge)?)?;
         self.control(|nic, number| nic.resize_srq(number, ring.clone()))?;

@@ -5,8 +5,8 @@ use remora_nic::{Operation, Sge, WorkRequest};
 
 use crate::{CreateError, MemoryRegion, ProtectionDomain, work};
 
-/// A memory window: a part of a region under a key of its own, opened and closed by work requests. Dropping
-/// it ends it.
+/// A memory window: a part of a region under a key of its own, which work requests bind and invalidate.
+/// Dropping the window deallocates it.
 ///
 /// ```
 /// use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, Status, WindowType, work};
@@ -36,7 +36,7 @@ pub struct MemoryWindow {
     domain: ProtectionDomain,
     kind: WindowType,
     key: Key,
-    /// Address of its first byte for peers, as it was last bound.
+    /// Address of the window's first byte for peers, as last bound.
     first: u64,
 }
 
@@ -52,23 +52,24 @@ impl MemoryWindow {
         self.kind
     }
 
-    /// Its key, to be sent to peers. Each [`bind`](MemoryWindow::bind) gives it another one.
+    /// The window's key (R_Key), to be sent to peers. Each [`bind`](MemoryWindow::bind) gives the window
+    /// another key.
     pub fn rkey(&self) -> Key {
         self.key
     }
 
-    /// The remote address `offset` bytes into it, for a peer's work request.
+    /// Returns the remote address `offset` bytes into the window, for a peer's work request.
     pub fn remote(&self, offset: u64) -> remora_nic::Remote {
         remora_nic::Remote { addr: self.first.wrapping_add(offset), rkey: self.key }
     }
 
-    /// The work request that opens `len` bytes of `region` from `offset` on to peers, with these rights. From
-    /// now on [`rkey`](MemoryWindow::rkey) is the key that it gives; it opens once the request has succeeded.
-    /// If the request fails or is never posted, the window keeps the key that it had, which
-    /// [`look`](MemoryWindow::look) finds, and can be bound again.
+    /// Returns the work request that gives peers access to `len` bytes of `region` from `offset` on, with
+    /// these rights. [`rkey`](MemoryWindow::rkey) returns the new key from now on; peers can use the key once
+    /// the request has succeeded. If the request fails or is never posted, the window keeps its previous key.
+    /// [`look`](MemoryWindow::look) then restores it, and the window can be bound again.
     ///
-    /// With [`Access::ZERO_BASED`] (type 2 only) its addresses count from 0. No bytes unbind a window of type
-    /// 1.
+    /// With [`Access::ZERO_BASED`] (type 2 only) the window's addresses count from 0. A length of 0 unbinds a
+    /// window of type 1.
     pub fn bind(
         &mut self,
         id: u64,
@@ -85,7 +86,7 @@ impl MemoryWindow {
         work::request(id, Operation::BindWindow(binding), &[])
     }
 
-    /// Looks its present key up in the NIC, after a binding that was not executed.
+    /// Reads the window's present key from the NIC, after a binding that was not executed.
     pub fn look(&mut self) {
         let context = self.domain.context();
         let (Ok(adapter), false) = (context.adapter(), context.fork().is_child()) else { return };
@@ -104,7 +105,8 @@ impl Drop for MemoryWindow {
     }
 }
 
-/// The null region (`ibv_alloc_null_mr`): bytes received into it are discarded, bytes sent from it are zeros.
+/// The null region (`ibv_alloc_null_mr`). Bytes received into it are discarded; bytes sent from it are
+/// zeros.
 ///
 /// ```
 /// use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, work};
@@ -118,7 +120,7 @@ impl Drop for MemoryWindow {
 /// let there = domain.allocate(64, Access::REMOTE_READ)?;
 /// there.write(0, b"header:payload")?;
 ///
-/// // Only what follows the first seven bytes is wanted.
+/// Skip the first seven bytes, "header:".
 /// let nothing = domain.null_region()?;
 /// pair.post_send(&work::read(1, &[nothing.sge(7), here.sge(0, 7)], there.remote(0)))?;
 /// cq.wait(&mut [EMPTY; 1], std::time::Duration::from_secs(1))?;
@@ -138,12 +140,12 @@ impl NullRegion {
         Ok(NullRegion { domain: domain.clone(), key })
     }
 
-    /// Its local key (L_Key); it has no remote one.
+    /// The local key (L_Key). A null region has no remote key.
     pub fn lkey(&self) -> Key {
         self.key
     }
 
-    /// A list element of `len` bytes that are discarded or zero.
+    /// Returns a scatter/gather list element of `len` bytes, which are discarded or zero.
     pub fn sge(&self, len: u32) -> Sge {
         Sge { addr: 0, len, lkey: self.key }
     }

@@ -1,7 +1,7 @@
-//! Extended reliable connections: initiators that send to shared receive queues of their target's domain.
+//! Extended reliable connections: initiators that send to the shared receive queues of an XRC domain.
 //!
-//! An initiator receives nothing. Each of its work requests names a shared receive queue of its target's
-//! domain by number. A target serves it and has no queues at all.
+//! An initiator receives nothing. Each of its work requests names a shared receive queue of the target's
+//! domain by number. A target processes the requests and has no queues of its own.
 //!
 //! ```
 //! use remora_verbs::{Access, Device, EMPTY, QpOptions, ReceiveRequest, SrqOptions, XrcInitiator, work};
@@ -40,10 +40,10 @@ use crate::queue_pair::Own;
 use crate::{CreateError, Init, Modify, PostError, QpOptions, QueuePair, Ready};
 
 impl XrcDomain {
-    /// A target, ready to be connected with an initiator. The options for its queues mean nothing.
+    /// Creates a target, ready to be connected with an initiator. The options for queues are ignored.
     ///
     /// # Errors
-    /// `Forked`, `TooMany`; `Nic(Full)`.
+    /// `Forked` in a forked child; `TooMany`; `Nic(Full)`.
     pub fn create_target(&self, options: &QpOptions) -> Result<XrcTarget<Init>, CreateError> {
         options.check(Own::Neither)?;
         self.context().refuse_child()?;
@@ -53,8 +53,8 @@ impl XrcDomain {
     }
 }
 
-/// The target of an extended reliable connection. Messages complete on the completion queues of the shared
-/// receive queues that they name; memory is accessed in those queues' protection domains.
+/// The target of an extended reliable connection. A message completes on the completion queue of the shared
+/// receive queue that it names, and accesses memory in that queue's protection domain.
 #[derive(Debug)]
 pub struct XrcTarget<S = Ready> {
     local: LocalQp,
@@ -67,10 +67,10 @@ impl XrcTarget<Init> {
         XrcTarget { local: self.local, _domain: self._domain, state: std::marker::PhantomData }
     }
 
-    /// Connects it to the initiator of a [`Listener`](crate::Listener) at `address`.
+    /// Connects to an initiator of the [`Listener`](crate::Listener) at `address`.
     ///
     /// # Errors
-    /// [`ConnectError`]; the target is gone then.
+    /// [`ConnectError`]. The target is dropped.
     pub fn connect(mut self, address: impl ToSocketAddrs) -> Result<XrcTarget<Ready>, ConnectError> {
         self.local.connect(address)?;
         Ok(self.ready())
@@ -86,7 +86,7 @@ impl XrcTarget<Init> {
 }
 
 impl XrcTarget<Ready> {
-    /// Takes it to the error state.
+    /// Moves the target to the error state.
     pub fn fail(&mut self) {
         self.local.fail();
     }
@@ -94,33 +94,33 @@ impl XrcTarget<Ready> {
     /// Changes attributes, or the state, as `ibv_modify_qp` does.
     ///
     /// # Errors
-    /// The transition, or a value, is not allowed.
+    /// `Modify` if the transition or a value is not allowed.
     pub fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
         self.local.modify(change)
     }
 
-    /// The address of its peer, for bringing it up again by [`modify`](XrcTarget::modify).
+    /// The address of the peer, for bringing the target up again by [`modify`](XrcTarget::modify).
     pub fn address_vector(&self) -> Option<AddressVector> {
         self.local.agreement.as_ref().map(|agreement| self.local.address_vector(agreement))
     }
 }
 
 impl<S> XrcTarget<S> {
-    /// Its number, 24 bits: the initiator's packets name it.
+    /// The target's number, 24 bits, which the initiator's packets carry.
     pub fn number(&self) -> u32 {
         self.local.number.get()
     }
 
-    /// Its state in the NIC.
+    /// The target's state in the NIC.
     pub fn state(&self) -> State {
         self.local.state()
     }
 }
 
-/// The initiator of an extended reliable connection: its work goes to shared receive queues of its target's
+/// The initiator of an extended reliable connection. It sends to shared receive queues of the target's
 /// domain.
 ///
-/// It cannot send before it is connected, nor without naming a queue:
+/// It cannot send before it is connected, and each request names a queue:
 ///
 /// ```compile_fail,E0599
 /// # use remora_verbs::{Device, QpOptions, work};
@@ -140,10 +140,10 @@ impl XrcInitiator<Init> {
         XrcInitiator { pair }
     }
 
-    /// Connects it to the target of a [`Listener`](crate::Listener) at `address`.
+    /// Connects to a target of the [`Listener`](crate::Listener) at `address`.
     ///
     /// # Errors
-    /// [`ConnectError`]; the initiator is gone then.
+    /// [`ConnectError`]. The initiator is dropped.
     pub fn connect(self, address: impl ToSocketAddrs) -> Result<XrcInitiator<Ready>, ConnectError> {
         Ok(XrcInitiator { pair: self.pair.connect(address)? })
     }
@@ -160,7 +160,7 @@ impl XrcInitiator<Init> {
     /// Connects an initiator and a target of this process.
     ///
     /// # Errors
-    /// [`ConnectError`]; both are gone then.
+    /// [`ConnectError`]. Both are dropped.
     pub fn connect_pair(
         mut initiator: XrcInitiator<Init>,
         mut target: XrcTarget<Init>,
@@ -171,16 +171,16 @@ impl XrcInitiator<Init> {
 }
 
 impl XrcInitiator<Ready> {
-    /// Posts a send work request, for the shared receive queue of this number at the target.
+    /// Posts a send work request, for the target's shared receive queue with number `srq`.
     ///
     /// # Errors
-    /// As [`QueuePair::post_send`].
+    /// The errors of [`QueuePair::post_send`].
     #[inline]
     pub fn post_send(&mut self, request: &WorkRequest<'_>, srq: u32) -> Result<(), PostError> {
         self.pair.post_send_to_srq(request, srq)
     }
 
-    /// Takes it to the error state: all posted work completes as flushed.
+    /// Moves the initiator to the error state, where all posted work completes as flushed.
     pub fn fail(&mut self) {
         self.pair.fail();
     }
@@ -188,30 +188,30 @@ impl XrcInitiator<Ready> {
     /// Changes attributes, or the state, as `ibv_modify_qp` does.
     ///
     /// # Errors
-    /// The transition, or a value, is not allowed.
+    /// `Modify` if the transition or a value is not allowed.
     pub fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
         self.pair.modify(change)
     }
 
-    /// The address of its peer, for bringing it up again by [`modify`](XrcInitiator::modify).
+    /// The address of the peer, for bringing the initiator up again by [`modify`](XrcInitiator::modify).
     pub fn address_vector(&self) -> Option<AddressVector> {
         self.pair.address_vector()
     }
 
-    /// The private data that the target's program sent when they connected: a shared receive queue's number,
-    /// perhaps.
+    /// The private data that the target's program sent when the two connected, for instance the number of a
+    /// shared receive queue.
     pub fn peer_private_data(&self) -> &[u8] {
         self.pair.peer_private_data()
     }
 }
 
 impl<S> XrcInitiator<S> {
-    /// Its number, 24 bits: the target's acknowledgements name it.
+    /// The initiator's number, 24 bits, which the target's acknowledgements carry.
     pub fn number(&self) -> u32 {
         self.pair.number()
     }
 
-    /// Its state in the NIC.
+    /// The initiator's state in the NIC.
     pub fn state(&self) -> State {
         self.pair.state()
     }

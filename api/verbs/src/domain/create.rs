@@ -1,4 +1,4 @@
-//! The objects that a protection domain makes.
+//! Constructors for the objects of a protection domain.
 
 use remora_memory::{Access, Bytes, Range, WindowType};
 use remora_nic::{GSI_QKEY, Nic, Service};
@@ -16,20 +16,20 @@ use crate::{
 use super::ProtectionDomain;
 
 impl ProtectionDomain {
-    /// `len` bytes of fresh, zeroed memory, registered under their own address.
+    /// Allocates `len` zeroed bytes and registers them under their own address.
     ///
     /// # Errors
-    /// `Forked`; `Memory`: no memory, no entry left in the table, or rights that cannot be given (peers may
-    /// not write where the owner may not).
+    /// `Forked` in a forked child; `Memory` if memory or the memory table is exhausted, or if `access` lets
+    /// peers write and not the owner.
     pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, CreateError> {
         self.allocate_named("", len, access)
     }
 
-    /// As [`allocate`](ProtectionDomain::allocate), under a name. By the name the program finds the region
-    /// again when a daemon has kept it ([`Context::kept`](crate::Context::kept)).
+    /// Like [`allocate`](ProtectionDomain::allocate), under a name, by which a restarted program recognises
+    /// the region when a daemon has kept it ([`Context::kept`](crate::Context::kept)).
     ///
     /// # Errors
-    /// As [`allocate`](ProtectionDomain::allocate); `Daemon`: also if there is a region of this name.
+    /// The errors of [`allocate`](ProtectionDomain::allocate); `Daemon` also if a region of this name exists.
     pub fn allocate_named(
         &self,
         name: &str,
@@ -47,39 +47,41 @@ impl ProtectionDomain {
     /// Registers a whole block under its own address.
     ///
     /// # Errors
-    /// As [`allocate`](ProtectionDomain::allocate).
+    /// The errors of [`allocate`](ProtectionDomain::allocate).
     pub fn register(&self, bytes: &Bytes, access: Access) -> Result<MemoryRegion, CreateError> {
         self.register_ranges(&[Range::whole(bytes)], access)
     }
 
-    /// Registers several ranges under one key. The region's accessors read and write the first.
+    /// Registers several ranges under one key. The region's accessors read and write the first range.
     ///
     /// # Errors
-    /// As [`allocate`](ProtectionDomain::allocate); `Memory(Invalid)` also if ranges overlap or leave their
-    /// block.
+    /// The errors of [`allocate`](ProtectionDomain::allocate); `Memory(Invalid)` also if ranges overlap or
+    /// exceed their block.
     pub fn register_ranges(&self, ranges: &[Range], access: Access) -> Result<MemoryRegion, CreateError> {
         self.context().refuse_child()?;
         MemoryRegion::new(self, ranges, access)
     }
 
-    /// `len` bytes of the NIC's own memory (256 KiB in all, unless configured otherwise), registered.
+    /// Allocates and registers `len` bytes of the NIC's own memory, which has 256 KiB in all unless
+    /// configured otherwise.
     ///
     /// # Errors
-    /// As [`allocate`](ProtectionDomain::allocate); `Memory(Full)` also when the NIC's memory is used up.
+    /// The errors of [`allocate`](ProtectionDomain::allocate); `Memory(Full)` also if the NIC's memory is
+    /// exhausted.
     pub fn allocate_on_nic(&self, len: usize, access: Access) -> Result<MemoryRegion, CreateError> {
         self.context().refuse_child()?;
         self.register(&self.context().adapter()?.table().on_nic(len)?, access)
     }
 
-    /// Registers memory that the caller owns. The region has no accessors for it: only its keys are of
-    /// use.
+    /// Registers memory that the caller owns. The region has no accessors for this memory; it serves for its
+    /// keys.
     ///
     /// # Errors
-    /// As [`allocate`](ProtectionDomain::allocate).
+    /// The errors of [`allocate`](ProtectionDomain::allocate).
     ///
     /// # Safety
-    /// Until the region is dropped, `len` bytes from `start` on stay mapped, readable and, if `access` allows
-    /// any write, writable; and no Rust reference to them is used while a peer or a work request may touch
+    /// Until the region is dropped, the `len` bytes from `start` stay mapped and readable, and writable if
+    /// `access` allows any write. No Rust reference to them is used while a peer or a work request may access
     /// them.
     pub unsafe fn register_raw(
         &self,
@@ -92,11 +94,12 @@ impl ProtectionDomain {
         unsafe { MemoryRegion::raw(self, start, len, access) }
     }
 
-    /// A queue pair, ready to be connected, whose completions go to these queues (which may be one).
+    /// Creates a queue pair, ready to be connected, whose completions go to these completion queues, which
+    /// may be one and the same.
     ///
     /// # Errors
-    /// `Forked`; `TooMany` names a value that is out of bounds; `DifferentEngines`, `OtherContext`: the
-    /// completion queues; `Nic(Full)`.
+    /// `Forked` in a forked child; `TooMany` with the name of an option that is out of bounds;
+    /// `DifferentEngines` or `OtherContext` for unsuitable completion queues; `Nic(Full)`.
     pub fn create_qp(
         &self,
         send_cq: &CompletionQueue,
@@ -106,9 +109,9 @@ impl ProtectionDomain {
         QueuePair::new(self, send_cq, receive_cq, Service::Rc, None, options)
     }
 
-    /// A queue pair that is connected to itself, ready to send. It works on the memory of this domain, with
-    /// the rights that regions give peers, and without packets. Only a loopback queue pair has the
-    /// calculations.
+    /// Creates a queue pair that is connected to itself and ready to send. It works on the memory of this
+    /// domain with the rights that the regions give to peers, and sends no packets. Only a loopback queue
+    /// pair has the calculation operations.
     ///
     /// ```
     /// use remora_verbs::{Access, Calculation, Device, EMPTY, QpOptions, work};
@@ -127,7 +130,7 @@ impl ProtectionDomain {
     /// ```
     ///
     /// # Errors
-    /// As [`create_qp`](ProtectionDomain::create_qp).
+    /// The errors of [`create_qp`](ProtectionDomain::create_qp).
     pub fn create_loopback(
         &self,
         send_cq: &CompletionQueue,
@@ -137,10 +140,11 @@ impl ProtectionDomain {
         QueuePair::loopback(self, send_cq, receive_cq, options)
     }
 
-    /// As [`create_qp`](ProtectionDomain::create_qp), with receives from a shared receive queue.
+    /// Like [`create_qp`](ProtectionDomain::create_qp), with receive work requests from a shared receive
+    /// queue.
     ///
     /// # Errors
-    /// As [`create_qp`](ProtectionDomain::create_qp).
+    /// The errors of [`create_qp`](ProtectionDomain::create_qp).
     pub fn create_qp_on(
         &self,
         srq: &Srq,
@@ -151,9 +155,9 @@ impl ProtectionDomain {
         QueuePair::new(self, send_cq, receive_cq, Service::Rc, Some(srq), options)
     }
 
-    /// A queue pair of the unreliable connection service: a message arrives whole or not at all, and its
-    /// sender does not learn which. READs, atomics and retries do not exist there; the options for them mean
-    /// nothing.
+    /// Creates a queue pair of the unreliable connection service. A message arrives whole or not at all, and
+    /// the sender does not learn which. The service has no READs, atomics or retries, and ignores their
+    /// options.
     ///
     /// ```
     /// # use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, work};
@@ -170,7 +174,7 @@ impl ProtectionDomain {
     /// ```
     ///
     /// # Errors
-    /// As [`create_qp`](ProtectionDomain::create_qp).
+    /// The errors of [`create_qp`](ProtectionDomain::create_qp).
     pub fn create_unreliable_qp(
         &self,
         send_cq: &CompletionQueue,
@@ -180,11 +184,11 @@ impl ProtectionDomain {
         QueuePair::new(self, send_cq, receive_cq, Service::Uc, None, options)
     }
 
-    /// The initiator of an extended reliable connection: it sends, to shared receive queues that each request
-    /// names.
+    /// Creates the initiator of an extended reliable connection. It sends to shared receive queues, which
+    /// each work request names.
     ///
     /// # Errors
-    /// As [`create_qp`](ProtectionDomain::create_qp).
+    /// The errors of [`create_qp`](ProtectionDomain::create_qp).
     pub fn create_xrc_initiator(
         &self,
         cq: &CompletionQueue,
@@ -193,10 +197,10 @@ impl ProtectionDomain {
         QueuePair::new(self, cq, cq, Service::XrcInitiator, None, options).map(XrcInitiator::new)
     }
 
-    /// A queue pair for datagrams, ready to send and receive.
+    /// Creates a queue pair for datagrams, ready to send and receive.
     ///
     /// # Errors
-    /// As [`create_qp`](ProtectionDomain::create_qp).
+    /// The errors of [`create_qp`](ProtectionDomain::create_qp).
     pub fn create_datagram_qp(
         &self,
         send_cq: &CompletionQueue,
@@ -206,11 +210,12 @@ impl ProtectionDomain {
         DatagramQueuePair::new(self, send_cq, receive_cq, None, options, Nic::create_qp)
     }
 
-    /// Queue pair 1 of an engine, that of the general services interface (GSI): the datagrams of connection
-    /// managers come to it. Its Q_Key is always [`GSI_QKEY`]. An engine has one at most.
+    /// Creates queue pair 1 of an engine, for the general services interface (GSI), to which the datagrams of
+    /// connection managers come. Its Q_Key is always [`GSI_QKEY`]. An engine has at most one.
     ///
     /// # Errors
-    /// As [`create_qp`](ProtectionDomain::create_qp); `Nic(Busy)`: there is one.
+    /// The errors of [`create_qp`](ProtectionDomain::create_qp); `Nic(Busy)` if the engine has a queue pair
+    /// 1.
     pub fn create_gsi_qp(
         &self,
         send_cq: &CompletionQueue,
@@ -221,11 +226,11 @@ impl ProtectionDomain {
         DatagramQueuePair::new(self, send_cq, receive_cq, None, &options, Nic::create_gsi_qp)
     }
 
-    /// As [`create_datagram_qp`](ProtectionDomain::create_datagram_qp), with the receives of a shared receive
-    /// queue.
+    /// Like [`create_datagram_qp`](ProtectionDomain::create_datagram_qp), with receive work requests from a
+    /// shared receive queue.
     ///
     /// # Errors
-    /// As [`create_qp`](ProtectionDomain::create_qp).
+    /// The errors of [`create_qp`](ProtectionDomain::create_qp).
     pub fn create_datagram_qp_on(
         &self,
         srq: &Srq,
@@ -236,12 +241,12 @@ impl ProtectionDomain {
         DatagramQueuePair::new(self, send_cq, receive_cq, Some(srq), options, Nic::create_qp)
     }
 
-    /// An address handle of engine `engine` for the NIC called `endpoint` (address, that is GID, and UDP
-    /// port; RoCE's is 4791), or for a multicast group. Over shared memory, where addresses do not lead
-    /// anywhere by themselves, use [`DatagramQueuePair::resolve`].
+    /// Creates an address handle of engine `engine` for the NIC at `endpoint` (address, that is GID, and UDP
+    /// port, 4791 for RoCE), or for a multicast group. Over shared memory, where an address does not lead to
+    /// a peer, use [`DatagramQueuePair::resolve`] instead.
     ///
     /// # Errors
-    /// `Forked`; `Unreachable`; `TooMany`: the engine's number; `Nic(Full)`.
+    /// `Forked` in a forked child; `Unreachable`; `TooMany` if there is no such engine; `Nic(Full)`.
     pub fn create_address_handle(
         &self,
         engine: usize,
@@ -251,20 +256,20 @@ impl ProtectionDomain {
         AddressHandle::to_endpoint(self, engine, endpoint)
     }
 
-    /// A shared receive queue of this domain.
+    /// Creates a shared receive queue of this domain.
     ///
     /// # Errors
-    /// `Forked`; `TooMany` names a value that is out of bounds; `Nic(Full)`.
+    /// `Forked` in a forked child; `TooMany` with the name of an option that is out of bounds; `Nic(Full)`.
     pub fn create_srq(&self, options: &SrqOptions) -> Result<Srq, CreateError> {
         Srq::new(self, options)
     }
 
-    /// A free list of PRISM over `count` buffers of `size` bytes in a region, from `offset` on. None is free
-    /// before it is [posted](FreeList::post).
+    /// Creates a PRISM free list over `count` buffers of `size` bytes in a region, beginning at `offset`. A
+    /// buffer is free only after it was [posted](FreeList::post).
     ///
     /// # Errors
-    /// `Forked`; `TooMany` names a value that is out of bounds; `Nic(TooSmall)` if the buffers do not lie in
-    /// the region; `Nic(Full)`.
+    /// `Forked` in a forked child; `TooMany` with the name of an option that is out of bounds;
+    /// `Nic(TooSmall)` if the buffers exceed the region; `Nic(Full)`.
     pub fn create_free_list(
         &self,
         region: &MemoryRegion,
@@ -273,14 +278,15 @@ impl ProtectionDomain {
         FreeList::new(self, region, options)
     }
 
-    /// Deploys a kernel of StRoM on the NIC, with as many lanes as there are `kernels`: each serves one queue
-    /// pair at a time. It serves from now on. A NIC daemon takes only the kernels that ship:
+    /// Deploys a StRoM kernel on the NIC, with one lane for each entry of `kernels`. A lane serves one queue
+    /// pair at a time. The kernel serves requests from now on. A NIC daemon takes only the shipped kernels:
     /// [`deploy_shipped`](ProtectionDomain::deploy_shipped).
     ///
     /// # Errors
-    /// `Forked`; `NotByDaemon`; `TooMany`: the engine's number, or memory for answers; `Memory`: there is not
-    /// so much; `Nic(Busy)`: the op-code is taken in this domain; `Nic(Full)`: as many kernels as there may
-    /// be; `Nic(TooSmall)`: no lanes.
+    /// `Forked` in a forked child; `NotByDaemon`; `TooMany` if there is no such engine, or the memory for
+    /// answers is out of bounds; `Memory` if that memory cannot be allocated; `Nic(Busy)` if the op-code is
+    /// taken in this domain; `Nic(Full)` if there are as many kernels as are allowed; `Nic(TooSmall)` if
+    /// `kernels` is empty.
     pub fn deploy_kernel(
         &self,
         kernels: Vec<Box<dyn Kernel>>,
@@ -289,12 +295,12 @@ impl ProtectionDomain {
         KernelHandle::new(self, kernels, options)
     }
 
-    /// Deploys a kernel that ships, with so many lanes, as [`deploy_kernel`](ProtectionDomain::deploy_kernel)
-    /// does. A daemon's NIC takes it too, and runs it on when this program is gone, if the daemon keeps its
+    /// Deploys a shipped kernel with `lanes` lanes, as [`deploy_kernel`](ProtectionDomain::deploy_kernel)
+    /// does. A daemon's NIC takes it too, and runs it after this program has ended if the daemon keeps the
     /// tenant.
     ///
     /// # Errors
-    /// As [`deploy_kernel`](ProtectionDomain::deploy_kernel); `Daemon`: its refusal.
+    /// The errors of [`deploy_kernel`](ProtectionDomain::deploy_kernel); `Daemon` if the daemon refuses.
     pub fn deploy_shipped(
         &self,
         kernel: Shipped,
@@ -304,19 +310,20 @@ impl ProtectionDomain {
         KernelHandle::shipped(self, kernel, lanes, options)
     }
 
-    /// `count` buffers of `size` bytes for the answers of kernels at peers, up to 4096.
+    /// Allocates `count` buffers, up to 4096, of `size` bytes for the answers of kernels at peers.
     ///
     /// # Errors
-    /// `Forked`; `TooMany`; `Memory`.
+    /// `Forked` in a forked child; `TooMany`; `Memory`.
     pub fn create_answers(&self, count: u32, size: u32) -> Result<AnswerBuffers, CreateError> {
         AnswerBuffers::new(self, count, size)
     }
 
-    /// A shared receive queue of an XRC domain. Messages in it complete on `cq`; peers access memory of this
-    /// protection domain through it.
+    /// Creates a shared receive queue of an XRC domain. Messages in it complete on `cq`. Peers access memory
+    /// of this protection domain through it.
     ///
     /// # Errors
-    /// As [`create_srq`](ProtectionDomain::create_srq); `DifferentEngines` if `cq` is not on the domain's.
+    /// The errors of [`create_srq`](ProtectionDomain::create_srq); `DifferentEngines` if `cq` is on another
+    /// engine than the XRC domain.
     pub fn create_xrc_srq(
         &self,
         xrc: &XrcDomain,
@@ -326,18 +333,18 @@ impl ProtectionDomain {
         Srq::of_xrc(self, xrc, cq, options)
     }
 
-    /// A memory window, bound to nothing yet.
+    /// Allocates a memory window, bound to nothing yet.
     ///
     /// # Errors
-    /// `Forked`; `Memory(Full)`.
+    /// `Forked` in a forked child; `Memory(Full)`.
     pub fn allocate_window(&self, kind: WindowType) -> Result<MemoryWindow, CreateError> {
         MemoryWindow::new(self, kind)
     }
 
-    /// The null region, for gaps in lists of local memory.
+    /// Allocates a null region, for gaps in scatter/gather lists.
     ///
     /// # Errors
-    /// `Forked`; `Memory(Full)`.
+    /// `Forked` in a forked child; `Memory(Full)`.
     pub fn null_region(&self) -> Result<NullRegion, CreateError> {
         NullRegion::new(self)
     }

@@ -11,7 +11,7 @@ use super::daemon_client::{ATTACHING, DaemonClient, silent};
 use super::message::{MAX_NAME, Request, VERSION};
 use crate::{Context, CreateError};
 
-/// A NIC that a daemon lends, before it is opened ([`Device::nicd`](crate::Device::nicd)).
+/// A NIC lent by a daemon, before it is opened ([`Device::nicd`](crate::Device::nicd)).
 #[derive(Clone, Debug)]
 pub struct Attachment {
     path: PathBuf,
@@ -25,17 +25,17 @@ impl Attachment {
         Attachment { path: path.to_owned(), name: String::new(), kept: false, owner: None }
     }
 
-    /// The user that the daemon runs as. The default is the program's own user, or root: a daemon sees all
-    /// memory that it lends.
+    /// Sets the user that the daemon must run as. By default it is the program's own user or root, because a
+    /// daemon can read all memory that it lends.
     #[must_use]
     pub fn owner(mut self, uid: u32) -> Attachment {
         self.owner = Some(uid);
         self
     }
 
-    /// Attaches as this tenant. Its objects outlive the program, however that ends. The next program of the
-    /// same user that attaches by this name finds them ([`Context::kept`]). One program at a time has the
-    /// name.
+    /// Attaches as this kept tenant. The tenant's objects survive the end of the program, even if it is
+    /// killed. The next program of the same user that attaches by this name takes them over
+    /// ([`Context::kept`]). Only one program at a time uses a name.
     #[must_use]
     pub fn keep(mut self, tenant: impl Into<String>) -> Attachment {
         (self.name, self.kept) = (tenant.into(), true);
@@ -45,7 +45,7 @@ impl Attachment {
     /// Attaches to the daemon.
     ///
     /// # Errors
-    /// One line with the fault and its mend.
+    /// [`OpenError`], whose text says in one line what is wrong and how to put it right.
     pub fn open(&self) -> Result<Context, OpenError> {
         let at = self.path.display();
         if self.name.len() > MAX_NAME || self.kept && self.name.is_empty() {
@@ -87,7 +87,7 @@ pub(super) fn connect(path: &Path) -> Result<PacketSocket, OpenError> {
     })
 }
 
-/// The error of a daemon, with the path of its socket.
+/// Returns the error of a daemon, with the path of the daemon's socket in its text.
 pub(super) fn port_error(path: &Path, error: &CreateError) -> OpenError {
     OpenError::Port(format!("{}: {error}", path.display()))
 }

@@ -1,4 +1,4 @@
-//! The daemon: which programs may attach, and what becomes of a tenant when its program is gone.
+//! The daemon: admitting programs, serving their requests, and ending their tenants.
 
 use remora_host::packet::{PacketListener, PacketSocket};
 use remora_host::{Adapter, OpenError, Signal, metrics::Family, wait_either};
@@ -20,31 +20,31 @@ use super::users::{Amounts, Claim, Resource, User, Users};
 use crate::rma::RmaOptions;
 use crate::{Context, Device, PortFacts};
 
-/// Time in which a new program must send its first message, and take the answer.
+/// Time limit for a new program to send its first message and to receive the reply.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Time for which a name may still be another program's: one that was killed a moment ago.
+/// Time to wait until another program with the same name has ended, for instance one that was just killed.
 const HANDOVER: Duration = Duration::from_secs(2);
-/// The user that may list and end tenants of every daemon.
+/// The user that may list and end the tenants of every daemon.
 const ROOT: u32 = 0;
 
-/// The name of a kept tenant: its user and its own name.
+/// The identity of a kept tenant: its user and its name.
 type Name = (u32, String);
 
-/// A kept tenant, and the place that its name takes.
+/// A kept tenant with the claim on a place for its name.
 struct Kept {
     tenant: Shared,
     _claim: Claim,
 }
 
-/// The program that is attached by a name.
+/// The program that is attached under a name.
 struct Holder {
-    /// The number of its connection.
+    /// The number of the program's connection.
     serial: u64,
-    /// Its process; 0 if the daemon cannot see it.
+    /// The program's process id; 0 if the daemon cannot see the process.
     pid: u32,
 }
 
-/// The tenants and the programs that are attached.
+/// The tenants and the attached programs.
 #[derive(Default)]
 struct Register {
     kept: BTreeMap<Name, Kept>,
@@ -52,7 +52,7 @@ struct Register {
     passing: BTreeMap<u64, (u32, Shared)>,
     sockets: BTreeMap<u64, PacketSocket>,
     threads: BTreeMap<u64, JoinHandle<()>>,
-    /// Connections that have sent no first message yet, with their users.
+    /// Connections that have not sent a first message, with their users.
     silent: BTreeMap<u64, u32>,
 }
 
@@ -83,10 +83,10 @@ impl std::fmt::Debug for Daemon {
 }
 
 impl Daemon {
-    /// Opens the NIC, with one engine that a thread drives, and listens at `socket`.
+    /// Opens the NIC with one engine, driven by a thread, and listens at `socket`.
     ///
     /// # Errors
-    /// One line with the fault and its mend.
+    /// [`OpenError`], whose text says in one line what is wrong and how to put it right.
     pub fn open(device: &Device, socket: &Path, options: &Options) -> Result<Daemon, OpenError> {
         let config = device.of_daemon();
         let adapter = Adapter::open(&config)?;
@@ -128,17 +128,17 @@ impl Daemon {
         Ok(Daemon { state, acceptor: Some(acceptor), fork: ForkMark::get() })
     }
 
-    /// The facts of its port.
+    /// The kind, address and path MTU of the daemon's port.
     pub fn port(&self) -> PortFacts {
         self.state.context.port()
     }
 
-    /// All counters of its NIC, for Prometheus.
+    /// All counters of the daemon's NIC, as metrics for Prometheus.
     pub fn metrics(&self) -> Vec<Family> {
         self.state.context.metrics()
     }
 
-    /// The tenants; none in a forked child.
+    /// The tenants; empty in a forked child.
     pub fn tenants(&self) -> Vec<TenantFacts> {
         if self.fork.is_child() {
             return Vec::new();
@@ -146,26 +146,26 @@ impl Daemon {
         self.state.register().facts()
     }
 
-    /// Connections that were refused, and requests that made no sense.
+    /// The number of refused connections and malformed requests.
     pub fn refused(&self) -> u64 {
         self.state.refused.load(Ordering::Relaxed)
     }
 
-    /// The tenant whose turns a queue pair shares.
+    /// The number of the tenant whose share of the NIC queue pair `pair` uses.
     #[cfg(test)]
     pub(super) fn party(&self, pair: u32) -> Option<u32> {
         let [engine, ..] = self.state.context.own_engines() else { return None };
         engine.control(|control| control.nic.tenant(remora_wire::Qpn::new(pair)))
     }
 
-    /// What 1RMA of its engine holds.
+    /// The state of 1RMA on the daemon's engine.
     #[cfg(test)]
     pub(super) fn rma_facts(&self) -> Option<remora_nic::rma::Facts> {
         let [engine, ..] = self.state.context.own_engines() else { return None };
         engine.control(|control| control.nic.rma_facts())
     }
 
-    /// Has a thread that drives the NIC failed? Nothing is certain after that.
+    /// Returns whether a thread that drives the NIC has failed. The daemon is not usable after that.
     pub fn has_failed(&self) -> bool {
         self.state.context.has_failed()
     }
@@ -174,7 +174,7 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         if self.fork.is_child() {
-            // The threads, the sockets and the programs attached are the parent's.
+            // The threads, sockets and attached programs belong to the parent.
             std::mem::forget(self.acceptor.take());
             std::mem::forget(Arc::clone(&self.state));
             return;
@@ -214,7 +214,7 @@ fn accept_all(state: &Arc<DaemonState>, listener: &PacketListener) {
                 state.admit(serial, socket);
             }
             Ok(None) => {}
-            // Out of descriptors, most likely: spinning would not bring them back.
+            // Most likely there are no descriptors left, and trying without a pause would not free any.
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
         }
     }
@@ -225,8 +225,8 @@ impl DaemonState {
         self.register.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one more connection of a user. At the limit, hangs up on the user's oldest connection that has
-    /// sent no first message.
+    /// Claims a place for one more connection of a user. At the limit, hangs up on the user's oldest
+    /// connection that has sent no first message, and takes its place.
     fn greeting(&self, user: &User, uid: u32) -> Result<Claim, String> {
         let one = || user.claim(Amounts::of(Resource::Greeting, 1));
         one().or_else(|words| {
@@ -246,8 +246,8 @@ impl DaemonState {
         })
     }
 
-    /// The claim of a connection that is taken, or the text of its refusal. Root is taken for the requests of
-    /// [`manage`](super::manage), which need no attachment.
+    /// Returns the user and the claim of an admitted connection, or the text of the refusal. Root is admitted
+    /// for the requests of [`manage`](super::manage), which need no attachment.
     fn take(&self, socket: &PacketSocket) -> Result<(u32, Claim), String> {
         let peer = socket.peer().map_err(|error| error.to_string())?;
         let uid = peer.uid;
@@ -258,10 +258,10 @@ impl DaemonState {
         Ok((uid, self.greeting(&User::new(&self.users, uid), uid)?))
     }
 
-    /// Takes a program that has connected, or refuses it.
+    /// Admits a program that has connected, or refuses it.
     fn admit(self: &Arc<Self>, serial: u64, socket: PacketSocket) {
         let taken = self.take(&socket);
-        // A socket that reads nothing holds nobody up.
+        // A program that reads nothing must not block the daemon.
         let _ = socket.set_patience(Some(PATIENCE), Some(PATIENCE));
         let (uid, greeting) = match taken {
             Ok(taken) => taken,
@@ -288,7 +288,7 @@ impl DaemonState {
         }
     }
 
-    /// Serves one program, from its first message to its end.
+    /// Serves one program from its first message until it has gone.
     fn serve(&self, serial: u64, socket: &PacketSocket, uid: u32, greeting: Claim) {
         let Ok(program) = Program::at(socket) else { return };
         let request = first_word(socket);
@@ -328,7 +328,7 @@ impl DaemonState {
         let _ = socket.send(&Reply::Refused(words).emit(), &[]);
     }
 
-    /// Takes the first message and finds the program's tenant.
+    /// Handles the first message of a program. Returns the name and tenant that the program uses.
     fn greet(
         &self,
         uid: u32,
@@ -365,7 +365,7 @@ impl DaemonState {
         Ok((Some(name), tenant))
     }
 
-    /// May a process of this user list and end the tenants of all users?
+    /// Returns whether a process of this user may list and end the tenants of all users.
     fn manages_all(&self, uid: u32) -> bool {
         uid == self.uid || uid == ROOT
     }
@@ -385,7 +385,7 @@ impl DaemonState {
         }
     }
 
-    /// Ends a kept tenant at the request of user `uid`, and cuts its program off if one is attached.
+    /// Ends a kept tenant at the request of user `uid`, and disconnects its program if one is attached.
     fn end(&self, uid: u32, name: Name) -> Result<(), String> {
         let (owner, text) = &name;
         if uid != *owner && !self.manages_all(uid) {
@@ -402,14 +402,14 @@ impl DaemonState {
         }
         let known = register.kept.contains_key(&name);
         drop(register);
-        // The end of its program takes a tenant without objects away.
+        // A tenant without objects has been removed together with its program.
         let mut register = self.wait_for(&name)?;
         let kept = register.kept.remove(&name);
         drop(register);
         if known || kept.is_some() { Ok(()) } else { Err(unknown()) }
     }
 
-    /// Waits until no other program has this name.
+    /// Waits until no program is attached under this name.
     fn wait_for(&self, name: &Name) -> Result<MutexGuard<'_, Register>, String> {
         let until = Instant::now() + HANDOVER;
         let mut register = self.register();
@@ -426,7 +426,7 @@ impl DaemonState {
         Ok(register)
     }
 
-    /// Takes one request and answers it. False: the program is gone, or its packet makes no sense.
+    /// Receives one request and answers it. Returns false if the program is gone or its packet is malformed.
     fn serve_request(&self, socket: &PacketSocket, tenant: &Shared) -> bool {
         let mut buffer = [0; MAX_PACKET];
         let packet = match socket.receive(&mut buffer) {
@@ -440,7 +440,7 @@ impl DaemonState {
             return false;
         };
         let done = match request {
-            // It may wait for the network, and others look at the tenant.
+            // This request may wait for the network, so the tenant must stay unlocked for other threads.
             Request::Reach(endpoint) => self.rma.find(endpoint).map(|reached| {
                 lock(tenant).keep_reached(reached);
                 (Reply::Done, Vec::new())
@@ -453,7 +453,7 @@ impl DaemonState {
         answer(socket, done)
     }
 
-    /// Takes note that a program is gone, and drops its tenant if it is not kept.
+    /// Records that a program is gone, and drops its tenant unless the tenant is kept and has objects.
     fn part(&self, serial: u64, name: Option<Name>, tenant: &Shared) {
         let mut register = self.register();
         register.passing.remove(&serial);
@@ -472,7 +472,7 @@ impl DaemonState {
 }
 
 impl Register {
-    /// The facts of all tenants.
+    /// The facts of all tenants, kept and unkept.
     fn facts(&self) -> Vec<TenantFacts> {
         let facts = |uid: u32, name: &str, attached: bool, tenant: &Shared| TenantFacts {
             uid,

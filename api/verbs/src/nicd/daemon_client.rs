@@ -1,4 +1,4 @@
-//! The program's end of an attachment: it sends requests, and the daemon answers.
+//! The program's end of an attachment. It sends requests to the daemon and receives the replies.
 
 use remora_host::connect::{Agreement, ConnectError, SetupConnection};
 use remora_host::packet::PacketSocket;
@@ -20,12 +20,12 @@ use super::message::{
 };
 use crate::CreateError;
 
-/// What a daemon may take beyond the time that a connection may take.
+/// Time that a daemon may take in addition to the time allowed for a connection.
 const SLACK: Duration = Duration::from_secs(5);
-/// Time in which a daemon takes a program on. It may wait two seconds itself, for another program of the same
-/// name to end.
+/// Time limit for attaching. The daemon itself may wait two seconds for another program of the same name to
+/// end.
 pub(super) const ATTACHING: Duration = Duration::from_secs(10);
-/// Time in which it answers a request: it may have to find gigabytes of memory.
+/// Time limit for the reply to a request, which may have to allocate gigabytes of memory.
 const ANSWERING: Duration = Duration::from_secs(20);
 
 /// An attachment to a daemon.
@@ -34,11 +34,11 @@ pub(crate) struct DaemonClient {
     socket: Mutex<PacketSocket>,
     facts: PortFacts,
     doorbells: Doorbells<Bytes>,
-    /// Writing to it wakes the daemon's engine.
+    /// Eventfd that wakes the daemon's engine.
     wake: std::fs::File,
     ending: Arc<Ending>,
     fork: ForkMark,
-    /// The daemon keeps everything: nothing is given back.
+    /// True if dropped objects stay with the daemon instead of being given back.
     left: AtomicBool,
 }
 
@@ -61,7 +61,7 @@ fn refused(words: impl ToString) -> CreateError {
     CreateError::Daemon(words.to_string())
 }
 
-/// The text for a daemon that is there and has not answered for so long.
+/// The error text for a daemon that runs and has not replied for `patience`.
 pub(super) fn silent(patience: Duration) -> String {
     format!(
         "the NIC daemon has not answered for {} seconds: if it is stopped, continue it by `kill -CONT`; if it hangs, restart `remora nicd`",
@@ -77,7 +77,7 @@ const NONSENSE: &str =
     "the NIC daemon's answer makes no sense: is it of another version? restart it by `remora nicd`";
 
 impl DaemonClient {
-    /// Sends the first message of an attachment, `hello`, and takes the daemon's answer to it.
+    /// Sends `hello`, the first message of an attachment, and receives the daemon's reply.
     pub fn attach(socket: PacketSocket, hello: &Request) -> Result<DaemonClient, CreateError> {
         let (reply, descriptors) = exchange(&socket, hello, &[], ATTACHING)?;
         socket.set_patience(Some(ANSWERING), Some(ANSWERING)).map_err(|error| lost(&error))?;
@@ -104,24 +104,23 @@ impl DaemonClient {
         })
     }
 
-    /// The facts of the daemon's port.
+    /// The kind, address and path MTU of the daemon's port.
     pub fn facts(&self) -> PortFacts {
         self.facts
     }
 
-    /// Has the daemon gone?
+    /// Returns whether the daemon is gone.
     #[inline]
     pub fn is_gone(&self) -> bool {
         self.ending.gone.load(Ordering::Relaxed)
     }
 
-    /// True: the daemon keeps everything, and from now on nothing is given back. False: objects are given
-    /// back again when they are dropped.
+    /// Sets whether dropped objects stay with the daemon (true) or are given back (false).
     pub fn leave(&self, leaves: bool) {
         self.left.store(leaves, Ordering::Release);
     }
 
-    /// Rings a doorbell: work was posted.
+    /// Rings a doorbell after work was posted.
     #[inline]
     pub fn ring(&self, bell: u32) {
         self.doorbells.ring(bell);
@@ -132,11 +131,11 @@ impl DaemonClient {
 
     #[cold]
     fn call(&self) {
-        // If it is full, it is readable, and so the engine wakes.
+        // A full eventfd is readable, so the engine wakes even if the write fails.
         let _ = (&self.wake).write(&1u64.to_ne_bytes());
     }
 
-    /// Sends a request and waits for the reply.
+    /// Sends a request with descriptors and waits for the reply.
     pub fn ask(
         &self,
         request: &Request,
@@ -151,7 +150,7 @@ impl DaemonClient {
         }
         let answer = exchange(&socket, request, descriptors, ANSWERING);
         if matches!(&answer, Err(Failed::Silent(_))) {
-            // A late answer would be taken for the next one's.
+            // A late reply would be taken for the reply to the next request.
             socket.hang_up();
             self.ending.gone.store(true, Ordering::Release);
         }
@@ -166,7 +165,7 @@ impl DaemonClient {
         }
     }
 
-    /// Gives something back. A refusal is ignored: the caller could do nothing about it.
+    /// Gives an object back to the daemon. A refusal is ignored, since the caller is dropping the object.
     pub fn release(&self, request: &Request) {
         if self.fork.is_child() || self.left.load(Ordering::Acquire) || self.is_gone() {
             return;
@@ -228,7 +227,7 @@ impl DaemonClient {
         }
     }
 
-    /// The process number and incarnation that the daemon's NIC writes into this program's requests of 1RMA.
+    /// The process id and incarnation that the daemon's NIC writes into this program's 1RMA requests.
     pub fn identify(&self) -> Result<(u32, u32), CreateError> {
         match self.ask(&Request::Identify, &[])?.0 {
             Reply::Identity { pid, incarnation } => Ok((pid, incarnation)),
@@ -236,7 +235,7 @@ impl DaemonClient {
         }
     }
 
-    /// The key that a region of 1RMA has now.
+    /// The present key of a 1RMA region.
     pub fn rma_key(&self, region: u32) -> Result<RegionKey, CreateError> {
         match self.ask(&Request::RmaKey(region), &[])?.0 {
             Reply::RmaKey(key) => Ok(key),
@@ -265,8 +264,9 @@ impl DaemonClient {
         }
     }
 
-    /// Sends a request that takes its time: the answer comes by a socket of its own, and other requests go on
-    /// meanwhile. With it comes the connection of the set-up, if it is kept.
+    /// Sends a request that sets up a connection. The reply comes over a socket of its own, so that other
+    /// requests can proceed meanwhile. Returns the agreement and, if the set-up connection is kept, that
+    /// connection.
     pub fn negotiate(
         &self,
         request: &Request,
@@ -298,11 +298,11 @@ impl DaemonClient {
     }
 }
 
-/// Why there is no answer.
+/// The reason why there is no reply.
 pub(super) enum Failed {
-    /// The daemon refuses, or has gone.
+    /// The daemon refuses the request, or is gone.
     Refused(CreateError),
-    /// It has not answered for so long.
+    /// The daemon has not replied for this long.
     Silent(Duration),
 }
 
@@ -336,7 +336,7 @@ fn send_with(
     wipe(&mut packet);
     match sent {
         Err(error) if error.kind() == ErrorKind::TimedOut => Err(Failed::Silent(patience)),
-        // After a hang-up the last reply may still be there.
+        // After a hang-up the last reply may still be readable.
         Ok(()) | Err(_) => Ok(()),
     }
 }
@@ -346,10 +346,10 @@ pub(super) fn send(socket: &PacketSocket, request: &Request, patience: Duration)
     send_with(socket, request, &[], patience)
 }
 
-/// The daemon's next reply; a refusal is an error.
+/// Receives the daemon's next reply. A refusal is an error.
 pub(super) fn receive(socket: &PacketSocket, patience: Duration) -> Result<(Reply, Vec<OwnedFd>), Failed> {
     let mut buffer = [0; MAX_PACKET];
-    // A daemon that refuses does not read on, and the system reports the hang-up before the refusal.
+    // A daemon that refuses stops reading, and the system reports the hang-up before the refusal.
     let packet = match socket.receive(&mut buffer) {
         Err(error) if error.kind() == ErrorKind::ConnectionReset => socket.receive(&mut buffer),
         done => done,
@@ -370,13 +370,13 @@ pub(super) fn receive(socket: &PacketSocket, patience: Duration) -> Result<(Repl
     }
 }
 
-/// The memory of a reply that has exactly one descriptor.
+/// Maps the memory of a reply that must have exactly one descriptor.
 pub(super) fn one(descriptors: Vec<OwnedFd>) -> Result<Bytes, CreateError> {
     let [memory] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| refused(NONSENSE))?;
     Ok(Bytes::from_memfd(memory)?)
 }
 
-/// The memory of a queue pair, and the connection of its set-up, if there is one.
+/// Maps the memory of a queue pair, and takes the connection of its set-up, if there is one.
 pub(super) fn loan(descriptors: Vec<OwnedFd>) -> Result<Loan, CreateError> {
     let mut descriptors = descriptors.into_iter();
     let mut next = || descriptors.next().ok_or_else(|| refused(NONSENSE));

@@ -1,4 +1,4 @@
-//! The objects that a daemon has kept for a program that was started again.
+//! The objects that a daemon has kept for a program that was restarted.
 
 use remora_nic::Poller;
 use std::collections::BTreeMap;
@@ -11,13 +11,13 @@ use crate::{
     CompletionQueue, Context, CreateError, KernelHandle, MemoryRegion, ProtectionDomain, QueuePair, Ready,
 };
 
-/// The objects of the program before this one. Dropping one of them gives it back to the daemon.
+/// The objects that earlier programs of this tenant left. Dropping one of them gives it back to the daemon.
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// Connected queue pairs. Their posted work is under way or done; its completions are still in the
+    /// Connected queue pairs. Their posted work is under way or done; its completions are in the completion
     /// queues.
     pub pairs: Vec<QueuePair<Ready>>,
-    /// Completion queues, by the tags that they had.
+    /// Completion queues, with the tags that they had.
     pub queues: Vec<CompletionQueue>,
     /// Regions with their names, at the addresses that they had.
     pub regions: Vec<(String, MemoryRegion)>,
@@ -28,13 +28,13 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Takes the region of this name out.
+    /// Takes the region of this name out of `regions`.
     pub fn region(&mut self, name: &str) -> Option<MemoryRegion> {
         let place = self.regions.iter().position(|(named, _)| named == name)?;
         Some(self.regions.remove(place).1)
     }
 
-    /// Is there no kept object?
+    /// Returns whether no object was kept.
     pub fn is_empty(&self) -> bool {
         let Kept { pairs, queues, regions, domains, kernels } = self;
         let rest = queues.is_empty() && regions.is_empty() && domains.is_empty();
@@ -43,11 +43,12 @@ impl Kept {
 }
 
 impl Context {
-    /// The objects that the daemon has kept since the last program that attached by this name
-    /// ([`Attachment::keep`](crate::nicd::Attachment::keep)). To be called once, before any object is made.
+    /// The objects that the daemon has kept from earlier programs of this tenant
+    /// ([`Attachment::keep`](crate::nicd::Attachment::keep)). To be called once, before the program creates
+    /// an object.
     ///
     /// # Errors
-    /// `NotByDaemon`; `Daemon`: its refusal.
+    /// `NotByDaemon` if the NIC is the program's own; `Daemon` if the daemon refuses.
     pub fn kept(&self) -> Result<Kept, CreateError> {
         let daemon = self.daemon().ok_or(CreateError::NotByDaemon)?;
         let mut kept = Kept::default();
@@ -83,7 +84,7 @@ impl Context {
         Ok(kept)
     }
 
-    /// Leaves everything to the daemon, as if the program were killed now: objects dropped from now on are
+    /// Leaves all objects to the daemon, as if the program were killed now: objects dropped from now on are
     /// not given back. No effect if the NIC is the program's own.
     pub fn leave(&self) {
         if let Some(daemon) = self.daemon() {
@@ -91,7 +92,7 @@ impl Context {
         }
     }
 
-    /// Takes [`leave`](Context::leave) back: objects dropped from now on are given back.
+    /// Reverts [`leave`](Context::leave): objects dropped from now on are given back.
     pub fn stay(&self) {
         if let Some(daemon) = self.daemon() {
             daemon.leave(false);

@@ -1,31 +1,32 @@
-//! The limits of a user.
+//! The limits of one user of a daemon.
 
-/// The limits of one user, over all of its programs and kept tenants.
+/// The greatest numbers of objects that one user may have at a time, summed over its programs and kept
+/// tenants.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Protection domains at a time.
+    /// Protection domains.
     pub domains: usize,
-    /// Regions at a time.
+    /// Memory regions.
     pub regions: usize,
-    /// Completion queues at a time.
+    /// Completion queues.
     pub queues: usize,
-    /// Completion channels at a time.
+    /// Completion channels.
     pub channels: usize,
-    /// Queue pairs at a time.
+    /// Connected queue pairs.
     pub pairs: usize,
-    /// Kernels; the NIC has 32 for all users.
+    /// StRoM kernels. The NIC has 32 for all users.
     pub kernels: usize,
-    /// Bytes of regions and queues.
+    /// Memory of regions, queues and kernels, in bytes.
     pub bytes: u64,
-    /// Connections being set up.
+    /// Connections that are being set up.
     pub negotiations: usize,
     /// Command portals of 1RMA.
     pub rma_portals: usize,
-    /// Command slots of 1RMA: users share the NIC in proportion to them.
+    /// Command slots of 1RMA. Users share the NIC in proportion to their slots.
     pub rma_slots: usize,
-    /// Command slots of portals that may issue commands of the latency class.
+    /// Command slots that may carry commands of the latency class.
     pub rma_latency_slots: usize,
-    /// Regions of 1RMA.
+    /// Registered regions of 1RMA.
     pub rma_regions: usize,
 }
 

@@ -1,5 +1,5 @@
-//! Listing and ending the tenants of a daemon, from another process of its owner, of root, or of the tenants'
-//! user.
+//! Listing and ending the tenants of a daemon, from another process of the daemon's owner, of root, or of
+//! the tenant's user.
 
 use remora_host::OpenError;
 use remora_host::packet::PacketSocket;
@@ -24,11 +24,11 @@ fn reply(path: &Path, socket: &PacketSocket) -> Result<Reply, OpenError> {
     }
 }
 
-/// The tenants of the daemon that listens at `path`: all of them for the daemon's owner and for root, and
-/// those of its own user for any other process. Names are texts of their programs: print them escaped.
+/// Lists the tenants of the daemon that listens at `path`. The daemon's owner and root see all tenants, any
+/// other user sees its own. The names are chosen by programs, so print them escaped.
 ///
 /// # Errors
-/// One line with the fault and its mend.
+/// [`OpenError`], whose text says in one line what is wrong and how to put it right.
 pub fn tenants(path: &Path) -> Result<Vec<TenantFacts>, OpenError> {
     let socket = request(path, &Request::List { version: VERSION })?;
     let mut tenants = Vec::new();
@@ -38,11 +38,11 @@ pub fn tenants(path: &Path) -> Result<Vec<TenantFacts>, OpenError> {
     Ok(tenants)
 }
 
-/// Ends the kept tenant `name` of user `uid`: its program is cut off if one is attached, and its objects are
-/// destroyed. A process of another user than `uid` must be of the daemon's owner or root.
+/// Ends the kept tenant `name` of user `uid`: disconnects its program if one is attached, and destroys its
+/// objects. The calling process must belong to user `uid`, the daemon's owner or root.
 ///
 /// # Errors
-/// One line with the fault and its mend.
+/// [`OpenError`], whose text says in one line what is wrong and how to put it right.
 pub fn end(path: &Path, uid: u32, name: &str) -> Result<(), OpenError> {
     let name = name.to_owned();
     if name.is_empty() || name.len() > MAX_NAME {

@@ -1,4 +1,4 @@
-//! Connection set-up in threads of their own, since a peer may take its time.
+//! Connection set-up for programs, each in a thread of its own because the peer may be slow.
 
 use remora_host::connect::{Agreement, ConnectError};
 use remora_host::packet::{PacketSocket, is_tcp};
@@ -11,7 +11,7 @@ use super::message::{Reply, Request};
 use super::tenant::{ReplyResult, Shared};
 use crate::{Answered, Init, QueuePair, Ready};
 
-/// Time that sending the answer may take.
+/// Time limit for sending the result to the program.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The connection set-up that a program requests.
@@ -21,7 +21,7 @@ enum Negotiation {
     Answer(Box<remora_host::connect::Request>),
 }
 
-/// Begins to connect; the answer goes out by the socket that came with the request.
+/// Begins a set-up. The result is sent over the socket that came with the request.
 pub(super) fn begin(tenant: &Shared, request: Request, descriptors: Vec<OwnedFd>) -> ReplyResult {
     let mut descriptors = descriptors.into_iter();
     let reply = PacketSocket::from(descriptors.next().ok_or("this request needs a socket for its answer")?);
@@ -46,14 +46,15 @@ pub(super) fn begin(tenant: &Shared, request: Request, descriptors: Vec<OwnedFd>
             Err(ConnectError::Full(full)) => Reply::Full(*full),
             Err(error) => Reply::Refused(error.to_string()),
         };
-        // The program gets a descriptor of the connection, which lives as long as the queue pair does here.
+        // The program gets its own descriptor of the connection, whose other descriptor lives as long as the
+        // queue pair.
         let connection = outcome.as_ref().ok().and_then(|pairs| pairs[0].connection()?.try_clone().ok());
         owner.lock().unwrap_or_else(PoisonError::into_inner).give_back(&named, outcome.ok());
         let descriptors: Vec<_> = connection.iter().map(AsFd::as_fd).collect();
         let _ = reply.send(&answer.emit(), &descriptors);
     });
     if let Err(error) = spawned {
-        // The queue pairs went with the thread that was not made.
+        // The queue pairs were dropped with the closure of the thread that could not be started.
         tenant.lock().unwrap_or_else(PoisonError::into_inner).give_back(&numbers, None);
         return Err(error.to_string());
     }
@@ -71,7 +72,7 @@ impl Negotiation {
         let first = pairs.next().ok_or_else(gone)?;
         Ok(match self {
             Negotiation::Connect(address) => vec![first.connect(address)?],
-            // The program sends the last message, when it knows of the queue pair.
+            // The program sends the last message itself, once it knows that the queue pair is connected.
             Negotiation::Answer(request) => vec![Answered::of(first, *request)?.left_to_another()],
             Negotiation::Pair => {
                 let (one, other) = QueuePair::connect_pair(first, pairs.next().ok_or_else(gone)?)?;

@@ -1,22 +1,22 @@
-//! What a daemon is started with.
+//! The options of a daemon.
 
 use super::limits::Limits;
 use crate::rma::Settings;
 
-/// Attributes of a daemon that is to be started.
+/// Attributes of a new daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The limits of each user.
     pub limits: Limits,
-    /// Programs of all users attached at a time.
+    /// Programs of all users that may be attached at a time.
     pub attachments: usize,
-    /// Kept tenants of all users at most, attached or not.
+    /// Kept tenants of all users at a time, attached or not.
     pub tenants: usize,
-    /// Users that may attach beside the daemon's own.
+    /// Users that may attach in addition to the daemon's own.
     pub allow: Vec<u32>,
-    /// Sizes and times of 1RMA, for all tenants together.
+    /// Sizes and times of 1RMA, shared by all tenants.
     pub rma: Settings,
-    /// Regions of 1RMA of all tenants together.
+    /// 1RMA regions of all tenants at a time.
     pub rma_regions: u32,
 }
 

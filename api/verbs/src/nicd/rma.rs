@@ -1,4 +1,4 @@
-//! 1RMA of the daemon's NIC.
+//! 1RMA on the daemon's NIC.
 
 use remora_wire::frame::Endpoint;
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::rma::{OwnRma, Reached, RmaOptions, Settings};
 use crate::{Context, CreateError, PortKind};
 
-/// 1RMA of the daemon's engine, which speaks it as soon as a program asks for it.
+/// The 1RMA service of the daemon's engine. It starts when a program first asks for it.
 pub(super) struct RmaService {
     context: Context,
     options: RmaOptions,
@@ -18,7 +18,7 @@ impl RmaService {
         RmaService { context: context.clone(), options, opened: Mutex::new(None) }
     }
 
-    /// The engine's 1RMA.
+    /// Returns the engine's 1RMA service, and starts it on the first call.
     pub fn open(&self) -> Result<OwnRma, CreateError> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(rma) = &*opened {
@@ -29,12 +29,13 @@ impl RmaService {
         Ok(rma)
     }
 
-    /// Its sizes and times.
+    /// The sizes and times of the service.
     pub fn settings(&self) -> &Settings {
         &self.options.settings
     }
 
-    /// Finds the way to a server where the network must be asked for it; `None` where it need not be asked.
+    /// Resolves the way to a server if the port must query the network for it (`xdp`). Returns `None` on
+    /// other ports.
     pub fn find(&self, server: Endpoint) -> Result<Option<Reached>, String> {
         if self.context.port().kind != PortKind::Xdp {
             return Ok(None);

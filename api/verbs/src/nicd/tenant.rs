@@ -1,4 +1,5 @@
-//! The objects of one tenant of the daemon, and its requests. It names its own objects only.
+//! One tenant of the daemon: its objects and the execution of its requests. A tenant can name only its own
+//! objects.
 
 use remora_host::Doorbells;
 use remora_host::packet::PacketSocket;
@@ -28,22 +29,22 @@ use crate::{
     Notify, ProtectionDomain, QpOptions, QueuePair, Ready, State,
 };
 
-/// The first address of a tenant's memory, and the gap between two regions: addresses reveal nothing of the
-/// daemon's own.
+/// The first address of a tenant's memory, and the gap between two regions. The addresses are assigned by
+/// the daemon, so they reveal nothing about its own address space.
 const FIRST_ADDRESS: u64 = 1 << 44;
 const GAP: u64 = 1 << 21;
 
-/// Time that setting up a connection may take at most.
+/// Upper limit of the time that setting up a connection may take.
 const LONGEST: Duration = Duration::from_secs(60);
 
 const AWAY: &str = "this queue pair is being connected";
 
-/// The daemon's reply to a request with its descriptors, or the text of a refusal.
+/// The daemon's reply to a request with the reply's descriptors, or the text of a refusal.
 pub(super) type ReplyResult = Result<(Reply, Vec<OwnedFd>), String>;
 
 struct Region {
     region: MemoryRegion,
-    /// The memory that is lent to the program.
+    /// The memory that the program maps.
     memory: Bytes,
     facts: RegionFacts,
     claim: Claim,
@@ -55,10 +56,10 @@ struct Queue {
     claim: Claim,
 }
 
-/// How far the set-up of a queue pair is.
+/// The progress of setting up a queue pair.
 pub(super) enum Stage {
     Idle(QueuePair<Init>),
-    /// A negotiation has it: a connection is being set up in another thread.
+    /// The queue pair is with a negotiation, which connects it in another thread.
     Away,
     Up(QueuePair<Ready>),
 }
@@ -80,7 +81,7 @@ impl Stage {
         }
     }
 
-    /// The memory of both queues.
+    /// The memory of the send queue and the receive queue.
     fn rings(&self) -> Result<[&remora_nic::Ring; 2], String> {
         let rings = match self {
             Stage::Idle(pair) => pair.rings(),
@@ -97,29 +98,29 @@ struct Pair {
     claim: Claim,
 }
 
-/// A completion channel of a tenant.
+/// A completion channel with its claim.
 struct Channel {
     signal: CompletionChannel,
     _claim: Claim,
 }
 
-/// A protection domain of a tenant.
+/// A protection domain with its claim.
 struct Domain {
     domain: ProtectionDomain,
     _claim: Claim,
 }
 
-/// The program of an attachment, as the daemon knows it.
+/// The attached program, as the daemon knows it.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Program {
-    /// Its process: the kernel says so.
+    /// The process id, as reported by the kernel.
     pub pid: u32,
     /// A random number of this attachment.
     pub incarnation: u32,
 }
 
 impl Program {
-    /// The program at the other end of a socket, and a new incarnation.
+    /// Returns the program at the other end of a socket, with a new incarnation.
     pub fn at(socket: &PacketSocket) -> Result<Program, remora_host::OpenError> {
         Ok(Program { pid: socket.peer_pid()?, incarnation: remora_host::random()? as u32 })
     }
@@ -139,7 +140,7 @@ pub(crate) struct Tenant {
     next_number: u32,
     negotiations: Vec<Claim>,
     servers: Servers,
-    // From here on in the order in which objects may be dropped.
+    // The fields from here on are ordered as objects must be dropped.
     portals: BTreeMap<u32, LentPortal>,
     exposed: BTreeMap<u32, Exposed>,
     pairs: BTreeMap<u32, Pair>,
@@ -167,7 +168,7 @@ fn unknown(what: &str, number: u32) -> String {
     format!("this program has no {what} {number}")
 }
 
-/// Memory that can be lent.
+/// Allocates memory that can be lent.
 fn fresh(len: u64) -> Result<Bytes, String> {
     Bytes::memfd("remora-region", usize::try_from(len).map_err(words)?).map_err(words)
 }
@@ -216,7 +217,7 @@ impl Tenant {
         })
     }
 
-    /// Drops all objects of the tenant.
+    /// Drops all objects of the tenant, in an order in which none is in use.
     fn clear(&mut self) {
         self.portals.clear();
         self.exposed.clear();
@@ -228,11 +229,11 @@ impl Tenant {
         self.domains.clear();
     }
 
-    /// Takes a program of this tenant: the reply to its first message.
+    /// Attaches a program to this tenant and returns the reply to its first message.
     pub fn welcome(&mut self, program: Program) -> ReplyResult {
         self.program = program;
         for pair in self.pairs.values() {
-            // The last program may have posted work without ringing before it died.
+            // The previous program may have posted work and died before it rang the doorbell.
             if let Stage::Up(pair) = &pair.stage {
                 pair.look();
             }
@@ -241,7 +242,7 @@ impl Tenant {
         Ok((reply, vec![descriptor(&self.doorbells)?, self.wake.try_clone().map_err(words)?]))
     }
 
-    /// The program is gone: drops its unfinished objects, and those that are good for one program alone.
+    /// Called when the program is gone. Drops the objects that are unfinished or useless to another program.
     pub fn farewell(&mut self) {
         self.portals.clear();
         self.exposed.clear();
@@ -249,7 +250,7 @@ impl Tenant {
         self.channels.clear();
     }
 
-    /// Has it no objects?
+    /// Returns whether the tenant has no objects that a later program could use.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
             && self.kernels.is_empty()
@@ -259,7 +260,7 @@ impl Tenant {
             && self.negotiations.is_empty()
     }
 
-    /// What it has, without its user and name.
+    /// The numbers of the tenant's objects. User, name and attachment are left for the caller to fill in.
     pub fn facts(&self) -> TenantFacts {
         TenantFacts {
             uid: 0,
@@ -274,7 +275,7 @@ impl Tenant {
         }
     }
 
-    /// Bytes of its regions, queues and kernels.
+    /// Bytes claimed by the tenant's regions, queues, kernels and portals.
     fn bytes(&self) -> u64 {
         let regions = self.regions.values().map(|region| &region.claim);
         let queues = self.queues.values().map(|queue| &queue.claim);
@@ -287,7 +288,7 @@ impl Tenant {
             .sum()
     }
 
-    /// Executes a request that needs no wait.
+    /// Executes a request that does not wait.
     pub fn execute(&mut self, request: Request) -> ReplyResult {
         let done = Ok((Reply::Done, Vec::new()));
         match request {
@@ -353,8 +354,8 @@ impl Tenant {
         }
     }
 
-    /// The object with this index among all kept ones: domains, regions, completion queues, queue pairs,
-    /// kernels.
+    /// Replies with kept object number `place`, counting domains, regions, completion queues, queue pairs and
+    /// kernels in this order.
     fn kept(&self, place: usize) -> ReplyResult {
         let mut place = place;
         if let Some(number) = self.domains.keys().nth(place) {
@@ -381,7 +382,7 @@ impl Tenant {
         Ok((reply, Vec::new()))
     }
 
-    /// Claims one object of this kind with its memory.
+    /// Claims one object of this kind and `bytes` bytes of memory.
     fn claim(&self, kind: Resource, bytes: u64) -> Result<Claim, String> {
         self.user.claim(Amounts::of(kind, 1).and(Resource::Byte, bytes))
     }
@@ -394,7 +395,7 @@ impl Tenant {
         Ok((Reply::Number(number), Vec::new()))
     }
 
-    /// An unused number: a number comes back only after all others.
+    /// Returns an unused number. A freed number is reused only after all others.
     fn number(&mut self) -> u32 {
         loop {
             let number = self.next_number;
@@ -452,7 +453,7 @@ impl Tenant {
     fn deregister(&mut self, key: u32) -> Result<(), String> {
         let region = self.regions.remove(&key).ok_or_else(|| unknown("region with key", key))?;
         self.exposed.retain(|_, exposed| exposed.region != key);
-        // Its key ends with it.
+        // Dropping the region invalidates its key.
         drop(region);
         Ok(())
     }
@@ -508,7 +509,7 @@ impl Tenant {
         self.keep_pair(Stage::Idle(pair), bell, asked, claim)
     }
 
-    /// The completion queues of a queue pair that is requested.
+    /// Returns the completion queues of a requested queue pair.
     fn ends(&self, asked: &CreateQp) -> Result<[&CompletionQueue; 2], String> {
         if !matches!(asked.service, Service::Rc | Service::Uc) {
             return Err(CreateError::NotByDaemon.to_string());
@@ -520,7 +521,8 @@ impl Tenant {
         Ok([queue(asked.send_cq)?, queue(asked.receive_cq)?])
     }
 
-    /// Keeps a queue pair that was made, with this index among the tenant's doorbells.
+    /// Records a new queue pair, with `bell` as its index among the tenant's doorbells, and lends it to the
+    /// program.
     fn keep_pair(&mut self, stage: Stage, bell: u32, asked: CreateQp, claim: Claim) -> ReplyResult {
         let CreateQp { domain, send_cq, receive_cq, service, mut options } = asked;
         options.connect_timeout = options.connect_timeout.min(LONGEST);
@@ -584,7 +586,7 @@ impl Tenant {
         Ok(taken)
     }
 
-    /// Puts queue pairs back after a negotiation: connected, or gone.
+    /// Returns queue pairs from a negotiation. Those that were not connected are removed from the tenant.
     pub fn give_back(&mut self, numbers: &[u32], pairs: Option<Vec<QueuePair<Ready>>>) {
         self.negotiations.pop();
         let mut pairs = pairs.unwrap_or_default().into_iter();
@@ -600,17 +602,17 @@ impl Tenant {
     }
 }
 
-/// Doorbells of a tenant: for its queue pairs and its portals.
+/// The number of doorbells of a tenant, which serve its queue pairs and its portals.
 fn bells(limits: &Limits) -> usize {
     limits.pairs.saturating_add(limits.rma_portals)
 }
 
-/// Bytes of the queues of a queue pair.
+/// The bytes of the send queue and the receive queue.
 fn ring_bytes(options: &QpOptions) -> u64 {
     let send = options.max_send_wr.max(remora_nic::wqe::MAX_SLOTS as u32);
     let receive = options.max_recv_wr.max(1) * remora_nic::stride(options.max_recv_sge) as u32;
     (remora_nic::Ring::size(send) + remora_nic::Ring::size(receive)) as u64
 }
 
-/// A tenant that several threads reach.
+/// A tenant that several threads access.
 pub(super) type Shared = Arc<std::sync::Mutex<Tenant>>;

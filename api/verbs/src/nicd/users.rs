@@ -1,8 +1,8 @@
-//! Things that the daemon counts for each user, over all programs and kept tenants of that user.
+//! The daemon's accounts: what each user holds, summed over the user's programs and kept tenants.
 //!
-//! Each kind has a limit for one user. Where the daemon or its NIC has a number of places for all users, half
-//! of the places are shared out evenly among the users that may attach: these places stay theirs, whatever
-//! others take. The other half goes to the first that ask.
+//! Each kind of resource has a limit for one user. If the daemon or its NIC has a fixed number of places for
+//! all users, half of the places are divided evenly among the users that may attach and are reserved for
+//! them. The other half goes to the first that ask.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::options::Options;
 
-/// A kind of thing that is counted.
+/// A kind of resource that is counted.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Resource {
-    /// Connections that have sent no first message yet.
+    /// Connections that have not sent a first message.
     Greeting,
-    /// Programs attached.
+    /// Attached programs.
     Attachment,
     /// Kept tenants, attached or not.
     Name,
@@ -36,23 +36,23 @@ pub(super) enum Resource {
 
 const KINDS: usize = Resource::RmaRegion as usize + 1;
 
-/// A number for each kind.
+/// An amount for each kind of resource.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amounts([u64; KINDS]);
 
 impl Amounts {
-    /// So many of one kind.
+    /// Returns `amount` of one kind, and nothing of the others.
     pub fn of(kind: Resource, amount: u64) -> Amounts {
         Amounts::default().and(kind, amount)
     }
 
-    /// These amounts, and so many of one kind.
+    /// Returns these amounts with the amount of one kind set to `amount`.
     pub fn and(mut self, kind: Resource, amount: u64) -> Amounts {
         self.0[kind as usize] = amount;
         self
     }
 
-    /// The amount of one kind.
+    /// Returns the amount of one kind.
     pub fn get(&self, kind: Resource) -> u64 {
         self.0[kind as usize]
     }
@@ -70,30 +70,30 @@ impl Amounts {
     }
 }
 
-/// Places of one kind that all users have together.
+/// The places of one kind that all users share.
 #[derive(Copy, Clone, Debug)]
 enum Places {
-    /// No number.
+    /// Any number of places.
     Unbounded,
-    /// Places of the daemon.
+    /// Places of the daemon, which it must count.
     Daemon(u64),
-    /// Places of the NIC, which refuses one more by itself.
+    /// Places of the NIC, which itself refuses a claim beyond them.
     Nic(u64),
 }
 
-/// The limits of one kind.
+/// The limits of one kind of resource.
 #[derive(Clone, Debug)]
 struct Bound {
     kind: Resource,
-    /// The kind in a message.
+    /// The name of the kind in messages.
     noun: &'static str,
-    /// The option of `remora nicd` that sets the limit of a user, and that of the places of all.
+    /// The option of `remora nicd` that sets the user's limit, and the places of all users.
     option: &'static str,
     of_a_user: u64,
     of_all: Places,
 }
 
-/// The bounds of all kinds. A kind without an option of its own has an empty one.
+/// The limits of all kinds. `option` is empty for a kind without an option of its own.
 fn bounds(options: &Options, nic: &remora_host::Config) -> Vec<Bound> {
     let limits = &options.limits;
     let all = usize::MAX;
@@ -154,17 +154,17 @@ fn bounds(options: &Options, nic: &remora_host::Config) -> Vec<Bound> {
 }
 
 impl Bound {
-    /// Places that stay those of each user that may attach.
+    /// The number of places that are reserved for each of `users` users.
     fn share(&self, users: u64) -> u64 {
         let places = match self.of_all {
             Places::Unbounded => return 0,
             Places::Daemon(places) | Places::Nic(places) => places,
         };
-        // One place for each, as long as there are so many places.
+        // Each user has at least one place, provided that there are enough places.
         (places / (2 * users)).max((places / users).min(1)).min(self.of_a_user)
     }
 
-    /// The text of the refusal if user `uid` may not have `more`.
+    /// Returns the text of the refusal if user `uid` may not have `more`, or `None` if it may.
     fn refusal(&self, ledger: &Ledger, uid: u32, more: u64) -> Option<String> {
         let sum = ledger.held(uid).get(self.kind).saturating_add(more);
         let Bound { noun, option, .. } = *self;
@@ -209,7 +209,7 @@ impl Ledger {
     }
 }
 
-/// The users that may attach, and their amounts.
+/// The users that may attach, and the amounts that they hold.
 pub(super) struct Users {
     bounds: Vec<Bound>,
     ledger: Mutex<Ledger>,
@@ -222,7 +222,7 @@ impl fmt::Debug for Users {
 }
 
 impl Users {
-    /// Nothing is held yet. `own`: the daemon's user.
+    /// Creates accounts in which nothing is held. `own` is the daemon's user.
     pub fn new(options: &Options, nic: &remora_host::Config, own: u32) -> Users {
         let admitted = options.allow.iter().copied().chain([own]).collect();
         let ledger = Mutex::new(Ledger { admitted, held: BTreeMap::new() });
@@ -233,7 +233,7 @@ impl Users {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// May this user attach?
+    /// Returns whether this user may attach.
     pub fn admits(&self, uid: u32) -> bool {
         self.ledger().admitted.contains(&uid)
     }
@@ -251,8 +251,10 @@ impl User {
         User { uid, users: Arc::clone(users) }
     }
 
-    /// Takes these amounts; they come back when the claim is dropped. `Err`: the text of the limit, and
-    /// nothing is taken.
+    /// Claims these amounts until the claim is dropped.
+    ///
+    /// # Errors
+    /// The text of the limit that the claim would exceed. Nothing is claimed then.
     pub fn claim(&self, more: Amounts) -> Result<Claim, String> {
         let mut ledger = self.users.ledger();
         for bound in &self.users.bounds {
@@ -268,7 +270,7 @@ impl User {
     }
 }
 
-/// A part of the amounts of a user.
+/// Amounts that a user holds. Dropping the claim gives them back.
 #[derive(Debug)]
 pub(super) struct Claim {
     user: User,
@@ -307,7 +309,7 @@ mod tests {
         Arc::new(Users::new(options, &Device::shm().of_daemon(), OWN))
     }
 
-    /// As many claims of one place as a user gets, and the refusal of the next one.
+    /// Claims one place at a time until a claim is refused. Returns the claims and the text of the refusal.
     fn all(user: &User, kind: Resource) -> (Vec<Claim>, String) {
         let mut claims = Vec::new();
         loop {

@@ -1,4 +1,4 @@
-//! The parts of queue pairs that chains need: loopback, slots that can be registered, and ENABLE.
+//! The parts of queue pairs for chains: loopback, slots that can be registered, and ENABLE.
 
 use remora_memory::Range;
 use remora_nic::chain::LoopbackInit;
@@ -43,17 +43,18 @@ impl QueuePair<Ready> {
 }
 
 impl QueuePair<Ready> {
-    /// The number of the completion queue of its sends.
+    /// The number of the completion queue for send work requests.
     pub(crate) fn send_cq_number(&self) -> u32 {
         self.inner.send_cq.number
     }
 
-    /// The number of the completion queue of its receives.
+    /// The number of the completion queue for receive work requests.
     pub(crate) fn receive_cq_number(&self) -> u32 {
         self.inner.receive_cq.number
     }
 
-    /// Slots of its send queue, receives, and list elements of each.
+    /// The slots of the send queue, the capacity of the receive queue in requests, and the list elements of a
+    /// receive.
     pub(crate) fn shape(&self) -> (u64, u64, u32) {
         let (receives, pieces) = match &self.inner.receive {
             Incoming::Own(own) => own.shape(),
@@ -62,18 +63,18 @@ impl QueuePair<Ready> {
         (self.inner.send.ring().slots(), receives, pieces)
     }
 
-    /// How far its send queue is fetched.
+    /// The rule by which the NIC fetches the send queue.
     pub(crate) fn fetching(&self) -> Fetching {
         self.inner.backend.options().fetching
     }
 
-    /// Fills slots with the bytes of work requests, without publishing them to the NIC. False: it has not so
-    /// many.
+    /// Fills slots with the bytes of work requests, without publishing them to the NIC. Returns false if the
+    /// queue has too few free slots.
     pub(crate) fn put_slots(&mut self, slots: &[[u8; SLOT]]) -> bool {
         self.inner.send.push_slots(slots)
     }
 
-    /// Publishes the filled slots, and lets `enabled` of them be fetched.
+    /// Publishes the filled slots, and enables the first `enabled` slots of a managed or recycled queue.
     pub(crate) fn start(&mut self, enabled: u64) -> Result<(), CreateError> {
         self.inner.refuse_child().map_err(|_| CreateError::Forked)?;
         self.inner.publish_and_ring().map_err(|_| CreateError::Reentered)?;
@@ -82,8 +83,9 @@ impl QueuePair<Ready> {
 }
 
 impl<S> QueuePair<S> {
-    /// The slots of its send queue as memory to be registered, 64 bytes each (`docs/WIRE.md`). The holder of
-    /// that *code region*'s key may rewrite work requests that are not fetched yet, and post none.
+    /// Returns the slots of the send queue as a range to be registered, 64 bytes each (`docs/WIRE.md`). With
+    /// the key of that *code region*, a chain or a peer may rewrite work requests that the NIC has not
+    /// fetched, and cannot post any.
     ///
     /// ```
     /// use remora_verbs::{Access, CqOptions, Device, EMPTY, Fetching, QpOptions, work};
@@ -95,7 +97,7 @@ impl<S> QueuePair<S> {
     /// let mut later = domain.create_loopback(&cq, &cq, &managed)?;
     /// let code = domain.register_ranges(&[later.code()], Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
     ///
-    /// // A NOP that is given another id, and fetched only when that has ended.
+    /// A NOP whose id the chain overwrites. The NIC fetches the NOP only after the write has completed.
     /// later.post_send(&work::nop(1))?;
     /// let counted = context.create_cq_with(&CqOptions { counted: true, ..CqOptions::default() })?;
     /// let mut first = domain.create_loopback(&counted, &counted, &QpOptions::default())?;
@@ -112,28 +114,29 @@ impl<S> QueuePair<S> {
         let bytes = ring.bytes();
         Range {
             bytes: bytes.clone(),
-            // In front stand the ring's indices: a write to those would post work.
+            // The ring's indices precede the slots. They are left out: a write to them would post work.
             offset: SLOT,
             len: ring.slots() as usize * SLOT,
             iova: bytes.address() + SLOT as u64,
         }
     }
 
-    /// Lets its send queue, managed or recycled, be fetched up to `count` slots since it was made; the count
-    /// never falls.
+    /// Lets the NIC fetch a managed or recycled send queue up to slot `count`, counted since the queue was
+    /// created. The limit never decreases.
     ///
     /// # Errors
-    /// `Forked`; `Nic(Unknown)`: a queue that is fetched as posted needs no ENABLE; `Daemon`: its refusal.
+    /// `Forked` in a forked child; `Nic(Unknown)` if the NIC fetches this queue as posted, which needs no
+    /// ENABLE; `Daemon` if the daemon refuses.
     pub fn enable(&self, count: u64) -> Result<(), CreateError> {
         self.inner.backend.enable(count)
     }
 
-    /// From now on its receives are taken round after round, without being posted again. They fill the queue
-    /// to its last slot, and take a power of two of its slots each: [`max_recv_sge`](QpOptions::max_recv_sge)
-    /// is 1, 3, 7, 15 or 30.
+    /// Makes the NIC use the posted receive work requests round after round, without their being posted
+    /// again. They must fill the queue to its last slot, and each must take a power of two of slots:
+    /// [`max_recv_sge`](QpOptions::max_recv_sge) is 1, 3, 7, 15 or 30.
     ///
     /// # Errors
-    /// `NoReceiveQueue`; `Queue(BadState)`: they do not fill the queue.
+    /// `NoReceiveQueue`; `Queue(BadState)` if the requests do not fill the queue; `Forked` in a forked child.
     pub fn recycle_receives(&mut self) -> Result<(), PostError> {
         self.inner.refuse_child()?;
         let Incoming::Own(own) = &mut self.inner.receive else { return Err(PostError::NoReceiveQueue) };

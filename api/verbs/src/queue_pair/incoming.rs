@@ -1,4 +1,4 @@
-//! The source of a queue pair's receives: a queue of its own or a shared one.
+//! The source of a queue pair's receive work requests: its own receive queue or a shared one.
 
 use remora_memory::Reentered;
 use remora_nic::ReceiveRequest;
@@ -8,20 +8,20 @@ use super::queues::ReceiveSide;
 use crate::PostError;
 use crate::srq::Shared;
 
-/// The source of a queue pair's receives.
+/// The source of a queue pair's receive work requests.
 #[derive(Debug)]
 pub(crate) enum Incoming {
-    /// A receive queue of its own.
+    /// The queue pair's own receive queue.
     Own(ReceiveSide),
-    /// A shared receive queue, kept alive.
+    /// A shared receive queue, kept alive by this reference.
     Shared(#[allow(dead_code, reason = "kept alive by being here")] Arc<Shared>),
-    /// It has no receives (an XRC initiator).
+    /// No source: the queue pair receives nothing (an XRC initiator).
     None,
 }
 
 impl Incoming {
-    /// Posts a receive work request, and rings the doorbell by `ring` if it must. Nothing is posted if that
-    /// is refused.
+    /// Posts a receive work request, and calls `ring` for the doorbell if the queue needs it. If `ring`
+    /// fails, nothing is posted.
     #[inline]
     pub fn post(
         &mut self,

@@ -1,4 +1,4 @@
-//! Queue pairs of the NIC daemon: the program's side, and what the daemon needs to lend them.
+//! Queue pairs that a NIC daemon lends: the program's side, and the daemon's part of lending.
 
 use remora_nic::{Ring, Service};
 use std::marker::PhantomData;
@@ -33,7 +33,7 @@ impl Inner {
     }
 }
 
-/// The request for a queue pair to a daemon.
+/// Builds the request to a daemon for a queue pair.
 fn asked(
     domain: &ProtectionDomain,
     send_cq: &CompletionQueue,
@@ -82,7 +82,7 @@ impl QueuePair<Ready> {
         Ok(QueuePair::reattach(daemon, domain, send_cq, receive_cq, facts, loan))
     }
 
-    /// A queue pair that the daemon has kept.
+    /// Wraps a queue pair that the daemon has kept.
     pub(crate) fn reattach(
         daemon: &Arc<DaemonClient>,
         domain: &ProtectionDomain,
@@ -96,7 +96,7 @@ impl QueuePair<Ready> {
 }
 
 impl<S> QueuePair<S> {
-    /// The memory of its queues; none if it has no receive queue of its own.
+    /// The memory of both queues, or `None` if the queue pair has no receive queue of its own.
     pub(crate) fn rings(&self) -> Option<[&Ring; 2]> {
         match &self.inner.receive {
             Incoming::Own(own) => Some([self.inner.send.ring(), own.ring()]),
@@ -104,12 +104,13 @@ impl<S> QueuePair<S> {
         }
     }
 
-    /// From now on another process rings, by a doorbell of this set. Returns its index in the set.
+    /// Gives the queue pair a doorbell of the shared set `set`, which another process rings from now on.
+    /// Returns the doorbell's index in the set.
     pub(crate) fn share_bell(&mut self, set: u32) -> Result<u32, CreateError> {
         self.inner.backend.own_mut().map_err(|_| CreateError::NotByDaemon)?.share_bell(set)
     }
 
-    /// Makes the NIC look at its queues, rung or not.
+    /// Makes the NIC inspect the queues, whether or not the doorbell was rung.
     pub(crate) fn look(&self) {
         self.inner.backend.look();
     }

@@ -1,4 +1,4 @@
-//! The attributes of a queue pair, and which services look at which.
+//! The attributes of a queue pair, and the services that each applies to.
 
 use remora_memory::Access;
 use remora_nic::wqe::{self, Bounds};
@@ -8,64 +8,64 @@ use std::time::Duration;
 use super::{ReceiveSide, SendSide};
 use crate::CreateError;
 
-/// The attributes of a queue pair that is to be made. Values are those of `ibv_qp_init_attr` and
-/// `ibv_qp_attr`.
+/// The attributes of a new queue pair, with the values of `ibv_qp_init_attr` and `ibv_qp_attr`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QpOptions {
-    /// Send work requests outstanding, at least, if they have one element and no inline data. Others take
-    /// more slots: one more for each two further elements, or for each 64 inline bytes. 0: the queue pair
-    /// only receives.
+    /// The least number of outstanding send work requests with one list element and no inline data. Longer
+    /// requests take more of the queue: one slot more for each two further elements, or for each 64 inline
+    /// bytes. With 0 the queue pair only receives.
     pub max_send_wr: u32,
-    /// Receive work requests outstanding, at least. 0: the queue pair only sends. With a shared receive
-    /// queue, or without receives (an XRC initiator), this and `max_recv_sge` mean nothing.
+    /// The least number of outstanding receive work requests. With 0 the queue pair only sends. With a shared
+    /// receive queue, or without receives (an XRC initiator), this field and `max_recv_sge` are ignored.
     pub max_recv_wr: u32,
-    /// Elements of a send work request's list, 0 to 30.
+    /// List elements of a send work request, 0 to 30.
     pub max_send_sge: u32,
-    /// Elements of a receive work request's list, 0 to 30.
+    /// List elements of a receive work request, 0 to 30.
     pub max_recv_sge: u32,
     /// Inline bytes of a send work request, 0 to 960.
     pub max_inline: u32,
-    /// Every send work request is signaled.
+    /// True if every send work request is signaled.
     pub signal_all: bool,
-    /// The peer's rights, where the regions allow them as well.
+    /// The rights of the peer. A region must grant them as well.
     pub access: Access,
-    /// Path MTU in bytes at most: the smallest of this, the peer's and the ports' is taken. 256 to 4096.
+    /// The largest path MTU in bytes, 256 to 4096. The connection uses the smallest of this value, the
+    /// peer's, and those of the ports.
     pub path_mtu: u32,
-    /// READs and atomics outstanding, up to the number that the peer can hold; 0 to 128.
+    /// Outstanding READs and atomics, 0 to 128. The connection uses no more than the peer can hold.
     pub max_rd_atomic: u8,
-    /// READs and atomics held for the peer, 0 to 128.
+    /// READs and atomics of the peer that are held for repeated answers, 0 to 128.
     pub max_dest_rd_atomic: u8,
-    /// Local ACK timeout: 4.096 µs × 2^this; 0 waits for ever.
+    /// Local ACK timeout code: 4.096 µs × 2^`timeout`; 0 waits for ever.
     pub timeout: u8,
-    /// Retries of a request before it fails, 0 to 7.
+    /// Retries of a request after timeouts before it fails, 0 to 7.
     pub retry_cnt: u8,
-    /// Retries after receiver-not-ready, 0 to 7; 7 is for ever.
+    /// Retries after receiver-not-ready, 0 to 7; 7 retries for ever.
     pub rnr_retry: u8,
-    /// RNR timer code: the time that the peer waits when no receive is posted, 0 to 31.
+    /// RNR timer code, 0 to 31: the time that the peer waits when no receive work request is posted.
     pub min_rnr_timer: u8,
-    /// IRN, if the peer wants it too: lost packets are sent again one by one, and packets out of order are
-    /// kept. Then the bytes of a message arrive in any order: **do not poll the last byte of a WRITE**,
-    /// complete by WRITE with immediate data. Fence a WRITE that overlaps one before it.
+    /// Enables IRN if the peer wants it too. Lost packets are retransmitted one by one, and packets
+    /// that arrive out of order are kept. The bytes of a message then arrive in any order: **do not poll the
+    /// last byte of a WRITE**, but use WRITE with immediate data. Fence a WRITE that overlaps an earlier one.
     pub irn: bool,
-    /// PRISM, if the peer wants it too: [`post_prism`](crate::QueuePair::post_prism). It works with IRN and
-    /// with go-back-N.
+    /// Enables PRISM if the peer wants it too: [`post_prism`](crate::QueuePair::post_prism). It works
+    /// with IRN and with go-back-N.
     pub prism: bool,
-    /// StRoM, if the peer wants it too: requests to the kernels of its NIC
-    /// ([`post_rpc`](crate::QueuePair::post_rpc)), and its requests to ours
+    /// Enables StRoM if the peer wants it too: requests to the kernels of the peer's NIC
+    /// ([`post_rpc`](crate::QueuePair::post_rpc)), and the peer's requests to ours
     /// ([`deploy_kernel`](crate::ProtectionDomain::deploy_kernel)). It works with IRN and with go-back-N.
     pub strom: bool,
-    /// Up to 256 bytes that are sent to the program at the other side when the queue pair connects.
+    /// Up to 256 bytes that the peer's program receives when the queue pair connects.
     pub private_data: Vec<u8>,
-    /// Time that connecting may take.
+    /// Time limit for connecting.
     pub connect_timeout: Duration,
-    /// The TCP connection of the set-up stays open as long as the queue pair, if the peer wants that too. It
-    /// costs a descriptor on either side. Its hang-up shows at once that the queue pair, or its process, is
-    /// gone ([`is_peer_gone`](crate::QueuePair::is_peer_gone)).
+    /// True if the TCP connection of the set-up stays open as long as the queue pair, if the peer wants that
+    /// too. It costs a descriptor on either side. When it hangs up, the peer's queue pair or process is gone
+    /// ([`is_peer_gone`](crate::QueuePair::is_peer_gone)).
     pub lasting: bool,
-    /// The Q_Key that messages to it must bear (datagram queue pairs only).
+    /// The Q_Key that messages to a datagram queue pair must have. Ignored by other services.
     pub qkey: u32,
-    /// How far the send queue is fetched: up to the posted slots, or, for a chain
-    /// ([`Offload`](crate::Offload)), up to the enabled ones. A recycled one has exactly `max_send_wr` slots,
+    /// The limit up to which the NIC fetches the send queue: the posted slots, or, for a chain
+    /// ([`Offload`](crate::Offload)), the enabled ones. A recycled queue has exactly `max_send_wr` slots,
     /// rounded up to a power of two.
     pub fetching: Fetching,
 }
@@ -99,10 +99,10 @@ impl Default for QpOptions {
     }
 }
 
-/// The least path MTU of a connection, bytes.
+/// The least path MTU of a connection in bytes.
 const LEAST_MTU: u32 = 256;
 
-/// The work queues that are a queue pair's own. The options of the others are not looked at.
+/// The work queues that belong to a queue pair itself. Options of the others are not checked.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     Both,
@@ -111,7 +111,7 @@ pub(crate) enum Own {
 }
 
 impl Own {
-    /// The own queues of a queue pair of this service, with a shared receive queue or without.
+    /// Returns the own queues of a queue pair of this service. `shared`: it uses a shared receive queue.
     pub fn of(service: Service, shared: bool) -> Own {
         match service {
             Service::XrcTarget => Own::Neither,
@@ -147,13 +147,13 @@ impl QpOptions {
         }
     }
 
-    /// The program's side of a receive queue with these attributes.
+    /// Returns the program's side of a receive queue with these attributes.
     pub(super) fn receive_side(&self, ring: Ring) -> ReceiveSide {
         let side = ReceiveSide::new(ring, remora_nic::stride(self.max_recv_sge), self.max_recv_sge);
         if self.max_recv_wr == 0 { side.closed() } else { side }
     }
 
-    /// The program's side of a send queue with these attributes.
+    /// Returns the program's side of a send queue with these attributes.
     pub(crate) fn send_side(&self, ring: Ring) -> SendSide {
         let bounds = Bounds { max_sge: self.max_send_sge, max_inline: self.max_inline };
         let side = SendSide::new(ring, bounds);

@@ -27,7 +27,8 @@ pub(crate) enum QpBackend {
 pub(crate) struct Lent {
     daemon: Arc<DaemonClient>,
     facts: PairFacts,
-    /// The daemon has it too, for as long as it has the queue pair.
+    /// The connection of the set-up. The daemon holds a descriptor of it too, as long as the queue pair
+    /// exists.
     connection: Option<SetupConnection>,
 }
 
@@ -44,7 +45,7 @@ impl Lent {
 }
 
 impl QpBackend {
-    /// The queue pair, if it is in the NIC of this process.
+    /// The queue pair, if it belongs to the NIC of this process.
     pub fn own(&self) -> Result<&LocalQp, CreateError> {
         match self {
             QpBackend::Own(local) => Ok(local),
@@ -59,7 +60,7 @@ impl QpBackend {
         }
     }
 
-    /// Rings the doorbell: work was posted.
+    /// Rings the doorbell, after work was posted.
     #[inline]
     pub fn ring(&self) -> Result<(), Reentered> {
         match self {
@@ -69,7 +70,8 @@ impl QpBackend {
         Ok(())
     }
 
-    /// Is the calling thread a signal handler's that interrupted a call on its engine?
+    /// Returns whether the calling thread runs a signal handler that interrupted a call on the queue pair's
+    /// engine.
     pub fn has_caller(&self) -> bool {
         match self {
             QpBackend::Own(local) => local.engine.has_caller(),
@@ -77,7 +79,7 @@ impl QpBackend {
         }
     }
 
-    /// Makes the NIC look at its queues, rung or not.
+    /// Makes the NIC inspect the queues, whether or not the doorbell was rung.
     pub fn look(&self) {
         match self {
             QpBackend::Own(local) => local.look(),
@@ -146,7 +148,7 @@ impl QpBackend {
         }
     }
 
-    /// Answers a request, without the last message.
+    /// Answers a connection request, without the last message.
     pub fn answer(&mut self, request: Request) -> Result<Answered, ConnectError> {
         match self {
             QpBackend::Own(local) => local.answer(request),
@@ -162,7 +164,7 @@ impl QpBackend {
         }
     }
 
-    /// Keeps the connection of the set-up.
+    /// Stores the connection of the set-up.
     pub fn keep(&mut self, connection: Option<SetupConnection>) {
         match self {
             QpBackend::Own(local) => local.connection = connection,
@@ -170,7 +172,7 @@ impl QpBackend {
         }
     }
 
-    /// The connection of its set-up.
+    /// The connection of the set-up, if it is kept.
     pub fn connection(&self) -> Option<&SetupConnection> {
         match self {
             QpBackend::Own(local) => local.connection.as_ref(),
@@ -207,7 +209,7 @@ impl QpBackend {
         }
     }
 
-    /// Lets its send queue be fetched up to `count` slots.
+    /// Lets the NIC fetch a managed or recycled send queue up to slot `count`.
     pub fn enable(&self, count: u64) -> Result<(), CreateError> {
         match self {
             QpBackend::Own(local) => local.enable(count),
@@ -221,7 +223,7 @@ impl QpBackend {
         self.own()?.modify(change)
     }
 
-    /// The attributes; of a daemon's queue pair only the state.
+    /// The state and attributes; of a daemon's queue pair only the state.
     pub fn query(&self) -> Modify {
         match self {
             QpBackend::Own(local) => local.query(),

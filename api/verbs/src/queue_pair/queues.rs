@@ -1,35 +1,36 @@
-//! The program's sides of the two work queues.
+//! The program's sides of the send queue and the receive queue.
 
 use remora_nic::wqe::{self, Bounds};
 use remora_nic::{PostError, ReceiveRequest, Ring, Target, WorkRequest, prism, write_receive};
 
-/// The send queue: slots are filled, then published together by the producer index.
+/// The program's side of a send queue. Slots are filled, then published together by the producer index.
 #[derive(Debug)]
 pub(crate) struct SendSide {
     ring: Ring,
-    /// Slots that it may use: all of the ring's, or none.
+    /// Usable slots: all of the ring, or none if the queue is closed.
     slots: u64,
     bounds: Bounds,
     produced: u64,
     published: u64,
-    /// The consumer index as last read: read again only when the queue looks full.
+    /// The consumer index as last read. It is read again only when the queue looks full.
     consumed: u64,
-    /// None: the slots alone are the bound.
+    /// The limit of requests; `None` if only the slots limit the queue.
     requests: Option<RequestBound>,
 }
 
-/// The bound of the requests in a send queue whose ring has space for more.
+/// The limit of requests in a send queue whose ring could hold more.
 #[derive(Debug)]
 struct RequestBound {
     most: u32,
-    /// Number of the next request, from 0 on and wrapping.
+    /// The number of the next request, counted from 0 and wrapping.
     next: u32,
-    /// By the slot of the ring in which a request starts: the request's number.
+    /// The number of the request that starts in each slot of the ring.
     numbers: Box<[u32]>,
 }
 
 impl RequestBound {
-    /// Requests from the one that starts in slot `consumed` to slot `produced`, where the next one starts.
+    /// The number of requests between slot `consumed`, where one starts, and slot `produced`, where the next
+    /// one will start.
     #[inline]
     fn outstanding(&self, consumed: u64, produced: u64) -> u32 {
         if consumed == produced { 0 } else { self.next.wrapping_sub(self.number(consumed)) }
@@ -53,18 +54,18 @@ impl SendSide {
         SendSide { slots: ring.slots(), ring, bounds, produced: 0, published: 0, consumed: 0, requests: None }
     }
 
-    /// The side that holds this many requests, though the ring has more slots.
+    /// Limits the queue to `most` requests, though the ring has more slots.
     pub fn limited(self, most: u32) -> SendSide {
         let numbers = vec![0; self.ring.slots() as usize].into();
         SendSide { requests: Some(RequestBound { most, next: 0, numbers }), ..self }
     }
 
-    /// The side of a queue pair that only receives: it is always full.
+    /// Closes the queue, for a queue pair that only receives: it is always full.
     pub fn closed(self) -> SendSide {
         SendSide { slots: 0, ..self }
     }
 
-    /// Goes on from the index that an earlier program has published.
+    /// Continues from the index that an earlier program has published.
     pub fn resumed(self) -> SendSide {
         let (produced, consumed) =
             (self.ring.word(remora_nic::Word::Produced), self.ring.word(remora_nic::Word::Consumed));
@@ -76,13 +77,13 @@ impl SendSide {
         &self.ring
     }
 
-    /// Fills the slots of one request, unpublished.
+    /// Fills the slots of one request without publishing them.
     #[inline]
     pub fn push(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.push_to(request, &Target::Peer)
     }
 
-    /// As [`push`](SendSide::push), for a target beside the connected peer.
+    /// Like [`push`](SendSide::push), for a request with a target of its own (a datagram or XRC).
     #[inline]
     pub fn push_to(&mut self, request: &WorkRequest<'_>, target: &Target) -> Result<(), PostError> {
         match self.try_push(request, target) {
@@ -113,7 +114,7 @@ impl SendSide {
         Ok(())
     }
 
-    /// Fills the slots of an operation of PRISM, unpublished.
+    /// Fills the slots of a PRISM operation without publishing them.
     pub fn push_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         self.consumed = self.ring.word(remora_nic::Word::Consumed);
         let free = self.slots.saturating_sub(self.produced - self.consumed);
@@ -123,14 +124,14 @@ impl SendSide {
         Ok(())
     }
 
-    /// Slots published so far.
+    /// The index up to which slots are published.
     #[inline]
     pub fn published(&self) -> u64 {
         self.published
     }
 
-    /// Takes back what was published beyond `published`. The NIC was not told, and cannot look: the calling
-    /// thread is inside its engine.
+    /// Takes back the slots that were published from index `published` on. The NIC has not seen them: its
+    /// doorbell was not rung, and the calling thread is inside its engine.
     #[cold]
     pub fn withdraw(&mut self, published: u64) {
         self.forget_from(published);
@@ -143,7 +144,7 @@ impl SendSide {
         self.forget_from(self.published);
     }
 
-    /// Drops the filled slots from `slot` on, where a request starts.
+    /// Drops the filled slots from index `slot` on, where a request starts.
     fn forget_from(&mut self, slot: u64) {
         if let Some(requests) = self.requests.as_mut().filter(|_| slot != self.produced) {
             requests.next = requests.number(slot);
@@ -151,7 +152,8 @@ impl SendSide {
         self.produced = slot;
     }
 
-    /// Fills slots with the bytes of work requests, unpublished. False: the queue has not so many free slots.
+    /// Fills slots with the bytes of work requests without publishing them. Returns false if the queue has
+    /// too few free slots.
     pub fn push_slots(&mut self, slots: &[[u8; wqe::SLOT]]) -> bool {
         self.consumed = self.ring.word(remora_nic::Word::Consumed);
         if self.produced - self.consumed + slots.len() as u64 > self.slots {
@@ -164,7 +166,7 @@ impl SendSide {
         true
     }
 
-    /// Publishes the filled slots by the index. False: nothing new.
+    /// Publishes the filled slots by the producer index. Returns false if there were none.
     #[inline]
     pub fn publish(&mut self) -> bool {
         if self.produced == self.published {
@@ -176,11 +178,11 @@ impl SendSide {
     }
 }
 
-/// The receive queue: each request takes the same number of slots.
+/// The program's side of a receive queue. Each request takes the same number of slots.
 #[derive(Debug)]
 pub(crate) struct ReceiveSide {
     ring: Ring,
-    /// Slots that it may use: all of the ring's, or none.
+    /// Usable slots: all of the ring, or none if the queue is closed.
     slots: u64,
     stride: u64,
     max_sge: u32,
@@ -193,17 +195,17 @@ impl ReceiveSide {
         ReceiveSide { slots: ring.slots(), ring, stride, max_sge, produced: 0, consumed: 0 }
     }
 
-    /// The side of a queue pair that only sends: it is always full.
+    /// Closes the queue, for a queue pair that only sends: it is always full.
     pub fn closed(self) -> ReceiveSide {
         ReceiveSide { slots: 0, ..self }
     }
 
-    /// The side that holds this many requests, though the ring has more slots.
+    /// Limits the queue to `requests` requests, though the ring may have more slots.
     pub fn limited(self, requests: u32) -> ReceiveSide {
         ReceiveSide { slots: self.slots.min(u64::from(requests) * self.stride), ..self }
     }
 
-    /// Goes on from the index that an earlier program has published.
+    /// Continues from the index that an earlier program has published.
     pub fn resumed(self) -> ReceiveSide {
         let (produced, consumed) =
             (self.ring.word(remora_nic::Word::Produced), self.ring.word(remora_nic::Word::Consumed));
@@ -215,7 +217,7 @@ impl ReceiveSide {
         &self.ring
     }
 
-    /// Fills the slots of one request, unpublished.
+    /// Fills the slots of one request without publishing them.
     #[inline]
     pub fn push(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         if request.sges.len() > self.max_sge as usize {
@@ -233,17 +235,17 @@ impl ReceiveSide {
         Ok(())
     }
 
-    /// Goes on in another ring, after a resize.
+    /// Continues in another ring, after a resize.
     pub fn moved(&mut self, ring: Ring) {
         (self.slots, self.ring) = (ring.slots(), ring);
     }
 
-    /// Requests that it holds, and list elements of each.
+    /// The capacity in requests, and the list elements of each.
     pub fn shape(&self) -> (u64, u32) {
         (self.slots / self.stride, self.max_sge)
     }
 
-    /// From now on the posted requests are taken round after round. False: they do not fill the ring.
+    /// Makes the NIC use the posted requests round after round. Returns false if they do not fill the ring.
     pub fn recycle(&mut self) -> bool {
         let full = self.produced == self.ring.slots();
         if full {
@@ -252,7 +254,7 @@ impl ReceiveSide {
         full
     }
 
-    /// Publishes the posted receives by the index.
+    /// Publishes the posted requests by the producer index.
     #[inline]
     pub fn publish(&mut self) {
         self.ring.set_word(remora_nic::Word::Produced, self.produced);
@@ -265,7 +267,8 @@ impl ReceiveSide {
         self.publish();
     }
 
-    /// In the error state the doorbell must ring, so that the NIC flushes.
+    /// Returns whether the queue pair is in the error state. The doorbell must ring then, so that the NIC
+    /// flushes.
     #[inline]
     pub fn must_ring(&self) -> bool {
         self.ring.word(remora_nic::Word::Error) != 0

@@ -1,4 +1,4 @@
-//! StRoM on a queue pair: requests to the kernels of the peer's NIC, and own kernels on its packets.
+//! StRoM on a queue pair: requests to the kernels of the peer's NIC, and kernels of this NIC on its packets.
 
 use remora_nic::kernel::{Invocation, Place};
 use remora_nic::wqe::{MAX_INLINE, SLOT};
@@ -8,13 +8,13 @@ use remora_wire::strom::HEAD_LEN;
 use super::{QueuePair, Ready};
 use crate::{CreateError, KernelHandle, PostError, QueueError, work};
 
-/// Calls `then` with a request's inline bytes: the address for the answer, then the parameters.
+/// Calls `then` with the inline bytes of a request: the address for the answer, followed by the parameters.
 pub(crate) fn with_head<T>(
     to: &Place,
     params: &[u8],
     then: impl FnOnce(&[u8]) -> Result<T, PostError>,
 ) -> Result<T, PostError> {
-    // Most are short, and clearing a buffer for the longest would take longer than all the rest.
+    // Most parameters are short, and clearing a buffer for the longest would take longer than all the rest.
     match HEAD_LEN + params.len() <= SLOT {
         true => with_head_in(&mut [0; SLOT], to, params, then),
         false => with_head_in(&mut [0; MAX_INLINE], to, params, then),
@@ -36,16 +36,17 @@ fn with_head_in<T>(
 }
 
 impl QueuePair<Ready> {
-    /// Asks the kernel of the peer's NIC that serves `opcode` (the paper's `postRpc`). Its answer goes to
-    /// `to`, by a WRITE with immediate data that takes a receive work request here. The parameters are copied
-    /// at once, and must fit the queue pair's `max_inline` with 16 bytes before them. Longer ones, up to the
-    /// path MTU, stand in memory behind [`Place::emit`] and go by [`work::rpc`].
+    /// Sends a request to the kernel of the peer's NIC that serves `opcode` (the paper's `postRpc`). The
+    /// answer is written to `to` by a WRITE with immediate data, which takes a receive work request of this
+    /// queue pair. The parameters are copied at once, and must fit the queue pair's `max_inline` with 16
+    /// bytes before them. Longer parameters, up to the path MTU, are placed in memory after [`Place::emit`]
+    /// and sent by [`work::rpc`].
     ///
-    /// `tag`, 24 bits, comes back with the answer; [`AnswerBuffers`](crate::AnswerBuffers) gives tags out.
+    /// The answer carries `tag`, 24 bits. [`AnswerBuffers`](crate::AnswerBuffers) assigns tags.
     ///
     /// # Errors
-    /// As [`post_send`](QueuePair::post_send). Where the two sides did not agree on StRoM, the request ends
-    /// with [`Status::LocalQpOperation`](crate::Status::LocalQpOperation).
+    /// The errors of [`post_send`](QueuePair::post_send). If the two sides did not agree on StRoM, the
+    /// request ends with [`Status::LocalQpOperation`](crate::Status::LocalQpOperation).
     pub fn post_rpc(
         &mut self,
         id: u64,
@@ -59,21 +60,22 @@ impl QueuePair<Ready> {
         })
     }
 
-    /// Gives bytes to a kernel of the peer's NIC (the paper's `postRpcWrite`). Its answer goes to the address
-    /// of the last [`post_rpc`](QueuePair::post_rpc) to it.
+    /// Sends bytes to a kernel of the peer's NIC (the paper's `postRpcWrite`). The answer goes to the address
+    /// given by the last [`post_rpc`](QueuePair::post_rpc) to that kernel.
     ///
     /// # Errors
-    /// As [`post_rpc`](QueuePair::post_rpc).
+    /// The errors of [`post_rpc`](QueuePair::post_rpc).
     pub fn post_rpc_write(&mut self, id: u64, opcode: u64, tag: u32, local: &[Sge]) -> Result<(), PostError> {
         self.post_send(&work::rpc_write(id, opcode, tag, local))
     }
 
-    /// From now on a kernel sees the peer's WRITEs, packet by packet and each of them once, after it was
-    /// placed in memory. With `None`, no kernel sees them. Over IRN they come as they arrive. The peer need
-    /// know nothing of it.
+    /// Attaches a kernel to the peer's WRITEs: it sees them packet by packet, each packet once, after the
+    /// packet was placed in memory. With `None`, no kernel sees them. Over IRN the packets come in the order
+    /// of arrival. The peer need not know of the kernel.
     ///
     /// # Errors
-    /// `Forked`; `Nic(Unknown)`: the kernel is gone, or of another domain or engine; `Nic(NotThisService)`.
+    /// `Forked` in a forked child; `Nic(Unknown)` if the kernel was removed, or belongs to another domain or
+    /// engine; `Nic(NotThisService)`; `NotByDaemon`.
     pub fn attach(&self, kernel: Option<&KernelHandle>) -> Result<(), CreateError> {
         let local = self.inner.backend.own()?;
         local.context.refuse_child()?;
@@ -84,12 +86,12 @@ impl QueuePair<Ready> {
         Ok(local.engine.control(|control| control.nic.attach_kernel(local.number, number))?)
     }
 
-    /// From now on a kernel checks the answers of the peer's READs before they leave; each READ has one
-    /// packet at most. With `None`, no kernel does. The peer need know nothing of it.
+    /// Makes a kernel check the answers to the peer's READs before they are sent; each READ then has one
+    /// packet at most. With `None`, no kernel checks them. The peer need not know of the kernel.
     ///
-    /// With [`Consistency`](crate::kernel::Consistency) a plain READ returns an object whole if its CRC64
-    /// stands behind it. An answer that the kernel does not let leave, or cannot check because it was
-    /// removed, ends the connection. The peer sees an error of the responder's,
+    /// With [`Consistency`](crate::kernel::Consistency), a plain READ returns an object only if it is
+    /// consistent with the CRC64 that follows it. If the kernel rejects an answer, or cannot check it because
+    /// it was removed, the connection ends, and the peer sees an error of the responder,
     /// [`Status::RemoteOperation`](crate::Status::RemoteOperation).
     /// ```
     /// use remora_verbs::kernel::{Consistency, Kernel, crc64};
@@ -117,8 +119,9 @@ impl QueuePair<Ready> {
     /// ```
     ///
     /// # Errors
-    /// `Forked`; `Nic(Unknown)`: the kernel is gone, or of another domain or engine; `Nic(NotThisService)`:
-    /// the queue pair is not of RC or speaks PRISM, or the kernel does not judge.
+    /// `Forked` in a forked child; `Nic(Unknown)` if the kernel was removed, or belongs to another domain or
+    /// engine; `Nic(NotThisService)` if the queue pair is not RC or speaks PRISM, or if the kernel does not
+    /// check answers; `NotByDaemon`.
     pub fn check_reads(&self, kernel: Option<&KernelHandle>) -> Result<(), CreateError> {
         let local = self.inner.backend.own()?;
         local.context.refuse_child()?;
@@ -129,20 +132,20 @@ impl QueuePair<Ready> {
         Ok(local.engine.control(|control| control.nic.check_reads(local.number, number))?)
     }
 
-    /// Hands a kernel of this NIC a message, or a piece of one, as if the peer had sent it. Its WRITEs and
-    /// answers go to the peer. Both sides have agreed on StRoM.
+    /// Passes a message, or a piece of one, to a kernel of this NIC, as if the peer had sent it. The kernel's
+    /// WRITEs and answers go to the peer. Both sides must have agreed on StRoM.
     ///
     /// # Errors
-    /// `Forked`; `Nic(Busy)`: no lane, or four pieces wait for it, try again; `Nic(Unknown)`: no such kernel;
-    /// `Nic(TooSmall)`: more bytes than a packet's worth ([`PACKET`](crate::kernel::PACKET)), or than are
-    /// left; `Nic(NotThisService)`.
+    /// `Forked` in a forked child; `Nic(Busy)` if no lane is free or four pieces wait for it: try later;
+    /// `Nic(Unknown)` if there is no such kernel; `Nic(TooSmall)` if the piece has more bytes than a packet
+    /// ([`PACKET`](crate::kernel::PACKET)), or than are left of the message; `Nic(NotThisService)`.
     pub fn invoke(&self, what: &Invocation<'_>) -> Result<(), CreateError> {
         let local = self.inner.backend.own()?;
         local.context.refuse_child()?;
         Ok(local.engine.control(|control| control.nic.invoke_kernel(control.mem, local.number, what))?)
     }
 
-    /// Posts a request and the receive for its answer: both, or neither.
+    /// Posts a request and the receive work request for its answer: both, or neither.
     pub(crate) fn post_asking(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.inner.refuse_child()?;
         if self.inner.backend.has_caller() {

@@ -1,4 +1,4 @@
-//! Address handles, by number.
+//! Address handles of the raw layer.
 
 use remora_host::Control;
 use remora_memory::Pd;
@@ -9,17 +9,18 @@ use std::sync::Arc;
 use super::ChannelAdapter;
 use crate::CreateError;
 
-/// An address handle (`ibv_ah`): where datagrams go.
+/// An address handle (`ibv_ah`): the destination of datagrams.
 #[derive(Debug)]
 pub struct Ah {
     adapter: Arc<ChannelAdapter>,
     number: u32,
     pd: Pd,
-    /// The peer that it keeps in use.
+    /// The peer entry of the port, of which this handle is a user.
     peer: Peer,
 }
 
-/// Makes the peer of an address vector one of the port, with one user more, and puts its number there.
+/// Finds the port's peer entry for an address vector, counts one more user of it, and enters its number in
+/// the vector.
 pub(super) fn use_peer(control: &mut Control<'_>, address: &mut AddressVector) -> Result<Peer, CreateError> {
     let from = control.address_of(address.route.source);
     let peer = control
@@ -30,10 +31,11 @@ pub(super) fn use_peer(control: &mut Control<'_>, address: &mut AddressVector) -
 }
 
 impl Ah {
-    /// A handle of this domain, for this way.
+    /// Creates a handle of this domain for a destination.
     ///
     /// # Errors
-    /// `Nic(Full)`; `Memory(Unknown)`: the domain; `Unreachable`: the port takes no more peers; `Forked`.
+    /// `Nic(Full)`; `Memory(Unknown)` if there is no such domain; `Unreachable` if the port takes no more
+    /// peers; `Forked` in a forked child.
     pub fn create(adapter: &Arc<ChannelAdapter>, pd: Pd, address: &AddressVector) -> Result<Ah, CreateError> {
         adapter.refuse_child()?;
         adapter.table().retain_pd(pd)?;
@@ -49,16 +51,16 @@ impl Ah {
         Ok(Ah { adapter: Arc::clone(adapter), number, pd, peer })
     }
 
-    /// Its number, which a datagram names ([`Target`](super::Target)).
+    /// The number by which a datagram names the handle ([`Target`](super::Target)).
     #[inline]
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Ends it.
+    /// Destroys the handle.
     ///
     /// # Errors
-    /// `Nic(Unknown)` if it is ended.
+    /// `Nic(Unknown)` if it was destroyed before.
     pub fn destroy(&self) -> Result<(), CreateError> {
         if self.adapter.is_child() {
             return Ok(());

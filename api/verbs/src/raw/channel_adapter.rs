@@ -1,4 +1,4 @@
-//! The NIC of a process: one engine, whose lock guards all queues.
+//! The NIC of a process of the raw layer: one engine, whose lock guards all queues.
 
 use remora_host::{Adapter, DriverCounters, Engine, EventHook, OpenError, PortFacts, PortKind};
 use remora_memory::{Access, AccessError, ForkMark, Key, Pd, Table};
@@ -24,20 +24,23 @@ impl ChannelAdapter {
     /// Opens the port, and starts the thread that serves the NIC while the program does not poll.
     ///
     /// # Errors
-    /// One line with the fault and its mend.
+    /// [`OpenError`], whose text says in one line what is wrong and how to put it right.
     pub fn open(device: &Device) -> Result<Arc<ChannelAdapter>, OpenError> {
         let adapter = Adapter::open(&device.clone().engines(1).into_config())?;
         Ok(Arc::new(ChannelAdapter { adapter, fork: ForkMark::get(), links: OnceLock::new() }))
     }
 
-    /// Is this a forked child of the process that opened it? Then nothing of it may be used.
+    /// Returns whether the calling process is a forked child of the process that opened the NIC. A child must
+    /// not use it.
     #[inline]
     pub fn is_child(&self) -> bool {
         self.fork.is_child()
     }
 
+    /// Checks that the caller may use the NIC.
+    ///
     /// # Errors
-    /// `Forked`; `Reentered`.
+    /// `Forked` in a forked child; `Reentered` in a signal handler that interrupted a call on this NIC.
     pub fn refuse_child(&self) -> Result<(), CreateError> {
         match (self.is_child(), self.engine().has_caller()) {
             (true, _) => Err(CreateError::Forked),
@@ -46,14 +49,14 @@ impl ChannelAdapter {
         }
     }
 
-    /// Has the thread that serves it failed?
+    /// Returns whether the thread that serves the NIC has failed.
     #[inline]
     pub fn has_failed(&self) -> bool {
         self.adapter.has_failed()
     }
 
-    /// Ends its work for good: its place on the network is lost. All queue pairs enter the error state, and
-    /// every context is told.
+    /// Stops the NIC for good, when its place on the network is lost. All queue pairs enter the error state,
+    /// and every context gets an event.
     pub fn fail(&self) {
         self.adapter.fail();
     }
@@ -63,12 +66,12 @@ impl ChannelAdapter {
         &self.adapter.engines()[0]
     }
 
-    /// Its protection domains, regions, windows and on-NIC memory.
+    /// The table of the NIC's protection domains, regions, windows and on-NIC memory.
     pub fn table(&self) -> &Arc<Table> {
         self.adapter.table()
     }
 
-    /// Kind, address and path MTU of its port.
+    /// The kind, address and path MTU of the port.
     pub fn facts(&self) -> PortFacts {
         self.engine().facts()
     }
@@ -78,8 +81,8 @@ impl ChannelAdapter {
         if self.is_child() { crate::Counters::default() } else { self.engine().counters() }
     }
 
-    /// How often a queue pair waited for a receive of its peer (RNR NAK), since it was connected. 0 if there
-    /// is none of this number.
+    /// The number of times that a queue pair waited for a receive work request of its peer (RNR NAK) since it
+    /// was connected. 0 if there is no queue pair with this number.
     pub fn rnr_waits(&self, number: Qpn) -> u32 {
         if self.is_child() {
             return 0;
@@ -87,15 +90,16 @@ impl ChannelAdapter {
         self.engine().control(|control| control.nic.rnr_waits(number)).unwrap_or(0)
     }
 
-    /// Nanoseconds of the NIC's clock.
+    /// The NIC's clock in nanoseconds; 0 in a forked child and in a signal handler that interrupted a call on
+    /// this NIC.
     pub fn now(&self) -> u64 {
         if self.is_child() { 0 } else { self.engine().inside(|inside| inside.now().0).unwrap_or(0) }
     }
 
-    /// Makes a pass, for a thread that is about to wait for packets itself: it is woken once, and by nobody
-    /// else. Puts descriptors into `out` that become readable with the next packet, and returns their number;
-    /// 0 where the port has none that show each packet by themselves. None: there is work already, so wait
-    /// for nothing.
+    /// Drives the NIC one step, for a thread that is about to wait for packets itself and to be the only one
+    /// woken. Puts descriptors into `out` that become readable with the next packet, and returns their
+    /// number, or 0 if the port has no descriptors that report each packet. Returns `None` if work is waiting
+    /// already, so that the thread must not sleep.
     pub fn await_packets(&self, out: &mut [RawFd]) -> Option<usize> {
         if self.is_child() || self.facts().kind != PortKind::Udp {
             return Some(0);
@@ -103,32 +107,32 @@ impl ChannelAdapter {
         let mut descriptors = Vec::new();
         let waits = self.engine().inside(|inside| inside.await_port(&mut descriptors));
         if descriptors.len() > out.len() {
-            // Another thread waits for all of them.
+            // The driving thread waits for all of the descriptors instead.
             self.engine().end_await(false);
             return Some(0);
         }
         let count = descriptors.len().min(out.len());
         out[..count].copy_from_slice(&descriptors[..count]);
-        // A signal handler inside the engine waits for what comes by itself.
+        // A signal handler that interrupted the engine waits only for its own event.
         match waits {
             Ok(waits) => waits.then_some(count),
             Err(_) => Some(0),
         }
     }
 
-    /// A thread that waited for packets itself waits no more; `woken`: something had come.
+    /// Ends the wait that [`await_packets`](ChannelAdapter::await_packets) began. `woken`: a packet had come.
     pub fn end_await(&self, woken: bool) {
         if !self.is_child() {
             self.engine().end_await(woken);
         }
     }
 
-    /// Wakes of all threads that drove the NIC.
+    /// The wakes of all threads that drove the NIC.
     pub fn driver_counters(&self) -> DriverCounters {
         if self.is_child() { DriverCounters::default() } else { self.engine().driver_counters() }
     }
 
-    /// How connections to neighbours find their links; at most once.
+    /// Sets the source of links to neighbours for connections. Only the first call has an effect.
     pub fn use_links(&self, links: Links) {
         let _ = self.links.set(links);
     }
@@ -137,16 +141,17 @@ impl ChannelAdapter {
         self.links.get()
     }
 
-    /// From now on `hook` gets all asynchronous events, inside the engine's lock: it may not call the NIC.
+    /// Passes all asynchronous events to `hook` from now on. The hook runs inside the engine's lock and may
+    /// not call the NIC.
     pub fn on_event(&self, hook: EventHook) {
         self.engine().control(|control| control.hook_events(hook));
     }
 
-    /// The way to the NIC, or to the multicast group, of this name. The port keeps it for queue pairs and
-    /// address handles that are given it.
+    /// Returns the way to the NIC, or to the multicast group, at this address. Queue pairs and address
+    /// handles that are given the address vector keep the port's entry for it.
     ///
     /// # Errors
-    /// `Unreachable`: the port's text; `Forked`.
+    /// `Unreachable` with the port's text; `Forked` in a forked child.
     pub fn address_vector(
         &self,
         to: Endpoint,
@@ -156,10 +161,11 @@ impl ChannelAdapter {
         self.address_vector_from(0, to, traffic_class, hop_limit)
     }
 
-    /// The same, from the address with this number.
+    /// Like [`address_vector`](ChannelAdapter::address_vector), from the NIC's address with this number.
     ///
     /// # Errors
-    /// As there; `Unreachable` also if there is no such address.
+    /// The errors of [`address_vector`](ChannelAdapter::address_vector); `Unreachable` also if there is no
+    /// such address.
     pub fn address_vector_from(
         &self,
         address: u8,
@@ -171,7 +177,7 @@ impl ChannelAdapter {
         let peer = remora_host::connect::reach_from(self.engine(), address, to)
             .map_err(|error| CreateError::Unreachable(error.to_string()))?;
         let further = self.engine().control(|control| {
-            // What is given the vector becomes a user of the peer itself.
+            // A queue pair or address handle that is given the vector becomes a user of the peer itself.
             control.release_peer(peer);
             control.port.further_address(address)
         });
@@ -180,63 +186,63 @@ impl ChannelAdapter {
         Ok(AddressVector::new(peer, route))
     }
 
-    /// Gives the NIC a share of a further address, with the same QPN range; the number of that address. Its
-    /// own is 0.
+    /// Gives the NIC a share of a further address, with the same QPN range. Returns the number of that
+    /// address; the number of the NIC's own address is 0.
     ///
     /// # Errors
-    /// `Unreachable`: the port's text; `Forked`.
+    /// `Unreachable` with the port's text; `Forked` in a forked child.
     pub fn add_address(&self, share: &SharedEndpoint) -> Result<u8, CreateError> {
         self.refuse_child()?;
         let added = self.engine().control(|control| control.port.add_address(share));
         added.map_err(|error| CreateError::Unreachable(error.to_string()))
     }
 
-    /// Learns which addresses this host has: neighbours send from them.
+    /// Tells the port the addresses of this host, from which neighbours send.
     pub fn learn_local(&self, addresses: &[Address]) {
         if !self.is_child() {
             self.engine().control(|control| control.port.learn_local(addresses));
         }
     }
 
-    /// Largest path MTU whose packets have so many bytes at most, from BTH to ICRC.
+    /// The largest path MTU whose packets have at most `transport_bytes` bytes from BTH to ICRC.
     pub fn path_mtu_of(transport_bytes: usize) -> u32 {
         remora_host::path_mtu(transport_bytes)
     }
 
-    /// Largest path MTU of connections from the address with this number, in bytes.
+    /// The largest path MTU in bytes of connections from the NIC's address with this number.
     pub fn path_mtu_from(&self, address: u8) -> u32 {
         let further = self.engine().control(|control| control.port.further_address(address));
         let own = self.facts().path_mtu;
         further.map_or(own, |(_, bytes)| remora_host::path_mtu(bytes).min(own))
     }
 
-    /// A new XRC domain; its number.
+    /// Allocates an XRC domain and returns its number.
     ///
     /// # Errors
-    /// `Nic(Full)`, `Forked`.
+    /// `Nic(Full)`; `Forked` in a forked child.
     pub fn alloc_xrc_domain(&self) -> Result<u32, CreateError> {
         self.refuse_child()?;
         Ok(self.engine().control(|control| control.nic.alloc_xrc_domain())?)
     }
 
-    /// Ends an XRC domain.
+    /// Frees an XRC domain.
     ///
     /// # Errors
-    /// `Nic(Busy)` while a queue pair or shared receive queue is in it; `Forked`.
+    /// `Nic(Busy)` while a queue pair or shared receive queue uses it; `Forked` in a forked child.
     pub fn free_xrc_domain(&self, domain: u32) -> Result<(), CreateError> {
         self.refuse_child()?;
         Ok(self.engine().control(|control| control.nic.free_xrc_domain(domain))?)
     }
 
-    /// May the NIC read these bytes by this local key?
+    /// Checks that the NIC may read these bytes by this local key.
     ///
     /// # Errors
-    /// The check's reason to refuse.
+    /// The reason of the refusal.
     pub fn check_bytes(&self, pd: Pd, key: Key, addr: u64, len: u32) -> Result<(), AccessError> {
         self.engine().control(|control| control.mem.probe(pd, key, addr, len as usize, Access::NONE))
     }
 
-    /// A queue of at least so many slots.
+    /// Allocates a queue of at least `slots` slots.
     pub(super) fn ring(&self, slots: u32) -> Result<Ring, CreateError> {
         Ring::new(Bytes::heap(Ring::size(slots))?).ok_or(CreateError::Nic(NicError::TooSmall))
     }

@@ -20,11 +20,11 @@ pub struct Cq {
 }
 
 impl Cq {
-    /// A queue for at least `depth` completions, which `hook` reports when it is armed. With `timestamps`
-    /// they say when the NIC wrote them.
+    /// Creates a queue for at least `depth` completions. While it is armed, `hook` reports its completions.
+    /// With `timestamps`, each completion holds the time at which the NIC wrote it.
     ///
     /// # Errors
-    /// `TooMany`, `Nic(Full)`, `Memory`; `Forked`.
+    /// `TooMany`, `Nic(Full)`, `Memory`; `Forked` in a forked child.
     pub fn create(
         adapter: &Arc<ChannelAdapter>,
         depth: u32,
@@ -45,21 +45,21 @@ impl Cq {
         Ok(Arc::new(Cq { adapter: Arc::clone(adapter), number, poller, depth }))
     }
 
-    /// Its number in the NIC: asynchronous events name it.
+    /// The queue's number in the NIC, which asynchronous events contain.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Completions that it holds at most.
+    /// The greatest number of completions that the queue holds.
     pub fn depth(&self) -> u32 {
         self.depth.load(Ordering::Relaxed)
     }
 
-    /// Gives up to `count` completions to `take` and returns how many. If there are none, drives the NIC one
-    /// step and looks again.
+    /// Passes up to `count` completions to `take` and returns their number. If the queue is empty, drives the
+    /// NIC one step and polls a second time.
     ///
     /// # Errors
-    /// `Overrun`, once nothing is left; `Failed`; `Forked`.
+    /// `Overrun` once an overrun queue is empty; `Failed`; `Forked` in a forked child; `Reentered`.
     #[inline]
     pub fn poll(&self, count: usize, mut take: impl FnMut(&Cqe)) -> Result<usize, PollError> {
         if self.adapter.is_child() {
@@ -97,28 +97,28 @@ impl Cq {
         if self.adapter.has_failed() { Err(PollError::Failed) } else { Ok(0) }
     }
 
-    /// From now on `hook` reports its completions.
+    /// Makes `hook` report the queue's completions from now on.
     pub fn report(&self, hook: CqHook) {
         self.poller.engine().control(|control| control.hook(self.number, Some(hook)));
     }
 
-    /// Asks for one report by its hook. Poll once more after this before sleeping.
+    /// Requests one report by the queue's hook. Poll once more after this call and before sleeping.
     ///
     /// # Errors
-    /// `Forked`.
+    /// `Forked` in a forked child; `Reentered`.
     pub fn arm(&self, notify: Notify) -> Result<(), PollError> {
         if self.adapter.is_child() {
             return Err(PollError::Forked);
         }
         let armed = self.poller.engine().inside(|inside| inside.nic().notify_cq(self.number, notify))?;
-        debug_assert!(armed.is_ok(), "the queue lives as long as this");
+        debug_assert!(armed.is_ok(), "only `destroy` removes the queue from the NIC");
         Ok(())
     }
 
-    /// Makes it hold at least `depth` completions; waiting ones stay.
+    /// Gives the queue a capacity of at least `depth` completions. Waiting completions stay.
     ///
     /// # Errors
-    /// `TooMany`; `Nic(TooSmall)` if the waiting ones do not fit; `Forked`.
+    /// `TooMany`; `Nic(TooSmall)` if the waiting completions do not fit; `Forked` in a forked child.
     pub fn resize(&self, depth: u32) -> Result<(), CreateError> {
         self.adapter.refuse_child()?;
         check(depth)?;
@@ -132,10 +132,11 @@ impl Cq {
         resized.map_err(|_| CreateError::Reentered)?
     }
 
-    /// Ends it.
+    /// Destroys the queue.
     ///
     /// # Errors
-    /// `Nic(Busy)` while a queue pair or shared receive queue completes here; `Nic(Unknown)` if it is ended.
+    /// `Nic(Busy)` while a queue pair or shared receive queue completes to it; `Nic(Unknown)` if it was
+    /// destroyed before.
     pub fn destroy(&self) -> Result<(), CreateError> {
         if self.adapter.is_child() {
             return Ok(());

@@ -4,7 +4,7 @@ use remora_host::{Engine, Inside};
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 
-/// A value that only a thread inside the lock of its engine touches.
+/// A value that is accessed only inside the lock of its engine.
 #[derive(Debug)]
 pub(super) struct Guarded<T> {
     engine: Arc<Engine>,
@@ -19,18 +19,18 @@ impl<T> Guarded<T> {
         Guarded { engine: Arc::clone(engine), value: UnsafeCell::new(value) }
     }
 
-    /// The engine whose lock it is.
+    /// The engine whose lock guards the value.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// The value, as long as `inside` is not used for anything else.
+    /// The value. `inside` cannot be used for anything else as long as the value is borrowed.
     ///
     /// # Panics
-    /// If the caller is inside another engine.
+    /// If `inside` belongs to another engine.
     #[inline]
     pub fn get<'a>(&'a self, inside: &'a mut Inside<'_>) -> &'a mut T {
-        assert!(inside.is_of(&self.engine), "the caller is inside this value's engine");
+        assert!(inside.is_of(&self.engine), "the caller must hold the lock of this value's engine");
         // SAFETY: an `Inside` exists on one thread at a time, and it is borrowed as long as the value is.
         unsafe { &mut *self.value.get() }
     }

@@ -1,4 +1,5 @@
-//! Links to neighbours: programs on the same address. A connection chooses its link on the way to RTR.
+//! Links to neighbours, which are programs on the same address. A connection gets its link on the way to
+//! RTR.
 
 use remora_host::Control;
 use remora_nic::{AddressVector, Modify, PeerFrames, Service};
@@ -12,28 +13,30 @@ use super::introduce::Links;
 use crate::CreateError;
 
 impl ChannelAdapter {
-    /// Makes the program with this QPN range of the NIC's addresses a neighbour: frames to it go by `link`.
+    /// Makes the program with this QPN range of the NIC's addresses a neighbour, to which frames go by
+    /// `link`.
     ///
     /// # Errors
-    /// `Unreachable`: the port's text; `Forked`.
+    /// `Unreachable` with the port's text; `Forked` in a forked child.
     pub fn add_neighbour(&self, range: u8, link: Link) -> Result<(), CreateError> {
         self.refuse_child()?;
         let added = self.engine().control(|control| control.port.add_neighbour(range, link));
         added.map(|_| ()).map_err(|error| CreateError::Unreachable(error.to_string()))
     }
 
-    /// Does a link lead to this QPN range?
+    /// Returns whether a link leads to this QPN range.
     pub fn has_neighbour(&self, range: u8) -> bool {
         !self.is_child() && self.engine().control(|control| control.port.neighbour(range).is_some())
     }
 
-    /// How many links lead to neighbours, and what was counted of them. None: this NIC has none.
+    /// The number of links to neighbours, and their counters. `None` if the NIC has no neighbours, and in a
+    /// forked child.
     pub fn neighbours(&self) -> Option<(usize, crate::PortCounters)> {
         if self.is_child() { None } else { self.engine().neighbours() }
     }
 
-    /// Chooses the link of a connection whose address vector is about to be set, and puts its peer there.
-    /// Returns it: the connection is a user of it until it is released.
+    /// Chooses the link of a connection whose address vector is about to be set, and enters the link's peer
+    /// in `change`. Returns the peer, which the caller must release when the connection no longer uses it.
     pub(super) fn choose_link(
         &self,
         service: Service,
@@ -60,7 +63,7 @@ impl ChannelAdapter {
         }
     }
 
-    /// The peer that stands for a link to this queue pair, with one user more, and its window.
+    /// Returns the peer that stands for a link to this queue pair, with one user more, and the link's window.
     fn link_to(
         &self,
         links: &Links,

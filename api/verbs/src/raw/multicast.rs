@@ -1,4 +1,4 @@
-//! Multicast groups: the NIC knows who is attached, the port what to receive.
+//! Attaching to multicast groups. The NIC knows the attached queue pairs, the port the joined groups.
 
 use remora_host::Engine;
 use remora_wire::Qpn;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::CreateError;
 
-/// Attaches a queue pair to a group, which its port joins.
+/// Attaches a queue pair to a group, and makes the port join the group.
 pub(crate) fn attach(engine: &Arc<Engine>, number: Qpn, group: Endpoint) -> Result<(), CreateError> {
     remora_host::connect::loop_back_multicast(engine)
         .map_err(|error| CreateError::Group(error.to_string()))?;
@@ -15,17 +15,17 @@ pub(crate) fn attach(engine: &Arc<Engine>, number: Qpn, group: Endpoint) -> Resu
         control.nic.attach_multicast(number, group.address)?;
         control.port.join(group).map_err(|error| {
             let undone = control.nic.detach_multicast(number, group.address);
-            debug_assert!(undone.is_ok(), "it has just been attached");
+            debug_assert!(undone.is_ok(), "the queue pair was attached above");
             CreateError::Group(error.to_string())
         })
     })
 }
 
-/// Takes a queue pair out of a group that it is attached to.
+/// Detaches a queue pair from a group that it is attached to.
 pub(crate) fn leave(engine: &Arc<Engine>, number: Qpn, group: Endpoint) {
     engine.control(|control| {
         let left = control.nic.detach_multicast(number, group.address);
-        debug_assert!(left.is_ok(), "it was attached");
+        debug_assert!(left.is_ok(), "the caller knows that the queue pair is attached");
         control.port.leave(group);
     });
 }

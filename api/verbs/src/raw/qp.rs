@@ -1,4 +1,4 @@
-//! Queue pairs that are made in RESET, and that any thread posts to.
+//! Queue pairs that are created in RESET, and that any thread posts to.
 
 use remora_memory::{Owner, Pd};
 use remora_nic::wqe::{Bounds, MAX_SLOTS};
@@ -21,17 +21,18 @@ use crate::{CreateError, PostError, QueueError};
 /// The sizes of a queue pair's queues (`ibv_qp_cap`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct QpAttributes {
-    /// Send work requests outstanding, of any length; one more is refused. 0: it only receives.
+    /// Outstanding send work requests of any length. One more is refused. With 0 the queue pair only
+    /// receives.
     pub max_send_wr: u32,
-    /// Receive work requests outstanding. 0: it only sends.
+    /// Outstanding receive work requests. With 0 the queue pair only sends.
     pub max_recv_wr: u32,
-    /// Elements of a send work request's list, 0 to 30.
+    /// List elements of a send work request, 0 to 30.
     pub max_send_sge: u32,
-    /// Elements of a receive work request's list, 0 to 30.
+    /// List elements of a receive work request, 0 to 30.
     pub max_recv_sge: u32,
     /// Inline bytes of a send work request, 0 to 960.
     pub max_inline: u32,
-    /// Every send work request is signaled.
+    /// True if every send work request is signaled.
     pub signal_all: bool,
 }
 
@@ -49,7 +50,7 @@ impl Default for QpAttributes {
 }
 
 impl QpAttributes {
-    /// Slots of the send queue.
+    /// The number of slots of the send queue.
     fn send_slots(&self) -> Result<u32, CreateError> {
         let most = SendCaps::MOST;
         let bounds = [
@@ -66,7 +67,8 @@ impl QpAttributes {
     }
 }
 
-/// Passes that take what has arrived. A socket of an unprivileged program holds fewer frames than they take.
+/// Engine passes that process all frames that have arrived. The socket of an unprivileged program holds
+/// fewer frames than five passes process.
 const PASSES: usize = 5;
 
 /// A queue pair (`ibv_qp`).
@@ -75,7 +77,7 @@ pub struct Qp {
     adapter: Arc<ChannelAdapter>,
     number: Qpn,
     service: Service,
-    /// None: an XRC target, which has no domain.
+    /// The protection domain; `None` for an XRC target.
     pd: Option<Pd>,
     queues: Guarded<Queues>,
 }
@@ -83,18 +85,18 @@ pub struct Qp {
 #[derive(Debug)]
 struct Queues {
     send: SendSide,
-    /// None: its receives are a shared receive queue's, or it has none.
+    /// The receive queue; `None` if the queue pair uses a shared receive queue or receives nothing.
     receive: Option<ReceiveSide>,
     groups: Vec<Endpoint>,
-    /// The link or the peer of the port that it is connected to.
+    /// The peer of the port, or the link, that the queue pair is connected to.
     peer: Option<Peer>,
 }
 
 impl Qp {
-    /// A queue pair in RESET. With `srq` it has no receive queue of its own.
+    /// Creates a queue pair in RESET. With `srq` it has no receive queue of its own.
     ///
     /// # Errors
-    /// `TooMany`, `Nic(Full)`, `Nic(Unknown)`: a queue that is ended; `Memory`; `Forked`.
+    /// `TooMany`; `Nic(Full)`; `Nic(Unknown)` if a queue was destroyed; `Memory`; `Forked` in a forked child.
     pub fn create(
         adapter: &Arc<ChannelAdapter>,
         service: Service,
@@ -130,7 +132,7 @@ impl Qp {
         adapter.table().retain_pd(pd)?;
         let made = adapter.engine().control(|control| {
             if service == Service::Ud {
-                // A datagram comes behind its IP header, which has these fields.
+                // The IP header that precedes each received datagram is built from these fields.
                 control.port.show_ip_fields();
             }
             control.nic.create_qp(init)
@@ -153,10 +155,10 @@ impl Qp {
         ))
     }
 
-    /// The target of extended reliable connections, in RESET. It has no queues.
+    /// Creates a target of extended reliable connections, in RESET. It has no queues.
     ///
     /// # Errors
-    /// `Nic(Full)`, `Nic(Unknown)`: the XRC domain; `Forked`.
+    /// `Nic(Full)`; `Nic(Unknown)` if there is no such XRC domain; `Forked` in a forked child.
     pub fn create_xrc_target(adapter: &Arc<ChannelAdapter>, domain: u32) -> Result<Arc<Qp>, CreateError> {
         adapter.refuse_child()?;
         let number = adapter.engine().control(|control| control.nic.create_xrc_target(domain))?;
@@ -176,21 +178,21 @@ impl Qp {
         Arc::new(Qp { adapter: Arc::clone(adapter), number, service, pd, queues })
     }
 
-    /// Its number, 24 bits.
+    /// The queue pair's number, 24 bits.
     pub fn number(&self) -> Qpn {
         self.number
     }
 
-    /// Its transport service.
+    /// The queue pair's transport service.
     pub fn service(&self) -> Service {
         self.service
     }
 
-    /// Changes its state and attributes, all or nothing. A connection to a neighbour gets its link here.
+    /// Changes the state and attributes, all of them or none. A connection to a neighbour gets its link here.
     ///
     /// # Errors
-    /// `Modify`: the transition, or a value, is not allowed; `Unreachable`: a link is demanded, and there is
-    /// none, or the port takes no more peers; `Forked`.
+    /// `Modify` if the transition or a value is not allowed; `Unreachable` if a link is demanded and there is
+    /// none, or if the port takes no more peers; `Forked` in a forked child.
     pub fn modify(&self, change: &Modify) -> Result<(), CreateError> {
         self.adapter.refuse_child()?;
         let mut change = *change;
@@ -226,15 +228,15 @@ impl Qp {
         modified
     }
 
-    /// Takes the frames that have arrived, as hardware has by now. An acknowledgement among them ends a
-    /// request that would be flushed.
+    /// Processes the frames that have arrived, as hardware would have done by now. An acknowledgement among
+    /// them may complete a request that would otherwise be flushed.
     fn take_arrived(&self) {
         for _ in 0..PASSES {
             self.queues.engine().control(|_| ());
         }
     }
 
-    /// It uses this peer from now on, and no other.
+    /// Sets the peer that the queue pair uses, and releases the previous one.
     fn keep_peer(&self, peer: Option<Peer>) {
         let engine = self.queues.engine();
         let replaced = engine.inside(|inside| std::mem::replace(&mut self.queues.get(inside).peer, peer));
@@ -243,7 +245,8 @@ impl Qp {
         }
     }
 
-    /// The attributes that were set so far, and its state. None in a forked child.
+    /// The state and the attributes that were set so far. `None` in a forked child and for a destroyed queue
+    /// pair.
     pub fn query(&self) -> Option<Modify> {
         if self.adapter.is_child() {
             return None;
@@ -251,11 +254,12 @@ impl Qp {
         self.queues.engine().control(|control| control.nic.query_qp(self.number))
     }
 
-    /// Posts send work requests: `fill` gives them to its argument one by one. They become visible together,
+    /// Posts send work requests: `fill` pushes them one by one to its argument. The NIC sees them together,
     /// with one doorbell.
     ///
     /// # Errors
-    /// `Queue(BadState)` before RTS; `Forked`.
+    /// `Queue(BadState)` before RTS; `Failed` once the NIC has failed; `Forked` in a forked child;
+    /// `Reentered`.
     #[inline]
     pub fn post_send<R>(&self, fill: impl FnOnce(&mut SendQueue<'_>) -> R) -> Result<R, PostError> {
         if self.adapter.is_child() {
@@ -277,7 +281,7 @@ impl Qp {
         posted?
     }
 
-    /// All queue pairs of a NIC that has failed are in the error state, and take no more work.
+    /// Returns `Failed` if the NIC has failed. All of its queue pairs are then in the error state.
     #[inline]
     fn refuse_failed(&self, state: Option<State>) -> Result<(), PostError> {
         if state == Some(State::Err) && self.adapter.has_failed() {
@@ -286,10 +290,11 @@ impl Qp {
         Ok(())
     }
 
-    /// Posts receive work requests: `fill` gives them to its argument one by one.
+    /// Posts receive work requests: `fill` pushes them one by one to its argument.
     ///
     /// # Errors
-    /// `Queue(BadState)` in RESET; `NoReceiveQueue`; `Forked`.
+    /// `Queue(BadState)` in RESET; `NoReceiveQueue`; `Failed` once the NIC has failed; `Forked` in a forked
+    /// child; `Reentered`.
     #[inline]
     pub fn post_recv<R>(&self, fill: impl FnOnce(&mut Receives<'_>) -> R) -> Result<R, PostError> {
         if self.adapter.is_child() {
@@ -312,10 +317,10 @@ impl Qp {
         posted?
     }
 
-    /// Attaches it to a multicast group.
+    /// Attaches the queue pair to a multicast group.
     ///
     /// # Errors
-    /// As [`DatagramQueuePair::attach`](crate::DatagramQueuePair::attach).
+    /// The errors of [`DatagramQueuePair::attach`](crate::DatagramQueuePair::attach).
     pub fn attach(&self, group: Endpoint) -> Result<(), CreateError> {
         self.adapter.refuse_child()?;
         let engine = self.queues.engine();
@@ -324,10 +329,10 @@ impl Qp {
         kept.map_err(|_| CreateError::Reentered)
     }
 
-    /// Detaches it from a multicast group.
+    /// Detaches the queue pair from a multicast group.
     ///
     /// # Errors
-    /// `Nic(Unknown)`: it is not attached to this one; `Forked`.
+    /// `Nic(Unknown)` if the queue pair is not attached to the group; `Forked` in a forked child.
     pub fn detach(&self, group: Endpoint) -> Result<(), CreateError> {
         self.adapter.refuse_child()?;
         let engine = self.queues.engine();
@@ -343,10 +348,10 @@ impl Qp {
         Ok(())
     }
 
-    /// Ends it: what was posted is forgotten.
+    /// Destroys the queue pair. Posted work is dropped without completions.
     ///
     /// # Errors
-    /// `Nic(Busy)` while it is attached to a multicast group; `Nic(Unknown)` if it is ended.
+    /// `Nic(Busy)` while it is attached to a multicast group; `Nic(Unknown)` if it was destroyed before.
     pub fn destroy(&self) -> Result<(), CreateError> {
         if self.adapter.is_child() {
             return Ok(());
@@ -355,7 +360,7 @@ impl Qp {
         engine.control(|control| control.nic.destroy_qp(self.number))?;
         self.keep_peer(None);
         let table = self.adapter.table();
-        // Windows of type 2 that were bound by it lose their owner.
+        // Windows of type 2 that the queue pair has bound lose their owner.
         table.unbind_owner(Owner::new(engine.number() as u16, self.number.get()));
         if let Some(pd) = self.pd {
             table.release_pd(pd)?;
@@ -371,13 +376,13 @@ impl SendQueue<'_> {
     /// Adds one work request.
     ///
     /// # Errors
-    /// The queue's reason to refuse it; those before it stay.
+    /// The reason why the queue refuses the request. The requests before it stay.
     #[inline]
     pub fn push(&mut self, request: &WorkRequest<'_>, target: &Target) -> Result<(), remora_nic::PostError> {
         self.0.push_to(request, target)
     }
 
-    /// Forgets all that was added.
+    /// Drops all requests that were added.
     pub fn take_back(&mut self) {
         self.0.take_back();
     }

@@ -21,11 +21,11 @@ pub struct Srq {
 }
 
 impl Srq {
-    /// A shared receive queue of this domain. `xrc` are the XRC domain that it serves, and where it
-    /// completes.
+    /// Creates a shared receive queue of this domain. For an XRC queue, `xrc` holds the number of its XRC
+    /// domain and the completion queue of its messages.
     ///
     /// # Errors
-    /// `TooMany`, `Nic(Full)`, `Memory`; `Forked`.
+    /// `TooMany`, `Nic(Full)`, `Memory`; `Forked` in a forked child.
     pub fn create(
         adapter: &Arc<ChannelAdapter>,
         pd: Pd,
@@ -47,15 +47,15 @@ impl Srq {
         Ok(Arc::new(Srq { adapter: Arc::clone(adapter), number, pd, max_sge, receive }))
     }
 
-    /// Its number: initiators of XRC and asynchronous events name it.
+    /// The queue's number, by which XRC initiators and asynchronous events name it.
     pub fn number(&self) -> Qpn {
         self.number
     }
 
-    /// Posts receive work requests: `fill` gives them to its argument one by one.
+    /// Posts receive work requests: `fill` pushes them one by one to its argument.
     ///
     /// # Errors
-    /// `Forked`.
+    /// `Forked` in a forked child; `Reentered`.
     pub fn post_recv<R>(&self, fill: impl FnOnce(&mut Receives<'_>) -> R) -> Result<R, PostError> {
         if self.adapter.is_child() {
             return Err(PostError::Forked);
@@ -68,33 +68,34 @@ impl Srq {
         })?)
     }
 
-    /// Asks for one event when fewer than `limit` work requests are left; 0 asks for none.
+    /// Requests one event for the time when fewer than `limit` work requests are left; 0 requests none.
     ///
     /// # Errors
-    /// `Nic(TooSmall)`: it never holds so many; `Forked`.
+    /// `Nic(TooSmall)` if the queue holds fewer than `limit`; `Forked` in a forked child.
     pub fn arm(&self, limit: u32) -> Result<(), CreateError> {
         self.adapter.refuse_child()?;
         Ok(self.receive.engine().control(|control| control.nic.arm_srq(self.number, limit))?)
     }
 
-    /// Its size and its limit.
+    /// The queue's size and limit.
     ///
     /// # Errors
-    /// `Forked`.
+    /// `Forked` in a forked child.
     pub fn query(&self) -> Result<SrqFacts, CreateError> {
         self.adapter.refuse_child()?;
         Ok(self.receive.engine().control(|control| control.nic.query_srq(self.number))?)
     }
 
-    /// Elements of a work request's list at most.
+    /// The greatest number of list elements of a work request.
     pub fn max_sge(&self) -> u32 {
         self.max_sge
     }
 
-    /// Makes it hold at least `max_wr` work requests; waiting ones stay.
+    /// Gives the queue a capacity of at least `max_wr` work requests. Waiting requests stay.
     ///
     /// # Errors
-    /// `TooMany`; `Nic(TooSmall)` if the waiting ones, or the limit, do not fit; `Forked`.
+    /// `TooMany`; `Nic(TooSmall)` if the waiting requests, or the limit, do not fit; `Forked` in a forked
+    /// child.
     pub fn resize(&self, max_wr: u32) -> Result<(), CreateError> {
         self.adapter.refuse_child()?;
         let ring = self.adapter.ring(slots(ReceiveCaps { max_wr, max_sge: self.max_sge })?)?;
@@ -106,10 +107,10 @@ impl Srq {
         resized.map_err(|_| CreateError::Reentered)?
     }
 
-    /// Ends it.
+    /// Destroys the queue.
     ///
     /// # Errors
-    /// `Nic(Busy)` while a queue pair was made with it; `Nic(Unknown)` if it is ended.
+    /// `Nic(Busy)` while a queue pair uses it; `Nic(Unknown)` if it was destroyed before.
     pub fn destroy(&self) -> Result<(), CreateError> {
         if self.adapter.is_child() {
             return Ok(());
@@ -126,14 +127,14 @@ impl Receives<'_> {
     /// Adds one work request.
     ///
     /// # Errors
-    /// The queue's reason to refuse it; those before it stay.
+    /// The reason why the queue refuses the request. The requests before it stay.
     #[inline]
     pub fn push(&mut self, request: &ReceiveRequest<'_>) -> Result<(), remora_nic::PostError> {
         self.0.push(request)
     }
 }
 
-/// Slots of a receive queue. It holds one work request at least.
+/// The number of slots of a receive queue with these sizes, which holds at least one work request.
 pub(super) fn slots(caps: ReceiveCaps) -> Result<u32, CreateError> {
     let most = ReceiveCaps::MOST;
     let slots = caps.slots().filter(|_| caps.max_wr > 0);

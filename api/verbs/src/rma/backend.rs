@@ -1,4 +1,4 @@
-//! Who carries 1RMA out: an engine of this process, or a daemon's.
+//! The executor of 1RMA operations: an engine of this process, or a daemon's engine.
 
 use remora_host::{Engine, PortKind};
 use remora_nic::rma::{Cipher, PortalInit, RegionKey, RegionMemory, Regions, Rights};
@@ -11,32 +11,32 @@ use crate::nicd::DaemonClient;
 use crate::nicd::message::{CreatePortal, PortalFacts, RegisterRma, Request};
 use crate::{CompletionQueue, Context, CreateError, MemoryRegion, ProtectionDomain};
 
-/// Who carries 1RMA out.
+/// The executor of 1RMA operations.
 #[derive(Debug)]
 pub(crate) enum Backend {
     Own(OwnRma),
     Lent(Arc<DaemonClient>),
 }
 
-/// 1RMA of an engine of this process.
+/// The 1RMA service of an engine of this process.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnRma {
     pub engine: Arc<Engine>,
     pub regions: Arc<Regions>,
     most: u32,
     servers: Arc<Mutex<Servers>>,
-    // While it is there, nobody else speaks 1RMA by the engine.
+    // Marks the engine's 1RMA as used, so that no other `Rma` can start it.
     _user: Arc<()>,
 }
 
 impl OwnRma {
-    /// The engine that `options` names speaks it from now on.
+    /// Starts 1RMA on the engine that `options` names.
     pub fn open(context: &Context, options: &RmaOptions) -> Result<OwnRma, CreateError> {
         let regions = Arc::new(Regions::new(options.regions));
         OwnRma::with(context, options, regions, remora_host::rma_cipher(options.keys))
     }
 
-    /// The same over regions that other engines may serve, too, by this cipher.
+    /// Like [`open`](OwnRma::open), with this cipher, over regions that other engines may serve as well.
     pub fn with(
         context: &Context,
         options: &RmaOptions,
@@ -57,7 +57,7 @@ impl OwnRma {
         Ok(OwnRma { engine, regions, most: options.regions, servers: Arc::default(), _user: user })
     }
 
-    /// Makes a server reachable where the network must be asked for the way first.
+    /// Resolves the way to a server and keeps it. Over shared memory there is nothing to resolve.
     pub fn reach(&self, server: Endpoint) -> Result<(), CreateError> {
         if self.engine.facts().kind != PortKind::Shm {
             let reached = self.find(server)?;
@@ -66,7 +66,7 @@ impl OwnRma {
         Ok(())
     }
 
-    /// The way to a server, for another program to keep; not over shared memory.
+    /// Resolves the way to a server, for the caller to keep. Fails over shared memory.
     pub fn find(&self, server: Endpoint) -> Result<Reached, CreateError> {
         let peer = remora_host::connect::reach(&self.engine, server)
             .map_err(|error| CreateError::Unreachable(error.to_string()))?;
@@ -74,28 +74,28 @@ impl OwnRma {
     }
 }
 
-/// A portal that was made, and where its commands go.
+/// A new portal and the ring for its commands.
 pub(super) struct NewPortal {
     pub facts: PortalFacts,
     pub ring: Ring,
 }
 
 impl Backend {
-    /// An engine of this process, whose process number is a claim.
+    /// Uses an engine of this process. The identity contains the process id, which servers cannot verify.
     pub fn own(rma: OwnRma) -> Result<(Backend, Client), CreateError> {
         let incarnation = remora_host::random().map_err(|_| CreateError::System(NO_RANDOMNESS))? as u32;
         let (address, pid) = (rma.engine.facts().endpoint.address, std::process::id());
         Ok((Backend::Own(rma), Client { address, pid, incarnation }))
     }
 
-    /// A daemon's engine. The daemon says who this program is.
+    /// Uses a daemon's engine. The daemon assigns the identity of this program.
     pub fn of_daemon(daemon: &Arc<DaemonClient>) -> Result<(Backend, Client), CreateError> {
         let (pid, incarnation) = daemon.identify()?;
         let address = daemon.facts().endpoint.address;
         Ok((Backend::Lent(Arc::clone(daemon)), Client { address, pid, incarnation }))
     }
 
-    /// Do RegionIds of both name the same regions?
+    /// Returns whether RegionIds of both name the same regions.
     pub fn shares_regions(&self, other: &Backend) -> bool {
         match (self, other) {
             (Backend::Own(one), Backend::Own(other)) => Arc::ptr_eq(&one.regions, &other.regions),
@@ -129,7 +129,7 @@ impl Backend {
         match self {
             Backend::Own(rma) => {
                 let ended = rma.regions.deregister(id);
-                debug_assert!(ended.is_ok(), "it lives as long as its value");
+                debug_assert!(ended.is_ok(), "only the drop of the region deregisters it");
             }
             Backend::Lent(daemon) => daemon.release(&Request::DeregisterRma(id)),
         }
@@ -139,14 +139,14 @@ impl Backend {
         match self {
             Backend::Own(rma) => {
                 let changed = rma.regions.rekey(id, key);
-                debug_assert!(changed.is_ok(), "it lives as long as its value");
+                debug_assert!(changed.is_ok(), "a region that is not dropped is registered");
                 Ok(())
             }
             Backend::Lent(daemon) => daemon.done(&Request::RekeyRma { region: id, key: key.clone() }),
         }
     }
 
-    /// The key that a region has now.
+    /// The present key of a region.
     pub fn key(&self, id: u32) -> Option<RegionKey> {
         match self {
             Backend::Own(rma) => rma.regions.get(id).map(|region| region.region_key),
@@ -195,13 +195,13 @@ impl Backend {
         match self {
             Backend::Own(rma) => {
                 let ended = rma.engine.control(|control| control.destroy_portal(portal.number));
-                debug_assert!(ended.is_ok(), "it lives as long as its value");
+                debug_assert!(ended.is_ok(), "only the drop of the portal destroys it");
             }
             Backend::Lent(daemon) => daemon.release(&Request::DestroyPortal(portal.number)),
         }
     }
 
-    /// Is the calling thread a signal handler's that interrupted a call on its engine?
+    /// Returns whether the calling thread runs a signal handler that interrupted a call on the engine.
     pub fn has_caller(&self) -> bool {
         match self {
             Backend::Own(rma) => rma.engine.has_caller(),
@@ -209,7 +209,7 @@ impl Backend {
         }
     }
 
-    /// The program has written commands into a portal's ring.
+    /// Rings the portal's doorbell, after commands were written to its ring.
     #[inline]
     pub fn ring(&self, portal: &PortalFacts) {
         match self {

@@ -1,40 +1,40 @@
-//! What a client is given for a region, and who it is for that.
+//! Grants, by which a client uses a region, and the identities of clients.
 
 use remora_nic::rma::Rights;
 use remora_wire::frame::{Address, Endpoint};
 use remora_wire::rma::Kind;
 use std::fmt;
 
-/// Who a client is for a server: what its keys are derived from. Without a NIC daemon the process number is
-/// the client's own claim, and only the secrecy of its keys protects.
+/// The identity of a client towards servers, from which its keys are derived. Without a NIC daemon, the
+/// client itself states its process id, so that only the secrecy of its keys protects the region.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// Its address, as the server sees it.
+    /// The client's address, as the server sees it.
     pub address: Address,
-    /// Its process.
+    /// The client's process id.
     pub pid: u32,
-    /// A random number of its start.
+    /// A random number that distinguishes successive processes with the same process id.
     pub incarnation: u32,
 }
 
-/// What a client needs to use a region: secret, and good for that client alone.
+/// The secrets by which one client uses a region. A grant is of use to that client alone.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// The server's NIC.
+    /// The endpoint of the server's NIC.
     pub server: Endpoint,
-    /// The region, by its RegionId.
+    /// The RegionId.
     pub region: u32,
-    /// Bytes of the region.
+    /// Length of the region in bytes.
     pub len: u64,
     pub(super) keys: [[u8; 16]; 3],
 }
 
 impl Grant {
-    /// Bytes of its encoded form.
+    /// Length of the encoded grant in bytes.
     pub const LEN: usize = 78;
 
-    /// Encoded: address, port, RegionId, length, three keys; numbers little-endian. Whoever reads it can do
-    /// what the client can.
+    /// Encodes the grant: address, port, RegionId, length and three keys, numbers little-endian. Anyone who
+    /// reads the bytes can do what the client can.
     pub fn to_bytes(&self) -> [u8; Grant::LEN] {
         let mut bytes = [0; Grant::LEN];
         bytes[..16].copy_from_slice(&self.server.address.0);
@@ -47,7 +47,7 @@ impl Grant {
         bytes
     }
 
-    /// Decoded from the front of `bytes`. None: too few.
+    /// Decodes a grant from the front of `bytes`. Returns `None` if there are too few bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Grant> {
         let bytes = bytes.first_chunk::<{ Grant::LEN }>()?;
         let (mut address, mut keys) = ([0; 16], [[0; 16]; 3]);
@@ -67,7 +67,7 @@ impl Grant {
         })
     }
 
-    /// The same without the keys of the operations that `rights` lack.
+    /// Returns the grant without the keys of the operations that `rights` lack.
     #[must_use]
     pub fn restricted(mut self, rights: Rights) -> Grant {
         for (key, right) in self.keys.iter_mut().zip([Rights::READ, Rights::WRITE, Rights::REKEY]) {
@@ -87,7 +87,7 @@ impl Grant {
         }
     }
 
-    /// Overwrites its keys.
+    /// Overwrites the keys with zeros.
     pub(super) fn wipe(&mut self) {
         self.keys = [[0; 16]; 3];
         std::hint::black_box(&mut self.keys);

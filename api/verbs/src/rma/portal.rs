@@ -1,4 +1,4 @@
-//! Command portals: transfers of any length, as commands of at most 4 KB.
+//! Command portals. A transfer of any length is executed as commands of at most 4 KB.
 
 use remora_host::Clock;
 use remora_nic::cqe::Cqe;
@@ -16,18 +16,18 @@ use super::{Client, Grant, Inner, Rma, RmaRegion};
 use crate::nicd::message::PortalFacts;
 use crate::{CompletionQueue, CqOptions, CreateError, PollError, ProtectionDomain};
 
-/// Why a transfer did not succeed.
+/// The reason why a transfer did not succeed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum RmaError {
-    /// The transfer as a whole: no bytes, or as many in progress as there may be.
+    /// The portal refused the transfer: it has no bytes, or too many transfers are in progress.
     Refused(SubmitError),
-    /// How its first command that failed ended.
+    /// A command failed; contains the status of the first one that did.
     Failed(Status),
-    /// The NIC.
+    /// The NIC's completion queue failed, or the wait timed out.
     Nic(PollError),
-    /// It lies outside of the local region, or of the region that was granted.
+    /// The bytes are not within the local region, or not within the granted region.
     OutOfBounds,
-    /// The local region is of another device.
+    /// The local region belongs to another device.
     OtherContext,
 }
 
@@ -56,7 +56,7 @@ impl From<PollError> for RmaError {
     }
 }
 
-/// What the commands of a transfer have in common.
+/// The attributes that all commands of a transfer share.
 #[derive(Copy, Clone)]
 struct Job {
     kind: Kind,
@@ -66,27 +66,27 @@ struct Job {
     grant: Grant,
 }
 
-/// Looks for a completion between two looks at the clock.
+/// Polls of a waiting caller between two readings of the clock.
 const LOOK_EVERY: u32 = 4096;
-/// A NIC ends each command in less time. One that does not is stopped, as a daemon may be.
+/// A NIC completes each command in less time. A NIC that takes longer is stopped, as a daemon may be.
 const STOPPED: Duration = Duration::from_secs(20);
-/// Transfers of a portal in progress at once.
+/// The greatest number of transfers of a portal in progress at a time.
 pub const TRANSFERS: u32 = 1024;
 
-/// Command slots and their completion queue, of one thread.
+/// A command portal: command slots with their completion queue, used by one thread.
 pub struct Portal {
     rma: Rma,
     facts: PortalFacts,
     ring: Ring,
     produced: u64,
-    /// Transfers submitted so far.
+    /// The number of transfers submitted so far.
     submitted: u64,
     cq: CompletionQueue,
     executor: Executor,
     jobs: Vec<Option<Job>>,
     clock: Clock,
     ended: Vec<TransferEnd>,
-    // Its operands' domain lives as long as it does.
+    // Keeps the domain of the operands alive.
     _domain: ProtectionDomain,
 }
 
@@ -122,16 +122,16 @@ impl Portal {
         })
     }
 
-    /// Who this program is for servers.
+    /// The identity of this program towards servers.
     pub fn identity(&self) -> Client {
         self.rma.inner.identity
     }
 
-    /// Reads `len` bytes of a granted region, from `remote` on, into a local one, from `local` on. NACKs and
-    /// timeouts are tried again until `timeout`.
+    /// Reads `len` bytes of a granted region, from `remote` on, into a local region, from `local` on. After a
+    /// NACK or a timeout of a command, the command is tried again until `timeout` has passed.
     ///
     /// # Errors
-    /// [`RmaError`].
+    /// [`RmaError`] with the reason.
     pub fn read(
         &mut self,
         to: &RmaRegion,
@@ -145,11 +145,12 @@ impl Portal {
         self.wait(id, timeout)
     }
 
-    /// Writes `len` bytes of a local region, from `local` on, into a granted one, from `remote` on. NACKs and
-    /// timeouts are tried again until `timeout`: a write that timed out may have taken effect.
+    /// Writes `len` bytes of a local region, from `local` on, to a granted region, from `remote` on. After a
+    /// NACK or a timeout of a command, the command is tried again until `timeout` has passed. A write that
+    /// timed out may have taken effect.
     ///
     /// # Errors
-    /// [`RmaError`].
+    /// [`RmaError`] with the reason.
     pub fn write(
         &mut self,
         from: &RmaRegion,
@@ -163,20 +164,21 @@ impl Portal {
         self.wait(id, timeout)
     }
 
-    /// Changes the key of a granted region to the 16 bytes of a local one from `local` on.
+    /// Changes the key of a granted region to the 16 bytes of a local region from `local` on.
     ///
     /// # Errors
-    /// [`RmaError`].
+    /// [`RmaError`] with the reason.
     pub fn rekey(&mut self, from: &RmaRegion, local: u64, grant: &Grant) -> Result<(), RmaError> {
         let id = self.submit(Kind::Rekey, Class::Latency, from, local, grant, 0, 16, None)?;
         self.wait(id, Duration::ZERO)
     }
 
-    /// Returns when no operation of this portal with the grant's server that has ended can change memory
-    /// there any more, whatever its status and however long the server was stopped (`docs/RMA.md`).
+    /// Waits until no ended operation of this portal with the grant's server can change memory there any
+    /// more, whatever the status of the operation and however long the server was stopped (`docs/RMA.md`).
     ///
-    /// It reads one byte to `local`, or learns that it may not: either way the same engine has answered, and
-    /// an engine is one thread at a time. The grant names the engine, and must have a key for reads.
+    /// The call reads one byte to `local`, and also succeeds if the server refuses the read: either way the
+    /// engine has answered, and an engine executes one operation at a time. The grant names the engine, and
+    /// must have a key for reads.
     ///
     /// ```
     /// # use remora_verbs::rma::{Rights, RmaError, RmaOptions, Status};
@@ -194,18 +196,19 @@ impl Portal {
     /// # let grant = table.grant(&portal.identity());
     /// # let second = Duration::from_secs(1);
     /// match portal.write(&buffer, 0, &grant, 0, 4096, second) {
-    ///     // Some of its bytes may be there, or none, and more may come.
+    /// Some, all or none of the bytes are written, and more may still arrive.
     ///     Err(RmaError::Failed(Status::Timeout)) => portal.settle(&buffer, 0, &grant, 10 * second)?,
     ///     other => other?,
     /// }
-    /// // From here on the 4096 bytes are whatever they are, and stay so.
+    /// From here on the 4096 bytes no longer change.
     /// portal.settle(&buffer, 0, &grant, 10 * second)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`RmaError`]: nothing is known then. `Failed(RemoteAuthenticationFailure)`: the server has another key
-    /// by now, or is not who it was; the failure is no proof, because everybody can seal it.
+    /// [`RmaError`]; nothing is known about earlier operations then. `Failed(RemoteAuthenticationFailure)`
+    /// means that the server has another key now or was replaced. It proves nothing, because anyone can forge
+    /// this failure.
     pub fn settle(
         &mut self,
         to: &RmaRegion,
@@ -219,11 +222,12 @@ impl Portal {
         }
     }
 
-    /// Begins a transfer; its number, which [`poll`](Portal::poll) returns at its end. `timeout` is how long
-    /// NACKs and timeouts are tried again; `None`: they end it at once.
+    /// Begins a transfer and returns its number, which [`poll`](Portal::poll) reports at its end. After a
+    /// NACK or a timeout, commands are tried again until `timeout` has passed. With `None` they end the
+    /// transfer at once.
     ///
     /// # Errors
-    /// `OutOfBounds`, `OtherContext`, `Refused`; `Nic`: a forked child's.
+    /// `OutOfBounds`, `OtherContext`, `Refused`; `Nic(Forked)` in a forked child; `Nic(Reentered)`.
     pub fn submit(
         &mut self,
         kind: Kind,
@@ -240,11 +244,11 @@ impl Portal {
         Ok(id)
     }
 
-    /// The same, but its commands leave with the next [`flush`](Portal::flush), submission or poll: those of
-    /// several transfers then leave together.
+    /// Like [`submit`](Portal::submit), but the commands are issued with the next [`flush`](Portal::flush),
+    /// submission or poll, so that those of several transfers are issued together.
     ///
     /// # Errors
-    /// Those of [`submit`](Portal::submit).
+    /// The errors of [`submit`](Portal::submit).
     pub fn queue(
         &mut self,
         kind: Kind,
@@ -259,14 +263,15 @@ impl Portal {
         let within = |from: u64, size: u64| from.checked_add(len).is_some_and(|end| end <= size);
         let inside = within(local, local_region.memory().len() as u64);
         if self.rma.inner.context.fork().is_child() {
-            // The child has the same nonces, and the ring of a lent portal is the parent's memory.
+            // A child would use the same nonces as its parent, and the ring of a lent portal is the parent's
+            // memory.
             return Err(RmaError::Nic(PollError::Forked));
         }
         if self.rma.inner.backend.has_caller() {
             return Err(RmaError::Nic(PollError::Reentered));
         }
         if !local_region.rma.inner.backend.shares_regions(&self.rma.inner.backend) {
-            // Its RegionId would name another region here.
+            // The RegionId would name another region here.
             return Err(RmaError::OtherContext);
         }
         if !inside || kind != Kind::Rekey && !within(remote, grant.len) {
@@ -292,10 +297,11 @@ impl Portal {
         Ok(id)
     }
 
-    /// The next transfer that has ended. If there is none, drives the NIC one step and looks again.
+    /// Returns the number and status of the next transfer that has ended, or `None`. If there is none, drives
+    /// the NIC one step and polls a second time.
     ///
     /// # Errors
-    /// Those of a completion queue.
+    /// `Nic` with the errors of a completion queue.
     pub fn poll(&mut self) -> Result<Option<(u64, Status)>, RmaError> {
         if self.ended.is_empty() {
             self.take()?;
@@ -303,8 +309,8 @@ impl Portal {
         Ok(self.ended.pop().map(|end| (end.id, end.status)))
     }
 
-    /// Waits for the end of a transfer whose last attempt begins within `timeout`. If that takes long, other
-    /// threads get the core between two looks.
+    /// Waits for the end of a transfer whose last attempt begins within `timeout`. After many empty polls it
+    /// yields the core to other threads now and then.
     fn wait(&mut self, id: u64, timeout: Duration) -> Result<(), RmaError> {
         let (mut turn, begun) = (0u32, std::time::Instant::now());
         loop {
@@ -325,8 +331,9 @@ impl Portal {
         }
     }
 
-    /// Takes the completions that are there, and issues what may be issued then. Drives the NIC one step only
-    /// if there is no completion: who waits for one has it without another pass.
+    /// Processes the completions that are there, and issues the commands that have become possible. Drives
+    /// the NIC one step only if there is no completion, so that a waiting caller gets a completion without
+    /// another pass.
     fn take(&mut self) -> Result<(), RmaError> {
         let Some(first) = self.cq.poll_entry()? else {
             if self.executor.has_chunks() {
@@ -343,7 +350,7 @@ impl Portal {
         Ok(())
     }
 
-    /// A command has completed: its transfer may have ended.
+    /// Processes the completion of one command, which may end its transfer.
     fn completed(&mut self, now: Instant, entry: &Cqe) {
         let Some(completion) = Completion::of(entry) else { return };
         let slot = completion.slot.wrapping_sub(self.facts.first);
@@ -359,7 +366,7 @@ impl Portal {
         }
     }
 
-    /// Issues commands of all transfers, for as long as slots, windows and pace allow.
+    /// Issues commands of all transfers, as far as slots, windows and pacing allow.
     pub fn flush(&mut self) {
         self.flush_at(self.clock.now());
     }

@@ -1,4 +1,5 @@
-//! Servers that commands of 1RMA name: the port keeps the way to each as long as it is listed here.
+//! The servers that a program's 1RMA commands name. The port keeps the way to each server that is listed
+//! here.
 
 use remora_host::Engine;
 use remora_memory::ForkMark;
@@ -6,7 +7,7 @@ use remora_wire::frame::{Endpoint, Peer};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A way to a server. Dropping it gives it back to the port.
+/// The resolved way to a server. Dropping it releases the port's entry.
 #[derive(Debug)]
 pub(crate) struct Reached {
     engine: Arc<Engine>,
@@ -16,7 +17,7 @@ pub(crate) struct Reached {
 }
 
 impl Reached {
-    /// A way that [`reach`](remora_host::connect::reach) has found.
+    /// Wraps a peer entry that [`reach`](remora_host::connect::reach) has found.
     pub fn new(engine: &Arc<Engine>, server: Endpoint, peer: Peer) -> Reached {
         Reached { engine: Arc::clone(engine), server, peer, fork: ForkMark::get() }
     }
@@ -30,17 +31,17 @@ impl Drop for Reached {
     }
 }
 
-/// The servers of one program, the latest [`Servers::MOST`] of them.
+/// The servers of one program: the latest [`Servers::MOST`] of them.
 #[derive(Debug, Default)]
 pub(crate) struct Servers {
     reached: VecDeque<Reached>,
 }
 
 impl Servers {
-    /// Servers that one program has at a time. The way to an older one must be found again before it is used.
+    /// Servers that one program has at a time. The way to an older one must be resolved again before use.
     pub const MOST: usize = 1024;
 
-    /// Keeps the way to one more server. At the limit, the way to the oldest is given back.
+    /// Keeps the way to one more server. At the limit, releases the way to the oldest.
     pub fn keep(&mut self, reached: Reached) {
         self.reached.retain(|known| known.server != reached.server);
         if self.reached.len() == Servers::MOST {

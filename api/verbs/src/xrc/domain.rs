@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{Context, CreateError};
 
-/// An XRC domain: the shared receive queues that a target's peer may name. A clone shares it.
+/// An XRC domain: the shared receive queues that a target's peer may name. A clone shares the domain.
 #[derive(Clone, Debug)]
 pub struct XrcDomain {
     inner: Arc<Inner>,

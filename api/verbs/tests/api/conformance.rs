@@ -307,7 +307,7 @@ fn all_bad(bad: &Bad) {
     all_bad_with(bad, &[("implied NAK", counters.implied_nak_seq_err)]);
 }
 
-/// As [`all_bad`] over IRN, which recovers in its own way.
+/// Like [`all_bad`] over IRN, which recovers in its own way.
 fn all_bad_with_irn(bad: &Bad) {
     let counters = &bad.counters;
     let own = [

@@ -1,9 +1,9 @@
-//! Chains that a daemon executes for a program, and goes on with when that is gone: loopback queue pairs,
+//! Chains that a daemon executes for a program, also after the program has ended: loopback queue pairs,
 //! ports, and code regions.
 //!
-//! A chain names queue pairs of its own protection domain, and completion queues that one of them completes
-//! into. The NIC checks that (`core/nic/src/chain.rs`). So this module looks up only the tenant's own
-//! objects, and nothing that the tenant writes into its queues names another's.
+//! A chain can name only queue pairs of its own protection domain, and completion queues that one of them
+//! uses. The NIC checks that (`core/nic/src/chain.rs`). This module therefore only ensures that a tenant
+//! combines its own objects: whatever the tenant later writes into its queues cannot name those of others.
 
 use remora_memory::{Access, Range};
 
@@ -21,7 +21,7 @@ impl Tenant {
         self.keep_pair(Stage::Up(pair), bell, asked, claim)
     }
 
-    /// Fresh memory and the slots of queue pairs, under one key with which a chain may do everything.
+    /// Creates a code region: zeroed memory and the slots of queue pairs under one key with all rights.
     pub(super) fn create_code(&mut self, asked: &CreateCode) -> ReplyResult {
         let claim = self.claim(Resource::Region, asked.len)?;
         let memory = fresh(asked.len)?;
@@ -46,7 +46,7 @@ impl Tenant {
         })
     }
 
-    /// The slots of a queue pair's send queue, without the indices in front of them.
+    /// The slots of a queue pair's send queue, without the queue's indices, which precede them.
     fn slots(&self, number: u32) -> Result<Range, String> {
         match &self.pair(number)?.stage {
             Stage::Idle(pair) => Ok(pair.code()),

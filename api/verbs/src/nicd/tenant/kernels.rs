@@ -1,4 +1,4 @@
-//! Kernels that a daemon runs for a program: those that ship, over the tenant's own regions.
+//! Kernels that a daemon runs for a program: shipped kernels, over the tenant's own regions.
 
 use remora_nic::kernel::Shipped;
 
@@ -8,21 +8,21 @@ use super::{ReplyResult, Tenant, unknown, words};
 use crate::kernels::answer_bytes;
 use crate::{KernelHandle, KernelOptions, MemoryRegion};
 
-/// Steps that one packet of input may cost at most, with any value in the program's request.
+/// Upper limit of the steps for one packet of input, whatever limit the program requests.
 const STEPS: u64 = 1 << 20;
-/// Lanes of a kernel at most.
+/// Maximum number of lanes of a kernel.
 const LANES: u32 = 1024;
 
-/// A kernel of a tenant.
+/// A deployed kernel with its claim.
 pub(super) struct Deployed {
-    /// Removed when this is dropped.
+    /// Dropping the handle removes the kernel.
     _handle: KernelHandle,
     pub domain: u32,
     claim: Claim,
 }
 
 impl Deployed {
-    /// The claim of it and its memory.
+    /// The claim on the kernel and its memory.
     pub fn claim(&self) -> &Claim {
         &self.claim
     }

@@ -1,8 +1,8 @@
-//! 1RMA that a daemon lends to a program: RegionIds of the tenant's own regions, and command portals.
+//! 1RMA that a daemon lends to a program: RegionIds for the tenant's own regions, and command portals.
 //!
-//! The NIC writes the process and incarnation of the attachment into each request, and no command can change
-//! that. A command's slot, local region and completion queue must be its portal's: the NIC checks each
-//! command (`core/nic/src/rma/issue.rs`).
+//! The NIC writes the process id and incarnation of the attachment into each request, and no command can
+//! change them. The slot, local region and completion queue of a command must belong to its portal; the NIC
+//! checks each command (`core/nic/src/rma/issue.rs`).
 
 use remora_nic::NicError;
 use remora_nic::rma::{PortalInit, RegionKey, RegionMemory};
@@ -15,10 +15,10 @@ use crate::ProtectionDomain;
 use crate::completion_queue;
 use crate::rma::{OwnRma, Reached};
 
-/// A RegionId of a tenant.
+/// A RegionId of a tenant, with the region that it exposes.
 pub(super) struct Exposed {
     id: u32,
-    /// Key of the memory region.
+    /// The key of the memory region.
     pub region: u32,
     rma: OwnRma,
     _claim: Claim,
@@ -27,7 +27,7 @@ pub(super) struct Exposed {
 impl Drop for Exposed {
     fn drop(&mut self) {
         let ended = self.rma.regions.deregister(self.id);
-        debug_assert!(ended.is_ok(), "it lives as long as this value");
+        debug_assert!(ended.is_ok(), "only this drop deregisters the region");
     }
 }
 
@@ -38,25 +38,25 @@ pub(super) struct LentPortal {
     set: u32,
     rma: OwnRma,
     claim: Claim,
-    // The portal uses these until it is gone.
+    // Kept alive because the portal uses them.
     _cq: Arc<completion_queue::Shared>,
     _domain: ProtectionDomain,
 }
 
 impl LentPortal {
-    /// Its command slots.
+    /// The number of the portal's command slots.
     pub fn slots(&self) -> usize {
         self.claim.get(Resource::Slot) as usize
     }
 
-    /// The claim of it and its memory.
+    /// The claim on the portal and its memory.
     pub fn claim(&self) -> &Claim {
         &self.claim
     }
 }
 
 impl Tenant {
-    /// Keeps the way to a server that commands of the tenant may name; `None`: there is nothing to keep.
+    /// Keeps the way to a server for later commands of the tenant. No effect for `None`.
     pub(in crate::nicd) fn keep_reached(&mut self, reached: Option<Reached>) {
         if let Some(reached) = reached {
             self.servers.keep(reached);
@@ -70,12 +70,12 @@ impl Drop for LentPortal {
             control.take_shared_bell(self.set, self.bell);
             control.destroy_portal(self.number)
         });
-        debug_assert!(ended.is_ok(), "it lives as long as this value");
+        debug_assert!(ended.is_ok(), "only this drop destroys the portal");
     }
 }
 
 impl Tenant {
-    /// Who the program is for servers.
+    /// Replies with the identity that servers see: process id and incarnation.
     pub(super) fn identify(&self) -> ReplyResult {
         let Program { pid, incarnation } = self.program;
         Ok((Reply::Identity { pid, incarnation }, Vec::new()))
