@@ -22,6 +22,7 @@
 pub mod class_port_info;
 pub mod drep;
 pub mod dreq;
+mod fields;
 pub mod header;
 pub mod ip_cm;
 mod message;
@@ -69,10 +70,9 @@ pub enum Answered {
 }
 
 impl Answered {
-    /// Decodes the upper two bits of `byte`.
-    #[inline]
-    pub(crate) const fn of(byte: u8) -> Answered {
-        match byte >> 6 {
+    /// Decodes a number of two bits.
+    pub(crate) const fn of(number: u8) -> Answered {
+        match number {
             0 => Answered::Req,
             1 => Answered::Rep,
             2 => Answered::Other,

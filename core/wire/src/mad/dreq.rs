@@ -1,172 +1,22 @@
 //! DREQ: a request to end a connection (IBTA volume 1, chapter 12.6.10).
-//!
-//! ```text
-//!   +---------------------------------------------------------------+
-//!   0|                     local communication id                   |
-//!   +---------------------------------------------------------------+
-//!   4|                    remote communication id                   |
-//!   +-----------------------------------------------+---------------+
-//!   8|                  remote QPN                  |   reserved    |
-//!   +-----------------------------------------------+---------------+
-//!  12|                      private data (220)                      |
-//!   +---------------------------------------------------------------+
-//! ```
-//!
-//! The reserved byte is sent as zero and ignored on receipt.
-
-use core::fmt;
-
-use zerocopy::network_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::BODY_LEN;
-use crate::{Qpn, WireError};
-
-/// Length of the body in bytes.
-pub const LEN: usize = BODY_LEN;
+use super::fields::mad;
+use crate::Qpn;
 
 /// Length of the private data in bytes.
 pub const PRIVATE_LEN: usize = 220;
 
-#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Raw {
-    local_comm_id: U32,
-    remote_comm_id: U32,
-    remote_qpn: U32,
-    private_data: [u8; PRIVATE_LEN],
-}
-const _: () = assert!(size_of::<Raw>() == LEN);
-
-/// A borrowed body whose length has been checked.
-#[derive(Copy, Clone, Debug)]
-pub struct View<'a>(&'a Raw);
-
-impl<'a> View<'a> {
-    /// Returns a view of the body at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
-    /// short.
-    #[inline]
-    pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
-        Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
-    }
+mad! {
+    BODY_LEN,
+    "local_comm_id={local_comm_id:#010x} remote_comm_id={remote_comm_id:#010x} remote_qpn={remote_qpn}";
 
     /// Communication id of the sender.
-    #[inline]
-    pub fn local_comm_id(&self) -> u32 {
-        self.0.local_comm_id.get()
-    }
-
+    local_comm_id: u32 = 0, 32;
     /// Communication id of the receiver.
-    #[inline]
-    pub fn remote_comm_id(&self) -> u32 {
-        self.0.remote_comm_id.get()
-    }
-
+    remote_comm_id: u32 = 4, 32;
     /// Queue pair number of the receiver, which the receiver validates.
-    #[inline]
-    pub fn remote_qpn(&self) -> Qpn {
-        Qpn::new(self.0.remote_qpn.get() >> 8)
-    }
-
+    remote_qpn: Qpn = 8, 24;
     /// Private data, passed from the sender's program to the receiver's.
-    #[inline]
-    pub fn private_data(&self) -> &'a [u8; PRIVATE_LEN] {
-        &self.0.private_data
-    }
-}
-
-/// The body as a value.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Repr {
-    /// Communication id of the sender.
-    pub local_comm_id: u32,
-    /// Communication id of the receiver.
-    pub remote_comm_id: u32,
-    /// Queue pair number of the receiver, which the receiver validates.
-    pub remote_qpn: Qpn,
-    /// Private data, passed from the sender's program to the receiver's.
-    pub private_data: [u8; PRIVATE_LEN],
-}
-
-impl Repr {
-    /// Converts a checked body into a value.
-    #[inline]
-    pub fn parse(view: &View<'_>) -> Repr {
-        Repr {
-            local_comm_id: view.local_comm_id(),
-            remote_comm_id: view.remote_comm_id(),
-            remote_qpn: view.remote_qpn(),
-            private_data: *view.private_data(),
-        }
-    }
-
-    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
-    #[inline]
-    pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("space for a DREQ");
-        *place = Raw {
-            local_comm_id: U32::new(self.local_comm_id),
-            remote_comm_id: U32::new(self.remote_comm_id),
-            remote_qpn: U32::new(self.remote_qpn.get() << 8),
-            private_data: self.private_data,
-        };
-    }
-}
-
-impl fmt::Display for Repr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Repr { local_comm_id, remote_comm_id, remote_qpn, .. } = self;
-        write!(
-            f,
-            "local_comm_id={local_comm_id:#010x} remote_comm_id={remote_comm_id:#010x} remote_qpn={remote_qpn}"
-        )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::mad::tests::{any_body, body};
-    use proptest::prelude::*;
-
-    /// Bytes of the first DREQ in the Soft-RoCE capture.
-    fn bytes() -> [u8; LEN] {
-        body("88a881c1 67571cca 00001c00")
-    }
-
-    fn value() -> Repr {
-        let (local_comm_id, remote_comm_id) = (0x88a8_81c1, 0x6757_1cca);
-        Repr { local_comm_id, remote_comm_id, remote_qpn: Qpn::new(0x1c), private_data: [0; PRIVATE_LEN] }
-    }
-
-    #[test]
-    fn literal_bytes() {
-        let (bytes, value) = (bytes(), value());
-        assert_eq!(Repr::parse(&View::new(&bytes).unwrap()), value);
-        let mut out = [0x5a; LEN + 1];
-        value.emit(&mut out);
-        assert_eq!((&out[..LEN], out[LEN]), (&bytes[..], 0x5a));
-        assert_eq!(
-            value.to_string(),
-            "local_comm_id=0x88a881c1 remote_comm_id=0x67571cca remote_qpn=0x00001c"
-        );
-    }
-
-    #[test]
-    fn truncation_is_an_error() {
-        let bytes = bytes();
-        for len in 0..LEN {
-            assert_eq!(View::new(&bytes[..len]).unwrap_err(), WireError::Truncated);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_round_trip_but_for_the_reserved_bits(mut bytes in any_body()) {
-            let mut out = [0; LEN];
-            Repr::parse(&View::new(&bytes).unwrap()).emit(&mut out);
-            bytes[11] = 0;
-            prop_assert_eq!(out, bytes);
-        }
-    }
+    private_data: [u8; PRIVATE_LEN] = 12, PRIVATE_LEN * 8;
 }

@@ -1,31 +1,8 @@
 //! The header of every MAD (IBTA volume 1, chapter 13.4.2).
-//!
-//! ```text
-//!  +---------------+---------------+---------------+---------------+
-//!  0| base version 1|     class     | class version |    method     |
-//!  +---------------+---------------+---------------+---------------+
-//!  4|            status             |        class specific         |
-//!  +-------------------------------+-------------------------------+
-//!  8|                        transaction id                        |
-//!   |                                                              |
-//!  +-------------------------------+-------------------------------+
-//! 16|           attribute           |           reserved           |
-//!  +-------------------------------+-------------------------------+
-//! 20|                      attribute modifier                      |
-//!  +---------------------------------------------------------------+
-//! ```
-//!
-//! The reserved bytes are sent as zero and ignored on receipt.
 
 use core::fmt;
 
-use zerocopy::network_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-use crate::WireError;
-
-/// Length of the header in bytes.
-pub const LEN: usize = 24;
+use super::fields::mad;
 
 /// Version of all MADs.
 pub const BASE_VERSION: u8 = 1;
@@ -47,6 +24,12 @@ impl Method {
     pub const SEND: Method = Method(0x03);
     /// Answers [`Method::GET`].
     pub const GET_RESP: Method = Method(0x81);
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#04x}", self.0)
+    }
 }
 
 /// The type of a MAD's body.
@@ -108,110 +91,28 @@ impl fmt::Display for Attribute {
     }
 }
 
-#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Raw {
-    base_version: u8,
-    class: u8,
-    class_version: u8,
-    method: u8,
-    status: U16,
-    class_specific: U16,
-    transaction_id: U64,
-    attribute: U16,
-    reserved: U16,
-    modifier: U32,
-}
-const _: () = assert!(size_of::<Raw>() == LEN);
-
-/// A borrowed header whose length has been checked.
-#[derive(Copy, Clone, Debug)]
-pub struct View<'a>(&'a Raw);
-
-impl<'a> View<'a> {
-    /// Returns a view of the header at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
-    /// short.
-    #[inline]
-    pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
-        Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
-    }
+mad! {
+    24,
+    "class={class:#04x}.{class_version} method={method} status={status} tid={transaction_id:#x} {attribute}";
 
     /// MAD version, [`BASE_VERSION`].
-    #[inline]
-    pub fn base_version(&self) -> u8 {
-        self.0.base_version
-    }
-
+    base_version: u8 = 0, 8;
     /// Management class.
-    #[inline]
-    pub fn class(&self) -> u8 {
-        self.0.class
-    }
-
+    class: u8 = 1, 8;
     /// Version of the management class.
-    #[inline]
-    pub fn class_version(&self) -> u8 {
-        self.0.class_version
-    }
-
+    class_version: u8 = 2, 8;
     /// Method: the operation on the attribute.
-    #[inline]
-    pub fn method(&self) -> Method {
-        Method(self.0.method)
-    }
-
+    method: Method = 3, 8;
     /// Status of a response; 0 in other MADs.
-    #[inline]
-    pub fn status(&self) -> u16 {
-        self.0.status.get()
-    }
-
+    status: u16 = 4, 16;
     /// Reserved for the management class; unused by the communication manager.
-    #[inline]
-    pub fn class_specific(&self) -> u16 {
-        self.0.class_specific.get()
-    }
-
+    class_specific: u16 = 6, 16;
     /// Transaction id, equal in a message, its retransmissions and its answers.
-    #[inline]
-    pub fn transaction_id(&self) -> u64 {
-        self.0.transaction_id.get()
-    }
-
+    transaction_id: u64 = 8, 64;
     /// Attribute: the type of the body.
-    #[inline]
-    pub fn attribute(&self) -> Attribute {
-        Attribute(self.0.attribute.get())
-    }
-
+    attribute: Attribute = 16, 16;
     /// Attribute modifier; unused by the communication manager.
-    #[inline]
-    pub fn modifier(&self) -> u32 {
-        self.0.modifier.get()
-    }
-}
-
-/// The header as a value.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Repr {
-    /// MAD version, [`BASE_VERSION`].
-    pub base_version: u8,
-    /// Management class.
-    pub class: u8,
-    /// Version of the management class.
-    pub class_version: u8,
-    /// Method: the operation on the attribute.
-    pub method: Method,
-    /// Status of a response; 0 in other MADs.
-    pub status: u16,
-    /// Reserved for the management class; unused by the communication manager.
-    pub class_specific: u16,
-    /// Transaction id, equal in a message, its retransmissions and its answers.
-    pub transaction_id: u64,
-    /// Attribute: the type of the body.
-    pub attribute: Attribute,
-    /// Attribute modifier; unused by the communication manager.
-    pub modifier: u32,
+    modifier: u32 = 20, 32;
 }
 
 impl Repr {
@@ -227,90 +128,6 @@ impl Repr {
             transaction_id,
             attribute,
             modifier: 0,
-        }
-    }
-
-    /// Converts a checked header into a value.
-    #[inline]
-    pub fn parse(view: &View<'_>) -> Repr {
-        Repr {
-            base_version: view.base_version(),
-            class: view.class(),
-            class_version: view.class_version(),
-            method: view.method(),
-            status: view.status(),
-            class_specific: view.class_specific(),
-            transaction_id: view.transaction_id(),
-            attribute: view.attribute(),
-            modifier: view.modifier(),
-        }
-    }
-
-    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
-    #[inline]
-    pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("space for the header of a MAD");
-        *place = Raw {
-            base_version: self.base_version,
-            class: self.class,
-            class_version: self.class_version,
-            method: self.method.0,
-            status: U16::new(self.status),
-            class_specific: U16::new(self.class_specific),
-            transaction_id: U64::new(self.transaction_id),
-            attribute: U16::new(self.attribute.0),
-            reserved: U16::new(0),
-            modifier: U32::new(self.modifier),
-        };
-    }
-}
-
-impl fmt::Display for Repr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Repr { class, class_version, method: Method(method), status, transaction_id, attribute, .. } =
-            self;
-        write!(
-            f,
-            "class={class:#04x}.{class_version} method={method:#04x} status={status} tid={transaction_id:#x} \
-             {attribute}"
-        )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// Bytes of the first REQ in the Soft-RoCE capture.
-    const BYTES: [u8; LEN] =
-        [1, 7, 2, 3, 0, 0, 0, 0, 0, 0, 0, 2, 0xc1, 0x81, 0xa8, 0x88, 0, 0x10, 0, 0, 0, 0, 0, 0];
-    const VALUE: Repr = Repr::cm(Method::SEND, 0x2_c181_a888, Attribute::REQ);
-
-    #[test]
-    fn literal_bytes() {
-        assert_eq!(Repr::parse(&View::new(&BYTES).unwrap()), VALUE);
-        let mut out = [0x5a; LEN + 1];
-        VALUE.emit(&mut out);
-        assert_eq!((&out[..LEN], out[LEN]), (&BYTES[..], 0x5a));
-        assert_eq!(VALUE.to_string(), "class=0x07.2 method=0x03 status=0 tid=0x2c181a888 REQ");
-        assert_eq!(Attribute(0x1b).to_string(), "0x001b");
-    }
-
-    #[test]
-    fn truncation_is_an_error() {
-        for len in 0..LEN {
-            assert_eq!(View::new(&BYTES[..len]).unwrap_err(), WireError::Truncated);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_round_trip_but_for_the_reserved_ones(mut bytes: [u8; LEN]) {
-            let mut out = [0; LEN];
-            Repr::parse(&View::new(&bytes).unwrap()).emit(&mut out);
-            bytes[18..20].fill(0);
-            prop_assert_eq!(out, bytes);
         }
     }
 }

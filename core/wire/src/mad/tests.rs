@@ -1,21 +1,13 @@
-//! Tests of whole MADs, and helpers of the tests of all bodies.
+//! Tests of whole MADs; those of their parts are in `layouts`.
 
 use super::*;
 use crate::WireError;
 use proptest::prelude::*;
 
-/// Returns a body that starts with these hexadecimal bytes and is zero otherwise.
-pub(crate) fn body(hex: &str) -> [u8; BODY_LEN] {
-    let digits: Vec<u8> = hex.bytes().filter(|digit| !digit.is_ascii_whitespace()).collect();
-    let mut body = [0; BODY_LEN];
-    for (byte, pair) in body.iter_mut().zip(digits.chunks(2)) {
-        *byte = u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
-    }
-    body
-}
+mod layouts;
 
 /// Generates a body of arbitrary bytes.
-pub(crate) fn any_body() -> impl Strategy<Value = [u8; BODY_LEN]> {
+fn any_body() -> impl Strategy<Value = [u8; BODY_LEN]> {
     proptest::collection::vec(any::<u8>(), BODY_LEN).prop_map(|bytes| bytes.try_into().unwrap())
 }
 
