@@ -1,4 +1,5 @@
-//! Stalls that a busy machine causes and a program cannot: an engine stands still.
+//! Tests with an engine that stands still, as on a busy machine. A program outside the crate cannot cause
+//! such stalls.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -7,18 +8,18 @@ use crate::{
     Access, CompletionQueue, Context, Device, EMPTY, MemoryRegion, QpOptions, QueuePair, Status, work,
 };
 
-/// Queue pairs that wait for an answer each: more than one pass of an engine takes frames.
+/// Queue pairs with one outstanding READ each: more answers than one engine pass processes frames.
 const PAIRS: usize = 100;
-/// Code of 537 ms.
+/// Timeout code of 537 ms.
 const TIMEOUT: u8 = 17;
-/// A pause that is longer than that.
+/// A stall longer than [`TIMEOUT`].
 const STALL: Duration = Duration::from_millis(700);
-/// No test takes longer unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
-/// Time for a READ that nothing holds up.
+/// Time limit for a READ that is not delayed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Connections that allow no retry.
+/// Connections that allow no retries.
 struct Connections {
     here: Context,
     there: Context,
@@ -50,12 +51,12 @@ fn sent(context: &Context) -> u64 {
     context.counters().sent_pkts
 }
 
-/// READs are answered while their engine stands still for longer than their timeout. When it goes on, the
-/// answers are there, and so are the timers.
+/// READs are answered while the requester's engine stands still for longer than their timeout. When it
+/// continues, it finds the answers as well as expired timers.
 fn answers_count_that_came_before_their_timers_were_looked_at(device: impl Fn() -> Device, irn: bool) {
     let mut ends = ends(device, irn);
     let before = sent(&ends.there);
-    // Nothing is answered yet, so that all of it comes in the pause.
+    // The server is held until the client's engine stands still, so that all answers come during the stall.
     ends.there.own_engines()[0].control(|_| {
         for (id, [pair, _]) in ends.pairs.iter_mut().enumerate() {
             let into = [ends.memory.sge(0, 64)];
@@ -65,7 +66,7 @@ fn answers_count_that_came_before_their_timers_were_looked_at(device: impl Fn() 
     ends.here.own_engines()[0].control(|_| {
         let began = Instant::now();
         while sent(&ends.there) < before + PAIRS as u64 || began.elapsed() < STALL {
-            assert!(began.elapsed() < LONG, "the peer answers");
+            assert!(began.elapsed() < LONG, "the peer did not answer in time");
             std::thread::sleep(Duration::from_millis(1));
         }
     });
@@ -91,8 +92,8 @@ fn an_engine_that_stood_still_takes_what_came_before_it_blames_its_peers() {
     }
 }
 
-/// Two clients of one server over shared memory; the engine of one stands still, so the answers to it fill
-/// its ring.
+/// Two clients of one server over shared memory. The engine of one stands still, so the server's answers
+/// fill the ring to it.
 ///
 /// Regression: over shared memory a peer that took no frames held up all other peers of the NIC.
 #[test]
@@ -126,7 +127,7 @@ fn a_client_that_stands_still_holds_up_no_other() {
         let (stands, stalled) = mpsc::channel();
         let (go_on, until) = mpsc::channel::<()>();
         let engine = &still.own_engines()[0];
-        // The server begins when the client stands still.
+        // The server answers only once the client stands still.
         server.own_engines()[0].control(|_| {
             (0..READS).for_each(|id| ask(&mut asking, &its_memory, id));
             let stand = move |_: &mut remora_host::Control<'_>| (stands.send(()), until.recv_timeout(LONG));
@@ -135,7 +136,7 @@ fn a_client_that_stands_still_holds_up_no_other() {
         });
         let began = Instant::now();
         while server.port_counters().no_room == 0 {
-            assert!(began.elapsed() < LONG, "sixteen answers of 64 KiB are more than a ring takes");
+            assert!(began.elapsed() < LONG, "sixteen answers of 64 KiB did not fill the ring");
             std::thread::sleep(Duration::from_millis(1));
         }
         ask(&mut other, &memory, 99);

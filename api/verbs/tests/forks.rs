@@ -1,5 +1,5 @@
-//! A forked child inherits objects that stay its parent's, even if the child opens some itself; and so for
-//! its children.
+//! A forked child inherits objects that still belong to its parent, even if the child opens devices of its
+//! own. The same holds for the child's children.
 #![allow(unsafe_code, reason = "fork(2)")]
 
 use remora_verbs::kernel::Shipped;
@@ -16,20 +16,20 @@ use std::os::unix::fs::FileTypeExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 fn shared() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::MW_BIND
 }
 
-/// Each kind of port, driven each way.
+/// Each kind of port in each driving mode.
 fn devices() -> [Device; 4] {
     let udp = Device::udp("127.0.0.1:0").unwrap();
     [Device::shm(), udp.clone(), Device::shm().mode(Mode::Dedicated), udp.mode(Mode::Dedicated)]
 }
 
-/// One test at a time: a child must not inherit a lock that another test's thread holds for a moment.
+/// Runs one test at a time: a child must not inherit a lock that another test's thread holds at that moment.
 fn alone() -> impl Drop {
     static ALONE: Mutex<()> = Mutex::new(());
     struct Held(#[allow(dead_code, reason = "held, not read")] std::sync::MutexGuard<'static, ()>);
@@ -39,16 +39,16 @@ fn alone() -> impl Drop {
     Held(ALONE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Runs `body` in a child; it returns the fault that it found.
+/// Runs `body` in a child, which reports an error by its exit status and standard error.
 fn in_child(body: impl FnOnce() -> Result<(), String>) {
-    // SAFETY: the child does what is under test and leaves by _exit.
+    // SAFETY: the child only runs the code under test and ends by _exit.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
         let words = outcome.unwrap_or_else(|_| Err("a panic".to_owned())).err().unwrap_or_default();
-        // SAFETY: so many bytes of the string are written. The child ends at once: no destructor of the
-        // parent's runs.
+        // SAFETY: `words.len()` bytes of the string are written. The child ends at once, so that no
+        // destructor of the parent's objects runs.
         unsafe {
             libc::write(2, words.as_ptr().cast(), words.len());
             libc::_exit(if words.is_empty() { 0 } else { 1 });
@@ -57,7 +57,7 @@ fn in_child(body: impl FnOnce() -> Result<(), String>) {
     let mut status = 0;
     // SAFETY: `status` is an int of ours.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "the child says above what it found");
+    assert_eq!(status, 0, "the child printed its error above");
 }
 
 macro_rules! expect {
@@ -69,7 +69,7 @@ macro_rules! expect {
     };
 }
 
-/// Two NICs, and one object of each kind in the first.
+/// Two NICs, and one object of each kind of the first.
 struct Everything {
     cq: CompletionQueue,
     channel: CompletionChannel,
@@ -198,7 +198,7 @@ impl Everything {
         self.one.post_send(&work::write(id, &[self.memory.sge(0, 64)], self.far_memory.remote(0))).unwrap();
     }
 
-    /// The parent's goes on as if there were no child.
+    /// Checks that the objects work as if there were no child.
     fn goes_on(&mut self) {
         for id in 0..50 {
             self.send(id);
@@ -210,7 +210,7 @@ impl Everything {
     }
 }
 
-/// A child that has a NIC of its own, which works.
+/// Opens a NIC of the child's own, and checks that it works.
 fn with_own_device(device: &Device) -> Result<Everything, String> {
     let mut own = Everything::on(device);
     own.send(7);
@@ -220,7 +220,7 @@ fn with_own_device(device: &Device) -> Result<Everything, String> {
     Ok(own)
 }
 
-/// Frames that the far NIC has received, once all of them have come.
+/// The number of frames that the far NIC has received, once none is on its way.
 fn arrived(parents: &mut Everything) -> u64 {
     for _ in 0..20 {
         let _ = parents.far_cq.poll(&mut [EMPTY; 1]);
@@ -229,7 +229,8 @@ fn arrived(parents: &mut Everything) -> u64 {
     parents.far.port_counters().frames_received
 }
 
-/// `child` uses its inherited objects; none of that reaches the parent's peer, and the parent goes on.
+/// Runs `child` with inherited objects. Nothing of that reaches the parent's peer, and the parent's objects
+/// still work.
 fn does_no_harm(device: &Device, child: impl FnOnce(&mut Option<Everything>) -> Result<(), String>) {
     let mut parents = Everything::on(device);
     parents.goes_on();
@@ -237,7 +238,7 @@ fn does_no_harm(device: &Device, child: impl FnOnce(&mut Option<Everything>) -> 
     let mut inherited = Some(parents);
     in_child(|| child(&mut inherited));
     let mut parents = inherited.expect("only the child took it");
-    assert_eq!(arrived(&mut parents), before, "a frame left on the parent's socket or ring");
+    assert_eq!(arrived(&mut parents), before, "the child sent a frame on the parent's socket or ring");
     parents.goes_on();
 }
 
@@ -251,7 +252,7 @@ fn a_child_that_opens_a_device_of_its_own_revives_none_of_its_parents_objects() 
             let mut own = with_own_device(&device)?;
             inherited.as_mut().map_or(Ok(()), Everything::is_refused)?;
             drop(inherited.take());
-            // Its own NIC goes on, too.
+            // The child's own NIC still works, too.
             own.goes_on();
             Ok(())
         });
@@ -358,7 +359,7 @@ fn a_child_neither_listens_nor_stops_its_parents_listener() {
     assert_eq!(client.join().unwrap(), "the other side refused: no");
 }
 
-/// A daemon and a program of it, in one process: what a child inherits of both.
+/// A daemon and a program attached to it, in one process, whose child inherits both.
 #[test]
 fn a_child_ends_neither_its_parents_daemon_nor_its_attachment() {
     let _alone = alone();
@@ -379,7 +380,7 @@ fn a_child_ends_neither_its_parents_daemon_nor_its_attachment() {
     let mut things = Some((one, two, memory, cq, domain, context));
     in_child(|| {
         let _own = with_own_device(&Device::shm())?;
-        // One of its own there, beside its parent's.
+        // The child's own attachment, in addition to its parent's.
         let beside = Device::nicd(&path).open().map_err(|error| error.to_string())?;
         drop(beside.alloc_pd().map_err(|error| error.to_string())?);
         let Some((one, _, memory, cq, domain, context)) = &mut things else { return Err("nothing".into()) };
@@ -403,14 +404,14 @@ fn a_child_ends_neither_its_parents_daemon_nor_its_attachment() {
     let (mut one, _two, memory, mut cq, _domain, context) = things.unwrap();
     let mut after = counts(&daemon);
     for _ in 0..1000 {
-        // The child's own attachment goes when the daemon has seen its end.
+        // The child's own attachment ends when the daemon has noticed the child's end.
         if after == before {
             break;
         }
         std::thread::sleep(Duration::from_millis(10));
         after = counts(&daemon);
     }
-    assert_eq!(after, before, "the child gave something of its parent's back");
+    assert_eq!(after, before, "the child released an object of its parent");
     one.post_send(&work::write(1, &[memory.sge(0, 8)], memory.remote(8))).unwrap();
     let mut done = [EMPTY; 1];
     assert_eq!(cq.wait(&mut done, LONG), Ok(1));
@@ -418,7 +419,7 @@ fn a_child_ends_neither_its_parents_daemon_nor_its_attachment() {
     context.create_cq(4).unwrap();
 }
 
-/// A child has the same nonces and the same socket: it sends nothing.
+/// A child has the same nonces and the same socket as its parent, so it must send nothing.
 ///
 /// Regression: a forked child sent 1RMA messages under its parent's nonces.
 #[test]

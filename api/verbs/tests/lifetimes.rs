@@ -8,14 +8,14 @@ use remora_verbs::{
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 fn shared() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ
 }
 
-/// Each kind of port, driven each way.
+/// Each kind of port in each driving mode.
 fn devices() -> [Device; 4] {
     let udp = Device::udp("127.0.0.1:0").unwrap();
     [Device::shm(), udp.clone(), Device::shm().mode(Mode::Dedicated), udp.mode(Mode::Dedicated)]
@@ -57,10 +57,10 @@ fn a_context_closes_under_traffic() {
         for id in 0..32 {
             one.post_send(&work::write(id, &[memory.sge(0, 1 << 20)], table.remote(0))).unwrap();
         }
-        // The far side goes away while a great part of it is under way.
+        // The far side is dropped while most of the work is in progress.
         let place = table.remote(0);
         drop((two, far_cq, table, far_domain, far));
-        // If this thread had to wait so long that all of it was done, this one is not.
+        // If this thread was delayed so long that all of that work had completed, this WRITE has not.
         one.post_send(&work::write(32, &[memory.sge(0, 1 << 20)], place)).unwrap();
         let (mut failed, mut done) = (0, [EMPTY; 64]);
         let mut seen = 0;
@@ -74,8 +74,8 @@ fn a_context_closes_under_traffic() {
     }
 }
 
-/// A region goes away under READs and WRITEs that hit it: they end in error, and its owner may use the memory
-/// again.
+/// A region is deregistered while READs and WRITEs access it. They end in error, and the owner may use the
+/// memory for other purposes.
 #[test]
 fn deregistration_under_load_ends_the_traffic_with_an_error() {
     for device in devices() {
@@ -94,7 +94,7 @@ fn deregistration_under_load_ends_the_traffic_with_an_error() {
             std::thread::scope(|scope| {
                 let over = &over;
                 scope.spawn(move || {
-                    // The owner polls, and so serves, all the while.
+                    // The owner polls all the time, and so drives its NIC.
                     while !over.load(Ordering::Acquire) {
                         let _ = far_cq.poll(&mut [EMPTY; 1]);
                     }
@@ -102,7 +102,7 @@ fn deregistration_under_load_ends_the_traffic_with_an_error() {
                 let dropped = scope.spawn(move || {
                     std::thread::sleep(Duration::from_millis(3));
                     drop(table);
-                    // Ours again: nobody writes it any more.
+                    // The memory belongs to the program alone: no peer writes it any more.
                     bytes.write(0, &[7; 1 << 16]).unwrap();
                     std::thread::sleep(Duration::from_millis(3));
                     let mut now = vec![0; 1 << 16];
@@ -176,7 +176,7 @@ fn a_forked_child_finds_everything_inert_and_the_parent_goes_on() {
         let two = far_domain.create_qp(&far_cq, &far_cq, &QpOptions::default()).unwrap();
         let (mut one, two) = QueuePair::connect_pair(one, two).unwrap();
         std::thread::sleep(Duration::from_millis(20));
-        // SAFETY: the child only uses what is under test and leaves by _exit.
+        // SAFETY: the child only runs the code under test and ends by _exit.
         let child = unsafe { libc::fork() };
         assert!(child >= 0);
         if child == 0 {
@@ -199,7 +199,7 @@ fn a_forked_child_finds_everything_inert_and_the_parent_goes_on() {
             assert_eq!(cq.wait(&mut done, LONG), Ok(1));
             assert_eq!(done[0].status, Status::Success);
         }
-        // The links were not cut by the child's end.
+        // The end of the child did not close the parent's links.
         std::thread::sleep(Duration::from_millis(120));
         one.post_send(&work::read(1, &[memory.sge(0, 64)], table.remote(0))).unwrap();
         let mut done = [EMPTY; 1];
@@ -208,7 +208,7 @@ fn a_forked_child_finds_everything_inert_and_the_parent_goes_on() {
     }
 }
 
-/// Threads that share an engine (each with its own queue pair and completion queue) do not disturb each
+/// Threads that share an engine, each with its own queue pair and completion queue, do not disturb each
 /// other.
 #[test]
 fn threads_may_share_an_engine() {
@@ -243,7 +243,7 @@ fn threads_may_share_an_engine() {
     }
 }
 
-/// Memory, links and numbers come back: a NIC does not tire of queue pairs.
+/// Memory, links and numbers of destroyed queue pairs are reused.
 #[test]
 fn queue_pairs_come_and_go() {
     for device in devices() {
@@ -258,7 +258,8 @@ fn queue_pairs_come_and_go() {
             let (one, _two) = QueuePair::connect_pair(one, two).unwrap();
             peers.insert(one.agreement().unwrap().peer.0);
         }
-        // A link stays for the next connection; the number of an endpoint comes back, and rests for a while.
+        // A link stays for the next connection. The number of a peer becomes free, but is not reused for a
+        // while.
         let most = if near.port().kind == PortKind::Shm { 1 } else { 64 };
         assert!(peers.len() <= most, "{} numbers of 300 connections, one at a time", peers.len());
     }

@@ -1,4 +1,4 @@
-//! Once everything is set up, no verb allocates: not in the program's thread, not in the NIC's.
+//! After the set-up no verb allocates memory, neither in the program's thread nor in the NIC's threads.
 #![allow(unsafe_code, reason = "an allocator that counts, and namespaces")]
 
 mod veth;
@@ -19,7 +19,7 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: the system's allocator does the work.
+// SAFETY: the system's allocator performs each call.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Spans of time in which allocations are counted, and the rounds of each.
+/// Spans of time in which allocations are counted, and the rounds of each span.
 const SPANS: usize = 4;
 const ROUNDS: u64 = 240;
 
@@ -87,14 +87,14 @@ fn allocates_nothing(round: &mut dyn FnMut(), count: u64) {
         (0..40).for_each(|_| round());
         ALLOCATIONS.load(Ordering::Relaxed) - before
     };
-    // On a busy machine a thread of the NIC's begins late, and allocates only after many rounds: in any span.
+    // On a busy machine a thread of the NIC may start late, and allocate once in any of the spans.
     let spans: Vec<u64> = (0..SPANS).map(|_| allocated()).collect();
     assert!(spans.contains(&0), "{spans:?}");
     assert!(spans.iter().sum::<u64>() < count, "{spans:?}: more than what is made once");
 }
 
-/// The services beside RC: a connection that may lose, datagrams, an extended connection to a shared receive
-/// queue, a window.
+/// The services other than RC: an unreliable connection, datagrams, an extended connection to a shared
+/// receive queue, and a window.
 struct Services {
     memory: MemoryRegion,
     table: MemoryRegion,
@@ -134,7 +134,7 @@ fn services(device: &Device) -> Services {
 }
 
 impl Services {
-    /// Waits until so many have completed at each side.
+    /// Waits until the given number of requests has completed at each side.
     fn wait(&mut self, mut left: [usize; 2]) {
         let mut done = [EMPTY; 8];
         while left != [0, 0] {
@@ -175,7 +175,7 @@ fn rounds_of_services(device: &Device) {
     allocates_nothing(&mut || services.round(), ROUNDS / 3);
 }
 
-/// Requests to kernels, one with an answer of several packets, and WRITEs that pass a kernel.
+/// Performs requests to kernels, one with an answer of several packets, and WRITEs that pass a kernel.
 fn rounds_of_kernels(device: &Device) {
     let (near, far) = (device.open().unwrap(), device.open().unwrap());
     let (near_domain, far_domain) = (near.alloc_pd().unwrap(), far.alloc_pd().unwrap());
@@ -210,7 +210,7 @@ fn rounds_of_kernels(device: &Device) {
     allocates_nothing(&mut round, ROUNDS / 3);
 }
 
-/// Encrypted reads, writes and rekeys of several commands each, under two keys in turns.
+/// Performs encrypted reads, writes and rekeys of several commands each, alternately under two keys.
 fn rounds_of_rma(device: &Device) {
     let (near, far) = (device.open().unwrap(), device.open().unwrap());
     let pair = |context: &Context| {
@@ -219,7 +219,7 @@ fn rounds_of_rma(device: &Device) {
     };
     // Over `shm` both sides need a link.
     let _link = QueuePair::connect_pair(pair(&near), pair(&far)).unwrap();
-    // No thread that waits for a core is taken for a dead peer.
+    // Timeouts so long that a thread that waits for a core is not taken for a dead peer.
     let second = 1_000_000_000;
     let settings = Settings {
         timers: Timers::Fixed,
@@ -250,7 +250,7 @@ fn rounds_of_rma(device: &Device) {
     allocates_nothing(&mut round, ROUNDS / 3);
 }
 
-/// One test, so that nothing else runs in this process.
+/// There is one test in this binary, so that nothing else runs in its process.
 #[test]
 fn a_verb_in_steady_state_allocates_nothing() {
     let udp = Device::udp("127.0.0.1:0").unwrap();
@@ -259,7 +259,7 @@ fn a_verb_in_steady_state_allocates_nothing() {
     {
         rounds([device.open().unwrap(), device.open().unwrap()]);
     }
-    // The services differ in the NIC, which is the same with every driver.
+    // The services differ in the NIC, which is the same in every driving mode.
     for device in [Device::shm(), udp] {
         rounds_of_services(&device);
         rounds_of_kernels(&device);

@@ -1,5 +1,5 @@
-//! A signal handler that calls the NIC which its thread is calling. It may come at any instruction: it posts,
-//! or is told that the NIC is busy (EBUSY), and nothing is lost, done twice, or waits for ever.
+//! A signal handler that calls the NIC which its thread is calling. The signal may come at any instruction.
+//! The handler posts work or gets EBUSY; no work is lost or executed twice, and nothing hangs.
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "tests install a signal handler, which reaches its queue pair by a pointer")]
 
@@ -11,12 +11,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
-/// Of each outcome at least.
+/// The least number of each outcome.
 const ENOUGH: u64 = 100;
 
-/// What the handler uses.
+/// The objects that the handler uses.
 struct Handled {
     context: Context,
     cq: CompletionQueue,
@@ -27,11 +27,11 @@ static HANDLED: AtomicPtr<Handled> = AtomicPtr::new(std::ptr::null_mut());
 static POSTED: AtomicU64 = AtomicU64::new(0);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 static WRONG: AtomicU64 = AtomicU64::new(0);
-/// One test at a time has the handler's objects.
+/// Held by the test that uses the handler's objects, one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 extern "C" fn interrupt(_: libc::c_int) {
-    // SAFETY: while the pointer stands, only this handler uses what it points to, on one thread.
+    // SAFETY: while the pointer is set, only this handler uses the objects, on one thread.
     let Some(handled) = (unsafe { HANDLED.load(Ordering::Relaxed).as_mut() }) else { return };
     let quiet = WorkRequest { flags: Flags::default(), ..work::nop(1) };
     match handled.pair.post_send(&quiet) {
@@ -67,14 +67,14 @@ fn a_handler_posts_or_is_refused(device: &Device) {
     let handled = Box::into_raw(Box::new(Handled { context: context.clone(), cq: others, pair }));
     HANDLED.store(handled, Ordering::Relaxed);
     let handler: extern "C" fn(libc::c_int) = interrupt;
-    // SAFETY: the handler uses what `HANDLED` points to, and atomics.
+    // SAFETY: the handler uses only the objects behind `HANDLED`, and atomics.
     unsafe { libc::signal(libc::SIGUSR2, handler as libc::sighandler_t) };
-    // SAFETY: asks for the caller's own name.
+    // SAFETY: returns the id of the calling thread.
     let (thread, done) = (unsafe { libc::pthread_self() }, &AtomicU64::new(0));
     let turns = std::thread::scope(|scope| {
         scope.spawn(move || {
             while done.load(Ordering::Relaxed) == 0 {
-                // SAFETY: the thread waits for this one before it ends.
+                // SAFETY: the target thread joins this one before it ends.
                 assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR2) }, 0);
                 std::thread::yield_now();
             }
@@ -92,10 +92,10 @@ fn a_handler_posts_or_is_refused(device: &Device) {
         turns
     });
     HANDLED.store(std::ptr::null_mut(), Ordering::Relaxed);
-    // SAFETY: made above; no handler finds it any more, and none is under way on this thread.
+    // SAFETY: allocated above. No handler can find the pointer any more, and none runs on this thread.
     let mut handled = unsafe { Box::from_raw(handled) };
     assert_eq!(WRONG.load(Ordering::Relaxed), 0);
-    // What was posted is executed once, and what was refused not at all.
+    // Posted requests are executed once, and refused ones not at all.
     handled.pair.post_send(&work::nop(9)).unwrap();
     let mut end = [EMPTY; 2];
     assert_eq!(handled.cq.wait(&mut end, LONG), Ok(1));

@@ -1,5 +1,5 @@
-//! Hostile programs, and the bounds of a tenant. Daemon and programs are in one process here, which changes
-//! nothing: they share no more than two processes do.
+//! Tests of the daemon with hostile programs, and of a tenant's limits. Daemon and programs run in one
+//! process here. They share nothing but what separate processes would share.
 
 mod rma;
 mod users;
@@ -27,10 +27,10 @@ use crate::{
     ProtectionDomain, QpOptions, QueuePair, State, Status, work,
 };
 
-/// No daemon takes longer unless it hangs.
+/// Time limit of a test: longer means that the daemon hangs.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A generator of numbers: one seed, one sequence.
+/// A pseudo-random number generator, which gives the same sequence for the same seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -51,7 +51,7 @@ struct Lender {
     path: SocketPath,
 }
 
-/// Where a daemon listens. Its socket goes with the test.
+/// The path of a daemon's socket, which is removed when the value is dropped.
 struct SocketPath(PathBuf);
 
 impl SocketPath {
@@ -181,7 +181,7 @@ fn create_loopback(domain: u32, cq: u32) -> Request {
     Request::CreateLoopback(a_pair(domain, cq, cq))
 }
 
-/// A code region of so many bytes.
+/// The request for a code region of `len` bytes.
 fn create_code(domain: u32, len: u64, parts: &[CodePart]) -> Request {
     Request::CreateCode(CreateCode { domain, len, parts: parts.to_vec() })
 }
@@ -207,7 +207,7 @@ const fn slots(pair: u32) -> CodePart {
     CodePart { of: CodeOf::Pair(pair), iova: 1 << 41 }
 }
 
-/// One request of each kind.
+/// Returns one request of each kind.
 fn requests() -> Vec<Request> {
     vec![
         Request::Attach { version: VERSION, name: "tenant".to_owned(), kept: true },
@@ -327,7 +327,7 @@ fn messages_come_back_as_they_were_and_no_part_of_one_is_a_message() {
     }
 }
 
-/// A program that harms nobody.
+/// A well-behaved program, by which tests check that the daemon still works.
 struct Innocent {
     _domain: ProtectionDomain,
     cq: CompletionQueue,
@@ -562,7 +562,7 @@ fn no_more_programs_attach_than_may() {
     let words = keep("two").unwrap_err().to_string();
     assert!(words.contains("--attachments"), "{words}");
     drop(two);
-    // Its thread may take a moment.
+    // The thread of the program that has gone may take a moment.
     let words = loop {
         let words = keep("two").unwrap_err().to_string();
         if !words.contains("--attachments") {
@@ -599,7 +599,7 @@ fn what_a_daemon_does_not_lend_is_refused_by_words_that_say_so() {
     assert_eq!(Device::shm().open().unwrap().kept().err(), Some(CreateError::NotByDaemon));
 }
 
-/// Random requests, whole and broken, of one program.
+/// Sends random requests, valid and corrupted, as one program.
 fn babble(lender: &Lender, numbers: &mut Numbers) {
     let socket = PacketSocket::connect(&lender.path, LONG).unwrap();
     socket.set_patience(None, Some(Duration::from_secs(60))).unwrap();
@@ -652,7 +652,7 @@ fn programs_that_do_not_say_who_they_are_lock_nobody_out() {
     let context = lender.open();
     let mut innocent = Innocent::new(&context);
     innocent.works();
-    // Programs that are attached stay attached.
+    // Programs that are attached already are not affected.
     let others = [lender.open(), lender.open(), lender.open()];
     let full = Device::nicd(&lender.path).open().unwrap_err().to_string();
     assert!(full.contains("5 programs attached of user") && full.contains("--attachments"), "{full}");
@@ -675,7 +675,7 @@ fn garbage_in_queues_and_doorbells_harms_nobody() {
         for ring in [send, receive, slots, other.cq.ring()] {
             let words = ring.bytes().len() / 8;
             for _ in 0..2000 {
-                // The indices now and then, else the slots.
+                // Rarely overwrite an index, else a slot.
                 let at = if numbers.below(50) == 0 { numbers.below(3) } else { numbers.below(words) };
                 let value = match numbers.below(3) {
                     0 => numbers.next(),

@@ -1,5 +1,5 @@
-//! The attendant: serves while the program sleeps, and is not in the way while it polls. Also the dedicated
-//! threads.
+//! Tests of the attendant, which serves the NIC while the program sleeps and must not interfere while it
+//! polls; and of dedicated threads.
 
 use remora_verbs::{
     Access, CompletionQueue, Context, CqOptions, Device, DriverCounters, EMPTY, MemoryRegion, Mode, Notify,
@@ -7,7 +7,7 @@ use remora_verbs::{
 };
 use std::time::{Duration, Instant};
 
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 struct Side {
@@ -22,7 +22,7 @@ impl Side {
         self.context.driver_counters()[0]
     }
 
-    /// One step of polling; true if a completion came.
+    /// Polls once. Returns true if a completion came.
     fn polled(&mut self) -> bool {
         let mut done = [EMPTY; 1];
         let came = self.cq.poll(&mut done).unwrap() == 1;
@@ -53,7 +53,7 @@ fn udp() -> Device {
 fn read_from_a_sleeper(devices: [Device; 2]) {
     let (mut a, b) = ends(devices);
     b.memory.write(0, b"awake").unwrap();
-    // Long enough for the other side's thread to have gone to sleep, and then while it is awake.
+    // The pauses cover a sleeping driver thread of the other side as well as one that is awake.
     for pause in [30, 0, 0, 5, 120] {
         std::thread::sleep(Duration::from_millis(pause));
         a.pair.post_send(&work::read(1, &[a.memory.sge(0, 5)], b.memory.remote(0))).unwrap();
@@ -79,7 +79,7 @@ fn a_sleeping_program_is_served_by_a_dedicated_engine() {
     read_from_a_sleeper([udp(), udp().mode(Mode::Dedicated)]);
 }
 
-/// One thread polls both sides, so that a pause of it is a pause of the traffic too.
+/// Performs READs in one thread that polls both sides, so that both sides pause together.
 fn traffic(a: &mut Side, b: &mut Side, reads: u64) {
     for id in 0..reads {
         a.pair.post_send(&work::read(id, &[a.memory.sge(0, 64)], b.memory.remote(0))).unwrap();
@@ -92,11 +92,11 @@ fn traffic(a: &mut Side, b: &mut Side, reads: u64) {
 fn packets_do_not_wake(devices: [Device; 2]) {
     const READS: u64 = 100_000;
     let (mut a, mut b) = ends(devices);
-    // Asleep when the traffic begins: the watch has to end without the help of packets.
+    // The attendants sleep when the traffic begins, so they must notice it without wakes by packets.
     std::thread::sleep(Duration::from_millis(30));
     traffic(&mut a, &mut b, 1000);
-    // Not zero: when this thread does not run for a millisecond, nobody polls. Where other work takes the
-    // cores that is often, so one of three runs must do.
+    // The count need not be 0: if this thread does not run for a millisecond, nobody polls. On a busy machine
+    // that is frequent, so one good run of three suffices.
     let mut runs = Vec::new();
     let few = (0..3).any(|_| {
         runs.push(wakes(&mut a, &mut b, READS));
@@ -105,7 +105,7 @@ fn packets_do_not_wake(devices: [Device; 2]) {
     assert!(few, "{runs:?} wakes by {READS} reads");
 }
 
-/// Times that packets wake the attendant of each side during so many reads.
+/// The number of packet wakes of each side's attendant during `reads` READs.
 fn wakes(a: &mut Side, b: &mut Side, reads: u64) -> [u64; 2] {
     let before = [a.drivers(), b.drivers()];
     traffic(a, b, reads);
@@ -119,8 +119,8 @@ fn packets_do_not_wake_the_attendant_while_a_caller_polls() {
     packets_do_not_wake([udp(), udp()]);
 }
 
-/// One side of a ping-pong by WRITE: each waits by looking at its memory, and polls for its own completions
-/// alone (`ib_write_lat` of perftest does so).
+/// One side of a ping-pong by WRITE. Each side waits by reading its memory, and polls only for its own
+/// completions, as `ib_write_lat` of perftest does.
 fn spin_on_memory(side: &mut Side, peer: Remote, begins: bool, rounds: u64) {
     for round in 1..=rounds {
         for sends in [begins, !begins] {
@@ -131,7 +131,7 @@ fn spin_on_memory(side: &mut Side, peer: Remote, begins: bool, rounds: u64) {
             } else {
                 let started = Instant::now();
                 while side.memory.get::<u64>(0) != Ok(round) {
-                    assert!(started.elapsed() < LONG, "nobody serves who spins on memory");
+                    assert!(started.elapsed() < LONG, "nobody serves a program that spins on memory");
                     std::hint::spin_loop();
                 }
             }
@@ -148,16 +148,17 @@ fn packets_wake_for_a_spinner(devices: [Device; 2]) {
         spin_on_memory(&mut b, to_a, false, ROUNDS);
     });
     let wakes = a.drivers().packet_wakes + b.drivers().packet_wakes;
-    // By its timer alone it would find each message after a millisecond. The first ones are found so.
+    // With its timer alone, the attendant finds each message after a millisecond. It finds the first few in
+    // this way.
     assert!(wakes > ROUNDS, "{wakes} wakes by {ROUNDS} round trips");
-    // One of them calls no more. Whoever writes there, or reads, is answered all the same.
+    // One side no longer calls the API, but requests to it are still answered.
     for id in 0..100 {
         let (sges, there) = ([a.memory.sge(16, 8)], b.memory.remote(16));
         let request = if id % 2 == 0 { work::write(id, &sges, there) } else { work::read(id, &sges, there) };
         a.pair.post_send(&request).unwrap();
         let started = Instant::now();
         while !a.polled() {
-            assert!(started.elapsed() < LONG, "nobody answers for who spins on memory");
+            assert!(started.elapsed() < LONG, "nobody answers for a program that spins on memory");
         }
     }
 }
@@ -174,10 +175,10 @@ fn the_attendant_serves_again_when_the_caller_stops() {
     for _ in 0..5 {
         traffic(&mut a, &mut b, 500);
         let before = b.drivers().passes;
-        // Now only one side polls.
+        // From now on only one side polls.
         a.pair.post_send(&work::read(1, &[a.memory.sge(0, 64)], b.memory.remote(0))).unwrap();
         while !a.polled() {}
-        // It counts a pass at its end, which may be after the answer has left.
+        // The attendant counts a pass at its end, which may be after the answer has been sent.
         let patience = Instant::now();
         while b.drivers().passes == before {
             assert!(patience.elapsed() < LONG, "whoever answered was not the attendant");
@@ -218,7 +219,8 @@ fn channel_wakes(device: &Device) {
         assert_eq!((done[0].id, done[0].byte_len), (round, 5));
         assert_eq!(sent.wait(&mut done, LONG), Ok(1));
     }
-    // Not armed: no wake. Armed for solicited ones only: not by this.
+    // No report while the queue is not armed, and none for an unsolicited message if armed for solicited
+    // ones.
     far.post_send(&work::send_inline(9, b"")).unwrap();
     assert_eq!(sent.wait(&mut done, LONG), Ok(1));
     assert_eq!(cq.wait(&mut done, LONG), Ok(1));
@@ -252,8 +254,8 @@ fn sleeps(devices: [Device; 2]) {
             - before.timer_wakes
             - before.packet_wakes
             - before.calls;
-        // Twenty a second once the timer has backed off: some microseconds each. A busy machine makes a
-        // second longer.
+        // About twenty wakes per second once the timer has backed off, of some microseconds each. On a busy
+        // machine a second takes longer.
         let seconds = began.elapsed().as_secs() + 1;
         assert!(wakes < 60 * seconds, "{wakes} wakes in {seconds} idle seconds");
     }

@@ -1,4 +1,5 @@
-//! A plain client READs an object that its owner writes all the time: a kernel lets no torn one leave.
+//! A client READs an object that its owner writes all the time. A kernel on the owner's NIC rejects torn
+//! copies.
 
 use remora_verbs::kernel::{Consistency, Kernel, crc64};
 use remora_verbs::{Access, Device, EMPTY, KernelOptions, QpOptions, QueuePair, Status, work};
@@ -7,11 +8,11 @@ use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
 const WORDS: usize = 128;
-/// READs at least, and how often the object changes meanwhile.
+/// The least number of READs, and the least number of changes of the object meanwhile.
 const READS: usize = 2000;
 const CHANGES: usize = 20;
 
-/// Eight bytes repeated, so that a torn object shows.
+/// An object of eight repeated bytes, so that a torn copy is recognised, with its checksum.
 fn object(number: u64) -> Vec<u8> {
     let bytes = number.to_le_bytes().repeat(WORDS);
     let sum = crc64(&bytes).to_le_bytes();
@@ -36,16 +37,16 @@ fn read_while_it_is_written(device: impl Fn() -> Device, irn: bool) {
     let seen = std::thread::scope(|scope| {
         scope.spawn(|| {
             for number in (2..).take_while(|_| !done.load(Ordering::Relaxed)) {
-                // Word by word, as a program's stores are.
+                // Written word by word, as by a program's stores.
                 for (at, word) in object(number).as_chunks::<8>().0.iter().enumerate() {
                     there.write(8 * at, word).unwrap();
                 }
-                // Without a pause the writer would nearly always be preempted in the middle of an object.
+                // Without a pause, the writer would nearly always be preempted in the middle of an object.
                 std::thread::sleep(Duration::from_micros(50));
             }
         });
         let mut seen: Vec<(Status, [u64; WORDS])> = Vec::new();
-        // A busy machine may give the writer its turn late.
+        // On a busy machine the writer may run late.
         let (mut changes, started) = (0, Instant::now());
         while (seen.len() < READS || changes < CHANGES) && started.elapsed() < LONG {
             let local = [here.sge(0, 8 * WORDS)];

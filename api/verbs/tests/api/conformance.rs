@@ -1,5 +1,5 @@
-//! The conformance body over the real ports, good ones and bad ones: random verbs in both directions against
-//! a plain model.
+//! The conformance body over real ports, without faults and with faults: random verbs in both directions,
+//! compared with a plain model.
 
 use crate::veth::{self, Veth};
 use remora_conformance::{Arm, Buffer, Options, Report, Verb, bad_world, run};
@@ -16,12 +16,12 @@ struct Api {
     sides: [(Context, ProtectionDomain); 2],
     pairs: Vec<[(QueuePair, CompletionQueue); 2]>,
     regions: Vec<Option<MemoryRegion>>,
-    /// No frame is on its way for longer, once the NICs are driven.
+    /// Upper limit of the time that a frame is on its way while the NICs are driven.
     longest_way: Duration,
 }
 
-/// Longer than the rules of `bad_world` hold any frame, there and back. Longer, too, than the thread of an
-/// engine that has frames waits for a core.
+/// Longer than the rules of `bad_world` delay any frame, there and back, and longer than the thread of an
+/// engine with frames waits for a core.
 const LONGEST_WAY: Duration = Duration::from_millis(20);
 
 impl Api {
@@ -29,7 +29,7 @@ impl Api {
         Api::of(devices.map(|device| device.open().unwrap()))
     }
 
-    /// An arm of open devices.
+    /// Builds an arm of open contexts.
     fn of(contexts: [Context; 2]) -> Api {
         let sides = contexts.map(|context| {
             let domain = context.alloc_pd().unwrap();
@@ -38,7 +38,7 @@ impl Api {
         Api { sides, pairs: Vec::new(), regions: Vec::new(), longest_way: Duration::ZERO }
     }
 
-    /// An arm over links that hold frames, or with NICs that polling does not drive.
+    /// Marks an arm as one over links that delay frames, or with NICs that polling does not drive.
     fn slow(self) -> Api {
         Api { longest_way: LONGEST_WAY, ..self }
     }
@@ -91,7 +91,7 @@ fn queue_error(error: PostError) -> QueueError {
     }
 }
 
-/// Takes a queue pair from RESET to RTS by `ibv_modify_qp`'s own steps, with its earlier peer.
+/// Takes a queue pair from RESET to RTS by the steps of `ibv_modify_qp`, with its earlier peer.
 fn bring_up(pair: &mut QueuePair, settings: &Settings, psns: [u32; 2]) {
     let agreement = pair.agreement().unwrap().clone();
     let address = pair.address_vector().unwrap();
@@ -222,10 +222,10 @@ fn body_with(irn: bool, seeds: std::ops::Range<u64>, arm: impl Fn() -> Api) -> R
     sum
 }
 
-/// Turns without progress: a minute and more.
+/// Turns without progress before a run fails: more than a minute.
 const PATIENCE: u64 = 50_000_000;
 
-/// Checks that every case was met, except those that take a link that can be cut.
+/// Checks that every case was met, except the cases that need a link that can be cut.
 fn complete(report: &Report) {
     let missing: Vec<String> = report.missing();
     let expected = ["Cut", "send RetryExceeded"];
@@ -240,7 +240,7 @@ fn udp(address: &str) -> Device {
 /// exactly once.
 #[test]
 fn ten_seeds_over_shm() {
-    // More than ten, so that every trouble comes up with any random numbers of the conformance body.
+    // More than ten seeds, so that every mishap occurs with any random numbers of the conformance body.
     complete(&body(0..24, || Api::new([&Device::shm(); 2])));
 }
 
@@ -268,8 +268,8 @@ struct Bad {
     faults: Tally,
 }
 
-/// The body over links that lose, double, reorder, delay and break frames, each in a way of its own. One
-/// side's port does that, to the frames that it sends and to those that it receives.
+/// Runs the body over links that lose, duplicate, reorder, delay and corrupt frames, differently for each
+/// seed. The port of one side does that to the frames that it sends and receives.
 fn bad_body(device: &Device, seeds: std::ops::Range<u64>) -> Bad {
     bad_body_with(false, device, seeds)
 }
@@ -284,7 +284,7 @@ fn bad_pair(
     seeds: std::ops::Range<u64>,
     open: impl Fn([&Device; 2]) -> Api,
 ) -> Bad {
-    // Much trouble, so that each kind of it comes up although there are fewer verbs.
+    // A high rate of mishaps, so that each kind occurs although there are fewer verbs.
     let options = Options { verbs: 2_000, trouble: 0.6, irn, patience: PATIENCE, ..Options::default() };
     let mut sum = Bad::default();
     for seed in seeds {
@@ -301,13 +301,13 @@ fn bad_pair(
     sum
 }
 
-/// Checks that each kind of fault was made, and each kind of recovery was used.
+/// Checks that each kind of fault was injected, and that each kind of recovery was used.
 fn all_bad(bad: &Bad) {
     let counters = &bad.counters;
     all_bad_with(bad, &[("implied NAK", counters.implied_nak_seq_err)]);
 }
 
-/// Like [`all_bad`] over IRN, which recovers in its own way.
+/// Like [`all_bad`], over IRN, whose recovery has other counters.
 fn all_bad_with_irn(bad: &Bad) {
     let counters = &bad.counters;
     let own = [
@@ -346,7 +346,7 @@ fn all_bad_with(bad: &Bad, own: &[(&str, u64)]) {
 fn bad_links_over_shm() {
     let bad = bad_body(&Device::shm(), 400..416);
     all_bad(&bad);
-    // Frames without an ICRC cannot be seen to be broken: a fault that breaks one loses it instead.
+    // Frames without an ICRC cannot be recognised as corrupted, so the port drops them instead.
     assert_eq!(bad.counters.rx_icrc_encapsulated, 0);
 }
 
@@ -385,16 +385,16 @@ fn bad_links_over_udp_with_irn() {
     all_bad_with_irn(&bad_body_with(true, &udp("127.0.0.1:0"), 1000..1016));
 }
 
-/// AF_XDP between two network namespaces; where those cannot be made, the tests print that and end.
+/// AF_XDP between two network namespaces.
 struct Wire(Veth);
 
 impl Wire {
-    /// NICs on both ends, called by these addresses.
+    /// Describes NICs on both ends with these addresses.
     fn devices(&self, hosts: [&str; 2]) -> [Device; 2] {
         [0, 1].map(|end| Device::xdp(self.0.interface(end), Some(hosts[end].parse().unwrap())))
     }
 
-    /// Opens each in its namespace.
+    /// Opens each device in its namespace.
     fn api(&self, devices: [&Device; 2]) -> Api {
         Api::of([0, 1].map(|end| self.0.open(end, devices[end])))
     }

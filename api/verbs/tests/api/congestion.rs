@@ -1,15 +1,15 @@
-//! Congestion control on real ports: its decisions are obeyed. The simulated world shows that flows come to a
-//! fair share (`sim/fabric/src/share`).
+//! Congestion control on real ports: queue pairs obey its decisions. Fairness between flows is tested in the
+//! simulator (`sim/fabric/src/share`).
 
 use remora_verbs::congestion::{Algorithm, Settings};
 use remora_verbs::{Access, Device, EMPTY, Modify, QpOptions, QueuePair, Status, work};
 use std::time::{Duration, Instant};
 
 const LEN: usize = 1 << 20;
-/// A mebibyte takes 42 ms.
+/// A line rate at which a mebibyte takes 42 ms.
 const LINE_RATE: u64 = 200_000_000;
 
-/// How long a WRITE of [`LEN`] bytes takes, which arrives whole.
+/// Measures the time of a WRITE of [`LEN`] bytes, and checks that all bytes arrive.
 fn write(device: &Device) -> Duration {
     let (near, far) = (device.open().unwrap(), device.open().unwrap());
     let (near_domain, far_domain) = (near.alloc_pd().unwrap(), far.alloc_pd().unwrap());
@@ -38,14 +38,14 @@ fn a_controlled_queue_pair_never_exceeds_its_line_rate() {
         let settings = Settings { algorithm, line_rate: LINE_RATE, ..Settings::default() };
         for device in [Device::shm(), Device::udp("127.0.0.1:0").unwrap()] {
             let took = write(&device.congestion(settings));
-            // A busy machine makes it longer, nothing makes it shorter.
+            // A busy machine can lengthen the time, but nothing can shorten it.
             assert!(took > Duration::from_millis(40), "{algorithm:?}: {took:?}");
         }
     }
 }
 
-/// A packet of 4 KiB takes 33 ms at this rate. 32 of them, of which one need ask for an answer, take twice
-/// the timeout.
+/// At this rate a packet of 4 KiB takes 33 ms. 32 packets, of which possibly only one requests an
+/// acknowledgement, take twice the timeout.
 const LIMIT: u64 = 1_000_000;
 
 #[test]
@@ -71,7 +71,7 @@ fn a_limited_write_is_not_taken_for_a_silent_peer() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             assert_eq!(done[0].status, Status::Success);
-            // All but the last packet, at the rate.
+            // The time of all packets but the last at the limited rate.
             assert!(begun.elapsed() > Duration::from_secs(2), "{:?}", begun.elapsed());
             let mut tail = [0; 4];
             target.read(LIMITED - 4, &mut tail).unwrap();

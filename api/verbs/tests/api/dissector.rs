@@ -1,5 +1,5 @@
-//! The dissector for Wireshark, on captures of a real port. tshark shows the posted PRISM operations and
-//! their outcomes, and requests to kernels. It shows standard packets as it does without the dissector.
+//! The Wireshark dissector, on captures of a real port. tshark shows the posted PRISM operations with their
+//! outcomes, and requests to kernels. Standard packets look the same with and without the dissector.
 
 use remora_verbs::kernel::{self, Get, HyperLogLog, Kernel, Lookup};
 use remora_verbs::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
-/// Bytes of a buffer, and of a value sent into one: three packets.
+/// Size of a buffer, and of a value stored in one. A value takes three packets.
 const SIZE: u32 = 4096;
 const VALUE: usize = 2500;
 
-/// A file that is gone when the test is over.
+/// A file that is removed when the value is dropped.
 pub struct Temporary(pub PathBuf);
 
 impl Temporary {
@@ -33,11 +33,11 @@ impl Drop for Temporary {
     }
 }
 
-/// tshark's output with these arguments, with the dissector or without.
+/// Runs tshark on `file` with these arguments, with or without the dissector, and returns its output.
 pub fn tshark(file: &Path, dissector: bool, arguments: &[&str]) -> String {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r"]).arg(file).args(["--disable-protocol", "rpcordma"]);
-    // It knows RoCE v2 by port 4791; ports of tests are others.
+    // tshark recognises RoCE v2 by UDP port 4791, and the tests use other ports.
     command.args(["-d", "udp.port==1-65535,infiniband"]);
     if dissector {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../wireshark/remora.lua");
@@ -52,10 +52,10 @@ pub fn tshark(file: &Path, dissector: bool, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The fields of one packet, those that are there.
+/// The fields that one packet has, with their values.
 type Fields = BTreeMap<String, String>;
 
-/// The dissector's fields, below `remora.`.
+/// The names of the dissector's fields, without the prefix `remora.`.
 const FIELDS: [&str; 48] = [
     "prism.flags",
     "prism.flags.addr_indirect",
@@ -107,7 +107,7 @@ const FIELDS: [&str; 48] = [
     "strom.params",
 ];
 
-/// All packets, with the fields `remora.*`, their numbers and directions.
+/// Returns all packets with their fields `remora.*`, their numbers and their directions.
 fn packets(file: &Path, preferences: &[&str]) -> Vec<Fields> {
     let mut names: Vec<String> = FIELDS.iter().map(|name| format!("remora.{name}")).collect();
     names.extend(["frame.number", "frame.packet_flags_direction"].map(str::to_owned));
@@ -153,7 +153,7 @@ fn options() -> QpOptions {
     QpOptions { prism: true, path_mtu: 1024, ..QpOptions::default() }
 }
 
-/// Condition, redirection and flags of a request.
+/// The condition, redirection and result address of a request.
 #[derive(Clone, Copy, Default)]
 struct How {
     conditional: bool,
@@ -182,7 +182,7 @@ impl World {
     }
 }
 
-/// Posts every operation that has a field of its own, once; returns the expected packets in their order.
+/// Posts one operation for each field. Returns the expected packets in order.
 fn conversation(world: &mut World) -> Vec<Fields> {
     let mut wanted = allocations(world);
     wanted.extend(reads_and_writes(world));
@@ -199,12 +199,12 @@ fn hex(number: u64) -> String {
     format!("{number:#018x}")
 }
 
-/// Numbers as bytes in network order.
+/// Formats numbers as bytes in network order.
 fn wide(limbs: &[u64]) -> String {
     limbs.iter().rev().map(|limb| format!("{limb:016x}")).collect()
 }
 
-/// A packet of a request with these flags.
+/// Returns the fields of a request packet with these flags.
 fn flagged(flags: u8, more: &[Named<'_>]) -> Fields {
     let all =
         ["addr_indirect", "addr_bounded", "data_indirect", "conditional", "redirect", "allocate", "extended"];
@@ -285,7 +285,7 @@ fn reads_and_writes(world: &mut World) -> Vec<Fields> {
 
 type Named<'a> = (&'a str, String);
 
-/// The masks of the swaps, with so many limbs, and more.
+/// Returns the masks of a swap with `limbs` limbs, and the fields in `more`.
 fn swap<'a>(limbs: usize, more: &[Named<'a>]) -> Vec<Named<'a>> {
     let (compare, swap) = ([0, u64::MAX, 0, 0], [u64::MAX, u64::MAX, 0, 0]);
     let masks = [("compare_mask", wide(&compare[..limbs])), ("swap_mask", wide(&swap[..limbs]))];
@@ -360,7 +360,7 @@ fn atomics(world: &mut World) -> Vec<Fields> {
     ]
 }
 
-/// Takes out of each answer the frame of its request, which must be the request that came last.
+/// Removes from each answer the number of its request's frame, after checking that it is the latest request.
 fn requests_are_named(seen: &mut [Fields]) {
     let mut last = None;
     for packet in seen {
@@ -373,7 +373,7 @@ fn requests_are_named(seen: &mut [Fields]) {
     }
 }
 
-/// The packets that left and that the dissector describes, without the fields of other dissectors.
+/// Returns the sent packets that the dissector describes, without the fields of other dissectors.
 fn of_prism(seen: Vec<Fields>) -> Vec<Fields> {
     let mut left = seen;
     left.retain(|packet| packet["frame.packet_flags_direction"] == "0x00000002");
@@ -382,7 +382,7 @@ fn of_prism(seen: Vec<Fields>) -> Vec<Fields> {
     left
 }
 
-/// Captures every operation of PRISM once; returns the expected packets, and the numbers of both queue pairs.
+/// Captures every PRISM operation once. Returns the expected packets and the numbers of both queue pairs.
 fn captured(file: &Path) -> (Vec<Fields>, [u32; 2]) {
     let device = Device::udp("127.0.0.1:0").unwrap().capture(file);
     let mut world = world(&device, &options());
@@ -403,8 +403,8 @@ fn tshark_shows_of_prism_what_was_posted_and_what_came_of_it() {
     assert_eq!(seen.len(), wanted.len());
 }
 
-/// tshark's fields of a WRITE and an ALLOCATE that travel together, with a READ of so many bytes behind them.
-/// Also the number of the free list, and the address of the buffer.
+/// Captures a WRITE and an ALLOCATE in one frame, followed by a READ of `reads` bytes, if any. Returns
+/// tshark's fields, the number of the free list and the address of the buffer.
 fn together(reads: Option<usize>) -> (Vec<Fields>, u64, u64) {
     let file = Temporary::new(&format!("together-{reads:?}"));
     let (list, buffer) = {
@@ -446,7 +446,7 @@ fn fields_of<const N: usize>(packet: &Fields, names: [&str; N]) -> [String; N] {
     names.map(|name| packet[&format!("remora.{name}")].clone())
 }
 
-/// A chain in one frame, and its answers in another.
+/// A chain of requests in one frame, with its answers in another.
 #[test]
 fn tshark_shows_each_packet_of_a_bundle() {
     let (seen, list, buffer) = together(Some(40));
@@ -462,7 +462,7 @@ fn tshark_shows_each_packet_of_a_bundle() {
     assert_eq!(asked["remora.bundle.psn"], answered["remora.bundle.psn"]);
 }
 
-/// A chain as one packet, and so its answer.
+/// A chain as one packet, and its answer as one packet.
 #[test]
 fn tshark_shows_each_operation_of_a_chain_and_what_came_of_it() {
     let (seen, list, buffer) = together(Some(20));
@@ -488,7 +488,7 @@ fn what_the_dissector_shows_is_a_matter_of_preferences() {
     let mut named = packets(&file.0, &["remora.prism_auto:FALSE", &by_number]);
     requests_are_named(&mut named);
     assert_eq!(of_prism(named), wanted);
-    // Without their requests, answers are known by their queue pair alone.
+    // Without their requests, answers are recognised only by their queue pair.
     let mut answers = packets(&file.0, &["remora.prism_auto:FALSE", &format!("remora.prism_qps:{client}")]);
     answers.retain(|packet| packet.contains_key("remora.prism.verdict"));
     assert!(answers.iter().all(|packet| !packet.contains_key("remora.prism.request_in")));
@@ -523,7 +523,8 @@ fn standard_packets_are_shown_as_without_the_dissector() {
     let same = |line: &&str| !line.contains("[Protocols in frame: ");
     assert!(without.contains("Opcode: Reliable Connection (RC) - FetchAdd"));
     assert!(without.lines().filter(same).eq(with.lines().filter(same)));
-    // Taken for PRISM's, an atomic's answer is one that was done.
+    // If the packets are declared to be PRISM's, the answer to an atomic is taken for a PRISM answer with
+    // verdict "done".
     let all = packets(&file.0, &["remora.prism_qps:0-16777215"]);
     let verdicts = all.iter().filter(|packet| packet.contains_key("remora.prism.verdict"));
     assert!(verdicts.clone().count() > 0);
@@ -573,7 +574,7 @@ fn additions_of_irn_are_shown_for_the_queue_pairs_that_are_named() {
     assert_eq!(of_prism(packets(&file.0, &["remora.irn_qps:0-16777215"])), wanted);
 }
 
-/// A GET that finds nothing, values that come in three packets and in one.
+/// Requests of a GET without a result, and of values in three packets and in one.
 fn requests_to_kernels(file: &Path) -> Vec<Fields> {
     let device = Device::udp("127.0.0.1:0").unwrap().capture(file);
     let strom = QpOptions { prism: false, strom: true, ..options() };

@@ -1,4 +1,4 @@
-//! Every verb between two contexts of one process: the bytes that arrive, the completions, the refusals.
+//! Every verb between two contexts of one process: the bytes that arrive, the completions, and the refusals.
 
 use crate::veth::{self, Veth};
 use remora_verbs::{
@@ -9,7 +9,7 @@ use remora_verbs::{
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 /// One side of a connection.
@@ -42,7 +42,7 @@ fn all() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
 }
 
-/// Opens two contexts that can reach each other.
+/// A function that opens two contexts that can reach each other.
 type Open<'a> = &'a dyn Fn() -> [Context; 2];
 
 fn ends(open: Open<'_>) -> (Side, Side) {
@@ -91,7 +91,7 @@ fn writes_and_reads(a: &mut Side, b: &mut Side) {
     assert_eq!((done.id, done.status, done.kind), (1, Status::Success, CompletionKind::Write));
     assert_eq!(content(&b.memory, 1000, 20_000), data);
 
-    // Gathered from three places; the middle one is empty.
+    // The data is gathered from three elements, of which the middle one is empty.
     let list = [a.memory.sge(5, 10), a.memory.sge(0, 0), a.memory.sge(100, 90)];
     assert_eq!(a.run(&work::write(2, &list, b.memory.remote(0))).status, Status::Success);
     assert_eq!(content(&b.memory, 0, 100), [&data[5..15], &data[100..190]].concat());
@@ -235,7 +235,7 @@ fn within_one_context(context: Context) {
     assert_eq!((done[0].status, content(&memory, 100, 10)), (Status::Success, b"to and fro".to_vec()));
 }
 
-/// A program's mistakes: the status that hardware gives, for each with a fresh connection.
+/// Checks that each mistake of a program gets the status that hardware gives, each on a fresh connection.
 fn mistakes(open: Open<'_>) {
     let status = |request: &dyn Fn(&Side, &Side) -> (remora_verbs::Operation, remora_verbs::Sge)| {
         let (mut a, b) = ends(open);
@@ -277,7 +277,7 @@ fn mistakes_have_the_status_of_hardware() {
     mistakes(&twice(udp()));
 }
 
-/// `wr_id` is the program's: often a pointer, sometimes with bits of its own above it.
+/// A `wr_id` belongs to the program. It is often a pointer, sometimes with tag bits above the address.
 #[test]
 fn ids_of_64_bits_come_back_whole() {
     for open in [&twice(Device::shm()) as Open<'_>, &twice(udp())] {
@@ -302,7 +302,7 @@ fn ids_of_64_bits_come_back_whole() {
             assert_eq!(a.run(&work::send(id, &[a.memory.sge(0, size)])).id, id);
             assert_eq!(b.wait().id, !id);
         }
-        // Work that is flushed, on both sides.
+        // Requests that are flushed on both sides.
         b.pair.post_recv(&ReceiveRequest { id: u64::MAX, sges: &[] }).unwrap();
         let beyond = work::write(u64::MAX - 1, &local, b.memory.remote((1 << 16) - 7));
         a.pair.post_send(&beyond).unwrap();

@@ -1,4 +1,4 @@
-//! Queue pair 1, to which the datagrams of connection managers come, between two NICs.
+//! Queue pair 1, which receives the datagrams of connection managers, between two NICs.
 
 use remora_verbs::{
     Access, CompletionQueue, Context, CreateError, DatagramQueuePair, Device, EMPTY, GRH, GSI_QKEY,
@@ -6,7 +6,7 @@ use remora_verbs::{
 };
 use std::time::Duration;
 
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 struct Manager {
@@ -40,7 +40,7 @@ impl Manager {
     }
 }
 
-/// 256 bytes, as a MAD has, there and back. The answer goes where the datagram came from.
+/// Sends 256 bytes, the size of a MAD, there and back. The answer goes to the source of the datagram.
 fn a_mad_and_its_answer(device: &Device) {
     let (mut here, mut there) = (manager(device), manager(device));
     assert_eq!((here.qp.number(), here.qp.qkey()), (1, GSI_QKEY));
@@ -62,7 +62,7 @@ fn a_mad_and_its_answer(device: &Device) {
         .unwrap();
     assert_eq!(there.wait().id, 4);
     assert_eq!((here.wait().id, here.memory.get::<[u8; 256]>(1024 + GRH).unwrap()), (2, [0xa5; 256]));
-    // A queue pair of datagrams that is nobody in particular has not that key, and is not heard.
+    // An ordinary datagram queue pair does not have the GSI's Q_Key, so its datagrams are dropped.
     let mut stranger = here.domain.create_datagram_qp(&here.cq, &here.cq, &QpOptions::default()).unwrap();
     there.receive(5);
     stranger.post_send_to(&work::send_inline(6, b"no"), &to_there.queue(1, GSI_QKEY)).unwrap();

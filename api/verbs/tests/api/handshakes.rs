@@ -1,4 +1,4 @@
-//! Connections that are set up side by side, peers that leave, and servers that are full.
+//! Connections that are set up at the same time, peers that leave, and servers that are full.
 
 use remora_verbs::{
     CompletionQueue, ConnectError, Context, Departures, Device, EMPTY, Full, Handshakes, Init, Listener,
@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 struct Nic {
@@ -30,7 +30,7 @@ impl Nic {
     }
 }
 
-/// The first message of a client of a NIC.
+/// Captures the first message of a client whose NIC has this port.
 fn first_message(port: &'static str) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -47,14 +47,14 @@ fn first_message(port: &'static str) -> Vec<u8> {
     message
 }
 
-/// A peer that asks to be connected, and then sends nothing.
+/// A peer that requests a connection and then sends nothing.
 fn silent(address: SocketAddr, words: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(words).unwrap();
     stream
 }
 
-/// A client that connects in a thread of its own, and does one WRITE of nothing.
+/// A client that connects in a thread of its own and performs one WRITE of length 0.
 fn client(port: &'static str, address: SocketAddr) -> std::thread::JoinHandle<(Nic, QueuePair)> {
     std::thread::spawn(move || {
         let mut nic = Nic::open(port);
@@ -72,7 +72,7 @@ fn patient() -> QpOptions {
     QpOptions { connect_timeout: LONG, ..QpOptions::default() }
 }
 
-/// A silent peer has a minute here; a peer that sends its request is connected at once.
+/// A silent peer has a minute here. A peer that completes its part is connected at once all the same.
 fn side_by_side(port: &'static str) {
     let words = first_message(port);
     let (server, listener) = (Nic::open(port), Listener::bind("127.0.0.1:0").unwrap());
@@ -89,10 +89,10 @@ fn side_by_side(port: &'static str) {
     let answered = loop {
         match handshakes.finished() {
             Some((done, outcome)) => {
-                assert_eq!(done, id, "the others say nothing");
+                assert_eq!(done, id, "only the client completes its part");
                 break outcome.unwrap();
             }
-            None => assert!(began.elapsed() < LONG, "the silent ones hold it up"),
+            None => assert!(began.elapsed() < LONG, "the silent peers delay the client"),
         }
         std::thread::sleep(Duration::from_millis(1));
     };
@@ -117,7 +117,7 @@ fn next(handshakes: &mut Handshakes) -> (u64, Result<remora_verbs::Answered, Con
     loop {
         match handshakes.finished() {
             Some(done) => return done,
-            None => assert!(began.elapsed() < LONG, "nobody gives way"),
+            None => assert!(began.elapsed() < LONG, "no hand-shake has ended"),
         }
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -127,8 +127,8 @@ fn gone_at_once(port: &'static str) {
     let words = first_message(port);
     let (server, listener) = (Nic::open(port), Listener::bind("127.0.0.1:0").unwrap());
     let mut handshakes = Handshakes::new().unwrap();
-    // Its timeout is a minute. Its hang-up must be noticed before that, over shm also while its end of the
-    // link is awaited.
+    // The peer's timeout is a minute. Its hang-up must be noticed earlier, over shm also while the peer's end
+    // of the link is awaited.
     let stream = silent(listener.address(), &words);
     let request = listener.accept(Some(LONG)).unwrap().unwrap();
     let id = handshakes.begin(request, server.pair(&patient())).unwrap();
@@ -169,12 +169,12 @@ fn at_the_bound_the_oldest_handshake_gives_way() {
     gone.sort_unstable();
     assert_eq!(gone, begun[..2]);
     assert_eq!(handshakes.len(), Handshakes::MOST);
-    assert!(!handshakes.end_oldest(LONG), "none is so old");
+    assert!(!handshakes.end_oldest(LONG), "no hand-shake is that old");
     assert!(handshakes.end_oldest(Duration::ZERO));
     assert_eq!(next(&mut handshakes).0, begun[2]);
 }
 
-/// A connected pair, server's side first.
+/// Connects a pair. Returns the server's side first.
 fn connected(port: &'static str, options: &QpOptions) -> ((Nic, QueuePair), (Nic, QueuePair)) {
     let (server, listener) = (Nic::open(port), Listener::bind("127.0.0.1:0").unwrap());
     let address = listener.address();
@@ -191,7 +191,7 @@ fn connected(port: &'static str, options: &QpOptions) -> ((Nic, QueuePair), (Nic
 fn until_gone(pair: &QueuePair) {
     let began = Instant::now();
     while !pair.is_peer_gone() {
-        assert!(began.elapsed() < LONG, "nothing tells that the peer is gone");
+        assert!(began.elapsed() < LONG, "the end of the peer was not noticed");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -210,7 +210,7 @@ fn the_end_of_a_queue_pair_is_told_to_its_peer_without_a_request() {
         departures.remove(pair.connection().unwrap());
         assert!(departures.ended().unwrap().is_empty());
         drop(nic);
-        // And the other way round.
+        // The same with the roles exchanged.
         let ((_server, pair), (_nic, theirs)) = connected(port, &patient());
         drop(pair);
         until_gone(&theirs);

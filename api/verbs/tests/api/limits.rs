@@ -1,6 +1,6 @@
-//! The rights that a program does not need, and the limits that refuse it something. Each test runs in a
-//! process of its own (this binary again), because rights and limits belong to processes and do not come
-//! back.
+//! The rights that a program does not need, and the limits at which it is refused something. Each test runs
+//! in a process of its own (this binary again), because rights and limits belong to a process and cannot be
+//! restored.
 #![allow(unsafe_code, reason = "taking rights away from a process")]
 
 use remora_verbs::doctor::{Verdict, examine};
@@ -12,12 +12,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 const ROLE: &str = "REMORA_TEST_LIMITS_ROLE";
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const NOBODY: u32 = 65_534;
 const TOO_LITTLE: &str = "not run: this machine lets nobody lock 4 MiB (`ulimit -Hl`)";
 
-/// Runs this binary as `role`; its output if it succeeded.
+/// Runs this binary as `role`, and returns its output if it succeeds.
 #[track_caller]
 fn run(role: &str) -> String {
     let mut command = crate::own::test(module_path!(), "acts_its_role");
@@ -27,7 +27,7 @@ fn run(role: &str) -> String {
     output
 }
 
-/// Not a test by itself: what the other process does.
+/// The entry point of the other process. Without a role it does nothing.
 #[test]
 fn acts_its_role() {
     match std::env::var(ROLE).as_deref() {
@@ -49,7 +49,7 @@ fn acts_its_role() {
     }
 }
 
-/// Lowers a limit for good; returns the new limit, which is less if it was less before.
+/// Lowers a limit for good. Returns the new limit, which is lower than `bytes` if it was lower before.
 fn limit(which: libc::__rlimit_resource_t, bytes: u64) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes, then reads, a struct that lives through the calls.
@@ -62,7 +62,7 @@ fn limit(which: libc::__rlimit_resource_t, bytes: u64) -> u64 {
     limit.rlim_max
 }
 
-/// Gives every capability away, and root's ids where this machine has others (a container may not).
+/// Drops every capability, and root's ids if this machine has others (a container may not).
 fn become_nobody() {
     // `struct __user_cap_header_struct` of version 3, this thread, and two empty `__user_cap_data_struct`.
     let (header, none) = ([0x2008_0522_u32, 0], [0_u32; 6]);
@@ -73,7 +73,7 @@ fn become_nobody() {
         libc::setuid(NOBODY);
         assert_eq!(libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()), 0);
     }
-    // Not by our word alone: what takes CAP_NET_ADMIN is refused.
+    // Verified by an operation that needs CAP_NET_ADMIN, which must be refused.
     // SAFETY: a new descriptor, and an int that lives through the call.
     let refused = unsafe {
         let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
@@ -88,7 +88,7 @@ fn shared() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
 }
 
-/// A message, a WRITE, a READ and an atomic between two contexts.
+/// Exchanges a message, a WRITE, a READ and an atomic between two contexts.
 fn uses(device: &Device) {
     let open = || {
         let context = device.open().unwrap();
@@ -126,7 +126,8 @@ fn uses_both_ports() {
     println!("nobody has used both ports");
 }
 
-/// A program that locks all its pages, as real-time ones do: then the limit holds for registered memory too.
+/// A program that locks all its pages, as real-time programs do. The limit then holds for registered memory
+/// too.
 fn locks_its_pages() {
     let context = Device::shm().open().unwrap();
     let domain = context.alloc_pd().unwrap();
@@ -151,7 +152,7 @@ fn has_little_address_space() {
     println!("2 GiB were too much");
 }
 
-/// Refuses these system calls to this process by EPERM, as a container runtime's seccomp profile does.
+/// Makes these system calls fail by EPERM in this process, as a container runtime's seccomp profile does.
 fn forbid(calls: &[libc::c_long]) {
     let statement = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
@@ -182,7 +183,8 @@ fn names_refused_calls() {
     };
     assert_eq!(calls().verdict, Verdict::Good);
     let udp = || Device::udp("127.0.0.1:0").unwrap();
-    // A thread is made last, an eventfd before it, randomness first of all: each hides those behind it.
+    // The NIC needs randomness first, then memory, then an eventfd, then a thread. The calls are forbidden
+    // from the last to the first, since each failure hides the later ones.
     for (call, name) in [
         (libc::SYS_clone3, "clone3"),
         (libc::SYS_eventfd2, "eventfd2"),
@@ -223,7 +225,7 @@ fn nobody_without_capabilities_and_without_lockable_memory_uses_both_ports() {
 fn where_pages_are_locked_the_memlock_limit_refuses_with_enomem_and_says_how_to_mend_it() {
     let output = run("locked");
     if output.contains(TOO_LITTLE) {
-        // Past the test harness, which keeps what tests print.
+        // Written to the process's standard error, because the test harness captures what tests print.
         let _ = writeln!(std::io::stderr(), "where_pages_are_locked: {TOO_LITTLE}");
         return;
     }

@@ -1,5 +1,6 @@
-//! The Rust API between the engines of one process, between processes and between network namespaces. One
-//! binary: each has the whole NIC compiled into it. Apart stand only tests that fork, or count allocations.
+//! The Rust API between the engines of one process, between processes and between network namespaces. The
+//! tests are one binary because each binary contains the whole NIC. Tests that fork or count allocations
+//! have binaries of their own.
 
 mod attendant;
 mod checked_reads;

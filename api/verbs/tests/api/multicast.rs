@@ -1,5 +1,5 @@
 //! Multicast over `udp`: groups on one host, and across a veth pair between two network namespaces. The
-//! latter needs root; without it the test prints that and ends.
+//! latter needs root; without root that test prints a line and ends.
 
 use remora_verbs::{
     Access, CompletionQueue, Context, CreateError, DatagramQueuePair, Device, EMPTY, Endpoint, GRH,
@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const ROLE: &str = "REMORA_TEST_MULTICAST_ROLE";
 
@@ -54,7 +54,8 @@ impl Party {
         self.qp.post_send_to(&work::send_inline(99, words), &all).unwrap();
     }
 
-    /// The bytes of the receive `id`, and the last bytes of its header: the address that it was sent to.
+    /// Returns the payload of receive `id` and the last four bytes of its header, which hold the destination
+    /// address.
     fn got(&self, wc: &WorkCompletion) -> (Vec<u8>, Vec<u8>) {
         let mut bytes = vec![0; wc.byte_len as usize];
         self.memory.read(wc.id as usize * 4096, &mut bytes).unwrap();
@@ -91,7 +92,7 @@ fn every_program_of_the_host_that_is_attached_gets_it() {
         assert_eq!(party.got(&wc), (b"to two of three".to_vec(), vec![239, 255, 71, 2]));
     }
     assert!(other.idle() && from.idle());
-    // A member may be the sender; one that has left gets nothing.
+    // A member may send to the group itself. A queue pair that has left receives nothing.
     one.qp.detach(here).unwrap();
     assert!(matches!(one.qp.detach(here), Err(CreateError::Nic(_))));
     two.send(here, b"to itself");
@@ -153,14 +154,14 @@ fn over_shared_memory_it_reaches_whoever_is_linked_and_attached() {
         assert_eq!(member.got(&wc), (b"to the linked".to_vec(), vec![239, 255, 71, 7]));
     }
     assert!(deaf.idle() && stranger.idle() && from.idle());
-    // Attached itself, it receives its own messages: without a link to it first.
+    // An attached sender receives its own messages, even before it has a link to itself.
     from.qp.attach(here).unwrap();
     from.send(here, b"and to itself");
     let mut done = [from.wait(), from.wait()];
     done.sort_unstable_by_key(|wc| wc.id);
     assert_eq!((done[0].id, done[1].id, from.got(&done[0]).0), (1, 99, b"and to itself".to_vec()));
     assert_eq!((one.wait().id, two.wait().id), (2, 2));
-    // One that is gone holds nobody up.
+    // A member that is gone does not delay the others.
     drop(two);
     one.qp.detach(here).unwrap();
     (0..2000).for_each(|_| {
@@ -178,7 +179,7 @@ fn what_is_no_group_is_refused_in_words() {
     assert!(matches!(over_udp.qp.attach(group("10.0.0.1:4791")), Err(CreateError::Nic(_))));
     let v6 = words(over_udp.qp.attach(group("[ff12::1]:4791")).unwrap_err());
     assert!(v6.contains("ff12::1"), "{v6}");
-    // An attach that the port refused left nothing behind.
+    // An attach that the port refused leaves nothing behind.
     assert!(matches!(over_udp.qp.attach(group("[ff12::1]:4791")), Err(CreateError::Group(_))));
     let too_many = (0..=64).find_map(|number| {
         over_udp.qp.attach(group(&format!("239.255.72.{number}:4791"))).err().map(|error| (number, error))
@@ -190,8 +191,8 @@ fn what_is_no_group_is_refused_in_words() {
     assert_eq!(long, Err(remora_verbs::PostError::Queue(QueueError::TooManySges)));
 }
 
-/// Not a test by itself: one of the two processes. A member receives two messages. The sender sends until its
-/// input ends, because a group that has just been joined is not everywhere at once.
+/// The entry point of the other processes; without a role it does nothing. A member receives two messages.
+/// The sender sends until its input ends, because joining a group takes effect only after a while.
 #[test]
 fn acts_its_role() {
     let Ok(role) = std::env::var(ROLE) else { return };

@@ -1,5 +1,5 @@
-//! Two processes in two network namespaces with a veth pair between them: a real (if virtual) wire with an
-//! MTU of 1500, by UDP sockets and by AF_XDP. Needs root; without it the test prints that and ends.
+//! Two processes in two network namespaces connected by a veth pair, with an MTU of 1500, over UDP sockets
+//! and AF_XDP. Needs root; without root a test prints a line and ends.
 
 use crate::veth::{self, Veth};
 use remora_verbs::{
@@ -9,11 +9,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 const ROLE: &str = "REMORA_TEST_NAMESPACE_ROLE";
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const LEN: usize = 300_000;
 
-/// Not a test by itself: one of the two processes.
+/// The entry point of the other processes; without a role it does nothing.
 #[test]
 fn acts_its_role() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -24,7 +24,7 @@ fn acts_its_role() {
     }
 }
 
-/// A NIC of this description: `udp ADDRESS:PORT` or `xdp INTERFACE ADDRESS`.
+/// Opens the NIC of this description: `udp ADDRESS:PORT` or `xdp INTERFACE ADDRESS`.
 fn open(description: &str) -> Context {
     let device = match *description.split(' ').collect::<Vec<_>>() {
         ["udp", local] => Device::udp(local).unwrap(),
@@ -50,7 +50,7 @@ fn serve(own: &str, address: &str) {
     let mut pair = domain.create_qp(&cq, &cq, &options).unwrap();
     pair.post_recv(&remora_verbs::ReceiveRequest { id: 1, sges: &[] }).unwrap();
     let _pair = listener.accept(Some(LONG)).unwrap().unwrap().accept(pair).unwrap();
-    // The client's last word.
+    // The last message of the client.
     assert_eq!(cq.wait(&mut [EMPTY; 1], LONG), Ok(1));
     let counters = context.counters();
     assert_eq!((counters.malformed_pkts, counters.rx_icrc_encapsulated), (0, 0));
@@ -82,7 +82,7 @@ fn visit(own: &str, server: &str) {
     run(work::send(3, &[]));
 }
 
-/// One process serves with the first NIC, the other visits it with the second.
+/// Runs a server on the first NIC and a client on the second.
 fn serve_and_visit(veth: &Veth, nics: [String; 2], listen: &str) {
     let role = |act: &str, nic: &str| format!("{act},{nic},{listen}");
     let mut serving = veth.run(0, module_path!(), ROLE, &role("serve", &nics[0])).spawn().unwrap();
@@ -122,8 +122,8 @@ fn by_af_xdp_and_by_udp_in_every_pairing() {
     }
 }
 
-/// The peer's link is down for longer than the kernel asks; when it is up, its address is checked before it
-/// answers.
+/// The peer's link is down for longer than the kernel's neighbour resolution lasts. When the link is up, the
+/// peer answers only after its own duplicate address detection.
 ///
 /// Regression: over IPv6 a neighbour "did not answer" within 3 s on a busy machine, because the kernel
 /// sends no solicitation while its own address is still checked.
@@ -145,7 +145,7 @@ fn a_neighbour_that_comes_up_late_is_waited_for_over_xdp() {
             if peer.address.is_ipv4() {
                 return asking.join().unwrap();
             }
-            // It went with the link.
+            // The address was removed when the link went down.
             veth.ip(1, &format!("address add {}/{prefix} dev {}", hosts[1], veth.interface(1)));
             asking.join().unwrap()
         });

@@ -1,5 +1,5 @@
-//! Offloads over real ports: a server loads a chain for each client that connects, and its program does
-//! nothing from then on.
+//! Offloads over real ports: a server loads a chain for each client that connects, and the server's program
+//! then does nothing.
 
 use remora_verbs::chain::offload::{BUCKET, LIST, OFFLOADS, ask, ask_list, ask_two, bucket, node, places};
 use remora_verbs::chain::{self, Program};
@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(10);
-/// A table, a list, then their values.
+/// The layout of the server's memory: a table, a list, and their values.
 const BUCKETS: u64 = 256;
 const LIST_AT: u64 = BUCKETS * BUCKET;
 const VALUES: u64 = 16 << 10;
@@ -31,7 +31,7 @@ fn udp() -> Device {
     Device::udp("127.0.0.1:0").unwrap()
 }
 
-/// Of 64 bytes to 64 KiB, in powers of two.
+/// Lengths of 64 bytes to 64 KiB, in powers of two.
 fn length(key: u64) -> u64 {
     64 << (key % 11)
 }
@@ -45,12 +45,12 @@ fn program(name: &str) -> Program {
     chain::assemble(text).unwrap()
 }
 
-/// A server: it fills its memory once, and loads a chain for each client.
+/// A server that fills its memory once and loads a chain for each client.
 struct Server {
     address: SocketAddr,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    /// The keys by which its chains read its memory.
+    /// The keys by which the chains read the server's memory.
     keys: [Key; 2],
     memory: u64,
     copy: Vec<u8>,
@@ -62,7 +62,7 @@ impl Server {
         let context = device.clone().mode(Mode::Dedicated).open().unwrap();
         let domain = context.alloc_pd().unwrap();
         let bytes = remora_verbs::Bytes::heap(MEMORY as usize).unwrap();
-        // Chains read it, as source or as target of a work request, and nobody writes it.
+        // Chains only read the table, as the source or the target of a work request, and nobody writes it.
         let table = domain.register(&bytes, Access::REMOTE_READ).unwrap();
         fill(&table);
         let listener = Listener::bind("127.0.0.1:0").unwrap();
@@ -97,8 +97,8 @@ impl Drop for Server {
     }
 }
 
-/// The set-up call: a queue pair without rights, a code region of its own, the program linked to the client's
-/// reply.
+/// Serves a connection request: creates a queue pair without rights and a code region, and links the program
+/// to the client's reply memory.
 fn serve(domain: &ProtectionDomain, table: &MemoryRegion, request: remora_verbs::ConnectRequest) -> Offload {
     let call = Call::from_bytes(request.private_data()).unwrap();
     let program = program(&call.program);
@@ -117,7 +117,7 @@ fn fill(memory: &MemoryRegion) {
     }
     for key in 1..=KEYS {
         memory.write(at(key) as usize, &value(key)).unwrap();
-        // Even keys stand in their second bucket.
+        // Keys with an even number are stored in their second bucket.
         let place = places(key, BUCKETS)[usize::from(key % 2 == 0)];
         assert!(!std::mem::replace(&mut taken[place as usize], true), "keys that do not meet");
         let bytes = bucket(key, memory.address() + at(key), length(key));
@@ -138,7 +138,7 @@ struct Client {
     pair: QueuePair,
     reply: MemoryRegion,
     small: MemoryRegion,
-    /// The address of the server's memory; the client does not learn its key.
+    /// The address of the server's memory. The client does not learn its key.
     there: u64,
 }
 
@@ -156,7 +156,7 @@ impl Client {
         Client { _context: context, cq, pair, reply, small, there }
     }
 
-    /// Asks, and waits for the answer: the value, if there is one.
+    /// Sends a request and waits for the answer. Returns the value, or `None` if there is none.
     fn ask(&mut self, message: &[u8]) -> Option<Vec<u8>> {
         self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[] }).unwrap();
         self.pair.post_send(&work::send_inline(2, message)).unwrap();
@@ -185,7 +185,7 @@ fn answers_as_the_table_does(device: &Device) {
     let places_of =
         |client: &Client, key: u64| places(key, BUCKETS).map(|place| client.there + place * BUCKET);
     for key in (1..=2 * KEYS).chain(1..=3) {
-        // Odd keys stand in their first bucket, even ones do not.
+        // A GET with one bucket finds odd keys, which are in their first bucket, and does not find even ones.
         let at = places_of(&one, key)[0];
         let expected = (key <= KEYS && key % 2 == 1).then(|| value(key));
         assert!(one.ask(&ask(at, key)) == expected, "key {key}");
@@ -197,7 +197,7 @@ fn answers_as_the_table_does(device: &Device) {
             assert!(two.ask(&ask_two(at, key)) == (key <= KEYS).then(|| value(key)), "{name}, key {key}");
         }
     }
-    // Two at once, each with a code region of its own.
+    // Two clients at the same time, each with a code region of its own.
     let mut other = Client::call(device, &server, "get");
     for key in [1, 3, 2, 5] {
         let at = places_of(&one, key)[0];
@@ -236,8 +236,8 @@ fn a_list_over_shm_and_udp_is_searched_to_its_end_and_to_the_key() {
     finds_what_the_list_holds(&udp());
 }
 
-/// RedN, section 3.5: a client may SEND. Everything else is refused, even for a client that has guessed a
-/// key.
+/// RedN, section 3.5: a client may only SEND. Everything else is refused, even to a client that has guessed
+/// a key.
 #[test]
 fn a_client_of_an_offload_can_do_nothing_but_send() {
     let device = shm();
@@ -251,14 +251,15 @@ fn a_client_of_an_offload_can_do_nothing_but_send() {
             (Operation::Read(remote), Status::RemoteInvalidRequest),
             (Operation::CompareSwap { remote, compare: 0, swap: 1 }, Status::RemoteInvalidRequest),
             (Operation::FetchAdd { remote, add: 1 }, Status::RemoteInvalidRequest),
-            // Nor what only agreement or a loopback queue pair gives.
+            // Also what only an agreement or a loopback queue pair allows.
             (Operation::Rpc { opcode: 1, tag: 0 }, Status::LocalQpOperation),
             (Operation::RpcWrite { opcode: 1, tag: 0 }, Status::LocalQpOperation),
             (
                 Operation::Calculate { calculation: remora_verbs::Calculation::Max, remote, operand: 9 },
                 Status::LocalQpOperation,
             ),
-            // It names a key of the server's, which is no window: the server's queue pair ends without a NAK.
+            // The key belongs to the server but not to a window, so the server's queue pair ends without a
+            // NAK.
             (Operation::SendInv(key), Status::RetryExceeded),
         ];
         for (operation, status) in refused {
@@ -267,7 +268,7 @@ fn a_client_of_an_offload_can_do_nothing_but_send() {
             let done = hostile.one(&work::request(5, operation, &local));
             assert_eq!((done.id, done.status), (5, status), "{operation:?}");
             assert!(server.is_as_it_was(), "{operation:?}");
-            // That ends its own connection, and no other.
+            // Each violation ends the client's own connection and no other.
             let key = 1;
             let at = honest.there + places(key, BUCKETS)[0] * BUCKET;
             assert_eq!(honest.ask(&ask(at, key)), Some(value(key)), "{operation:?}");

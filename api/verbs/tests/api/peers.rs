@@ -1,4 +1,4 @@
-//! Peers of a port over `udp`: their numbers come back with the queue pairs and address handles that used
+//! Peer numbers of a port over `udp`: they become free with the queue pairs and address handles that used
 //! them.
 
 use remora_host::EngineId;
@@ -11,7 +11,7 @@ use remora_wire::Qpn;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
-/// More than the peers that a port can have at once.
+/// More than a port's maximum number of peers at a time.
 const ADDRESSES: u32 = 70_000;
 
 fn endpoint(number: u32) -> Endpoint {
@@ -61,7 +61,7 @@ fn raw_queue_pairs_and_handles_for_more_addresses_than_a_port_has_peers_are_made
         qp.modify(&rtr).unwrap();
         qp.modify(&Modify { state: Some(State::Reset), ..Modify::default() }).unwrap();
     }
-    // A refused change uses no peer.
+    // A refused change must not use up a peer.
     for number in 0..ADDRESSES / 2 {
         let way = adapter.address_vector(endpoint(number), 0, 64).unwrap();
         let too_early = Modify { state: Some(State::Rtr), address: Some(way), ..Modify::default() };

@@ -8,9 +8,9 @@ use remora_verbs::{
 };
 use std::time::Duration;
 
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
-/// Buffers of the server, behind a page of slots.
+/// The server's buffers, which follow a page of slots.
 const BUFFERS: u32 = 64;
 const SIZE: u32 = 8192;
 
@@ -85,8 +85,8 @@ impl Client {
         done
     }
 
-    /// Puts a value into a slot that is believed to hold `old`. Returns the address that is not in the slot
-    /// afterwards, if any.
+    /// Puts a value into a slot, if the slot holds `old`. Returns the address of the buffer that is not in
+    /// the slot afterwards, if any.
     fn put(&mut self, server: &Server, slot: u64, old: u64, value: &[u8]) -> (Outcome, u64) {
         self.party.memory.write(0, value).unwrap();
         let rkey = server.party.memory.rkey();
@@ -162,7 +162,7 @@ fn two_clients_put_and_get_at_a_server_that_sleeps_and_every_losing_put_gives_it
             let (outcome, mine) = clients[loser].put(&server, 0, current, b"too late");
             assert_eq!(outcome, Outcome::NotSwapped);
             assert_eq!(clients[loser].get(&server, 0), value);
-            // The value that left the table, and the one that never came into it.
+            // The buffer of the value that was replaced, and the buffer of the value that was not stored.
             for address in [before, mine].into_iter().filter(|address| *address != 0) {
                 let index = server.list.index(address).expect("a buffer");
                 server.list.post(index).unwrap();

@@ -1,5 +1,5 @@
-//! Random operations of PRISM beside the model, over the real ports: the body of the simulated links, with
-//! values of 0 to 16 packets. The links lose, repeat and reorder frames.
+//! Random PRISM operations compared with a model, over real ports. The body is the one of the simulated
+//! links, with values of 0 to 16 packets. The links lose, duplicate and reorder frames.
 
 #[path = "../../../../sim/fabric/tests/prism/model.rs"]
 mod model;
@@ -16,7 +16,7 @@ use remora_verbs::{
 };
 use std::time::Duration;
 
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 struct Real {
@@ -26,7 +26,7 @@ struct Real {
     list: Option<FreeList>,
     pair: QueuePair,
     cq: CompletionQueue,
-    /// The server's domain.
+    /// The protection domain of the server.
     domain: ProtectionDomain,
     _peer: (QueuePair, CompletionQueue),
     contexts: [Context; 2],
@@ -39,7 +39,7 @@ impl Real {
             max_inline: 512,
             irn,
             prism: true,
-            // 17 milliseconds, so that what is lost does not take long.
+            // A timeout of 17 ms, so that lost packets are retransmitted soon.
             timeout: 12,
             ..QpOptions::default()
         };
@@ -121,7 +121,7 @@ impl Arm for Real {
     }
 }
 
-/// Both kinds of recovery, between devices that lose frames.
+/// Runs the body with both kinds of recovery, between devices that lose frames.
 fn over(seeds: std::ops::Range<u64>, open: impl Fn(&Device, usize) -> Context, devices: [Device; 2]) {
     for irn in [false, true] {
         let mut faults = [0; 3];

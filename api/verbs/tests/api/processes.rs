@@ -1,4 +1,4 @@
-//! Two processes: this test binary runs itself again as the other side. Connections over TCP, a peer that is
+//! Two processes: this test binary runs itself as the other side. Connections over TCP, a peer that is
 //! killed, idle processes, and strangers on the listener's port.
 
 use remora_verbs::{
@@ -10,9 +10,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
-/// Holds the device's name in the other process's environment, and makes `other_process` act.
+/// Environment variable with the device's name, which makes `other_process` act.
 const DEVICE: &str = "REMORA_TEST_DEVICE";
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const LEN: usize = 1 << 20;
 
@@ -30,7 +30,7 @@ fn shared() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
 }
 
-/// The other process; it never outlives its test.
+/// The other process, which is killed when this value is dropped.
 struct Process {
     child: Child,
     input: Option<ChildStdin>,
@@ -55,7 +55,7 @@ impl Process {
         Process { child, input, output, address }
     }
 
-    /// Lets it end by itself; returns its output until then.
+    /// Waits until the process ends by itself. Returns its output.
     fn end(mut self) -> String {
         drop(self.input.take());
         let mut output = String::new();
@@ -77,8 +77,9 @@ impl Drop for Process {
     }
 }
 
-/// Not a test by itself: the other process. Serves one region to each client, and gives each message back
-/// with 1 added to each byte; ends when its standard input does.
+/// The entry point of the other process; without a device it does nothing. The process lets each client
+/// access one region, and returns each message with 1 added to each byte. It ends when its standard input is
+/// closed.
 #[test]
 fn other_process() {
     let Ok(name) = std::env::var(DEVICE) else { return };
@@ -98,7 +99,7 @@ fn other_process() {
     let mut pairs: Vec<QueuePair> = Vec::new();
     let before = cpu_time();
     while !over.load(std::sync::atomic::Ordering::Acquire) {
-        // Sleeps most of the time: one-sided verbs are the attendant's business.
+        // The program sleeps most of the time, so that the attendant serves one-sided verbs.
         if let Some(request) = listener.accept(Some(Duration::from_millis(20))).unwrap() {
             let private_data = table.remote_memory().to_bytes().to_vec();
             let options = QpOptions { private_data, ..QpOptions::default() };
@@ -251,15 +252,15 @@ fn queue_pairs_to_one_process_share_its_link() {
 fn a_killed_peer(name: &str) {
     let mut server = Process::start(name);
     let mut client = Client::new(name);
-    // 4.096 µs × 2^12 = 17 ms, and twice again.
+    // A timeout of 4.096 µs × 2^12 = 17 ms, and two retries.
     let options = QpOptions { timeout: 12, retry_cnt: 2, ..QpOptions::default() };
     let (mut pair, table) = client.connect(server.address, &options).unwrap();
     for id in 0..16 {
         pair.post_send(&work::write(id, &[client.memory.sge(0, LEN)], table.at(0))).unwrap();
     }
     server.kill();
-    // If this process had to wait, the peer may have got everything before it died: this WRITE it does not
-    // get.
+    // If this process was delayed, the peer may have received everything before it was killed. It cannot
+    // receive this WRITE.
     pair.post_send(&work::write(16, &[client.memory.sge(0, LEN)], table.at(0))).unwrap();
     let statuses: Vec<Status> = (0..17).map(|_| client.wait()).collect();
     let failed: Vec<Status> =
@@ -268,7 +269,7 @@ fn a_killed_peer(name: &str) {
     assert!(failed[1..].iter().all(|status| *status == Status::WrFlushed), "{statuses:?}");
     assert_eq!(pair.state(), remora_verbs::State::Err);
     drop(pair);
-    // The same NIC goes on with another peer.
+    // The same NIC can be used with another peer.
     let server = Process::start(name);
     let (mut pair, table) = client.connect(server.address, &QpOptions::default()).unwrap();
     pair.post_send(&work::read(1, &[client.memory.sge(0, 64)], table.at(0))).unwrap();
@@ -285,13 +286,13 @@ fn a_peer_killed_in_mid_transfer_ends_it_within_the_retries_over_udp() {
     a_killed_peer("udp");
 }
 
-/// A client that dies leaves nothing behind that would stop the server.
+/// A client that is killed does not disturb the server.
 fn a_killed_client(name: &str) {
     let server = Process::start(name);
     for _ in 0..3 {
         let client = Client::new(name);
         let (mut pair, table) = client.connect(server.address, &QpOptions::default()).unwrap();
-        // Goes away in the middle of its work, without a word.
+        // The client is dropped in the middle of its work.
         pair.post_send(&work::read(1, &[client.memory.sge(0, LEN)], table.at(0))).unwrap();
     }
     let mut client = Client::new(name);
@@ -334,7 +335,7 @@ fn strangers_on_the_listeners_port_do_no_harm() {
         &good,
         b"",
     ];
-    // Some hang up at once, some stay and send nothing more.
+    // Some connections hang up at once, some stay and send nothing more.
     let mut idle = Vec::new();
     for bytes in nonsense.iter().cycle().take(60) {
         let mut stream = TcpStream::connect(server.address).unwrap();
@@ -348,7 +349,7 @@ fn strangers_on_the_listeners_port_do_no_harm() {
     let mut answer = Vec::new();
     old.read_to_end(&mut answer).unwrap();
     assert!(String::from_utf8_lossy(&answer).contains("speaks version 99"), "it is told why");
-    // A client that stops in the middle: it holds up nobody for ever.
+    // A client that stops in the middle does not block the server for ever.
     let client = Client::new("shm");
     let (_pair, table) = client.connect(server.address, &QpOptions::default()).unwrap();
     assert_eq!(table.len, LEN as u64);

@@ -1,5 +1,5 @@
-//! Sizes of queues: a size without a meaning is not looked at, and a queue pair that only sends or only
-//! receives needs no other queue.
+//! Sizes of queues: a size without a meaning is ignored, and a queue pair that only sends or only receives
+//! needs no other queue.
 
 use remora_verbs::nicd::{Daemon, Options};
 use remora_verbs::{
@@ -8,14 +8,14 @@ use remora_verbs::{
 };
 use std::time::Duration;
 
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 fn shared() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ
 }
 
-/// Sizes that no queue has.
+/// Options with sizes that no receive queue can have.
 fn impossible() -> QpOptions {
     QpOptions { max_recv_wr: u32::MAX, max_recv_sge: u32::MAX, ..QpOptions::default() }
 }
@@ -48,7 +48,7 @@ fn a_queue_pair_with_a_shared_receive_queue_may_say_any_size_of_its_own() {
         assert_eq!(statuses(&mut cq, 2), [(1, Status::Success), (2, Status::Success)]);
         srq.post_recv(&ReceiveRequest { id: 1, sges: &[memory.sge(0, 64)] }).unwrap();
     }
-    // Without one they are looked at.
+    // Without a shared receive queue, the sizes are checked.
     let refused = domain.create_qp(&cq, &cq, &impossible()).err();
     assert_eq!(refused, Some(CreateError::TooMany("max_recv_wr", u32::MAX.into(), 1 << 16)));
 }
@@ -92,7 +92,7 @@ fn one_sends_and_one_receives(context: &Context) {
     one.post_send(&work::read(3, &[memory.sge(0, 8)], memory.remote(32))).unwrap();
     assert_eq!(statuses(&mut cq, 1), [(3, Status::Success)]);
     drop((one, two));
-    // A sender to a queue pair that never receives finds no receive there.
+    // A sender whose peer never receives gets receiver-not-ready.
     let (mut one, _two) = QueuePair::connect_pair(pair(&cq, &sends), pair(&cq, &sends)).unwrap();
     one.post_send(&work::send_inline(4, b"x")).unwrap();
     assert_eq!(statuses(&mut cq, 1), [(4, Status::RnrRetryExceeded)]);

@@ -1,4 +1,5 @@
-//! The raw layer: queue pairs by `Modify`, addresses by GID, objects in use, and threads that share all.
+//! The raw layer: queue pairs moved by `Modify`, addresses by GID, objects in use, and threads that share
+//! objects.
 
 use remora_nic::Destination;
 use remora_verbs::ReceiveCaps;
@@ -20,7 +21,7 @@ fn connect(adapter: &ChannelAdapter, qp: &Qp, peer: &Qp) {
     connect_to(adapter, qp, adapter, peer);
 }
 
-/// The same with `peer` of another NIC.
+/// Moves a queue pair to RTS, connected with `peer` of another NIC.
 fn connect_to(adapter: &ChannelAdapter, qp: &Qp, other: &ChannelAdapter, peer: &Qp) {
     let there = other.facts().endpoint;
     let changes = [
@@ -80,7 +81,7 @@ fn posts_before_their_state_are_refused_and_a_receive_queue_holds_what_was_asked
     (0..3).for_each(|id| assert_eq!(receive(id), Ok(Ok(()))));
     assert_eq!(receive(3), Ok(Err(QueueError::QueueFull)));
     assert_eq!(qp.post_send(|queue| queue.push(&nop(1), &Target::Peer)), Err(bad_state));
-    // To ERR: all of it is flushed, in order.
+    // In ERR, all work is flushed in order.
     qp.modify(&Modify { state: Some(State::Err), ..Modify::default() }).unwrap();
     let mut ids = Vec::new();
     let taken = cq.poll(16, |cqe| ids.push((cqe.completion.id, cqe.completion.status))).unwrap();
@@ -127,7 +128,7 @@ fn sizes_beyond_the_bounds_are_refused_and_the_largest_requests_all_fit() {
     let large = QpAttributes { max_send_wr: 40, max_inline: 960, ..plain };
     let (one, other) = (create(large).unwrap(), create(large).unwrap());
     connect(&adapter, &one, &other);
-    // Drained, so that requests stay in the queue.
+    // In SQD, so that requests stay in the queue.
     one.modify(&Modify { state: Some(State::Sqd), ..Modify::default() }).unwrap();
     let send = WorkRequest { operation: Operation::Send, payload: Payload::Inline(&[7; 960]), ..nop(1) };
     for posted in 0..40 {
@@ -212,7 +213,8 @@ fn an_acknowledgement_that_has_arrived_counts_before_a_queue_pair_goes_to_err() 
     far.post_recv(|queue| queue.push(&ReceiveRequest { id: 2, sges: &[] })).unwrap().unwrap();
     let send = WorkRequest { operation: Operation::Send, ..nop(1) };
     qp.post_send(|queue| queue.push(&send, &Target::Peer)).unwrap().unwrap();
-    // The peer's NIC acknowledges in the pass that takes the message. Nobody polls here before the end.
+    // The peer's NIC acknowledges in the pass that receives the message. The requester does not poll before
+    // it enters ERR.
     while far_cq.poll(1, |cqe| assert_eq!(cqe.completion.id, 2)).unwrap() == 0 {}
     qp.modify(&Modify { state: Some(State::Err), ..Modify::default() }).unwrap();
     let mut ended = Vec::new();
@@ -220,7 +222,7 @@ fn an_acknowledgement_that_has_arrived_counts_before_a_queue_pair_goes_to_err() 
     assert_eq!(ended, [(1, Status::Success)]);
 }
 
-/// A queue pair of datagrams that can send.
+/// A datagram queue pair that can send.
 fn datagrams(adapter: &Arc<ChannelAdapter>, pd: Pd, cq: &Cq) -> Arc<Qp> {
     let qp = Qp::create(adapter, Service::Ud, pd, cq, cq, None, &QpAttributes::default()).unwrap();
     let to = |state| Modify { state: Some(state), ..Modify::default() };

@@ -1,5 +1,6 @@
-//! A kernel that refuses trains of datagrams (`UDP_SEGMENT`) costs a connection nothing but speed. This test
-//! binary runs itself again under a preloaded library that refuses, the one of the port's own tests.
+//! A kernel that refuses trains of datagrams (`UDP_SEGMENT`) makes a connection slower and has no other
+//! effect. This test binary runs itself under a preloaded library that refuses them, the one of the port's
+//! own tests.
 
 use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, Status, work};
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Memory through the API: foreign, on the NIC, in several ranges, named by words and values.
+//! Memory through the API: memory of the caller, on the NIC, in several ranges, accessed as words and
+//! values.
 #![allow(unsafe_code, reason = "registering foreign memory")]
 
 use remora_verbs::{
@@ -41,7 +42,7 @@ fn foreign_memory_is_reached_by_its_keys_alone() {
     let mut nic = Loop::new();
     let mut buffer = vec![0u8; 256].into_boxed_slice();
     let start = buffer.as_mut_ptr();
-    // SAFETY: the buffer outlives the region, and is not looked at meanwhile.
+    // SAFETY: the buffer outlives the region, and nothing else accesses it meanwhile.
     let foreign = unsafe { nic.domain.register_raw(start, 256, shared()) }.unwrap();
     let own = nic.domain.allocate(64, shared()).unwrap();
     own.write(0, b"foreign").unwrap();
@@ -116,7 +117,7 @@ fn a_zero_based_region_is_addressed_from_zero() {
     assert_eq!(region.get::<[u8; 4]>(10), Ok(*b"zero"));
 }
 
-/// A key of one domain opens nothing for a queue pair of another.
+/// A key of one domain gives no access to a queue pair of another.
 #[test]
 fn domains_are_apart() {
     let mut nic = Loop::new();

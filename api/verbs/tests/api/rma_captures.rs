@@ -1,4 +1,5 @@
-//! Captures of 1RMA: tshark names each field, and another AES library opens each message and seals it again.
+//! Captures of 1RMA: tshark names each field, and another AES library decrypts each message and encrypts it
+//! identically.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -17,14 +18,14 @@ use crate::dissector::{Temporary, tshark};
 
 const LONG: Duration = Duration::from_secs(60);
 const LEN: usize = 1 << 18;
-/// No timer ends an operation here: a busy machine lets a thread wait for longer than the usual ones.
+/// Timeouts so long that no operation of a test ends by them, even on a busy machine.
 const PATIENT: Settings = Settings {
     dispatch_timeout: 1_500_000_000,
     timeout: 4_000_000_000,
     max_server_timeout: 4_000_000_000,
     ..Settings::software()
 };
-/// The keys of the region, one after the other.
+/// The successive keys of the region.
 const KEYS: [[u8; 16]; 3] = [[1; 16], [2; 16], [3; 16]];
 
 fn device(port: &str) -> Device {
@@ -34,7 +35,7 @@ fn device(port: &str) -> Device {
     }
 }
 
-/// Over `shm` both sides have their link by a connection.
+/// Connects a queue pair, which gives both sides their link over `shm`.
 fn link(contexts: [&Context; 2]) -> (QueuePair, QueuePair) {
     let [a, b] = contexts.map(|context| {
         let cq = context.create_cq(4).unwrap();
@@ -43,7 +44,7 @@ fn link(contexts: [&Context; 2]) -> (QueuePair, QueuePair) {
     QueuePair::connect_pair(a, b).unwrap()
 }
 
-/// A region of a server that speaks 1RMA anew, with this key.
+/// Starts 1RMA on a server, and exposes a region with this key.
 fn serve(context: &Context, settings: Settings, key: [u8; 16]) -> RmaRegion {
     let memory = context.alloc_pd().unwrap().allocate(LEN, Access::LOCAL_WRITE).unwrap();
     let options = RmaOptions { settings, ..RmaOptions::default() };
@@ -51,12 +52,12 @@ fn serve(context: &Context, settings: Settings, key: [u8; 16]) -> RmaRegion {
     context.open_rma(&options).unwrap().expose(memory, rights, RegionKey::new(key)).unwrap()
 }
 
-/// All kinds of messages, between a server and the client whose port is captured.
+/// Exchanges all kinds of messages between a server and the client whose port is captured.
 fn converse(portal: &mut Portal, local: &RmaRegion, server: &Context) -> Grant {
     let served = serve(server, PATIENT, KEYS[0]);
     let grant = served.grant(&portal.identity());
     portal.read(local, 0, &grant, 64, 64, LONG).unwrap();
-    // Requests of one length leave as trains, where the port has them.
+    // Requests of equal length leave as trains, if the port has trains.
     portal.read(local, 0, &grant, 1, 200_001, LONG).unwrap();
     portal.write(local, 64, &grant, 128, 70_000, LONG).unwrap();
     let mut beyond = grant;
@@ -75,7 +76,7 @@ fn converse(portal: &mut Portal, local: &RmaRegion, server: &Context) -> Grant {
     grant
 }
 
-/// Captures such a conversation; the keys file of `scripts/rma-check`.
+/// Captures such a conversation. Returns the text of the keys file for `scripts/rma-check`.
 fn captured(port: &str, file: &Path) -> String {
     let server = device(port).open().unwrap();
     let client = device(port).capture(file).open().unwrap();
@@ -96,7 +97,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The Ethernet frames in a pcapng file: where each begins, and its bytes.
+/// Returns the Ethernet frames of a pcapng file: the offset and the bytes of each.
 fn frames(bytes: &[u8]) -> Vec<(usize, &[u8])> {
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     let (mut at, mut frames) = (0, Vec::new());
@@ -109,19 +110,19 @@ fn frames(bytes: &[u8]) -> Vec<(usize, &[u8])> {
     frames
 }
 
-/// The traffic classes of messages in IPv4 frames that left.
+/// Returns the traffic classes of 1RMA messages in sent IPv4 frames.
 fn traffic_classes(bytes: &[u8]) -> BTreeSet<u8> {
     let message = |frame: &[u8]| frame.get(42).is_some_and(|byte| remora_wire::rma::begins(*byte));
     frames(bytes).iter().filter(|(_, frame)| message(frame)).map(|(_, frame)| frame[15]).collect()
 }
 
-/// The interpreter that `make setup` prepares, unless the environment names another.
+/// Returns the Python interpreter that `make setup` prepares, unless the environment names another.
 fn python() -> PathBuf {
     let prepared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/python/bin/python3");
     std::env::var_os("REMORA_PYTHON").map_or(prepared, PathBuf::from)
 }
 
-/// `scripts/rma-check` of a capture, with these keys.
+/// Runs `scripts/rma-check` on a capture with these keys.
 fn check(file: &Path, keys: &str) -> Output {
     let named = file.with_extension("keys");
     std::fs::write(&named, keys).unwrap();
@@ -131,7 +132,7 @@ fn check(file: &Path, keys: &str) -> Output {
     output.unwrap_or_else(|error| panic!("this test needs Python (`make setup`): {error}"))
 }
 
-/// How many messages of each kind were the same, and how many were not.
+/// Returns the numbers of messages by kind, and of messages that differ.
 fn totals(output: &Output) -> BTreeMap<String, u32> {
     let text = String::from_utf8_lossy(&output.stdout);
     let last = text.lines().last().and_then(|line| line.strip_prefix("total "));
@@ -154,14 +155,14 @@ fn another_aes_library_opens_each_message_and_seals_it_to_the_same_bytes() {
         assert_eq!(totals.len(), Kind::ALL.len());
         assert!(totals.values().all(|count| *count > 0), "{port}: a kind is missing: {totals:?}");
         if port == "shm" {
-            // It writes IP headers: messages have a traffic class of their own.
+            // This port writes IP headers, so that messages have a traffic class of their own.
             let classes = traffic_classes(&std::fs::read(&file.0).unwrap());
             assert_eq!(classes, BTreeSet::from([remora_wire::rma::DSCP << 2]));
         }
     }
 }
 
-/// The comparison can fail.
+/// Proves that the check can fail.
 #[test]
 fn the_check_finds_a_byte_that_changed_and_a_key_that_is_not_there() {
     let file = Temporary::new("rma-changed");
@@ -185,7 +186,7 @@ fn the_check_finds_a_byte_that_changed_and_a_key_that_is_not_there() {
     assert_eq!(check(&file.0, "here 1 2 3").status.code(), Some(2));
 }
 
-/// The fields of a message as the dissector calls them.
+/// The fields of a message by the names that the dissector uses.
 fn expected(bytes: &[u8]) -> BTreeMap<&'static str, String> {
     let message = Message::parse(bytes).unwrap();
     let header = message.header;

@@ -1,5 +1,5 @@
-//! The services beside RC, and the resources around them, by the API over real ports: the use of each, and
-//! its refusals.
+//! The services other than RC and the resources around them, by the API over real ports: their use and the
+//! refusals.
 
 use remora_verbs::{
     Access, AsyncEvent, CompletionQueue, Context, CreateError, DatagramQueuePair, Device, EMPTY, Endpoint,
@@ -9,10 +9,10 @@ use remora_verbs::{
 };
 use std::time::Duration;
 
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A program: its device, a domain, a completion queue for everything, and memory.
+/// A program: its context, a domain, one completion queue, and memory.
 struct Party {
     context: Context,
     domain: ProtectionDomain,
@@ -44,7 +44,7 @@ impl Party {
         done[0]
     }
 
-    /// Nothing has completed.
+    /// Returns true if nothing has completed after many polls.
     fn idle(&mut self) -> bool {
         (0..1000).all(|_| self.cq.poll(&mut [EMPTY; 1]) == Ok(0))
     }
@@ -91,13 +91,14 @@ fn an_unreliable_connection_sends_writes_and_is_not_told_of_failures() {
         b.receives(0, 0, 3, |request| two.post_recv(request).unwrap());
         one.post_send(&work::write_imm(4, &[a.memory.sge(0, 64)], b.memory.remote(20_000), 99)).unwrap();
         assert_eq!((ended(a.wait()), b.wait().imm), ((4, GOOD), Some(99)));
-        // No receive, no such key: the message has left all the same, and both go on.
+        // Without a receive, and with an invalid key, the messages are sent all the same and both sides
+        // continue.
         one.post_send(&work::send_inline(5, b"lost")).unwrap();
         let nowhere = RemoteMemory { rkey: b.memory.rkey().next(), ..b.memory.remote_memory() };
         one.post_send(&work::write_inline(6, b"lost", nowhere.at(0))).unwrap();
         assert_eq!((ended(a.wait()), ended(a.wait())), ((5, GOOD), (6, GOOD)));
         assert!(b.idle());
-        // READ does not exist: an error of the sender, which comes back by `modify`.
+        // UC has no READ. It is an error of the sender, which `modify` ends.
         one.post_send(&work::read(7, &[a.memory.sge(0, 8)], b.memory.remote(0))).unwrap();
         assert_eq!((ended(a.wait()), one.state()), ((7, Status::LocalQpOperation), State::Sqe));
         one.modify(&Modify { state: Some(State::Rts), ..Modify::default() }).unwrap();
@@ -153,7 +154,7 @@ fn datagrams_of_the_wrong_key_too_long_or_by_a_strangers_handle_do_not_arrive() 
         one.post_send_to(&work::send_inline(2, b"psst"), &wrong).unwrap();
         assert_eq!((ended(a.wait()), b.idle()), ((2, GOOD), true));
         assert_eq!(b.context.counters().qkey_viol_cntr, 1);
-        // The same handle with the right key.
+        // The same handle with the right Q_Key.
         let right = to_two.handle().queue(two.number(), two.qkey());
         one.post_send_to(&work::send_inline(3, b"hello"), &right).unwrap();
         assert_eq!((ended(a.wait()), ended(b.wait())), ((3, GOOD), (1, GOOD)));
@@ -179,7 +180,7 @@ fn whoever_gets_a_datagram_can_answer_by_its_header() {
         (0..2).for_each(|id| b.receives(0, 100, id, |request| two.post_recv(request).unwrap()));
         let there = a.domain.create_address_handle(0, b.context.port().endpoint).unwrap();
         let there = there.queue(two.number(), two.qkey());
-        // Two with one doorbell.
+        // Two messages with one doorbell.
         let words = work::send_inline(2, b"who is there?");
         one.post_send_batch_to(&[(words, &there), (words, &there)]).unwrap();
         assert_eq!((ended(a.wait()), ended(a.wait())), ((2, GOOD), (2, GOOD)));
@@ -188,7 +189,7 @@ fn whoever_gets_a_datagram_can_answer_by_its_header() {
         let grh = b.memory.get::<[u8; GRH]>(0).unwrap();
         let route = GlobalRoute::parse(&grh).unwrap();
         assert_eq!(route.destination, b.context.port().endpoint.address);
-        // The header has no UDP port: RoCE's is 4791, and here it is known otherwise.
+        // The header contains no UDP port. RoCE always uses 4791; here the port is taken from the sender.
         let from = Endpoint { address: route.source, ..a.context.port().endpoint };
         let back = b.domain.create_address_handle(0, from).unwrap().queue(came.src_qp, one.qkey());
         two.post_send_to(&work::send_inline(3, b"me"), &back).unwrap();
@@ -220,7 +221,7 @@ fn an_address_handle_by_name_leads_over_udp_and_nowhere_over_shared_memory() {
     assert!(matches!(nowhere, Err(CreateError::Unreachable(_))), "{nowhere:?}");
 }
 
-/// A shared receive queue of the second, with two connections of the first.
+/// A shared receive queue of party `b`, with two connections from party `a`.
 fn shared_queue(a: &Party, b: &Party, options: &SrqOptions) -> (Srq, Vec<(QueuePair, QueuePair)>) {
     let srq = b.domain.create_srq(options).unwrap();
     let make = || b.domain.create_qp_on(&srq, &b.cq, &b.cq, &QpOptions::default()).unwrap();
@@ -250,7 +251,7 @@ fn a_shared_receive_queue_serves_whoever_comes_tells_when_it_runs_low_and_grows(
         }
         let low = |event: &&AsyncEvent| matches!(event, AsyncEvent::SrqLimit(n) if n.get() == srq.number());
         assert_eq!(b.events().iter().filter(low).count(), 1, "once for each time that it is armed");
-        // Waiting work requests stay, and there is space for more.
+        // Waiting work requests stay, and more fit after the resize.
         srq.resize(16).unwrap();
         (10..20).for_each(|id| receive(&b, &mut srq, id).unwrap());
         let left: Vec<u64> = (2..u64::from(held)).chain(10..20).collect();
@@ -261,7 +262,7 @@ fn a_shared_receive_queue_serves_whoever_comes_tells_when_it_runs_low_and_grows(
         assert!(srq.arm(1000).is_err(), "it never holds so many");
         let refused = pairs[0].1.post_recv(&ReceiveRequest { id: 1, sges: &[] });
         assert_eq!(refused, Err(PostError::NoReceiveQueue));
-        // Dropped first, it lives as long as its queue pairs.
+        // The queue is dropped first, and lives as long as its queue pairs.
         receive(&b, &mut srq, 7).unwrap();
         drop(srq);
         pairs[0].0.post_send(&work::send_inline(8, b"last")).unwrap();
@@ -308,7 +309,7 @@ fn a_service_connects_only_to_its_like() {
         let unreliable = b.domain.create_unreliable_qp(&b.cq, &b.cq, &QpOptions::default()).unwrap();
         let words = QueuePair::connect_pair(a.pair(), unreliable).unwrap_err().to_string();
         assert!(words.contains("Uc") && words.contains("Rc"), "{words}");
-        // By a listener, whose program answers with something else: both sides get an error.
+        // Connected by a listener whose program answers with another service: both sides get an error.
         let listener = Listener::bind("127.0.0.1:0").unwrap();
         let (address, initiator) =
             (listener.address(), b.domain.create_xrc_initiator(&b.cq, &QpOptions::default()).unwrap());
@@ -338,7 +339,8 @@ fn a_window_shows_a_part_and_is_closed_from_either_side() {
             let (b_memory, error) = b.memory.deregister().unwrap_err();
             assert_eq!(error, MemoryError::Busy, "a window stands on it");
             b.memory = b_memory;
-            // Closed: type 2 by the peer's message, type 1 by a binding of nothing.
+            // The window is closed: type 2 by the peer's SEND with invalidate, type 1 by a binding of length
+            // 0.
             if kind == WindowType::Type2B {
                 b.receives(0, 0, 3, |request| owner.post_recv(request).unwrap());
                 user.post_send(&work::send_inv(4, &[], window.rkey())).unwrap();

@@ -1,5 +1,5 @@
-//! The conformance bodies of XRC, UC and UD over the real ports, good ones and bad ones. XRC is as RC,
-//! exactly once. A message of UC or UD arrives whole or not at all.
+//! The conformance bodies of XRC, UC and UD over real ports, without faults and with faults. XRC delivers
+//! exactly once, as RC does. A message of UC or UD arrives whole or not at all.
 
 use crate::veth::{self, Veth};
 use remora_conformance::{
@@ -24,18 +24,18 @@ enum Ends {
     Extended(XrcInitiator, XrcTarget, Srq),
 }
 
-/// Two contexts in one process, whose queue pairs are of one service.
+/// Two contexts in one process, whose queue pairs have one service.
 struct Services {
     service: Service,
     sides: [(Context, ProtectionDomain, XrcDomain); 2],
     pairs: Vec<[(Ends, CompletionQueue); 2]>,
     regions: Vec<Option<MemoryRegion>>,
-    /// No frame is on its way for longer, once the NICs are driven.
+    /// Upper limit of the time that a frame is on its way while the NICs are driven.
     longest_way: Duration,
 }
 
-/// Longer than the rules of `bad_world` hold any frame. Longer, too, than the thread of an engine that has
-/// frames waits for a core.
+/// Longer than the rules of `bad_world` delay any frame, and longer than the thread of an engine with frames
+/// waits for a core.
 const LONGEST_WAY: Duration = Duration::from_millis(20);
 
 impl Services {
@@ -43,7 +43,7 @@ impl Services {
         Services::of(service, devices.map(|device| device.open().unwrap()))
     }
 
-    /// An arm of open devices.
+    /// Builds an arm of open contexts.
     fn of(service: Service, contexts: [Context; 2]) -> Services {
         let sides = contexts.map(|context| {
             let (domain, xrc) = (context.alloc_pd().unwrap(), context.open_xrc_domain(0).unwrap());
@@ -52,7 +52,7 @@ impl Services {
         Services { service, sides, pairs: Vec::new(), regions: Vec::new(), longest_way: Duration::ZERO }
     }
 
-    /// An arm over links that hold frames, or with NICs that polling does not drive.
+    /// Marks an arm as one over links that delay frames, or with NICs that polling does not drive.
     fn slow(self) -> Services {
         Services { longest_way: LONGEST_WAY, ..self }
     }
@@ -116,7 +116,7 @@ fn to(state: State) -> Modify {
 }
 
 impl Ends {
-    /// Changes each of its queue pairs.
+    /// Applies a change to each queue pair of this end.
     fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
         match self {
             Ends::Connected(pair) => pair.modify(change),
@@ -127,7 +127,7 @@ impl Ends {
         }
     }
 
-    /// The numbers of the sending and of the serving queue pair.
+    /// The numbers of the sending and the serving queue pair.
     fn numbers(&self) -> [u32; 2] {
         match self {
             Ends::Connected(pair) => [pair.number(); 2],
@@ -136,7 +136,7 @@ impl Ends {
         }
     }
 
-    /// Takes the queue pairs from RESET to RTS by `ibv_modify_qp`'s own steps, with their earlier peers.
+    /// Takes the queue pairs from RESET to RTS by the steps of `ibv_modify_qp`, with their earlier peers.
     fn bring_up(&mut self, peer: [u32; 2], psn: [u32; 2], settings: &Settings) {
         let [sender, server] = peer.map(Qpn::new);
         let nowhere = Route::new(Endpoint::default(), Endpoint::default());
@@ -314,14 +314,15 @@ impl Arm for Services {
 }
 
 impl Services {
-    /// The shared receive queue of a new connection: nothing flushes those of the old one.
+    /// Creates a shared receive queue for a new connection, because nothing flushes the receives of the old
+    /// queue.
     fn queue_again(&self, side: usize, pair: usize, settings: &Settings) -> Option<Srq> {
         let (ends, cq) = &self.pairs[pair][side];
         matches!(ends, Ends::Extended(..)).then(|| self.queue(side, cq, settings))
     }
 }
 
-/// Turns without progress: a minute and more.
+/// Turns without progress before a run fails: more than a minute.
 const PATIENCE: u64 = 50_000_000;
 
 /// The results of the seeds of one service.
@@ -333,14 +334,14 @@ struct Outcome {
     faults: Tally,
 }
 
-/// The service's body, seed by seed. With `bad` links one side's port loses, doubles, reorders, delays and
-/// breaks frames, both ways, with each seed in a way of its own.
+/// Runs the body of a service, seed by seed. With `bad` links, the port of one side loses, duplicates,
+/// reorders, delays and corrupts frames in both directions, differently for each seed.
 fn body(service: Service, device: &Device, bad: bool, seeds: std::ops::Range<u64>, verbs: u64) -> Outcome {
     let open = |devices: [&Device; 2]| devices.map(|device| device.open().unwrap());
     body_between(service, [device, device], open, bad, seeds, verbs)
 }
 
-/// The same between two devices, which `open` opens where they belong.
+/// Runs the body between two devices, which `open` opens in their namespaces.
 fn body_between(
     service: Service,
     devices: [&Device; 2],
@@ -349,11 +350,11 @@ fn body_between(
     seeds: std::ops::Range<u64>,
     verbs: u64,
 ) -> Outcome {
-    // Much trouble, so that each kind of it comes up although there are few verbs.
+    // A high rate of mishaps, so that each kind occurs although there are few verbs.
     let options = Options { verbs, trouble: 0.6, patience: PATIENCE, ..Options::default() };
     let mut sum = Outcome::default();
-    // Over a real port time decides how many mishaps a seed meets, and so whether ten seeds meet each kind:
-    // if not, others may.
+    // Over a real port, timing decides which mishaps a seed meets. If ten seeds do not meet each kind, more
+    // seeds are run.
     let others = seeds.end + 5_000..seeds.end + 5_015;
     for seed in seeds.clone().chain(others) {
         if seed >= seeds.end && met_all(service, &sum) {
@@ -379,7 +380,7 @@ fn body_between(
     sum
 }
 
-/// Was each mishap met that the service can have?
+/// Returns whether each mishap that the service can have was met.
 fn met_all(service: Service, outcome: &Outcome) -> bool {
     let met =
         |mishaps: &[Mishap]| mishaps.iter().all(|mishap| outcome.unreliable.mishaps.contains_key(mishap));
@@ -390,8 +391,8 @@ fn met_all(service: Service, outcome: &Outcome) -> bool {
     }
 }
 
-/// The cases that XRC did not meet. A case that takes a link that can be cut, or a target that ends in the
-/// middle of a message, is left out. Only then a receive of a shared queue is flushed.
+/// Returns the cases that XRC did not meet, except those that need a link that can be cut, or a target that
+/// ends in the middle of a message. Only in the latter case a receive of a shared queue is flushed.
 fn unmet_of_xrc(outcome: &Outcome) -> Vec<String> {
     let mut missing: Vec<String> = outcome.reliable.missing();
     missing.retain(|what| !["Cut", "send RetryExceeded", "receive WrFlushed"].contains(&what.as_str()));
@@ -404,7 +405,7 @@ fn never(counted: &[(&'static str, u64)]) -> Vec<&'static str> {
 
 const NOTHING: Vec<&str> = Vec::new();
 
-/// Checks that each kind of fault was made.
+/// Checks that each kind of fault was injected.
 fn all_faults(faults: &Tally) {
     let counted = [
         ("dropped", faults.dropped),
@@ -501,8 +502,8 @@ fn ud_over_udp() {
     assert!(bad.counters.rx_icrc_encapsulated > 0);
 }
 
-/// Between two network namespaces, AF_XDP at both ends of a veth pair; where those cannot be made, prints
-/// that and returns `None`.
+/// Runs a service between two network namespaces, with AF_XDP at both ends of a veth pair. Returns `None` if
+/// the namespaces cannot be created.
 fn over_xdp(service: Service, seeds: std::ops::Range<u64>, verbs: u64) -> Option<[Outcome; 2]> {
     let veth = Veth::new()?;
     let devices = [0, 1].map(|end| Device::xdp(veth.interface(end), Some(veth::V4[end].parse().unwrap())));

@@ -1,4 +1,4 @@
-//! The packets of the services as Wireshark reads them: op-codes, queue pairs, Q_Keys, groups, and nothing
+//! The packets of the services as Wireshark shows them: op-codes, queue pairs, Q_Keys and groups, none
 //! malformed.
 
 use remora_verbs::{
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A file that is gone when the test is over.
+/// A file that is removed when the value is dropped.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
@@ -29,8 +29,8 @@ fn wait(cq: &mut CompletionQueue, count: usize) {
     }
 }
 
-/// Every packet once, between queue pairs of one device. Returns the numbers of the datagram queue pair and
-/// of the connected ones that were sent to.
+/// Sends every kind of packet once between queue pairs of one device. Returns the numbers of the datagram
+/// queue pair and of the connected queue pairs that received.
 fn everything(device: &Device, group: Endpoint) -> [u32; 4] {
     let context = device.open().unwrap();
     let domain = context.alloc_pd().unwrap();
@@ -88,7 +88,7 @@ const FIELDS: [&str; 5] =
 fn tshark(file: &Path) -> Vec<Vec<String>> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r"]).arg(file).args(["--disable-protocol", "rpcordma", "-T", "fields"]);
-    // It knows RoCE v2 by port 4791; ports of tests are others.
+    // tshark recognises RoCE v2 by UDP port 4791, and the tests use other ports.
     command.args(["-d", "udp.port==1-65535,infiniband"]);
     for field in FIELDS {
         command.args(["-e", field]);
@@ -109,7 +109,7 @@ fn tshark_reads_the_frames_of_every_service() {
     let [uc, target, ud, rc] = everything(&device, group);
     let seen = tshark(&file.0);
     assert!(seen.iter().all(|frame| frame.get(4).is_none_or(String::is_empty)), "{seen:?}");
-    // Each frame leaves and arrives.
+    // Each frame is captured twice: when it is sent and when it arrives.
     let qkey = u64::from(QpOptions::default().qkey);
     for (opcode, to, qkey, address) in [
         (0x24, uc, None, "127.0.0.1"),

@@ -1,5 +1,5 @@
-//! A stranger at the other end of a real socket: it counts its IP identifications, as Linux Soft-RoCE does,
-//! and seals its frames by them.
+//! A peer behind a plain socket that counts its IP identifications, as Linux Soft-RoCE does, and computes
+//! its ICRCs over them.
 #![allow(unsafe_code, reason = "an option of a socket that nothing safe sets")]
 
 use remora_verbs::{
@@ -11,7 +11,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const QKEY: u32 = 0x1111_1111;
 
@@ -19,7 +19,7 @@ fn endpoint(address: SocketAddr) -> Endpoint {
     Endpoint { address: address.ip().into(), udp_port: address.port() }
 }
 
-/// A datagram for queue pair `to`, sealed for this identification.
+/// A datagram for queue pair `to`, with the ICRC for this identification.
 fn datagram(flow: &Flow, to: u32, identification: u16, payload: &[u8]) -> Vec<u8> {
     let bth = bth::Repr::new(Opcode::UD_SEND_ONLY, Qpn::new(to), Psn::new(identification.into()));
     let ext = Extensions { deth: Some(deth::Repr { qkey: QKEY, src_qp: Qpn::new(77) }), ..Extensions::NONE };
@@ -32,7 +32,7 @@ fn datagram(flow: &Flow, to: u32, identification: u16, payload: &[u8]) -> Vec<u8
     bytes
 }
 
-/// Its datagrams have no UDP checksum, as Soft-RoCE's have none.
+/// Turns UDP checksums off, as Soft-RoCE sends none.
 fn send_no_checksums(socket: &UdpSocket) {
     let set = |level, name| {
         let (one, len): (libc::c_int, _) = (1, size_of::<libc::c_int>() as libc::socklen_t);
@@ -62,7 +62,7 @@ fn a_stranger_is_heard(host: &str, identifications: impl Fn(u16) -> u16) {
         qp.post_recv(&ReceiveRequest { id: turn.into(), sges: &[memory.sge(0, 128)] }).unwrap();
         let mut frame = datagram(&flow, qp.number(), identifications(turn), &payload);
         if turn % 3 == 0 {
-            // A corrupt one before: its payload, and so its ICRC, is another's.
+            // A corrupted frame is sent first, whose ICRC does not match its payload.
             frame[20] ^= 0x10;
             stranger.send_to(&frame, (host.trim_matches(['[', ']']), here.udp_port)).unwrap();
             frame[20] ^= 0x10;
@@ -74,7 +74,7 @@ fn a_stranger_is_heard(host: &str, identifications: impl Fn(u16) -> u16) {
         assert_eq!(memory.get::<[u8; 4]>(GRH).unwrap()[..], payload);
     }
     assert_eq!(context.counters().rx_icrc_encapsulated, 1000);
-    // It still sends, and is not deaf itself.
+    // The queue pair can still send.
     qp.post_local(&work::nop(9)).unwrap();
     assert_eq!(cq.wait(&mut [EMPTY; 1], LONG), Ok(1));
 }
@@ -82,18 +82,19 @@ fn a_stranger_is_heard(host: &str, identifications: impl Fn(u16) -> u16) {
 #[test]
 fn over_ipv4_a_stranger_that_counts_its_packets_is_heard_all_the_way_round() {
     a_stranger_is_heard("127.0.0.1", |turn| 64_000_u16.wrapping_add(turn));
-    // Other flows of its host take numbers in between.
+    // Other flows of the peer's host use identifications in between.
     a_stranger_is_heard("127.0.0.1", |turn| 40_000_u16.wrapping_add(turn.wrapping_mul(977)));
 }
 
-/// There is no identification over IPv6, and Linux Soft-RoCE sends UDP checksums of 0 there, which sockets do
-/// not take unless told to.
+/// IPv6 has no identification, and Linux Soft-RoCE sends UDP checksums of 0, which sockets accept only if
+/// told to.
 #[test]
 fn over_ipv6_a_stranger_without_udp_checksums_is_heard() {
     a_stranger_is_heard("[::1]", |_| 0);
 }
 
-/// The first message of the peer of `pair`, as a socket at `from` would send it.
+/// Returns a frame that looks like the first message of the peer of `pair`, but is sent by a socket at
+/// `from`.
 fn forged(pair: &QueuePair<Ready>, from: SocketAddr, here: Endpoint) -> Vec<u8> {
     let psn = pair.agreement().unwrap().remote.psn;
     let bth = bth::Repr::new(Opcode::RC_SEND_ONLY, Qpn::new(pair.number()), psn);

@@ -1,5 +1,5 @@
-//! StRoM by the API, over real ports: a client asks kernels on the NIC of a server whose program does nothing
-//! meanwhile.
+//! StRoM by the API, over real ports: a client sends requests to kernels on the NIC of a server whose
+//! program does nothing meanwhile.
 
 use crate::veth::{self, Veth};
 use remora_fault::Random;
@@ -18,7 +18,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const GET: u64 = 0x6e7;
 const WALK: u64 = 0x3a1f;
@@ -26,7 +26,7 @@ const WHOLE: u64 = 0xc64;
 const SHUFFLE: u64 = 0x5f1e;
 const COUNT: u64 = 0x411;
 const NUMBER: u64 = 0x111;
-/// Where things lie in the server's memory.
+/// The layout of the server's memory.
 const SLOTS: u64 = 16;
 const VALUES: usize = 4096;
 const LIST: usize = 1 << 18;
@@ -49,7 +49,7 @@ fn party(context: Context) -> Party {
 }
 
 fn strom(irn: bool) -> QpOptions {
-    // 17 milliseconds, so that what is lost does not take long.
+    // A timeout of 17 ms, so that lost packets are retransmitted soon.
     QpOptions { strom: true, irn, path_mtu: 1024, timeout: 12, ..QpOptions::default() }
 }
 
@@ -57,7 +57,7 @@ fn lanes<K: Kernel + Default + 'static>(count: usize) -> Vec<Box<dyn Kernel>> {
     (0..count).map(|_| Box::new(K::default()) as Box<dyn Kernel>).collect()
 }
 
-/// A client and a server that are connected.
+/// A connected client and server.
 struct World {
     client: Party,
     server: Party,
@@ -95,21 +95,21 @@ impl World {
         self.wait(tag)
     }
 
-    /// Bytes of the client's memory.
+    /// Sends bytes of the client's memory to a kernel.
     fn give(&mut self, opcode: u64, len: usize) -> (Status, Vec<u8>) {
         let local = [self.client.memory.sge(0, len)];
         let tag = self.answers.give(&mut self.pair, opcode, &local).unwrap();
         self.wait(tag)
     }
 
-    /// Writes of the client's memory to the server's.
+    /// Writes bytes of the client's memory to the server's.
     fn write(&mut self, len: usize, to: usize) {
         let local = [self.client.memory.sge(0, len)];
         self.pair.post_send(&work::write(1, &local, self.server.memory.remote(to as u64))).unwrap();
         self.client.cq.wait(&mut [EMPTY; 1], LONG).unwrap();
     }
 
-    /// Its answers may be on their way still.
+    /// Removes the kernel, once its answers are no longer on their way.
     fn remove(&mut self, kernel: &KernelHandle) {
         while let Err(error) = kernel.remove() {
             assert_eq!(error, CreateError::Nic(NicError::Busy));
@@ -124,7 +124,7 @@ impl World {
     }
 }
 
-/// A hash table in a server's memory; returns its entries.
+/// Fills a hash table in a server's memory. Returns its entries.
 fn table(memory: &MemoryRegion, random: &mut Random) -> BTreeMap<u64, Vec<u8>> {
     let (mut model, mut next) = (BTreeMap::new(), VALUES);
     for number in 0..SLOTS {
@@ -147,7 +147,7 @@ fn lookup(table: RemoteMemory, key: u64) -> [u8; 16] {
     Lookup { slot: table.at(key % SLOTS * Slot::LEN as u64).addr, key }.emit()
 }
 
-/// Eight GETs on their way at a time.
+/// Eight GETs in progress at a time.
 fn gets(world: &mut World, random: &mut Random) {
     let model = table(&world.server.memory, random);
     let _get = world.deploy(Some(GET), lanes::<Get>(1));
@@ -169,7 +169,7 @@ fn gets(world: &mut World, random: &mut Random) {
     assert!(missed > 0);
 }
 
-/// The paper's list, and an object that is checked.
+/// Walks the paper's list, and reads an object whose checksum the kernel verifies.
 fn walks_and_checks(world: &mut World) {
     let _kernels =
         [world.deploy(Some(WALK), lanes::<Traversal>(1)), world.deploy(Some(WHOLE), lanes::<Consistency>(1))];
@@ -216,7 +216,7 @@ fn walks_and_checks(world: &mut World) {
     assert_eq!(world.ask(WHOLE, &wanted), (Status::INCONSISTENT, Vec::new()));
 }
 
-/// Bytes for a kernel.
+/// Sends bytes to a kernel that distributes them to partitions.
 fn shuffles(world: &mut World, random: &mut Random) {
     let _shuffle = world.deploy(Some(SHUFFLE), lanes::<Shuffle>(1));
     let there = |number: usize| PARTITIONS + number * 4096;
@@ -255,7 +255,7 @@ fn counts_what_passes(world: &mut World) {
         world.write(bytes.len(), OBJECT);
         assert_eq!(world.there(OBJECT, bytes.len()), bytes);
         let found = estimate(world);
-        // 0.81 % is its standard error.
+        // Four times the algorithm's standard error of 0.81 %.
         assert!((found - 4000.0).abs() < 130.0, "{found}");
     }
     world.peer.attach(None).unwrap();
@@ -267,8 +267,8 @@ fn counts_what_passes(world: &mut World) {
     assert_eq!(world.peer.attach(Some(&count)), Err(CreateError::Nic(NicError::Unknown)));
 }
 
-/// Sends the program's bytes, one behind the other, to an address of the peer's, each byte with 1 added. Then
-/// it answers.
+/// A kernel that sends the program's bytes to consecutive addresses of the peer, each byte with 1 added, and
+/// answers at the end.
 struct AddOne {
     at: u64,
     rkey: u32,
@@ -294,13 +294,13 @@ impl Kernel for AddOne {
     fn reset(&mut self) {}
 }
 
-/// A kernel of the client's own NIC, between its program and the server.
+/// A kernel of the client's own NIC processes what the client's program sends to the server.
 fn sends_through_a_kernel(world: &mut World) {
     let place = world.server.memory.remote(SENT as u64);
     let kernel = AddOne { at: place.addr, rkey: place.rkey.get(), ends: false };
     let options = KernelOptions { opcode: Some(NUMBER), ..KernelOptions::default() };
     let _sender = world.client.domain.deploy_kernel(vec![Box::new(kernel)], &options).unwrap();
-    // Its answer goes to the peer too, behind everything else.
+    // The kernel's answer goes to the peer too, after all other bytes.
     world.peer.post_recv(&ReceiveRequest { id: 5, sges: &[] }).unwrap();
     let message: Vec<u8> = (0..10_000).map(|at| (at * 3) as u8).collect();
     let mut left = &message[..];
@@ -323,7 +323,7 @@ fn sends_through_a_kernel(world: &mut World) {
     assert_eq!(world.there(SENT, wanted.len()), wanted);
 }
 
-/// Answers its number to any request.
+/// A kernel that answers any request with its number.
 #[derive(Default)]
 struct Number(u8);
 
@@ -339,7 +339,7 @@ impl Kernel for Number {
     fn reset(&mut self) {}
 }
 
-/// Kernels come and go while clients ask.
+/// Deploys, replaces and removes kernels while a client sends requests.
 fn lifetimes(world: &mut World) {
     let boxed = |number| vec![Box::new(Number(number)) as Box<dyn Kernel>];
     let nobody = (Status::NO_KERNEL, Vec::new());
@@ -365,13 +365,13 @@ fn lifetimes(world: &mut World) {
     assert_eq!(taken, Err(CreateError::Nic(NicError::Busy)));
     world.remove(&one);
     assert_eq!(one.facts(), Err(CreateError::Nic(NicError::Unknown)));
-    // The fallback serves the op-codes that no other kernel does.
+    // The fallback kernel serves the op-codes that no other kernel serves.
     assert_eq!(world.ask(NUMBER, &[]), (Status::DONE, vec![9]));
     drop(other);
     assert_eq!(world.ask(NUMBER, &[]), nobody);
 }
 
-/// Every function of the API, on one connection.
+/// Uses every function of the API on one connection.
 fn body(contexts: [Context; 2], irn: bool, seed: u64) {
     let options = strom(irn);
     let mut world = World::new(contexts, [&options, &options]);
@@ -445,13 +445,13 @@ fn a_room_is_not_given_twice_and_a_full_queue_takes_nothing_back() {
     let mut world = World::new([shm(), shm()].map(|device| device.open().unwrap()), [&options, &options]);
     let _number = world.deploy(Some(NUMBER), vec![Box::new(Number(5))]);
     let full = Err(remora_verbs::PostError::Queue(remora_verbs::QueueError::QueueFull));
-    // A receive for each, and there are four.
+    // Each request needs a receive work request, and there are four.
     let tags: Vec<u32> = (0..4).map(|_| world.answers.ask(&mut world.pair, NUMBER, &[]).unwrap()).collect();
     assert_eq!(world.answers.ask(&mut world.pair, NUMBER, &[]), full);
     for tag in &tags {
         assert_eq!(world.wait(*tag), (Status::DONE, vec![5]));
     }
-    // Sixteen buffers: four of them handed out, one that is kept.
+    // Of sixteen buffers, four answers were handed out, and one answer is not handed out here.
     let kept = world.answers.ask(&mut world.pair, NUMBER, &[]).unwrap();
     for _ in 0..15 {
         assert_eq!(world.ask(NUMBER, &[]), (Status::DONE, vec![5]));
@@ -482,7 +482,8 @@ fn answers_that_take_no_bytes_or_too_many_are_refused_before_any_kernel_is_made(
     assert_eq!(refused(0, KernelOptions { answers: 0, ..options }), 0);
 }
 
-/// Not a test by itself: the other process, whose program sleeps while its NIC answers.
+/// The entry point of the other process; without a device it does nothing. Its program sleeps while its NIC
+/// answers.
 #[test]
 fn other_process() {
     let Ok(name) = std::env::var("REMORA_STROM_DEVICE") else { return };
@@ -502,7 +503,7 @@ fn other_process() {
     println!("requests {}", get.facts().unwrap().requests);
 }
 
-/// It never outlives its test.
+/// A child process, which is killed when this value is dropped.
 struct Process(Child);
 
 impl Drop for Process {

@@ -1,4 +1,4 @@
-//! Completions that say when the NIC wrote them.
+//! Completions with the time at which the NIC wrote them.
 
 use remora_verbs::nicd::{Daemon, Options};
 use remora_verbs::{CqOptions, CreateError, Device, Mode, QpOptions, QueuePair, StampedCompletion, work};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::{Client, LEN, LONG, Lender, Process, Reads, input_ended, open};
 
-/// Keys 1 to this; a table of so many buckets, and values of 64 bytes behind it.
+/// Keys 1 to `KEYS` in a table of `BUCKETS` buckets, which is followed by values of 64 bytes.
 const KEYS: u64 = 40;
 const BUCKETS: u64 = 1 << 12;
 const VALUE: usize = 64;
@@ -29,8 +29,8 @@ fn fill(table: &MemoryRegion) {
     }
 }
 
-/// Loads the shipped GET for each client, and does nothing else; ends when its standard input does. It goes
-/// on with the objects that a daemon has kept.
+/// Loads the shipped GET for each client and does nothing else. Takes over the objects that a daemon has
+/// kept, and ends when its standard input is closed.
 pub fn serve(nic: &str) {
     let context = open(nic);
     let mut kept = if nic.contains('=') { context.kept().unwrap() } else { nicd::Kept::default() };
@@ -59,13 +59,13 @@ pub fn serve(nic: &str) {
     }
 }
 
-/// A server's address, and how many queue pairs it has found.
+/// The server's address, and the number of queue pairs that it has taken over.
 fn server_facts(server: &Process) -> (SocketAddr, usize) {
     let (address, pairs) = server.first_line.split_once(' ').unwrap();
     (address.parse().unwrap(), pairs.parse().unwrap())
 }
 
-/// A client that GETs by a chain. The first 64 bytes of its memory are for the value.
+/// A client that GETs by a chain. The first 64 bytes of its memory receive the value.
 struct Asker {
     client: Client,
     pair: QueuePair,
@@ -83,7 +83,7 @@ impl Asker {
         Asker { client, pair, table }
     }
 
-    /// How a GET ends; a returned value is checked against the key.
+    /// Performs one GET and returns its status. A returned value is checked against the key.
     fn get(&mut self, key: u64) -> Status {
         let memory = &self.client.memory;
         memory.write(0, &[0; VALUE]).unwrap();
@@ -105,7 +105,7 @@ impl Asker {
     }
 }
 
-/// GETs until `over`, none of which fails.
+/// Performs GETs until `over`, and checks that none fails. Returns their number.
 fn get_on(asker: &mut Asker, reads: &Reads, over: &AtomicBool) -> u64 {
     let mut count = 0;
     while !over.load(Ordering::Acquire) {
@@ -139,7 +139,7 @@ fn a_chain_answers_while_its_server_is_stopped_dead_and_started_again() {
             made.some_more();
             let mut late = Asker::connect(server_facts(&server).0);
             assert_eq!(late.get(7), Status::Success);
-            // It leaves its chain behind: the daemon still has it.
+            // The late client's chain stays at the daemon.
         }
         over.store(true, Ordering::Release);
         assert!(gets.join().unwrap() > 500);
@@ -171,7 +171,7 @@ fn a_program_sees_a_lent_chain_run_as_on_a_nic_of_its_own() {
         let mut program =
             chain::assemble(include_str!("../../../../program/chain/programs/while.chain")).unwrap();
         let turns = program.queue("loop").unwrap();
-        // It stands still, and begins elsewhere.
+        // Load the program without starting it, and let it begin at another value.
         let first = std::mem::take(&mut program.queues[turns].enabled);
         let offload = Loader::new(&program).load(&domain).unwrap();
         let begun = offload.word("i").unwrap();

@@ -1,5 +1,5 @@
-//! Departures of programs whose queue pairs a daemon has: programs that end or are killed, and programs that
-//! are kept.
+//! Programs whose queue pairs a daemon has: programs that end or are killed, and programs whose objects are
+//! kept.
 
 use remora_verbs::{
     ConnectError, ConnectRequest, Device, Full, Handshakes, Listener, QpOptions, QueuePair, nicd,
@@ -14,7 +14,7 @@ use super::{Client, LONG, Lender, Process};
 fn until_gone(pair: &QueuePair) {
     let began = Instant::now();
     while !pair.is_peer_gone() {
-        assert!(began.elapsed() < LONG, "nothing tells that the peer is gone");
+        assert!(began.elapsed() < LONG, "the end of the peer was not noticed");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -121,10 +121,10 @@ fn a_server_on_the_daemon_connects_a_client_beside_silent_ones() {
         let id = handshakes.begin(request(&listener), pair()).unwrap();
         let began = Instant::now();
         loop {
-            assert!(began.elapsed() < LONG, "the silent ones hold it up");
+            assert!(began.elapsed() < LONG, "the silent peers delay the client");
             match handshakes.finished() {
                 Some((done, outcome)) if done == id => break drop(outcome.unwrap().go().unwrap()),
-                // The oldest gave way.
+                // The oldest hand-shake was ended.
                 Some((_, outcome)) => assert!(outcome.is_err()),
                 None => std::thread::sleep(Duration::from_millis(1)),
             }

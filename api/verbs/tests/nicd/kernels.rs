@@ -11,15 +11,15 @@ use std::time::Duration;
 use crate::{Client, LONG, Lender, Process, Reads, input_ended, open};
 
 const OPCODE: u64 = 0x6e7;
-/// Slots of the table, one key each; values of 8 bytes.
+/// Slots of the table with one key each. Values have 8 bytes.
 const SLOTS: u64 = 50;
 
 fn strom(private_data: Vec<u8>) -> QpOptions {
     QpOptions { strom: true, private_data, ..QpOptions::default() }
 }
 
-/// Deploys the kernel of GETs, connects each client, and does nothing else. It goes on with the objects that
-/// a daemon has kept.
+/// Deploys the GET kernel, connects each client and does nothing else. Takes over the objects that a daemon
+/// has kept.
 pub fn serve(nic: &str) {
     let context = open(nic);
     let mut kept = if nic.contains('=') { context.kept().unwrap() } else { nicd::Kept::default() };
@@ -119,14 +119,14 @@ fn a_kernel_answers_while_its_program_is_dead_and_the_next_one_has_it() {
             made.some_more();
             server = Process::start(&["kernels", &nic]);
             assert_eq!(server_facts(&server).1, "1");
-            // A program of the same daemon asks as others do.
+            // A program of the same daemon can use the kernel like any other peer.
             Asker::connect(lender.nic(), server_facts(&server).0).get(3);
         }
         over.store(true, Ordering::Release);
         asks.join().unwrap();
     });
     server.end();
-    // The last one has ended by itself, and given everything back.
+    // The last server ended by itself and gave its objects back.
     let next = Process::start(&["kernels", &nic]);
     assert_eq!(server_facts(&next).1, "0");
 }
@@ -143,7 +143,7 @@ fn a_kernel_that_a_program_hands_over_itself_is_not_taken_and_what_was_removed_i
         kernel.remove().unwrap();
         assert!(matches!(kernel.remove(), Err(CreateError::Daemon(_))));
     }
-    // Dropped, it is removed too.
+    // A dropped kernel handle removes its kernel too.
     drop(client.domain.deploy_shipped(Shipped::Get, 1, &options).unwrap());
     client.domain.deploy_shipped(Shipped::Get, 1, &options).unwrap();
 }

@@ -1,5 +1,4 @@
-//! The NIC daemon, its programs and their peers, each in a process of its own: this test binary runs itself
-//! again.
+//! The NIC daemon, its programs and their peers, each in a process of its own: this test binary runs itself.
 
 mod chains;
 mod departures;
@@ -20,9 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Holds the role of another process, and makes `other_process` act.
+/// Environment variable with the role of another process, which makes `other_process` act.
 const ROLE: &str = "REMORA_TEST_ROLE";
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const LEN: usize = 1 << 20;
 
@@ -34,7 +33,7 @@ fn device(port: &str) -> Device {
     }
 }
 
-/// A NIC of the process's own (`shm`, `udp`), or one that is lent (`/path`, `/path=tenant`).
+/// Opens a NIC of this process (`shm`, `udp`), or one that a daemon lends (`/path`, `/path=tenant`).
 fn open(nic: &str) -> Context {
     match nic.split_once('=') {
         Some((path, tenant)) => Device::nicd(path).keep(tenant).open().unwrap(),
@@ -47,7 +46,7 @@ fn shared() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
 }
 
-/// Another process; it never outlives its test.
+/// Another process, which is killed when this value is dropped.
 struct Process {
     child: Child,
     input: Option<ChildStdin>,
@@ -55,23 +54,23 @@ struct Process {
     first_line: String,
 }
 
-/// Are all threads of this process stopped?
+/// Returns whether all threads of a process are stopped.
 fn is_stopped(id: &str) -> bool {
     let mut threads = std::fs::read_dir(format!("/proc/{id}/task")).unwrap();
     threads.all(|thread| {
         let stat = std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap_or_default();
-        // The name, in parentheses, may hold anything.
+        // The process name, in parentheses, may contain any characters.
         stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
     })
 }
 
 impl Process {
-    /// Starts one, and waits for its first line.
+    /// Starts a process with this role, and waits for its first line of output.
     fn start(role: &[&str]) -> Process {
         Process::start_as(None, role)
     }
 
-    /// The same as another user.
+    /// Like [`start`](Process::start), as another user.
     fn start_as(user: Option<u32>, role: &[&str]) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
         if let Some(user) = user {
@@ -86,7 +85,7 @@ impl Process {
         process
     }
 
-    /// The next line of its output.
+    /// Returns the next line of the process's output.
     fn next(&mut self) -> String {
         loop {
             let mut line = String::new();
@@ -97,7 +96,7 @@ impl Process {
         }
     }
 
-    /// Says a line to it, and takes the next line of its output.
+    /// Sends a line to the process, and returns the next line of its output.
     fn ask(&mut self, line: &str) -> String {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
         self.next()
@@ -110,7 +109,7 @@ impl Process {
     fn signal(&self, signal: &str) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
-        // A thread that runs just now stops a moment later.
+        // A running thread stops a moment after the signal.
         while signal == "-STOP" && !is_stopped(&id) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -121,7 +120,7 @@ impl Process {
         self.child.wait().unwrap();
     }
 
-    /// Lets it end by itself.
+    /// Waits until the process ends by itself.
     fn end(mut self) {
         drop(self.input.take());
         let mut text = String::new();
@@ -137,7 +136,8 @@ impl Drop for Process {
     }
 }
 
-/// Where a daemon listens. One that is killed leaves its socket.
+/// The path of a daemon's socket. A daemon that is killed leaves the socket behind, so that the test removes
+/// it.
 struct SocketPath(PathBuf);
 
 impl AsRef<Path> for SocketPath {
@@ -152,7 +152,7 @@ impl Drop for SocketPath {
     }
 }
 
-/// A daemon and where it listens.
+/// A daemon and its socket.
 struct Lender {
     process: Process,
     path: SocketPath,
@@ -170,7 +170,7 @@ impl Lender {
     }
 }
 
-/// Not a test by itself: the other process.
+/// The entry point of the other processes; without a role it does nothing.
 #[test]
 fn other_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -192,13 +192,13 @@ fn other_process() {
     }
 }
 
-/// Word `at` of the table when it is new.
+/// The initial value of word `at` of the table.
 fn word(at: usize) -> u64 {
     (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Serves one region to each client, and gives each message back with 1 added to each byte; ends when its
-/// standard input does. It goes on with the objects that a daemon has kept.
+/// Lets each client access one region, and returns each message with 1 added to each byte. Takes over the
+/// objects that a daemon has kept, and ends when its standard input is closed.
 fn serve(nic: &str, address: SocketAddr) {
     let context = open(nic);
     let mut kept = if nic.contains('=') { context.kept().unwrap() } else { nicd::Kept::default() };
@@ -209,7 +209,7 @@ fn serve(nic: &str, address: SocketAddr) {
     let (table, inbox) = (region("table"), region("inbox"));
     let mut cq = kept.queues.pop().unwrap_or_else(|| context.create_cq(256).unwrap());
     let mut pairs: Vec<QueuePair> = std::mem::take(&mut kept.pairs);
-    // The first word counts how often a server has begun with this memory.
+    // The first word counts the servers that have used this memory.
     for at in (1..LEN / 8).filter(|_| !again) {
         table.put(at * 8, &word(at)).unwrap();
     }
@@ -229,7 +229,7 @@ fn serve(nic: &str, address: SocketAddr) {
     }
 }
 
-/// Becomes true when the standard input ends.
+/// Returns a flag that becomes true when the standard input is closed.
 fn input_ended() -> Arc<AtomicBool> {
     let over = Arc::new(AtomicBool::new(false));
     let tells = Arc::clone(&over);
@@ -282,7 +282,7 @@ impl Client {
         done[0].status
     }
 
-    /// The words of the peer's table from `at` on.
+    /// Reads `count` words of the peer's table from word `at` on.
     fn read(&mut self, pair: &mut QueuePair, table: RemoteMemory, at: usize, count: usize) -> Vec<u64> {
         let local = [self.memory.sge(0, count * 8)];
         pair.post_send(&work::read(2, &local, table.at(at as u64 * 8))).unwrap();
@@ -371,7 +371,7 @@ fn completions_wake_a_program_that_sleeps() {
     }
 }
 
-/// READs of the whole table until `over`, each of which must succeed.
+/// READs the whole table until `over`, and checks that each READ succeeds.
 fn read_on(
     client: &mut Client,
     pair: &mut QueuePair,
@@ -389,17 +389,18 @@ fn read_on(
     count
 }
 
-/// READs that one test has made so far. Tests run side by side, so each has its own.
+/// The number of READs that one test has performed so far. Tests run at the same time, so each has its own
+/// count.
 #[derive(Default)]
 struct Reads(AtomicU64);
 
 impl Reads {
-    /// Counts READs that have succeeded.
+    /// Sets the number of successful READs.
     fn made(&self, count: u64) {
         self.0.store(count, Ordering::Release);
     }
 
-    /// Sleeps until as many more have succeeded.
+    /// Sleeps until 200 more READs have succeeded.
     fn some_more(&self) {
         let until = self.0.load(Ordering::Acquire) + 200;
         while self.0.load(Ordering::Acquire) < until {
@@ -429,7 +430,7 @@ fn reads_go_on_while_their_server_is_stopped_killed_and_started_again() {
         for round in 3..6 {
             server.kill();
             made.some_more();
-            // A message that comes while the server is dead is answered by the next one, on the same
+            // A message that arrives while the server is dead is answered by the next server, on the same
             // connection.
             letters.post_recv(&ReceiveRequest { id: 9, sges: &[sender.memory.sge(0, 64)] }).unwrap();
             letters.post_send(&work::send_inline(3, &[round; 10])).unwrap();
@@ -440,7 +441,7 @@ fn reads_go_on_while_their_server_is_stopped_killed_and_started_again() {
             assert_eq!(sender.memory.get::<[u8; 10]>(0), Ok([round + 1; 10]));
             sender.message(&mut letters, round);
         }
-        // New connections come to the same memory: it has seen four servers.
+        // New connections access the same memory, which four servers have used.
         let mut late = Client::new("shm");
         let (mut visitor, again) = late.connect(server.address());
         assert_eq!(again, table, "the same key, the same address");
@@ -535,7 +536,7 @@ fn a_stopped_daemon_is_given_up_with_a_word_and_its_late_answers_are_not_taken()
     lender.process.signal("-STOP");
     let attached = std::thread::scope(|scope| {
         let attaching = scope.spawn(|| Device::nicd(&lender.path).open());
-        // The second time it is given up: a late answer would be taken for another request's.
+        // The second request gives the daemon up, because a late reply would be taken for another request's.
         for words in ["has not answered for 20 seconds", "is it running?"] {
             let error = client.domain.allocate(64, shared()).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");

@@ -1,4 +1,4 @@
-//! 1RMA of programs whose NIC is a daemon's: it works as on a NIC of their own, and users have limits.
+//! 1RMA of programs whose NIC belongs to a daemon. It works as on a NIC of their own, and users have limits.
 
 use remora_verbs::rma::{
     Client, CongestionSettings, ControlKind, Grant, Portal, RegionKey, Rights, Rma, RmaError, RmaOptions,
@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use super::{LEN, LONG, Lender, Process, SocketPath, open};
 
-/// A user without rights.
+/// The user id of `nobody`, an unprivileged user.
 const NOBODY: u32 = 65534;
 
-/// A program's 1RMA, on any NIC: a region that it serves, and a portal for its own operations.
+/// A program's 1RMA on any NIC: a region that it exposes, and a portal for its own operations.
 pub struct Peer {
     pub context: Context,
     pub rma: Rma,
@@ -69,7 +69,7 @@ impl Peer {
         self.portal.rekey(&self.local, 0, &grant).unwrap();
         let old = self.portal.read(&self.local, 0, &grant, 0, 64, LONG);
         assert_eq!(old, Err(RmaError::Failed(Status::RemoteAuthenticationFailure)));
-        // Its software sees the key that the peer has given it.
+        // The peer's software knows the key that was set by 1RMA.
         let grant = other.served.grant(&self.portal.identity());
         self.portal.read(&self.local, 0, &grant, 0, 64, LONG).unwrap();
         other.served.rekey(RegionKey::new([7; 16])).unwrap();
@@ -115,7 +115,7 @@ fn what_a_nic_of_ones_own_does_a_lent_one_does_over_shm() {
     drop(link);
 }
 
-/// A daemon for two users, each of which may have 32 slots.
+/// Runs a daemon for two users, of which each may have 32 slots.
 pub fn lend(path: &Path) {
     let limits = nicd::Limits { rma_slots: 32, rma_regions: 4, ..nicd::Limits::default() };
     let options = nicd::Options { limits, allow: vec![NOBODY], ..nicd::Options::default() };
@@ -132,7 +132,7 @@ fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
-/// Another program: says who it is, and reads the whole of each grant that it is given.
+/// Runs as another program: prints its identity, and reads the region of each grant that it is given.
 pub fn program(nic: &str, slots: u16) {
     let mut peer = Peer::new(Device::nicd(nic).owner(0).open().unwrap(), slots);
     let Client { pid, incarnation, .. } = peer.portal.identity();
@@ -161,7 +161,8 @@ fn identity(server: &Peer, process: &Process) -> Client {
     Client { address, pid: pid.parse().unwrap(), incarnation: incarnation.parse().unwrap() }
 }
 
-/// Shows 11: two users, limits of each, and nothing that one leaves behind when it is killed.
+/// Two users have limits of their own, and a program that is killed leaves nothing behind (item 11 of the
+/// design's list).
 #[test]
 fn tenants_of_two_users_have_limits_of_their_own_and_leave_nothing_behind() {
     if !rustix_is_root() {
@@ -184,7 +185,7 @@ fn tenants_of_two_users_have_limits_of_their_own_and_leave_nothing_behind() {
         assert!(refused.contains("user 65534") && refused.contains("--rma-slots"), "{refused}");
         let grant = server.served.grant(&client);
         assert_eq!(nobody.ask(&hex(&grant.to_bytes())), sum(&bytes(0)).to_string());
-        // Another user's program with the same grant.
+        // Another user's program uses the same grant.
         let stolen = mine.portal.read(&mine.local, 0, &grant, 0, 64, LONG);
         assert_eq!(stolen, Err(RmaError::Failed(Status::RemoteAuthenticationFailure)));
         if round < 2 {
@@ -215,7 +216,7 @@ fn a_stopped_daemon_ends_a_read_with_a_word() {
     lent.portal.read(&lent.local, 0, &grant, 0, 64, LONG).unwrap();
 }
 
-/// Kept tenants keep their memory. Portals and RegionIds are good for one program alone.
+/// Kept tenants keep their memory. Portals and RegionIds end with their program.
 #[test]
 fn portals_and_region_ids_end_with_a_program_that_is_kept() {
     let lender = Lender::start("udp", "rma-kept");
@@ -241,7 +242,7 @@ fn portals_and_region_ids_end_with_a_program_that_is_kept() {
     assert!(client.load(LEN) == bytes(0));
 }
 
-/// A program with all of its slots busy for a while; the operations that have ended.
+/// Runs a program whose slots are all busy until `over`. Returns the number of operations that have ended.
 fn busy(nic: &str, server: &Peer, slots: u16, class: Class, over: &AtomicBool) -> u64 {
     let context = open(nic);
     let congestion = CongestionSettings { kind: ControlKind::None, ..CongestionSettings::software() };
@@ -268,7 +269,7 @@ fn busy(nic: &str, server: &Peer, slots: u16, class: Class, over: &AtomicBool) -
     ended
 }
 
-/// Delays of 64-byte reads, one at a time: the median and the 99th percentile, in nanoseconds.
+/// Measures 64-byte reads, one at a time: the median and the 99th percentile of the delay in nanoseconds.
 fn small_reads(nic: &str, server: &Peer) -> [u128; 2] {
     let mut peer = Peer::new(open(nic), 1);
     let grant = server.served.grant(&peer.portal.identity());
@@ -283,7 +284,8 @@ fn small_reads(nic: &str, server: &Peer) -> [u128; 2] {
     [delays[delays.len() / 2], delays[delays.len() * 99 / 100]]
 }
 
-/// Shows 11 on a real daemon, where the machine has its part: what comes out is printed.
+/// Shares of users in proportion to their slots, on a real daemon. The results depend on the machine and are
+/// printed.
 #[test]
 #[ignore = "measures: run it alone, on an idle machine"]
 fn soak_shares_of_slots_and_delays_beside_bulk() {

@@ -1,5 +1,5 @@
-//! Keys and plaintext of 1RMA stand where they must, and nowhere else: not in shared rings, not in the memory
-//! of another tenant, not in what is printed, counted or captured.
+//! Keys and plaintext of 1RMA exist only where they are needed: not in shared rings, not in the memory of
+//! another tenant, and not in printed, counted or captured data.
 
 use remora_verbs::rma::{Grant, RegionKey, Rights, RmaError, RmaOptions, RmaRegion, Settings, Status};
 use remora_verbs::{Access, Context, Device, Mode, QpOptions, QueuePair, Rules, nicd};
@@ -11,10 +11,11 @@ use std::time::Duration;
 use super::rma::{Peer, hex};
 use super::{LEN, LONG, Lender, Process, SocketPath, open};
 
-/// Bytes read at once.
+/// Bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
 
-/// The mappings of a process in which these bytes stand, by name. The needle itself is no part of a memfd.
+/// Returns the names of a process's mappings that contain these bytes. The search text itself is not in a
+/// memfd.
 fn mappings_with(pid: &str, needle: &[u8], named: impl Fn(&str) -> bool) -> Vec<String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let memory = File::open(format!("/proc/{pid}/mem")).unwrap();
@@ -31,9 +32,9 @@ fn mappings_with(pid: &str, needle: &[u8], named: impl Fn(&str) -> bool) -> Vec<
         let [start, end] = [start, end].map(|address| u64::from_str_radix(address, 16).unwrap());
         let stands = (start..end).step_by(CHUNK).any(|at| {
             let wanted = buffer.len().min((end - at) as usize);
-            // A mapping may go while it is read.
+            // A mapping may disappear while it is read.
             let read = memory.read_at(&mut buffer[..wanted], at).unwrap_or(0);
-            // Most bytes are zeros: the first one decides.
+            // Comparing the first byte first is fast, because most bytes are zeros.
             let mut windows = buffer[..read].windows(needle.len());
             windows.any(|bytes| bytes[0] == needle[0] && bytes == needle)
         });
@@ -44,7 +45,8 @@ fn mappings_with(pid: &str, needle: &[u8], named: impl Fn(&str) -> bool) -> Vec<
     found
 }
 
-/// Memory of this process that it shares with others: regions and queues that a daemon lends, links.
+/// Returns the names of memory with this mark that the process shares with others: regions and queues that a
+/// daemon lends, and links.
 fn shared_memory_with(mark: &[u8]) -> Vec<String> {
     let mut names = mappings_with("self", mark, |name| name.starts_with("/memfd:remora"));
     names.dedup();
@@ -55,14 +57,14 @@ fn udp() -> Device {
     Device::udp("127.0.0.1:0").unwrap().mode(Mode::Dedicated)
 }
 
-/// A daemon in this process.
+/// Runs a daemon in this process.
 fn daemon(device: &Device, test: &str, rma: Settings) -> (nicd::Daemon, SocketPath) {
     let path = std::env::temp_dir().join(format!("remora-nicd-{}-{test}", std::process::id()));
     let options = nicd::Options { rma, ..nicd::Options::default() };
     (nicd::Daemon::open(device, &path, &options).unwrap(), SocketPath(path))
 }
 
-/// A region full of a mark, of a NIC of this process's own.
+/// Exposes a region filled with a mark, on a NIC of this process.
 fn marked(device: &Device, mark: &[u8; 16], key: Option<RegionKey>) -> (Context, RmaRegion) {
     let context = device.open().unwrap();
     let rma = context.open_rma(&RmaOptions::default()).unwrap();
@@ -78,8 +80,8 @@ fn counted(daemon: &nicd::Daemon, name: &str) -> f64 {
     values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
-/// Attack 17: data with bad tags arrives. What they hide stands in no memory that others share, the target
-/// region included.
+/// Attack 17: data with wrong tags arrives. Its plaintext must not be in memory that other processes share,
+/// the target region included.
 #[test]
 fn rma_attack_17_no_plaintext_stands_in_shared_memory_before_its_tag_was_right() {
     let mark = *b"plaintext of 17!";
@@ -107,7 +109,7 @@ fn rma_attack_17_no_plaintext_stands_in_shared_memory_before_its_tag_was_right()
         scan.join().unwrap();
     });
     assert!(counted(&daemon, "rma_bad_responses") > 0.0, "data with bad tags has arrived");
-    // With right tags it stands in the region, and there alone.
+    // With right tags, the plaintext is in the region and nowhere else.
     let grant = whole.grant(&peer.portal.identity());
     peer.portal.read(&peer.local, 0, &grant, 0, 100_000, LONG).unwrap();
     let found = shared_memory_with(&mark);
@@ -117,7 +119,7 @@ fn rma_attack_17_no_plaintext_stands_in_shared_memory_before_its_tag_was_right()
     );
 }
 
-/// The rings of a link hold ciphertext alone.
+/// The rings of a link contain only ciphertext.
 #[test]
 fn rma_attack_17_no_plaintext_stands_in_the_rings_of_a_link() {
     let mark = *b"mark in no link!";
@@ -150,13 +152,13 @@ fn link(context: &Context, peer: &Peer) -> (QueuePair, QueuePair) {
     })
 }
 
-/// The three derived keys of a grant, which its encoded form ends with.
+/// The three derived keys of a grant, which are the end of its encoded form.
 fn keys(grant: &Grant) -> Vec<[u8; 16]> {
     grant.to_bytes()[Grant::LEN - 48..].chunks(16).map(|key| key.try_into().unwrap()).collect()
 }
 
-/// Attack 20: the memory of another tenant's program, as a core dump of it has it, holds no key and no byte
-/// of this one.
+/// Attack 20: the memory of another tenant's program, as in a core dump, contains no key and no data of this
+/// one.
 #[test]
 fn rma_attack_20_the_memory_of_another_tenant_holds_no_secret() {
     let lender = Lender::start("udp", "rma-core");
@@ -171,7 +173,7 @@ fn rma_attack_20_the_memory_of_another_tenant_holds_no_secret() {
     };
     let (grants, restricted) = ([grant(&one), grant(&other)], grant(&other).restricted(Rights::NONE));
     assert!(one.ask(&hex(&grants[0].to_bytes())).parse::<u64>().is_ok());
-    // The other one works, too, on what it may not read.
+    // The other program works, too, with a grant under which it may not read.
     assert!(other.ask(&hex(&restricted.to_bytes())).contains("authentication failure"));
     let stands = |process: &Process, needle: &[u8]| {
         !mappings_with(&process.child.id().to_string(), needle, |_| true).is_empty()
@@ -181,13 +183,13 @@ fn rma_attack_20_the_memory_of_another_tenant_holds_no_secret() {
         assert!(!stands(&other, &key));
         assert!(!stands(&other, hex(&key).as_bytes()));
     }
-    // Its own program text has the mark once: a whole line of a region has it four times.
+    // The text of the other program itself contains the mark once. The region contains it repeatedly.
     assert!(stands(&one, &mark.repeat(4)) && !stands(&other, &mark.repeat(4)));
     one.end();
     other.end();
 }
 
-/// Attack 20: what is printed, counted or captured has no key and no plaintext.
+/// Attack 20: printed, counted and captured data contains no key and no plaintext.
 #[test]
 fn rma_attack_20_debug_metrics_and_captures_hold_no_secret() {
     let mark = *b"none may see it!";
@@ -199,7 +201,7 @@ fn rma_attack_20_debug_metrics_and_captures_hold_no_secret() {
     let mut peer = Peer::new(open(path.0.to_str().unwrap()), 16);
     let grant = table.grant(&peer.portal.identity());
     peer.portal.read(&peer.local, 0, &grant, 0, 50_000, LONG).unwrap();
-    // Its own region under a key of its own, which a client on another NIC uses.
+    // A region of the program under a key of its own, which a client on another NIC uses.
     peer.served.rekey(RegionKey::new([0x94; 16])).unwrap();
     let mut client = Peer::new(udp().open().unwrap(), 16);
     let own = peer.served.grant(&client.portal.identity());

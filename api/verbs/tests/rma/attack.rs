@@ -14,13 +14,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Bytes of the messages whose tags are spoiled, of the others, and of the regions that await them.
+/// Bytes of messages whose tags are spoiled, bytes of other messages, and the initial bytes of their target
+/// regions.
 const SECRET: u8 = 0x5a;
 const OTHER: u8 = 0x33;
 const EMPTY: u8 = 0xa5;
 const PART: usize = 64 << 10;
 
-/// A cipher that seals data that begins with [`SECRET`] with a wrong tag.
+/// A cipher that gives a wrong tag to data that begins with [`SECRET`].
 struct Spoiled(Aes);
 
 impl Cipher for Spoiled {
@@ -65,14 +66,14 @@ fn filled(region: &RmaRegion, parts: [u8; 4]) {
     }
 }
 
-/// The bytes other than `byte` in a part of a region.
+/// The number of bytes other than `byte` in a part of a region.
 fn strangers(region: &RmaRegion, part: usize, byte: u8) -> usize {
     let mut bytes = vec![0; PART];
     region.memory().read(part * PART, &mut bytes).unwrap();
     bytes.iter().filter(|other| **other != byte).count()
 }
 
-/// Does a run of a secret stand in memory that this process shares with others?
+/// Returns whether a run of secret bytes is in memory that this process shares with others.
 fn stands_in_shared_rings() -> bool {
     let memory = std::fs::File::open("/proc/self/mem").unwrap();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -88,8 +89,8 @@ fn stands_in_shared_rings() -> bool {
     })
 }
 
-/// Reads and writes whose data has wrong tags, beside others whose tags are right. Parts of both regions:
-/// secret bytes, other bytes, where secret ones would come, where other ones come.
+/// Reads and writes data with wrong tags, together with data whose tags are right. The four parts of each
+/// region hold secret bytes, other bytes, and the targets of both.
 fn plaintext_stays_hidden(port: &str, rounds: u64) {
     let spoiled = || Box::new(Spoiled(Aes::new(64))) as Box<dyn Cipher>;
     let mut bed = Bed::new(port, short_timers(), [spoiled(), spoiled()]);
@@ -133,7 +134,7 @@ fn plaintext_stays_hidden(port: &str, rounds: u64) {
     bed.wait_until_idle();
 }
 
-/// With right tags the same bytes come: the watch sees them.
+/// The same transfers with right tags, which the search must find.
 fn with_right_tags_the_bytes_come(port: &str) {
     let plain = || Box::new(Aes::new(64)) as Box<dyn Cipher>;
     let mut bed = Bed::new(port, short_timers(), [plain(), plain()]);
@@ -157,13 +158,13 @@ fn rma_attack_17_plaintext_shows_only_when_its_tag_was_right_over_shm() {
     with_right_tags_the_bytes_come("shm");
 }
 
-/// A client that writes to one engine of the server, for as long as it is told to.
+/// A client that writes to one engine of the server until it is told to stop.
 struct Writer {
     portal: Portal,
     local: RmaRegion,
 }
 
-/// Nothing is lost, and whoever is late waits for a core.
+/// Timeouts for a network that loses nothing: a late thread only waits for a core.
 fn patient() -> RmaOptions {
     let settings = Settings {
         dispatch_timeout: 1_000 * MS,
@@ -196,22 +197,24 @@ fn key(number: u64) -> RegionKey {
     RegionKey::new([number as u8 % 250 + 1; 16]).unwrap()
 }
 
-/// What the three threads tell each other: keys are numbered.
+/// The shared state of the three threads. Keys are numbered.
 #[derive(Default)]
 struct Shared {
-    /// The key that writers may know.
+    /// The number of the newest key that writers may know.
     known: AtomicU64,
-    /// The rekey to this key has completed.
+    /// The number of the key whose rekey has completed.
     completed: AtomicU64,
-    /// The newest key for which each writer has no operation under an older one left.
+    /// For each writer, the number of the newest key such that no operation under an older key is in
+    /// progress.
     ended: [AtomicU64; 2],
     over: AtomicBool,
 }
 
-/// The transfers of a writer in progress; true: begun after the rekey that ended its key had completed.
+/// A writer's transfers in progress. The value is true for a transfer that began after the rekey that
+/// replaced its key.
 type Begun = BTreeMap<u64, bool>;
 
-/// Takes an end, if there is one. Returns whether it was one of those that must not succeed.
+/// Takes the end of a transfer, if there is one. Returns whether the transfer must not succeed.
 fn take_end(portal: &mut Portal, begun: &mut Begun) -> Option<bool> {
     let (id, status) = portal.poll().unwrap()?;
     let is_late = begun.remove(&id).expect("each ends once");
@@ -219,8 +222,8 @@ fn take_end(portal: &mut Portal, begun: &mut Begun) -> Option<bool> {
     Some(is_late)
 }
 
-/// Keeps 32 operations of 4 KB in progress under the newest key that it knows. What was begun after a rekey
-/// had completed must not succeed.
+/// Keeps 32 operations of 4 KB in progress under the newest key that the writer knows. Operations that began
+/// after a rekey had completed must not succeed.
 fn write_on(writer: &mut Writer, which: usize, served: &RmaRegion, engine: &Rma, shared: &Shared) {
     let _ends = SetAtEnd(&shared.over);
     let (mut round, mut begun, mut late) = (0_u64, Begun::new(), 0);
@@ -254,8 +257,8 @@ fn write_on(writer: &mut Writer, which: usize, served: &RmaRegion, engine: &Rma,
     assert!(late > 0, "an operation under an old key was begun and refused");
 }
 
-/// Changes the key by 1RMA, through one engine and the other in turns. Behind each completion the region
-/// stays as it is, until the writers learn the new key.
+/// Changes the key by 1RMA, alternately through both engines. After each completion the region must not
+/// change until the writers learn the new key.
 fn rekey_on(writer: &mut Writer, served: &RmaRegion, engines: [&Rma; 2], shared: &Shared, rounds: u64) {
     let mut image = vec![0; crate::bed::LEN];
     let mut after = image.clone();
@@ -280,7 +283,7 @@ fn rekey_on(writer: &mut Writer, served: &RmaRegion, engines: [&Rma; 2], shared:
             std::thread::yield_now();
         }
         served.memory().read(0, &mut after).unwrap();
-        // Without its completion a rekey has not ended what is in the middle of a copy.
+        // A rekey that did not complete leaves a copy in progress possible.
         assert!(ended.is_err() || image == after, "the region changed under an old key");
         number = next;
         shared.known.store(number, Ordering::Release);

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// All rights.
 pub const ALL: Rights = Rights(7);
 
-/// The part of `whole` rounds that a run takes: a twentieth, or all with `REMORA_WHOLE` (`make nightly` sets
-/// it).
+/// The part of `whole` rounds that a run performs: one twentieth, or all if `REMORA_WHOLE` is set (`make
+/// nightly`).
 pub fn share(whole: u64) -> u64 {
     if std::env::var_os("REMORA_WHOLE").is_some() { whole } else { whole / 20 }
 }
 
-/// Devices of a port, by its name or by an address.
+/// Two devices of the port with this name, or with this address.
 pub fn devices(port: &str) -> [Device; 2] {
     match port {
         "shm" => [Device::shm(), Device::shm()],
@@ -24,7 +24,7 @@ pub fn devices(port: &str) -> [Device; 2] {
     }
 }
 
-/// Over `shm` both sides have their link by a connection.
+/// Connects a queue pair, which gives both sides their link over `shm`.
 pub fn link(contexts: [&Context; 2]) -> Option<(QueuePair, QueuePair)> {
     if contexts[0].port().kind != PortKind::Shm {
         return None;
@@ -36,7 +36,7 @@ pub fn link(contexts: [&Context; 2]) -> Option<(QueuePair, QueuePair)> {
     Some(QueuePair::connect_pair(a, b).expect("a link between the two"))
 }
 
-/// Timers that are short, so that lost messages cost little, and no pace.
+/// Options with these timers and without pacing.
 pub fn options(settings: Settings) -> RmaOptions {
     RmaOptions {
         settings,
@@ -45,10 +45,11 @@ pub fn options(settings: Settings) -> RmaOptions {
     }
 }
 
-/// Milliseconds as nanoseconds.
+/// A millisecond in nanoseconds.
 pub const MS: u64 = 1_000_000;
 
-/// A lost message costs 40 ms, and a thread may be stopped for 100 ms within one copy.
+/// Timers by which a lost message costs 40 ms, and which allow a thread to be stopped for 100 ms within one
+/// copy.
 pub fn short_timers() -> Settings {
     Settings {
         timers: Timers::Fixed,
@@ -60,10 +61,10 @@ pub fn short_timers() -> Settings {
     }
 }
 
-/// Bytes of each region.
+/// Size of each region in bytes.
 pub const LEN: usize = 256 << 10;
 
-/// The two, driven by the test's thread and by their attendants.
+/// A server and a client, driven by the test's thread and by their attendants.
 pub struct Bed {
     pub served: RmaRegion,
     pub local: RmaRegion,
@@ -99,7 +100,7 @@ impl Bed {
         self.served.grant(&self.portal.identity())
     }
 
-    /// Waits until neither side has an operation, and both windows are whole.
+    /// Waits until neither side has an operation in progress, and both windows are free.
     pub fn wait_until_idle(&mut self) {
         wait_until_idle(&[&self.serving, &self.client], || {
             self.server_cq.poll(&mut []).unwrap();
@@ -108,7 +109,7 @@ impl Bed {
     }
 }
 
-/// Waits until no engine has an operation, and all windows are whole.
+/// Waits until no engine has an operation in progress, and all windows are free.
 ///
 /// # Panics
 /// If that takes a minute.
@@ -126,7 +127,7 @@ pub fn wait_until_idle(engines: &[&Rma], mut pass: impl FnMut()) {
     }
 }
 
-/// Sets a flag at the end of a scope, by a panic, too: other threads wait for it.
+/// Sets a flag at the end of a scope, also after a panic, because other threads wait for the flag.
 pub struct SetAtEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for SetAtEnd<'_> {

@@ -1,4 +1,4 @@
-//! What a program may get wrong over a real port: a status, or one line that says what to do.
+//! Mistakes of programs over a real port. Each gets a status, or one line that says what to do.
 
 use crate::bed::{ALL, Bed, LEN, MS, options, short_timers};
 use remora_cipher::Aes;
@@ -70,7 +70,7 @@ fn objects_of_another_device_are_refused() {
     assert_eq!(bed.serving.expose(foreign, ALL, None).unwrap_err(), CreateError::OtherContext);
     let domain = server.alloc_pd().unwrap();
     assert_eq!(bed.client.create_portal(&domain, 1).unwrap_err(), CreateError::OtherContext);
-    // The server's region has the RegionId of the client's own.
+    // The server's region happens to have the same RegionId as the client's own.
     assert_eq!(bed.served.id(), bed.local.id());
     let refused = bed.portal.read(&bed.served, 0, &grant, 0, 64, PATIENCE);
     assert_eq!(refused, Err(RmaError::OtherContext));
@@ -92,7 +92,7 @@ fn regions_that_are_gone_end_what_names_them() {
     assert_eq!(again, Err(RmaError::Failed(Status::RemoteAuthenticationFailure)));
 }
 
-/// A device closes with its last object: a portal alone keeps it open, and so does a region.
+/// A device stays open until its last object is dropped: a portal alone keeps it open, and so does a region.
 #[test]
 fn a_device_is_closed_by_its_last_object_alone() {
     let bed = bed();

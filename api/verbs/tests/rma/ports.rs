@@ -118,7 +118,7 @@ fn over_shm() {
     reads_writes_and_rekeys("shm");
 }
 
-/// The value of a counter in what Prometheus reads.
+/// Returns the value of a counter in the text for Prometheus.
 fn counter(context: &Context, name: &str) -> f64 {
     let text = remora_host::metrics::write(&context.metrics());
     let found = text.lines().find_map(|line| line.strip_prefix(name)?.rsplit_once(' '));
@@ -138,7 +138,7 @@ fn delays_and_a_full_window_are_told_to_prometheus() {
     let commands = (LEN / 4096) as f64;
     for delay in ["issue", "remote", "total"] {
         let name = format!("remora_rma_{delay}_delay_seconds");
-        // Those that are tried again on a busy machine are counted again.
+        // Commands that are repeated on a busy machine are counted more than once.
         assert!(counter(client, &format!("{name}_count{{")) >= commands, "{delay}");
         assert!(counter(client, &format!("{name}_sum{{")) > 0.0, "{delay}");
     }
@@ -156,7 +156,8 @@ fn delays_and_a_full_window_are_told_to_prometheus() {
     );
 }
 
-/// A quantity of the document, such as `64 KiB`, `2 GB/s` or `10 us (2 RTT)`: bytes, nanoseconds or a number.
+/// Parses a quantity of the document, such as `64 KiB`, `2 GB/s` or `10 us (2 RTT)`, into bytes, nanoseconds
+/// or a number.
 fn quantity(text: &str) -> f64 {
     let mut words = text.split_whitespace();
     let number: f64 = words.next().unwrap_or_default().replace(',', "").parse().expect("a number");
@@ -171,7 +172,7 @@ fn quantity(text: &str) -> f64 {
         }
 }
 
-/// The cells of the table rows that name this setting in docs/RMA.md, with its place in the row.
+/// Returns the values of this setting in the tables of docs/RMA.md, for both profiles.
 fn documented(setting: &str) -> [Vec<f64>; 2] {
     let row = |line: &&str| {
         line.starts_with('|') && line.split('|').nth(1).is_some_and(|names| names.contains(setting))
@@ -184,7 +185,7 @@ fn documented(setting: &str) -> [Vec<f64>; 2] {
         let place = cells[1].split(", ").position(|name| name == setting).expect(line);
         for (column, into) in found.iter_mut().enumerate() {
             let cell = if cells[column + 2] == "the same" { cells[2] } else { cells[column + 2] };
-            // One value has commas of thousands, several have a space behind theirs.
+            // Commas within a number are not followed by a space, those between values are.
             into.extend(cell.split(", ").nth(place).filter(|cell| !cell.is_empty()).map(quantity));
         }
     }
@@ -249,11 +250,11 @@ fn objects_of_another_device_and_a_second_1rma_are_refused() {
     let busy = CreateError::Nic(remora_nic::NicError::Busy);
     assert_eq!(bed.contexts[1].open_rma(&RmaOptions::default()).unwrap_err(), busy);
     bed.portal.read(&bed.local, 0, &grant, 0, 64, PATIENCE).unwrap();
-    // When all that the first one made is gone, it opens again.
+    // When all objects of the first service are dropped, 1RMA can be opened once more.
     let Bed { served, local, portal, client, contexts, .. } = bed;
     drop((served, local, portal, client));
     contexts[1].open_rma(&RmaOptions::default()).unwrap();
-    // An engine that served the same regions keeps none of them.
+    // An engine that served the same regions does not keep them alive.
     let two = Device::udp("127.0.0.1:0").unwrap().engines(2).open().unwrap();
     let both = two.open_rma(&RmaOptions::default()).unwrap();
     drop(both.on_engine(1).unwrap());
@@ -295,7 +296,7 @@ fn what_lies_outside_is_refused_before_anything_leaves() {
     }
     assert!(matches!(bed.portal.read(&bed.local, 0, &grant, 0, 0, PATIENCE), Err(RmaError::Refused(_))));
     assert_eq!(bed.contexts[1].counters().sent_pkts, sent);
-    // A grant that claims more than the region has: the server's NIC refuses.
+    // The grant claims more than the region has, so the server's NIC refuses.
     let mut claims = grant;
     claims.len = u64::MAX;
     let refused = bed.portal.read(&bed.local, 0, &claims, len - 1, 2, PATIENCE);

@@ -1,4 +1,4 @@
-//! This binary again, as another process that serves or asks; and memory that both map.
+//! This binary as another process, which serves or sends requests; and memory that both map.
 
 use remora_verbs::rma::{Client, Grant, RegionKey, Rma, RmaOptions, RmaRegion, Settings};
 use remora_verbs::{Access, Context, Device};
@@ -9,16 +9,16 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// The role of the other process, in its environment.
+/// Environment variable with the role of the other process.
 pub const ROLE: &str = "REMORA_TEST_RMA_ROLE";
-/// The key of the region that any other process serves: tests derive grants on both sides.
+/// The key of the region that any other process serves. Tests derive grants from it on both sides.
 const KEY: [u8; 16] = [0x77; 16];
 
 pub fn key() -> RegionKey {
     RegionKey::new(KEY).unwrap()
 }
 
-/// The test `acts_its_role` of `module`, in a process that is not started yet.
+/// A command that runs the test `acts_its_role` of `module` in a process of its own.
 pub fn command(module: &str, role: &str) -> Command {
     let (_, inner) = module.split_once("::").unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -26,7 +26,7 @@ pub fn command(module: &str, role: &str) -> Command {
     command
 }
 
-/// The other process; it never outlives its test.
+/// Another process, which is killed when this value is dropped.
 pub struct Process {
     pub child: Child,
     input: Option<ChildStdin>,
@@ -41,7 +41,7 @@ impl Process {
         Process { child, input, output }
     }
 
-    /// What the next line says behind `word`.
+    /// Returns the rest of the process's next line that begins with `word`.
     pub fn says(&mut self, word: &str) -> String {
         let mut line = String::new();
         loop {
@@ -55,11 +55,11 @@ impl Process {
 
     pub fn signal(&self, signal: libc::c_int) {
         let pid = libc::pid_t::try_from(self.child.id()).unwrap();
-        // SAFETY: the process is a child of ours that nobody has waited for.
+        // SAFETY: the process is a child of this one that nobody has waited for.
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
     }
 
-    /// Waits until it is stopped: a signal takes effect some time after it was sent.
+    /// Waits until the process is stopped. A signal takes effect some time after it was sent.
     pub fn wait_until_stopped(&self) {
         let file = format!("/proc/{}/stat", self.child.id());
         let state = || std::fs::read_to_string(&file).unwrap().rsplit(')').next().unwrap().trim().to_owned();
@@ -73,7 +73,7 @@ impl Process {
         self.child.wait().unwrap();
     }
 
-    /// Lets it end by itself; what it says behind `word` then.
+    /// Waits until the process ends by itself. Returns the rest of its line that begins with `word`.
     pub fn told(mut self, word: &str) -> String {
         drop(self.input.take());
         let says = self.says(word);
@@ -91,7 +91,7 @@ impl Drop for Process {
     }
 }
 
-/// Waits until the process that started this one closes its standard input, or is gone.
+/// Waits until the parent process closes the standard input, or is gone.
 pub fn until_told() {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }
@@ -103,7 +103,7 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// A new file of zeros.
+    /// Creates a file of zeros and maps it.
     pub fn create(name: &str, len: usize) -> Mapped {
         let path = std::env::temp_dir().join(format!("remora-{name}-{}", std::process::id()));
         File::options()
@@ -135,7 +135,7 @@ impl Mapped {
     }
 }
 
-/// A server of a file's bytes: says `serving ENDPOINT ID LEN`.
+/// Serves the bytes of a file, and prints `serving ENDPOINT ID LEN`.
 pub fn serve(device: &Device, path: PathBuf, len: usize, settings: Settings) -> (Context, Rma, RmaRegion) {
     let context = device.open().unwrap();
     let mapped = Mapped::open(path, len);
@@ -150,7 +150,8 @@ pub fn serve(device: &Device, path: PathBuf, len: usize, settings: Settings) -> 
     (context, rma, region)
 }
 
-/// What a client needs for the region of which a server has said `words`; any region derives it.
+/// Derives a client's grant for the region that a server has printed as `words`. `any` is any region, used
+/// for the derivation.
 pub fn grant(words: &str, client: &Client, any: &RmaRegion) -> Grant {
     let mut words = words.split(' ');
     let mut next = || words.next().unwrap();

@@ -1,4 +1,4 @@
-//! Processes that are killed, that come again under the same PID, and ten thousand of them.
+//! Processes that are killed, processes that restart with the same PID, and ten thousand processes.
 
 use crate::bed::{ALL, options, share, wait_until_idle};
 use crate::process::{self, Mapped, Process};
@@ -11,14 +11,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a server has said, for clients in other processes.
+/// Environment variable with the line of a server, for clients in other processes.
 const SERVER: &str = "REMORA_TEST_RMA_SERVER";
-/// Where the capture of a client goes, and whether it comes again.
+/// Environment variable with the path of a client's capture, to which the stage is appended.
 const CAPTURE: &str = "REMORA_TEST_RMA_CAPTURE";
 const LEN: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// By the paper's timers in milliseconds: what is left behind is given back soon.
+/// The paper's timers in milliseconds, so that leftovers of dead processes are freed soon.
 fn settings() -> Settings {
     let fixed = Settings { timers: Timers::Fixed, ..Settings::software() };
     Settings { dispatch_timeout: 100_000_000, timeout: 200_000_000, max_server_timeout: 200_000_000, ..fixed }
@@ -33,7 +33,7 @@ fn pair(context: &Context) -> QueuePair<remora_verbs::Init> {
     context.alloc_pd().unwrap().create_qp(&cq, &cq, &QpOptions::default()).unwrap()
 }
 
-/// A link for `shm`: who serves listens.
+/// Accepts a connection, which gives a link over `shm`.
 fn accepted(context: &Context, listener: &Listener) -> QueuePair<Ready> {
     let request = listener.accept(Some(PATIENCE)).unwrap().expect("somebody connects");
     request.accept(pair(context)).unwrap()
@@ -64,7 +64,7 @@ impl Client {
         }
     }
 
-    /// Waits for the ends of two.
+    /// Waits until two transfers have ended.
     fn two_ends(&mut self) {
         let mut ended = 0;
         while ended < 2 {
@@ -73,7 +73,7 @@ impl Client {
     }
 }
 
-/// Not a test by itself: the other process.
+/// The entry point of the other processes; without a role it does nothing.
 #[test]
 fn acts_its_role() {
     let Ok(role) = std::env::var(process::ROLE) else { return };
@@ -95,7 +95,7 @@ fn serve(port: &str) {
     process::until_told();
 }
 
-/// Writes until it is killed.
+/// Writes until the process is killed.
 fn write_without_end(port: &str) {
     let words = std::env::var(SERVER).unwrap();
     let (words, listener) = words.rsplit_once(' ').unwrap();
@@ -174,7 +174,7 @@ fn who_is_killed_gives_the_other_its_window_back_over_shm() {
     a_killed_client_gives_the_window_back("shm");
 }
 
-/// Asks, and executes itself again: the same PID, another start.
+/// Sends requests, then executes itself: the same PID with another incarnation.
 fn ask_and_come_again(stage: &str) {
     let (words, file) = (std::env::var(SERVER).unwrap(), std::env::var(CAPTURE).unwrap());
     let context = device("udp").capture(format!("{file}{stage}")).open().unwrap();
@@ -190,14 +190,14 @@ fn ask_and_come_again(stage: &str) {
     }
 }
 
-/// The messages in a capture.
+/// Returns the messages in a capture.
 fn messages(file: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).unwrap();
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     let (mut at, mut found) = (0, Vec::new());
     while at < bytes.len() {
         if word(at) == 6 {
-            // Behind Ethernet, IPv4 and UDP.
+            // The message follows the Ethernet, IPv4 and UDP headers.
             found.push(bytes[at + 28 + 42..at + 28 + word(at + 20)].to_vec());
         }
         at += word(at + 4);
@@ -234,15 +234,15 @@ fn the_same_pid_again_repeats_no_nonce() {
     assert!(nonces.len() > 4 * LEN / 4096, "{} messages", nonces.len());
 }
 
-/// Kilobytes of a process's memory that are in use.
+/// Resident memory of a process in kilobytes.
 fn resident(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Each has an incarnation of its own, and so keys of its own; some have an address of their own. A run on
-/// each change has 500 of them.
+/// Each initiator has an incarnation of its own and so keys of its own; some have an address of their own.
+/// The usual run has 500 of them.
 #[test]
 fn after_ten_thousand_initiators_the_server_is_no_larger_than_after_one() {
     let mut server = Process::start(process::command(module_path!(), "serve udp"));
@@ -265,6 +265,7 @@ fn after_ten_thousand_initiators_the_server_is_no_larger_than_after_one() {
     }
     let (first, last) = (first.unwrap(), resident(server.child.id()));
     println!("{first} kB after one initiator, {last} kB after the last");
-    // Pages of its tables and stacks are touched late; 10,000 times 64 bytes are 640 kB.
+    // Pages of the server's tables and stacks are touched late; 64 bytes for each of 10,000 initiators would
+    // be 640 kB.
     assert!(last < first + 512, "{first} kB, then {last} kB");
 }

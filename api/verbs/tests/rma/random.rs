@@ -1,5 +1,5 @@
-//! The conformance body of 1RMA over the real ports, good ones and bad ones. The ciphers of both ends are
-//! recorded: a nonce that comes twice under a key is a panic.
+//! The conformance body of 1RMA over real ports, without faults and with faults. The ciphers of both ends
+//! are recorded: a nonce that is used twice under a key is a panic.
 
 use crate::bed::{Bed, LEN, MS, devices, link, options, share, short_timers, wait_until_idle};
 use crate::veth::{self, Veth};
@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 /// Operations over each port in a whole run.
 const OPERATIONS: u64 = 60_000;
-/// Longer than the rules of `bad_world` hold any frame, there and back.
+/// Longer than the rules of `bad_world` delay any frame, there and back.
 const LONGEST_WAY: Duration = Duration::from_millis(20);
 
-/// Two contexts in one process, as an arm of the body.
+/// Two contexts in one process, as an arm of the conformance body.
 struct Ports {
     serving: Rma,
     client: Rma,
@@ -29,7 +29,7 @@ struct Ports {
     server_cq: CompletionQueue,
     contexts: [Context; 2],
     record: Record,
-    /// The slot of each transfer in progress.
+    /// The slot of each transfer in progress, by the transfer's number.
     slots: BTreeMap<u64, usize>,
     _link: Option<(QueuePair, QueuePair)>,
 }
@@ -102,7 +102,7 @@ impl RmaArm for Ports {
     }
 
     fn pass(&mut self) {
-        // Polling for nothing drives the server's NIC, where its threads do not.
+        // Polling drives the server's NIC, unless its own threads do.
         self.server_cq.poll(&mut []).unwrap();
     }
 
@@ -144,7 +144,7 @@ impl RmaArm for Ports {
     }
 }
 
-/// What some runs over one kind of port did.
+/// The sum of some runs over one kind of port.
 #[derive(Debug, Default)]
 struct Outcome {
     report: RmaReport,
@@ -153,8 +153,8 @@ struct Outcome {
     pairs: usize,
 }
 
-/// The body, seed by seed. Every second seed has a link that loses, doubles, reorders, delays and breaks
-/// messages: one side's port does that.
+/// Runs the body seed by seed. For every second seed, the port of one side loses, duplicates, reorders,
+/// delays and corrupts messages.
 fn body(seeds: std::ops::Range<u64>, mut open: impl FnMut([Option<Rules>; 2]) -> [Context; 2]) -> Outcome {
     let mut sum = Outcome::default();
     let operations = share(OPERATIONS) / (seeds.end - seeds.start);
@@ -185,7 +185,7 @@ fn opened(devices: [Device; 2], rules: [Option<Rules>; 2]) -> [Device; 2] {
     [with(one, first), with(two, second)]
 }
 
-/// Everything that this body is for has happened.
+/// Checks that everything happened that this body is meant to exercise.
 fn assert_complete(outcome: &Outcome) {
     let Outcome { report, counters, faults, pairs } = outcome;
     let counted = [
@@ -243,13 +243,14 @@ fn random_operations_over_xdp() {
     assert_complete(&outcome);
 }
 
-/// After a write has ended with TIMEOUT, a settle says that nothing changes any more, and all is given back.
+/// After a write has ended with TIMEOUT, a successful settle means that nothing changes any more, and all
+/// resources are freed.
 #[test]
 fn a_settle_is_an_answer_of_the_same_engine() {
     let mut bed = Bed::new("127.0.0.1:0", short_timers(), [(); 2].map(|()| Box::new(Aes::new(64)) as _));
     let (grant, patience) = (bed.grant(), Duration::from_secs(20));
     bed.portal.settle(&bed.local, 0, &grant, patience).unwrap();
-    // Who may not read is answered, too; who is nobody is not.
+    // A client that may not read is answered, too. A client that the server cannot authenticate is not.
     let memory = bed.contexts[0].alloc_pd().unwrap().allocate(64, Access::LOCAL_WRITE).unwrap();
     let write_only = bed.serving.expose(memory, Rights::WRITE, None).unwrap();
     let other = write_only.grant(&bed.portal.identity());

@@ -1,7 +1,8 @@
-//! A server that is stopped (SIGSTOP) at random moments of writes. The test maps the served bytes, so that it
-//! sees them while the server does not run.
+//! A server that is stopped (SIGSTOP) at random moments of writes. The test maps the server's memory, so
+//! that it sees the bytes while the server does not run.
 //!
-//! `docs/RMA.md` promises two things: after a TIMEOUT nothing changes, if the server was stopped for no
+//! `docs/RMA.md` promises two things: after a TIMEOUT nothing changes if the server was stopped for no
+//! longer than the guard, and after a settle nothing changes at all.
 //! longer than the guard; and after a settle nothing changes at all.
 
 use crate::bed::{MS, options, share};
@@ -12,9 +13,9 @@ use remora_verbs::{Access, Context, Device};
 use remora_wire::rma::{Class, Kind};
 use std::time::{Duration, Instant};
 
-/// Random moments in a whole run, for each test.
+/// Random moments of a whole run, for each test.
 const MOMENTS: u64 = 1_000;
-/// Bytes of a write: as many commands of 4 KB as are in progress at once.
+/// Length of a write in bytes: as many commands of 4 KB as can be in progress at a time.
 const LEN: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -33,7 +34,7 @@ fn udp() -> Device {
     Device::udp("127.0.0.1:0").unwrap()
 }
 
-/// Not a test by itself: the server.
+/// The entry point of the server process; without a role it does nothing.
 #[test]
 fn acts_its_role() {
     let Ok(file) = std::env::var(process::ROLE) else { return };
@@ -42,7 +43,7 @@ fn acts_its_role() {
     println!("late {} serving {}", context.counters().rma_late_pieces, rma.facts().unwrap().serving);
 }
 
-/// The server and a client of it.
+/// A server process and a client of it.
 struct Setup {
     server: Process,
     memory: Mapped,
@@ -50,7 +51,7 @@ struct Setup {
     portal: Portal,
     grant: Grant,
     random: Random,
-    // It has the NIC of the portal.
+    // Kept alive for the portal's NIC.
     _context: Context,
 }
 
@@ -70,8 +71,8 @@ impl Setup {
         Setup { server, memory, local, portal, grant, random: Random::new(19), _context: context }
     }
 
-    /// Begins a write of all bytes, and stops the server at a random moment of it for about `stop`. Returns
-    /// how it ended, and what stood there then.
+    /// Begins a write of all bytes, and stops the server at a random moment for about `stop`. Returns the
+    /// status of the write, and the server's memory at its end.
     fn stopped_write(&mut self, round: u64, stop: Duration) -> (Status, Vec<u8>) {
         let bytes: Vec<u8> = (0..LEN).map(|at| (at as u64 / 4096 + 7 * round) as u8).collect();
         self.local.memory().write(0, &bytes).unwrap();
@@ -107,14 +108,14 @@ impl Setup {
         self.memory.load()
     }
 
-    /// Ends the server; pieces that it dropped as late.
+    /// Ends the server. Returns the number of pieces that it dropped as late.
     fn end(self) -> u64 {
         let late = self.server.told("late ");
         late.split(' ').next().unwrap().parse().unwrap()
     }
 }
 
-/// Stops of 1 to 60 ms, a guard of 200 ms: what stands there after a TIMEOUT stays.
+/// Stops of 1 to 60 ms with a guard of 200 ms: the memory does not change after a TIMEOUT.
 #[test]
 fn rma_attack_19_a_server_stopped_for_less_than_the_guard_changes_nothing_after_a_timeout() {
     let mut setup = Setup::new("shorter", 200 * MS);
@@ -131,8 +132,9 @@ fn rma_attack_19_a_server_stopped_for_less_than_the_guard_changes_nothing_after_
     assert!(timeouts > 0);
 }
 
-/// Stops of 30 to 90 ms, a guard of 1 ms: what is late is dropped, and what stands there after a settle
-/// stays. Only a piece that was being copied when the server was stopped may come between TIMEOUT and settle.
+/// Stops of 30 to 90 ms with a guard of 1 ms: late pieces are dropped, and the memory does not change after
+/// a settle. Between TIMEOUT and settle, only a piece can change it that was being copied when the server
+/// was stopped.
 #[test]
 fn rma_attack_19_a_server_stopped_for_longer_than_the_guard_changes_nothing_after_a_settle() {
     let mut setup = Setup::new("longer", MS);
@@ -151,7 +153,7 @@ fn rma_attack_19_a_server_stopped_for_longer_than_the_guard_changes_nothing_afte
     assert!(changed * 5 <= timeouts, "{changed} of {timeouts}: late pieces are placed");
 }
 
-/// A server that stays stopped does not answer, and a settle says so.
+/// A server that stays stopped does not answer, so a settle fails.
 #[test]
 fn a_server_that_stays_stopped_settles_nothing() {
     let mut setup = Setup::new("silent", MS);

@@ -6,15 +6,15 @@ use remora_netns::{Namespace, or_skip};
 use remora_verbs::{Context, Device};
 use std::process::{Command, Stdio};
 
-/// Addresses of the two ends, MTU 1500.
+/// IPv4 addresses of the two ends, with an MTU of 1500.
 pub const V4: [&str; 2] = ["10.213.7.1", "10.213.7.2"];
-/// The same of IPv6.
+/// IPv6 addresses of the two ends.
 pub const V6: [&str; 2] = ["fd00:7::1", "fd00:7::2"];
 
 /// The interface in each namespace.
 const INTERFACES: [&str; 2] = ["near0", "far0"];
 
-/// The namespaces; they go away with this value.
+/// Two network namespaces, which are removed when this value is dropped.
 pub struct Veth {
     spaces: [Namespace; 2],
 }
@@ -28,8 +28,7 @@ impl Veth {
     fn make() -> Result<Veth, remora_netns::Error> {
         let spaces = [Namespace::new("near")?, Namespace::new("far")?];
         let [near, far] = &spaces;
-        // New interfaces do not look for other machines that have their addresses, the link-local one among
-        // them.
+        // Turns duplicate address detection off for new interfaces, link-local addresses included.
         near.check_addresses("default", false)?;
         far.check_addresses("default", false)?;
         near.add_veth(INTERFACES[0], far, INTERFACES[1], "")?;
@@ -44,23 +43,23 @@ impl Veth {
         Ok(Veth { spaces })
     }
 
-    /// Runs `ip` in namespace `which`; what it prints.
+    /// Runs `ip` in namespace `which`, and returns its output.
     pub fn ip(&self, which: usize, arguments: &str) -> String {
         self.spaces[which].ip(arguments).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// From now on the interface in namespace `which` looks for other machines that have its addresses.
+    /// Turns duplicate address detection on for the interface in namespace `which`.
     pub fn checks_addresses(&self, which: usize) {
         self.spaces[which].check_addresses(INTERFACES[which], true).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// The interface's name in namespace `which`.
+    /// The name of the interface in namespace `which`.
     pub fn interface(&self, which: usize) -> &str {
         INTERFACES[which]
     }
 
-    /// This binary, as `role` in namespace `which`: the test `acts_its_role` of `module` finds the role in
-    /// the variable `variable`.
+    /// A command that runs this binary as `role` in namespace `which`: the test `acts_its_role` of `module`
+    /// finds the role in the environment variable `variable`.
     pub fn run(&self, which: usize, module: &str, variable: &str, role: &str) -> Command {
         let mut command = self.spaces[which].command(std::env::current_exe().unwrap());
         let (_, inner) = module.split_once("::").unwrap();

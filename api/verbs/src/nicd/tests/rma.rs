@@ -1,4 +1,5 @@
-//! 1RMA that a daemon lends: its limits, what comes back, and programs that name what is not theirs.
+//! Tests of 1RMA that a daemon lends: limits, objects that become free, and programs that name objects of
+//! others.
 
 use remora_nic::rma::{Command, Completion, Operand, RegionKey, Rights};
 use remora_nic::{Ring, Word};
@@ -16,7 +17,7 @@ use crate::rma::{Client, Grant, Portal, RmaError, RmaOptions, RmaRegion, Setting
 use crate::{Access, CompletionQueue, Context, Device, MemoryRegion, ProtectionDomain};
 
 const LEN: usize = 64 << 10;
-/// No timer ends an operation while a test looks.
+/// Timeouts so long that no operation of a test ends by them.
 const PATIENT: Settings =
     Settings { dispatch_timeout: 60_000_000_000, timeout: 60_000_000_000, ..Settings::software() };
 
@@ -37,7 +38,7 @@ fn portal(domain: u32, cq: u32, slots: u16, bulk_only: bool) -> Request {
     Request::CreatePortal(CreatePortal { domain, cq, slots, bulk_only })
 }
 
-/// Bytes that tell their place, and whose they are.
+/// Bytes that differ by position and by seed, so that a test recognises both.
 fn pattern(seed: usize) -> Vec<u8> {
     (0..LEN).map(|at| (at * 7 + at / 256 + seed * 101) as u8).collect()
 }
@@ -69,7 +70,7 @@ impl Server {
     }
 }
 
-/// A program of the daemon that uses the API as it is meant.
+/// A program of the daemon that uses the API correctly.
 struct Program {
     context: Context,
     domain: ProtectionDomain,
@@ -93,14 +94,14 @@ impl Program {
         self.portal.identity()
     }
 
-    /// Reads the whole of a granted region into the local one, and looks at it.
+    /// Reads a whole granted region into the local one, and checks the content.
     fn reads(&mut self, grant: &Grant, seed: usize) {
         self.local.memory().write(0, &vec![0; LEN]).unwrap();
         self.portal.read(&self.local, 0, grant, 0, LEN as u64, LONG).unwrap();
         assert!(holds(self.local.memory(), seed));
     }
 
-    /// A portal whose ring a test writes by itself.
+    /// Creates a portal whose ring the test writes directly.
     fn raw_portal(&self, slots: u16) -> RawPortal {
         let cq = self.context.create_cq(1024).unwrap();
         let daemon = Arc::clone(self.context.daemon().unwrap());
@@ -198,7 +199,7 @@ fn a_user_has_as_much_of_1rma_as_it_may_over_all_programs_and_no_more() {
     assert_eq!(other.ask(&Request::DestroyPortal(bulk)), Reply::Done);
     other.refuses(&Request::DestroyPortal(bulk), "no command portal");
     other.number(&portal(second.0, second.1, 8, true));
-    // What a program that has gone had is another's to have.
+    // Slots and regions of a program that has gone are available to others.
     let [_, gone] = programs;
     drop(gone);
     let again = lender.raw();
@@ -238,7 +239,7 @@ fn a_key_that_is_zeros_and_rights_that_are_none_are_no_request() {
     assert_eq!(Request::parse(&rights), None);
 }
 
-/// Attack 16, first part: no request and no command names what another tenant has.
+/// Attack 16, first part: no request and no command can name an object of another tenant.
 #[test]
 fn rma_attack_16_no_request_or_command_names_a_region_slot_or_queue_of_another() {
     let lender = udp_lender("rma-16", &Options::default());
@@ -288,7 +289,7 @@ fn rma_attack_16_no_request_or_command_names_a_region_slot_or_queue_of_another()
     victim.reads(&grant, 1);
 }
 
-/// Attack 16, second part: any bytes in slots and indices, while the NIC reads them.
+/// Attack 16, second part: arbitrary bytes in slots and indices while the NIC reads them.
 #[test]
 fn rma_attack_16_garbage_in_slots_while_the_nic_reads_them_harms_nobody() {
     let lender = udp_lender("rma-garbage", &Options::default());
@@ -319,7 +320,7 @@ fn rma_attack_16_garbage_in_slots_while_the_nic_reads_them_harms_nobody() {
     victim.reads(&grant, 1);
 }
 
-/// Commands with their key that change all the time, one field or all, and indices that lie.
+/// Writes commands with a valid key whose fields change all the time, one or all of them, and false indices.
 fn babble(slots: &RawPortal, local: &RmaRegion, grant: &Grant, seed: u64) {
     let mut numbers = Numbers(seed | 1);
     let right = slots.command(local, Kind::Read, grant);
@@ -328,7 +329,7 @@ fn babble(slots: &RawPortal, local: &RmaRegion, grant: &Grant, seed: u64) {
         bytes[4] = (slots.facts.first as u8).wrapping_add(numbers.below(16) as u8);
         match numbers.below(3) {
             0 => {}
-            // But for the network of the server's address: nothing leaves this machine.
+            // The network part of the server's address is kept, so that no frame leaves this machine.
             1 => match numbers.below(64) {
                 32..=44 => {}
                 at => bytes[at] = numbers.next() as u8,
@@ -346,7 +347,7 @@ fn babble(slots: &RawPortal, local: &RmaRegion, grant: &Grant, seed: u64) {
     }
 }
 
-/// Attack 16, third part: the NIC says who asks, whatever stands in a command.
+/// Attack 16, third part: the NIC states the requester's identity, whatever a command contains.
 #[test]
 fn rma_attack_16_the_nic_says_the_process_and_no_command_can() {
     let lender = udp_lender("rma-process", &Options::default());
@@ -355,12 +356,12 @@ fn rma_attack_16_the_nic_says_the_process_and_no_command_can() {
     let [one, two] = [(); 2].map(|()| Program::new(&lender, 4));
     assert_eq!(one.identity().pid, std::process::id(), "as the kernel says");
     assert_ne!(one.identity().incarnation, two.identity().incarnation, "each attachment has its own");
-    // A grant of another's, in slots of one's own.
+    // Another program's grant, used in one's own slots.
     let stolen = table.grant(&one.identity());
     let mut slots = two.raw_portal(64);
     let command = slots.command(&two.local, Kind::Read, &stolen);
     assert_eq!(slots.status(&command), Status::RemoteAuthenticationFailure);
-    // All that a command may say, to a server that writes down what the NIC says.
+    // All fields of a command vary, towards a server that records the identity stated by the NIC.
     let SocketAddr::V4(at) = listener.local_addr().unwrap() else { panic!() };
     let to = Endpoint { address: Address::from(*at.ip()), udp_port: at.port() };
     let mut numbers = Numbers(0x16);
@@ -402,14 +403,14 @@ fn slots_regions_and_windows_of_a_program_that_goes_come_back() {
     }
     let facts = || lender.daemon.rma_facts().unwrap();
     eventually("the window does not fill", || facts().free < 4096 && facts().waiting == 32);
-    // The other program waits for the window, too.
+    // The other program waits for the window as well.
     let size = LEN as u64;
     let id =
         stays.portal.submit(Kind::Read, Class::Bulk, &stays.local, 0, &grant, 0, size, Some(LONG)).unwrap();
     assert_eq!(stays.portal.poll(), Ok(None));
     let exposed = lender.daemon.tenants().iter().map(|tenant| tenant.rma_regions).sum::<usize>();
     assert_eq!(exposed, 2);
-    // Nothing is given back one by one: as if it were killed.
+    // Objects are not given back one by one, as if the program were killed.
     goes.context.leave();
     drop((slots, goes));
     let begun = std::time::Instant::now();
@@ -447,7 +448,7 @@ fn a_region_is_reached_with_its_key_alone_registered_anew_and_gone_with_its_memo
     refused(&mut client, &old);
     let old = table.grant(&client.identity());
     client.reads(&old, 4);
-    // A program that deregisters the memory behind its RegionId.
+    // The program deregisters the memory of its RegionId.
     let daemon = served.context.daemon().unwrap();
     daemon.done(&Request::Deregister(table.memory().lkey().get())).unwrap();
     refused(&mut client, &old);

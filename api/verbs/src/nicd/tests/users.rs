@@ -1,5 +1,6 @@
-//! Programs of several users at one daemon, and the requests that list and end kept tenants. The kernel takes
-//! the credentials of a connection from the thread that connects, so a thread may stand for a program of
+//! Programs of several users at one daemon, and the requests that list and end kept tenants. The kernel
+//! takes the credentials of a connection from the thread that connects, so a thread can act as a program of
+//! another user.
 //! another user.
 
 use rustix::process::{Gid, Uid};
@@ -50,7 +51,7 @@ impl SharedLender {
         (raw, reply)
     }
 
-    /// Attaches until the daemon refuses; the programs, and the refusal.
+    /// Attaches until the daemon refuses. Returns the attached programs and the text of the refusal.
     fn attach_all(&self) -> (Vec<Raw>, String) {
         let mut programs = Vec::new();
         loop {
@@ -62,7 +63,8 @@ impl SharedLender {
         }
     }
 
-    /// Keeps tenants with a protection domain each until the daemon refuses; their number, and the refusal.
+    /// Keeps tenants with one protection domain each until the daemon refuses. Returns their number and the
+    /// text of the refusal.
     fn keep_all(&self) -> (usize, String) {
         for number in 0.. {
             match self.raw(&format!("hog{number}")) {
@@ -86,12 +88,12 @@ fn a_user_at_every_limit_locks_no_other_user_out() {
     assert!(words.contains("--tenants") && words.contains("user 1001"), "{words}");
     let (programs, words) = lender.run(HOG, || lender.attach_all());
     assert!(programs.len() <= 8 && words.contains("--attachments"), "{words}");
-    // Memory counts over all programs of the user.
+    // The memory limit is the sum over all programs of the user.
     let [first, second] = [&programs[0], &programs[1]];
     let domains = [first, second].map(|program| program.number(&Request::AllocDomain));
     first.number(&allocate(domains[0], 1 << 19));
     second.refuses(&allocate(domains[1], (1 << 19) + 1), "that user 1001 may have");
-    // Another user keeps a tenant, attaches without a name and has memory.
+    // Another user can keep a tenant, attach without a name and allocate memory.
     lender.run(OTHER, || {
         let (mine, reply) = lender.raw("mine");
         assert!(matches!(reply, Reply::Attached { .. }), "{reply:?}");
@@ -144,7 +146,7 @@ fn owner_and_root_list_and_end_what_is_kept_and_other_users_their_own() {
     let words = end(&lender.path, HOG, "nothing").unwrap_err().to_string();
     assert!(words.contains("user 1001 has no kept tenant `nothing`"), "{words}");
     lender.run(HOG, || end(&lender.path, HOG, "gone")).unwrap();
-    // A program that is attached is cut off.
+    // The attached program is disconnected.
     end(&lender.path, HOG, "\u{1b}[2Jhere").unwrap();
     attached.0.wait_for_end();
     assert_eq!(names(own_uid()).collect::<Vec<_>>(), of_other);
@@ -161,7 +163,7 @@ fn a_name_in_use_is_reported_with_its_user_and_process() {
     let Reply::Refused(words) = reply else { panic!("{reply:?}") };
     let pid = std::process::id();
     assert!(words.contains(&format!("process {pid} of user 0 is attached as `store`")), "{words}");
-    // Names of two users are two tenants.
+    // The same name used by two users stands for two tenants.
     let other = lender.run(OTHER, || lender.raw("store").1);
     assert!(matches!(other, Reply::Attached { .. }), "{other:?}");
     drop(first);
