@@ -1,4 +1,4 @@
-//! The broker of an address: the thread that serves programs, and how it ends.
+//! The broker of an address: starting and ending the thread that serves programs.
 
 mod addresses;
 mod bounds;
@@ -31,30 +31,34 @@ use std::time::Duration;
 use crate::name;
 use state::State;
 
-/// Neighbours to which a program may have links at once. Each takes four descriptors of it, and memory.
+/// Neighbours to which a program may have links at a time. Each link costs the program four descriptors and
+/// memory.
 const NEIGHBOURS: usize = 64;
 
-/// Attributes of a broker that is to be started.
+/// Attributes of a new broker.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Users that may borrow beside the broker's own and root.
+    /// Users that may borrow ranges, in addition to the broker's own user and root.
     pub allow: Vec<u32>,
-    /// It has all addresses of the network namespace from the start. Guests add none.
+    /// True if the broker has all addresses of the network namespace from the start. Guests cannot add
+    /// addresses.
     pub every_address: bool,
-    /// It was started by a program for want of another. One that lacks what its process may have gives way to
-    /// one that the next program starts, while no program uses it.
+    /// True if a program started the broker because there was none. When such a broker lacks something that
+    /// its process may not have, and no program uses it, it ends, so that the next program starts one.
     pub gives_way: bool,
-    /// Time after the last program, or after the start, in which the broker ends; `None`: never.
+    /// Time after the last program, or after the start, at which the broker ends. `None`: it never ends by
+    /// itself.
     pub linger: Option<Duration>,
-    /// Time in which a new connection must say something.
+    /// Time limit for the first message on a new connection.
     pub patience: Duration,
-    /// Who brings frames to the range that they are for. `Reader`: the broker, as where the kernel cannot.
+    /// The distribution of frames to ranges. `Reader`: by the broker itself, as if the kernel could not
+    /// steer.
     pub steered: SteeredBy,
-    /// It serves this process alone, which reads the only socket.
+    /// True if the broker serves this process alone, which reads the only socket.
     pub alone: bool,
-    /// How the end of a program is noticed.
+    /// The way in which the end of a program is noticed.
     pub found: FoundBy,
-    /// Neighbours to which a program may have links at once, 0 to 126. It reaches the others by UDP.
+    /// Neighbours to which a program may have links at a time, 0 to 126. Other neighbours are reached by UDP.
     pub neighbours: usize,
 }
 
@@ -74,28 +78,29 @@ impl Default for Options {
     }
 }
 
-/// Why there is no broker: one line with the fault and its mend.
+/// The reason why there is no broker. The text says in one line what is wrong and how to put it right.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerError {
     /// Another process has the name of the address: its broker, or a process of another user.
     #[error("{}", name::running(*.0, .1.as_ref()))]
     Running(SocketAddr, Option<PeerCredentials>),
-    /// The sockets cannot be bound.
+    /// The sockets cannot be bound; contains the reason.
     #[error("{0}")]
     Port(String),
-    /// Its process may have no more descriptors.
+    /// The broker's process has reached its limit of descriptors.
     #[error("{0}")]
     Limit(String),
-    /// It has as many addresses as it may have.
+    /// The broker has as many addresses as it may have.
     #[error("the broker has {0} addresses, and may have no more")]
     Full(usize),
-    /// The system refused.
+    /// The operating system refused to create this object.
     #[error("the system gives the broker no {0}: {1} (descriptors are limited by `ulimit -n`)")]
     System(&'static str, #[source] io::Error),
 }
 
 impl BrokerError {
-    /// For sockets that cannot be bound: whoever has the UDP port is named, as far as the system tells.
+    /// Returns the error for sockets that cannot be bound, with the holder of the UDP port as far as it is
+    /// known.
     fn of_port(error: OpenError) -> BrokerError {
         match error {
             OpenError::Taken(at) => BrokerError::Port(addresses::who_has(at)),
@@ -111,7 +116,7 @@ impl BrokerError {
     }
 }
 
-/// A running broker. Dropping it ends it, and with it the devices of the programs that borrow from it.
+/// A running broker. Dropping it ends the broker, and so the devices of the programs that borrow from it.
 #[derive(Debug)]
 pub struct Broker {
     stop: Arc<Signal<()>>,
@@ -121,18 +126,18 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Starts the broker of one address of this machine; its UDP port is RoCE's own. The sockets are bound
-    /// when the first program asks, and so are those of further addresses.
+    /// Starts the broker of one address of this machine, whose UDP port is the one of RoCE. The sockets of an
+    /// address are bound when the first program asks for it.
     ///
     /// # Errors
-    /// `Running`, `System`; `Port` if the address is none of this machine.
+    /// `Running`, `System`; `Port` if the address does not belong to this machine.
     pub fn open(address: SocketAddr, options: &Options) -> Result<Broker, BrokerError> {
         let address = name::standard(address);
         let system = |what| move |error: io::Error| BrokerError::System(what, error);
         let stop = Arc::new(Signal::new(1).map_err(system("descriptor"))?);
         let ended = Arc::new(Signal::new(1).map_err(system("descriptor"))?);
         let mut state = State::new(address, options, Arc::clone(&stop))?;
-        // Whoever starts it learns now whether the sockets can be bound later.
+        // Bound once for a test, so that the caller learns now whether the sockets can be bound later.
         Socket::open(address, &UdpOptions::default()).map_err(BrokerError::of_port)?;
         let over = Arc::clone(&ended);
         let body = move || {
@@ -145,8 +150,8 @@ impl Broker {
         Ok(Broker { stop, ended, thread: Some(thread), fork: remora_memory::ForkMark::get() })
     }
 
-    /// Becomes readable when it has ended by itself: nobody has borrowed anything for the time that
-    /// [`Options::linger`] has.
+    /// A descriptor that becomes readable when the broker has ended by itself, after nothing was borrowed for
+    /// the time of [`Options::linger`].
     pub fn ended(&self) -> BorrowedFd<'_> {
         self.ended.as_fd()
     }
@@ -155,7 +160,7 @@ impl Broker {
 impl Drop for Broker {
     fn drop(&mut self) {
         if self.fork.is_child() {
-            // The thread is the parent's.
+            // The thread belongs to the parent.
             std::mem::forget(self.thread.take());
             return;
         }

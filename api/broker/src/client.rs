@@ -1,4 +1,4 @@
-//! The program's side: a QPN range on an address that others share, and the device on it.
+//! The program's side of the broker: borrowing a QPN range on a shared address, and the device on it.
 //!
 //! ```no_run
 //! use remora_broker::client::{self, Options};
@@ -43,45 +43,46 @@ pub use watch::Watch;
 pub const ADDRESS: &str = "REMORA_ADDRESS";
 /// The port of the device: `auto`, `udp`, `shm`, or `xdp:` and an interface.
 pub const PORT: &str = "REMORA_PORT";
-/// A file of fault rules.
+/// The path of a file of fault rules.
 pub const FAULT: &str = "REMORA_FAULT";
-/// The folder of the libraries that `remora run` has programs use.
+/// The folder of the libraries that `remora run` makes programs use.
 pub const LIBRARY_PATH: &str = "REMORA_LIBRARY_PATH";
-/// The broker of a program that has an address alone is a thread of its own.
+/// Set if a program is to have an address alone, with the broker as a thread of its own.
 pub const ALONE: &str = "REMORA_ALONE";
-/// The `remora` command, which is started as the broker.
+/// The `remora` command that is started as the broker.
 pub const COMMAND: &str = "REMORA_COMMAND";
-/// Another user whose broker this program uses.
+/// Users, separated by commas, whose broker this program uses.
 pub const ALLOW_UID: &str = "REMORA_ALLOW_UID";
 
 /// Pause between two attempts to reach a broker that starts or ends.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What to do where an address has no broker.
+/// The reaction to an address without a broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// Start one: the `remora` command of the variable [`COMMAND`], or beside this program, or in PATH.
+    /// Start a broker by the `remora` command of the variable [`COMMAND`], beside this program, or in PATH.
     #[default]
     Search,
-    /// Start this `remora` command.
+    /// Start a broker by this `remora` command.
     Command(PathBuf),
-    /// The broker is a thread of this program, which has the address alone.
+    /// Run the broker as a thread of this program, which then has the address alone.
     Alone,
-    /// Say so.
+    /// Return an error.
     Never,
 }
 
-/// How a program finds its broker.
+/// The options for finding or starting a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where there is none.
+    /// The reaction if there is no broker.
     pub start: Start,
-    /// Users whose broker is trusted beside this program's own and root: it could read what it lends.
+    /// Users whose broker is trusted, in addition to this program's own user and root. A broker could read
+    /// what it lends.
     pub allow: Vec<u32>,
-    /// Time in which a broker must have started and answered.
+    /// Time limit for the broker to start and to answer.
     pub patience: Duration,
-    /// The device has all addresses of the network namespace, and not the one alone by which its broker is
-    /// found. Frames to each of them reach it; [`Range::further`] gives it a share.
+    /// True if the device is to have all addresses of the network namespace, and not only the one by which
+    /// its broker is found. Frames to each of them reach the device; [`Range::further`] gives it a share.
     pub every_address: bool,
 }
 
@@ -97,8 +98,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The options that the variables [`ALONE`], [`COMMAND`] and [`ALLOW_UID`] name; none of them in a
-    /// privileged program ([`environment`]).
+    /// Returns the options that the variables [`ALONE`], [`COMMAND`] and [`ALLOW_UID`] set. A privileged
+    /// program ignores the variables ([`environment`]).
     pub fn from_environment() -> Options {
         let allow = environment::variable(ALLOW_UID).and_then(|value| value.into_string().ok());
         Options {
@@ -109,47 +110,48 @@ impl Options {
     }
 }
 
-/// Why a program has no QPN range: one line with the fault and its mend.
+/// The reason why a program has no QPN range. The text says in one line what is wrong and how to put it
+/// right.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody has the address, and no broker was to be started.
+    /// The address has no broker, and none was to be started.
     #[error("no broker has {}: start a program with `remora run`, or `remora broker --address {}`", .0.ip(), .0.ip())]
     None(SocketAddr),
-    /// The broker could not be started: its own text.
+    /// The broker could not be started; contains the broker's text.
     #[error("{0}")]
     Start(String),
-    /// The broker's refusal.
+    /// The broker refused; contains its text.
     #[error("{0}")]
     Refused(String),
-    /// The broker's process may not have what is needed, and ends: its text.
+    /// The broker's process has reached a limit, and ends; contains the broker's text.
     #[error("{0}")]
     Ends(String),
     /// A process of another user has the address.
     #[error("{}", name::taken(*.0, .1))]
     Stranger(SocketAddr, PeerCredentials),
-    /// It does not answer.
+    /// The broker does not answer.
     #[error("the broker has not answered for {} s: end it (`remora doctor` names its process)", .0.as_secs_f32())]
     Silent(Duration),
-    /// What it answers makes no sense.
+    /// The broker's answer makes no sense.
     #[error("what the broker answers makes no sense: update the older one of program and broker")]
     Nonsense,
-    /// The system refused.
+    /// The operating system refused.
     #[error("the system refused: {0} (descriptors are limited by `ulimit -n`)")]
     System(#[from] io::Error),
 }
 
-/// What keeps a range: the connection, and the broker if it is a thread of this process.
+/// The parts that keep a range borrowed: the connection, and the broker if it is a thread of this process.
 #[derive(Debug)]
 struct Connection {
     socket: PacketSocket,
-    /// One request at a time.
+    /// Held during a request, so that there is one at a time.
     asking: Mutex<()>,
     /// Dropped last, when the connection has ended.
     _alone: Option<Broker>,
 }
 
-/// A QPN range on one address or more. It is given back when the last of it is gone: this, its clones, and
-/// the devices that were opened on its endpoints.
+/// A QPN range on one or more addresses. The range is given back when this value, its clones, and the
+/// devices on its endpoints are dropped.
 #[derive(Clone, Debug)]
 pub struct Range {
     connection: Arc<Connection>,
@@ -157,17 +159,17 @@ pub struct Range {
 }
 
 impl Range {
-    /// The range: the upper seven bits of the QP numbers, 1 to 127.
+    /// The number of the range: the upper seven bits of its QP numbers, 1 to 127.
     pub fn number(&self) -> u8 {
         self.first.range()
     }
 
-    /// The share of the address that it was opened for.
+    /// The share of the address for which the range was borrowed.
     pub fn endpoint(&self) -> &SharedEndpoint {
         &self.first
     }
 
-    /// A share of a further address, with the same range.
+    /// Borrows a share of a further address, with the same range.
     ///
     /// # Errors
     /// `Refused` by the broker; `Silent`, `Nonsense`, `System`.
@@ -178,21 +180,21 @@ impl Range {
         Ok(share.held_by(Arc::clone(&self.connection) as _))
     }
 
-    /// The connection to the broker: readable when the broker is gone.
+    /// The descriptor of the connection to the broker, readable when the broker is gone.
     pub fn broker(&self) -> std::os::fd::BorrowedFd<'_> {
         self.connection.socket.as_fd()
     }
 
-    /// Is the broker gone?
+    /// Returns whether the broker is gone.
     pub fn is_over(&self) -> bool {
         is_over(&self.connection.socket)
     }
 }
 
-/// Borrows a QPN range on an address of this machine. Where the address has no broker, one is started.
+/// Borrows a QPN range on an address of this machine. If the address has no broker, one is started.
 ///
 /// # Errors
-/// [`ClientError`]: one line with the fault and its mend.
+/// [`ClientError`], whose text says in one line what is wrong and how to put it right.
 pub fn open(address: SocketAddr, options: &Options) -> Result<Range, ClientError> {
     let address = name::standard(address);
     let counters = Counters::default().each().count() as u16;
@@ -206,7 +208,7 @@ pub fn open(address: SocketAddr, options: &Options) -> Result<Range, ClientError
     Ok(Range { connection, first })
 }
 
-/// A device on a QPN range. While this value lives, its counters are in the sums of the broker, and the
+/// A device on a QPN range. While this value lives, the broker's sums include the device's counters, and the
 /// device fails when the broker is gone.
 #[derive(Debug)]
 pub struct SharedDevice {
@@ -221,13 +223,13 @@ impl SharedDevice {
         &self.context
     }
 
-    /// Its range.
+    /// The QPN range of the device.
     pub fn range(&self) -> &Range {
         &self.range
     }
 }
 
-/// Borrows a range and opens a device on it; `configure` sets the attributes of the device.
+/// Borrows a range and opens a device on it. `configure` sets the attributes of the device.
 ///
 /// # Errors
 /// [`ClientError`]; `Refused` also if the device cannot be opened.
@@ -243,34 +245,34 @@ pub fn open_device(
     Ok(SharedDevice { context, range, _watch: watch })
 }
 
-/// What a broker says of itself and its programs, and the sums of what programs counted.
+/// A broker's report about itself, its programs, and the sums of their counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The broker.
+    /// The facts about the broker.
     pub broker: BrokerFacts,
-    /// Its programs, in the order of ranges.
+    /// The programs in the order of their ranges.
     pub programs: Vec<ProgramFacts>,
-    /// The users that have connections, in the order of their numbers.
+    /// The users that have connections, in ascending order.
     pub users: Vec<UserFacts>,
-    /// Its GID table, as programs see it that have all its addresses.
+    /// The GID table, as programs with all addresses see it.
     pub port: PortState,
-    /// The counters of all programs together, those of the dead included: name and value.
+    /// The sums of the counters of all programs, including those that have ended: name and value.
     pub counters: Vec<(&'static str, u64)>,
 }
 
 impl Report {
-    /// The entries of the GID table that are not empty: index, and address with its interface if it is
-    /// link-local.
+    /// The entries of the GID table that are not empty, as index and address. A link-local address has its
+    /// interface.
     pub fn gids(&self) -> impl Iterator<Item = (usize, String)> {
         let entries = self.port.gids.iter().enumerate();
         entries.filter_map(|(index, gid)| Some((index, name::ip(gid.as_ref()?.address()))))
     }
 }
 
-/// Asks the broker of an address who has which range; it starts none.
+/// Asks the broker of an address for its report. Starts no broker.
 ///
 /// # Errors
-/// `None`: there is no broker; else as [`open`].
+/// `None` if there is no broker; otherwise the errors of [`open`].
 pub fn report(address: SocketAddr, options: &Options) -> Result<Report, ClientError> {
     let address = name::standard(address);
     let options = Options { start: Start::Never, ..options.clone() };
@@ -310,19 +312,20 @@ pub fn report(address: SocketAddr, options: &Options) -> Result<Report, ClientEr
     Ok(Report { broker, programs, users, port, counters })
 }
 
-/// Ends all connections of a user to the broker of an address, and has the user admitted no more; how many
-/// connections there were. Only the broker's own user and root may.
+/// Ends all connections of a user to the broker of an address, and makes the broker no longer admit the
+/// user. Returns the number of ended connections. Only the broker's own user and root may call it.
 ///
 /// # Errors
-/// As [`report`]; `Refused`: this program may not.
+/// The errors of [`report`]; `Refused` if this program's user may not do it.
 pub fn end_user(address: SocketAddr, options: &Options, uid: u32) -> Result<u32, ClientError> {
     end(address, options, &Request::EndUser(uid))
 }
 
-/// Ends the program that has a QPN range, 1 to 127, of the broker of an address, as [`end_user`] does.
+/// Ends the program that has QPN range `range`, 1 to 127, of the broker of an address, under the rules of
+/// [`end_user`].
 ///
 /// # Errors
-/// As there; `Refused` also if no program has the range.
+/// The errors of [`end_user`]; `Refused` also if no program has the range.
 pub fn end_program(address: SocketAddr, options: &Options, range: u8) -> Result<u32, ClientError> {
     end(address, options, &Request::EndProgram(range))
 }
@@ -337,12 +340,12 @@ fn end(address: SocketAddr, options: &Options, request: &Request) -> Result<u32,
     }
 }
 
-/// The address that programs share unless they are told another one: the IPv4 address that the default route
-/// leaves from, or 127.0.0.1. Where the loopback interface is down, it is the IPv6 address of the default
-/// route, or the first of all. Nothing is sent.
+/// Returns the address that programs share by default: the source address of the IPv4 default route, or
+/// 127.0.0.1. If the loopback interface is down, it is the source address of the IPv6 default route, or the
+/// first address of all. Sends nothing.
 pub fn default_address() -> SocketAddr {
     let localhost = IpAddr::from(Ipv4Addr::LOCALHOST);
-    // Addresses for documentation (RFC 5737, RFC 3849), so no route but the default one leads there.
+    // Addresses for documentation (RFC 5737, RFC 3849), so that only the default route leads there.
     let found = leaves_from("0.0.0.0:0", "192.0.2.1:9").or_else(|| {
         let usable = std::net::UdpSocket::bind((localhost, 0)).is_ok();
         usable.then_some(localhost).or_else(|| leaves_from("[::]:0", "[2001:db8::1]:9"))
@@ -352,25 +355,26 @@ pub fn default_address() -> SocketAddr {
     name::standard(any.unwrap_or((localhost, 0).into()))
 }
 
-/// The address that the route to `there` leaves from.
+/// Returns the source address of the route to `there`.
 fn leaves_from(here: &str, there: &str) -> Option<IpAddr> {
     let socket = std::net::UdpSocket::bind(here).ok()?;
     socket.connect(there).ok()?;
     let local = socket.local_addr().ok()?.ip();
-    // One that is checked still, or a link-local one without its interface, is none to share.
+    // An address under duplicate address detection, or a link-local one without its interface, cannot be
+    // shared.
     let is_link_local = matches!(local, IpAddr::V6(ip) if ip.is_unicast_link_local());
     (!local.is_unspecified() && !is_link_local).then_some(local)
 }
 
-/// An address as the variable [`ADDRESS`] has it: with its interface, and without a UDP port.
+/// Formats an address for the variable [`ADDRESS`]: with its interface, and without a UDP port.
 pub fn text(address: SocketAddr) -> String {
     name::ip(address)
 }
 
-/// Sees to it that an address has a broker, and that this program may use it.
+/// Ensures that an address has a broker that this program may use. Returns the facts about the broker.
 ///
 /// # Errors
-/// As [`open`].
+/// The errors of [`open`].
 pub fn start(address: SocketAddr, options: &Options) -> Result<BrokerFacts, ClientError> {
     let address = name::standard(address);
     match reach(address, options, &Request::Ask { version: VERSION })? {
@@ -379,14 +383,14 @@ pub fn start(address: SocketAddr, options: &Options) -> Result<BrokerFacts, Clie
     }
 }
 
-/// The broker of a program that has an address alone.
+/// Starts the broker of a program that has an address alone, as a thread.
 fn own_broker(address: SocketAddr) -> Result<Broker, ClientError> {
     let options =
         BrokerOptions { alone: true, linger: None, steered: SteeredBy::Reader, ..BrokerOptions::default() };
     Broker::open(address, &options).map_err(|error| ClientError::Start(error.to_string()))
 }
 
-/// Connects to the broker of an address, starting one if there is none, and asks it.
+/// Connects to the broker of an address and sends it a request. Starts a broker if there is none.
 fn reach(
     address: SocketAddr,
     options: &Options,
@@ -402,10 +406,11 @@ fn reach(
                     start::broker(address, how, until)?;
                     started = true;
                 }
-                // It ends at this moment, or another program has started one that is not ready.
+                // The broker is just ending, or another program has started one that is not ready.
                 _ => std::thread::sleep(PAUSE),
             },
-            // It was started by another program, under limits that need not be this program's.
+            // The broker ended because of its own limits. They are those of the program that started it, and
+            // may differ from this program's.
             Err(ClientError::Ends(_))
                 if !started && matches!(options.start, Start::Search | Start::Command(_)) =>
             {
@@ -436,7 +441,7 @@ fn attempt(
         return Err(ClientError::Stranger(address, peer));
     }
     match ask(&socket, request) {
-        // It ended before it took the connection.
+        // The broker ended before it admitted the connection.
         Err(ClientError::System(error)) if is_end(&error) => Err(ClientError::None(address)),
         Err(ClientError::Silent(_)) => Err(ClientError::Silent(options.patience)),
         done => done.map(|answer| (socket, answer)),
@@ -447,10 +452,10 @@ fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof)
 }
 
-/// Has the other end of a connection hung up?
+/// Returns whether the other end of a connection has hung up.
 fn is_over(socket: &PacketSocket) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // Its end is reported unasked.
+    // A hang-up is reported without being requested.
     let mut waited = [PollFd::new(socket, PollFlags::empty())];
     poll(&mut waited, Some(&now)).is_ok_and(|ready| ready > 0)
 }
@@ -458,8 +463,7 @@ fn is_over(socket: &PacketSocket) -> bool {
 /// A reply and its descriptors.
 type Answer = (Reply, Vec<OwnedFd>);
 
-/// Sends a request and waits for its reply; a refusal is an error.
-/// Asks for a socket of its own for one purpose, which the broker sends with this reply.
+/// Asks for a socket for one purpose, which the broker sends with the reply `reply`.
 fn ask_for_socket(range: &Range, request: &Request, reply: &Reply) -> Result<PacketSocket, ClientError> {
     let _one = range.connection.asking.lock().unwrap_or_else(PoisonError::into_inner);
     match ask(&range.connection.socket, request)? {
@@ -471,12 +475,13 @@ fn ask_for_socket(range: &Range, request: &Request, reply: &Reply) -> Result<Pac
     }
 }
 
+/// Sends a request and waits for its reply. A refusal is an error.
 fn ask(socket: &PacketSocket, request: &Request) -> Result<Answer, ClientError> {
     let silent = |error: io::Error| match error.kind() {
         ErrorKind::TimedOut => ClientError::Silent(Duration::ZERO),
         _ => ClientError::System(error),
     };
-    // A broker that refuses hangs up at once: its refusal is there to be read all the same.
+    // A broker that refuses hangs up at once, but its refusal can still be read.
     let sent = socket.send(&request.emit(), &[]);
     let mut buffer = [0; MAX_PACKET];
     let packet = match socket.receive(&mut buffer) {
@@ -496,7 +501,7 @@ fn ask(socket: &PacketSocket, request: &Request) -> Result<Answer, ClientError> 
     }
 }
 
-/// The share in a reply.
+/// Returns the share in a reply.
 fn lent((reply, descriptors): Answer) -> Result<SharedEndpoint, ClientError> {
     let Reply::Lent { range, address } = reply else { return Err(ClientError::Nonsense) };
     let descriptors = <[OwnedFd; 3]>::try_from(descriptors).map_err(|_| ClientError::Nonsense)?;

@@ -1,29 +1,29 @@
-//! Environment variables: the one place where the libraries read them.
+//! Environment variables: the only place where the libraries read them.
 //!
 //! A program with more rights than the user that starts it (set-user-ID, set-group-ID, file capabilities)
-//! must not obey that user's variables: they would choose a program that runs with its rights, or a file that
-//! it writes. The kernel marks such a program by AT_SECURE, and there every variable counts as unset.
+//! must not obey that user's variables: they would choose a program that runs with its rights, or a file
+//! that it writes. The kernel marks such a program by AT_SECURE, and in it every variable counts as unset.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// True in a program that must not obey its environment.
+/// Returns whether the program must ignore its environment.
 pub fn is_privileged() -> bool {
     // SAFETY: reads the auxiliary vector, which the kernel wrote when the program started.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// The value of a variable; `None` if it is unset or empty, and in a privileged program.
+/// Returns the value of a variable; `None` if it is unset or empty, and in a privileged program.
 pub fn variable(name: &str) -> Option<OsString> {
     obeyed(is_privileged(), std::env::var_os(name))
 }
 
-/// True if a variable is set, neither empty nor 0, and the program is not privileged.
+/// Returns whether a variable is set to a value other than 0. Always false in a privileged program.
 pub fn is_set(name: &str) -> bool {
     variable(name).is_some_and(|value| value != OsStr::new("0"))
 }
 
-/// The folder for temporary files: of the variable `TMPDIR`, or `/tmp`.
+/// Returns the folder for temporary files: the value of the variable `TMPDIR`, or `/tmp`.
 pub fn temporary_folder() -> PathBuf {
     variable("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from)
 }

@@ -8,15 +8,16 @@ use remora_port::address::{is_broadcast, is_usable, single};
 
 use crate::name::standard;
 
-/// Entries of the kernel's list that are looked at: an interface has one, and one for each address.
+/// Maximum number of entries of the kernel's list that are read. An interface has one entry, and one for
+/// each address.
 const MOST: usize = 4096;
 
-/// What the kernel says of an interface.
+/// An interface's state in the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Interface {
-    /// It is up, and has a carrier.
+    /// True if the interface is up and has a carrier.
     runs: bool,
-    /// Its number.
+    /// The interface's index.
     index: u32,
     addresses: Vec<IpAddr>,
 }
@@ -26,7 +27,7 @@ struct Interface {
 pub(crate) struct Interfaces(BTreeMap<String, Interface>);
 
 impl Interfaces {
-    /// Asks the kernel; none if it does not say.
+    /// Asks the kernel. Empty if the kernel does not answer.
     pub(crate) fn now() -> Interfaces {
         let mut all = Interfaces::default();
         let mut first = std::ptr::null_mut();
@@ -55,8 +56,8 @@ impl Interfaces {
         all
     }
 
-    /// The name of the interface that has this address; `None`: no interface does. A link-local one may name
-    /// its interface.
+    /// The name of the interface that has this address, or `None`. A link-local address may name its
+    /// interface.
     pub(crate) fn of(&self, address: SocketAddr) -> Option<&str> {
         let (ip, scope) = (address.ip(), scope(address));
         let has = |wanted: &dyn Fn(&IpAddr) -> bool| {
@@ -64,18 +65,18 @@ impl Interfaces {
             let found = within.find(|(_, interface)| interface.addresses.iter().any(wanted));
             found.map(|(name, _)| name.as_str())
         };
-        // The whole of 127.0.0.0/8 is the loopback interface's.
+        // The whole of 127.0.0.0/8 belongs to the loopback interface.
         has(&|own| *own == ip).or_else(|| has(&|own| ip.is_loopback() && own.is_loopback()))
     }
 
-    /// The name of the interface with this number.
+    /// The name of the interface with this index.
     pub(crate) fn name(&self, index: u32) -> Option<&str> {
         let found = self.0.iter().find(|(_, interface)| interface.index == index);
         found.map(|(name, _)| name.as_str())
     }
 
-    /// All addresses that one NIC may have, in the order of a GID table: IPv4, IPv6, the loopbacks,
-    /// link-local. Those that the kernel still checks are left out: it gives notice when they are usable.
+    /// All addresses that one NIC may have, in the order of a GID table: IPv4, IPv6, loopback, link-local.
+    /// Addresses under duplicate address detection are left out: the kernel notifies when they become usable.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         let each = self.0.values().flat_map(|interface| {
             interface.addresses.iter().map(|ip| match ip {
@@ -95,18 +96,18 @@ impl Interfaces {
         addresses
     }
 
-    /// The number of the interface of this name; 0: unknown.
+    /// The index of the interface with this name; 0 if there is none.
     pub(crate) fn index(&self, name: &str) -> u32 {
         self.0.get(name).map_or(0, |interface| interface.index)
     }
 
-    /// Is the interface of this name up, and has it a carrier?
+    /// Returns whether the interface with this name is up and has a carrier.
     pub(crate) fn runs(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(|interface| interface.runs)
     }
 }
 
-/// The place of a kind of address in the GID table's order.
+/// The position of a kind of address in the order of the GID table.
 fn rank(ip: IpAddr) -> u8 {
     match ip {
         _ if ip.is_loopback() => 2 + u8::from(ip.is_ipv6()),
@@ -117,7 +118,7 @@ fn rank(ip: IpAddr) -> u8 {
     }
 }
 
-/// The interface that an address names; 0: none.
+/// The index of the interface that an address names; 0 if it names none.
 fn scope(address: SocketAddr) -> u32 {
     match address {
         SocketAddr::V4(_) => 0,

@@ -1,37 +1,37 @@
-//! The broker shares one address, and RoCE's own UDP port there, between the programs of a network namespace.
-//! A peer names a queue pair by GID and QP number alone, so both must lead to one program.
+//! The broker shares one address, with RoCE's UDP port, between the programs of a network namespace. A peer
+//! identifies a queue pair by GID and QP number alone, so both together must lead to one program.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
-//! | `name.rs` | the abstract socket at which the broker of an address is found |
-//! | `message.rs`, `message/` | what programs and broker say to each other |
-//! | `broker.rs` | [`Broker`]: its thread, and how it ends |
-//! | `broker/` | its state: addresses, ranges, programs, and the frames that strayed |
-//! | `broker/bounds.rs`, `broker/users.rs` | places of each user, and their end by the owner |
-//! | `broker/gid_table.rs` | which addresses the broker has, and when their sockets are bound |
+//! | `name.rs` | the abstract socket name of an address's broker |
+//! | `message.rs`, `message/` | the messages between programs and broker |
+//! | `broker.rs` | [`Broker`]: starting and ending its thread |
+//! | `broker/` | its state: addresses, ranges, programs, and frames for other programs |
+//! | `broker/bounds.rs`, `broker/users.rs` | limits of each user, and ending a user's programs |
+//! | `broker/gid_table.rs` | the addresses of the broker, and binding their sockets |
 //! | `broker/gsi.rs` | queue pair 1 of the addresses |
 //! | `broker/cm_agent.rs`, `broker/cm_requests.rs` | the CM: owners of ids, requests of programs |
-//! | `broker/port_events.rs`, `broker/notices.rs` | changes of the port, and who is told of them |
+//! | `broker/port_events.rs`, `broker/notices.rs` | changes of the port, and reporting them |
 //! | `interface.rs` | the interfaces of the network namespace, and their addresses |
-//! | `broker/port_table.rs` | which id is bound to which port |
-//! | `client.rs` | [`client::open`]: a QPN range for this program, and a broker where there is none |
-//! | `environment.rs` | the variables that the libraries obey |
+//! | `broker/port_table.rs` | the ids that are bound to each port |
+//! | `client.rs` | [`client::open`]: borrows a QPN range, and starts a broker if there is none |
+//! | `environment.rs` | the environment variables that the libraries obey |
 //! | `client/cm.rs` | [`client::CmClient`]: ids that connect, and the channels of their events |
 //! | `paths.rs`, `paths/`, `broker/paths.rs` | paths of `/sys` and `/dev`, and counters as files |
-//! | `client/paths.rs` | [`client::Paths`]: keeps them while a program reads them |
-//! | `tally.rs` | [`Tally`]: what the broker counts |
+//! | `client/paths.rs` | [`client::Paths`]: keeps the paths while a program reads them |
+//! | `tally.rs` | [`Tally`]: the broker's counters |
 //!
-//! Each program has a *QPN range*: all QP numbers with the same upper seven bits. The broker binds a
-//! socket for each range, and the kernel steers by those bits. The broker lends a range with its
-//! socket to programs of its own user, and is not on their data path. A *guest* is a program of
-//! another user: it gets no socket, and the broker relays its frames, so that it receives nothing
-//! once its connection has ended. Where the kernel cannot steer, the broker reads the only socket and
-//! hands the frames over. Its process may end before the programs': they have lost their address
-//! then, and their devices fail.
+//! Each program has a *QPN range*: all QP numbers with the same upper seven bits. The broker binds a socket
+//! for each range, and the kernel steers frames to the sockets by those bits. A program of the broker's own
+//! user borrows a range with its socket, so that the broker is not on its data path. A *guest* is a program
+//! of another user: it gets no socket, and the broker relays its frames, so that it receives nothing once
+//! its connection has ended. If the kernel cannot steer, the broker reads one socket for all and hands the
+//! frames over. If the broker's process ends before its programs, they lose their address and their devices
+//! fail.
 //!
-//! Range 0 is the broker's own. There it speaks the communication manager of InfiniBand (`remora_cm`) for all
-//! programs, as a kernel does: the ports of `rdma_cm` are the namespace's, and a program that dies is
-//! disconnected for it.
+//! Range 0 belongs to the broker. On it the broker runs the communication manager of InfiniBand
+//! (`remora_cm`) for all programs, as a kernel does: the ports of `rdma_cm` are shared by the namespace, and
+//! a program that dies is disconnected from its peers.
 #![allow(unsafe_code, reason = "a program that starts a broker forks twice")]
 
 mod broker;
@@ -54,8 +54,9 @@ pub use remora_wire::mad::PortSpace;
 pub use remora_wire::mad::req::ConnectedService;
 pub use tally::Tally;
 
-/// Entries of the GID table at most: addresses of a device.
+/// Maximum number of entries of the GID table, which are the addresses of a device.
 pub const GIDS: usize = 32;
 
-/// QPN ranges that programs can have at once; range 0 is the broker's own, for the management queue pairs.
+/// QPN ranges that programs can have at a time. Range 0 belongs to the broker, for the management queue
+/// pairs.
 pub const PROGRAMS: usize = remora_port::udp::RANGES - 1;

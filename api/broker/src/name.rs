@@ -1,5 +1,5 @@
-//! The name at which the broker of an address is found: an abstract Unix socket. Such names belong to the
-//! network namespace, as addresses do, and go with the process that has them.
+//! The name at which programs find the broker of an address: an abstract Unix socket. Such a name belongs to
+//! the network namespace, as addresses do, and disappears with the process that has it.
 
 use remora_host::packet::{PacketSocket, PeerCredentials, own_uid};
 use remora_port::user;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// RoCE's own UDP port.
 const ROCE_PORT: u16 = 4791;
 
-/// The one spelling of an address: RoCE's own UDP port, IPv4 in its own form.
+/// Returns the canonical form of an address: with RoCE's UDP port, and IPv4 not mapped into IPv6.
 pub(crate) fn standard(address: SocketAddr) -> SocketAddr {
     let mut address = remora_port::address::canonical(address);
     address.set_port(ROCE_PORT);
@@ -19,7 +19,7 @@ pub(crate) fn standard(address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// An address with its interface, and without a UDP port.
+/// Formats an address with its interface, and without a UDP port.
 pub(crate) fn ip(address: SocketAddr) -> String {
     match address {
         SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("{}%{}", v6.ip(), v6.scope_id()),
@@ -27,20 +27,20 @@ pub(crate) fn ip(address: SocketAddr) -> String {
     }
 }
 
-/// The name for this address.
+/// Returns the socket name for this address.
 pub(crate) fn of(address: SocketAddr) -> String {
     format!("remora-broker/{}", standard(address))
 }
 
-/// Time in which a process that has a name must take a connection, so that its user is known.
+/// Time limit for the holder of a name to accept a connection, which reveals the holder's user.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The process that listens at the name of this address; `None`: none takes a connection.
+/// Returns the process that listens at the name of this address. `None` if no process accepts a connection.
 pub(crate) fn holder(address: SocketAddr) -> Option<PeerCredentials> {
     PacketSocket::connect_abstract(&of(address), PATIENCE).ok()?.peer().ok()
 }
 
-/// The message about an address whose broker is a process of another user.
+/// Returns the message about an address whose broker belongs to another user.
 pub(crate) fn taken(address: SocketAddr, holder: &PeerCredentials) -> String {
     let PeerCredentials { uid, pid } = *holder;
     let ip = ip(address);
@@ -52,7 +52,7 @@ pub(crate) fn taken(address: SocketAddr, holder: &PeerCredentials) -> String {
     )
 }
 
-/// The message about an address whose name is taken.
+/// Returns the message about an address whose name is taken.
 pub(crate) fn running(address: SocketAddr, holder: Option<&PeerCredentials>) -> String {
     let ip = ip(address);
     match holder {

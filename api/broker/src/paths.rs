@@ -1,9 +1,9 @@
-//! The paths of `/sys` and `/dev` by which programs see the device, as a tree of files in a folder of its
-//! own.
+//! The paths of `/sys` and `/dev` by which programs find the device, as a tree of files in a folder.
 //!
-//! The kernel's own paths cannot be written to. A preload library (`api/paths`) reads this tree in their
-//! place. Its files are those of a device of Soft-RoCE: a virtual one below `/sys/devices/virtual`, without a
-//! `device` link. The entries of the class folders are symbolic links to it, as the kernel has them.
+//! The kernel's own paths cannot be written to. A preloaded library (`api/paths`) reads this tree instead.
+//! Its files are those of a Soft-RoCE device: a virtual device below `/sys/devices/virtual`, without a
+//! `device` link. The entries of the class folders are symbolic links to the device, as in the kernel's
+//! tree.
 
 mod copied;
 mod counter;
@@ -23,19 +23,19 @@ pub(crate) use copied::CopiedTree;
 pub(crate) use counter::file;
 pub use private_folder::PrivateFolder;
 
-/// The variable that has the folder of the tree.
+/// The environment variable with the folder of the tree.
 pub const PATHS: &str = "REMORA_PATHS";
 /// The folder of the device in the tree.
 const DEVICE: &str = "sys/devices/virtual/infiniband/remora0";
-/// The folder of its character device's entry.
+/// The folder of the entry of the device's character device.
 const UVERBS: &str = "sys/devices/virtual/infiniband_verbs/uverbs0";
-/// The folders of their symbolic links.
+/// The class folders, which contain symbolic links to the two folders above.
 const CLASS: &str = "sys/class/infiniband";
 const VERBS_CLASS: &str = "sys/class/infiniband_verbs";
-/// A link in the tree whose target is the abstract name of the broker, for whoever asks it for a counter.
+/// A symbolic link in the tree whose target is the broker's abstract socket name, for readers of counters.
 const BROKER: &str = "broker";
 
-/// The node's GUID, in network order: locally administered, and another one for each boot of each machine.
+/// The node's GUID in network order: locally administered, and different for each boot of each machine.
 pub fn node_guid() -> u64 {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     // FNV-1a.
@@ -55,17 +55,17 @@ pub(crate) struct Tree {
 /// A tree for all programs that have chosen the same addresses.
 #[derive(Debug)]
 pub(crate) struct ShownTree {
-    /// The addresses of its GID table, in their order; none: all of the broker.
+    /// The addresses of the GID table in order; empty for all addresses of the broker.
     pub addresses: Vec<SocketAddr>,
     pub tree: Tree,
 }
 
 impl Tree {
-    /// Writes the tree of a device whose port is so into a folder of the temporary ones. `broker`: the
-    /// abstract name of the broker. `all`: other users may read it, too.
+    /// Writes the tree of a device with this port state into a temporary folder. `broker` is the broker's
+    /// abstract socket name. With `all`, other users may read the tree, too.
     ///
     /// # Errors
-    /// The system refuses a folder or a file.
+    /// The operating system refuses a folder or a file.
     pub fn write(state: &PortState, broker: &str, all: bool) -> io::Result<Tree> {
         let home = PrivateFolder::new(|_| true)?;
         let folder = home.path();
@@ -80,30 +80,30 @@ impl Tree {
         Ok(Tree { home })
     }
 
-    /// Shows another state of the port, and other GIDs. A reader sees a file as it was or as it is.
+    /// Shows another state of the port and other GIDs. A reader sees the old or the new content of a file.
     ///
     /// # Errors
-    /// The system refuses a file.
+    /// The operating system refuses a file.
     pub fn show(&self, state: &PortState, interfaces: &Interfaces) -> io::Result<()> {
         show(self.folder(), state, interfaces)
     }
 
-    /// Its folder.
+    /// The folder of the tree.
     pub fn folder(&self) -> &Path {
         self.home.path()
     }
 
-    /// Opens its folder, for a program in whose mount namespace it has no name.
+    /// Opens the folder, for a program in whose mount namespace the folder has no name.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The operating system refuses.
     pub fn open(&self) -> io::Result<OwnedFd> {
         Ok(File::open(self.folder())?.into())
     }
 }
 
-/// Shows the port's state and GIDs in a tree. As the kernel's, an empty entry has zeros, no type and no
-/// interface.
+/// Shows the port's state and GIDs in a tree. As in the kernel's tree, an empty entry has zeros, no type and
+/// no interface.
 fn show(folder: &Path, state: &PortState, interfaces: &Interfaces) -> io::Result<()> {
     let port = folder.join(DEVICE).join("ports/1");
     for (name, words) in states(state.active) {
@@ -127,19 +127,20 @@ fn show(folder: &Path, state: &PortState, interfaces: &Interfaces) -> io::Result
     Ok(())
 }
 
-/// One line in a file, as sysfs has it.
+/// Writes one line to a file, in the form of sysfs.
 fn line(folder: &Path, name: &str, words: &str) -> io::Result<()> {
     fs::write(folder.join(name), format!("{words}\n"))
 }
 
-/// As [`line`], for a file that is there and may be read at this moment.
+/// Like [`line`], for an existing file that may be read at the same time.
 fn replace(folder: &Path, name: &str, words: &str) -> io::Result<()> {
     let new = folder.join(".new");
     fs::write(&new, format!("{words}\n"))?;
     fs::rename(new, folder.join(name))
 }
 
-/// What the files of a port's state say, as `ibv_query_port` does (`api/ibverbs/src/port.rs`).
+/// The contents of the files of a port's state, which agree with `ibv_query_port`
+/// (`api/ibverbs/src/port.rs`).
 fn states(active: bool) -> [(&'static str, &'static str); 2] {
     match active {
         true => [("state", "4: ACTIVE"), ("phys_state", "5: LinkUp")],
@@ -147,7 +148,7 @@ fn states(active: bool) -> [(&'static str, &'static str); 2] {
     }
 }
 
-/// A GID; an entry without one has zeros.
+/// Formats a GID; an empty entry has zeros.
 fn gid_text(gid: Option<IpAddr>) -> String {
     let octets = match gid {
         Some(IpAddr::V4(ip)) => ip.to_ipv6_mapped().octets(),
@@ -168,17 +169,17 @@ fn write_verbs(root: &Path) -> io::Result<()> {
     line(&entry, "ibdev", "remora0")?;
     line(&entry, "abi_version", "1")?;
     line(&entry, "dev", "1:3")?;
-    // Programs look for a readable character device, and open it at most. There is no `rdma_cm`: Debian's
-    // librdmacm would take it for the kernel's, and crash on its answers.
+    // Programs look for a readable character device, and at most open it. The tree has no `rdma_cm`: Debian's
+    // librdmacm would take it for the kernel's, and crash on the answers.
     symlink("/dev/null", devices.join("uverbs0"))
 }
 
-/// Four groups of 16 bits of a GUID in network order.
+/// Formats a GUID in network order as four groups of 16 bits.
 fn guid_text(guid: u64) -> String {
     groups(&guid.to_ne_bytes())
 }
 
-/// Groups of 16 bits with colons between them.
+/// Formats bytes as groups of 16 bits separated by colons.
 fn groups(bytes: &[u8]) -> String {
     let groups: Vec<String> =
         bytes.chunks(2).map(|pair| pair.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
@@ -210,7 +211,7 @@ fn write_port(port: &Path) -> io::Result<()> {
     line(port, "sm_sl", "0")?;
     line(port, "cap_mask", "0x04010000")?;
     line(&port.join("pkeys"), "0", "0xffff")?;
-    // What is read is what the broker says; here are the names.
+    // The files contain zeros and give the counters their names. Their values are read from the broker.
     for (name, value) in counter::all(&[]) {
         line(port, &name, &value.to_string())?;
     }

@@ -1,23 +1,23 @@
-//! What the broker counts.
+//! The broker's counters.
 
 macro_rules! tally {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// Counters of a broker. They only rise.
+        /// Counters of a broker, which only rise.
         #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
         pub struct Tally { $($(#[doc = $doc])+ pub $name: u64,)+ }
 
         impl Tally {
-            /// Every counter's name, meaning and value.
+            /// The name, meaning and value of every counter.
             pub fn each(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
                 [$((stringify!($name), concat!($($doc),+), self.$name),)+].into_iter()
             }
 
-            /// All values, in the order of [`Tally::each`].
+            /// All values in the order of [`Tally::each`].
             pub(crate) fn values(&self) -> Vec<u64> {
                 vec![$(self.$name),+]
             }
 
-            /// The tally with these values; those that are missing are 0.
+            /// Returns the tally with these values. Missing ones are 0.
             pub(crate) fn of(values: &[u64]) -> Tally {
                 let mut values = values.iter().copied();
                 Tally { $($name: values.next().unwrap_or(0)),+ }

@@ -11,25 +11,26 @@ use crate::GidEntry;
 use crate::interface::Interfaces;
 use crate::name;
 
-/// Addresses of one broker at most, which are the entries of the GID table.
+/// Maximum number of addresses of one broker, which are the entries of the GID table.
 pub(super) const ADDRESSES: usize = crate::GIDS;
 
-/// One address: the name at which programs find the broker, and the sockets, once a program has asked.
+/// One address: the socket at which programs find the broker, and the UDP sockets, once a program has asked
+/// for them.
 #[derive(Debug)]
 pub(super) struct Address {
     pub local: SocketAddr,
     pub listener: PacketListener,
     pub group: Option<ReuseportGroup>,
-    /// The interface that has the address, or had it last; None: no interface did.
+    /// The interface that has the address or had it last. `None` if no interface ever had it.
     pub interface: Option<String>,
-    /// That interface's number; None: it has the address no more.
+    /// The index of that interface. `None` if it no longer has the address.
     pub index: Option<u32>,
-    /// That interface is up, and has a carrier.
+    /// True if the interface is up and has a carrier.
     pub runs: bool,
 }
 
 impl Address {
-    /// Takes the name of an address, which no other broker can have then.
+    /// Takes the socket name of an address, which no other broker can then have.
     pub fn new(local: SocketAddr) -> Result<Address, BrokerError> {
         remora_port::address::single(local.ip()).map_err(|why| BrokerError::Port(why.to_string()))?;
         remora_port::address::zoned(local).map_err(|why| BrokerError::Port(why.to_string()))?;
@@ -43,7 +44,7 @@ impl Address {
         Ok(address)
     }
 
-    /// Sees what has become of its interface.
+    /// Updates the state of the address's interface.
     pub fn look(&mut self, interfaces: &Interfaces) {
         let found = interfaces.of(self.local).map(str::to_owned);
         self.index = found.as_ref().map(|name| interfaces.index(name));
@@ -51,12 +52,12 @@ impl Address {
         self.runs = self.interface.as_ref().is_some_and(|name| interfaces.runs(name));
     }
 
-    /// Its entry of the GID table, while an interface has the address.
+    /// The address's entry of the GID table, while an interface has the address.
     pub fn gid(&self) -> Option<GidEntry> {
         self.index.map(|interface| GidEntry { ip: self.local.ip(), interface })
     }
 
-    /// Binds its first socket, unless it is. That one gets the frames of all ranges.
+    /// Binds the first socket, which receives the frames of all ranges, if it is not bound.
     pub fn begin(&mut self, steered: SteeredBy) -> Result<&mut ReuseportGroup, BrokerError> {
         let group = match self.group.take() {
             Some(bound) => bound,
@@ -67,10 +68,10 @@ impl Address {
     }
 }
 
-/// Users whose sockets have this address and UDP port, or the port at every address, by the table of the
-/// kernel.
+/// Returns the users whose sockets have this address and UDP port, or the port at every address, from the
+/// kernel's table.
 fn holders(table: &str, local: SocketAddr) -> impl Iterator<Item = u32> + '_ {
-    // As the kernel prints addresses: words of 32 bits in the machine's order.
+    // The kernel prints addresses as 32-bit words in the machine's byte order.
     let words = |octets: &[u8]| -> String {
         let word = |part: &[u8]| format!("{:08X}", u32::from_ne_bytes([part[0], part[1], part[2], part[3]]));
         octets.chunks_exact(4).map(word).collect()
@@ -89,7 +90,7 @@ fn holders(table: &str, local: SocketAddr) -> impl Iterator<Item = u32> + '_ {
     })
 }
 
-/// Says who has the UDP port, as far as the system tells.
+/// Describes the holder of the UDP port, as far as it is known.
 pub(super) fn who_has(at: SocketAddr) -> String {
     let SocketAddr::V4(_) = at else { return words(at, "/proc/thread-self/net/udp6") };
     words(at, "/proc/thread-self/net/udp")

@@ -1,7 +1,8 @@
-//! Bounds by user. The places of a broker are for all of its programs. A guest, a program of another
-//! user than the broker's, takes one only while at least as many stay free as its user has, itself
-//! included. So one user has half of the places at most, the next one half of the rest, and the
-//! broker's own user is bounded by the places alone. Places are given back with the connection that
+//! Limits for each user. All programs share the places of a broker. A guest, that is a program of another
+//! user than the broker's, gets a place only while at least as many places stay free as its user has,
+//! including the new one. One user thus gets at most half of the places, and the next one half of the rest.
+//! The broker's own user is limited only by the number of places. A place is given back when its connection
+//! ends.
 //! has them.
 
 use remora_port::user;
@@ -14,41 +15,42 @@ use super::programs::Client;
 use super::state::State;
 use crate::PROGRAMS;
 
-/// Descriptors of a connection: its socket and its process.
+/// Descriptors of a connection: its socket, and its process's pidfd.
 const OF_CONNECTION: usize = 2;
 /// Descriptors of a share of an address: the channel and the page.
 const OF_SHARE: usize = 2;
-/// Descriptors of a broker that belong to no program: its queue, its signals, notices, the standard ones.
+/// Descriptors of a broker that belong to no program: its epoll instance, signals, notices, and the standard
+/// ones.
 const OWN: usize = 16;
 
-/// Places of one kind.
+/// Use of the places of one kind.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct Usage {
-    /// Those of the user that asks.
+    /// Places of the user that asks for one more.
     own: usize,
-    /// Those of all users.
+    /// Places of all users.
     all: usize,
     total: usize,
 }
 
 impl Usage {
-    /// Whether the user may take one more.
+    /// Returns whether the user may take one more place.
     fn allows(self) -> bool {
         self.own < self.total.saturating_sub(self.all)
     }
 }
 
-/// Descriptors that a connection has, without its event channels.
+/// The number of descriptors of a connection, without its event channels.
 fn descriptors(client: &Client) -> usize {
     let sockets = usize::from(client.introductions.is_some()) + usize::from(client.port_events.is_some());
     OF_CONNECTION + OF_SHARE * client.shares.len() + sockets
 }
 
 impl State {
-    /// Refuses a place to a guest whose user has its share.
+    /// Checks that a program may take one more place.
     ///
     /// # Errors
-    /// One line: the user's places, and what to do.
+    /// One line with the user's places and the remedy, if the program is a guest whose user has its share.
     pub(super) fn allow(&self, number: u32, place: Place) -> Result<(), String> {
         match self.clients.get(number) {
             Some(client) if client.guest => self.allow_user(client.uid, place),
@@ -56,7 +58,7 @@ impl State {
         }
     }
 
-    /// As [`allow`](State::allow), for a guest of this user.
+    /// Like [`allow`](State::allow), for a guest of user `uid`.
     pub(super) fn allow_user(&self, uid: u32, place: Place) -> Result<(), String> {
         let usage = self.usage(uid, place);
         if usage.allows() {
@@ -99,13 +101,13 @@ impl State {
         Usage { own, all, total }
     }
 
-    /// Event channels of a user.
+    /// The number of event channels of a user.
     pub(super) fn channels_of(&self, uid: u32) -> usize {
         let clients = self.clients.of_user(uid).filter(|(_, client)| client.connects);
         clients.map(|(number, _)| self.agent.channels_of(number)).sum()
     }
 
-    /// Trees that a program reads.
+    /// The number of trees of paths that programs read.
     fn read_trees(&self) -> usize {
         let read = |addresses| self.clients.any(|client| client.reads.as_ref() == Some(addresses));
         self.trees.iter().filter(|shown| read(&shown.addresses)).count()
@@ -130,7 +132,7 @@ impl State {
 mod tests {
     use super::*;
 
-    /// The places that each of the users gets that take one after the other what they may.
+    /// The places that each of `users` users gets if one after the other takes as many as it may.
     fn taken(total: usize, users: usize) -> Vec<usize> {
         let mut all = 0;
         let mut take = || {

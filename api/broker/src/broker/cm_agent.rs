@@ -1,4 +1,4 @@
-//! The communication manager of the broker's addresses: its machines, and whose each id is.
+//! The communication manager of the broker's addresses: its state machines, and the owner of each id.
 
 mod early_requests;
 mod event_channel;
@@ -16,15 +16,15 @@ use crate::message::{IdEvent, IdEventKind};
 use early_requests::EarlyRequests;
 pub(super) use event_channel::{EventChannel, Full};
 
-/// Ids at most, all programs' together.
+/// Maximum number of ids of all programs together.
 pub(super) const IDS: usize = 16_384;
-/// Event channels at most, all programs' together: each takes a descriptor.
+/// Maximum number of event channels of all programs together. Each takes a descriptor.
 pub(super) const CHANNELS: usize = 256;
 
-/// Where an id is bound.
+/// The address and port that an id is bound to.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bound {
-    /// `None`: at every address.
+    /// `None` stands for every address.
     pub address: Option<ZonedAddress>,
     pub port: u16,
 }
@@ -36,16 +36,16 @@ pub(super) struct Id {
     pub client: u32,
     /// The program's user.
     pub user: u32,
-    /// That is not the broker's user.
+    /// True if the program's user is not the broker's.
     pub guest: bool,
-    /// Where its events go.
+    /// The number of the event channel for the id's events.
     pub channel: u32,
-    /// Of connections (`Tcp`, `Ib`) or of datagrams (`Udp`).
+    /// The id's port space: of connections (`Tcp`, `Ib`) or of datagrams (`Udp`).
     pub space: PortSpace,
     pub bound: Option<Bound>,
 }
 
-/// What a peer asks for.
+/// A peer's request for a connection or for a datagram service.
 struct Asked {
     listener: u64,
     gids: GidPair,
@@ -53,16 +53,16 @@ struct Asked {
     ip: Option<ip_cm::Repr>,
 }
 
-/// All of the communication manager.
+/// The communication manager, with the ids and event channels of all programs.
 #[derive(Debug)]
 pub(super) struct CmAgent {
     pub cm: Cm,
     pub gsi: Gsi,
-    /// Of connections, of datagrams, and of `RDMA_PS_IB`.
+    /// The ports in use for connections, for datagrams, and in `RDMA_PS_IB`.
     ports: [PortTable; 3],
     started: std::time::Instant,
     ids: BTreeMap<u64, Id>,
-    /// Ids by user.
+    /// The number of ids of each user.
     users: BTreeMap<u32, usize>,
     channels: BTreeMap<u32, EventChannel>,
     next_id: u64,
@@ -72,7 +72,8 @@ pub(super) struct CmAgent {
 
 impl CmAgent {
     pub fn new() -> CmAgent {
-        // Peers tell managers apart by their GUID, and messages of an earlier one by the first id.
+        // Peers distinguish managers by their GUID, and messages of an earlier manager by its first id, so
+        // both are random.
         let random = || RandomState::new().hash_one(std::process::id());
         let config = CmConfig { max_ids: IDS as u32, ..CmConfig::new(random(), random()) };
         CmAgent {
@@ -89,7 +90,7 @@ impl CmAgent {
         }
     }
 
-    /// The time, as the machines have it.
+    /// The present time on the clock of the state machines.
     pub fn now(&self) -> Instant {
         Instant(self.started.elapsed().as_nanos() as u64)
     }
@@ -103,14 +104,14 @@ impl CmAgent {
         }]
     }
 
-    /// How long nothing is due; `None`: no timer runs.
+    /// The time until the next deadline. `None` if no timer runs.
     pub fn rest(&self) -> Option<std::time::Duration> {
         let deadline = self.cm.next_deadline().min(self.early.next_deadline());
         let left = || deadline.0.saturating_sub(self.now().0);
         (deadline < Instant::NEVER).then(|| std::time::Duration::from_nanos(left()))
     }
 
-    /// A new id of a program, unless there are as many as there may be.
+    /// Creates an id of a program and returns its number. `None` if there are as many ids as are allowed.
     pub fn create_id(&mut self, id: Id) -> Option<u64> {
         (self.ids.len() < IDS).then(|| {
             let number = self.next_id;
@@ -125,37 +126,37 @@ impl CmAgent {
         self.ids.insert(number, id);
     }
 
-    /// All ids.
+    /// The number of all ids.
     pub fn ids(&self) -> usize {
         self.ids.len()
     }
 
-    /// Ids of a user.
+    /// The number of a user's ids.
     pub fn ids_of_user(&self, uid: u32) -> usize {
         self.users.get(&uid).copied().unwrap_or(0)
     }
 
-    /// All event channels.
+    /// The number of all event channels.
     pub fn channels(&self) -> usize {
         self.channels.len()
     }
 
-    /// Event channels of a program.
+    /// The number of a program's event channels.
     pub fn channels_of(&self, client: u32) -> usize {
         self.channels.values().filter(|channel| channel.client == client).count()
     }
 
-    /// A program's id; `None`: it has none of this number.
+    /// Returns an id of a program. `None` if the program has no id with this number.
     pub fn id(&self, client: u32, id: u64) -> Option<Id> {
         self.ids.get(&id).copied().filter(|id| id.client == client)
     }
 
-    /// Is it an id of datagrams?
+    /// Returns whether the id belongs to the port space of datagrams.
     pub fn is_datagrams(&self, id: u64) -> bool {
         self.ids.get(&id).is_some_and(|id| id.space == PortSpace::Udp)
     }
 
-    /// Has the id's port a listener, which is this id?
+    /// Returns whether the id listens at the port that it is bound to.
     pub fn is_listening(&mut self, id: u64, of: Id) -> bool {
         of.bound.is_some_and(|bound| self.ports(of.space).is_listening(id, bound.port))
     }
@@ -164,27 +165,27 @@ impl CmAgent {
         self.ids.get_mut(&id).filter(|id| id.client == client)
     }
 
-    /// All ids of a program.
+    /// The numbers of all ids of a program.
     pub fn ids_of(&self, client: u32) -> Vec<u64> {
         self.ids.iter().filter(|(_, id)| id.client == client).map(|(number, _)| *number).collect()
     }
 
-    /// Moves an id to another channel. Its events that wait for space go there, too.
+    /// Moves an id to another channel, including its events that wait for space.
     pub fn migrate(&mut self, client: u32, id: u64, channel: u32) {
         let Some(moves) = self.id_mut(client, id) else { return };
         let from = std::mem::replace(&mut moves.channel, channel);
         let waiting = self.channels.get_mut(&from).map(|from| from.take_waiting(id)).unwrap_or_default();
         let Some(channel) = self.channels.get_mut(&channel) else { return };
         for event in waiting {
-            // As many wait as waited before.
+            // The new channel has space: as many events wait in all as before.
             let _ = channel.put(event);
         }
     }
 
-    /// Ends an id in any state: its peer gets to know, its port is free, and it has no more events.
+    /// Destroys an id in any state. Its peer is notified, its port becomes free, and it gets no more events.
     ///
     /// # Errors
-    /// `Busy`: MADs have to be taken first, and nothing has changed.
+    /// `Busy` if MADs must be transmitted first. Nothing has changed then.
     pub fn destroy(&mut self, id: u64) -> Result<(), CmError> {
         match self.cm.destroy(self.now(), id) {
             Ok(()) | Err(CmError::NoSuchHandle) => {}
@@ -206,7 +207,7 @@ impl CmAgent {
         Ok(())
     }
 
-    /// Takes a channel in; its number. `None`: there are as many as there may be.
+    /// Registers a channel and returns its number. `None` if there are as many channels as are allowed.
     pub fn add_channel(&mut self, channel: EventChannel) -> Option<u32> {
         if self.channels.len() >= CHANNELS {
             return None;
@@ -224,7 +225,7 @@ impl CmAgent {
         self.channels.get_mut(&number)
     }
 
-    /// Closes a channel: the events of its ids are lost from now on.
+    /// Closes a channel. Further events of its ids are lost.
     pub fn remove_channel(&mut self, number: u32) {
         self.channels.remove(&number);
     }
@@ -234,12 +235,14 @@ impl CmAgent {
         self.channels.retain(|_, channel| channel.client != client);
     }
 
-    /// Keeps a request for which nobody listens yet. False: it is none, or there are too many.
+    /// Keeps a request for a service that no id offers yet. Returns false if the MAD is no such request, or
+    /// if too many are kept.
     pub fn hold(&mut self, now: Instant, gids: GidPair, mad: &[u8]) -> bool {
         self.early.hold(now, gids, mad, &self.cm)
     }
 
-    /// Takes the next request that was kept and waits no more. False: there is none.
+    /// Processes the next kept request that is offered now or has waited long enough. Returns false if there
+    /// is none.
     pub fn receive_early(&mut self, now: Instant) -> bool {
         let is_offered = |service, gids| self.cm.is_offered(service, gids);
         let Some((gids, mad)) = self.early.next_ready(now, is_offered) else { return false };
@@ -247,7 +250,7 @@ impl CmAgent {
         true
     }
 
-    /// Takes a MAD that came for one of our addresses.
+    /// Processes a MAD that arrived at one of the broker's addresses.
     pub fn receive(&mut self, now: Instant, gids: GidPair, mad: &[u8]) {
         let fresh = self.next_id;
         if self.cm.receive(now, gids, mad, fresh) {
@@ -255,7 +258,8 @@ impl CmAgent {
         }
     }
 
-    /// Puts an event into its id's channel. `Err`: the program of this number reads none.
+    /// Puts an event of the state machines into the channel of its id. On an error, the program with this
+    /// connection number does not read its events.
     pub fn tell(&mut self, event: &CmEvent) -> Result<(), u32> {
         let message = match &event.kind {
             EventKind::ConnectRequest(request) => {
@@ -283,16 +287,16 @@ impl CmAgent {
         message.and_then(|message| self.put(&message)).unwrap_or(Ok(()))
     }
 
-    /// Puts an event into its id's channel. `None`: there is no such id, or its channel is closed.
-    /// `Some(Err)`: the program of this number reads none.
+    /// Puts an event into the channel of its id. `None` if there is no such id, or its channel is closed.
+    /// `Some(Err)` if the program with this connection number does not read its events.
     pub fn put(&mut self, event: &IdEvent) -> Option<Result<(), u32>> {
         let Id { client, channel, .. } = *self.ids.get(&event.id)?;
         let put = self.channels.get_mut(&channel)?.put(event.emit());
         Some(put.map_err(|Full| client))
     }
 
-    /// A request becomes a new id of the program that listens. `None`: nobody can be told, and the peer is
-    /// refused.
+    /// Creates an id of the listening program for a peer's request. `None` if the program cannot be notified;
+    /// the request is refused then.
     fn request(
         &mut self,
         event: &CmEvent,
@@ -306,9 +310,9 @@ impl CmAgent {
             free > 0 && (!listener.guest || self.ids_of_user(listener.user) < free)
         });
         let (Some(listener), Some(ip)) = (reachable, asked.ip) else {
-            // There is space for the refusal: nothing else was sent since the request came.
+            // The refusal can be sent: the machines have sent nothing since the request arrived.
             let refused = self.cm.destroy(self.now(), event.handle);
-            debug_assert_eq!(refused, Ok(()), "a request that nobody has seen");
+            debug_assert_eq!(refused, Ok(()), "a request that no program has seen can be destroyed");
             return None;
         };
         self.add_id(event.handle, Id { bound: None, ..listener });
@@ -321,7 +325,7 @@ impl CmAgent {
         Some(IdEvent { id: event.handle, kind: kind(ends), private_data: event.private_data.to_vec() })
     }
 
-    /// The next MAD that leaves, and between which addresses.
+    /// Writes the next MAD to be sent to `mad`, and returns its addresses. `None` if there is none.
     pub fn transmit(&mut self, mad: &mut [u8; LEN]) -> Option<MadPath> {
         self.cm.transmit(mad)
     }

@@ -1,4 +1,4 @@
-//! What programs ask of the communication manager, and the way of MADs and events.
+//! Requests of programs to the communication manager, and the transport of MADs and events.
 
 use remora_cm::{
     AcceptParam, CmError, ConnParam, ConnectParam, GidPair, Listen, MadPath, RejectParam, SidrReplyParam,
@@ -19,11 +19,11 @@ use super::state::{Source, State};
 use super::zoned_address::{ZonedAddress, is_link_local};
 use crate::message::{CmReply, CmRequest, Connect, IdEvent, IdEventKind, Posted, Reply};
 
-/// Requests that may wait for a listener's answer at most, and for who asks for 0: as in Linux'
-/// `rdma_ucm` (`max_backlog`).
+/// Maximum number of requests that may wait for a listener's answer. It is also used for a backlog of 0, as
+/// by Linux' `rdma_ucm` (`max_backlog`).
 const BACKLOG: u32 = 1024;
 
-/// The errno of a refusal by the machines.
+/// The errno for an error of the state machines.
 fn errno(error: CmError) -> Errno {
     match error {
         CmError::NoSuchHandle | CmError::HandleInUse | CmError::WrongState | CmError::OutOfRange => {
@@ -54,7 +54,7 @@ fn accept_param<'a>(param: &ConnParam, private_data: &'a [u8]) -> AcceptParam<'a
 }
 
 impl State {
-    /// Answers a request. What it causes leaves before the reply does.
+    /// Answers a request. MADs and events that it causes are sent before the reply.
     pub(super) fn answer_cm(&mut self, number: u32, request: CmRequest) {
         if matches!(request, CmRequest::CreateChannel) {
             return self.create_channel(number);
@@ -133,7 +133,8 @@ impl State {
         done.map(|()| CmReply::Done).map_err(errno)
     }
 
-    /// A guest connects queue pairs of its own user alone: a peer would send to the QP number that it names.
+    /// Checks that a guest uses only queue pairs of its own user: a peer would send to the QP number that the
+    /// guest names.
     fn own_qpn(&self, client: u32, qpn: Qpn) -> Result<(), Errno> {
         let asking = self.clients.get(client).ok_or(Errno::INVAL)?;
         let holder = self.clients.of_range(qpn.range());
@@ -143,13 +144,13 @@ impl State {
         is_own.then_some(()).ok_or(Errno::INVAL)
     }
 
-    /// An event channel is one of this program's.
+    /// Checks that an event channel belongs to this program.
     fn own_channel(&mut self, client: u32, channel: u32) -> Result<(), Errno> {
         let own = self.agent.channel(channel).is_some_and(|channel| channel.client == client);
         own.then_some(()).ok_or(Errno::BADF)
     }
 
-    /// Makes an event channel, whose one end goes to the program.
+    /// Creates an event channel and sends one end of it to the program.
     fn create_channel(&mut self, client: u32) {
         let allowed = self.allow(client, Place::EventChannel).and(self.allow(client, Place::Descriptor));
         let allowed = allowed.map_err(|_| std::io::Error::from(Errno::MFILE));
@@ -157,7 +158,7 @@ impl State {
             ours.wait_for_nothing()?;
             let number = self.agent.add_channel(EventChannel::new(client, ours)).ok_or(Errno::MFILE)?;
             if let Some(channel) = self.agent.channel(number) {
-                // At its edges: when the program reads after the socket was full, or closes it.
+                // Edge-triggered: reported when the program reads after the socket was full, or closes it.
                 let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
                 let watched = epoll::add(&self.poll, &*channel, Source::Events(number).data(), flags);
                 if let Err(errno) = watched {
@@ -178,7 +179,7 @@ impl State {
         }
     }
 
-    /// The place of an address, whose first socket is bound then.
+    /// Returns the place of an address, and binds its first socket.
     fn place_of(&mut self, wanted: ZonedAddress) -> Result<usize, Errno> {
         let is = |local: SocketAddr| ZonedAddress::of(local) == wanted;
         let find = |lives: bool| {
@@ -204,7 +205,8 @@ impl State {
         }
         let mut at = at;
         match there.bound {
-            // A port of all addresses becomes the same port of one: no other id can have that.
+            // An id bound to a port of all addresses may be narrowed to one address and keeps its port, which
+            // no other id can have.
             Some(Bound { address: None, port }) if address.is_some() && [0, port].contains(&at.port()) => {
                 self.agent.ports(there.space).release(id, port);
                 at.set_port(port);
@@ -224,7 +226,7 @@ impl State {
         Ok(bound)
     }
 
-    /// Puts an event of the program's own into the id's channel.
+    /// Puts an event that the program itself supplies into the id's channel.
     fn post(&mut self, id: u64, posted: Posted) -> Result<CmReply, Errno> {
         let event = IdEvent { id, kind: IdEventKind::Posted(posted), private_data: Vec::new() };
         match self.agent.put(&event) {
@@ -237,14 +239,14 @@ impl State {
         }
     }
 
-    /// As listen(2), an id that is not bound gets a port of every address.
+    /// Makes an id listen. As with listen(2), an id that is not bound gets a port of every address.
     fn listen(&mut self, client: u32, id: u64, backlog: u32) -> Result<Bound, Errno> {
         let Id { space, bound, .. } = self.agent.id(client, id).ok_or(Errno::INVAL)?;
         let bound = match bound {
             Some(bound) => bound,
             None => self.bind_id(client, id, (IpAddr::from([0; 4]), 0).into(), false)?,
         };
-        // The broker's first address may have no socket yet. All others have.
+        // Only the broker's first address may have no socket yet.
         self.begin(0).map_err(|_| Errno::NODEV)?;
         let service_id = ServiceId::rdma_ip(space, bound.port);
         let backlog = if backlog == 0 { BACKLOG } else { backlog.min(BACKLOG) };
@@ -303,7 +305,7 @@ impl State {
         self.agent.cm.connect(now, id, &param).map_err(errno)
     }
 
-    /// Takes a frame for queue pair 1 of an address, which stands here in the buffer.
+    /// Processes a frame for queue pair 1 of an address, which is in this range of the buffer.
     pub(super) fn receive_mad(&mut self, place: usize, source: Endpoint, frame: std::ops::Range<usize>) {
         let at = self.addresses[place].local;
         let local = udp::endpoint(at);
@@ -314,7 +316,7 @@ impl State {
         self.tally.mads += 1;
         let gids = GidPair { local: local.address, remote: source.address, zone: ZonedAddress::of(at).zone };
         let now = self.agent.now();
-        // Who asks from here is one of the programs that connect.
+        // A peer at one of these addresses is itself one of the programs that connect.
         let from_here = self.addresses.iter().any(|own| Address::from(own.local.ip()) == gids.remote);
         let may_listen = self.clients.connecting() > usize::from(from_here);
         if !may_listen || !self.agent.hold(now, gids, mad) {
@@ -323,7 +325,7 @@ impl State {
         }
     }
 
-    /// Takes requests that have waited for a listener.
+    /// Processes the kept requests that are due.
     fn receive_early(&mut self) {
         let now = self.agent.now();
         while self.agent.receive_early(now) {
@@ -331,7 +333,7 @@ impl State {
         }
     }
 
-    /// Repeats and ends what is due.
+    /// Lets the state machines repeat and end what is due.
     pub(super) fn expire_cm(&mut self) {
         while self.agent.cm.next_deadline() <= self.agent.now() {
             let now = self.agent.now();
@@ -341,7 +343,7 @@ impl State {
         self.receive_early();
     }
 
-    /// Sends what the machines want to send, and tells programs what they are to know.
+    /// Sends the MADs of the state machines, and passes their events to programs.
     pub(super) fn pump_cm(&mut self) {
         let mut mad = [0; LEN];
         loop {
@@ -357,7 +359,7 @@ impl State {
         }
     }
 
-    /// A MAD that cannot be sent is lost, as in a network; it comes again.
+    /// Sends a MAD. If that fails, the MAD is lost, as in a network, and is repeated later.
     fn send_mad(&mut self, path: MadPath, mad: &[u8; LEN]) {
         let MadPath { gids, traffic_class } = path;
         let from = ZonedAddress { address: gids.local, zone: gids.zone };
@@ -377,7 +379,7 @@ impl State {
         self.tally.unsent += u64::from(sent.is_err());
     }
 
-    /// A program reads its events again, or has closed a channel.
+    /// Called when a program reads its events after the channel was full, or has closed the channel.
     pub(super) fn look_at_channel(&mut self, number: u32) {
         let Some(channel) = self.agent.channel(number) else { return };
         channel.flush();
@@ -386,13 +388,13 @@ impl State {
         }
     }
 
-    /// Ends what a program that is gone had of the communication manager: its peers get to know.
+    /// Destroys the ids and channels of a program that is gone. Its peers are notified.
     pub(super) fn end_cm_of(&mut self, client: u32) {
         self.agent.remove_channels_of(client);
         for id in self.agent.ids_of(client) {
             self.pump_cm();
             let ended = self.agent.destroy(id);
-            debug_assert_eq!(ended, Ok(()), "all MADs have been taken");
+            debug_assert_eq!(ended, Ok(()), "all MADs were transmitted before");
         }
         self.pump_cm();
     }

@@ -1,5 +1,5 @@
-//! The addresses of the broker, which are the GID table of its programs: an entry stays with its address. The
-//! sockets of an address are bound as they are used.
+//! The addresses of the broker, which are the GID table of its programs. An address keeps its index. Its
+//! sockets are bound when they are needed.
 
 use remora_port::udp::SteeredBy;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use super::state::{Source, State, watch};
 use crate::interface::Interfaces;
 
 impl State {
-    /// Takes an address in, and binds its first socket.
+    /// Adds an address and binds its first socket. Returns its place.
     pub(super) fn add_address(&mut self, local: SocketAddr) -> Result<usize, BrokerError> {
         let mut address = Address::new(local)?;
         address.begin(self.steering())?;
@@ -20,8 +20,8 @@ impl State {
             .map_err(|errno| BrokerError::System("descriptor", errno.into()))
     }
 
-    /// Puts an address at a place where none is, or where one was that is gone and nobody's. The first place
-    /// stays.
+    /// Puts an address at the place of an earlier one that no interface has and no program uses, or at the
+    /// end. Returns the place. The first address is never replaced.
     pub(super) fn put_address(&mut self, address: Address) -> Result<usize, BrokerError> {
         let is_free = |place: &usize| {
             self.addresses[*place].gid().is_none()
@@ -41,8 +41,8 @@ impl State {
         Ok(place)
     }
 
-    /// From now on the broker has all addresses of the network namespace, unless a guest asks: it gets those
-    /// that the broker has.
+    /// Gives the broker all addresses of the network namespace from now on, if a program of its own user
+    /// asks. A guest gets the addresses that the broker has.
     pub(super) fn have_every_address(&mut self, number: u32) {
         let guest = self.clients.get(number).is_none_or(|client| client.guest);
         if !self.every_address && !guest {
@@ -51,8 +51,8 @@ impl State {
         }
     }
 
-    /// Takes in the addresses that have come. An address that another broker or another program has is left
-    /// to it.
+    /// Adds the addresses that are new, if the broker has every address. An address of another broker or
+    /// program is left out.
     pub(super) fn fill_gids(&mut self, interfaces: &Interfaces) {
         if !self.every_address {
             return;
@@ -93,7 +93,7 @@ impl State {
         self.watch_from(place, before).map_err(|errno| errno.to_string())
     }
 
-    /// The message about sockets that cannot be bound.
+    /// Returns the message about sockets that cannot be bound.
     fn refusal(&mut self, error: &BrokerError) -> String {
         match error {
             BrokerError::Limit(words) => self.lack(words),
@@ -101,7 +101,7 @@ impl State {
         }
     }
 
-    /// Watches the sockets of an address from this one on.
+    /// Watches the sockets of an address from index `first` on.
     fn watch_from(&self, place: usize, first: usize) -> Result<(), rustix::io::Errno> {
         let sockets = self.addresses[place].group.iter().flat_map(|group| group.sockets());
         for (range, socket) in sockets.enumerate().skip(first) {

@@ -1,5 +1,6 @@
-//! Queue pair 1 of the addresses: frames that carry the datagrams of connection managers (MADs), sealed and
-//! opened. The broker sends them by the socket of range 0, and knows no peers: so strangers fill no table.
+//! Queue pair 1 of the addresses: encoding and decoding frames with the datagrams of connection managers
+//! (MADs). The broker sends them by the socket of range 0 and keeps no table of peers, which strangers could
+//! fill.
 
 use remora_wire::frame::Endpoint;
 use remora_wire::icrc::{self, Flow, IdSpans};
@@ -8,9 +9,9 @@ use remora_wire::{Extensions, Opcode, Psn, Qpn, bth, deth, mad};
 
 /// Queue pair 1, of the general services interface.
 const GSI: Qpn = Qpn::new(1);
-/// Bytes of a frame with a MAD, from the BTH to the end of the ICRC.
+/// Length of a frame with a MAD in bytes, from the BTH to the end of the ICRC.
 pub(super) const FRAME: usize = bth::LEN + deth::LEN + mad::LEN + icrc::LEN;
-/// Of a P_Key all but the membership. The default partition has all of these bits.
+/// The bits of a P_Key except the membership bit. All of them are set in the default partition.
 const PARTITION: u16 = 0x7fff;
 
 /// Queue pair 1.
@@ -26,7 +27,7 @@ impl Gsi {
         Gsi { psn: 0, spans: Box::new(IdSpans::new()) }
     }
 
-    /// A frame with a MAD. Its IPv4 identification is 0, as the kernel's of a single datagram.
+    /// Encodes a frame with a MAD. Its IPv4 identification is 0, as in the kernel's single datagrams.
     pub fn seal(&mut self, source: Endpoint, destination: Endpoint, mad: &[u8; mad::LEN]) -> [u8; FRAME] {
         self.psn = self.psn.wrapping_add(1);
         let bth = bth::Repr::new(Opcode::UD_SEND_ONLY, GSI, Psn::new(self.psn & 0x00ff_ffff));
@@ -39,10 +40,12 @@ impl Gsi {
         frame
     }
 
-    /// The MAD in a frame; `None`: it is no intact datagram from one queue pair 1 to the other.
+    /// Returns the MAD in a frame. `None` if the frame is not an intact datagram from one queue pair 1 to the
+    /// other.
     ///
-    /// The socket does not show the IPv4 identification, and a stranger's may be any. So 16 bits of its ICRC
-    /// are a check. Lengths, keys and ids must be right as well, and a MAD that is lost comes again.
+    /// The socket does not report the IPv4 identification, and a stranger may use any. Of its ICRC, 16 bits
+    /// can therefore be checked. Lengths, keys and ids must be right as well, and a MAD that is lost is
+    /// repeated.
     pub fn open<'a>(&mut self, source: Endpoint, destination: Endpoint, frame: &'a [u8]) -> Option<&'a [u8]> {
         let view = View::new(frame).ok()?;
         let deth = view.deth()?;
@@ -81,7 +84,7 @@ mod tests {
             let frame = gsi.seal(here, there, &mad);
             assert_eq!(gsi.open(here, there, &frame), Some(&mad[..]));
             assert_eq!(gsi.open(endpoint("10.0.0.9", ROCE_PORT), there, &frame), None, "another source");
-            // Of the BTH, the byte with FECN and BECN is not covered.
+            // The ICRC does not cover the byte of the BTH with FECN and BECN.
             for at in (0..FRAME).filter(|at| *at != 4) {
                 let mut changed = frame;
                 changed[at] ^= 0x10;

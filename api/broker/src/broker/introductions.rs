@@ -1,4 +1,5 @@
-//! Neighbours: two programs on one address, between which the broker makes a link. Then they need it no more.
+//! Links between neighbours: the broker connects two programs on one address by shared memory, which they
+//! then use without the broker.
 
 use remora_host::packet::PacketSocket;
 use remora_port::{shm, user};
@@ -10,13 +11,13 @@ use super::programs::Client;
 use super::state::{Source, State, watch};
 use crate::message::{MAX_PACKET, Reply, Request};
 
-/// Links of one program with large rings (512 KiB). The rings of further ones are small.
+/// Links of one program with large rings (512 KiB). Further links have small rings.
 const LARGE: usize = 16;
-/// Requests that one program may bring before the others have their turn.
+/// Requests of one program that are processed before the other programs have their turn.
 const TURN: usize = 32;
 
 impl State {
-    /// Gives a program the socket by which it is introduced. From now on others may be linked with it.
+    /// Gives a program the socket for introductions. From now on other programs may be linked with it.
     pub(super) fn open_introductions(&mut self, number: u32) -> Result<(), String> {
         self.allow(number, Place::Descriptor)?;
         let refused = |error: io::Error| format!("the broker gives no socket for links: {error}");
@@ -34,7 +35,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes a program's requests for links, and answers each.
+    /// Processes a program's requests for links, and answers each.
     pub(super) fn introduce(&mut self, number: u32) {
         for _ in 0..TURN {
             let mut buffer = [0; MAX_PACKET];
@@ -66,7 +67,7 @@ impl State {
         }
     }
 
-    /// Makes a link between this program and the one with that range, and tells both.
+    /// Creates a link between this program and the one with range `range`, and sends an end to each.
     fn link(&mut self, number: u32, range: u8) -> Result<(), String> {
         let none = || format!("no program with QPN range {range} takes links");
         let client = self.clients.get(number).ok_or("the connection is gone")?;
@@ -85,7 +86,7 @@ impl State {
         }
         let geometry = if most < LARGE { shm::DEFAULT_GEOMETRY } else { shm::SMALL_GEOMETRY };
         let [ours, theirs] = shm::introduce(geometry).map_err(|error| error.to_string())?;
-        // The other end first: whoever asked sends as soon as it has its own.
+        // The other program gets its end first, because the requester sends as soon as it has its own.
         if !hand(other, own, client, theirs) || !hand(client, range, other, ours) {
             return Err(format!("QPN range {range} is not reading what it is told"));
         }
@@ -97,7 +98,8 @@ impl State {
         Ok(())
     }
 
-    /// A program makes no sense, or reads nothing, or is gone: it keeps its range, and gets no more links.
+    /// Called when a program sends nonsense, reads nothing, or is gone. It keeps its range and gets no more
+    /// links.
     fn end_introductions(&mut self, number: u32) {
         self.tally.dropped += 1;
         if let Some(client) = self.clients.get_mut(number) {
@@ -106,7 +108,7 @@ impl State {
     }
 }
 
-/// Hands a program the end of a link that leads to `neighbour`, which has this range.
+/// Sends a program its end of a link to `neighbour`, which has this range.
 fn hand(client: &Client, range: u8, neighbour: &Client, end: OwnedFd) -> bool {
     let mut descriptors = vec![end.as_fd()];
     descriptors.extend(neighbour.process.as_ref().map(AsFd::as_fd));

@@ -1,24 +1,25 @@
-//! The kernel's notices of interfaces and addresses (rtnetlink).
+//! The kernel's notices about interfaces and addresses (rtnetlink).
 //!
-//! They only say that something has changed; then everything is looked up. So a notice that is lost does no
-//! harm.
+//! A notice only says that something has changed. The broker then looks everything up, so a lost notice does
+//! no harm.
 
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Groups of notices: links, IPv4 addresses, IPv6 addresses (`RTMGRP_*` in the kernel's rtnetlink.h).
+/// The multicast groups of links, IPv4 addresses and IPv6 addresses (`RTMGRP_*` in the kernel's
+/// rtnetlink.h).
 const GROUPS: u32 = 1 | 0x10 | 0x100;
-/// Notices that are taken in one look.
+/// Notices that are read at a time.
 const TURN: usize = 256;
 
-/// A socket that is readable while there are notices of this network namespace.
+/// A socket that is readable while there are notices for this network namespace.
 #[derive(Debug)]
 pub(super) struct Notices(OwnedFd);
 
 impl Notices {
-    /// `None`: the system gives none, and programs are told of nothing.
+    /// Opens the socket. Returns `None` if the system refuses; programs then get no events of the port.
     pub fn open() -> Option<Notices> {
         let opened = open();
         opened
@@ -26,11 +27,11 @@ impl Notices {
             .ok()
     }
 
-    /// Takes what is there.
+    /// Reads and discards the waiting notices.
     pub fn take(&self) {
         let mut notice = [0; 64];
         for _ in 0..TURN {
-            // `NOBUFS` says that some are lost.
+            // `NOBUFS` reports that notices were lost, which does no harm.
             let took = rustix::net::recv(&self.0, &mut notice[..], RecvFlags::TRUNC);
             if !matches!(took, Ok(_) | Err(Errno::NOBUFS | Errno::INTR)) {
                 return;
@@ -47,7 +48,7 @@ impl AsFd for Notices {
 
 fn open() -> Result<Notices, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    // No protocol is that of routes.
+    // Protocol 0 of netlink is that of routes.
     let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
     rustix::net::bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
     Ok(Notices(socket))

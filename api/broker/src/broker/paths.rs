@@ -1,4 +1,4 @@
-//! The trees of paths that the broker writes, and the counters that it answers for.
+//! The trees of paths that the broker writes, and the files of its counters.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
@@ -10,9 +10,9 @@ use crate::name;
 use crate::paths::{self, ShownTree, Tree};
 
 impl State {
-    /// Sends the folder of the tree with these addresses, which is written at the first call: its name, and
-    /// its descriptor for a program of another mount namespace. Without addresses it has all of the network
-    /// namespace. The connection keeps the broker, and the tree.
+    /// Sends the folder of the tree with these addresses, and writes the tree on the first call. The reply
+    /// has the folder's name, and a descriptor for programs of another mount namespace. Without addresses the
+    /// tree shows all of the network namespace. The broker and the tree stay while the connection lasts.
     pub(super) fn hand_out_tree(&mut self, number: u32, addresses: Vec<SocketAddr>) -> Result<(), String> {
         if addresses.is_empty() {
             self.have_every_address(number);
@@ -35,7 +35,7 @@ impl State {
         Ok(())
     }
 
-    /// Writes a tree; those that nobody reads make way for it. Returns its place.
+    /// Writes a tree and returns its place. At the limit, trees that no program reads are removed first.
     fn write_tree(&mut self, addresses: &[SocketAddr]) -> Result<usize, String> {
         if self.trees.len() == TREES {
             let clients = &self.clients;
@@ -57,7 +57,7 @@ impl State {
         Ok(self.trees.len() - 1)
     }
 
-    /// Sends a file that has the counter now.
+    /// Sends a file that contains the present value of the counter.
     pub(super) fn hand_out_counter(&mut self, number: u32, name: &str) -> Result<(), String> {
         let file = paths::file(name, &self.clients.counters()).ok_or("there is no such counter")?;
         let file = file.map_err(|error| format!("the system gives no file for a counter: {error}"))?;

@@ -1,13 +1,14 @@
-//! The places of a broker, which its programs take and give back.
+//! The kinds of places of a broker, which programs take and give back.
 
 use crate::PROGRAMS;
 
-/// Connections at a time: programs, each with one for the communication manager, and those that only ask.
+/// Maximum number of connections: programs, each with one more for the communication manager, and
+/// connections that only query.
 pub(super) const CONNECTIONS: usize = 2 * PROGRAMS + 33;
-/// Trees of a broker at most.
+/// Maximum number of trees of a broker.
 pub(super) const TREES: usize = 16;
 
-/// Places that programs take.
+/// The kinds of places that programs take.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Connection,
@@ -15,6 +16,6 @@ pub(super) enum Place {
     Id,
     EventChannel,
     Tree,
-    /// For a share of an address, an event channel, links, or events of the port.
+    /// A descriptor for a share of an address, an event channel, links, or events of the port.
     Descriptor,
 }

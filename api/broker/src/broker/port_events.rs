@@ -1,5 +1,5 @@
-//! Changes of the port: interfaces that go down and come up, addresses that go and come. Programs are told,
-//! and the tree of paths shows them.
+//! Changes of the port: interfaces that go down and come up, addresses that are added and removed. The
+//! broker reports them to programs and shows them in the trees of paths.
 
 use remora_host::packet::PacketSocket;
 use rustix::net::sockopt;
@@ -15,11 +15,11 @@ use crate::PortState;
 use crate::interface::Interfaces;
 use crate::message::Reply;
 
-/// Bytes of the socket's buffer: some twenty changes, as the kernel counts packets.
+/// Size of the socket's buffer in bytes: some twenty changes, as the kernel counts packets.
 const UNREAD: usize = 8 << 10;
 
 impl State {
-    /// Gives a program the socket by which it is told of the port, and tells it how the port is now.
+    /// Gives a program the socket for events of the port, and sends the port's present state.
     pub(super) fn open_port_events(&mut self, number: u32) -> Result<(), String> {
         self.allow(number, Place::Descriptor)?;
         let refused =
@@ -40,7 +40,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes the kernel's notices, looks the interfaces up, and tells whom it concerns.
+    /// Reads the kernel's notices, looks the interfaces up, and notifies the programs whose port has changed.
     pub(super) fn look_at_interfaces(&mut self) {
         if let Some(notices) = &self.notices {
             notices.take();
@@ -56,7 +56,7 @@ impl State {
         self.show_port();
     }
 
-    /// The port as a program sees it.
+    /// The port's state as a program sees it.
     fn port_state(&self, client: &Client) -> PortState {
         if client.every_address {
             return self.whole_port();
@@ -64,12 +64,12 @@ impl State {
         state_of(client.shares.iter().map(|share| self.addresses.get(share.address)))
     }
 
-    /// The port with all addresses of the broker.
+    /// The state of the port with all addresses of the broker.
     pub(super) fn whole_port(&self) -> PortState {
         state_of(self.addresses.iter().map(Some))
     }
 
-    /// Tells a program of the port, if it has changed.
+    /// Notifies a program if its port has changed.
     pub(super) fn tell_of_port(&mut self, number: u32) {
         let Some(client) = self.clients.get(number) else { return };
         let state = self.port_state(client);
@@ -81,13 +81,13 @@ impl State {
                 told.state = state;
             }
         } else {
-            // It reads nothing, or has closed its end: it keeps its range, and is told no more.
+            // The program reads nothing, or has closed its end. It keeps its range and gets no more events.
             client.port_events = None;
             self.tally.dropped += 1;
         }
     }
 
-    /// The port with these addresses; with none, with all of the broker.
+    /// The state of the port with these addresses, or with all addresses of the broker if the list is empty.
     pub(super) fn port_with(&self, addresses: &[SocketAddr]) -> PortState {
         if addresses.is_empty() {
             return self.whole_port();
@@ -96,7 +96,7 @@ impl State {
         state_of(addresses.iter().map(found))
     }
 
-    /// Has the trees of paths show the port.
+    /// Shows the port's present state in the trees of paths.
     pub(super) fn show_port(&self) {
         for shown in &self.trees {
             if let Err(error) = shown.tree.show(&self.port_with(&shown.addresses), &Interfaces::now()) {
@@ -106,7 +106,7 @@ impl State {
     }
 }
 
-/// The port with these addresses; `None`: the broker has the address no more.
+/// The state of the port with these addresses. `None` stands for an address that the broker no longer has.
 fn state_of<'a>(addresses: impl Iterator<Item = Option<&'a Address>>) -> PortState {
     let addresses: Vec<_> = addresses.collect();
     PortState {

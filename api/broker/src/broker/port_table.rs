@@ -1,18 +1,19 @@
-//! The ports of one of `rdma_cm`'s port spaces: who is bound to which.
+//! The ports of one port space of `rdma_cm`, and the ids that are bound to them.
 
 use super::zoned_address::ZonedAddress;
 use std::collections::BTreeMap;
 
-/// Where ports are taken from that a program does not choose: Linux' own range.
+/// The ports from which one is taken if a program does not choose: the ephemeral range of Linux.
 const EPHEMERAL: std::ops::Range<u16> = 32_768..61_000;
 
-/// An id that is bound.
+/// An id's binding to a port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct Binding {
     id: u64,
-    /// `None`: every address.
+    /// `None` stands for every address.
     address: Option<ZonedAddress>,
-    /// It shares the port with others that do so, until one of them listens (`RDMA_OPTION_ID_REUSEADDR`).
+    /// True if the id shares the port with others that do so, until one of them listens
+    /// (`RDMA_OPTION_ID_REUSEADDR`).
     reuses: bool,
     listens: bool,
 }
@@ -28,28 +29,28 @@ impl Binding {
     }
 }
 
-/// Why an id is not bound: the port is taken, or all ephemeral ones are.
+/// The error that the port is taken, or that all ephemeral ports are.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct PortTaken;
 
-/// All ports that are bound. An id has one at most, so there are no more entries than ids.
+/// All bound ports. An id has at most one, so there are no more entries than ids.
 #[derive(Debug)]
 pub(super) struct PortTable {
     by_port: BTreeMap<u16, Vec<Binding>>,
-    /// Where the search for an ephemeral port begins. It moves on, so that a port rests before it is used
-    /// again.
+    /// The port at which the search for an ephemeral port begins. It advances, so that a freed port is not
+    /// reused at once.
     next: u16,
 }
 
 impl PortTable {
-    /// Nothing is bound. `start` should be random: the first ephemeral port follows from it.
+    /// Creates an empty table. `start` should be random, because it determines the first ephemeral port.
     pub fn new(start: u64) -> PortTable {
         let count = u64::from(EPHEMERAL.end - EPHEMERAL.start);
         PortTable { by_port: BTreeMap::new(), next: EPHEMERAL.start + (start % count) as u16 }
     }
 
-    /// Binds an id to a port of an address (`None`: of all). Port 0: to one that nobody has. Returns the
-    /// port.
+    /// Binds an id to a port of an address (`None`: of all addresses), or with port 0 to a port that no id
+    /// has. Returns the port.
     pub fn bind(
         &mut self,
         id: u64,
@@ -74,7 +75,7 @@ impl PortTable {
         Some(free)
     }
 
-    /// From now on the id listens: it needs its port for itself.
+    /// Makes the id listen, for which no other id may share its port.
     pub fn listen(&mut self, id: u64, port: u16) -> Result<(), PortTaken> {
         let bindings = self.by_port.get_mut(&port).ok_or(PortTaken)?;
         let at = bindings.iter().position(|binding| binding.id == id).ok_or(PortTaken)?;
@@ -86,7 +87,7 @@ impl PortTable {
         Ok(())
     }
 
-    /// Does the id listen at this port?
+    /// Returns whether the id listens at this port.
     pub fn is_listening(&self, id: u64, port: u16) -> bool {
         let there = self.by_port.get(&port).map_or(&[][..], Vec::as_slice);
         there.iter().any(|binding| binding.id == id && binding.listens)

@@ -1,4 +1,4 @@
-//! The connections of a broker, the ranges that they have, and the counters of programs that are gone.
+//! The connections of a broker, their QPN ranges, and the counters of programs that have ended.
 
 use remora_host::packet::PacketSocket;
 use remora_port::udp::{Handover, SharedPage};
@@ -13,66 +13,68 @@ use crate::message::{PortState, ProgramFacts};
 /// A program's share of one address.
 #[derive(Debug)]
 pub(super) struct Share {
-    /// The address's place in the broker's list.
+    /// The index of the address in the broker's list.
     pub address: usize,
-    /// The program has the socket of its range; else the broker reads that socket for it.
+    /// True if the program has the socket of its range. Otherwise the broker reads that socket for it.
     pub lent: bool,
     pub handover: Handover,
 }
 
-/// How a program is told of changes of the port.
+/// A program's subscription to changes of the port.
 #[derive(Debug)]
 pub(super) struct PortSubscription {
     pub socket: PacketSocket,
-    /// What it was told last.
+    /// The last state that was sent.
     pub state: PortState,
 }
 
-/// One connection.
+/// One connection of a program.
 #[derive(Debug)]
 pub(super) struct Client {
     pub socket: PacketSocket,
-    /// Readable when the process has ended.
+    /// A pidfd, readable when the process has ended.
     pub process: Option<OwnedFd>,
     pub pid: u32,
     pub uid: u32,
-    /// Its user is not the broker's.
+    /// True if the program's user is not the broker's.
     pub guest: bool,
     pub since: Instant,
-    /// It has said its first word.
+    /// True if the first message has arrived.
     pub known: bool,
-    /// It asks the communication manager, and has no range.
+    /// True if the connection is for the communication manager, and has no range.
     pub connects: bool,
-    /// The addresses of the tree of paths that it reads; empty: all of the broker. `None`: it reads no tree.
+    /// The addresses of the tree of paths that the program reads; empty for all of the broker. `None` if it
+    /// reads no tree.
     pub reads: Option<Vec<SocketAddr>>,
     pub range: Option<u8>,
-    /// Its device has all addresses of the broker, whether it has a share of them or not.
+    /// True if the program's device has all addresses of the broker, whether or not it has a share of them.
     pub every_address: bool,
     pub shares: Vec<Share>,
-    /// Its neighbours are introduced by this socket; None: it takes no links.
+    /// The socket for links to neighbours. `None` if the program takes no links.
     pub introductions: Option<PacketSocket>,
-    /// Ranges to which it has a link.
+    /// The ranges of the neighbours that the program has a link to.
     pub links: BTreeSet<u8>,
-    /// It is told of changes of the port; None: it has not asked, or reads nothing.
+    /// The subscription to changes of the port. `None` if the program has not asked, or reads nothing.
     pub port_events: Option<PortSubscription>,
-    /// The page of its first share, and how many counters it publishes there.
+    /// The page of the program's first share, with the counters that it publishes.
     pub page: Option<SharedPage>,
     pub counters: usize,
 }
 
 impl Client {
-    /// Its share of this address.
+    /// The program's share of this address.
     pub fn share(&self, address: usize) -> Option<&Share> {
         self.shares.iter().find(|share| share.address == address)
     }
 
-    /// The way by which frames reach it that were sent to this address: its share of that, or another one.
+    /// The share by which the program receives frames for this address: its share of the address, or its
+    /// first share if it has every address.
     pub fn way(&self, address: usize) -> Option<&Share> {
         let other = || self.shares.first().filter(|_| self.every_address);
         self.share(address).or_else(other)
     }
 
-    /// Does the broker stay for it, though it has no range?
+    /// Returns whether the broker must keep running for this connection although it has no range.
     pub fn stays(&self) -> bool {
         self.connects || self.reads.is_some()
     }
@@ -88,12 +90,12 @@ impl Client {
 #[derive(Debug)]
 pub(super) struct Clients {
     by_number: BTreeMap<u32, Client>,
-    /// Who has which range; place 0 stays empty.
+    /// The connection that has each range. Entry 0 stays empty.
     ranges: [Option<u32>; PROGRAMS + 1],
-    /// Ranges that nobody has: the one that was given back last comes last.
+    /// The free ranges. The one that was given back last is used last.
     free: VecDeque<u8>,
     next: u32,
-    /// The sums of what programs published that are gone.
+    /// The sums of the counters of programs that have ended.
     dead: Vec<u64>,
 }
 
@@ -112,12 +114,12 @@ impl Clients {
         self.by_number.len()
     }
 
-    /// Programs that have a range.
+    /// The number of programs that have a range.
     pub fn programs(&self) -> usize {
         self.ranges.iter().flatten().count()
     }
 
-    /// Takes a connection in; its number.
+    /// Adds a connection and returns its number.
     pub fn add(&mut self, client: Client) -> u32 {
         while self.by_number.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
@@ -141,33 +143,33 @@ impl Clients {
         self.by_number.get_mut(&number)
     }
 
-    /// Is any connection so?
+    /// Returns whether any connection satisfies `is`.
     pub fn any(&self, is: impl Fn(&Client) -> bool) -> bool {
         self.by_number.values().any(is)
     }
 
-    /// Programs that connect by the communication manager.
+    /// The number of programs that use the communication manager.
     pub fn connecting(&self) -> usize {
         self.by_number.values().filter(|client| client.connects).count()
     }
 
-    /// Does any program connect by the communication manager, or read the device's paths?
+    /// Returns whether any program uses the communication manager or reads the device's paths.
     pub fn any_stays(&self) -> bool {
         self.any(Client::stays)
     }
 
-    /// The program that has this range, and its number.
+    /// The program that has this range, with its connection number.
     pub fn of_range(&self, range: u8) -> Option<(u32, &Client)> {
         let number = (*self.ranges.get(usize::from(range))?)?;
         self.by_number.get(&number).map(|client| (number, client))
     }
 
-    /// The oldest connection that has said nothing yet.
+    /// The oldest connection that has not sent a first message.
     pub fn silent(&self) -> Option<(u32, Instant)> {
         Clients::oldest_silent(self.by_number.iter())
     }
 
-    /// The oldest connection of a user that has said nothing yet.
+    /// The oldest connection of a user that has not sent a first message.
     pub fn silent_of(&self, uid: u32) -> Option<(u32, Instant)> {
         Clients::oldest_silent(self.by_number.iter().filter(|(_, client)| client.uid == uid))
     }
@@ -177,7 +179,7 @@ impl Clients {
         silent.map(|(number, client)| (*number, client.since)).min_by_key(|(_, since)| *since)
     }
 
-    /// Lends a range to a connection that has none; `None`: all are taken.
+    /// Lends a range to a connection that has none. `None` if all ranges are taken.
     pub fn lend(&mut self, number: u32) -> Option<u8> {
         let client = self.by_number.get_mut(&number)?;
         let range = self.free.pop_front()?;
@@ -186,8 +188,8 @@ impl Clients {
         Some(range)
     }
 
-    /// Removes a connection. Its range is lent again once it is [given back](Clients::give_back), and its
-    /// counters are added to those of the dead.
+    /// Removes a connection, and adds its counters to the sums. Its range can be lent once it is [given
+    /// back](Clients::give_back).
     pub fn remove(&mut self, number: u32) -> Option<Client> {
         let client = self.by_number.remove(&number)?;
         if let Some(range) = client.range {
@@ -200,12 +202,12 @@ impl Clients {
         Some(client)
     }
 
-    /// Makes a range free, which is the last to be lent again.
+    /// Frees a range, which is then the last to be lent.
     pub fn give_back(&mut self, range: u8) {
         self.free.push_back(range);
     }
 
-    /// Connections of a user.
+    /// The connections of a user.
     pub fn of_user(&self, uid: u32) -> impl Iterator<Item = (u32, &Client)> {
         self.by_number
             .iter()
@@ -213,19 +215,19 @@ impl Clients {
             .map(|(number, client)| (*number, client))
     }
 
-    /// Users that have connections, in the order of their numbers.
+    /// The users that have connections, in ascending order.
     pub fn users(&self) -> BTreeSet<u32> {
         self.by_number.values().map(|client| client.uid).collect()
     }
 
-    /// The program that has this range, or the next range that is lent.
+    /// The program that has range `from`, or the next higher range that is lent.
     pub fn facts(&self, from: u16) -> Option<ProgramFacts> {
         let mut ranges = (1..=PROGRAMS as u8).skip_while(|range| u16::from(*range) < from);
         let range = ranges.find(|range| self.ranges[usize::from(*range)].is_some())?;
         self.of_range(range).map(|(_, client)| client.facts(range))
     }
 
-    /// The sums of all counters that programs published, those of the dead included.
+    /// The sums of all counters that programs publish or published.
     pub fn counters(&self) -> Vec<u64> {
         let mut sums = self.dead.clone();
         self.by_number.values().for_each(|client| add(&mut sums, client));
@@ -233,7 +235,7 @@ impl Clients {
     }
 }
 
-/// A name that a program chose, without what a terminal would obey.
+/// Replaces the control characters of a name that a program chose, since a terminal would obey them.
 fn printable(name: &str) -> String {
     name.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }

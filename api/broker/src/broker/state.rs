@@ -1,5 +1,4 @@
-//! What the broker's thread does: it waits for all descriptors at once, and answers without ever waiting for
-//! one program.
+//! The broker's thread: it waits for all descriptors at once, and never blocks on one program.
 
 use remora_host::Signal;
 use remora_host::packet::{PacketSocket, PeerCredentials, own_uid};
@@ -23,29 +22,29 @@ use crate::message::{BrokerFacts, CmReply, MAX_PACKET, Reply, Request, VERSION};
 use crate::paths::ShownTree;
 use crate::{PROGRAMS, Tally};
 
-/// Descriptors that one look at the kernel reports.
+/// Descriptors reported by one call of epoll.
 const EVENTS: usize = 64;
-/// Packets that one descriptor may bring before the others have their turn.
+/// Packets of one descriptor that are processed before the others have their turn.
 const TURN: usize = 32;
 
-/// What a descriptor is.
+/// The source of a descriptor's event.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Stop,
-    /// Of the address with this place.
+    /// The listener of the address at this place.
     Listener(usize),
     Connection(u32),
     /// The process of this connection.
     Process(u32),
-    /// The connection's share of the address with this place.
+    /// The channel of the connection's share of the address at this place.
     Channel(usize, u32),
-    /// The address's place and the range.
+    /// The socket of the address at this place for this range.
     Socket(usize, u8),
     /// The event channel with this number.
     Events(u32),
-    /// The socket by which this connection's neighbours are introduced.
+    /// The socket for introductions of this connection.
     Introductions(u32),
-    /// The kernel's notices of interfaces and addresses.
+    /// The kernel's notices about interfaces and addresses.
     Notices,
 }
 
@@ -82,33 +81,33 @@ impl Source {
     }
 }
 
-/// All of a broker but its thread.
+/// The state of a broker, which its thread owns.
 pub(super) struct State {
     pub(super) options: Options,
     uid: u32,
     pub(super) poll: OwnedFd,
     stop: Arc<Signal<()>>,
-    /// The kernel's notices of interfaces and addresses, where it gives them.
+    /// The kernel's notices about interfaces and addresses, if the kernel provides them.
     pub(super) notices: Option<Notices>,
     pub(super) addresses: Vec<Address>,
     pub(super) clients: Clients,
-    /// Ranges whose sockets processes keep that have given them back.
+    /// Ranges that were given back while a process kept their sockets.
     withheld: Vec<u8>,
-    /// The request at hand fails for lack of what this process may have.
+    /// True if the present request fails because of a limit of the broker's process.
     lacking: bool,
-    /// It serves no more.
+    /// True if the broker is to end.
     over: bool,
     pub(super) tally: Tally,
     pub(super) agent: CmAgent,
-    /// It has all addresses of the network namespace, since a program has asked for them.
+    /// True if the broker has all addresses of the network namespace, because a program has asked for them.
     pub(super) every_address: bool,
-    /// Each is written when the first program asks for it.
+    /// The trees of paths. A tree is written when the first program asks for it.
     pub(super) trees: Vec<ShownTree>,
-    /// Connections whose programs read no events.
+    /// Connections whose programs do not read their events.
     pub(super) deaf: BTreeSet<u32>,
-    /// For one datagram or train.
+    /// Buffer for one datagram or train.
     pub(super) buffer: Box<[u8]>,
-    /// Since when no program has a range, connects or reads paths.
+    /// The time since which no program has a range, uses the communication manager, or reads paths.
     pub(super) idle: Option<Instant>,
 }
 
@@ -147,7 +146,7 @@ impl State {
         Ok(state)
     }
 
-    /// Serves until it is told to stop, or nobody has borrowed anything for long enough.
+    /// Serves until it is told to stop, or until nothing was borrowed for long enough.
     pub fn serve(&mut self) {
         let mut events = Vec::with_capacity(EVENTS);
         while let Some(wait) = self.wait() {
@@ -162,7 +161,7 @@ impl State {
                 continue;
             }
             for event in &events {
-                // The kernel's struct is packed.
+                // Copied because the kernel's struct is packed.
                 let data = event.data;
                 match Source::of(data) {
                     Source::Stop => return,
@@ -183,8 +182,8 @@ impl State {
         }
     }
 
-    /// How long to wait for descriptors (inner `None`: for ever); `None`: the time is over. Hangs up on
-    /// connections that have said nothing for too long.
+    /// Returns the time to wait for descriptors (inner `None`: without limit), or `None` if the broker is to
+    /// end. Also hangs up on connections that have not sent a first message in time.
     fn wait(&mut self) -> Option<Option<Duration>> {
         self.expire_cm();
         self.hang_up_on_the_deaf();
@@ -207,7 +206,7 @@ impl State {
         if end.is_some_and(|left| left.is_zero()) {
             return None;
         }
-        // One millisecond more: the kernel must not wake it too early.
+        // One millisecond more, so that the kernel does not wake the thread too early.
         let wait = [first_word, end, self.agent.rest()].into_iter().flatten().min();
         Some(wait.map(|wait| wait + Duration::from_millis(1)))
     }
@@ -218,8 +217,8 @@ impl State {
                 Ok(Some(socket)) => self.admit(socket),
                 Ok(None) => return,
                 Err(error) => {
-                    // Out of descriptors, most likely. The connection waits, and so does nobody else for
-                    // long.
+                    // Most likely there are no descriptors left. The connection waits in the listener, and
+                    // the pause is short for all others.
                     tracing::warn!("a program waits for the broker: {error}");
                     std::thread::sleep(Duration::from_millis(10));
                     return;
@@ -228,7 +227,7 @@ impl State {
         }
     }
 
-    /// Takes a connection in, or refuses it.
+    /// Admits a connection, or refuses it.
     fn admit(&mut self, socket: PacketSocket) {
         if socket.wait_for_nothing().is_err() {
             return;
@@ -291,7 +290,7 @@ impl State {
         }
     }
 
-    /// Lets a guest's newest connection take the place of its user's oldest one that has said nothing.
+    /// Lets a guest's new connection replace its user's oldest connection that has not sent a first message.
     fn make_way_for(&mut self, uid: u32) -> Result<(), String> {
         if self.allow_user(uid, Place::Connection).is_err()
             && let Some((oldest, _)) = self.clients.silent_of(uid)
@@ -320,7 +319,7 @@ impl State {
         let _ = socket.send(&Reply::Refused(words).emit(), &[]);
     }
 
-    /// Takes one request and answers it.
+    /// Receives one request and answers it.
     fn answer(&mut self, number: u32) {
         let mut buffer = [0; MAX_PACKET];
         let Some(client) = self.clients.get(number) else { return };
@@ -357,7 +356,7 @@ impl State {
         }
     }
 
-    /// The reply; `None`: it is sent already, with descriptors.
+    /// Returns the reply, or `None` if it was sent already, with descriptors.
     fn reply(&mut self, number: u32, request: Request) -> Result<Option<Reply>, String> {
         Ok(Some(match request {
             Request::Open { version, .. }
@@ -407,15 +406,16 @@ impl State {
         }))
     }
 
-    /// Whether the broker ends, for another one to be started: no other program uses it.
+    /// Returns whether the broker is to end in favour of a new one: it may give way, and no other program
+    /// uses it.
     fn gives_way(&self, number: u32) -> bool {
         let uses = |client: &Client| client.stays() || client.range.is_some();
         let others = self.clients.numbers().into_iter().filter(|other| *other != number);
         self.options.gives_way && !others.filter_map(|other| self.clients.get(other)).any(uses)
     }
 
-    /// The message that this process lacks something: its limits and folders are those of the program that
-    /// started it.
+    /// Returns the message about a limit of the broker's process, whose limits and folders are those of the
+    /// program that started it.
     pub(super) fn lack(&mut self, words: &str) -> String {
         self.lacking = true;
         let pid = std::process::id();
@@ -441,7 +441,7 @@ impl State {
         }
     }
 
-    /// Lends a share of an address: a program has the same range on each.
+    /// Lends a share of an address. A program has the same range on each of its addresses.
     fn lend(&mut self, number: u32, local: SocketAddr) -> Result<(), String> {
         let place = self.have_address(number, local)?;
         let client = self.clients.get(number).ok_or("the connection is gone")?;
@@ -479,7 +479,8 @@ impl State {
             .map_err(|error| self.lack(&format!("lending a QPN range failed: {error}")))
     }
 
-    /// The place of an address, which is taken in if it is new. A guest uses what the broker serves.
+    /// Returns the place of an address, which is added if it is new. A guest can only use addresses that the
+    /// broker has.
     pub(super) fn have_address(&mut self, number: u32, local: SocketAddr) -> Result<usize, String> {
         let guest = self.clients.get(number).is_none_or(|client| client.guest);
         match self.addresses.iter().position(|address| address.local == local) {
@@ -504,9 +505,9 @@ impl State {
         }
     }
 
-    /// Sends the descriptors of a share to its program. One of the broker's own user gets the socket of its
-    /// range. That is the user's, and can neither be taken back nor be kept from harm, so the broker reads it
-    /// for every other user.
+    /// Sends the descriptors of a share to its program. A program of the broker's own user gets the socket of
+    /// its range. The socket belongs to that user: it cannot be taken back, and its holder can change it. For
+    /// guests the broker therefore reads the socket itself.
     fn hand_out(&mut self, number: u32, place: usize, range: u8) -> std::io::Result<()> {
         let none = || std::io::Error::from(std::io::ErrorKind::NotConnected);
         let guest = self.clients.get(number).ok_or_else(none)?.guest;
@@ -526,7 +527,7 @@ impl State {
         };
         watch(&self.poll, &handover, Source::Channel(place, number))?;
         if let Some(socket) = self.lent_socket(place, range).filter(|_| lent) {
-            // It is watched, unless an earlier borrower kept its predecessor.
+            // The socket is watched, unless an earlier borrower kept its predecessor.
             let _ = epoll::delete(&self.poll, socket);
         }
         let client = self.clients.get_mut(number).ok_or_else(none)?;
@@ -538,11 +539,11 @@ impl State {
         Ok(())
     }
 
-    /// The socket of a range, if the range has one of its own and a program reads it while it has the range.
+    /// The socket of a range, if a program with the range reads it and not the broker.
     fn lent_socket(&self, place: usize, range: u8) -> Option<&remora_port::udp::Socket> {
         let group = self.addresses[place].group.as_ref()?;
         if self.options.alone {
-            // The program reads the only socket, and hands over what is not for it.
+            // The program reads the only socket, and hands over frames for others.
             return group.sockets().first();
         }
         let steered = group.steered() == SteeredBy::Kernel;
@@ -552,13 +553,13 @@ impl State {
     pub(super) fn send(&mut self, number: u32, reply: &Reply, descriptors: &[BorrowedFd<'_>]) {
         let Some(client) = self.clients.get(number) else { return };
         if client.socket.send(&reply.emit(), descriptors).is_err() {
-            // It reads nothing, or is gone.
+            // The program reads nothing, or is gone.
             self.tally.dropped += 1;
             self.hang_up(number);
         }
     }
 
-    /// Refuses a connection's request, and the connection.
+    /// Refuses a connection's request and hangs up.
     fn send_away(&mut self, number: u32, words: String) {
         if let Some(client) = self.clients.get(number) {
             self.tally.refused += 1;
@@ -567,7 +568,7 @@ impl State {
         self.hang_up(number);
     }
 
-    /// Takes a share of an address back, whose program keeps the range and its other shares.
+    /// Takes back a program's share of an address. The program keeps the range and its other shares.
     pub(super) fn end_share(&mut self, place: usize, number: u32) {
         let Some(client) = self.clients.get_mut(number) else { return };
         let Some(ended) = client.shares.iter().position(|share| share.address == place) else { return };
@@ -577,8 +578,8 @@ impl State {
         }
     }
 
-    /// Reads the socket of a range again, which no program reads any more. A borrower may have kept the old
-    /// one, and has left its options in any state: it is replaced.
+    /// Makes the broker read the socket of a range again. The borrower may have kept the old socket, and may
+    /// have changed its options, so the socket is replaced.
     fn take_socket(&mut self, share: &Share, range: u8) {
         if !share.lent {
             return;
@@ -591,20 +592,20 @@ impl State {
         }
     }
 
-    /// Whether no earlier borrower of a range has a socket of it.
+    /// Returns whether no earlier borrower of the range has kept a socket of it.
     fn is_fit(&mut self, range: u8) -> bool {
         let mut groups = self.addresses.iter_mut().filter_map(|address| address.group.as_mut());
         groups.all(|group| group.is_fit(range))
     }
 
-    /// Gives ranges back whose earlier borrowers have closed their sockets.
+    /// Frees withheld ranges whose earlier borrowers have closed their sockets.
     fn look_at_withheld(&mut self) {
         for range in std::mem::take(&mut self.withheld) {
             self.give_back(range);
         }
     }
 
-    /// Ranges that nobody has and that cannot be lent.
+    /// The number of ranges that no program has and that cannot be lent.
     pub(super) fn withheld(&self) -> usize {
         self.withheld.len()
     }
@@ -617,7 +618,7 @@ impl State {
         }
     }
 
-    /// Ends connections whose programs have left more events unread than may wait.
+    /// Ends connections whose programs have too many unread events.
     fn hang_up_on_the_deaf(&mut self) {
         while let Some(number) = self.deaf.pop_first() {
             self.tally.dropped += 1;
@@ -625,7 +626,7 @@ impl State {
         }
     }
 
-    /// Ends a connection, and takes its range or its ids back.
+    /// Ends a connection, and takes back its range or its ids.
     pub(super) fn hang_up(&mut self, number: u32) {
         let Some(client) = self.clients.remove(number) else { return };
         client.socket.hang_up();
@@ -646,7 +647,7 @@ impl State {
     }
 }
 
-/// Whether a program's user is the broker's.
+/// Returns whether a program's user is the broker's.
 fn is_own(peer: &PeerCredentials) -> bool {
     peer.is_this_process() || user::is_own(peer.uid)
 }

@@ -1,17 +1,17 @@
-//! Frames that did not come to the program that they are for: those of ranges that nobody has, those that
-//! strayed, and all of them where the kernel cannot steer.
+//! Frames that reached a program or the broker and are for another program: frames for ranges that nobody
+//! reads, frames that were steered wrongly, and all frames if the kernel cannot steer.
 
 use remora_port::udp::{Arrival, SteeredBy, range_of};
 
 use super::state::State;
 
-/// Receiving calls for one descriptor before the others have their turn.
+/// Receive calls for one descriptor before the others have their turn.
 const TURN: usize = 32;
-/// Trains that may wait in a socket that is to be lent: its buffer has no space for more.
+/// Upper limit of the trains that can wait in a socket when it is lent.
 const WAITING: usize = 1 << 16;
 
 impl State {
-    /// Takes what has come to a range's socket while no program reads it.
+    /// Processes the frames of a range's socket while no program reads it.
     pub(super) fn receive(&mut self, place: usize, range: u8) {
         for _ in 0..TURN {
             let Some(arrival) = self.fetch(place, range) else { return };
@@ -19,7 +19,7 @@ impl State {
         }
     }
 
-    /// Takes what waits in the socket of a range that is to be lent: it is for nobody, or for others.
+    /// Empties the socket of a range before it is lent. The frames are for nobody, or for others.
     pub(super) fn drain(&mut self, place: usize, range: u8) {
         let group = self.addresses[place].group.as_ref();
         if group.is_none_or(|group| group.steered() == SteeredBy::Reader) {
@@ -31,7 +31,7 @@ impl State {
         }
     }
 
-    /// An arrival at a socket; failures of earlier datagrams (ICMP) are passed over.
+    /// Receives once from a socket. Errors caused by earlier datagrams (ICMP) give an empty arrival.
     fn fetch(&mut self, place: usize, range: u8) -> Option<Arrival> {
         let socket = self.addresses[place].group.as_ref()?.sockets().get(usize::from(range))?;
         match socket.recv_train(&mut self.buffer) {
@@ -46,14 +46,15 @@ impl State {
         }
     }
 
-    /// Takes the frames that reached a program and are for others. Then a program of the broker's
-    /// own user has changed the steering, which is set up again.
+    /// Processes frames that reached a program and are for others. They mean that a program of the broker's
+    /// user has changed the steering, which is therefore set up anew.
     pub(super) fn take_strays(&mut self, place: usize, number: u32) {
         for _ in 0..TURN {
             let Some(client) = self.clients.get(number) else { return };
             let Some(share) = client.share(place) else { return };
             match share.handover.take(&mut self.buffer) {
-                // A guest reads no socket, so nothing strays to it: it would speak for any host.
+                // A guest reads no socket, so it cannot have received frames for others. Accepting them would
+                // let it forge frames of any host.
                 Ok(Some(_)) if client.guest => {
                     self.tally.dropped += 1;
                     return self.hang_up(number);
@@ -71,7 +72,7 @@ impl State {
         }
     }
 
-    /// Brings each run of frames for one range to the program that has it.
+    /// Passes each run of frames for one range to the program that has it.
     fn route(&mut self, place: usize, arrival: &Arrival, strayed: bool) {
         if arrival.truncated || arrival.len == 0 {
             return;
@@ -99,7 +100,8 @@ impl State {
     ) {
         let frames = &self.buffer[run.clone()];
         let count = frames.len().div_ceil(arrival.segment.max(1)) as u64;
-        // Whoever has an address alone hands over what is for the broker itself; nothing strays there.
+        // A program that has the address alone hands over the broker's own frames, which do not count as
+        // strays.
         self.tally.strays += if strayed && !self.options.alone { count } else { 0 };
         if range == 0 {
             return self.deliver_own(place, arrival, run);
@@ -117,7 +119,7 @@ impl State {
         *counter += count;
     }
 
-    /// Takes a run of frames for range 0, the broker's own.
+    /// Processes a run of frames for range 0, the broker's own.
     fn deliver_own(&mut self, place: usize, arrival: &Arrival, run: std::ops::Range<usize>) {
         let segment = arrival.segment.max(1);
         for from in run.clone().step_by(segment) {

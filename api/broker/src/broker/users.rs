@@ -1,4 +1,4 @@
-//! The users of a broker: what each has, and how the broker's owner ends it.
+//! The users of a broker: what each has, and ending their programs.
 
 use remora_port::user;
 
@@ -6,7 +6,7 @@ use super::state::State;
 use crate::message::UserFacts;
 
 impl State {
-    /// The user with this number, or the next one that has connections.
+    /// The places of user `from`, or of the next higher user that has connections.
     pub(super) fn user_facts(&self, from: u32) -> Option<UserFacts> {
         let uid = self.clients.users().range(from..).next().copied()?;
         let clients = || self.clients.of_user(uid).map(|(_, client)| client);
@@ -20,7 +20,7 @@ impl State {
         })
     }
 
-    /// Ends all connections of a user for the owner of the broker, and admits that user no more.
+    /// Ends all connections of a user at the request of the broker's owner, and no longer admits that user.
     pub(super) fn end_user(&mut self, asking: u32, uid: u32) -> Result<u32, String> {
         self.must_own(asking)?;
         self.options.allow.retain(|allowed| *allowed != uid);
@@ -30,7 +30,8 @@ impl State {
         Ok(numbers.len() as u32)
     }
 
-    /// Ends the program that has a QPN range, for the owner of the broker: all connections of its process.
+    /// Ends the program that has a QPN range at the request of the broker's owner: all connections of its
+    /// process.
     pub(super) fn end_program(&mut self, asking: u32, range: u8) -> Result<u32, String> {
         self.must_own(asking)?;
         let (number, client) =

@@ -1,4 +1,4 @@
-//! Addresses with their interfaces, as the communication manager has them.
+//! Addresses with their interfaces, as the communication manager uses them.
 
 use remora_wire::Address;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct ZonedAddress {
     pub address: Address,
-    /// The interface of a link-local address; else 0.
+    /// The interface of a link-local address; 0 for other addresses.
     pub zone: u32,
 }
 
@@ -20,12 +20,12 @@ impl ZonedAddress {
         ZonedAddress { address: at.ip().into(), zone }
     }
 
-    /// A link-local address that names no interface may be that of several hosts.
+    /// Returns whether the address is link-local without an interface, so that several hosts may have it.
     pub fn is_ambiguous(self) -> bool {
         self.zone == 0 && is_link_local(self.address)
     }
 
-    /// The socket address of this port.
+    /// Returns the socket address with this port.
     pub fn at(self, port: u16) -> SocketAddr {
         match IpAddr::from(self.address) {
             IpAddr::V6(ip) if self.zone != 0 => SocketAddrV6::new(ip, port, 0, self.zone).into(),
@@ -34,7 +34,7 @@ impl ZonedAddress {
     }
 }
 
-/// True for fe80::/10.
+/// Returns whether the address is in fe80::/10.
 pub(super) fn is_link_local(address: Address) -> bool {
     matches!(IpAddr::from(address), IpAddr::V6(ip) if ip.is_unicast_link_local())
 }

@@ -27,23 +27,23 @@ use super::{ClientError, Options, ask, reach};
 use crate::message::{CmReply, CmRequest, Connect, IdEvent, MAX_PACKET, Posted, Reply, Request, VERSION};
 use crate::name;
 
-/// A program's connection to the communication manager. When it ends, the broker ends all its ids, and their
-/// peers get to know: so it is when the program dies.
+/// A program's connection to the communication manager. When it ends, also because the program dies, the
+/// broker destroys all ids of the program and notifies their peers.
 ///
-/// Each method is the call of `rdma_cm` of that name. Its error has the errno of that call: `EINVAL` where
-/// the id is none of this program's, or its state does not allow the call.
+/// Each method stands for the call of `rdma_cm` that its documentation names. An error has the errno of that
+/// call: `EINVAL` if the id does not belong to this program, or if its state does not allow the call.
 #[derive(Debug)]
 pub struct CmClient {
     socket: PacketSocket,
-    /// One request at a time.
+    /// Held during a request, so that there is one at a time.
     asking: Mutex<()>,
 }
 
 impl CmClient {
-    /// Connects to the communication manager of an address. Where it has no broker, one is started.
+    /// Connects to the communication manager of an address. If the address has no broker, one is started.
     ///
     /// # Errors
-    /// As [`open`](super::open).
+    /// The errors of [`open`](super::open).
     pub fn open(address: SocketAddr, options: &Options) -> Result<CmClient, ClientError> {
         let request = Request::OpenCm { version: VERSION };
         match reach(name::standard(address), options, &request)? {
@@ -76,20 +76,20 @@ impl CmClient {
         }
     }
 
-    /// The connection: it hangs up when the broker is gone.
+    /// The descriptor of the connection, which hangs up when the broker is gone.
     pub fn broker(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Is the broker gone?
+    /// Returns whether the broker is gone.
     pub fn is_over(&self) -> bool {
         super::is_over(&self.socket)
     }
 
-    /// An event channel (`rdma_create_event_channel`).
+    /// Creates an event channel (`rdma_create_event_channel`).
     ///
     /// # Errors
-    /// `EMFILE`: there are as many as there may be, or as many descriptors.
+    /// `EMFILE` if there are as many channels or descriptors as are allowed.
     pub fn create_channel(&self) -> io::Result<EventChannel> {
         let (CmReply::Channel(number), mut descriptors) = self.ask(CmRequest::CreateChannel)? else {
             return Err(Errno::IO.into());
@@ -98,12 +98,12 @@ impl CmClient {
         Ok(EventChannel { number, socket: socket.into() })
     }
 
-    /// An id of connections (`Tcp`, `Ib`) or of datagrams (`Udp`), whose events come by this channel
+    /// Creates an id of connections (`Tcp`, `Ib`) or of datagrams (`Udp`), whose events come by this channel
     /// (`rdma_create_id`).
     ///
     /// # Errors
-    /// `EPROTONOSUPPORT`: another port space. `EBADF`: the channel is closed. `ENOMEM`: there are as many ids
-    /// as there may be.
+    /// `EPROTONOSUPPORT` for another port space; `EBADF` if the channel is closed; `ENOMEM` if there are as
+    /// many ids as are allowed.
     pub fn create_id(&self, channel: &EventChannel, space: PortSpace) -> io::Result<u64> {
         if !matches!(space, PortSpace::Tcp | PortSpace::Udp | PortSpace::Ib) {
             return Err(Errno::PROTONOSUPPORT.into());
@@ -114,31 +114,31 @@ impl CmClient {
         }
     }
 
-    /// Binds an id (`rdma_bind_addr`): to one of the broker's addresses, or to all of them (unspecified), and
-    /// to a port, or to any that is free (0). `reuses`: others that say so may have the same port, until one
-    /// listens. An id that has a port of all addresses keeps it at the one that it is bound to then. Returns
-    /// address and port.
+    /// Binds an id to an address and a port (`rdma_bind_addr`), and returns both. The address is one of the
+    /// broker's, or unspecified for all of them. Port 0 takes a free port. With `reuses`, other ids that
+    /// reuse may have the same port, until one of them listens. An id that has a port of all addresses keeps
+    /// the port when it is bound to one address.
     ///
     /// # Errors
-    /// `EADDRNOTAVAIL`, `EADDRINUSE`; `ENODEV`: the address cannot be shared.
+    /// `EADDRNOTAVAIL`, `EADDRINUSE`; `ENODEV` if the address cannot be shared.
     pub fn bind(&self, id: u64, address: SocketAddr, reuses: bool) -> io::Result<SocketAddr> {
         self.bound(CmRequest::Bind { id, address, reuses })
     }
 
-    /// Listens (`rdma_listen`); an id that is not bound gets a port of every address. Returns where. Requests
-    /// are refused while `backlog` others wait, and 0 stands for as many as may be.
+    /// Makes an id listen (`rdma_listen`), and returns its address and port. An id that is not bound gets a
+    /// port of every address. Requests are refused while `backlog` others wait; 0 stands for the maximum.
     ///
     /// # Errors
-    /// `EADDRINUSE`.
+    /// `EADDRINUSE` if another id listens there.
     pub fn listen(&self, id: u64, backlog: u32) -> io::Result<SocketAddr> {
         self.bound(CmRequest::Listen { id, backlog })
     }
 
-    /// Asks for a connection, or which queue pair a service of datagrams has (`rdma_connect`). The id must be
-    /// bound to one address.
+    /// Requests a connection, or the queue pair of a datagram service (`rdma_connect`). The id must be bound
+    /// to one address.
     ///
     /// # Errors
-    /// `ENETUNREACH`: one address is of IPv4, the other of IPv6.
+    /// `ENETUNREACH` if one address is IPv4 and the other IPv6.
     pub fn connect(&self, id: u64, connect: Connect) -> io::Result<()> {
         self.done(CmRequest::Connect { id, connect: Box::new(connect) })
     }
@@ -152,8 +152,8 @@ impl CmClient {
         self.done(CmRequest::Accept { id, param: *param, private_data })
     }
 
-    /// Answers a request for datagrams (`rdma_accept` with `RDMA_PS_UDP`): the queue pair, the Q_Key that
-    /// they must carry, and up to 136 bytes of private data.
+    /// Answers a request for datagrams (`rdma_accept` with `RDMA_PS_UDP`) with the queue pair, the Q_Key that
+    /// datagrams to it must have, and up to 136 bytes of private data.
     ///
     /// # Errors
     /// `EINVAL`.
@@ -162,8 +162,8 @@ impl CmClient {
         self.done(CmRequest::AcceptDatagrams { id, qpn, qkey, private_data })
     }
 
-    /// Has taken the event of a request: it counts no longer for the listener's backlog, and may be answered
-    /// later. A request that is answered at once needs no such call.
+    /// Reports that the program has taken the event of a request and will answer later. The request no longer
+    /// counts for the listener's backlog. Not needed for a request that is answered at once.
     ///
     /// # Errors
     /// `EINVAL`.
@@ -171,8 +171,8 @@ impl CmClient {
         self.done(CmRequest::Taken { id })
     }
 
-    /// Refuses a request or a response (`rdma_reject`), with up to 148 bytes of private data, or 136 to one
-    /// for datagrams.
+    /// Refuses a request or a response (`rdma_reject`), with up to 148 bytes of private data, or 136 for
+    /// datagrams.
     ///
     /// # Errors
     /// `EINVAL`.
@@ -180,7 +180,8 @@ impl CmClient {
         self.done(CmRequest::Reject { id, private_data: bounded(private_data)? })
     }
 
-    /// The active side's queue pair is ready (`rdma_establish`), with up to 224 bytes of private data.
+    /// Reports that the active side's queue pair is ready (`rdma_establish`), with up to 224 bytes of private
+    /// data.
     ///
     /// # Errors
     /// `EINVAL`.
@@ -188,7 +189,7 @@ impl CmClient {
         self.done(CmRequest::Ready { id, private_data: bounded(private_data)? })
     }
 
-    /// Ends a connection, or agrees that it ends (`rdma_disconnect`), with up to 220 bytes of private data.
+    /// Ends a connection, or confirms its end (`rdma_disconnect`), with up to 220 bytes of private data.
     ///
     /// # Errors
     /// `EINVAL`.
@@ -196,7 +197,7 @@ impl CmClient {
         self.done(CmRequest::Disconnect { id, private_data: bounded(private_data)? })
     }
 
-    /// The passive side's queue pair received something before the peer said that it is ready
+    /// Reports that the passive side's queue pair received a message before the peer reported to be ready
     /// (`rdma_notify` of `IBV_EVENT_COMM_EST`).
     ///
     /// # Errors
@@ -205,8 +206,8 @@ impl CmClient {
         self.done(CmRequest::Establish { id })
     }
 
-    /// Ends an id in any state (`rdma_destroy_id`). No event of it is sent afterwards; those in the channel's
-    /// socket stay for the program to read.
+    /// Destroys an id in any state (`rdma_destroy_id`). No event of the id is sent afterwards; those in the
+    /// channel's socket can still be read.
     ///
     /// # Errors
     /// `EINVAL`.
@@ -214,25 +215,25 @@ impl CmClient {
         self.done(CmRequest::Destroy { id })
     }
 
-    /// The id's events come by another channel from now on (`rdma_migrate_id`). Those in the old
-    /// channel's socket stay there for the program to read.
+    /// Moves an id to another channel (`rdma_migrate_id`). Events in the old channel's socket can still be
+    /// read there.
     ///
     /// # Errors
-    /// `EBADF`: the channel is closed.
+    /// `EBADF` if the channel is closed.
     pub fn migrate(&self, id: u64, channel: &EventChannel) -> io::Result<()> {
         self.done(CmRequest::Migrate { id, channel: channel.number })
     }
 
-    /// Puts an event of the program's own into the id's channel, behind those that are there.
+    /// Puts an event of the program's own into the id's channel, after those that are there.
     ///
     /// # Errors
-    /// `EINVAL`; `EBADF`: the channel is closed.
+    /// `EINVAL`; `EBADF` if the channel is closed.
     pub fn post(&self, id: u64, posted: Posted) -> io::Result<()> {
         self.done(CmRequest::Post { id, posted })
     }
 
-    /// What the id's queue pair needs to send and receive, once the peer has been heard
-    /// (`rdma_init_qp_attr`).
+    /// Returns the attributes that the id's queue pair needs to receive and to send, once the peer has
+    /// answered (`rdma_init_qp_attr`).
     ///
     /// # Errors
     /// `EINVAL`.
@@ -244,14 +245,15 @@ impl CmClient {
     }
 }
 
-/// Private data that fit any message; how long they may be follows from the message.
+/// Copies private data that fit into at least one kind of message. The broker checks the limit of the actual
+/// message.
 fn bounded(private_data: &[u8]) -> io::Result<Vec<u8>> {
     let fits = private_data.len() <= crate::message::MAX_PRIVATE;
     if fits { Ok(private_data.to_vec()) } else { Err(Errno::INVAL.into()) }
 }
 
-/// An event channel. Its descriptor is a socket to the broker: it is readable while there is an event, and
-/// hangs up when the broker is gone. `O_NONBLOCK` is the program's to set.
+/// An event channel. Its descriptor is a socket to the broker, readable while there is an event, which hangs
+/// up when the broker is gone. The program may set `O_NONBLOCK`.
 #[derive(Debug)]
 pub struct EventChannel {
     number: u32,
@@ -262,8 +264,8 @@ impl EventChannel {
     /// Waits for the next event.
     ///
     /// # Errors
-    /// `EAGAIN` where the descriptor does not wait; `EPIPE`: the broker is gone, or has hung up because too
-    /// many events were left unread.
+    /// `EAGAIN` if the descriptor is non-blocking and there is no event; `EPIPE` if the broker is gone, or
+    /// has hung up because too many events were unread.
     pub fn next_event(&self) -> io::Result<IdEvent> {
         let mut buffer = [0; MAX_PACKET];
         let packet = self.socket.receive(&mut buffer)?;

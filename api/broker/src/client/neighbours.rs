@@ -1,4 +1,4 @@
-//! A program's neighbours: the broker introduces them, and the program's NIC gets their links.
+//! A program's neighbours: the broker introduces them, and the program's NIC gets links to them.
 
 use remora_host::packet::PacketSocket;
 use remora_port::shm::{self, DEFAULT_GEOMETRY};
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use super::{ClientError, Range, ask_for_socket};
 use crate::message::{MAX_PACKET, Reply, Request};
 
-/// How long a connection on its way to RTR waits for its link. Then it goes by UDP.
+/// Time that a connection on its way to RTR waits for its link. Then it uses UDP.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Packets that are taken in one look.
+/// Packets that are processed in one call of `look`.
 const TURN: usize = 256;
 
 /// The links of one NIC on a shared address.
@@ -24,24 +24,25 @@ pub struct Neighbours {
     own: u8,
     adapter: Arc<ChannelAdapter>,
     wanted: Arc<Wanted>,
-    /// The thread of the watch alone receives from it: a waiting thread would miss what that thread takes.
+    /// Only the thread of the watch receives from the socket. Otherwise a waiting thread would miss what that
+    /// thread takes.
     socket: PacketSocket,
     introductions: Mutex<Introductions>,
-    /// Something was taken in.
+    /// Signaled after each call of `look`.
     taken_in: Condvar,
 }
 
-/// What was said by the socket.
+/// The messages received over the socket.
 #[derive(Debug, Default)]
 struct Introductions {
-    /// Why there is no link, by range: the last answer.
+    /// The reason of the last refusal for each range.
     refusals: BTreeMap<u8, String>,
     over: bool,
 }
 
 impl Neighbours {
-    /// Begins to take links for the NIC that was opened on this range with these `wanted` ranges. Connections
-    /// choose them from now on; with `demanded` they are refused without one.
+    /// Begins to receive links for the NIC that was opened on this range with these `wanted` ranges.
+    /// Connections use the links from now on; with `demanded`, they are refused without one.
     ///
     /// # Errors
     /// `Refused` by the broker; `Silent`, `Nonsense`, `System`.
@@ -70,11 +71,11 @@ impl Neighbours {
         Ok(neighbours)
     }
 
-    /// Gets a link to this range into the NIC, and waits until the thread of the [`Watch`](super::Watch) has
-    /// taken it in.
+    /// Requests a link to this range, and waits until the thread of the [`Watch`](super::Watch) has added it
+    /// to the NIC.
     ///
     /// # Errors
-    /// One line: why there is none.
+    /// One line with the reason why there is no link.
     fn introduce(&self, range: u8) -> Result<(), String> {
         let mut introductions = self.introductions();
         introductions.refusals.remove(&range);
@@ -103,7 +104,7 @@ impl Neighbours {
         self.introductions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for a link. One to itself needs nobody.
+    /// Requests a link. A link to the program itself is created without the broker.
     fn ask_for(&self, range: u8) -> Result<(), String> {
         if range == self.own {
             let link = Link::loopback(DEFAULT_GEOMETRY).map_err(|errno| errno.to_string())?;
@@ -115,32 +116,33 @@ impl Neighbours {
         self.socket.send(&Request::Link(range).emit(), &[]).map_err(|error| error.to_string())
     }
 
-    /// What the thread of a [`Watch`](super::Watch) waits for.
+    /// The descriptors that the thread of a [`Watch`](super::Watch) waits for.
     pub(super) fn waits_for(&self) -> [PollFd<'_>; 2] {
         [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(&*self.wanted, PollFlags::IN)]
     }
 
-    /// Takes links in, and asks for those that datagrams want. False: there will be no more.
+    /// Adds received links to the NIC, and requests those that datagrams need. Returns false if there will be
+    /// no more links.
     pub(super) fn look(&self) -> bool {
         let mut introductions = self.introductions();
         self.take_in(&mut introductions);
         self.taken_in.notify_all();
         for range in self.wanted.take() {
             if !self.adapter.has_neighbour(range) {
-                // Without a link the datagrams go by UDP.
+                // Without a link, the datagrams use UDP.
                 let _ = self.ask_for(range);
             }
         }
         !introductions.over
     }
 
-    /// Nobody takes links in any more.
+    /// Records that no more links will be received.
     pub(super) fn end(&self) {
         self.introductions().over = true;
         self.taken_in.notify_all();
     }
 
-    /// Takes what lies in the socket.
+    /// Processes the packets in the socket.
     fn take_in(&self, introductions: &mut Introductions) {
         for _ in 0..TURN {
             let mut buffer = [0; MAX_PACKET];

@@ -1,4 +1,4 @@
-//! The device's paths of `/sys` and `/dev`, for whoever runs a program that reads them.
+//! The device's paths of `/sys` and `/dev`, for a command that runs programs which read them.
 
 use remora_host::packet::PacketSocket;
 use std::io;
@@ -12,35 +12,36 @@ use crate::message::{GidEntry, PortState, Reply, Request, VERSION};
 use crate::name;
 use crate::paths::{CopiedTree, Tree};
 
-/// A tree of paths, which stays while this value lives.
+/// A tree of paths, which exists while this value lives.
 #[derive(Debug)]
 pub struct Paths {
     tree: Kept,
-    /// Keeps the broker, and so its tree.
+    /// The connection that keeps the broker, and so its tree.
     _broker: Option<PacketSocket>,
 }
 
-/// Where the tree is, and what keeps it.
+/// The tree, with its owner.
 #[derive(Debug)]
 enum Kept {
-    /// Of a program that has its address alone, whose broker begins when the program opens the device.
+    /// The tree of a program that has its address alone. Its broker starts only when the program opens the
+    /// device.
     Own(Tree),
-    /// The broker's folder.
+    /// The folder of the broker's tree.
     Brokers(PathBuf),
-    /// A copy: the broker's folder is in another mount namespace.
+    /// A copy of the broker's tree, whose folder is in another mount namespace.
     Copied(CopiedTree),
 }
 
 impl Paths {
-    /// The tree of a device with these addresses, of whose first the broker is started if there is none. It
-    /// is the broker's, and follows the port; of a program that is alone it is its own, and shows the port as
-    /// it is now.
+    /// Opens the tree of a device with these addresses. If the first address has no broker, one is started.
+    /// The tree belongs to the broker and follows the port. For a program that has its address alone, the
+    /// tree belongs to this value and shows the port as it is now.
     ///
     /// # Errors
-    /// As [`open`](super::open); `Refused` if the tree cannot be written.
+    /// The errors of [`open`](super::open); `Refused` if the tree cannot be written.
     ///
     /// # Panics
-    /// Without an address.
+    /// If `addresses` is empty.
     pub fn open(addresses: &[SocketAddr], options: &Options) -> Result<Paths, ClientError> {
         let address = name::standard(addresses[0]);
         let is_alone = options.start == Start::Alone;
@@ -52,7 +53,7 @@ impl Paths {
         Ok(Paths { tree, _broker: Some(socket) })
     }
 
-    /// The folder, which has `sys` and `dev`.
+    /// The folder of the tree, which contains `sys` and `dev`.
     pub fn folder(&self) -> &Path {
         match &self.tree {
             Kept::Own(tree) => tree.folder(),
@@ -62,7 +63,7 @@ impl Paths {
     }
 }
 
-/// A tree with these addresses in the GID table, in their order.
+/// Writes a tree with these addresses in the GID table, in this order.
 fn own_tree(broker: SocketAddr, addresses: &[SocketAddr]) -> Result<Tree, ClientError> {
     let interfaces = Interfaces::now();
     let entry = |address: &SocketAddr| {
@@ -73,7 +74,8 @@ fn own_tree(broker: SocketAddr, addresses: &[SocketAddr]) -> Result<Tree, Client
     Ok(Tree::write(&PortState { active: true, gids }, &name::of(broker), false)?)
 }
 
-/// The connection that keeps a broker's tree, and the tree, or a copy where its folder cannot be seen.
+/// Returns the connection that keeps a broker's tree, and the tree, or a copy if its folder is not visible
+/// here.
 fn broker_tree(
     broker: SocketAddr,
     addresses: &[SocketAddr],
@@ -94,7 +96,7 @@ fn broker_tree(
     }
 }
 
-/// True if this path leads to the open folder here, as it does for the broker.
+/// Returns whether the path `folder` leads to the open folder here, as it does for the broker.
 fn is_at(open: &OwnedFd, folder: &Path) -> io::Result<bool> {
     let there = rustix::fs::fstat(open)?;
     Ok(rustix::fs::stat(folder).is_ok_and(|here| here.st_dev == there.st_dev && here.st_ino == there.st_ino))

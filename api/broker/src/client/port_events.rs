@@ -1,4 +1,4 @@
-//! What the broker tells of the port: whether it is active, and its GIDs.
+//! Events of the port, which the broker sends: whether the port is active, and its GIDs.
 
 use remora_host::packet::PacketSocket;
 use std::io::ErrorKind;
@@ -9,12 +9,12 @@ use super::{ClientError, Range, ask_for_socket};
 use crate::PortState;
 use crate::message::{MAX_PACKET, Reply, Request};
 
-/// Time in which the first state must have come: the broker sends it before the socket.
+/// Time limit for the first state, which the broker sends before the socket.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Changes that are taken in one look.
+/// Changes that are processed in one call of `look`.
 const TURN: usize = 64;
 
-/// Events of the port of a program on a shared address. A [`Watch`](super::Watch) takes them.
+/// Events of the port of a program on a shared address. A [`Watch`](super::Watch) receives them.
 pub struct PortEvents {
     socket: PacketSocket,
     first: PortState,
@@ -28,7 +28,7 @@ impl std::fmt::Debug for PortEvents {
 }
 
 impl PortEvents {
-    /// Asks the broker to tell of the port; once for a range.
+    /// Subscribes to events of the port. A range can subscribe once.
     ///
     /// # Errors
     /// `Refused` by the broker; `Silent`, `Nonsense`, `System`.
@@ -40,7 +40,7 @@ impl PortEvents {
         Ok(PortEvents { socket, first, changed: Box::new(|_| ()) })
     }
 
-    /// The port as it was when the events were opened.
+    /// The state of the port when the events were opened.
     pub fn first(&self) -> &PortState {
         &self.first
     }
@@ -51,12 +51,12 @@ impl PortEvents {
         PortEvents { changed: Box::new(changed), ..self }
     }
 
-    /// Becomes readable with the next change.
+    /// A descriptor that becomes readable with the next change.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Takes what has come. False: nothing will come any more.
+    /// Processes the changes that have arrived. Returns false if there will be no more.
     pub(super) fn look(&self) -> bool {
         for _ in 0..TURN {
             match receive(&self.socket) {
@@ -69,7 +69,7 @@ impl PortEvents {
     }
 }
 
-/// The next state; `None`: none has come.
+/// Receives the next state. `None` if none has arrived.
 fn receive(socket: &PacketSocket) -> Result<Option<PortState>, ClientError> {
     let mut buffer = [0; MAX_PACKET];
     match socket.receive(&mut buffer) {

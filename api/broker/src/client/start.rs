@@ -1,4 +1,4 @@
-//! A broker for an address that has none: another process, which outlives this one.
+//! Starting a broker for an address that has none: another process, which outlives this one.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
@@ -16,12 +16,12 @@ use super::{COMMAND, ClientError, Start};
 use crate::environment;
 use crate::name;
 
-/// The word that a broker writes when programs can reach it.
+/// The line that a broker writes when programs can reach it.
 pub const READY: &str = "ready";
-/// Bytes that it writes at most: that word, or one line of an error.
+/// Maximum length of the broker's output: [`READY`], or one line of an error.
 const LONGEST: usize = 4096;
 
-/// Starts a broker and waits until it is ready. If another one was quicker, that is as good.
+/// Starts a broker and waits until it is ready. Succeeds also if another program was quicker to start one.
 pub(super) fn broker(address: SocketAddr, how: &Start, until: Instant) -> Result<(), ClientError> {
     let program = match how {
         Start::Command(path) => path.clone(),
@@ -29,10 +29,10 @@ pub(super) fn broker(address: SocketAddr, how: &Start, until: Instant) -> Result
     };
     let (reader, writer) = io::pipe()?;
     let mut command = Command::new(&program);
-    // With its interface, as the command line has it.
+    // The address is written with its interface, as on a command line.
     let text = name::ip(address);
     command.args(["broker", "--background", "--address", &text]);
-    // A library that the program preloads is for the program.
+    // A preloaded library is meant for the program and not for the broker.
     command.env_remove("LD_PRELOAD").current_dir("/");
     if environment::is_privileged() {
         command.env_clear();
@@ -41,7 +41,7 @@ pub(super) fn broker(address: SocketAddr, how: &Start, until: Instant) -> Result
     // SAFETY: between fork and exec, `detach` makes system calls only.
     unsafe { command.pre_exec(detach) };
     let started = command.spawn().and_then(|mut child| child.wait());
-    // It holds the writing end, too.
+    // The command holds the writing end of the pipe, too.
     drop(command);
     started.map_err(|error| cannot(&program, &error))?;
     let said = read(reader, until)?;
@@ -49,7 +49,7 @@ pub(super) fn broker(address: SocketAddr, how: &Start, until: Instant) -> Result
     let running = last.contains("a broker has");
     match last.strip_prefix("error: ").unwrap_or(last) {
         READY => Ok(()),
-        // Whoever was quicker has bound the name.
+        // Another broker has bound the name first.
         _ if running => Ok(()),
         "" => Err(ClientError::Start(format!("{} ended and said nothing", program.display()))),
         words => Err(ClientError::Start(words.to_owned())),
@@ -64,12 +64,12 @@ fn cannot(program: &Path, error: &io::Error) -> ClientError {
     ))
 }
 
-/// Where `remora` lies, seen from the folder of a library or program that is installed or was built with it.
+/// Places of `remora` relative to the folder of an installed or freshly built library or program.
 const PLACES: [&str; 5] =
     ["remora", "../bin/remora", "../../bin/remora", "../../debug/remora", "../../release/remora"];
 
-/// The `remora` command: of the variable, where it was installed or built, or in PATH. A privileged program
-/// takes it from the first two alone, since PATH is a variable of the user that started it.
+/// Finds the `remora` command: by the variable, at the places of an installation or a build, or in PATH. A
+/// privileged program searches only the places, since variables come from the user that started it.
 fn command(address: SocketAddr) -> Result<PathBuf, ClientError> {
     if let Some(named) = environment::variable(COMMAND) {
         return Ok(named.into());
@@ -83,7 +83,7 @@ fn command(address: SocketAddr) -> Result<PathBuf, ClientError> {
     }
 }
 
-/// A privileged program has no broker, and no `remora` stands beside its library in `folder`.
+/// The error for a privileged program that has no broker, and no `remora` beside its library in `folder`.
 fn unfound(folder: &Path, address: SocketAddr) -> ClientError {
     ClientError::Start(format!(
         "this address has no broker, `remora` is not installed with the library in {}, and a set-user-ID program obeys neither \
@@ -93,29 +93,29 @@ fn unfound(folder: &Path, address: SocketAddr) -> ClientError {
     ))
 }
 
-/// The file of this code: a shared library that a program has loaded, or the program.
+/// Returns the file that contains this code: a shared library that a program has loaded, or the program.
 fn object() -> Option<PathBuf> {
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: the address is one of a function, and the C library writes one `Dl_info`.
     if unsafe { libc::dladdr(object as *const libc::c_void, found.as_mut_ptr()) } == 0 {
         return None;
     }
-    // SAFETY: it was zeroed, and for an address that is known its name is a string that lives as long as the
-    // object is loaded, which this code is part of.
+    // SAFETY: the struct was zeroed. For a known address its name is a string that lives as long as the
+    // object is loaded, to which this code belongs.
     let name = unsafe {
         let name = found.assume_init().dli_fname;
         (!name.is_null()).then(|| CStr::from_ptr(name))?
     };
-    // A program's own name is what it was called by; a library's is its path.
+    // For a library the name is a path; for a program it is the name by which it was called.
     let path = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
     if path.is_absolute() { Some(path) } else { std::env::current_exe().ok() }
 }
 
-/// In the child: a session of its own, and a child that nobody waits for. What else the program has open
-/// stays with the program.
+/// Runs in the child: begins a session, and forks once more, so that nobody has to wait for the broker.
+/// Descriptors of the program are closed by exec.
 fn detach() -> io::Result<()> {
-    // SAFETY: system calls on no memory. A plain clone is a fork without the handlers of the C library, which
-    // are not for the child of a program with threads.
+    // SAFETY: system calls that access no memory. A plain clone is a fork without the C library's handlers,
+    // which must not run in the child of a program with threads.
     unsafe {
         if libc::setsid() < 0 {
             return Err(io::Error::last_os_error());
@@ -125,14 +125,14 @@ fn detach() -> io::Result<()> {
             -1 => return Err(io::Error::last_os_error()),
             _ => libc::_exit(0),
         }
-        // Before Linux 5.11 they are inherited.
+        // Before Linux 5.11 this call fails, and the descriptors are inherited.
         let close_on_exec = libc::CLOSE_RANGE_CLOEXEC;
         libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, close_on_exec);
     }
     Ok(())
 }
 
-/// What the broker says until its word, or its end.
+/// Reads the broker's output up to [`READY`], or to its end.
 fn read(reader: io::PipeReader, until: Instant) -> Result<String, ClientError> {
     let (mut said, mut piece) = (Vec::new(), [0; 512]);
     let mut reader = File::from(std::os::fd::OwnedFd::from(reader));

@@ -1,4 +1,4 @@
-//! The thread that sees the broker's end, and publishes what the device counted.
+//! The thread of a device that notices the end of the broker, and publishes the device's counters.
 
 use remora_host::Signal;
 use remora_memory::ForkMark;
@@ -12,12 +12,14 @@ use std::time::Duration;
 
 use super::{Neighbours, PortEvents, Range};
 
-/// Time between two looks at the counters while they rise; a look makes other threads wait for the engine.
+/// Time between two readings of the counters while they rise. A reading makes other threads wait for the
+/// engine.
 const BUSY: Duration = Duration::from_millis(100);
-/// The longest time between two looks.
+/// The longest time between two readings.
 const IDLE: Duration = Duration::from_millis(3200);
 
-/// A thread of a device on a shared address. Dropping it ends it, and publishes the counters once more.
+/// A thread of a device on a shared address. Dropping it ends the thread, and publishes the counters once
+/// more.
 pub struct Watch {
     stop: Arc<Signal<()>>,
     publish: Arc<dyn Fn() -> u64 + Send + Sync>,
@@ -32,22 +34,22 @@ impl std::fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// Starts it for this device, which is on the range's first address. If the broker goes away, the device
-    /// fails ([`Context::fail`]).
+    /// Starts the thread for a device on the range's first address. If the broker goes away, the device fails
+    /// ([`Context::fail`]).
     ///
     /// # Errors
-    /// The system gives no descriptor or no thread.
+    /// The operating system gives no descriptor or no thread.
     pub fn start(range: &Range, context: &Context) -> io::Result<Watch> {
         let (counted, failing) = (context.clone(), context.clone());
         Watch::of(range, None, None, move || counted.counters(), move || failing.fail())
     }
 
-    /// Starts it for a device that another library opened on the range: `counters` reads what the device has
-    /// counted, and `fail` is called once, when the broker has gone. Both run on the thread, which also takes
-    /// in the links of `neighbours`, and the events of the `port`.
+    /// Starts the thread for a device that another library opened on the range. `counters` reads the device's
+    /// counters, and `fail` is called once, when the broker is gone. Both run on the thread, which also adds
+    /// the links of `neighbours`, and passes on the events of the `port`.
     ///
     /// # Errors
-    /// The system gives no descriptor or no thread.
+    /// The operating system gives no descriptor or no thread.
     pub fn of(
         range: &Range,
         neighbours: Option<Arc<Neighbours>>,
@@ -77,7 +79,7 @@ impl Watch {
 }
 
 impl Watch {
-    /// Publishes the counters now: the process may end before the thread does.
+    /// Publishes the counters now, because the process may end before the thread does.
     pub fn publish(&self) {
         if !self.fork.is_child() {
             (self.publish)();
@@ -98,21 +100,21 @@ impl Drop for Watch {
     }
 }
 
-/// Publishes the counters; their sum.
+/// Publishes the counters and returns their sum.
 fn publish(page: &SharedPage, counters: impl Fn() -> Counters) -> u64 {
     let counters = counters();
     page.publish(counters.each().map(|(_, _, value)| value));
     counters.each().fold(0, |sum, (_, _, value)| sum.wrapping_add(value))
 }
 
-/// What a watch ended by.
+/// The reason why a watch ended.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum End {
     Device,
     Broker,
 }
 
-/// Waits for the end of the broker, or of the device.
+/// Waits until the broker or the device ends.
 fn watch(
     stop: &Signal<()>,
     range: &Range,
@@ -124,7 +126,7 @@ fn watch(
     let (mut pause, mut before) = (BUSY, publish());
     loop {
         let timeout = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
-        // The broker says nothing unasked, so only its end is looked for.
+        // The broker sends nothing unasked on this connection, so only its hang-up matters.
         let broker = range.broker();
         let mut waited =
             vec![PollFd::new(stop, PollFlags::IN), PollFd::from_borrowed_fd(broker, PollFlags::empty())];
@@ -138,7 +140,7 @@ fn watch(
         if let Some(neighbours) = looks
             && waited[2..links].iter().any(|waited| !waited.revents().is_empty())
         {
-            // Without its socket there are no more links, and everything goes by UDP.
+            // Without the socket there are no more links, and everything uses UDP.
             introduced = neighbours.look();
         }
         let changed = waited[links..].iter().any(|waited| !waited.revents().is_empty());

@@ -1,5 +1,5 @@
-//! A copy of a broker's tree, for a program whose mount namespace does not have the broker's folder: the
-//! other containers of a pod. The broker hands its folder over by descriptor, which leads there from every
+//! A copy of a broker's tree, for a program whose mount namespace does not have the broker's folder, such as
+//! the other containers of a pod. The broker sends a descriptor of its folder, which is usable in every
 //! namespace.
 
 use std::fs::{self, File};
@@ -17,17 +17,18 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, readlinkat, stata
 use super::{DEVICE, sweep};
 use crate::paths::PrivateFolder;
 
-/// Time within which a change of the port shows in a copy.
+/// Time within which the copy shows a change of the port.
 const FOLLOW: Duration = Duration::from_millis(100);
-/// The folders below the port's whose entries a broker replaces.
+/// The folders below the port's folder whose entries a broker replaces.
 const CHANGING: [&str; 4] = ["", "gids", "gid_attrs/types", "gid_attrs/ndevs"];
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// A copy, which follows the broker's tree while this value lives.
+/// A copy that follows the broker's tree while this value lives.
 #[derive(Debug)]
 pub(crate) struct CopiedTree {
     home: PrivateFolder,
-    /// The thread that follows; it ends when the sender is dropped. Both are `None` only within `drop`.
+    /// The thread that updates the copy; it ends when the sender is dropped. Both are `None` only within
+    /// `drop`.
     follower: Option<JoinHandle<()>>,
     end: Option<Sender<()>>,
 }
@@ -36,7 +37,7 @@ impl CopiedTree {
     /// Copies the tree that is open at `tree` into a folder of this process.
     ///
     /// # Errors
-    /// The system refuses a folder, a file or a thread.
+    /// The operating system refuses a folder, a file or a thread.
     pub fn new(tree: OwnedFd) -> io::Result<CopiedTree> {
         let home = PrivateFolder::new(|_| true)?;
         let seen = signature(tree.as_fd())?;
@@ -46,14 +47,14 @@ impl CopiedTree {
         let mut follower = Follower { tree, to, seen, again: true };
         let thread = thread::Builder::new().name("remora-paths".to_owned()).spawn(move || {
             while ended.recv_timeout(FOLLOW) == Err(RecvTimeoutError::Timeout) {
-                // A broker that is gone has taken its tree with it: the copy stays as it was.
+                // When the broker is gone, so is its tree, and the copy stays as it was.
                 let _ = follower.follow();
             }
         })?;
         Ok(CopiedTree { home, follower: Some(thread), end: Some(end) })
     }
 
-    /// Its folder.
+    /// The folder of the copy.
     pub fn folder(&self) -> &Path {
         self.home.path()
     }
@@ -69,17 +70,18 @@ impl Drop for CopiedTree {
     }
 }
 
-/// Copies what the broker replaces.
+/// Copies the entries that the broker replaces.
 struct Follower {
     tree: OwnedFd,
     /// The port's folder in the copy.
     to: PathBuf,
     seen: Signature,
-    /// The copy may have begun within the same tick of the file system's clock as a change.
+    /// Requests one more copy: the last one may have begun within the same tick of the file system's clock as
+    /// a change.
     again: bool,
 }
 
-/// The times at which the folders were changed.
+/// The modification times of the folders.
 type Signature = [(i64, u64); CHANGING.len()];
 
 impl Follower {
@@ -107,7 +109,8 @@ fn signature(tree: BorrowedFd<'_>) -> io::Result<Signature> {
     Ok(times)
 }
 
-/// Makes the folder `to` as the one that is open at `from`. A reader sees a file as it was or as it is.
+/// Makes the folder `to` a copy of the folder that is open at `from`. A reader sees the old or the new
+/// content of a file.
 fn copy(from: BorrowedFd<'_>, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     let mut names = Vec::new();
@@ -118,7 +121,7 @@ fn copy(from: BorrowedFd<'_>, to: &Path) -> io::Result<()> {
             continue;
         }
         let stat = match statat(from, &name, AtFlags::SYMLINK_NOFOLLOW) {
-            // It was removed meanwhile, and the next copy shows it.
+            // The entry was removed in the meantime, and the next copy shows that.
             Err(rustix::io::Errno::NOENT) => continue,
             done => done?,
         };

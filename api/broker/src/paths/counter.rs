@@ -1,11 +1,11 @@
-//! The counters of the port as files: those of InfiniBand in `counters`, and in `hw_counters` what mlx5 and
-//! rxe count, under their names.
+//! The counters of the port as files: InfiniBand's counters in `counters`, and the counters of mlx5 and rxe
+//! under their names in `hw_counters`.
 
 use remora_verbs::Counters;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-/// Counters of InfiniBand's port that a NIC in software has no events for.
+/// Counters of InfiniBand's port for which a NIC in software has no events.
 const NEVER: [&str; 14] = [
     "VL15_dropped",
     "excessive_buffer_overrun_errors",
@@ -23,8 +23,8 @@ const NEVER: [&str; 14] = [
     "symbol_error",
 ];
 
-/// Counters of InfiniBand's port: file, and the counters whose sum it has. Data are counted in words of 32
-/// bits.
+/// Counters of InfiniBand's port: the file, the counters whose sum it shows, and the unit. Data is counted
+/// in words of 32 bits.
 const PORT: [(&str, &[&str], u64); 7] = [
     ("port_rcv_data", &["rcvd_bytes"], 4),
     ("port_rcv_errors", &["malformed_pkts", "rx_icrc_encapsulated"], 1),
@@ -35,7 +35,7 @@ const PORT: [(&str, &[&str], u64); 7] = [
     ("unicast_xmit_packets", &["sent_pkts"], 1),
 ];
 
-/// What rxe calls otherwise than the NIC does.
+/// Counters that have another name in rxe than in the NIC.
 const RXE: [(&str, &[&str], u64); 5] = [
     ("out_of_seq_request", &["out_of_sequence"], 1),
     ("rcvd_rnr_err", &["rnr_nak_retry_err"], 1),
@@ -44,8 +44,8 @@ const RXE: [(&str, &[&str], u64); 5] = [
     ("rdma_recvs", &["rx_send_requests"], 1),
 ];
 
-/// Every counter's file below the port's folder, and its value; `sums` are in the order of
-/// [`Counters::each`], and those that are missing are 0.
+/// Returns every counter's file below the port's folder, and its value. `sums` are in the order of
+/// [`Counters::each`]; missing ones are 0.
 pub(super) fn all(sums: &[u64]) -> Vec<(String, u64)> {
     let names = Counters::default();
     let own: Vec<(&str, u64)> =
@@ -58,15 +58,15 @@ pub(super) fn all(sums: &[u64]) -> Vec<(String, u64)> {
         (*file, sum / unit)
     };
     let port = PORT.iter().map(sum).chain(NEVER.iter().map(|name| (*name, 0)));
-    // A shared address has no queue pairs of 1RMA.
+    // There is no 1RMA on a shared address, so its counters are left out.
     let kept = own.iter().filter(|(name, _)| !name.starts_with("rma_")).copied();
     let hardware = kept.chain(RXE.iter().map(sum));
     let port = port.map(|(name, value)| (format!("counters/{name}"), value));
     port.chain(hardware.map(|(name, value)| (format!("hw_counters/{name}"), value))).collect()
 }
 
-/// A file in memory that has the counter of this name now, as sysfs writes it; `None`: there is no such
-/// counter.
+/// Returns a file in memory with the present value of this counter, in the form of sysfs. `None` if there is
+/// no such counter.
 pub(crate) fn file(name: &str, sums: &[u64]) -> Option<io::Result<OwnedFd>> {
     let (_, value) = all(sums).into_iter().find(|(known, _)| known == name)?;
     Some(written(value))
@@ -75,7 +75,7 @@ pub(crate) fn file(name: &str, sums: &[u64]) -> Option<io::Result<OwnedFd>> {
 fn written(value: u64) -> io::Result<OwnedFd> {
     use rustix::fs::{MemfdFlags, SealFlags};
     let file = rustix::fs::memfd_create("remora-counter", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    // Whoever gets it reads from the beginning.
+    // Written at an offset, so that the receiver reads from the beginning.
     rustix::io::pwrite(&file, format!("{value}\n").as_bytes(), 0)?;
     rustix::fs::fcntl_add_seals(file.as_fd(), SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK)?;
     Ok(file)

@@ -1,4 +1,4 @@
-//! Folders for temporary files that one process owns.
+//! Temporary folders that one process owns.
 
 use std::ffi::{CString, OsString};
 use std::fs::{self, File};
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use super::sweep;
 use crate::environment;
 
-/// Folders for temporary files, of which the first that takes one is used: that of `TMPDIR`, that of the
-/// user's session, and three more. Where the root of a container is read-only, `/dev/shm` is not.
+/// The folders in which a temporary folder is tried, in order: `TMPDIR`, the folder of the user's session,
+/// and three more. In a container with a read-only root, `/dev/shm` is writable.
 fn places() -> Vec<PathBuf> {
     let session =
         environment::variable("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|place| place.is_absolute());
@@ -19,21 +19,21 @@ fn places() -> Vec<PathBuf> {
     places
 }
 
-/// A fresh folder that no other user can have made. Dropping it removes it. If this process is killed, the
-/// next one of its user that makes a folder removes it.
+/// A fresh folder that no other user can have created. Dropping it removes it. If this process is killed,
+/// the next process of its user that creates such a folder removes it.
 #[derive(Debug)]
 pub struct PrivateFolder {
     path: PathBuf,
-    /// Locked while the folder is in use.
+    /// A file in the folder, locked while the folder is in use.
     _lock: File,
 }
 
 impl PrivateFolder {
-    /// A folder below that of `TMPDIR`, `XDG_RUNTIME_DIR`, `/tmp`, `/dev/shm` or `/var/tmp`: the first one
-    /// that `accepts` takes and that can be written to.
+    /// Creates a folder below `TMPDIR`, `XDG_RUNTIME_DIR`, `/tmp`, `/dev/shm` or `/var/tmp`: the first of
+    /// them that `accepts` takes and that is writable.
     ///
     /// # Errors
-    /// No folder can be made; the error is that of the first.
+    /// The error of the first place, if no folder can be created.
     pub fn new(accepts: impl Fn(&Path) -> bool) -> io::Result<PrivateFolder> {
         let places: Vec<PathBuf> = places().into_iter().filter(|place| accepts(place)).collect();
         PrivateFolder::in_one_of(&places)
@@ -54,7 +54,7 @@ impl PrivateFolder {
     }
 
     fn below(place: &Path) -> io::Result<PrivateFolder> {
-        // A path that the system resolves is compared with it.
+        // Resolved, because paths that the system has resolved are compared with it.
         let place = fs::canonicalize(place)?;
         sweep::sweep_in(&place);
         let path = fresh(&place)?;
@@ -67,7 +67,7 @@ impl PrivateFolder {
         }
     }
 
-    /// Its path.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }

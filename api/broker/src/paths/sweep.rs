@@ -1,4 +1,4 @@
-//! Folders of processes that were killed: no process holds their lock any more.
+//! Removal of folders of processes that were killed, whose locks nobody holds any more.
 
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
@@ -6,21 +6,21 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// What the name of a tree's folder begins with.
+/// The beginning of the names of these folders.
 pub(super) const BEGIN: &str = "remora-paths-";
-/// The file in it that its process locks.
+/// The file in the folder that its process locks.
 pub(super) const LOCK: &str = "lock";
-/// Folders that are looked at.
+/// Maximum number of folders that are examined.
 const MOST: usize = 1024;
 
-/// Locks a fresh folder for as long as the file is open.
+/// Locks a fresh folder for as long as the returned file is open.
 pub(super) fn lock(folder: &Path) -> io::Result<File> {
     let file = File::create(folder.join(LOCK))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     Ok(file)
 }
 
-/// Removes folders of this user that no process has.
+/// Removes folders of this user that no process uses.
 pub(super) fn sweep_in(temporary: &Path) {
     let own = remora_host::packet::own_uid();
     let Ok(entries) = fs::read_dir(temporary) else { return };
@@ -30,7 +30,7 @@ pub(super) fn sweep_in(temporary: &Path) {
         if !is_own {
             continue;
         }
-        // One without the file is being made at this moment.
+        // A folder without the file is just being created.
         let Ok(file) = File::open(entry.path().join(LOCK)) else { continue };
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
             let _ = fs::remove_dir_all(entry.path());

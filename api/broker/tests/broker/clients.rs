@@ -1,4 +1,5 @@
-//! Connections that are no good programs: silent, babbling, of another version, another user's, or deaf.
+//! Connections that are no proper programs: silent ones, nonsense, another version, another user, and one
+//! that reads nothing.
 
 use remora_broker::client::{self, ClientError};
 use remora_broker::{Broker, Options};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use crate::{LONG, at, never, report, until};
 
-/// Of the messages.
+/// The version of the messages.
 pub const VERSION: u16 = 7;
 
 fn name(address: &str) -> String {
@@ -20,7 +21,7 @@ fn connect(address: &str) -> PacketSocket {
     PacketSocket::connect_abstract(&name(address), LONG).unwrap()
 }
 
-/// The text of a refusal, and that the connection ends behind it.
+/// Returns the text of a refusal, after checking that the connection ends with it.
 #[track_caller]
 fn refusal(socket: &PacketSocket) -> String {
     let mut buffer = [0; 2048];
@@ -34,7 +35,7 @@ fn refusal(socket: &PacketSocket) -> String {
     String::from_utf8(buffer[3..len].to_vec()).unwrap()
 }
 
-/// The first packet of a program that asks.
+/// The first packet of a program that queries the broker.
 fn ask(version: u16) -> Vec<u8> {
     [&[2][..], b"RemoraBr", &version.to_le_bytes()].concat()
 }
@@ -53,7 +54,7 @@ fn babble_another_version_and_a_second_first_word_are_refused_with_words_and_cou
     socket.send(&ask(9), &[]).unwrap();
     let words = refusal(&socket);
     assert!(words.contains("version 9") && words.contains(&format!("speaks {VERSION}")), "{words}");
-    // Descriptors that nobody wants are closed, and their sender is refused.
+    // Descriptors that the broker does not expect are closed, and their sender is refused.
     let socket = connect(address);
     let (reader, writer) = std::io::pipe().unwrap();
     socket.send(&ask(VERSION), &[std::os::fd::AsFd::as_fd(&writer)]).unwrap();
@@ -76,7 +77,7 @@ fn who_says_nothing_is_dropped_in_time_and_locks_nobody_out() {
     let options = Options { patience: Duration::from_millis(200), ..Options::default() };
     let _broker = Broker::open(at("127.94.0.2:0"), &options).unwrap();
     let silent: Vec<PacketSocket> = (0..300).map(|_| connect(address)).collect();
-    // More than there are places: a program gets one all the same.
+    // More connections than there are places, and a program still gets one.
     let range = client::open(at("127.94.0.2:0"), &never()).unwrap();
     assert_eq!(range.number(), 1);
     for socket in &silent {
@@ -91,7 +92,7 @@ fn who_reads_no_reply_is_dropped_and_holds_nobody_up() {
     let _broker = Broker::open(at("127.94.0.3:0"), &Options::default()).unwrap();
     let deaf = connect(address);
     deaf.send(&ask(VERSION), &[]).unwrap();
-    // Requests until the broker has hung up: nobody takes the replies.
+    // Send requests until the broker hangs up, without reading the replies.
     let mut sent = 0u32;
     while deaf.send(&[5], &[]).is_ok() {
         sent += 1;

@@ -1,4 +1,4 @@
-//! Programs that connect by the communication manager: on one address, on two, and when one dies.
+//! Programs that connect by the communication manager: on one address, on two, and with a program that dies.
 
 mod strangers;
 
@@ -23,11 +23,11 @@ const EADDRINUSE: i32 = 98;
 const EADDRNOTAVAIL: i32 = 99;
 const ENETUNREACH: i32 = 101;
 
-/// The address of a program's own broker, and the service that it connects to.
+/// Environment variables with the address of a program's own broker, and the service that it connects to.
 const ADDRESS: &str = "REMORA_TEST_CM_ADDRESS";
 const SERVICE: &str = "REMORA_TEST_CM_SERVICE";
 
-/// A program: its connection to the communication manager, and an event channel.
+/// A program's connection to the communication manager, and an event channel.
 struct Side {
     cm: CmClient,
     channel: EventChannel,
@@ -40,14 +40,14 @@ impl Side {
         Side { cm, channel }
     }
 
-    /// An id that listens at this address, and where.
+    /// Creates an id that listens at this address. Returns the id, and the address with its port.
     fn listen(&self, address: &str) -> (u64, SocketAddr) {
         let id = self.cm.create_id(&self.channel, PortSpace::Tcp).unwrap();
         self.cm.bind(id, at(address), false).unwrap();
         (id, self.cm.listen(id, 8).unwrap())
     }
 
-    /// An id that asks this service for a connection, from this address.
+    /// Creates an id that requests a connection to this service, from this address.
     fn connect(&self, from: &str, to: SocketAddr) -> u64 {
         self.connect_by(from, asking(to))
     }
@@ -65,7 +65,7 @@ impl Side {
         self.channel.next_event().unwrap()
     }
 
-    /// The next event, which must be of this id and kind; its private data.
+    /// Takes the next event, which must have this id and kind. Returns its private data.
     #[track_caller]
     fn expect(&self, id: u64, kind: IdEventKind) -> Vec<u8> {
         let event = self.event();
@@ -73,7 +73,7 @@ impl Side {
         event.private_data
     }
 
-    /// The next event, which must be a request: the new id, and the event.
+    /// Takes the next event, which must be a request. Returns the new id and the event.
     #[track_caller]
     fn request(&self) -> (u64, IdEvent) {
         let event = self.event();
@@ -106,13 +106,13 @@ fn refused<T: std::fmt::Debug>(result: std::io::Result<T>, errno: i32) {
     assert_eq!(result.unwrap_err().raw_os_error(), Some(errno));
 }
 
-/// What a program says of its queue pair, as the other side gets it.
+/// Returns the parameters of a program's queue pair as the other side sees them.
 fn turned(of: ConnParam) -> ConnParam {
     let (responder_resources, initiator_depth) = (of.initiator_depth, of.responder_resources);
     ConnParam { responder_resources, initiator_depth, ..of }
 }
 
-/// A connection from one program to the other: private data both ways, what queue pairs need, the end.
+/// Connects two programs: checks private data both ways, the attributes of the queue pairs, and the end.
 #[track_caller]
 fn two_programs_connect(passive: &str, active: &str) {
     let (server, client) = (Side::open(passive), Side::open(active));
@@ -192,7 +192,7 @@ fn a_refusal_has_its_reason_and_private_data_and_nobody_who_listens_is_one_too()
     server.cm.reject(refuses, b"not today").unwrap();
     let said = client.expect(asks, IdEventKind::Rejected(28));
     assert_eq!(&said[..9], b"not today");
-    // An id that is destroyed with a request refuses it.
+    // An id that is destroyed with an unanswered request refuses it.
     let asks = client.connect(address, service);
     let (forgotten, _) = server.request();
     server.cm.destroy(forgotten).unwrap();
@@ -232,7 +232,7 @@ fn a_request_where_no_program_could_listen_is_refused_and_one_that_comes_early_i
             client.expect(asks, IdEventKind::Rejected(28));
             break;
         }
-        // It has waited for long enough, on a machine that is busy.
+        // On a busy machine, the request has waited long enough and was refused.
         client.expect(asks, IdEventKind::Rejected(8));
         server.cm.destroy(listener).unwrap();
     }
@@ -297,7 +297,8 @@ fn a_service_of_datagrams_says_its_queue_pair_or_refuses_and_its_ports_are_other
     client.expect(asks, response(1, 0, 0));
 }
 
-/// Not a test by itself: a program that connects, says so, and is connected until it is killed.
+/// The entry point of a program that connects, prints that, and stays connected until it is killed. Without
+/// an address it does nothing.
 #[test]
 fn a_program_that_connects() {
     let Ok(address) = std::env::var(ADDRESS) else { return };
@@ -315,7 +316,7 @@ fn a_program_that_is_killed_is_disconnected_for_it_and_its_ports_are_free() {
     let _brokers = [here, there].map(|address| Broker::open(at(address), &Options::default()).unwrap());
     let server = Side::open(here);
     let (_, service) = server.listen(here);
-    // On the server's own address, and on another one.
+    // On the server's own address, and on another address.
     for address in [here, there] {
         let mut program = crate::own::test(module_path!(), "a_program_that_connects");
         program.env(ADDRESS, address).env(SERVICE, service.to_string());
@@ -331,7 +332,7 @@ fn a_program_that_is_killed_is_disconnected_for_it_and_its_ports_are_free() {
         server.cm.disconnect(accepts, b"").unwrap();
         server.cm.destroy(accepts).unwrap();
     }
-    // A program that goes with a listener and a request that is not answered.
+    // A program that ends with a listener and an unanswered request.
     let client = Side::open(there);
     let asks = client.connect(there, service);
     server.request();
@@ -376,7 +377,7 @@ fn a_port_is_one_programs_and_addresses_are_those_of_the_broker() {
     refused(one.cm.accept(accepts, &param(1), &[0; 197]), EINVAL);
     one.cm.accept(accepts, &param(0x20_0000), &[0; 196]).unwrap();
     assert!(matches!(other.event().kind, IdEventKind::ConnectResponse(_)));
-    // Where everybody listens at every port, the next one is told.
+    // While an id listens at a port of all addresses, another id cannot bind to it; afterwards it can.
     one.cm.destroy(listener).unwrap();
     let id = other.cm.create_id(&other.channel, PortSpace::Tcp).unwrap();
     assert_eq!(other.cm.bind(id, at("127.95.0.8:7174"), false).unwrap(), at("127.95.0.8:7174"));
@@ -401,11 +402,12 @@ fn an_id_moves_to_another_channel_and_a_closed_channel_takes_nobody_with_it() {
     assert_eq!(first.next_event().unwrap().kind, IdEventKind::Established);
     drop(first);
     client.cm.disconnect(asks, b"").unwrap();
-    // Nobody hears of it, and so the first queue pair is in use still. The listener's channel is as it was.
+    // The request is for a closed channel, so nobody is notified of it, and its queue pair stays in use. The
+    // listener's channel is unaffected.
     let by = |qpn| Connect { param: param(qpn), ..asking(service) };
     client.connect_by(address, by(0x10_0001));
     server.request();
-    // A request that nobody can hear of is refused.
+    // A request of which nobody can be notified is refused.
     drop(server.channel);
     let asks = client.connect_by(address, by(0x10_0002));
     loop {
@@ -422,7 +424,7 @@ fn a_program_that_reads_no_events_is_hung_up_and_everybody_else_is_served() {
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
     let (deaf, good) = (Side::open(address), Side::open(address));
     let (_, service) = good.listen(address);
-    // Each question to a port where nobody listens is an event.
+    // Each request to a port where nobody listens causes an event.
     let mut asked = 0;
     let hung_up = loop {
         let asking = || -> std::io::Result<()> {

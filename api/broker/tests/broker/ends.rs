@@ -1,4 +1,4 @@
-//! How programs and brokers end, and what is left of them.
+//! The ends of programs and brokers, and what is left of them.
 
 use remora_broker::client::{self, ClientError};
 use remora_broker::{Broker, Options};
@@ -23,14 +23,14 @@ fn a_broker_that_goes_is_a_fatal_event_for_every_device_and_nobody_waits_for_eve
     one.tell("work 1000000");
     drop(broker);
     let worked = one.hear("work: ");
-    // The peer's device may fail first, and answers no more.
+    // The peer's device may fail first and no longer answer.
     assert!(["WrFlushed", "Failed", "RetryExceeded"].contains(&worked.as_str()), "{worked}");
     for program in [&mut one, &mut other] {
         assert_eq!(program.ask("fatal"), "WrFlushed Err(Failed)");
     }
     let gone = client::open(at(address), &never());
     assert!(matches!(gone, Err(ClientError::None(_))), "{gone:?}");
-    // Their sockets are a group without an owner: a new broker says so.
+    // The sockets of the programs form a group without an owner, and a new broker reports that.
     let words = Broker::open(at(address), &Options::default()).unwrap_err().to_string();
     assert!(words.contains("UDP port 4791 on 127.93.0.1 is taken by a program of your own"), "{words}");
     one.end();
@@ -44,7 +44,7 @@ fn a_child_does_not_hide_its_parents_death(address: &str, found: FoundBy) {
     let child = Pid::from_raw(program.ask("fork").parse().unwrap()).unwrap();
     program.kill();
     until(at(address), |report| report.broker.programs == 0);
-    // The child lives, with all of the descriptors.
+    // The child lives and holds all of the descriptors.
     kill_process(child, Signal::KILL).unwrap();
 }
 
@@ -80,14 +80,14 @@ fn a_broker_ends_by_itself_after_the_last_program_and_not_before() {
     let other = client::open(address, &never()).unwrap();
     drop(one);
     until(address, |report| report.broker.programs == 1);
-    // Twice the time, and it is there for who has its range.
+    // After twice the time, the broker is still there for the program that has a range.
     assert!(!wait_readable(broker.ended(), linger.map(|time| time * 2)).unwrap());
     drop(other);
     assert!(wait_readable(broker.ended(), Some(LONG)).unwrap() && ended());
     assert!(matches!(client::report(address, &never()), Err(ClientError::None(_))));
 }
 
-/// Entries of a folder of this process, such as its descriptors or threads.
+/// The number of entries of a folder of this process, such as its descriptors or threads.
 fn count(folder: &str) -> usize {
     std::fs::read_dir(format!("/proc/self/{folder}")).unwrap().count()
 }
@@ -96,14 +96,15 @@ fn mappings() -> usize {
     std::fs::read_to_string("/proc/self/maps").unwrap().matches("remora-page").count()
 }
 
-/// Not a test by itself: counts what its own process has, and so must be alone in it.
+/// The entry point of a process that counts its own resources, so nothing else may run in it.
 #[test]
 fn counts_its_process() {
     if std::env::var_os("REMORA_TEST_COUNTS").is_none() {
         return;
     }
     let address = "127.93.0.6:0";
-    // The first use of a clock, a lock or a page of marks stays.
+    // The first use of a clock, a lock or a page of marks leaves resources behind, so one broker is opened
+    // before counting.
     drop(Broker::open(at("127.93.0.7:0"), &Options::default()).unwrap());
     let before = (count("fd"), count("task"));
     let broker = Broker::open(at(address), &Options::default()).unwrap();

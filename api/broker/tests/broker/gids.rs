@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use crate::{at, never, report};
 
-/// A host with a loopback interface, and one interface more that is up.
+/// A host with a loopback interface, and one more interface that is up.
 fn host() -> Option<[Namespace; 2]> {
     let made = Namespace::new("near").and_then(|near| {
         let far = Namespace::new("far")?;
@@ -34,14 +34,14 @@ fn table(address: &str) -> Vec<(usize, String)> {
     report(at(address)).gids().collect()
 }
 
-/// What the table has once it has this many entries.
+/// Waits until the table has this many entries, and returns them.
 #[track_caller]
 fn table_of(address: &str, count: usize) -> Vec<String> {
     crate::until(at(address), |report| report.gids().count() == count);
     table(address).into_iter().map(|(index, gid)| format!("{index} {gid}")).collect()
 }
 
-/// A program that sees how its GIDs change.
+/// A program that records how its GIDs change.
 struct WatchingProgram {
     range: Range,
     first: Vec<Option<GidEntry>>,
@@ -89,7 +89,8 @@ fn all_addresses_stand_in_order_and_an_index_stays_with_its_address() {
             ("RoCE v2".to_owned(), "eth0".to_owned())
         );
         assert!(file("gid_attrs/types/5").is_err() && file("gids/5").unwrap().starts_with("0000:0000"));
-        // Who has chosen addresses reads of those alone, in their order, whatever the broker has.
+        // A program that has chosen addresses sees only those, in its order, whatever addresses the broker
+        // has.
         let of = |addresses: &[&str]| {
             let chosen: Vec<_> = addresses.iter().map(|address| at(address)).collect();
             let paths = Paths::open(&chosen, &never()).unwrap();
@@ -104,14 +105,14 @@ fn all_addresses_stand_in_order_and_an_index_stays_with_its_address() {
             ("0000:0000:0000:0000:0000:ffff:7f00:0001", "0000:0000:0000:0000:0000:ffff:0a62:0301");
         assert_eq!(of(&[address]), [loopback, none]);
         assert_eq!(of(&["10.98.3.1:0", address]), [eth0_gid, loopback, none]);
-        // A share of each, which the program keeps.
+        // A share of each address, which the program keeps.
         let take = |gid: &GidEntry| {
             let share = program.range.further(gid.address()).unwrap();
             assert_eq!((share.range(), share.local()), (program.range.number(), gid.address()));
             share
         };
         let _shares: Vec<_> = program.first.iter().flatten().skip(1).map(take).collect();
-        // One goes, one comes, and the first one comes back.
+        // One address is removed, one is added, and the first one comes back.
         let ip = |words: &str| near.ip(words).unwrap();
         ip("address del 10.98.3.1/24 dev eth0");
         assert_eq!(table_of(address, 4)[1], "2 fd98:3::1");
@@ -122,7 +123,7 @@ fn all_addresses_stand_in_order_and_an_index_stays_with_its_address() {
         let last = program.changes.iter().find(|gids| gids.iter().flatten().count() == 6).unwrap();
         assert_eq!(last[..5], program.first[..]);
         assert!(chosen.changes.try_recv().is_err(), "its address has not changed");
-        // Nobody has a share of this one: its place is free.
+        // Nobody has a share of this address, so its index becomes free.
         ip("address del 10.98.4.2/24 dev eth0");
         table_of(address, 5);
         ip("address add 10.98.5.3/24 dev eth0");
@@ -131,7 +132,7 @@ fn all_addresses_stand_in_order_and_an_index_stays_with_its_address() {
     .unwrap();
 }
 
-/// The number of the host's interface.
+/// The index of the host's interface.
 fn chosen_scope(host: &Namespace) -> String {
     let shown = host.ip("-oneline link show eth0").unwrap();
     shown.split(':').next().unwrap().to_owned()
@@ -151,12 +152,13 @@ fn the_table_takes_so_many_addresses_and_goes_on_when_one_goes() {
         let full = table_of(address, GIDS);
         assert_eq!(full[0], "0 10.98.3.1");
         assert!(full[GIDS - 1].starts_with(&format!("{} 10.98.3.", GIDS - 1)), "{full:?}");
-        // A fresh one waits for a place.
+        // A new address waits for a free entry.
         near.ip("address add 10.98.4.1/24 dev eth0").unwrap();
         near.ip("address del 10.98.3.9/24 dev eth0").unwrap();
         let is_there = |report: &client::Report| report.gids().any(|(_, gid)| gid == "10.98.3.29");
         crate::until(at(address), |report| is_there(report) && report.gids().count() == GIDS);
-        // Programs that have chosen an address beside the table are told why they cannot have it.
+        // Programs that have chosen an address which is not in the table get the reason why they cannot have
+        // it.
         let words = client::open(at("127.9.9.9:0"), &never()).map(|_| ()).unwrap_err().to_string();
         assert!(words.contains("no broker has"), "{words}");
         let told = program.range.further(at("127.9.9.9:0")).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Guests: programs of users that the broker admits and that are not its own.
+//! Guests: programs of users that the broker admits in addition to its own user.
 
 use remora_broker::client::{self, CmClient, Range};
 use remora_broker::{Broker, Options};
@@ -13,13 +13,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use crate::program::Program;
 use crate::{LONG, at, never, report, until};
 
-/// Two users of no other process.
+/// User ids that no other process has.
 const ONE: &str = "61001";
 const OTHER: &str = "61002";
-/// Holds the address in a guest's environment, and makes `a_guest` act.
+/// Environment variable with a guest's address, which makes `a_guest` act.
 const ADDRESS: &str = "REMORA_TEST_GUEST";
 
-/// A guest that means harm. It never outlives its test.
+/// A malicious guest, which is killed when this value is dropped.
 struct Guest {
     child: Child,
     input: ChildStdin,
@@ -38,7 +38,7 @@ impl Guest {
         Guest { child, input, output }
     }
 
-    /// Has it do something; the answer.
+    /// Sends the guest a command, and returns the answer.
     #[track_caller]
     fn ask(&mut self, word: &str) -> String {
         writeln!(self.input, "{word}").unwrap();
@@ -59,7 +59,7 @@ impl Drop for Guest {
     }
 }
 
-/// Not a test by itself: a guest.
+/// The entry point of a guest; without an address it does nothing.
 #[test]
 fn a_guest() {
     let Ok(address) = std::env::var(ADDRESS) else { return };
@@ -89,7 +89,8 @@ fn a_guest() {
     }
 }
 
-/// Borrows many ranges, steers by each socket that it got, gives the ranges back and keeps the sockets.
+/// Borrows many ranges, tries to steer by each socket that it got, gives the ranges back and keeps the
+/// sockets.
 fn steal(address: SocketAddr, kept: &mut Vec<OwnedFd>) -> String {
     let (mut attached, mut of_roce) = (0, 0);
     for _ in 0..40 {
@@ -106,14 +107,15 @@ fn steal(address: SocketAddr, kept: &mut Vec<OwnedFd>) -> String {
     format!("{of_roce} sockets of the address, steered by {attached}")
 }
 
-/// Frames that the kept descriptors have.
+/// The number of kept descriptors that have received a frame.
 fn look(kept: &[OwnedFd]) -> String {
     let flags = rustix::net::RecvFlags::DONTWAIT | rustix::net::RecvFlags::PEEK;
     let read = |fd: &&OwnedFd| rustix::net::recv(fd, &mut [0; 100][..], flags).is_ok_and(|(len, _)| len > 0);
     kept.iter().filter(read).count().to_string()
 }
 
-/// Hands the broker a frame of another host for another program; whether the broker keeps the connection.
+/// Hands the broker a frame of another host for another program. Returns whether the broker keeps the
+/// connection.
 fn speak(address: SocketAddr) -> String {
     let range = client::open(address, &never()).unwrap();
     let [_, channel, _] = range.endpoint().descriptors().unwrap();
@@ -156,13 +158,13 @@ fn take_addresses(address: SocketAddr) -> String {
     range.further(at("127.93.77.1:0")).unwrap_err().to_string()
 }
 
-/// A broker of this process's user that admits both users, or none where users cannot be changed.
+/// Starts a broker of this process's user that admits both users.
 fn broker(address: &str, options: Options) -> Broker {
     assert!(rustix::process::geteuid().is_root(), "guests need another user: run this as root");
     Broker::open(at(address), &Options { allow: vec![61_001, 61_002], ..options }).unwrap()
 }
 
-/// Frames of 60 bytes that a port gets of `count` that are sent to its range.
+/// Sends `count` frames of 60 bytes to a range. Returns the number that its port receives.
 fn received(range: &Range, port: &mut UdpPort, count: u8) -> usize {
     let from = UdpSocket::bind((range.endpoint().local().ip(), 0)).unwrap();
     let mut frames = 0;
@@ -190,7 +192,7 @@ fn a_guest_gets_no_socket_of_the_address_and_what_it_keeps_shows_nothing_of_othe
     let mut guest = Guest::start(ONE, address);
     assert_eq!(guest.ask("steal"), "0 sockets of the address, steered by 0");
     until(at(address), |report| report.broker.programs == 0);
-    // Both a program of the broker's user and another guest get all of their frames.
+    // A program of the broker's user and another guest both receive all of their frames.
     let own = client::open(at(address), &never()).unwrap();
     let mut port = UdpPort::open_shared(own.endpoint(), &UdpOptions::default()).unwrap();
     assert_eq!(received(&own, &mut port, 50), 50);

@@ -1,5 +1,5 @@
 //! A broker and the programs that borrow from it: real processes, sockets and namespaces. This binary runs
-//! itself again as each program.
+//! itself as each program.
 #![allow(unsafe_code, reason = "a program of the tests forks")]
 
 mod clients;
@@ -18,14 +18,14 @@ use remora_broker::client::{self, Options, Report, Start};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Longer than any test takes, unless it hangs.
+/// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 fn at(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// A program that starts no broker.
+/// The options of a program that starts no broker.
 fn never() -> Options {
     Options { start: Start::Never, ..Options::default() }
 }
@@ -34,7 +34,7 @@ fn report(address: SocketAddr) -> Report {
     client::report(address, &never()).unwrap()
 }
 
-/// Waits until the broker says so.
+/// Waits until the broker's report satisfies `holds`.
 #[track_caller]
 fn until(address: SocketAddr, holds: impl Fn(&Report) -> bool) -> Report {
     let limit = Instant::now() + LONG;

@@ -1,4 +1,4 @@
-//! Nobody in particular: an unprivileged user in a fresh user and network namespace, and two hosts.
+//! An unprivileged user in a fresh user and network namespace, and two hosts.
 
 use remora_broker::client;
 use remora_broker::{Broker, Options, SteeredBy};
@@ -10,10 +10,11 @@ use crate::program::Program;
 use crate::sharing::two_programs_work;
 use crate::{at, never};
 
-/// A user that owns nothing. It is not the overflow uid, which is nobody where users have no translation.
+/// A user that owns nothing. It is not the overflow uid, which stands for users without an id in the
+/// namespace.
 const NOBODY: &str = "61001";
 
-/// Not a test by itself: what an unprivileged user does where only the loopback interface is up.
+/// The entry point of an unprivileged user's process in a namespace where only the loopback interface is up.
 #[test]
 fn only_loopback() {
     if std::env::var_os("REMORA_TEST_LOOPBACK").is_none() {
@@ -29,7 +30,7 @@ fn only_loopback() {
     println!("worked as user {}", rustix::process::getuid().as_raw());
 }
 
-/// Runs this binary's test by a shell, behind these words.
+/// Runs a test of this binary in a shell, with the command words `before`.
 fn shell(before: &[&str], test: &str, variable: &str) -> std::process::Output {
     let own = std::env::current_exe().unwrap();
     let script = format!("ip link set lo up && exec {} --exact {test} --nocapture", own.display());
@@ -53,7 +54,7 @@ fn an_unprivileged_user_shares_loopback_addresses_in_a_fresh_namespace_over_both
     assert!(out.contains("worked as user"), "{out}{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Not a test by itself: tries to reach the broker of another user.
+/// The entry point of a process that tries to reach the broker of another user.
 #[test]
 fn as_another_user() {
     let Ok(address) = std::env::var("REMORA_TEST_STRANGER") else { return };
@@ -63,7 +64,7 @@ fn as_another_user() {
     }
 }
 
-/// What a program of nobody hears from the broker at this address.
+/// Returns the answer that an unprivileged user's program gets from the broker at this address.
 fn nobody_hears(address: &str) -> String {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
@@ -92,7 +93,7 @@ fn a_program_of_another_user_is_told_what_to_do_and_an_allowed_one_is_admitted()
 fn where_users_have_no_ids_a_program_trusts_no_broker_of_another_user() {
     let _broker = Broker::open(at("127.95.0.4:0"), &Options::default()).unwrap();
     let mut command = Command::new("unshare");
-    // Both users are 65534 there: the broker's and the program's.
+    // In that namespace both users are 65534: the broker's and the program's.
     command.arg("--user").arg(std::env::current_exe().unwrap());
     command.args(["--exact", "namespaces::as_another_user", "--nocapture"]);
     let output = command.env("REMORA_TEST_STRANGER", "127.95.0.4:0").output().unwrap();
@@ -102,7 +103,7 @@ fn where_users_have_no_ids_a_program_trusts_no_broker_of_another_user() {
     assert!(is_refused, "{printed}{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Not a test by itself: has RoCE's UDP port until its input ends.
+/// The entry point of a process that keeps RoCE's UDP port until its input ends.
 #[test]
 fn has_the_port() {
     let Ok(address) = std::env::var("REMORA_TEST_PORT") else { return };
@@ -150,7 +151,7 @@ fn brokers_of_two_hosts_serve_programs_that_meet_over_the_network() {
         let start = |host: &Namespace, address: &str| {
             host.inside(|| {
                 let broker = Broker::open(at(address), &Options::default()).unwrap();
-                // The first range of each host: numbers alone do not tell them apart.
+                // Both hosts lend their first range, so range numbers alone do not distinguish the programs.
                 (broker, Program::start_at(address), Program::start_at(address))
             })
         };

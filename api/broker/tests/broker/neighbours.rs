@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::{at, never, report};
 
-/// A program: a NIC with links on a range of its own.
+/// A program: a NIC with links, on a range of its own.
 struct Program {
     range: Range,
     adapter: Arc<ChannelAdapter>,
@@ -72,7 +72,7 @@ impl Program {
         }
     }
 
-    /// Sends an empty message; its status.
+    /// Sends an empty message, and returns its status.
     fn send(&self, qp: &Qp) -> Status {
         let send = WorkRequest {
             id: 5,
@@ -86,14 +86,14 @@ impl Program {
         status.unwrap()
     }
 
-    /// Links to living neighbours, and frames that were sent by links.
+    /// The number of links to living neighbours, and of frames sent over links.
     fn links(&self) -> (usize, u64) {
         let (open, counters) = self.adapter.neighbours().unwrap();
         (open, counters.frames_sent)
     }
 }
 
-/// Connects two programs and sends a message from the first to the second.
+/// Connects two programs, and sends a message from the first to the second.
 fn message(from: &Program, to: &Program) -> [Arc<Qp>; 2] {
     let qps = [from.qp(), to.qp()];
     from.connect(&qps[0], &qps[1]);
@@ -143,7 +143,7 @@ fn without_a_link_messages_go_by_udp() {
     assert_eq!((with.links(), without.links()), ((0, 0), (0, 0)));
 }
 
-/// Not a test by itself: it takes the descriptors of its process, and so must be alone in it.
+/// The entry point of a process that uses up its descriptors, so nothing else may run in it.
 #[test]
 fn takes_the_descriptors() {
     if std::env::var_os("REMORA_TEST_DESCRIPTORS").is_none() {
@@ -159,7 +159,7 @@ fn takes_the_descriptors() {
     assert_eq!(programs.each_ref().map(|program| program.links().0), [0, 0]);
     let tally = report(at(address)).broker.tally;
     assert!(tally.linked == 0 && tally.unlinked >= 1, "{tally:?}");
-    // With descriptors, there is a link.
+    // As soon as there are descriptors, the link is made.
     message(&programs[0], &programs[1]);
     assert_eq!(programs.each_ref().map(|program| program.links().0), [1, 1]);
     println!("counted");

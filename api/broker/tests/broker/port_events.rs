@@ -1,4 +1,5 @@
-//! Interfaces that go down and come up, addresses that go and come, and the programs that are told.
+//! Interfaces that go down and come up, addresses that are removed and added, and the programs that are
+//! notified.
 
 use remora_broker::client::{self, Paths, PortEvents, Range, Watch};
 use remora_broker::{Broker, GidEntry, Options, PortState};
@@ -8,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use crate::{LONG, at, never, report, until};
 
-/// A host with one interface, which is up, and the host at the other end.
+/// A host with one interface that is up, and the host at the other end.
 fn hosts(address: &str) -> Option<[Namespace; 2]> {
     let made = Namespace::new("near").and_then(|near| {
         let far = Namespace::new("far")?;
@@ -22,7 +23,7 @@ fn hosts(address: &str) -> Option<[Namespace; 2]> {
     or_skip(made)
 }
 
-/// A program that sees how its port changes.
+/// A program that records how its port changes.
 struct WatchingProgram {
     range: Range,
     first: PortState,
@@ -48,7 +49,7 @@ impl WatchingProgram {
     }
 }
 
-/// Waits until a file of the port says so.
+/// Waits until a file of the port has this content.
 #[track_caller]
 fn shows(paths: &Paths, name: &str, words: &str) {
     let file = paths.folder().join("sys/class/infiniband/remora0/ports/1").join(name);
@@ -93,12 +94,12 @@ fn a_program_is_told_of_its_interface_and_its_address_and_the_paths_show_them() 
         ip("address add 10.98.0.1/24 dev eth0");
         program.sees(true, &[Some(own)]);
         shows(&paths, "gids/0", "0000:0000:0000:0000:0000:ffff:0a62:0001");
-        // The carrier goes with the other end.
+        // The carrier disappears with the other end.
         far.ip("link set eth0 down").unwrap();
         program.sees(false, &[Some(own)]);
         far.ip("link set eth0 up").unwrap();
         program.sees(true, &[Some(own)]);
-        // Whoever starts later sees the port as it is.
+        // A program that starts later sees the port's present state.
         ip("link set eth0 down");
         program.sees(false, &[Some(own)]);
         assert!(!WatchingProgram::start(address).first.active);
@@ -108,9 +109,9 @@ fn a_program_is_told_of_its_interface_and_its_address_and_the_paths_show_them() 
 }
 
 /// Moves the calling thread into a mount namespace of its own, where the folders for temporary files are
-/// empty and only `/dev/shm` can be written to.
+/// empty and only `/dev/shm` is writable.
 fn leave_the_folders() {
-    // SAFETY: the calling thread alone is moved, and mounts in its own namespace.
+    // SAFETY: only the calling thread moves, and it mounts in its own namespace.
     let done = unsafe {
         let moved = libc::unshare(libc::CLONE_NEWNS);
         let none = std::ptr::null();
@@ -169,7 +170,7 @@ fn a_broker_has_paths_for_sixteen_lists_of_addresses_at_once() {
     let _other = Broker::open(at("127.94.0.72:0"), &Options::default()).unwrap();
     let words = Paths::open(&[at(address), at("127.94.0.72:0")], &never()).unwrap_err().to_string();
     assert!(words.contains("another broker has 127.94.0.72") && words.contains("first"), "{words}");
-    // A list that nobody reads makes way.
+    // A tree that nobody reads is replaced.
     let gone = all.remove(7);
     let folder = gone.folder().to_owned();
     drop(gone);
@@ -185,7 +186,7 @@ fn an_interface_that_is_gone_takes_port_and_address_with_it() {
         let _broker = Broker::open(at(address), &Options::default()).unwrap();
         let program = WatchingProgram::start(address);
         near.ip("link delete eth0").unwrap();
-        // The carrier, the address and the interface may go one by one.
+        // The carrier, the address and the interface may disappear one after the other.
         loop {
             let state = program.changes.recv_timeout(LONG).unwrap();
             if state == (PortState { active: false, gids: vec![None] }) {
@@ -209,7 +210,7 @@ fn a_program_that_takes_no_events_is_told_no_more_and_keeps_its_range() {
         program.sees(false, &program.first.gids);
         until(at(address), |report| report.broker.tally.dropped == 1);
         assert_eq!(report(at(address)).programs.len(), 2);
-        // One that reads nothing, until its socket is full.
+        // A program that reads nothing until its socket is full.
         let deaf = client::open(at(address), &never()).unwrap();
         let _unread = PortEvents::open(&deaf).unwrap();
         let mut changes = 0;

@@ -1,4 +1,5 @@
-//! A program: a process with a device on a shared address, which does what a test tells it line by line.
+//! A program: a process with a device on a shared address, which executes the commands of a test line by
+//! line.
 
 use remora_broker::client::{self, Options, SharedDevice, Start};
 use remora_verbs::{
@@ -11,32 +12,32 @@ use std::time::{Duration, Instant};
 
 use crate::LONG;
 
-/// Holds the address in a program's environment, and makes `a_program` act.
+/// Environment variable with a program's address, which makes `a_program` act.
 const ADDRESS: &str = "REMORA_TEST_ADDRESS";
-/// Where a program waits for connections, unless on the loopback interface.
+/// Environment variable with the address at which a program listens, instead of the loopback interface.
 const LISTEN: &str = "REMORA_TEST_LISTEN";
-/// Bytes of each program's table, and of one WRITE.
+/// Length in bytes of each program's table, and of one WRITE.
 const LEN: usize = 64 << 10;
 
-/// A program that runs; it never outlives its test.
+/// A running program, which is killed when this value is dropped.
 pub struct Program {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// The range that it was lent.
+    /// The QPN range that was lent to the program.
     pub range: u8,
-    /// Where it waits for connections, over TCP.
+    /// The TCP address at which the program listens.
     pub listens: String,
 }
 
 impl Program {
-    /// Starts one on this address.
+    /// Starts a program on this address.
     #[track_caller]
     pub fn start(address: &str) -> Program {
         Program::of(crate::own::test(module_path!(), "a_program"), address)
     }
 
-    /// Starts one that waits for connections at its device's address.
+    /// Starts a program that listens at its device's address.
     #[track_caller]
     pub fn start_at(address: &str) -> Program {
         let mut command = crate::own::test(module_path!(), "a_program");
@@ -44,7 +45,7 @@ impl Program {
         Program::of(command, address)
     }
 
-    /// Starts one as another user.
+    /// Starts a program as another user.
     #[track_caller]
     pub fn of_user(uid: &str, address: &str) -> Program {
         let own = crate::own::test(module_path!(), "a_program");
@@ -54,7 +55,7 @@ impl Program {
         Program::of(command, address)
     }
 
-    /// As a thread of its own shares the address, if this is set.
+    /// Starts a program that has the address alone, with the broker as a thread.
     #[track_caller]
     pub fn alone(address: &str) -> Program {
         let mut command = crate::own::test(module_path!(), "a_program");
@@ -74,12 +75,12 @@ impl Program {
         program
     }
 
-    /// Tells it to do something.
+    /// Sends a command.
     pub fn tell(&mut self, line: &str) {
         writeln!(self.input, "{line}").unwrap();
     }
 
-    /// The rest of its next line that has this word.
+    /// Returns the rest of the program's next line that contains this word.
     #[track_caller]
     pub fn hear(&mut self, word: &str) -> String {
         loop {
@@ -94,7 +95,7 @@ impl Program {
         }
     }
 
-    /// Tells it to do something, and waits for the answer.
+    /// Sends a command, and waits for the answer.
     #[track_caller]
     pub fn ask(&mut self, line: &str) -> String {
         self.tell(line);
@@ -110,7 +111,7 @@ impl Program {
         self.child.wait().unwrap();
     }
 
-    /// Lets it end by itself.
+    /// Waits until the program ends by itself.
     #[track_caller]
     pub fn end(mut self) {
         self.tell("end");
@@ -125,7 +126,7 @@ impl Drop for Program {
     }
 }
 
-/// What a program has.
+/// The objects of a program.
 struct Bench {
     device: SharedDevice,
     domain: ProtectionDomain,
@@ -134,7 +135,7 @@ struct Bench {
     pairs: Vec<(QueuePair, RemoteMemory)>,
 }
 
-/// Not a test by itself: a program.
+/// The entry point of a program; without an address it does nothing.
 #[test]
 fn a_program() {
     let Ok(address) = std::env::var(ADDRESS) else { return };
@@ -178,14 +179,15 @@ fn a_program() {
         };
         println!("{word}: {says}");
     }
-    // As a program ends that leaves its objects to the exit: other threads still use them.
+    // Exit as a program does that leaves its objects to the system while other threads use them.
     drop(bench);
     std::process::exit(0);
 }
 
 impl Bench {
     fn connect(&mut self, to: &str) -> String {
-        // A dead peer is noticed within half a second or so, and one without a core is waited for.
+        // A dead peer is noticed within about half a second. A peer that waits for a core is not taken for
+        // dead.
         let options = QpOptions { timeout: 14, retry_cnt: 7, ..QpOptions::default() };
         let pair = self.domain.create_qp(&self.cq, &self.cq, &options).unwrap().connect(to).unwrap();
         let table = RemoteMemory::from_bytes(pair.peer_private_data()).unwrap();
@@ -194,7 +196,7 @@ impl Bench {
         "done".to_owned()
     }
 
-    /// Writes and reads back, so often: what it read, or the status that ended it.
+    /// Writes and reads back, `rounds` times. Returns the result, or the status that ended it.
     fn work(&mut self, rounds: u64) -> String {
         let context = self.device.context().clone();
         let Some((pair, table)) = self.pairs.last_mut() else { return "no peer".to_owned() };
@@ -222,7 +224,7 @@ impl Bench {
         "right".to_owned()
     }
 
-    /// Waits for the event of a device that has failed; then what becomes of a post, and of polling.
+    /// Waits for the event of a failed device. Returns the results of a post and of polling after it.
     fn fatal(&mut self) -> String {
         let limit = Instant::now() + LONG;
         loop {
@@ -238,7 +240,7 @@ impl Bench {
     }
 }
 
-/// A child that has all of the program's descriptors, and does nothing.
+/// Forks a child that has all of the program's descriptors and does nothing.
 fn fork() -> String {
     // SAFETY: the child makes one system call after the other, and allocates nothing.
     let child = unsafe { libc::fork() };
@@ -251,7 +253,7 @@ fn fork() -> String {
     child.to_string()
 }
 
-/// A child that opens a device of its own, works with its parent, and drops what it has inherited.
+/// Forks a child that opens a device of its own, uses it with its parent, and drops the inherited objects.
 fn fork_device(bench: &Bench, address: &str, options: &Options) -> String {
     // SAFETY: the test's other thread sleeps in a system call, and holds no lock that the child takes.
     let child = unsafe { libc::fork() };

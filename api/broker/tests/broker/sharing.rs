@@ -1,4 +1,4 @@
-//! Programs that share an address: RC over the network, every one in its own QPN range.
+//! Programs that share an address: RC over the network, each program in its own QPN range.
 
 use remora_broker::client::{self, ClientError};
 use remora_broker::{Broker, GIDS, Options, PROGRAMS, SteeredBy};
@@ -58,7 +58,7 @@ fn eight_programs_go_on_while_one_is_killed_and_started_again() {
     }
     servers[0].kill();
     assert_eq!(workers[0].hear("work: "), "RetryExceeded");
-    // Its range is free again, and the last to be lent.
+    // The range is free, and the last to be lent.
     let after = until(at(address), |report| report.broker.programs == 7);
     assert!(after.programs.iter().all(|program| program.range != servers[0].range));
     servers[0] = Program::start(address);
@@ -106,7 +106,7 @@ fn all_ranges_are_lent_and_one_more_program_is_told_so() {
     assert_eq!(numbers, (1..=PROGRAMS).collect::<Vec<_>>());
     let words = client::open(address, &never()).unwrap_err().to_string();
     assert!(words.contains("127 programs have the address") && words.contains("end one"), "{words}");
-    // A range given back is there at once for the next one.
+    // A range that was given back can be lent at once.
     ranges.swap_remove(41);
     until(address, |report| report.broker.programs == 126);
     assert_eq!(client::open(address, &never()).unwrap().number(), 42);
@@ -126,14 +126,14 @@ fn a_further_address_is_shared_by_the_same_range_and_has_the_broker_to_be_found(
     assert!(words.contains("already"), "{words}");
     let words = range.further(at("192.0.2.9:0")).unwrap_err().to_string();
     assert!(words.contains("not an address of this machine"), "{words}");
-    // Who gives one share back keeps the range, and may have the share again.
+    // A program that gives one share back keeps the range, and may get the share anew.
     drop(further);
     until(first, |report| report.broker.tally.lent == 2 && range.further(second).is_ok());
     assert_eq!(report(first).programs.len(), 2);
-    // Another broker cannot have it.
+    // Another broker cannot have the address.
     let words = Broker::open(second, &Options::default()).unwrap_err().to_string();
     assert!(words.contains("a broker has 127.92.0.7 already"), "{words}");
-    // Each takes a socket for each range.
+    // Each address takes a socket for each range.
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     for number in 0..GIDS {
@@ -191,7 +191,7 @@ fn frames_that_strayed_reach_their_program_through_the_broker_and_are_counted() 
         (frame[0], frame[5]) = (4, range << 1);
         frame
     };
-    // A train of two ranges and of one that nobody has, as a device may join it.
+    // A train of frames for two ranges and for one that nobody has, as a device may join them.
     let socket = Socket::open(at("127.92.0.12:0"), &PortOptions::default()).unwrap();
     let train = [frame(1, 0), frame(2, 1), frame(2, 2), frame(1, 3), frame(9, 4), frame(2, 5)].concat();
     socket.send_train(&train, 80, &socket.destination(address)).unwrap();

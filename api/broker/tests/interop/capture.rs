@@ -1,4 +1,5 @@
-//! What passed the guest's tap: dumpcap records it, tshark must decode it, and each ICRC must be right.
+//! The frames of the guest's tap: dumpcap records them, tshark must decode them, and each ICRC must be
+//! right.
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
@@ -13,7 +14,7 @@ use remora_wire::icrc::Flow;
 use crate::LIMIT;
 use crate::network::{GUEST, TAP};
 
-/// A capture of all that passes the tap.
+/// A capture of all frames of the tap.
 pub struct Capture {
     dumpcap: Child,
     told: BufReader<ChildStderr>,
@@ -21,7 +22,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Begins; it records when this returns.
+    /// Begins a capture, which records when this returns.
     #[track_caller]
     pub fn begin(wire: &Namespace, name: &str) -> Capture {
         let file = std::env::temp_dir().join(format!("{}-{name}.pcap", wire.name()));
@@ -37,8 +38,8 @@ impl Capture {
         Capture { dumpcap, told, file }
     }
 
-    /// Ends the capture. Returns how many frames were sent by Remora, and how many by the guest; each is what
-    /// tshark takes for RoCE v2, and its ICRC is right. The file stays if somebody is to look at it.
+    /// Ends the capture. Returns the numbers of frames sent by Remora and by the guest, after checking that
+    /// tshark takes each for RoCE v2 and that its ICRC is right. With `keep`, the file stays for inspection.
     #[track_caller]
     pub fn check(mut self, keep: bool) -> [usize; 2] {
         let pid = rustix::process::Pid::from_child(&self.dumpcap);
@@ -78,8 +79,8 @@ impl Drop for Capture {
     }
 }
 
-/// tshark's lines of the frames that pass its filter. It guesses that payloads are of other protocols, and is
-/// told not to.
+/// Returns tshark's lines for the frames that pass its filter. tshark is kept from guessing that payloads
+/// belong to other protocols.
 #[track_caller]
 fn tshark(file: &PathBuf, filter: &str) -> String {
     let mut command = Command::new("tshark");
@@ -89,7 +90,7 @@ fn tshark(file: &PathBuf, filter: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The frames of a pcap file: a header of 24 bytes, then 16 bytes before each frame.
+/// Returns the frames of a pcap file: a header of 24 bytes, then 16 bytes before each frame.
 fn read(file: &[u8]) -> Vec<&[u8]> {
     let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     let (mut frames, mut rest) = (Vec::new(), &file[24..]);

@@ -13,23 +13,23 @@ use remora_netns::Namespace;
 
 use crate::network::{GUEST, TAP};
 
-/// Time in which the guest must have started, its CPU emulated.
+/// Time limit for the guest to start, with an emulated CPU.
 const START: Duration = Duration::from_secs(300);
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Its exit status; none: it was killed because it took too long.
+    /// The exit status. `None` if the command was killed because it took too long.
     pub status: Option<i32>,
     pub printed: String,
 }
 
-/// A guest that runs. It is gone with its value.
+/// A running guest, which is killed when this value is dropped.
 pub struct Guest {
     qemu: Child,
     answers: BufReader<UnixStream>,
     folder: PathBuf,
-    /// Commands that have ended and that nobody has asked for yet.
+    /// Results of commands that nobody has asked for yet.
     ended: BTreeMap<u32, Ended>,
     next: u32,
 }
@@ -43,10 +43,11 @@ impl Guest {
         let socket = folder.join("ctl");
         let listener = UnixListener::bind(&socket).unwrap();
         let file = |name: &str| folder.join(name).display().to_string();
-        // A frame on the tap is one on the wire: the card computes and joins nothing.
+        // The card neither computes checksums nor joins frames, so that a frame on the tap is a frame on the
+        // wire.
         let plain = "csum=off,guest_csum=off,gso=off,host_tso4=off,host_tso6=off,host_ufo=off,\
                      guest_tso4=off,guest_tso6=off,guest_ufo=off";
-        // Where the machine has no time for QEMU, the kernel would miss its timer, and panic.
+        // If the machine has no time for QEMU, the kernel would miss its timer, and panic.
         let boot = format!(
             "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check guest.ip4={}/24 guest.ip6={}/64",
             GUEST[0], GUEST[1]
@@ -84,14 +85,14 @@ impl Guest {
         guest
     }
 
-    /// Starts a command; its number.
+    /// Starts a command, and returns its number.
     pub fn spawn(&mut self, command: &str) -> u32 {
         self.next += 1;
         writeln!(self.answers.get_mut(), "run {} {command}", self.next).unwrap();
         self.next
     }
 
-    /// Waits until a command has ended. One that takes longer than this is killed.
+    /// Waits until a command has ended. A command that takes longer than `limit` is killed.
     #[track_caller]
     pub fn wait(&mut self, number: u32, limit: Duration) -> Ended {
         let end = Instant::now() + limit;
@@ -115,7 +116,7 @@ impl Guest {
         self.wait(number, crate::LIMIT)
     }
 
-    /// Runs a command, which must succeed; what it printed.
+    /// Runs a command, which must succeed. Returns its output.
     #[track_caller]
     pub fn done(&mut self, command: &str) -> String {
         let ended = self.run(command);
@@ -123,15 +124,15 @@ impl Guest {
         ended.printed
     }
 
-    /// Has this command ended?
+    /// Returns whether this command has ended.
     #[track_caller]
     pub fn has_ended(&mut self, number: u32) -> bool {
-        // What ended before is answered before.
+        // Results arrive in order, so those of commands that ended before come before this one.
         self.done("true");
         self.ended.contains_key(&number)
     }
 
-    /// Takes the next answer; false: none comes until then.
+    /// Receives the next result. Returns false if none comes until `end`.
     fn answer(&mut self, end: Instant) -> bool {
         let Some(line) = self.line(end) else { return false };
         let mut words = line.split(' ').skip(1).map(|word| word.parse::<u32>().unwrap());
@@ -151,7 +152,7 @@ impl Guest {
                 return None;
             }
         }
-        // The guest writes a line at once, and it is a short one.
+        // The guest writes short lines at once, so this does not block.
         let mut line = String::new();
         self.answers.read_line(&mut line).unwrap();
         Some(line.trim_end().to_owned())
@@ -166,8 +167,8 @@ impl Drop for Guest {
     }
 }
 
-/// The machine's own virtualization where its CPU has it; else QEMU emulates the CPU. There are machines with
-/// a `/dev/kvm` and without the CPU's flag: they emulate in the kernel, and far slower.
+/// The machine's own virtualization if its CPU has it; otherwise QEMU emulates the CPU. Some machines have
+/// `/dev/kvm` without the CPU's flag: they emulate in the kernel, and far slower.
 fn accelerator() -> [&'static str; 4] {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = cpu.lines().find(|line| line.starts_with("flags")).unwrap_or_default();

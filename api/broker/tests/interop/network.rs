@@ -1,15 +1,15 @@
-//! A host of Remora's and a guest's tap on one bridge, in namespaces of their own.
+//! Remora's host and a guest's tap on one bridge, in namespaces of their own.
 
 use remora_netns::{Error, Namespace};
 
-/// Remora's addresses, and the guest's.
+/// The addresses of Remora and of the guest, IPv4 and IPv6.
 pub const OWN: [&str; 2] = ["10.77.0.1", "fd77::1"];
 pub const GUEST: [&str; 2] = ["10.77.0.2", "fd77::2"];
-/// Remora's interface, and the guest's tap.
+/// The interface of Remora's host, and the guest's tap.
 pub const INTERFACE: &str = "eth0";
 pub const TAP: &str = "guest0";
 
-/// Two namespaces: that of the bridge, where QEMU runs, and that of Remora's host.
+/// Two namespaces: the one of the bridge, where QEMU runs, and the one of Remora's host.
 pub struct Network {
     pub wire: Namespace,
     pub host: Namespace,

@@ -12,29 +12,29 @@ use crate::network::{GUEST, INTERFACE, Network, OWN};
 use crate::rows::{QUICK, RELIABLE, Row, UC, UD};
 use crate::{LIMIT, image, is_whole};
 
-/// The variable with words of rows: those that have them not do not run.
+/// Environment variable with words of a row. Rows without these words do not run.
 const ROW: &str = "REMORA_ROW";
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
-/// Runs of a row whose programs have raced.
+/// Attempts of a row whose programs have raced.
 const TRIES: usize = 3;
 
-/// Where programs run, and how.
+/// The environment in which the programs of a row run.
 struct Bed<'a> {
     network: &'a Network,
     guest: &'a mut Guest,
     /// The port of `remora run`.
     port: &'a str,
-    /// 0: IPv4. 1: IPv6.
+    /// The address family: 0 for IPv4, 1 for IPv6.
     family: usize,
-    /// The guest's frames are lost at times.
+    /// True if frames of the guest are lost at times.
     lossy: bool,
     results: &'a mut Results,
 }
 
-/// What our program and the guest's printed, and how they ended.
+/// The results of Remora's program and of the guest's.
 type BothPrograms = (Output, Ended);
 
-/// What has become of the rows so far. A row that fails keeps no other from running.
+/// The results of the rows so far. A row that fails does not prevent others from running.
 #[derive(Default)]
 struct Results {
     passed: usize,
@@ -52,7 +52,7 @@ impl Results {
     }
 }
 
-/// A program of ours that is gone with its value.
+/// A program on Remora, which is killed when this value is dropped.
 struct Running(Option<Child>);
 
 impl Running {
@@ -75,9 +75,9 @@ impl Drop for Running {
 }
 
 impl Bed<'_> {
-    /// A program's words on one side.
+    /// The command line of a program on one side.
     fn words(&self, row: &Row, role: &str, server: &[&str; 2], device: &str) -> String {
-        // Programs that do not connect by the manager find each other over TCP, by IPv4.
+        // Programs that do not connect by the communication manager find each other over TCP, by IPv4.
         let address = if row.connects { server[self.family] } else { server[0] };
         format!("{} {role}", row.program).replace('@', address).replace('%', device)
     }
@@ -96,7 +96,7 @@ impl Bed<'_> {
         command
     }
 
-    /// Our client, the guest's server.
+    /// Runs the client on Remora, and the server in the guest.
     fn own_asks(&mut self, row: &Row) -> BothPrograms {
         let server = self.guest.spawn(&self.on_guest(row, row.server, &GUEST));
         let listens = match row.connects {
@@ -108,8 +108,8 @@ impl Bed<'_> {
         (client, self.guest.wait(server, LIMIT))
     }
 
-    /// The guest's client, our server. Nobody is told when a server of the manager listens: a client that
-    /// is refused before comes again.
+    /// Runs the client in the guest, and the server on Remora. Nothing reports that a server of the
+    /// communication manager listens, so a client that is refused before is repeated.
     fn own_answers(&mut self, row: &Row) -> BothPrograms {
         let mut server = Running(Some(self.on_own(row, row.server, &OWN).spawn().unwrap()));
         while !row.connects && !self.listens() && !server.has_ended() {
@@ -123,7 +123,7 @@ impl Bed<'_> {
         (server.wait(), client)
     }
 
-    /// A row one way. It runs again if its programs have raced.
+    /// Runs a row in one direction, and repeats it if its programs have raced.
     fn serve(&mut self, row: &Row, we: &str, way: fn(&mut Self, &Row) -> BothPrograms) {
         let began = Instant::now();
         let mut ends = way(self, row);
@@ -136,16 +136,17 @@ impl Bed<'_> {
         self.judge(row, we, began, &own, &guest);
     }
 
-    /// How programs can fail over hardware, too, without a fault of the NIC.
+    /// Returns the reason if the programs failed in a way that can happen over hardware, too, without a fault
+    /// of the NIC.
     fn race(&self, row: &Row, (own, guest): &BothPrograms) -> Option<&'static str> {
         let printed = [&own.stdout, &own.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
         let prints = |words: &str| printed.iter().any(|text| text.contains(words));
-        // A program of a ping-pong ends with the last message that it takes, and sends nothing again.
+        // A ping-pong program ends with the last message that it receives, and repeats nothing.
         let leaves = self.lossy && row.program.contains("pingpong") && guest.status == Some(0);
         if leaves && prints("transport retry counter exceeded") {
             return Some("the guest left, and the acknowledgement of the last message was lost");
         }
-        // perftest's -R connects twice; nothing says that the server listens for the second time.
+        // perftest's -R connects twice, and nothing reports that the server listens for the second time.
         let connects_twice = row.program.contains(" -R ");
         (connects_twice && prints("RDMA_CM_EVENT_REJECTED; error: 8"))
             .then_some("the guest did not listen yet")
@@ -169,14 +170,14 @@ impl Bed<'_> {
         self.results.failed.push(at);
     }
 
-    /// Runs rows each way; whole frames were never taken for broken ones.
+    /// Runs rows in both directions, and checks that no intact frame was counted as corrupted.
     fn run(&mut self, rows: &[&[Row]]) {
         let words = std::env::var(ROW).unwrap_or_default();
         let rows = rows.iter().flat_map(|rows| rows.iter());
         for row in rows.filter(|row| row.program.contains(&words)) {
             let why = match () {
                 () if row.connects && self.port != "udp" => Some("its port has no broker"),
-                // It resolves names for IPv4 alone.
+                // perftest's -R resolves names only for IPv4.
                 () if row.program.contains(" -R ") && self.family == 1 => Some("perftest's -R is of IPv4"),
                 () => None,
             };
@@ -192,8 +193,8 @@ impl Bed<'_> {
         }
     }
 
-    /// The broker has taken no whole frame for a broken one. Where the row has failed it may have left:
-    /// a program that hangs in the guest outlasts it.
+    /// Checks that the broker has counted no intact frame as corrupted. If the row has failed, the broker may
+    /// have ended: a program that hangs in the guest outlasts it.
     fn check_broker(&self, row: &Row, has_failed: bool) {
         if self.port != "udp" {
             return;
@@ -209,7 +210,7 @@ impl Bed<'_> {
     }
 }
 
-/// Where rows run, and how far they are.
+/// The stages of a run: their environment, and the results so far.
 struct Stages<'a> {
     network: &'a Network,
     guest: Guest,
@@ -217,8 +218,8 @@ struct Stages<'a> {
 }
 
 impl Stages<'_> {
-    /// Runs rows over both families while the guest's own frames suffer this, and looks at what passed the
-    /// wire.
+    /// Runs rows over both families while the guest's own frames are subject to `suffers`, and checks the
+    /// capture.
     fn run(&mut self, port: &str, suffers: Option<&str>, rows: &[&[Row]]) {
         let Stages { network, guest, results } = self;
         if let Some(netem) = suffers {

@@ -1,12 +1,13 @@
-//! The rows of `make interop`: which verbs programs serve each other, and with which words.
+//! The rows of `make interop`: the verbs programs that serve each other, with their arguments.
 
-/// A program. In its words, `@` is the server's address, and `%` is this side's device and GID.
+/// A program. In its command line, `@` stands for the server's address, and `%` for this side's device and
+/// GID.
 pub struct Row {
     pub program: &'static str,
-    /// What the server's words have beside these, and the client's.
+    /// Additional words of the server's command line, and of the client's.
     pub server: &'static str,
     pub client: &'static str,
-    /// It connects by the communication manager, and not over TCP.
+    /// True if the program connects by the communication manager instead of TCP.
     pub connects: bool,
 }
 
@@ -18,7 +19,7 @@ const fn connecting(program: &'static str, server: &'static str, client: &'stati
     Row { program, server, client, connects: true }
 }
 
-/// What each run of CI has.
+/// The rows of each run of CI.
 pub const QUICK: [Row; 5] = [
     row("ibv_rc_pingpong -g % -n 100"),
     row("ib_write_bw -F -x % -s 65536 -n 20"),
@@ -27,7 +28,7 @@ pub const QUICK: [Row; 5] = [
     connecting("rping -a @ -C 20 -S 1000 -V", "-s", "-c"),
 ];
 
-/// Reliable services, which pass under loss, too.
+/// Reliable services, which also pass when frames are lost.
 pub const RELIABLE: [Row; 13] = [
     row("ibv_srq_pingpong -g % -n 100"),
     row("ibv_rc_pingpong -g % -n 50 -m 256 -e"),
@@ -44,7 +45,8 @@ pub const RELIABLE: [Row; 13] = [
     connecting("ib_write_bw -R -F -s 65536 -n 20", "", "@"),
 ];
 
-/// Services that wait for ever where a message is lost; those of UC lose one whose frames are out of order.
+/// Services whose programs wait for ever if a message is lost. UC loses a message whose frames are out of
+/// order.
 pub const UC: [Row; 2] = [row("ibv_uc_pingpong -g % -n 100"), row("ib_write_bw -F -x % -c UC -s 4096 -n 20")];
 pub const UD: [Row; 3] = [
     row("ibv_ud_pingpong -g % -n 100 -s 1000"),

@@ -1,5 +1,6 @@
-//! The guest's rping against a program of ours that connects by [`CmClient`]: the communication managers, and
-//! rping's READ, WRITE and SENDs. rping's messages are an address, a key and a length, big-endian.
+//! The guest's rping against a program of this test that connects by [`CmClient`]: the communication
+//! managers, and rping's READ, WRITE and SENDs. rping's messages are an address, a key and a length,
+//! big-endian.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -23,14 +24,14 @@ use crate::guest::Guest;
 use crate::network::{GUEST, Network, OWN};
 use crate::{LIMIT, image};
 
-/// Bytes that rping sends to and fro, and how often.
+/// Bytes that rping sends in each direction, and the number of rounds.
 const SIZE: usize = 4000;
 const ROUNDS: usize = 30;
-/// rping's port of the connection manager.
+/// rping's port of the communication manager.
 const PORT: u16 = 7174;
-/// Bytes of rping's message.
+/// Length of rping's message in bytes.
 const MESSAGE: usize = 16;
-/// Where in the memory messages come in, messages go out from, and the data are.
+/// Offsets in the memory of received messages, of sent messages, and of the data.
 const INBOX: usize = 0;
 const OUTBOX: usize = 64;
 const DATA: usize = 4096;
@@ -47,7 +48,7 @@ struct Program {
     memory: Bytes,
     cm: CmClient,
     channel: EventChannel,
-    /// Requests that have ended, and that nobody has waited for yet.
+    /// Completed requests that nobody has waited for yet.
     ended: Vec<u64>,
 }
 
@@ -104,7 +105,7 @@ impl Program {
         self.channel.next_event().unwrap()
     }
 
-    /// Moves the queue pair to RTS, as the managers agreed.
+    /// Moves the queue pair to RTS, with the attributes that the communication managers agreed on.
     fn ready(&self, id: u64) {
         let agreed = self.cm.qp_attributes(id).unwrap();
         let peer = Endpoint { address: agreed.gids.remote, udp_port: ROCE_PORT };
@@ -148,7 +149,7 @@ impl Program {
         self.qp.post_send(|queue| queue.push(request, &Target::Peer)).unwrap().unwrap();
     }
 
-    /// Sends rping's message: these bytes of this program's memory.
+    /// Sends rping's message, which describes these bytes of the program's memory.
     fn announce(&mut self, at: usize, len: usize) {
         let mut message = self.at(at).to_be_bytes().to_vec();
         message.extend(self.key.get().to_be_bytes());
@@ -157,8 +158,8 @@ impl Program {
         self.post(&work::send(1, &[self.sge(OUTBOX, MESSAGE)]));
     }
 
-    /// Waits until each of these requests has ended well: the receive is 0. What else has ended is kept: the
-    /// peer's next message may be there before our last one is acknowledged.
+    /// Waits until each of these requests has succeeded; the receive has id 0. Other completions are kept,
+    /// since the peer's next message may arrive before the last own one is acknowledged.
     #[track_caller]
     fn ended(&mut self, ids: &[u64]) {
         let limit = Instant::now() + LIMIT;
@@ -179,7 +180,7 @@ impl Program {
         }
     }
 
-    /// What the peer's last message announced.
+    /// Parses the peer's last message.
     fn announced(&self) -> (Remote, usize) {
         let mut message = [0; MESSAGE];
         self.memory.read(INBOX, &mut message).unwrap();
@@ -188,7 +189,7 @@ impl Program {
         (Remote { addr, rkey: Key::new(word(8)) }, word(12) as usize)
     }
 
-    /// A round of rping's server: it READs what the client has, and WRITEs it where the client wants it.
+    /// Performs a round as rping's server: READs the client's data, and WRITEs them back.
     fn serve_round(&mut self) {
         self.ended(&[0]);
         let (source, len) = self.announced();
@@ -206,10 +207,10 @@ impl Program {
         self.ended(&[1]);
     }
 
-    /// A round of rping's client.
+    /// Performs a round as rping's client.
     fn ask_round(&mut self, round: usize) {
         let mut data: Vec<u8> = (0..SIZE).map(|at| b'A' + ((at + round) % 57) as u8).collect();
-        // rping's server sends a string back, however long it is.
+        // rping's server sends back a zero-terminated string, whatever its length.
         data[SIZE - 1] = 0;
         self.memory.write(DATA, &data).unwrap();
         for at in [DATA, SINK] {
@@ -222,7 +223,7 @@ impl Program {
         assert!(back == data, "round {round}");
     }
 
-    /// No frame was taken for a broken one, and all is given back.
+    /// Checks that no frame was counted as corrupted, and that all objects can be destroyed.
     fn end(self) {
         assert_eq!(self.adapter.counters().rx_icrc_encapsulated, 0);
         self.qp.destroy().unwrap();
@@ -231,7 +232,7 @@ impl Program {
     }
 }
 
-/// The guest's rping asks us.
+/// The guest's rping is the client.
 fn serve(guest: &mut Guest, address: SocketAddr) {
     let mut program = Program::open(address);
     let listener = program.cm.create_id(&program.channel, PortSpace::Tcp).unwrap();
@@ -251,7 +252,7 @@ fn serve(guest: &mut Guest, address: SocketAddr) {
     program.end();
 }
 
-/// We ask the guest's rping.
+/// The guest's rping is the server.
 fn ask(guest: &mut Guest, address: SocketAddr, to: SocketAddr) {
     let rping = guest.spawn(&format!("rping -s -a {} -p {PORT} -C {ROUNDS} -S {SIZE}", to.ip()));
     while guest.run("rdma resource show cm_id | grep -q LISTEN").status != Some(0) {

@@ -1,17 +1,17 @@
-//! Requests that come before anybody listens for them. A program may be about to: perftest's client connects
-//! while its server begins to listen. So such a request waits a moment where there is a program that might.
-//! Where there is none, whoever asked is refused at once.
+//! Connection requests that arrive before a program listens. A program may be about to listen: perftest's
+//! client connects while its server is still starting. If there is such a program, the request is kept for a
+//! moment. Otherwise the peer is refused at once.
 
 use remora_cm::{Cm, GidPair, Instant};
 use remora_wire::mad::{CmMessage, LEN, ServiceId, header};
 use std::collections::VecDeque;
 
-/// Requests that wait at once. Further ones are refused.
+/// Maximum number of kept requests. Further ones are refused.
 const HELD: usize = 64;
-/// Nanoseconds that a request waits: an eighth of a second.
+/// Time for which a request is kept, in nanoseconds: an eighth of a second.
 const PATIENCE_NS: u64 = 125_000_000;
 
-/// A request for a service that nobody offers yet.
+/// A request for a service that no id offers yet.
 #[derive(Debug)]
 struct EarlyRequest {
     until: Instant,
@@ -20,11 +20,11 @@ struct EarlyRequest {
     mad: Box<[u8; LEN]>,
 }
 
-/// All of them, in the order of their arrival.
+/// The kept requests in the order of their arrival.
 #[derive(Debug, Default)]
 pub(crate) struct EarlyRequests(VecDeque<EarlyRequest>);
 
-/// The service that a MAD asks for; `None`: it is no request.
+/// Returns the service that a MAD requests. `None` if the MAD is no request.
 fn service_of(mad: &[u8; LEN]) -> Option<ServiceId> {
     let header = header::Repr::parse(&header::View::new(mad).ok()?);
     match CmMessage::parse(&header, &mad[header::LEN..]).ok()? {
@@ -35,7 +35,8 @@ fn service_of(mad: &[u8; LEN]) -> Option<ServiceId> {
 }
 
 impl EarlyRequests {
-    /// Keeps a MAD that asks for a service which nobody offers. False: it is none, or there are too many.
+    /// Keeps a MAD that requests a service which no id offers. Returns false if the MAD is no such request,
+    /// or if too many are kept.
     pub fn hold(&mut self, now: Instant, gids: GidPair, mad: &[u8], cm: &Cm) -> bool {
         let Some(mad) = mad.first_chunk::<LEN>() else { return false };
         let Some(service_id) = service_of(mad) else { return false };
@@ -47,7 +48,7 @@ impl EarlyRequests {
         true
     }
 
-    /// The next request whose service is offered now, or that has waited for long enough.
+    /// Removes and returns the next request whose service is offered now, or that has waited long enough.
     pub fn next_ready(
         &mut self,
         now: Instant,
@@ -58,7 +59,7 @@ impl EarlyRequests {
         self.0.remove(place).map(|early| (early.gids, early.mad))
     }
 
-    /// When the next one has waited for long enough; [`Instant::NEVER`]: none waits.
+    /// The time at which the next request has waited long enough; [`Instant::NEVER`] if none is kept.
     pub fn next_deadline(&self) -> Instant {
         self.0.front().map_or(Instant::NEVER, |early| early.until)
     }
@@ -77,7 +78,7 @@ mod tests {
         GidPair::new(local, remote)
     }
 
-    /// What the other host sends to ask for this port.
+    /// Returns the MAD by which the other host requests this port.
     fn request(port: u16) -> [u8; LEN] {
         let mut peer = Cm::new(CmConfig::new(7, 8));
         let ways = GidPair::new(gids().remote, gids().local);

@@ -1,18 +1,18 @@
-//! The broker's end of an event channel: a socket, and the events for which it has no space.
+//! The broker's end of an event channel: a socket, and the events that do not fit into it yet.
 
 use remora_host::packet::PacketSocket;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Events that wait for a program at most, beside those in the socket.
+/// Maximum number of events that wait for a program in addition to those in the socket.
 const WAITING: usize = 4096;
 
-/// More events wait than may, or the program's end is gone.
+/// The error that too many events wait.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// The broker's end.
+/// The broker's end of an event channel.
 #[derive(Debug)]
 pub(crate) struct EventChannel {
     /// The number of the program's connection to the broker.
@@ -22,7 +22,7 @@ pub(crate) struct EventChannel {
 }
 
 impl EventChannel {
-    /// The broker's end of a channel. Its socket must be one that waits for nothing.
+    /// Creates the broker's end of a channel. The socket must be non-blocking.
     pub fn new(client: u32, socket: PacketSocket) -> EventChannel {
         EventChannel { client, socket, waiting: VecDeque::new() }
     }
@@ -37,18 +37,19 @@ impl EventChannel {
         Ok(())
     }
 
-    /// Sends as many events as there is space for.
+    /// Sends as many events as the socket has space for.
     pub fn flush(&mut self) {
         while let Some(event) = self.waiting.front() {
             match self.socket.send(event, &[]) {
                 Err(error) if error.kind() == ErrorKind::TimedOut => return,
-                // Its program has closed it: nobody takes the event.
+                // After any other result the event is dropped: it was sent, or the program has closed the
+                // channel.
                 _ => drop(self.waiting.pop_front()),
             }
         }
     }
 
-    /// Takes out the waiting events of an id, in their order. Those in the socket are the program's.
+    /// Removes and returns the waiting events of an id, in order. Events in the socket stay there.
     pub fn take_waiting(&mut self, id: u64) -> Vec<Vec<u8>> {
         let is_meant = |event: &Vec<u8>| event.get(1..9) == Some(&id.to_le_bytes());
         let (taken, kept): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(is_meant);
@@ -56,7 +57,7 @@ impl EventChannel {
         taken
     }
 
-    /// Has the program closed its end, or said something, which it never should?
+    /// Returns whether the program has closed its end, or has sent something, which is not allowed.
     pub fn is_over(&self) -> bool {
         !matches!(self.socket.receive(&mut [0; 1]), Err(error) if error.kind() == ErrorKind::TimedOut)
     }

@@ -1,4 +1,5 @@
-//! A stranger's manager: it is answered as any peer, and what it sends too much or broken harms nobody.
+//! A communication manager of another host. It is answered like any peer, and nothing that it sends too much
+//! or corrupted does harm.
 
 use remora_broker::{Broker, Connect, IdEventKind, Options};
 use remora_cm::{Cm, CmConfig, ConnectParam, EventKind, GidPair, Instant};
@@ -17,7 +18,7 @@ use std::time::Duration;
 use super::{Side, asking, param};
 use crate::{LONG, at, report, until};
 
-/// A manager that is no broker's, on an address of its own, as another host's is.
+/// A manager without a broker, on an address of its own, as on another host.
 struct Stranger {
     cm: Cm,
     socket: UdpSocket,
@@ -33,7 +34,7 @@ impl Stranger {
         Stranger { cm: Cm::new(CmConfig::new(0x5eed, 7)), socket, here, there }
     }
 
-    /// Asks for a connection to a service there, by this queue pair.
+    /// Requests a connection to a service of the other side, with this queue pair.
     fn ask(&mut self, port: u16, qpn: u32) {
         let gids = GidPair::new(self.here.address, self.there.address);
         let ip = ip_cm::Repr { port: 50_000, addresses: ip_cm::Addresses::of(gids.local, gids.remote) };
@@ -43,7 +44,7 @@ impl Stranger {
         self.send(0xbeef);
     }
 
-    /// Sends what the manager has to send, with this IPv4 identification in the ICRC.
+    /// Sends the manager's MADs, with this IPv4 identification in the ICRC.
     fn send(&mut self, ip_id: u16) {
         let mut mad = [0; mad::LEN];
         while self.cm.transmit(&mut mad).is_some() {
@@ -62,7 +63,7 @@ impl Stranger {
         self.socket.send_to(&frame, udp::socket_address(self.there, 0)).unwrap();
     }
 
-    /// Takes the next MAD that comes, whose ICRC must be right.
+    /// Receives the next MAD, whose ICRC must be right.
     #[track_caller]
     fn receive(&mut self) {
         let mut buffer = [0; 2048];
@@ -92,7 +93,7 @@ fn a_stranger_connects_and_its_flood_and_its_broken_mads_harm_nobody() {
     stranger.cm.ready_to_use(77, b"").unwrap();
     stranger.send(3);
     server.expect(accepts, IdEventKind::Established);
-    // More requests than may wait, each of another queue pair: those beyond the backlog are refused.
+    // More requests than may wait, each for another queue pair. Those beyond the backlog are refused.
     for qpn in 100..400 {
         stranger.ask(service.port(), qpn);
     }
@@ -100,7 +101,7 @@ fn a_stranger_connects_and_its_flood_and_its_broken_mads_harm_nobody() {
     assert_eq!(came.broker.tally.management, 0);
     let waiting: Vec<u64> = (0..8).map(|_| server.request().0).collect();
     assert!(!wait_readable(server.channel.as_fd(), Some(Duration::ZERO)).unwrap(), "8 may wait");
-    // Broken ones, of all lengths. The socket may have no space for some of them.
+    // Corrupted messages of all lengths. The socket may have no space for some of them.
     let mut frame = [0x5a; 280];
     frame[..8].copy_from_slice(&[0x64, 0x40, 0xff, 0xff, 0, 0, 0, 1]);
     let len = std::cell::Cell::new(8);
@@ -115,7 +116,7 @@ fn a_stranger_connects_and_its_flood_and_its_broken_mads_harm_nobody() {
     let client = Side::open(address);
     let asks = client.connect(address, service);
     let own = loop {
-        // Those of the stranger that come again may be first.
+        // Repeated requests of the stranger may come first.
         let (id, request) = server.request();
         let IdEventKind::ConnectRequest { remote, .. } = request.kind else { panic!("{request:?}") };
         if remote.ip() == at(address).ip() {
@@ -126,7 +127,8 @@ fn a_stranger_connects_and_its_flood_and_its_broken_mads_harm_nobody() {
     client.expect(asks, IdEventKind::Rejected(28));
 }
 
-/// A message of any connection between two hosts, with ids and queue pairs that follow from a number.
+/// Returns a message of an arbitrary connection between two hosts, with ids and queue pairs derived from a
+/// number.
 fn forged(number: u64) -> [u8; mad::LEN] {
     let random = |salt: u64| (number ^ salt << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     let (local_comm_id, remote_comm_id) = (random(1) as u32, random(2) as u32);
@@ -172,13 +174,13 @@ fn a_storm_of_forged_messages_from_a_peers_host_ends_no_connection_and_keeps_nob
         scope.spawn(|| {
             (0..).take_while(|_| !over.load(Ordering::Relaxed)).for_each(|number| {
                 stranger.send_mad(&forged(number), 0);
-                // As many as the socket has space for, so that not each message of the client is lost, too.
+                // As many as the socket has space for, so that some messages of the client get through.
                 if number % 32 == 0 {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             });
         });
-        // The storm ends with the test, however that ends.
+        // The storm ends with the test, also after a panic.
         let _ends = Ends(&over);
         let connect = |number| {
             let asks =
@@ -206,7 +208,7 @@ fn a_storm_of_forged_messages_from_a_peers_host_ends_no_connection_and_keeps_nob
     }
 }
 
-/// Says that something is over when it is dropped.
+/// Sets a flag when it is dropped.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
