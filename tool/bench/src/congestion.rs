@@ -8,8 +8,8 @@ use indicatif::ProgressBar;
 use remora_scenario::scenario::ControlName;
 
 use super::{Args, Benchmark, Report, Row, plot};
-use crate::command::output;
 use bottleneck::{Bottleneck, Outcome, RATE, Sample, jain};
+use remora_options::output;
 
 const MS: u64 = 1_000_000;
 /// Time between the starts of two flows, and time from the last start to the end of the run.

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueEnum};
 
-use crate::command::device::PortName;
-use crate::command::number::whole;
-use crate::command::output::{self, REPORT};
 use crate::curves::{Saved, saved};
 use crate::prism::{loads, transactions};
 use crate::strom::figures as strom;
 use crate::{self as bench, Report};
+use remora_options::device::PortName;
+use remora_options::number::whole;
+use remora_options::output::{self, REPORT};
 
 /// Figures that are drawn together.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]

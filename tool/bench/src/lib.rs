@@ -20,7 +20,6 @@ mod benchmark;
 pub mod block;
 pub mod command;
 mod congestion;
-pub mod cores;
 mod curves;
 pub mod demo;
 mod dropin;
@@ -37,7 +36,6 @@ mod packets;
 pub mod peer;
 pub mod plot;
 mod prism;
-mod progress;
 mod redn;
 mod replay;
 mod rma;
@@ -51,19 +49,20 @@ mod testbed;
 mod txn;
 mod verbs;
 
+use remora_options::cores;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::command::number::{natural, whole};
-use crate::command::output::REPORT;
+use remora_options::number::{natural, whole};
+use remora_options::output::REPORT;
 
-pub use crate::command::device::PortName;
 pub use bare::Bare;
 pub use benchmark::Benchmark;
 pub use floor::{typical, typical_of};
-pub use row::{Report, Row, median, print_table};
+pub use remora_options::device::PortName;
+pub use row::{Report, Row, median};
 
 /// Divisor of the number of operations in a round: 1 in release builds, 10 in debug builds. The results of
 /// debug builds are not compared; tests only check that the rows are there.

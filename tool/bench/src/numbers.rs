@@ -8,7 +8,7 @@ use remora_nic::cost::number::{MOST_OFF, Number, Part, Unit};
 
 use super::Row;
 use super::plot::{Drawing, Line, Mark, Plot, write};
-use crate::command::output;
+use remora_options::output;
 
 /// In a path: no spaces, no commas.
 fn word(name: &str) -> String {

@@ -15,13 +15,13 @@ use clap::Parser;
 use self::incast::IncastServers;
 use self::nic::Served;
 use self::raw::Raw;
-use crate::command::{ending, print};
-use crate::cores::pin;
 use crate::strom::calls::Calls;
 use crate::testbed::page::{Page, Ticket};
 use crate::testbed::protocol::{Command, IncastCommand, Message, Network, NicCommand, PeerAddresses};
 use crate::testbed::veth::{RAW, Side};
 use crate::{PortName, floor, floor_xdp};
+use remora_options::cores::pin;
+use remora_options::{ending, print};
 
 /// Arguments of the hidden command.
 #[derive(Parser)]

@@ -8,7 +8,7 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
-use crate::command::output;
+use remora_options::output;
 
 /// One line of a plot.
 pub struct Line {

@@ -26,8 +26,8 @@ use remora_transport::rc::{Seq, extend, psn, start};
 use remora_wire::{Opcode, Psn};
 
 use super::Args;
-use crate::command::output::{self, Output};
-use crate::command::print;
+use remora_options::output::{self, Output};
+use remora_options::print;
 
 /// Replays `file` event by event and writes what `each` makes of them to `out`.
 fn replay(

@@ -12,8 +12,9 @@ use remora_scenario::scenario::{Network, Payload, Scenario, Transport, Transport
 use remora_scenario::units::{Rate, Size, Time};
 use remora_scenario::workload::{Traffic, Workload};
 
-use crate::{Args, Benchmark, Report, Row, SHORTER, median, progress};
+use crate::{Args, Benchmark, Report, Row, SHORTER, median};
 use nic_pair::NicPair;
+use remora_options::progress;
 
 /// A network to simulate, with the bound on its speed.
 struct Case {

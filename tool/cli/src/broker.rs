@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
-use remora_bench::command::device::OwnAddress;
-use remora_bench::command::number::{natural, whole};
-use remora_bench::command::{ending, print};
 use remora_broker::{Broker, Options, client};
+use remora_options::device::OwnAddress;
+use remora_options::number::{natural, whole};
+use remora_options::{ending, print};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 

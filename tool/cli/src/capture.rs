@@ -10,9 +10,9 @@ use std::process::{Command, ExitStatus};
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 
-use remora_bench::command::device::{CAPTURE, numbered, taken};
-use remora_bench::command::ending;
-use remora_bench::command::output::Output;
+use remora_options::device::{CAPTURE, numbered, taken};
+use remora_options::ending;
+use remora_options::output::Output;
 
 /// Arguments of `remora capture`.
 #[derive(Parser)]

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Parser;
 use clap_complete::Shell;
 
-use remora_bench::command::print;
+use remora_options::print;
 
 /// Arguments of `remora completions`.
 #[derive(Parser)]

@@ -3,10 +3,10 @@
 use anyhow::Result;
 use clap::Parser;
 
-use remora_bench::command::device::{LentArgs, OwnAddress};
-use remora_bench::command::print;
-use remora_bench::print_table;
 use remora_broker::client::{Options, report};
+use remora_options::device::{LentArgs, OwnAddress};
+use remora_options::print;
+use remora_options::print_table;
 use remora_verbs::doctor::icrc_check;
 
 /// Arguments of `remora devinfo`.

@@ -6,9 +6,9 @@ mod program;
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use remora_bench::command::device::OwnAddress;
-use remora_bench::command::print;
-use remora_bench::print_table;
+use remora_options::device::OwnAddress;
+use remora_options::print;
+use remora_options::print_table;
 use remora_verbs::doctor::{Finding, Verdict, examine};
 use serde::Serialize;
 

@@ -150,7 +150,7 @@ fn main() -> ExitCode {
             // program.
             // Some causes are texts of other processes.
             let text = format!("{error:#}");
-            let lines: Vec<String> = text.lines().map(remora_bench::command::print::shown).collect();
+            let lines: Vec<String> = text.lines().map(remora_options::print::shown).collect();
             eprintln!("error: {}", lines.join("\n"));
             ExitCode::FAILURE
         }

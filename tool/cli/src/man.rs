@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::Parser;
 
-use remora_bench::command::print;
+use remora_options::print;
 
 /// Arguments of `remora man`.
 #[derive(Parser)]

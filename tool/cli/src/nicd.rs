@@ -13,10 +13,10 @@ use serde_json::json;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 
-use remora_bench::command::device::{LentArgs, PortArgs};
-use remora_bench::command::number::{natural, size, whole};
-use remora_bench::command::{ending, print};
-use remora_bench::print_table;
+use remora_options::device::{LentArgs, PortArgs};
+use remora_options::number::{natural, size, whole};
+use remora_options::print_table;
+use remora_options::{ending, print};
 
 /// Arguments of `remora nicd`.
 #[derive(Parser)]

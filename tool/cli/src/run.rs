@@ -10,11 +10,11 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 
-use remora_bench::command::device::{CAPTURE, CAPTURE_LIMIT, OwnAddress};
-use remora_bench::command::ending;
 use remora_broker::GIDS;
 use remora_broker::client::{self, ADDRESS, ALONE, COMMAND, FAULT, LIBRARY_PATH, PORT};
 use remora_broker::paths::{PATHS, PrivateFolder};
+use remora_options::device::{CAPTURE, CAPTURE_LIMIT, OwnAddress};
+use remora_options::ending;
 
 use crate::{broker, capture, unreplaced};
 

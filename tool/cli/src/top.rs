@@ -13,8 +13,8 @@ use ratatui::style::{Style, Stylize};
 use ratatui::widgets::{Block, Row, Table};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use remora_bench::command::number::seconds;
-use remora_bench::command::print;
+use remora_options::number::seconds;
+use remora_options::print;
 
 use crate::metrics::{Samples, bucket, duration, histograms, lately, look, quantile};
 

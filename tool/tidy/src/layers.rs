@@ -47,7 +47,7 @@ const fn impure(folder: &'static str, name: &'static str, may_be_unsafe: bool) -
 }
 
 /// All crates of the workspace, top to bottom.
-pub const LAYERS: [Layer; 30] = [
+pub const LAYERS: [Layer; 31] = [
     pure("core", "wire", &[], &["zerocopy", "crc32fast"]),
     // Racing bytes are handled here, and on Unix they may lie in a memfd.
     Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
@@ -118,13 +118,15 @@ pub const LAYERS: [Layer; 30] = [
     Layer { names_only: Some(&[]), ..impure("api", "paths", true) },
     // The stores over real NICs, for programs: no arguments, no printing.
     impure("stores", "service", false),
-    // Every benchmark and figure, and what they share with the command.
+    // Options, numbers, files, tables and signals of every program.
+    Layer { names_only: Some(&["port", "host", "verbs"]), ..impure("tool", "options", false) },
+    // Every benchmark and figure.
     impure("tool", "bench", false),
     // The command is thin: what it runs is in `service` and `bench`, and a NIC's parts are not its business.
     Layer {
         names_only: Some(&[
             "nic", "chain", "store", "members", "scenario", "check", "host", "verbs", "broker", "grants",
-            "service", "bench",
+            "service", "options", "bench",
         ]),
         ..impure("tool", "cli", false)
     },
@@ -140,7 +142,7 @@ pub const FOLDERS: [(&str, &str); 7] = [
     ("sim", "faults, the simulated network, scenarios, checkers"),
     ("system", "shared memory, UDP, AF_XDP; the loop around one NIC"),
     ("api", "for Rust programs and C programs; the NIC daemon; 1RMA's grants"),
-    ("tool", "benchmarks; the remora command; style as a test"),
+    ("tool", "shared options; benchmarks; the remora command; style as a test"),
 ];
 
 /// The crates that any crate's tests may name: the simulation, its cipher, and the checkers of histories.

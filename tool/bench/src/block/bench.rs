@@ -9,11 +9,12 @@ use remora_store::ycsb::Skewed;
 use super::etcd;
 use super::rows::{beside, crowded, point};
 use super::system::{REPLICAS, Round, RoundSize, Rounds, StoreSize, SystemUnderTest};
-use crate::command::number::{natural, whole};
 use crate::kv::curves::windows;
 use crate::prism::loads::{CROWD, SKEWS};
 use crate::testbed::Testbed;
-use crate::{Benchmark, PortName, Report, cores};
+use crate::{Benchmark, PortName, Report};
+use remora_options::cores;
+use remora_options::number::{natural, whole};
 
 /// Arguments of `remora bench block`.
 #[derive(Parser)]

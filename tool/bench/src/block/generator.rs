@@ -17,7 +17,7 @@ use remora_verbs::{
     WorkCompletion, work,
 };
 
-use crate::command::device::PortArgs;
+use remora_options::device::PortArgs;
 use remora_service::block::client_config as config;
 use remora_service::flush::Flush;
 use remora_service::post::{Ringing, registered};

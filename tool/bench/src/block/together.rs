@@ -10,8 +10,8 @@ use remora_store::block::{Design, Layout, Membership, State};
 use remora_verbs::Listener;
 
 use crate::command::designs;
-use crate::command::device::{LOOPBACK, PortArgs, PortName};
-use crate::command::print;
+use remora_options::device::{LOOPBACK, PortArgs, PortName};
+use remora_options::print;
 use remora_service::block::{AbdLock, Blocks, PrismRs, Replica, Shared, Size};
 use remora_service::server::HeapServer;
 use remora_service::server::Memory;
@@ -44,8 +44,8 @@ pub struct Args {
 
 /// Says the port at which each replica listens, a line each, and serves until its parent ends.
 pub fn run(args: &Args) -> Result<()> {
-    crate::cores::pin(args.core)?;
-    crate::command::ending::end_with_parent()?;
+    remora_options::cores::pin(args.core)?;
+    remora_options::ending::end_with_parent()?;
     match args.design {
         Design::PrismRs => serve::<HeapServer<PrismRs>>(args, true),
         Design::AbdLock => serve::<AbdLock>(args, false),

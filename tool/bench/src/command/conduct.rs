@@ -8,8 +8,8 @@ use clap::Args;
 use remora_host::metrics;
 use remora_verbs::Listener;
 
-use super::{ending, print};
-use crate::command::number::natural;
+use remora_options::number::natural;
+use remora_options::{ending, print};
 use remora_service::server::{Pace, Program, Service};
 
 /// Arguments of every server of queue pairs.
@@ -37,7 +37,7 @@ impl Conduct {
     /// Fails if the core does not exist or the system refuses.
     pub fn begin(&self) -> Result<()> {
         if let Some(core) = self.core {
-            crate::cores::pin(core)?;
+            remora_options::cores::pin(core)?;
         }
         if self.child {
             ending::end_with_parent()?;

@@ -1,10 +1,5 @@
-//! What the benchmarks share with the command: ports, designs, output, signals.
+//! Options that benchmarks share with the commands of the stores: designs, transports, servers.
 
 pub mod conduct;
 pub mod designs;
-pub mod device;
-pub mod ending;
-pub mod number;
-pub mod output;
-pub mod print;
 pub mod transport;

@@ -12,17 +12,17 @@ use clap::Parser;
 use remora_store::ycsb::Mix;
 use serde::Serialize;
 
-use crate::command::device::PortName;
-use crate::command::number::whole;
-use crate::command::output::{self, REPORT};
-use crate::command::print;
 use crate::command::transport::TransportName;
-use crate::cores::{pin, two_cores};
 use crate::kv::measure::{Figures, Plan, Runner, Server};
 use crate::kv::parts::Parts;
 use crate::kv::transports;
 use crate::testbed::Testbed;
-use crate::{print_table, progress};
+use remora_options::cores::{pin, two_cores};
+use remora_options::device::PortName;
+use remora_options::number::whole;
+use remora_options::output::{self, REPORT};
+use remora_options::print;
+use remora_options::{print_table, progress};
 use remora_service::kv::{Design, KvDesign, KvSession, Session};
 use remora_service::with_design;
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::bars::{Bars, Series};
-use crate::command::output;
 use crate::{Row, plot};
+use remora_options::output;
 
 /// Ports that programs are measured over, as the first words of cases.
 const PORTS: [&str; 2] = ["udp", "shm"];

@@ -26,11 +26,12 @@ use self::case::Case;
 use self::perftest::Perftest;
 use self::run_command::RunCommand;
 use crate::bare::Bare;
-use crate::command::number::{natural, whole};
-use crate::command::output::REPORT;
-use crate::cores::two_cores;
 use crate::testbed::Testbed;
-use crate::{Benchmark, PortName, Report, progress};
+use crate::{Benchmark, PortName, Report};
+use remora_options::cores::two_cores;
+use remora_options::number::{natural, whole};
+use remora_options::output::REPORT;
+use remora_options::progress;
 
 /// Arguments of `remora bench dropin`.
 #[derive(Parser)]

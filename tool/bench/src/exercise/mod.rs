@@ -8,9 +8,9 @@ mod run;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::command::number::{natural, seconds, whole};
 use clap::Args;
 use remora_check::Step;
+use remora_options::number::{natural, seconds, whole};
 use remora_store::Random;
 
 pub use run::run;

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use serde_json::json;
 
 use super::record::now;
-use crate::command::print;
+use remora_options::print;
 
 /// Longest latency that the histogram can distinguish, in microseconds.
 const LONGEST: u64 = 3_600_000_000;

@@ -13,7 +13,7 @@ use remora_store::Random;
 use super::progress::Progress;
 use super::record::Record;
 use super::{Answer, Draw, ExerciseArgs, Store};
-use crate::command::print;
+use remora_options::print;
 
 /// Clients that a process may have in a history.
 const LANES: u32 = 1 << 10;

@@ -15,9 +15,10 @@ use remora_fabric::engine::Picos;
 use remora_scenario::experiment::irn::Setting;
 use remora_scenario::units::Time;
 
-use crate::command::output;
 use crate::plot::{Drawing, write};
-use crate::{Report, Row, progress};
+use crate::{Report, Row};
+use remora_options::output;
+use remora_options::progress;
 
 use super::Args;
 use super::notes::Notes;

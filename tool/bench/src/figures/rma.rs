@@ -15,9 +15,9 @@ use remora_cipher::Aes;
 use remora_nic::rma::Cipher;
 
 use crate::Row;
-use crate::command::output;
 use crate::curves::{Curve, Curves};
 use crate::plot::{Drawing, write};
+use remora_options::output;
 
 use super::notes::Notes;
 

@@ -12,12 +12,12 @@ use super::rival::Rival;
 use super::workload::{self, Chosen};
 use super::{curves, rows, transports};
 use crate::command::designs;
-use crate::command::device::PortName;
-use crate::command::number::{natural, whole};
 use crate::command::transport::TransportName;
-use crate::cores::{pin, two_cores};
 use crate::testbed::Testbed;
 use crate::{Bare, Benchmark, Report, Row};
+use remora_options::cores::{pin, two_cores};
+use remora_options::device::PortName;
+use remora_options::number::{natural, whole};
 use remora_service::kv::Design;
 use remora_service::with_design;
 

@@ -9,9 +9,9 @@ use remora_store::ycsb::{Distribution, Mix};
 
 use super::contest::{Contestant, system};
 use super::measure::Plan;
-use crate::command::device::PortName;
 use crate::testbed::Testbed;
 use crate::{Report, Row, SHORTER};
+use remora_options::device::PortName;
 use remora_service::kv::Design;
 use remora_service::with_design;
 

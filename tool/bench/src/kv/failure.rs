@@ -21,12 +21,12 @@ use self::chain::Chain;
 use self::course::Course;
 use self::farm::Farm;
 use self::memcached::Memcached;
-use crate::command::device::PortName;
-use crate::command::number::{seconds, whole};
-use crate::command::output::REPORT;
-use crate::cores::{pin, two_cores};
 use crate::testbed::process::Process;
 use crate::{Benchmark, Report, Row};
+use remora_options::cores::{pin, two_cores};
+use remora_options::device::PortName;
+use remora_options::number::{seconds, whole};
+use remora_options::output::REPORT;
 
 /// Arguments of `remora bench failure`.
 #[derive(Parser)]

@@ -8,10 +8,10 @@ use remora_store::kv::{ClientConfig, Finished, Outcome, Refused};
 use remora_store::ycsb::record::{self, Values};
 
 use super::parts::{Part, Parts};
-use crate::command::device::PortArgs;
 use crate::testbed::Testbed;
 use crate::testbed::process::Process;
 use crate::typical;
+use remora_options::device::PortArgs;
 use remora_service::kv::{Design, Driver, KvDesign, KvSession, Session};
 use remora_store::PostPrism;
 use remora_store::kv::Machine;

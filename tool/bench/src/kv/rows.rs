@@ -5,7 +5,7 @@ use super::contest::{Round, Should};
 use super::measure::Plan;
 use super::rival::Rival;
 use crate::Row;
-use crate::command::device::PortName;
+use remora_options::device::PortName;
 use remora_service::kv::Design;
 
 /// Largest ratio of a design's latency to its round trips of the bare verb plus its CPU work.

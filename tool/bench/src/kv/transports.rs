@@ -13,10 +13,10 @@ use super::case::Case;
 use super::contest::{Counts, Round};
 use super::measure::{Plan, Runner, Server, memory_for};
 use super::parts::Parts;
-use crate::command::device::{PortArgs, PortName};
 use crate::command::transport::TransportName;
 use crate::testbed::Testbed;
 use crate::{Report, Row};
+use remora_options::device::{PortArgs, PortName};
 
 /// Starts a server of design farm that speaks this transport.
 ///

@@ -15,8 +15,9 @@ use anyhow::Result;
 use indicatif::ProgressBar;
 use remora_verbs::irn::{Recovery, Settings};
 
-use super::{Args, Benchmark, PortName, Report, Row, median, plot, progress};
-use crate::command::output;
+use super::{Args, Benchmark, PortName, Report, Row, median, plot};
+use remora_options::output;
+use remora_options::progress;
 
 /// Payload of a packet: RoCE's usual path MTU.
 const MTU: u32 = 1024;

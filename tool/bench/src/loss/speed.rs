@@ -9,8 +9,8 @@ use remora_verbs::{Device, EMPTY, Flags, QpOptions, QueuePair, Ready, Status, Wo
 use super::{Bench, MTU};
 use crate::Row;
 use crate::SHORTER;
-use crate::cores::{pin, two_cores};
 use crate::testbed::local::LocalNic;
+use remora_options::cores::{pin, two_cores};
 
 /// Packets of a round.
 const PACKETS: usize = 400_000 / SHORTER as usize;

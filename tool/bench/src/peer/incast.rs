@@ -8,11 +8,11 @@ use remora_verbs::{
     Access, CompletionQueue, EMPTY, Listener, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
 };
 
-use crate::command::device::{LOOPBACK, PortName};
 use crate::rma::place::{CROWD, FIRST_REGION};
 use crate::testbed::page::{Page, Ticket};
 use crate::testbed::protocol::IncastCommand;
 use crate::testbed::veth::NIC;
+use remora_options::device::{LOOPBACK, PortName};
 
 /// Bytes of each NIC's regions.
 const LEN: usize = 1 << 20;

@@ -5,9 +5,9 @@ use remora_grants::{Certificate, GrantOptions, GrantServer, Offer, Token};
 use remora_verbs::rma::{Client, RegionKey, Rights, Rma, RmaOptions, RmaRegion};
 use remora_verbs::{Access, ProtectionDomain};
 
-use crate::command::device::LOOPBACK;
 use crate::rma::place::{Granting, NAME, REGION};
 use crate::testbed::protocol::RmaCommand;
+use remora_options::device::LOOPBACK;
 
 /// Operations that peers may perform on a region.
 const RIGHTS: Rights = Rights(Rights::READ.0 | Rights::WRITE.0 | Rights::REKEY.0);

@@ -10,9 +10,9 @@ use remora_nic::cost::{CostModel, NETWORKS};
 use super::Measured;
 use super::case::Case;
 use crate::bars::{Bars, Series};
-use crate::command::output;
 use crate::median;
 use crate::plot::{self, Drawing, Line, Mark, Plot};
+use remora_options::output;
 
 /// Converts nanoseconds to microseconds.
 fn us(ns: f64) -> f64 {

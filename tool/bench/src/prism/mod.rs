@@ -23,14 +23,15 @@ mod wire;
 
 use anyhow::Result;
 
-use super::cores::two_cores;
-use super::{Args, Benchmark, PortName, Report, Row, progress, typical};
+use super::{Args, Benchmark, PortName, Report, Row, typical};
 use crate::SHORTER;
 use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer};
 use crate::testbed::protocol::{Command, Extensions};
 use case::Case;
 use client::Client;
+use remora_options::cores::two_cores;
+use remora_options::progress;
 
 /// Number of operations in a turn, and in the warm-up before it. Together they use fewer buffers than exist.
 const TRIPS: u64 = 4096 / SHORTER;

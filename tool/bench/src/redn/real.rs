@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use super::super::cores::two_cores;
 use super::super::{Args, PortName, Row};
 use crate::testbed::Testbed;
+use remora_options::cores::two_cores;
 
 /// All arms that are asked for, interleaved round by round.
 pub fn run(args: &Args) -> Result<Vec<Row>> {

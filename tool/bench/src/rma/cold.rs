@@ -19,10 +19,10 @@ use rustix::net::SocketAddrAny;
 use super::client::Client;
 use super::place::derived;
 use super::{Bench, crypto, path};
-use crate::command::device::LOOPBACK;
 use crate::testbed::pair::Peer;
 use crate::testbed::protocol::{Command, NicCommand};
 use crate::{PortName, Row, SHORTER, typical_of};
+use remora_options::device::LOOPBACK;
 
 /// The case.
 pub const CASE: &str = "cold/10000-initiators";

@@ -15,11 +15,11 @@ use remora_wire::rma::{Class, Kind};
 use super::client::{PATIENCE, SLOTS, check};
 use super::place::{CROWD, FIRST_REGION, RegionKeys, under};
 use super::{Bench, path};
-use crate::command::device::LOOPBACK;
 use crate::testbed::pair::Peer;
 use crate::testbed::protocol::{Command, IncastCommand};
 use crate::testbed::veth::NIC;
 use crate::{PortName, Row};
+use remora_options::device::LOOPBACK;
 
 /// The case.
 pub const CASE: &str = "incast/32";

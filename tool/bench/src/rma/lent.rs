@@ -9,8 +9,8 @@ use remora_verbs::rma::{Grant, Rights, RmaOptions, RmaRegion};
 use remora_verbs::{Access, Context, Device};
 
 use super::client::{Client, PATIENCE};
-use crate::cores::pin;
 use crate::testbed::process::Process;
+use remora_options::cores::pin;
 
 /// Bytes of the region, and of a read.
 const REGION: usize = 4096;

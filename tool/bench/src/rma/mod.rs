@@ -33,11 +33,12 @@ use clap::Parser;
 use indicatif::ProgressBar;
 
 use self::client::Client;
-use crate::command::number::{natural, whole};
-use crate::cores::{pin, two_cores};
 use crate::testbed::Testbed;
 use crate::testbed::pair::Peer;
-use crate::{Benchmark, PortName, Report, Row, progress};
+use crate::{Benchmark, PortName, Report, Row};
+use remora_options::cores::{pin, two_cores};
+use remora_options::number::{natural, whole};
+use remora_options::progress;
 
 /// Arguments of `remora bench rma`.
 #[derive(Parser)]

@@ -15,10 +15,10 @@ use super::lent::Lent;
 use super::place::{Granting, under};
 use super::single::trip;
 use super::{Bench, path};
-use crate::command::device::LOOPBACK;
 use crate::testbed::pair::Peer;
 use crate::testbed::protocol::{Command, NicCommand, RmaCommand};
 use crate::{PortName, Row, SHORTER, histogram, median};
+use remora_options::device::LOOPBACK;
 
 /// The cases.
 pub const CASE: &str = "rekey";

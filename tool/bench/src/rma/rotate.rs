@@ -9,11 +9,11 @@ use remora_grants::{Credential, Pin, RmaSession};
 use serde::Deserialize;
 
 use super::{Bench, path};
-use crate::command::device::LOOPBACK;
-use crate::cores::pin;
 use crate::testbed::process::Process;
 use crate::testbed::veth::NIC;
 use crate::{PortName, Row};
+use remora_options::cores::pin;
+use remora_options::device::LOOPBACK;
 
 /// The case.
 const CASE: &str = "rotate";

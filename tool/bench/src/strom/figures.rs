@@ -9,10 +9,10 @@ use remora_nic::cost::number::Number;
 
 use super::model;
 use crate::Row;
-use crate::command::device::PortName;
 use crate::curves::Saved;
 use crate::numbers::{self, Drawn, distinct};
 use crate::plot::{Line, Plot};
+use remora_options::device::PortName;
 
 /// Figures that are drawn: their words below and beside, and whether values grow by factors.
 const DRAWN: [Drawn; 12] = [

@@ -28,15 +28,16 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use super::cores::two_cores;
 use super::curves::Saved;
-use super::{Args, Benchmark, PortName, Report, Row, histogram, progress, typical, typical_of};
+use super::{Args, Benchmark, PortName, Report, Row, histogram, typical, typical_of};
 use crate::SHORTER;
 use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer};
 use crate::testbed::protocol::{Command, Extensions, NicCommand};
 use case::{Bound, Task, Way};
 use client::Client;
+use remora_options::cores::two_cores;
+use remora_options::progress;
 use wasm::Built;
 
 /// Number of trips in a turn, in its warm-up, and for its 99th percentile.

@@ -22,7 +22,7 @@ use anyhow::Result;
 
 use self::protocol::Network;
 use self::veth::{Side, Veth};
-use crate::command::device::{LOOPBACK, PortArgs, PortName};
+use remora_options::device::{LOOPBACK, PortArgs, PortName};
 
 /// A port, the cores of the two sides, and the network between them.
 pub struct Testbed {

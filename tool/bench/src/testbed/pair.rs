@@ -22,7 +22,7 @@ use super::process::Process;
 use super::protocol::{Command, Extensions, Message, Network, NicCommand, PeerAddresses, TARGET};
 use super::veth::NIC;
 use crate::PortName;
-use crate::cores::pin;
+use remora_options::cores::pin;
 use remora_service::flush::Flush;
 
 /// The peer process and the page shared with it.

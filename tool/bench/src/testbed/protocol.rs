@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::page::Ticket;
 use super::veth::Side;
-use crate::command::device::{LOOPBACK, PortName};
+use remora_options::device::{LOOPBACK, PortName};
 
 /// Memory of the peer that the bench reads and writes: more than any cache.
 pub const TARGET: usize = 64 << 20;

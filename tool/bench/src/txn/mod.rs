@@ -12,9 +12,10 @@ use clap::{Parser, ValueEnum};
 use remora_store::txn::Design;
 use remora_store::txn::workload::{SmallBank, Tatp, Workload, YcsbT};
 
-use crate::command::number::{natural, whole};
 use crate::testbed::Testbed;
-use crate::{Bare, Benchmark, PortName, Report, cores};
+use crate::{Bare, Benchmark, PortName, Report};
+use remora_options::cores;
+use remora_options::number::{natural, whole};
 use rows::{AHEAD, RATE, Rounds, Should, floor, peak, point};
 use system::{MOST, Round, SystemUnderTest};
 use work::Work;

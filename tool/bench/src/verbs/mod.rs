@@ -10,10 +10,11 @@ use anyhow::Result;
 use indicatif::ProgressBar;
 use remora_verbs::{Remote, Sge, WorkRequest, work};
 
-use super::cores::two_cores;
-use super::{Args, Benchmark, PortName, Report, progress};
+use super::{Args, Benchmark, PortName, Report};
 use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer, Raw};
+use remora_options::cores::two_cores;
+use remora_options::progress;
 
 /// The two one-sided operations that everything is measured with.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use clap::Subcommand;
 use super::shell;
 use super::target::Target;
 use super::value::{padded, shown};
-use remora_bench::command::number::natural;
-use remora_bench::command::print;
 use remora_bench::exercise::ExerciseArgs;
+use remora_options::number::natural;
+use remora_options::print;
 use remora_service::block::Session;
 
 /// `remora block`.

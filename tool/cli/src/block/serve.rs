@@ -11,8 +11,8 @@ use remora_store::block::{Design, Layout, MAX_REPLICAS};
 use super::servers::ServersArgs;
 use remora_bench::command::conduct::Conduct;
 use remora_bench::command::designs;
-use remora_bench::command::device::PortArgs;
-use remora_bench::command::number::whole;
+use remora_options::device::PortArgs;
+use remora_options::number::whole;
 
 /// Arguments of `remora serve block`.
 #[derive(Args, Clone, Debug)]

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use super::value::{padded, shown};
 use crate::escape::shown as shown_bytes;
 use crate::lines;
-use remora_bench::command::print;
+use remora_options::print;
 use remora_service::block::Session;
 
 /// Time between two turns while nothing is asked.

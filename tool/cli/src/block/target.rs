@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::servers::ServersArgs;
-use remora_bench::command::device::PortArgs;
+use remora_options::device::PortArgs;
 
 /// Which store.
 #[derive(Args, Clone, Debug)]

@@ -3,8 +3,8 @@
 
 use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
-use remora_bench::command::device::PortArgs;
-use remora_bench::command::print;
+use remora_options::device::PortArgs;
+use remora_options::print;
 use remora_store::cache::MAX_KEY;
 
 use super::connect::connect;

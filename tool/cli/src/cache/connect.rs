@@ -1,7 +1,7 @@
 //! A connection to the chains of a cache.
 
 use anyhow::Result;
-use remora_bench::command::device::PortArgs;
+use remora_options::device::PortArgs;
 use remora_service::Error;
 use remora_service::cache::Client;
 

@@ -8,8 +8,8 @@ use clap::Args;
 use remora_check::{Step, identify, stamp};
 
 use super::connect::connect;
-use remora_bench::command::device::PortArgs;
 use remora_bench::exercise::{self, Answer, ExerciseArgs, Store};
+use remora_options::device::PortArgs;
 use remora_service::cache::{ChainAnswer, Client};
 
 /// Arguments of `remora cache exercise`.

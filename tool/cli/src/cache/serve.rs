@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use remora_bench::command::device::PortArgs;
-use remora_bench::command::ending;
-use remora_bench::command::number::{natural, size, whole};
+use remora_options::device::PortArgs;
+use remora_options::ending;
+use remora_options::number::{natural, size, whole};
 use remora_service::cache::{Chains, Server, ServerConfig, chains};
 use remora_store::cache::{Config, MIN_MEMORY};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use remora_bench::command::number::natural;
 use remora_chain::{Machine, Program};
+use remora_options::number::natural;
 
 /// `remora chain`.
 #[derive(Subcommand)]

@@ -5,7 +5,7 @@ use remora_chain::{Location, Machine, RunEnd, Segment};
 use serde_json::{Map, Value, json};
 
 use super::Start;
-use remora_bench::command::print;
+use remora_options::print;
 
 /// Runs a program and prints what became of its data.
 pub fn run(start: &Start, show: &[String], json: bool) -> Result<()> {

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use remora_chain::{Finding, Program, Severity};
 use serde_json::json;
 
-use remora_bench::command::print;
+use remora_options::print;
 
 /// Prints what is found in a program; a fault is an error.
 pub fn verify(file: &Path, json: bool) -> Result<()> {

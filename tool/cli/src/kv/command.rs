@@ -15,10 +15,10 @@ use super::load::load as load_lines;
 use super::shell::run as type_lines;
 use super::target::{LONGEST, Target, config, listing_config, with_session};
 use crate::escape::{KeyWords, shown};
-use remora_bench::command::number::{natural, whole};
-use remora_bench::command::print;
 use remora_bench::command::transport::TransportName;
 use remora_bench::exercise::ExerciseArgs;
+use remora_options::number::{natural, whole};
+use remora_options::print;
 use remora_service::kv::KvSession;
 use remora_service::with_design;
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::load::{Stored, put};
 use crate::escape::escape;
-use remora_bench::command::{output, print};
+use remora_options::{output, print};
 use remora_service::kv::KvSession;
 
 /// A pair as a line of JSON: text where it is text, else base64.

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use indicatif::ProgressBar;
 use remora_store::load::{Pair, Pairs};
 
-use remora_bench::command::{output, print};
+use remora_options::{output, print};
 use remora_service::kv::KvSession;
 
 /// What came of a pair.

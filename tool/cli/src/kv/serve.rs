@@ -22,9 +22,9 @@ use super::load::{Stored, store_all};
 use crate::rma::IdentityArgs;
 use remora_bench::command::conduct::Conduct;
 use remora_bench::command::designs;
-use remora_bench::command::device::PortArgs;
-use remora_bench::command::number::{natural, size, whole};
 use remora_bench::command::transport::TransportName;
+use remora_options::device::PortArgs;
+use remora_options::number::{natural, size, whole};
 
 /// Arguments of `remora serve kv`.
 #[derive(Args, Clone, Debug)]

@@ -7,7 +7,7 @@ use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
 use crate::escape::escape;
-use remora_bench::command::print;
+use remora_options::print;
 use remora_service::kv::KvSession;
 
 const HELP: &str = "get KEY...        print values

@@ -10,8 +10,8 @@ use remora_store::kv::ClientConfig;
 
 use crate::advice::start_kv;
 use remora_bench::command::designs;
-use remora_bench::command::device::PortArgs;
 use remora_bench::command::transport::TransportName;
+use remora_options::device::PortArgs;
 use remora_service::kv::rma::{RmaServerAddress, RmaSession};
 use remora_service::kv::{Design, KvDesign, Session};
 

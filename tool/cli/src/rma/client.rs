@@ -7,11 +7,11 @@ use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
-use remora_bench::command::number::natural;
-use remora_bench::command::output::{Output, input};
-use remora_bench::command::print;
-use remora_bench::print_table;
 use remora_grants::{RegionGrant, RmaSession, key_of_file};
+use remora_options::number::natural;
+use remora_options::output::{Output, input};
+use remora_options::print;
+use remora_options::print_table;
 use remora_verbs::rma::RegionKey;
 use serde_json::json;
 

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use remora_bench::command::device::LentArgs;
-use remora_bench::command::number::{size, whole};
-use remora_bench::command::{ending, print};
-use remora_bench::print_table;
 use remora_grants::{Certificate, Fingerprint, GrantOptions, GrantServer, Offer, Token, key_of_file};
 use remora_host::{metrics, wait_readable};
+use remora_options::device::LentArgs;
+use remora_options::number::{size, whole};
+use remora_options::print_table;
+use remora_options::{ending, print};
 use remora_verbs::rma::{Rights, RmaOptions};
 use remora_verbs::{Access, Context, Mode};
 use serde_json::json;
@@ -125,7 +125,7 @@ const AHEAD: Duration = Duration::from_secs(1);
 /// `remora rma serve`.
 pub fn run(args: &Args) -> Result<()> {
     if args.child {
-        remora_bench::command::ending::end_with_parent()?;
+        remora_options::ending::end_with_parent()?;
     }
     let told = ending::readable()?;
     let context = open(&args.nic, Mode::Dedicated)?;

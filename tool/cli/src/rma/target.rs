@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use remora_bench::command::device::{LentArgs, PortArgs, PortName};
-use remora_bench::command::number::whole;
 use remora_grants::{Certificate, Credential, Fingerprint, Pin, RmaSession, Token};
+use remora_options::device::{LentArgs, PortArgs, PortName};
+use remora_options::number::whole;
 use remora_verbs::{Context, Mode, PortKind};
 
 use super::credentials::Credentials;

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Subcommand;
-use remora_bench::command::number::natural;
+use remora_options::number::natural;
 use remora_scenario::format::change::Change;
 use remora_scenario::scenario::{ControlName, TransportName};
 

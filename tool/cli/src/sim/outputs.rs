@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use remora_bench::command::output;
+use remora_options::output;
 use remora_scenario::format::hpcc::Dialect;
 use remora_scenario::format::hpcc::outputs::FctLine;
 use remora_scenario::format::htsim;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
-use remora_bench::command::ending;
+use remora_options::ending;
 use remora_scenario::Scenario;
 use remora_scenario::record::{PortName, RecordConfig};
 use remora_scenario::run::Run;

@@ -10,9 +10,9 @@ use super::shell;
 use super::target::Target;
 use crate::advice::start_shard;
 use crate::escape::{KeyWords, escape, shown};
-use remora_bench::command::number::natural;
-use remora_bench::command::print;
 use remora_bench::exercise::ExerciseArgs;
+use remora_options::number::natural;
+use remora_options::print;
 use remora_service::Error;
 use remora_service::txn::{Client, Session, Size, Step, Unfinished};
 

@@ -8,8 +8,8 @@ use remora_store::txn::{Design, Limits};
 
 use remora_bench::command::conduct::Conduct;
 use remora_bench::command::designs;
-use remora_bench::command::device::PortArgs;
-use remora_bench::command::number::whole;
+use remora_options::device::PortArgs;
+use remora_options::number::whole;
 use remora_service::server::{Program, Service};
 use remora_service::txn::{self, MOST_SHARDS, ShardConfig, ShardId};
 

@@ -10,7 +10,7 @@ use remora_store::txn::Outcome;
 use super::line::{Line, VERBS, parse};
 use crate::escape::escape;
 use crate::lines;
-use remora_bench::command::print;
+use remora_options::print;
 use remora_service::txn::{Client, Step, Unfinished, explain};
 
 /// Time between two looks for messages of the shards while nobody types.

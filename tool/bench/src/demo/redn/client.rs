@@ -10,11 +10,11 @@ use remora_verbs::{CompletionKind, CompletionQueue, EMPTY, Status, WorkCompletio
 
 use super::PROGRAM;
 use super::table::{Table, key};
-use crate::command::device::PortArgs;
 use crate::kv::measure::{Figures, Plan};
 use crate::kv::parts::{Part, Parts};
 use crate::redn::way::Way;
 use crate::typical;
+use remora_options::device::PortArgs;
 
 /// Time after which a GET counts as hung.
 const LONG: Duration = Duration::from_secs(30);

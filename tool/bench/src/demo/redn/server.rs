@@ -9,10 +9,10 @@ use remora_verbs::{Access, EMPTY, Listener, QpOptions};
 
 use super::table::Table;
 use crate::command::conduct::Conduct;
-use crate::command::device::PortArgs;
-use crate::command::print;
 use crate::redn::loading::Loading;
 use crate::redn::table as redn;
+use remora_options::device::PortArgs;
+use remora_options::print;
 
 /// Number of polls between two checks for new connections.
 const POLLS: u32 = 1 << 14;

@@ -15,10 +15,10 @@ use remora_verbs::{
 };
 
 use super::{Args, Reads, Server, Store};
-use crate::command::device::{LOOPBACK, PortName};
-use crate::command::print;
 use crate::redn::loading::Loading;
 use crate::redn::table::{Table, telling};
+use remora_options::device::{LOOPBACK, PortName};
+use remora_options::print;
 
 /// Time that an answer may take.
 const LONG: Duration = Duration::from_secs(2);
@@ -30,7 +30,7 @@ fn table(args: &Args) -> Table {
 /// Runs the server. It adopts the resources of its predecessor or builds a table, and then loads a chain for
 /// each client. It ends with its parent.
 pub fn serve(args: &Args, socket: &Path, listen: SocketAddr) -> Result<()> {
-    crate::command::ending::end_with_parent()?;
+    remora_options::ending::end_with_parent()?;
     let context = Device::nicd(socket).keep("chains").open()?;
     let mut kept = context.kept()?;
     let domain = match kept.domains.pop() {

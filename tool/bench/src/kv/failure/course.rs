@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::command::output;
 use crate::curves::{Curve, Curves, Stated};
 use crate::plot;
+use remora_options::output;
 
 /// Time that GETs are counted in.
 const SLOT: Duration = Duration::from_millis(50);

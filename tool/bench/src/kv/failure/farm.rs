@@ -7,7 +7,7 @@ use remora_store::kv::ClientConfig;
 use remora_store::ycsb::record::{self, Values};
 
 use super::{Args, Reads, Server, Store};
-use crate::command::device::{PortArgs, PortName};
+use remora_options::device::{PortArgs, PortName};
 use remora_service::kv::{FarmDesign, KvSession as _, Session};
 
 /// `remora serve kv`, with a NIC of its own or a daemon's.

@@ -7,11 +7,11 @@ use remora_service::kv::{FarmDesign, KvSession as _, Session};
 use remora_store::ycsb::record::{self, Values};
 
 use super::{Comparison, by_pairs, by_rma, start};
-use crate::command::device::PortArgs;
 use crate::command::transport::TransportName;
 use crate::kv::measure::{Plan, Server};
 use crate::testbed::Testbed;
 use crate::{Report, Row};
+use remora_options::device::PortArgs;
 
 /// Load before the server dies, and after GETs have come back.
 const LOAD: Duration = Duration::from_millis(500);

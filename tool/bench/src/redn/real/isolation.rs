@@ -12,10 +12,10 @@ use remora_nic::cost::number::{Number, Part, Unit};
 use self::generator::{Generator, Seen};
 use self::shop::Shop;
 use super::server::Server;
-use crate::cores::pin;
 use crate::numbers;
 use crate::testbed::Testbed;
 use crate::{Args, PortName, Row};
+use remora_options::cores::pin;
 
 /// Writers beside the reader.
 const WRITERS: [usize; 5] = [1, 2, 4, 8, 16];

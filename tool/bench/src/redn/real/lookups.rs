@@ -12,9 +12,9 @@ use remora_chain::offload::LIST;
 use self::client::Client;
 use self::tables::{CALLS, KEYS, READS, Tables};
 use super::server::Server;
-use crate::cores::pin;
 use crate::testbed::Testbed;
 use crate::{Args, PortName, Row, SHORTER};
+use remora_options::cores::pin;
 
 /// Lookups of a round, one at a time; twice as many with all connections in use.
 const LOOKUPS: u64 = 4000 / SHORTER;

@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 use remora_chain::{Code, Location, Operand, Program, Test, Work};
 use remora_verbs::{CompletionQueue, Device, EMPTY, Fetching, Loader, Offload, ProtectionDomain, QpOptions};
 
-use crate::cores::pin;
 use crate::{Args, Row, SHORTER};
+use remora_options::cores::pin;
 
 /// NOPs of a ring, and rounds of it.
 const RING: u64 = 1 << 10;

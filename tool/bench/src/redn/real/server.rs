@@ -13,8 +13,8 @@ use remora_verbs::{
     QueuePair, ReceiveRequest,
 };
 
-use crate::cores::pin;
 use crate::testbed::Testbed;
+use remora_options::cores::pin;
 
 /// Maximum number of callers' connections.
 const CALLERS: usize = 64;

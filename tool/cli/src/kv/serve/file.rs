@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use remora_service::kv::Contents;
 use remora_store::load::Pairs;
 
-use remora_bench::command::output;
+use remora_options::output;
 
 /// A file that is read twice.
 pub struct Lines {

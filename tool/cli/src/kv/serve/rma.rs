@@ -1,10 +1,10 @@
 //! `remora serve kv --transport rma`: clients read the table by 1RMA, and store by calls over TLS.
 
 use anyhow::{Context as _, Result, ensure};
-use remora_bench::command::{ending, print};
-use remora_bench::print_table;
 use remora_grants::Token;
 use remora_host::metrics;
+use remora_options::print_table;
+use remora_options::{ending, print};
 use remora_service::kv::rma::RmaServer;
 use remora_service::kv::{Design, FarmDesign};
 use remora_verbs::Mode;

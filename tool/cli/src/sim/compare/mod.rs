@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use remora_bench::command::number::whole;
+use remora_options::number::whole;
 use remora_scenario::format::change::Change;
 
 use super::INCOMPLETE;

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use anyhow::Result;
-use remora_bench::command::{output, print};
-use remora_bench::{plot, print_table};
+use remora_bench::plot;
+use remora_options::print_table;
+use remora_options::{output, print};
 use serde_json::{Value, json};
 
 use super::verdict::{Bound, Comparison, Pair, Verdict};

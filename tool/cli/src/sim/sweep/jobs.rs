@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
-use remora_bench::command::{ending, print};
+use remora_options::{ending, print};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::plan::{Plan, Planned};

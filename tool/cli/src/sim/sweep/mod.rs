@@ -8,9 +8,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use remora_bench::command::number::whole;
-use remora_bench::command::output::REPORT;
-use remora_bench::command::print;
+use remora_options::number::whole;
+use remora_options::output::REPORT;
+use remora_options::print;
 
 use super::INCOMPLETE;
 use plan::Plan;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use remora_bench::command::output;
+use remora_options::output;
 use remora_scenario::format::change::text_of;
 
 use super::plan::Plan;

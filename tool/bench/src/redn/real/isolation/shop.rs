@@ -11,8 +11,8 @@ use remora_verbs::{
 
 use super::super::server::{Callers, Ends};
 use crate::PortName;
-use crate::command::device::LOOPBACK;
 use crate::redn::table::{Table, load, telling};
+use remora_options::device::LOOPBACK;
 
 /// Number of keys of each client; no other client writes them.
 pub const KEYS: usize = 10_000;
