@@ -29,19 +29,19 @@ setup-bench: ## install what the benchmarks compare with: memcached, redis, etcd
 test: ## everything that must hold before a change lands, and what each check took
 	@scripts/checks setup $(CHECKS)
 
-nightly: ## the same with all seeds, every fuzzer for a minute, planted faults and clean roots; notes date and commit in docs/STATUS.md
+nightly: ## the same with all seeds, every fuzzer for a minute, planted faults and clean roots; notes date and commit in .ci/nightly
 	@git diff --quiet HEAD || { echo "nightly: commit your changes first, so that the commit it notes is what ran" >&2; exit 1; }
 	@REMORA_WHOLE=1 FUZZ_SECONDS=60 scripts/checks setup $(CHECKS)
 	@scripts/planted
 	@$(MAKE) roots
-	@sed -i "s/^Last .make nightly.: .*/Last \`make nightly\`: $$(date -u +%F) at $$(git rev-parse --short=12 HEAD)./" docs/STATUS.md
-	@echo "nightly: passed; commit docs/STATUS.md"
+	@echo "$$(date -u +%F) $$(git rev-parse --short=12 HEAD)" > .ci/nightly
+	@echo "nightly: passed; commit .ci/nightly"
 
 fmt:
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 
-tidy: ## style, layers, the empty import lists of the pure crates, docs/TESTS.md; prints the layers and their sizes
+tidy: ## style, layers, the empty import lists of the pure crates; prints the layers and their sizes
 	$(CARGO) test --quiet --package remora-tidy --lib
 	$(CARGO) test --package remora-tidy --test repository --test scripts -- --show-output
 

@@ -24,7 +24,6 @@ pub mod purity;
 pub mod tokens;
 pub mod tree;
 pub mod unsafety;
-pub mod witness;
 pub mod words;
 
 use std::fmt;

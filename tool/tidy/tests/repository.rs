@@ -4,7 +4,7 @@
 use remora_tidy::tree::{self, File};
 use remora_tidy::{
     Fault, arguments, attributes, cycles, docs, drawing, environment, glossary, layers, lengths, listing,
-    names, plain, planted, purity, unsafety, witness, words,
+    names, plain, planted, purity, unsafety, words,
 };
 use std::sync::LazyLock;
 
@@ -173,13 +173,6 @@ fn documents_name_what_exists() {
 #[test]
 fn planted_faults_fit_the_code() {
     holds(planted::misfits(&tree::root(), &FILES).expect("git runs"));
-}
-
-#[test]
-fn the_map_of_tests_names_tests_that_exist() {
-    holds(witness::check(&FILES));
-    let (open, all) = witness::open(&FILES);
-    println!("{}: {open} of {all} sentences are (open)", witness::PATH);
 }
 
 /// Regression: the check looked for the module under a guessed name, found an old one and passed.
