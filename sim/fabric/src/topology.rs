@@ -315,10 +315,10 @@ impl fmt::Display for TopologyError {
             ),
             TopologyError::UnknownNode { link, node, nodes } => write!(
                 f,
-                "link {link} names node {node}, and there are {nodes}: raise the count of nodes or mend the link"
+                "link {link} names node {node}, and there are {nodes}: raise the count of nodes or correct the link"
             ),
             TopologyError::Loop { link, node } => {
-                write!(f, "link {link} joins node {node} to itself: remove it or mend one end")
+                write!(f, "link {link} joins node {node} to itself: remove it or correct one end")
             }
             TopologyError::Rate { link, rate } => {
                 write!(f, "link {link} has {rate} bit/s: choose a rate from {RATE_MIN} to {RATE_MAX}")

@@ -321,9 +321,9 @@ fn given_paths(scenario: &Scenario, paths: &Paths, flows: &[Flow]) -> Result<BTr
     for path in given {
         let id = path.flow;
         let flow =
-            by_id.get(&id).ok_or_else(|| format!("a path is given for flow {id}, which is not there"))?;
+            by_id.get(&id).ok_or_else(|| format!("a path is given for flow {id}, which does not exist"))?;
         let choices = paths.choices(flow.src, flow.dst, &path.above);
-        packed.insert(id, choices.map_err(|says| format!("the path of flow {id}: {says}: mend it"))?);
+        packed.insert(id, choices.map_err(|says| format!("the path of flow {id}: {says}: correct it"))?);
     }
     Ok(packed)
 }
@@ -333,7 +333,10 @@ fn check_paths(paths: &Paths, topology: &Topology, flows: &[Flow]) -> Result<(),
     for flow in flows {
         for node in [flow.src, flow.dst] {
             if !topology.is_host(node) {
-                return Err(format!("flow {} names node {node}, which is no host: mend the flow", flow.id));
+                return Err(format!(
+                    "flow {} names node {node}, which is not a host: correct the flow",
+                    flow.id
+                ));
             }
         }
         if paths.of(flow.src, flow.dst).is_empty() {

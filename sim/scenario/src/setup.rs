@@ -169,9 +169,9 @@ pub fn failures(scenario: &Scenario, topology: &Topology) -> Result<Vec<Failure>
     let mut failures = Vec::new();
     for failure in &scenario.failures {
         let [a, b] = failure.ends;
-        let link = failure
-            .link(topology)
-            .ok_or_else(|| format!("no link joins nodes {a} and {b}: mend `ends` or `nth` of the failure"))?;
+        let link = failure.link(topology).ok_or_else(|| {
+            format!("no link joins nodes {a} and {b}: correct `ends` or `nth` of the failure")
+        })?;
         failures.push(Failure { at: Picos(failure.at.0), link, up: false });
         failures.extend(failure.until.map(|until| Failure { at: Picos(until.0), link, up: true }));
     }

@@ -50,7 +50,7 @@ impl<'a> Tokens<'a> {
         let end = self.line;
         self.next().ok_or_else(|| {
             self.source
-                .error(end, format!("the file ends where {what} should stand: add it or mend the count"))
+                .error(end, format!("the file ends where {what} should follow: add it or correct the count"))
         })
     }
 
@@ -126,7 +126,7 @@ mod tests {
         let words: Vec<_> = tokens.by_ref().map(|token| (token.text, token.line)).collect();
         assert_eq!(words, [("a", 1), ("b", 1), ("c", 3), ("d", 3)]);
         let says = tokens.need("a link").unwrap_err().to_string();
-        assert_eq!(says, "t:3: the file ends where a link should stand: add it or mend the count");
+        assert_eq!(says, "t:3: the file ends where a link should follow: add it or correct the count");
     }
 
     #[test]

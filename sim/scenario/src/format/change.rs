@@ -25,7 +25,7 @@ impl FromStr for Change {
     fn from_str(text: &str) -> Result<Change, String> {
         let split = text.split_once('=').filter(|(key, _)| !key.trim().is_empty());
         let (key, value) = split.ok_or_else(|| {
-            format!("`{}` is no KEY=VALUE: write it like transport.name=irn", excerpt(text))
+            format!("`{}` is not KEY=VALUE: write it like transport.name=irn", excerpt(text))
         })?;
         Ok(Change { key: key.trim().to_owned(), value: value_of(value) })
     }
@@ -100,10 +100,15 @@ fn put(root: &mut Value, key: &str, value: Value) -> Result<(), String> {
                 let place = name.parse::<usize>().ok().and_then(|number| list.get_mut(number));
                 place.ok_or_else(|| {
                     let last = count.saturating_sub(1);
-                    format!("{path} is a list of {count}: write a number from 0 to {last} behind it")
+                    format!("{path} is a list of {count}: add an index from 0 to {last}")
                 })?
             }
-            _ => return Err(format!("{path} is a value and has no `{}`: end the key there", excerpt(name))),
+            _ => {
+                return Err(format!(
+                    "{path} is a single value and has no key `{}`: end the key there",
+                    excerpt(name)
+                ));
+            }
         };
         path = name.to_owned();
     }
@@ -170,8 +175,8 @@ mod tests {
         let says = |changes: &[&str]| changed(changes).unwrap_err();
         assert!(says(&["transport.nam=irn"]).starts_with("transport.nam: unknown field `nam`"));
         assert!(says(&["seed=5", "mtu=long"]).starts_with("mtu: invalid type"));
-        assert!(says(&["workload.3.class=1"]).contains("a list of 1: write a number from 0 to 0"));
-        assert!(says(&["seed.low=1"]).contains("seed is a value and has no `low`"));
+        assert!(says(&["workload.3.class=1"]).contains("a list of 1: add an index from 0 to 0"));
+        assert!(says(&["seed.low=1"]).contains("seed is a single value and has no key `low`"));
         assert!(says(&["loss=2"]).contains("choose a probability"));
         // Each of these changes needs the other one, and they are wrong together as well.
         assert!(says(&["transport.name=rocket"]).contains("rocket"));

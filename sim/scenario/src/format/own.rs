@@ -46,7 +46,7 @@ pub(crate) fn remedied(message: &str) -> String {
     }
     match message.contains(": ") || message.contains(", expected") {
         true => message,
-        false => format!("{message}: mend this line, docs/FABRIC.md has every key"),
+        false => format!("{message}: correct this line, docs/FABRIC.md has every key"),
     }
 }
 

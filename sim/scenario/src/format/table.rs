@@ -37,7 +37,7 @@ impl<'a> Table<'a> {
             let words: Vec<&str> = text.split(',').map(str::trim).collect();
             if words.len() != head.len() {
                 let (has, wants) = (words.len(), head.len());
-                let says = format!("the row has {has} columns, and the head {wants}: mend the row");
+                let says = format!("the row has {has} columns, and the header {wants}: correct the row");
                 return Err(source.error(line, says));
             }
             rows.push(Row { line, words });
@@ -58,7 +58,7 @@ impl<'a> Table<'a> {
         let word = self.word(row, column);
         word.parse().map_err(|_| {
             let (word, column) = (excerpt(word), self.head[column]);
-            self.error(row, format!("`{word}` of column {column} is no number: mend it"))
+            self.error(row, format!("`{word}` in column {column} is not a number: correct it"))
         })
     }
 

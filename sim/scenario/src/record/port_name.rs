@@ -31,7 +31,7 @@ impl FromStr for PortName {
             .and_then(|(node, port)| Some(PortName { node: node.parse().ok()?, port: port.parse().ok()? }));
         parsed.filter(|name| name.port > 0).ok_or_else(|| {
             let text = excerpt(text);
-            format!("`{text}` is no port: write its node and its number, from 1, like 130:1")
+            format!("`{text}` is not a port: write its node and its number, from 1, like 130:1")
         })
     }
 }

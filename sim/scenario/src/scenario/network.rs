@@ -177,7 +177,7 @@ impl Network {
             }
             Network::Links { nodes, ref switches, ref links } => listed(nodes, switches, links),
             Network::File { .. } => {
-                Err(TopologyError::Shape("the network stands in a file: supply its text first"))
+                Err(TopologyError::Shape("the network is in a file: supply its text first"))
             }
         }
     }
@@ -191,7 +191,11 @@ fn listed(nodes: u32, switches: &[u32], links: &[LinkText]) -> Result<Topology, 
     for switch in switches {
         match topology.nodes.get_mut(*switch as usize) {
             Some(kind) => *kind = NodeKind::Switch,
-            None => return Err(TopologyError::Shape("a switch is no node: raise the count of nodes")),
+            None => {
+                return Err(TopologyError::Shape(
+                    "a switch has a number that no node has: raise the count of nodes",
+                ));
+            }
         }
     }
     topology.links = links.iter().map(|link| link.0).collect();

@@ -227,7 +227,9 @@ impl Switch {
         }
         for red in self.ecn.iter().flat_map(|ecn| &ecn.red) {
             if red.kmin > red.kmax || !(0.0..=1.0).contains(&red.pmax) {
-                return Err("a line of switch.ecn.red has kmin <= kmax and pmax from 0 to 1: mend it".into());
+                return Err(
+                    "an entry of switch.ecn.red is invalid: choose kmin <= kmax and pmax from 0 to 1".into(),
+                );
             }
         }
         Ok(())

@@ -60,37 +60,37 @@ impl Default for Transport {
 }
 
 /// The settings of congestion control. Defaults depend on the named control: those of DCQCN's paper, or those
-/// of ConWeave's ns-3 program with `dcqcn-ns3`, given in brackets.
+/// of ConWeave's ns-3 program with `dcqcn-ns3`, given in parentheses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Control {
     /// Name of the congestion control. Default: `"none"`.
     pub name: ControlName,
-    /// DCQCN: period after which α is updated if no CNP arrived (K). Default: 55 µs [1 µs].
+    /// DCQCN: period after which α is updated if no CNP arrived (K). Default: 55 µs (1 µs).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alpha_interval: Option<Time>,
-    /// DCQCN: minimum time between two rate decreases. Default: 0 [4 µs].
+    /// DCQCN: minimum time between two rate decreases. Default: 0 (4 µs).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decrease_interval: Option<Time>,
-    /// DCQCN: period of the timer that increases the rate (T). Default: 55 µs [300 µs].
+    /// DCQCN: period of the timer that increases the rate (T). Default: 55 µs (300 µs).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub increase_interval: Option<Time>,
     /// DCQCN: weight of a new mark in α (g), from 0 to 1. Default: 1/256.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gain: Option<f64>,
-    /// DCQCN: number of fast-recovery rounds (F). Default: 5 [1].
+    /// DCQCN: number of fast-recovery rounds (F). Default: 5 (1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fast_recovery: Option<u32>,
     /// DCQCN: rate added in each additive increase. Default: 40 Mb/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_ai: Option<Rate>,
-    /// DCQCN: rate added in each hyper increase. Default: 400 Mb/s [100 Mb/s].
+    /// DCQCN: rate added in each hyper increase. Default: 400 Mb/s (100 Mb/s).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_hai: Option<Rate>,
-    /// Lowest rate of a flow, for DCQCN and TIMELY. Default: 10 Mb/s [100 Mb/s].
+    /// Lowest rate of a flow, for DCQCN and TIMELY. Default: 10 Mb/s (100 Mb/s).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_rate: Option<Rate>,
-    /// DCQCN: if true, every rate decrease also lowers the target rate. Default: true [false].
+    /// DCQCN: if true, every rate decrease also lowers the target rate. Default: true (false).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clamp_target: Option<bool>,
     /// If true, a flow may have at most the bandwidth-delay product of the longest path in flight, as with

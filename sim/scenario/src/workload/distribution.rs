@@ -34,8 +34,12 @@ impl fmt::Display for CdfError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             CdfError::TooShort => "a distribution has at least two lines: add lines of `bytes percent`",
-            CdfError::Bounds => "the percent goes from 0 to 100: mend the first or the last line",
-            CdfError::NotRising => "bytes and percent rise from line to line: remove or mend what does not",
+            CdfError::Bounds => {
+                "the percentages must range from 0 to 100: correct the first or the last line"
+            }
+            CdfError::NotRising => {
+                "bytes and percent must rise from line to line: remove or correct a line that does not"
+            }
         })
     }
 }

@@ -54,7 +54,7 @@ impl fmt::Display for WorkloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WorkloadError::UnknownHost { host } => {
-                write!(f, "the workload names {host}, which is no host of the network: name a host")
+                write!(f, "the workload names node {host}, which is not a host of the network: name a host")
             }
             WorkloadError::Loop { host } => write!(f, "host {host} sends to itself: name another host"),
             WorkloadError::TooFewHosts { needs, has } => {
@@ -68,7 +68,7 @@ impl fmt::Display for WorkloadError {
                 write!(f, "there are more than {FLOWS_MAX} flows: lower the load or the duration")
             }
             WorkloadError::Numbers(says) => f.write_str(says),
-            WorkloadError::File { path } => write!(f, "the flows stand in {path}: supply its text first"),
+            WorkloadError::File { path } => write!(f, "the flows are in {path}: supply its text first"),
         }
     }
 }

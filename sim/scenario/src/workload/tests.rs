@@ -176,7 +176,7 @@ fn workloads_keep_their_ids_apart_and_their_waits_together() {
 fn each_mistake_of_a_workload_is_named() {
     let listed =
         |flow: Flow| generate(&[Workload::listed(vec![flow])], &network(), 1).unwrap_err().to_string();
-    let says = "the workload names 16, which is no host of the network: name a host";
+    let says = "the workload names node 16, which is not a host of the network: name a host";
     assert_eq!(listed(Flow::write(0, 16, 1, 5, 0)), says);
     assert_eq!(listed(Flow::write(0, 1, 1, 5, 0)), "host 1 sends to itself: name another host");
     let on_itself = After { flows: vec![Dependency { flow: 0, end: End::Received }], count: 1, delay: 0 };

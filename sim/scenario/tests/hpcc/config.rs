@@ -35,10 +35,8 @@ fn the_later_value_counts_and_unknown_keys_are_named_once() {
     let read =
         Config::parse(text("CC_MODE 3\nFOO_BAR 1 2\nCC_MODE 7\r\nFOO_BAR 3\nRATE_BOUND 1 9\n")).unwrap();
     assert_eq!(read.value.integer("CC_MODE", 0), 7);
-    let expected = [
-        "f:2: the key FOO_BAR is not known; it is skipped",
-        "f:5: `9` stands where a key should; it is skipped",
-    ];
+    let expected =
+        ["f:2: the key FOO_BAR is not known; it is skipped", "f:5: `9` is not a key; it is skipped"];
     assert_eq!(warned(&read), expected);
 }
 
@@ -56,13 +54,16 @@ fn a_map_has_as_many_pairs_as_it_says() {
 #[test]
 fn each_mistake_of_a_value_has_its_line_and_remedy() {
     for (bad, words) in [
-        ("CC_MODE", "f:1: the file ends where the value of CC_MODE should stand: add it or mend the count"),
+        (
+            "CC_MODE",
+            "f:1: the file ends where the value of CC_MODE should follow: add it or correct the count",
+        ),
         ("CC_MODE one", "f:1: CC_MODE is `one`: write a whole number"),
         ("\nRATE_AI fast", "f:2: RATE_AI is `fast`: write a rate like 100Mb/s"),
         ("EWMA_GAIN x", "f:1: the value of EWMA_GAIN is `x`: write a number like 0.5"),
         (
             "KMIN_MAP 2 5 5",
-            "f:1: the file ends where a rate of KMIN_MAP should stand: add it or mend the count",
+            "f:1: the file ends where a rate of KMIN_MAP should follow: add it or correct the count",
         ),
         ("KMIN_MAP 2000", "f:1: the value of KMIN_MAP is 2000: choose at most 1000"),
     ] {

@@ -44,13 +44,13 @@ fn stale_digits_in_the_count_do_not_matter() {
     // 2 over an estimate of 15 and a blank leaves 25.
     let read = flows::parse(text("25 \n0 1 3 9 2.0\n1 0 3 9 2.0\n"), None).unwrap();
     assert_eq!(read.value.flows.len(), 2);
-    assert_eq!(warned(&read), ["f:1: the count says 25 and there are 2 flows; the rows count"]);
+    assert_eq!(warned(&read), ["f:1: the count is 25, and the file has 2 flows; all of them are read"]);
     // A count that is less is how users cut a file: ns-3 reads so many.
     let read = flows::parse(text("1\n0 1 3 9 2.0\n1 0 3 9 2.0\n"), None).unwrap();
-    let says = "f:3: there are more flows than the 1 of the count; they are ignored, as in ns-3";
+    let says = "f:3: there are more flows than the count of 1; the others are ignored, as in ns-3";
     assert_eq!((read.value.flows.len(), warned(&read)), (1, vec![says.to_owned()]));
     let read = flows::parse(text(include_str!("../data/T2ms-first-200.txt")), None).unwrap();
-    assert_eq!(warned(&read), ["f:1: the count says 19352 and there are 200 flows; the rows count"]);
+    assert_eq!(warned(&read), ["f:1: the count is 19352, and the file has 200 flows; all of them are read"]);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn starts_out_of_order_are_sorted_and_stay_in_order_where_they_are_equal() {
     let sizes: Vec<u64> = read.value.flows.iter().map(|flow| flow.size).collect();
     assert_eq!(sizes, [8, 9, 7]);
     assert_eq!(starts(&read.value.flows)[2], Start::At(2_500_000_000_000));
-    let says = "f:3: this flow starts before the one in front of it; the flows are sorted";
+    let says = "f:3: this flow starts before the previous one; the flows are sorted";
     assert_eq!(warned(&read), [says]);
 }
 
@@ -84,7 +84,7 @@ fn each_mistake_of_a_flow_has_its_line_and_remedy() {
         ("1\n0 1 3 -9 2", "f:2: `-9` is not the size of a flow: write a whole number"),
         (
             "2\n0 1 3 9 2\n0 1 3",
-            "f:3: the file ends where the size of a flow should stand: add it or mend the count",
+            "f:3: the file ends where the size of a flow should follow: add it or correct the count",
         ),
         ("2\n0 1 3 9 2\nprose", "f:3: `prose` is not the number of a host: write a whole number"),
     ] {
@@ -101,7 +101,7 @@ fn a_trace_file_ends_in_prose_and_names_nodes_that_are_not_there() {
     assert_eq!(warned(&read), ["f:2: there are only 3 nodes; others are left out, as in ns-3"]);
     assert_eq!(
         says(trace::parse(text("2\n0\n"), 3)),
-        "f:2: the file ends where a node should stand: add it or mend the count"
+        "f:2: the file ends where a node should follow: add it or correct the count"
     );
 }
 
@@ -113,12 +113,12 @@ fn a_distribution_rises_from_0_to_100() {
     assert_eq!((read.value.size_at(22.93 / 3.0), read.value.size_at(0.0)), (1333, 1));
     assert_eq!((read.value.size_at(100.0), read.value.size_at(69.21)), (2_000_000, 8000));
     for (bad, words) in [
-        ("0 0\n10 50\n10 100", "f:3: bytes and percent must both be more than in the line above"),
-        ("0 0\n10 50\n20 50", "f:3: bytes and percent must both be more than in the line above"),
-        ("0 1\n10 100", "f:2: the percent goes from 0 to 100"),
-        ("0 0\n10 99", "f:2: the percent goes from 0 to 100"),
+        ("0 0\n10 50\n10 100", "f:3: bytes and percent must both be larger than in the line above"),
+        ("0 0\n10 50\n20 50", "f:3: bytes and percent must both be larger than in the line above"),
+        ("0 1\n10 100", "f:2: the percentages must range from 0 to 100"),
+        ("0 0\n10 99", "f:2: the percentages must range from 0 to 100"),
         ("0 0", "f:1: a distribution has at least two lines"),
-        ("0 0\n10", "f:2: the file ends where a line of `bytes percent` should stand"),
+        ("0 0\n10", "f:2: the file ends where a line of `bytes percent` should follow"),
         ("0 0\nnan 100", "f:2: `nan` is not a number"),
     ] {
         assert!(says(cdf::parse(text(bad))).starts_with(words), "{bad:?}");

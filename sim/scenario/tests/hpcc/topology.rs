@@ -37,7 +37,7 @@ fn each_mistake_has_its_line_and_remedy() {
     for (bad, words) in [
         (
             "3 1 2\n1\n0 1 1Gbps 1ns 0\n",
-            "f:3: the file ends where a link should stand: add it or mend the count",
+            "f:3: the file ends where a link should follow: add it or correct the count",
         ),
         ("2 1 1\n1\n0 7 1Gbps 1ns 0", "f:3: the number of a node is 7: choose at most 1"),
         ("2 1 1\n9\n0 1 1Gbps 1ns 0", "f:2: the number of a switch is 9: choose at most 1"),
@@ -46,7 +46,7 @@ fn each_mistake_has_its_line_and_remedy() {
         ("2 1 1\n1\n0 1 1Gbps 1ns 2", "f:3: `2` is not an error rate: write one from 0 to 1"),
         ("2 1 1\n1\n0 1 0bps 1ns 0", "f:3: link 0 has 0 bit/s: choose a rate from 1000 to 8000000000000"),
         ("3 1 1\n1\n0 1 1Gbps 1ns 0", "f: host 2 has no link: add one, or list it as a switch"),
-        ("", "f:1: the file ends where the count of nodes should stand: add it or mend the count"),
+        ("", "f:1: the file ends where the count of nodes should follow: add it or correct the count"),
         ("999999999 1 1", "f:1: the count of nodes is 999999999: choose at most 100000"),
         ("0 0 0", "f: no node is a host: list fewer nodes as switches"),
     ] {
@@ -60,7 +60,7 @@ fn links_beyond_the_count_are_named() {
     assert_eq!(read.value.links.len(), 1);
     assert_eq!(
         warned(&read),
-        ["f:4: there are more links than the 1 of the count; they are ignored, as in ns-3"]
+        ["f:4: there are more links than the count of 1; the others are ignored, as in ns-3"]
     );
 }
 

@@ -63,15 +63,15 @@ fn modes_that_are_not_modelled_are_refused_by_name() {
     for (line, words) in [
         (
             "CC_MODE 3",
-            "f: CC_MODE asks for HPCC, which is not modelled: choose --control NAME of none, dcqcn, dcqcn-ns3, timely",
+            "f: CC_MODE selects HPCC, which is not modelled: choose --control NAME of none, dcqcn, dcqcn-ns3, timely",
         ),
-        ("CC_MODE 8", "f: CC_MODE asks for DCTCP, which is not modelled: choose --control NAME of"),
-        ("CC_MODE 10", "f: CC_MODE asks for PINT, which is not modelled: choose --control NAME of"),
-        ("CC_MODE 5", "f: CC_MODE 5 is no mode: write 1 (DCQCN) or 7 (TIMELY)"),
-        ("LB_MODE 2", "f: LB_MODE asks for DRILL, which is not modelled: write LB_MODE 0 (ECMP)"),
-        ("LB_MODE 3", "f: LB_MODE asks for Conga, which is not modelled: write LB_MODE 0 (ECMP)"),
-        ("LB_MODE 6", "f: LB_MODE asks for Letflow, which is not modelled: write LB_MODE 0 (ECMP)"),
-        ("LB_MODE 9", "f: LB_MODE asks for ConWeave, which is not modelled: write LB_MODE 0 (ECMP)"),
+        ("CC_MODE 8", "f: CC_MODE selects DCTCP, which is not modelled: choose --control NAME of"),
+        ("CC_MODE 10", "f: CC_MODE selects PINT, which is not modelled: choose --control NAME of"),
+        ("CC_MODE 5", "f: CC_MODE 5 is not known: write 1 (DCQCN) or 7 (TIMELY)"),
+        ("LB_MODE 2", "f: LB_MODE selects DRILL, which is not modelled: write LB_MODE 0 (ECMP)"),
+        ("LB_MODE 3", "f: LB_MODE selects Conga, which is not modelled: write LB_MODE 0 (ECMP)"),
+        ("LB_MODE 6", "f: LB_MODE selects Letflow, which is not modelled: write LB_MODE 0 (ECMP)"),
+        ("LB_MODE 9", "f: LB_MODE selects ConWeave, which is not modelled: write LB_MODE 0 (ECMP)"),
     ] {
         let says = translated(&format!("{PFC} {line}"), None).unwrap_err().to_string();
         assert!(says.starts_with(words), "{says}");

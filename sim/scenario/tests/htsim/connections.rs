@@ -42,7 +42,7 @@ fn a_start_is_in_ps_and_stays_exact_beyond_a_float() {
     // Flows without an id get numbers above all ids.
     let ids: Vec<u64> = read.value.flows(&mut Vec::new()).iter().map(|flow| flow.id).collect();
     assert_eq!(ids, [1, 2]);
-    assert_eq!(warned(&read), ["f:4: `Seed` stands where a count should; the line is skipped"]);
+    assert_eq!(warned(&read), ["f:4: `Seed` is not a count that a matrix has; the line is skipped"]);
 }
 
 const TRIGGERED: &str = "Nodes 4\nConnections 5\nTriggers 3\nFailures 1\n\
@@ -83,7 +83,7 @@ fn what_htsim_stumbles_over_is_read_with_a_word() {
         "f:3: htsim splits at single blanks; more of them or tabs are read as one here",
         "f:3: `msg` is not modelled; it is skipped",
         "f:3: a flow of size 0 never ends, as in htsim",
-        "f:4: a comment stands behind the first flow; it is skipped, and htsim refuses it",
+        "f:4: a comment after the first flow is skipped here, but htsim rejects it",
     ];
     assert_eq!(warned(&read), expected);
 }
@@ -99,23 +99,26 @@ fn each_mistake_has_its_line_and_remedy() {
             "f:3: the flow has a start and a trigger: keep one of them",
         ),
         (flow("0->1 trigger 1 size 9"), "f:3: a flow with a trigger has no id: add `id N`"),
-        (flow("0->1 id 0 start 0 size 9"), "f:3: id is 0, which is no id: number from 1"),
-        (flow("0->2 start 0 size 9"), "f:3: host 2 is not below 2, the count of Nodes: mend one"),
+        (flow("0->1 id 0 start 0 size 9"), "f:3: id is 0: choose an id from 1"),
+        (flow("0->2 start 0 size 9"), "f:3: host 2 does not exist, as Nodes is 2: correct one of them"),
         (flow("0->x start 0 size 9"), "f:3: `x` is not a host: write `SRC->DST`"),
         (flow("1->1 start 0 size 9"), "f:3: host 1 sends to itself: name another host"),
         (flow("0->1 start soon size 9"), "f:3: start is `soon`: write a time in ps"),
-        (flow("0->1 start 0 size 9 colour 3"), "f:3: `colour` is no word of a flow: remove or mend it"),
+        (
+            flow("0->1 start 0 size 9 colour 3"),
+            "f:3: `colour` is not a keyword of a flow: remove or correct it",
+        ),
         (
             flow("0->1 start 0 size 9\nhello"),
-            "f:4: `hello` begins no flow, trigger or failure: remove or mend it",
+            "f:4: `hello` does not begin a flow, trigger or failure: remove or correct the line",
         ),
         (
             flow("0->1 start 0 size 9\n1->0 start 0 size 9"),
-            "f: Connections says 1 and there are 2: mend the count",
+            "f: Connections is 1, and the file has 2: correct the count",
         ),
         (
             flow("0->1 id 7 start 0 size 9 send_done_trigger 4"),
-            "f: trigger 4 is named and not specified: add its line",
+            "f: trigger 4 is used but not specified: add its line",
         ),
         (flow("trigger id 1"), "f:3: the trigger has no type: add oneshot, multishot or barrier"),
         (flow("trigger id 1 barrier"), "f:3: the barrier has no count: add `count N`, at least 1"),
@@ -156,7 +159,7 @@ fn blanks_around_an_arrow_marks_and_carriage_returns_change_nothing() {
 #[test]
 fn a_line_that_is_passed_over_is_named() {
     let read = parse(text("Nodes 8\nConnection 1\nConnections 1\n0->5 start 0 size 9")).unwrap();
-    assert_eq!(warned(&read), ["f:2: `Connection` stands where a count should; the line is skipped"]);
+    assert_eq!(warned(&read), ["f:2: `Connection` is not a count that a matrix has; the line is skipped"]);
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn speed_latency_and_bundle_belong_to_the_links_below_a_tier() {
     let single = text_of.replace("Bundle 4", "Bundle 1");
     assert!(
         says(parse(text(&single)))
-            .contains("4 links upwards to 1 cores with Bundle 1: mend Radix_Up or Bundle")
+            .contains("4 links upwards to 1 cores with Bundle 1: correct Radix_Up or Bundle")
     );
     let good = text_of
         .replace("Downlink_speed_Gbps 200", "Downlink_speed_Gbps 100")
@@ -61,18 +61,18 @@ fn speed_latency_and_bundle_belong_to_the_links_below_a_tier() {
 fn each_mistake_has_its_line_and_remedy() {
     for (from, to, words) in [
         ("Nodes 32", "Nodes x", "f:1: Nodes is `x`: write a whole number"),
-        ("Nodes 32", "", "f: Nodes is missing or 0: add `Nodes N` in front of the tiers"),
+        ("Nodes 32", "", "f: Nodes is missing or 0: add `Nodes N` before the first tier"),
         ("Tiers 2", "Tiers 1", "f: Tiers is 1: write 2 or 3"),
         ("Tiers 2", "Tiers 3", "f: Radix_Up of tier 1 is missing or 0: add `Radix_Up N`"),
         ("Tier 1", "Tier 3", "f:13: Tier is 3: choose at most 2"),
-        ("Radix_Up 2", "Radix_Up 2\nRADIX_UP 2", "f:9: Radix_Up stands twice in tier 0: remove one"),
+        ("Radix_Up 2", "Radix_Up 2\nRADIX_UP 2", "f:9: Radix_Up occurs twice in tier 0: remove one"),
         ("Radix_Up 2", "", "f: Radix_Up of tier 0 is missing or 0: add `Radix_Up N`"),
         (
             "Oversubscribed 4",
             "",
-            "f: tier 0 has 8 links down and 2 up, which is not Oversubscribed 1: mend one",
+            "f: tier 0 has 8 links down and 2 up, which contradicts Oversubscribed 1: correct one of them",
         ),
-        ("Podsize 32", "Podsize 30", "f: the number of pods comes to 32 / 30, which is not whole"),
+        ("Podsize 32", "Podsize 30", "f: the number of pods is 32 / 30, not a whole number"),
         ("Radix_Down 4\n", "Radix_Down 4\nQueue_Down 0\n", "f: Queue_Down of tier 1 is missing or 0"),
     ] {
         assert!(TINY.contains(from), "{from}");
@@ -82,5 +82,5 @@ fn each_mistake_has_its_line_and_remedy() {
     let none = says(parse(text("Nodes 4\nTiers 2\nPodsize 4")));
     assert_eq!(none, "f: tier 0 is missing: add `Tier 0`");
     let top = says(parse(text(&LARGE.replace("Radix_Down 16", "Radix_Down 16\nRadix_Up 2"))));
-    assert!(top.contains("Radix_Up stands in tier 2, which has no links upwards: remove it"), "{top}");
+    assert!(top.contains("tier 2 has no links upwards: remove Radix_Up"), "{top}");
 }

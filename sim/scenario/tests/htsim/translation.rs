@@ -136,7 +136,10 @@ fn a_failure_is_of_the_link_that_is_wired() {
         assert_eq!(warned(&read), ["f: htsim refuses failures of TOR and CORE; their link fails here"]);
     }
     let wrong = says(translated("", &with("switch_type AGG switch_id 3 link_id 2"), None));
-    assert_eq!(wrong, "f: a failure names link 2 of agg switch 3, which is not there: mend its numbers");
+    assert_eq!(
+        wrong,
+        "f: a failure names link 2 of agg switch 3, which does not exist: correct switch_id or link_id"
+    );
 }
 
 #[test]

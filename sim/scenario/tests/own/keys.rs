@@ -131,7 +131,7 @@ fn each_mistake_has_its_line_and_words_in_one_line() {
         ("\"20ms\"", "\"20\"", "f.toml:3: `20` is not a time: write one like \"2us\""),
         ("\"40Gbps\"", "\"fast\"", "f.toml:9: `fast` is not a rate: write one like \"100Gbps\""),
         ("\"fat-tree\"", "\"torus\"", "f.toml:10: unknown variant `torus`, expected one of"),
-        ("k = 6\n", "", "f.toml:9: missing field `k`: mend this line"),
+        ("k = 6\n", "", "f.toml:9: missing field `k`: correct this line"),
         ("k = 6", "k = 6\nks = 7", "f.toml:9: unknown field `ks`, expected one of"),
         (
             "\"irn+pfc\"",
@@ -148,7 +148,7 @@ fn each_mistake_has_its_line_and_words_in_one_line() {
             "f.toml:53: `0: 1>2 1KB at 5us send` is not a flow: write one like",
         ),
         ("gain = 0.00390625", "gain = 2.0", "f.toml: control.gain is 2: choose a number from 0 to 1"),
-        ("pmax = 0.01", "pmax = 1.01", "f.toml: a line of switch.ecn.red has kmin <= kmax"),
+        ("pmax = 0.01", "pmax = 1.01", "f.toml: an entry of switch.ecn.red is invalid: choose kmin <= kmax"),
     ] {
         assert!(ALL.contains(from), "{from}");
         let says = parse(text(&ALL.replacen(from, to, 1))).unwrap_err().to_string();
@@ -163,7 +163,7 @@ fn files_that_a_scenario_names_are_supplied_by_the_caller() {
     let mut scenario = parse(text(named)).unwrap().value;
     assert_eq!(files(&scenario), [(Need::Topology, "net".to_owned()), (Need::Flows, "flows".to_owned())]);
     let says = scenario.topology().unwrap_err().to_string();
-    assert_eq!(says, "the network stands in a file: supply its text first");
+    assert_eq!(says, "the network is in a file: supply its text first");
     let mut other = scenario.clone();
     let leaf = include_str!("../data/leaf_spine_128_100G_OS2.txt");
     assert_eq!(supply(&mut scenario, Source::new("net", leaf)), Ok(vec![]));
@@ -171,7 +171,7 @@ fn files_that_a_scenario_names_are_supplied_by_the_caller() {
     let warnings = supply(&mut scenario, Source::new("flows", cut)).unwrap();
     assert_eq!(
         warnings[0].to_string(),
-        "flows:1: the count says 19352 and there are 200 flows; the rows count"
+        "flows:1: the count is 19352, and the file has 200 flows; all of them are read"
     );
     assert!(files(&scenario).is_empty());
     let topology = scenario.topology().unwrap();

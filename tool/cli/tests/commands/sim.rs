@@ -180,7 +180,7 @@ fn a_key_that_is_set_changes_the_scenario_and_what_cannot_be_set_is_one_line() {
     for (change, words) in [
         ("transport.nam=irn", "--set: transport.nam: unknown field `nam`"),
         ("mtu=long", "--set: mtu: invalid type"),
-        ("workload.1.class=3", "is a list of 1: write a number from 0 to 0"),
+        ("workload.1.class=3", "is a list of 1: add an index from 0 to 0"),
         ("switch.pfc=7", "--set: switch.pfc: invalid type: integer `7`, expected a table"),
         ("workload.0.traffic=7", "expected a table: docs/FABRIC.md has its keys"),
         ("transport.name=rocket", "rocket"),
@@ -188,7 +188,7 @@ fn a_key_that_is_set_changes_the_scenario_and_what_cannot_be_set_is_one_line() {
     ] {
         sim(&[&scenario, "--set", change]).one_line(words);
     }
-    sim(&[&scenario, "--set", "loss"]).bad_arguments("is no KEY=VALUE");
+    sim(&[&scenario, "--set", "loss"]).bad_arguments("is not KEY=VALUE");
     // A configuration of ns-3 has the same keys.
     std::fs::write(folder.path("topology.txt"), TOPOLOGY).unwrap();
     std::fs::write(folder.path("flow.txt"), "1\n0 2 3 100 20000 2.0\n").unwrap();

@@ -23,7 +23,8 @@ pub fn parse(source: Source<'_>) -> Result<Read<Cdf>, ScenarioError> {
         if let Some(last) = points.last()
             && (point.bytes <= last.bytes || point.percent <= last.percent)
         {
-            let says = "bytes and percent must both be more than in the line above: remove or mend the line";
+            let says =
+                "bytes and percent must both be larger than in the line above: remove or correct the line";
             return Err(source.error(line, says));
         }
         points.push(point);

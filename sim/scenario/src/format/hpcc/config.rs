@@ -68,7 +68,7 @@ impl Config {
                 warnings
                     .add(token.line, format!("the key {} is not known; it is skipped", excerpt(token.text)));
             } else if !unknown {
-                let says = format!("`{}` stands where a key should; it is skipped", excerpt(token.text));
+                let says = format!("`{}` is not a key; it is skipped", excerpt(token.text));
                 warnings.add(token.line, says);
             }
         }

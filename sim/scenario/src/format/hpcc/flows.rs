@@ -49,7 +49,7 @@ pub fn parse(source: Source<'_>, topology: Option<&Topology>) -> Result<Read<Flo
         if flows.len() as u64 >= count {
             if first.text.parse::<u64>().is_ok() {
                 let says = format!(
-                    "there are more flows than the {count} of the count; they are ignored, as in ns-3"
+                    "there are more flows than the count of {count}; the others are ignored, as in ns-3"
                 );
                 warnings.add(first.line, says);
             }
@@ -64,13 +64,14 @@ pub fn parse(source: Source<'_>, topology: Option<&Topology>) -> Result<Read<Flo
         let Start::At(start) = flow.start else { continue };
         if start < latest && sorted {
             sorted = false;
-            warnings.add(first.line, "this flow starts before the one in front of it; the flows are sorted");
+            warnings.add(first.line, "this flow starts before the previous one; the flows are sorted");
         }
         latest = latest.max(start);
         flows.push(flow);
     }
     if (flows.len() as u64) < count {
-        let says = format!("the count says {count} and there are {} flows; the rows count", flows.len());
+        let says =
+            format!("the count is {count}, and the file has {} flows; all of them are read", flows.len());
         warnings.add(1, says);
     }
     flows.sort_by_key(|flow| match flow.start {

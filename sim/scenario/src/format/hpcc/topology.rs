@@ -46,7 +46,7 @@ pub fn parse(source: Source<'_>) -> Result<Read<Topology>, ScenarioError> {
         && token.text.parse::<u64>().is_ok()
     {
         let says =
-            format!("there are more links than the {links} of the count; they are ignored, as in ns-3");
+            format!("there are more links than the count of {links}; the others are ignored, as in ns-3");
         warnings.add(token.line, says);
     }
     topology.check().map_err(|error| source.error(0, error.to_string()))?;

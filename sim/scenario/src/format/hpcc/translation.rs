@@ -104,11 +104,11 @@ fn balance(source: Source<'_>, config: &Config) -> Result<(), ScenarioError> {
         6 => "Letflow",
         9 => "ConWeave",
         mode => {
-            let says = format!("LB_MODE {mode} is no mode: write 0 (ECMP)");
+            let says = format!("LB_MODE {mode} is not known: write 0 (ECMP)");
             return Err(source.error(0, says));
         }
     };
-    Err(source.error(0, format!("LB_MODE asks for {name}, which is not modelled: write LB_MODE 0 (ECMP)")))
+    Err(source.error(0, format!("LB_MODE selects {name}, which is not modelled: write LB_MODE 0 (ECMP)")))
 }
 
 fn control_of(source: Source<'_>, config: &Config) -> Result<ControlName, ScenarioError> {
@@ -119,13 +119,13 @@ fn control_of(source: Source<'_>, config: &Config) -> Result<ControlName, Scenar
         8 => "DCTCP",
         10 => "PINT",
         mode => {
-            let says = format!("CC_MODE {mode} is no mode: write 1 (DCQCN) or 7 (TIMELY)");
+            let says = format!("CC_MODE {mode} is not known: write 1 (DCQCN) or 7 (TIMELY)");
             return Err(source.error(0, says));
         }
     };
     let names: Vec<_> = ControlName::ALL.iter().map(|known| known.name()).collect();
     let names = names.join(", ");
-    let says = format!("CC_MODE asks for {name}, which is not modelled: choose --control NAME of {names}");
+    let says = format!("CC_MODE selects {name}, which is not modelled: choose --control NAME of {names}");
     Err(source.error(0, says))
 }
 

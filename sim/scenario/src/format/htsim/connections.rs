@@ -110,20 +110,20 @@ pub fn parse(source: Source<'_>) -> Result<Read<Connections>, ScenarioError> {
             *count = line.number(first, u64::from(u32::MAX))?;
         } else if first.starts_with('#') {
             if in_body {
-                warnings.add(
-                    number,
-                    "a comment stands behind the first flow; it is skipped, and htsim refuses it",
-                );
+                warnings.add(number, "a comment after the first flow is skipped here, but htsim rejects it");
             }
         } else if first == "trigger" {
             read.triggers.push(trigger(&mut line)?);
         } else if first == "failure" {
             read.failures.push(failure(&mut line)?);
         } else if in_body {
-            let says = format!("`{}` begins no flow, trigger or failure: remove or mend it", excerpt(first));
+            let says = format!(
+                "`{}` does not begin a flow, trigger or failure: remove or correct the line",
+                excerpt(first)
+            );
             return Err(source.error(number, says));
         } else {
-            let says = format!("`{}` stands where a count should; the line is skipped", excerpt(first));
+            let says = format!("`{}` is not a count that a matrix has; the line is skipped", excerpt(first));
             warnings.add(number, says);
         }
     }
@@ -165,9 +165,8 @@ fn connection(
                 line.skip_number();
             }
             _ => {
-                return Err(
-                    line.error(format!("`{}` is no word of a flow: remove or mend it", excerpt(word)))
-                );
+                return Err(line
+                    .error(format!("`{}` is not a keyword of a flow: remove or correct it", excerpt(word))));
             }
         }
     }
@@ -207,7 +206,7 @@ fn trigger(line: &mut Line<'_>) -> Result<Trigger, ScenarioError> {
             "multishot" => kind = Some(TriggerKind::MultiShot),
             "barrier" => kind = Some(TriggerKind::Barrier(0)),
             _ => {
-                let says = format!("`{}` is no word of a trigger: remove or mend it", excerpt(word));
+                let says = format!("`{}` is not a keyword of a trigger: remove or correct it", excerpt(word));
                 return Err(line.error(says));
             }
         }
@@ -239,7 +238,7 @@ fn failure(line: &mut Line<'_>) -> Result<FailedLink, ScenarioError> {
             "switch_id" => switch = Some(line.number(word, NODES_MAX)? as u32),
             "link_id" => link = Some(line.number(word, NODES_MAX)? as u32),
             _ => {
-                let says = format!("`{}` is no word of a failure: remove or mend it", excerpt(word));
+                let says = format!("`{}` is not a keyword of a failure: remove or correct it", excerpt(word));
                 return Err(line.error(says));
             }
         }
@@ -265,7 +264,7 @@ fn check_counts(
     ] {
         let says = counts[key];
         if says != is as u64 {
-            return Err(source.error(0, format!("{key} says {says} and there are {is}: mend the count")));
+            return Err(source.error(0, format!("{key} is {says}, and the file has {is}: correct the count")));
         }
     }
     Ok(())
@@ -289,7 +288,7 @@ fn check_ids(source: Source<'_>, read: &Connections) -> Result<(), ScenarioError
         };
         let named = [waits, flow.send_done, flow.recv_done];
         if let Some(id) = named.into_iter().flatten().find(|id| !triggers.contains(id)) {
-            return Err(source.error(0, format!("trigger {id} is named and not specified: add its line")));
+            return Err(source.error(0, format!("trigger {id} is used but not specified: add its line")));
         }
     }
     Ok(())

@@ -154,7 +154,7 @@ fn check_program(program: &str) -> Result<(), String> {
         _ => {
             let name = excerpt(name);
             return Err(format!(
-                "`{name}` is no program of htsim: begin with htsim_roce or with the options"
+                "`{name}` is not a program of htsim: start with htsim_roce or with the options"
             ));
         }
     };

@@ -35,7 +35,10 @@ pub fn parse(source: Source<'_>) -> Result<Vec<Time>, ScenarioError> {
     let time = |row| {
         let text = table.word(row, 8);
         let fct = parse_scaled(text, 1_000_000).ok_or_else(|| {
-            table.error(row, format!("`{}` of column fct_us is no time: mend it", excerpt(text)))
+            table.error(
+                row,
+                format!("`{}` in column fct_us is not a time: write a number like 182.696", excerpt(text)),
+            )
         })?;
         Ok(Time {
             set: table.word(row, 0).to_owned(),
@@ -62,9 +65,9 @@ mod tests {
             Ok(vec![time("A", 1, 182_696_000), time("B", 20, 1_114_000_000)])
         );
         for (rows, words) in [
-            ("A,1,1,-,7,0,64,2000,fast,3,7", "times.csv:2: `fast` of column fct_us is no time"),
-            ("A,x,1,-,7,0,64,2000,1,3,7", "times.csv:2: `x` of column run is no number"),
-            ("A,1", "times.csv:2: the row has 2 columns, and the head 11"),
+            ("A,1,1,-,7,0,64,2000,fast,3,7", "times.csv:2: `fast` in column fct_us is not a time"),
+            ("A,x,1,-,7,0,64,2000,1,3,7", "times.csv:2: `x` in column run is not a number"),
+            ("A,1", "times.csv:2: the row has 2 columns, and the header 11"),
         ] {
             assert!(read(rows).unwrap_err().to_string().starts_with(words), "{rows}");
         }

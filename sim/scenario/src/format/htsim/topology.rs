@@ -64,7 +64,7 @@ pub fn parse(source: Source<'_>) -> Result<Read<TreeFile>, ScenarioError> {
     }
     let need = |value: Option<u64>, key: &str| match value {
         Some(value @ 1..) => Ok(value as u32),
-        _ => Err(source.error(0, format!("{key} is missing or 0: add `{key} N` in front of the tiers"))),
+        _ => Err(source.error(0, format!("{key} is missing or 0: add `{key} N` before the first tier"))),
     };
     let (nodes, count, pod) = (need(nodes, "Nodes")?, need(count, "Tiers")?, need(pod, "Podsize")?);
     if count < 2 {

@@ -99,7 +99,7 @@ fn what_cannot_be_compared_is_one_line_with_a_remedy() {
     sim(&["compare", &folder.path("")]).one_line("has no times to compare with, such as htsim-one.csv");
     single_flows(&folder);
     std::fs::write(folder.path("htsim-one.csv"), HTSIM.replace("174.335", "short")).unwrap();
-    sim(&["compare", &folder.path("")]).one_line("htsim-one.csv:4: `short` of column fct_us is no time");
+    sim(&["compare", &folder.path("")]).one_line("htsim-one.csv:4: `short` in column fct_us is not a time");
     std::fs::write(folder.path("htsim-one.csv"), HTSIM.replace("intrarack", "inside")).unwrap();
     sim(&["compare", &folder.path("")]).one_line("the set inside is none of interpod, intrapod, intrarack");
     std::fs::write(folder.path("htsim-one.csv"), HTSIM).unwrap();

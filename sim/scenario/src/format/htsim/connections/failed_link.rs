@@ -26,7 +26,7 @@ impl FailedLink {
         let FailedLink { tier, switch, link } = *self;
         let missing = || {
             format!(
-                "a failure names link {link} of {tier} switch {switch}, which is not there: mend its numbers"
+                "a failure names link {link} of {tier} switch {switch}, which does not exist: correct switch_id or link_id"
             )
         };
         let near = topology.switch_at(tier, switch).ok_or_else(missing)?;

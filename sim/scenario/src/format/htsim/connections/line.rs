@@ -61,7 +61,7 @@ impl<'a> Line<'a> {
     /// Reads the id after the word `key`, which must not be 0.
     pub fn id(&mut self, key: &str) -> Result<u64, ScenarioError> {
         match self.number(key, u64::from(u32::MAX))? {
-            0 => Err(self.error(format!("{key} is 0, which is no id: number from 1"))),
+            0 => Err(self.error(format!("{key} is 0: choose an id from 1"))),
             id => Ok(id),
         }
     }
@@ -79,7 +79,8 @@ impl<'a> Line<'a> {
         match word.parse::<u32>() {
             Ok(host) if u64::from(host) < nodes => Ok(host),
             Ok(host) => {
-                Err(self.error(format!("host {host} is not below {nodes}, the count of Nodes: mend one")))
+                Err(self
+                    .error(format!("host {host} does not exist, as Nodes is {nodes}: correct one of them")))
             }
             Err(_) => Err(self.error(format!("`{}` is not a host: write `SRC->DST`", excerpt(word)))),
         }

@@ -65,13 +65,11 @@ impl TierText {
             return Ok(());
         };
         if place.is_some() {
-            return Err(value.error(format!("{name} stands twice in tier {tier}: remove one")));
+            return Err(value.error(format!("{name} occurs twice in tier {tier}: remove one")));
         }
         *place = Some(value.number(if name == "Downlink_speed_Gbps" { SPEED_MAX } else { MAX })?);
         if tier == 2 && matches!(name, "Radix_Up" | "Queue_Up") {
-            return Err(
-                value.error(format!("{name} stands in tier 2, which has no links upwards: remove it"))
-            );
+            return Err(value.error(format!("tier 2 has no links upwards: remove {name}")));
         }
         Ok(())
     }
@@ -112,7 +110,7 @@ fn whole(a: u64, b: u64, what: &str) -> Result<u64, String> {
     match b != 0 && a.is_multiple_of(b) {
         true => Ok(a / b),
         false => {
-            Err(format!("{what} comes to {a} / {b}, which is not whole: mend radix, speed or Oversubscribed"))
+            Err(format!("{what} is {a} / {b}, not a whole number: correct radix, speed or Oversubscribed"))
         }
     }
 }
@@ -137,7 +135,7 @@ pub fn tree(file: &TreeFile) -> Result<Tree, String> {
     let tors_per_pod = whole(u64::from(file.pod), radix(tor.radix_down), "the number of ToRs in a pod")?;
     if radix(tor.radix_down) / radix(tor.radix_up).max(1) != over(tor) {
         return Err(format!(
-            "tier 0 has {} links down and {} up, which is not Oversubscribed {}: mend one",
+            "tier 0 has {} links down and {} up, which contradicts Oversubscribed {}: correct one of them",
             radix(tor.radix_down),
             radix(tor.radix_up),
             over(tor)
@@ -148,7 +146,7 @@ pub fn tree(file: &TreeFile) -> Result<Tree, String> {
     let aggs = whole(uplinks, pods * radix(agg.radix_down), "the number of agg switches in a pod")?;
     if aggs * bundle(agg) != radix(tor.radix_up) {
         return Err(format!(
-            "a ToR has {} links upwards to {aggs} aggs with Bundle {}: mend Radix_Up or Bundle of tier 1",
+            "a ToR has {} links upwards to {aggs} aggs with Bundle {}: correct Radix_Up or Bundle of tier 1",
             radix(tor.radix_up),
             bundle(agg)
         ));
@@ -163,7 +161,7 @@ pub fn tree(file: &TreeFile) -> Result<Tree, String> {
         cores_per_agg = whole(cores, aggs, "the number of cores of an agg")?;
         if cores_per_agg * bundle(core) != radix(agg.radix_up) {
             return Err(format!(
-                "an agg has {} links upwards to {cores_per_agg} cores with Bundle {}: mend Radix_Up or Bundle",
+                "an agg has {} links upwards to {cores_per_agg} cores with Bundle {}: correct Radix_Up or Bundle",
                 radix(agg.radix_up),
                 bundle(core)
             ));
