@@ -1,11 +1,12 @@
-//! The fabric: a simulated world of NICs and links. It has one seed, virtual time and no threads: two runs of
-//! a world are equal.
+//! Simulated networks of real NICs. A run has one seed, virtual time and no threads, so two runs with equal
+//! settings are equal.
 //!
-//! [`network`] moves packets over the links and switches of a [`topology`], by the events of [`engine`]. Two
-//! things stand on it. [`simulation`] is a data center whose hosts send flows. [`World`] has a few NICs
-//! whose programs are tests: they post and poll through [`program`]. The rules of `remora_fault` decide
-//! which frames a world loses or changes, and [`forge`] makes frames that no NIC would send. [`strom`] runs
-//! kernels in the time of an FPGA, [`rma`] has portals and regions of 1RMA and the experiments of its paper.
+//! [`network`] moves packets over the links and switches of a [`topology`]; it is driven by the events of
+//! [`engine`]. Two layers use it. [`simulation`] is a data centre whose hosts send flows. [`World`] joins a
+//! few NICs whose programs are tests, which post work requests and poll completions through [`program`]. In a
+//! world, the rules of `remora_fault` decide which frames are lost or changed, and [`forge`] makes frames
+//! that no NIC would send. [`strom`] computes the timing of kernels on an FPGA, and [`rma`] has portals and
+//! regions of 1RMA and the experiments of its paper.
 
 #![allow(
     clippy::too_many_arguments,

@@ -1,9 +1,9 @@
-//! The network between hosts: links, switches, pause frames, marks.
+//! The network between hosts: links, switches, PFC and ECN.
 //!
-//! A packet is a descriptor here; the bytes of its frame stay with the hosts. An event belongs to a port,
-//! never to a packet that waits: the first packet on a link arrives, a port is free again, a pause ends.
-//! Events of one time happen in the order of their ports and kinds alone, so the order does not depend on
-//! history.
+//! Packets are descriptors here; the bytes of the frames stay with the hosts. Every event belongs to a port
+//! and never to a queued packet: the first packet on a link arrives, a port becomes free, a pause ends.
+//! Events at the same time happen in the order of their ports and kinds, so the order does not depend on the
+//! history of the run.
 
 mod buffer;
 mod failure;
@@ -53,27 +53,28 @@ use progress::Progress;
 use switch::Switch;
 use wiring::{Wiring, ends, share_out, too_many};
 
-/// How a network behaves.
+/// The configuration of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkConfig {
-    /// Everything random comes from this.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Every switch.
+    /// Packet buffers of all switches.
     pub buffer: BufferConfig,
-    /// Pause frames; without them a switch loses what does not fit.
+    /// PFC. Without it, switches drop packets that do not fit into their buffers.
     pub pause: Option<PauseConfig>,
-    /// Marks.
+    /// ECN marking. Without it, no packet is marked.
     pub marks: Option<MarkConfig>,
-    /// Choice among equal paths.
+    /// Choice among several shortest paths.
     pub balancing: Balancing,
-    /// Classes that go before all others at each port, a bit each. The highest goes first.
+    /// Mask of the traffic classes with strict priority at every port. Among them the highest number goes
+    /// first.
     pub urgent: u8,
-    /// Picoseconds between two looks at what watches the network.
+    /// Interval between two searches for deadlocks and pause storms, in picoseconds.
     pub watch_period: u64,
 }
 
 impl Default for NetworkConfig {
-    /// FIFO switches with a megabyte a port; no pause, no marks.
+    /// FIFO switches with 1 MiB per output port, without PFC and ECN.
     fn default() -> NetworkConfig {
         NetworkConfig {
             seed: 0,
@@ -87,20 +88,20 @@ impl Default for NetworkConfig {
     }
 }
 
-/// Something that concerns a host, or whoever runs the network.
+/// An event that a host, or the caller that runs the network, must handle.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// A packet has arrived. Its table entry is to be given back by [`Network::take`].
+    /// A packet has arrived at a host. The host removes it from the network by [`Network::take`].
     Arrived(u32, PacketId),
     /// A port of the host can send.
     Free(u32),
-    /// A time that the host asked for.
+    /// A time that the host requested by [`Network::wake`].
     Wake(u32),
-    /// Something was observed: [`Network::take_observations`].
+    /// An observed event; [`Network::take_observations`] returns it.
     Observed,
 }
 
-/// Kinds of events. Their numbers order those of one entity at one time.
+/// Kinds of events. Events of one port at the same time happen in the order of these numbers.
 const ARRIVE: u32 = 0;
 const REACT: u32 = 1;
 const EXPIRE: u32 = 2;
@@ -112,36 +113,36 @@ const FAIL: u32 = 7;
 const OUT_OF_ORDER: u32 = 8;
 const KIND_BITS: u32 = 4;
 
-/// A pause frame that takes effect later than it arrives.
+/// A pause frame that takes effect later than it arrives: time, port and contents.
 type Reaction = (Picos, u32, u32);
 
-/// Links, switches and the packets in them.
+/// A simulated network: links, switches and the packets on their way.
 pub struct Network {
     config: NetworkConfig,
     now: Picos,
     calendar: Calendar,
     packets: Packets,
     ports: Vec<Port>,
-    /// What came by each port, as the switch behind it accounts for it.
+    /// For each port: the bytes that arrived by it and wait in the switch at its far end.
     accounts: Vec<Account>,
-    /// The number of each port among those of its sender.
+    /// For each port: its number among the ports of its sender.
     numbers: Vec<u16>,
-    /// Random numbers of each port: losses and marks.
+    /// For each port: random numbers for losses and marks.
     random: Vec<Random>,
-    /// Probability that a link loses a packet, by port.
+    /// For each port: probability that its link loses a packet.
     loss: Vec<f64>,
-    /// How likely marks are, by port; empty if nothing is marked.
+    /// For each port: its ECN thresholds. Empty if no switch marks.
     marks: Vec<Option<Marks>>,
     switches: Vec<Switch>,
-    /// The ports by which each host sends.
+    /// For each host: the ports by which it sends.
     uplinks: Vec<Vec<PortId>>,
-    /// The host or switch that a node is, and the node of each host.
+    /// For each node: the host or switch with its number. For each host: its node.
     ends: Vec<End>,
     host_nodes: Vec<u32>,
     topology: Topology,
     routes: Routes,
     failures: Vec<Failure>,
-    /// Of flows, where switches hash as another program does.
+    /// ECMP keys of flows, if switches use the hash of another simulator.
     keys: Vec<FlowKey>,
     reactions: BinaryHeap<Reverse<Reaction>>,
     out_of_order: OutOfOrder,
@@ -152,14 +153,15 @@ pub struct Network {
     observations: Vec<Observation>,
 }
 
-/// Nodes that a descriptor can name.
+/// Largest number of nodes, which fits the 16 bits of [`Packet::destination`].
 const NODES_MAX: usize = 1 << 16;
 
 impl Network {
-    /// An idle network at time 0.
+    /// Creates an idle network at time 0.
     ///
     /// # Errors
-    /// What [`Topology::check`] refuses, and more nodes or ports than a network has.
+    /// Fails if [`Topology::check`] rejects the topology, or if there are more nodes or ports than a network
+    /// supports.
     pub fn new(topology: Topology, config: NetworkConfig) -> Result<Network, TopologyError> {
         let routes = Routes::new(&topology, |_| true)?;
         if topology.nodes.len() > NODES_MAX {
@@ -206,23 +208,23 @@ impl Network {
         Ok(network)
     }
 
-    /// The time.
+    /// Returns the simulated time.
     #[inline]
     pub fn now(&self) -> Picos {
         self.now
     }
 
-    /// Hosts.
+    /// Returns the number of hosts.
     pub fn hosts(&self) -> usize {
         self.uplinks.len()
     }
 
-    /// The node that a host is.
+    /// Returns the node number of a host.
     pub fn node_of(&self, host: u32) -> u32 {
         self.host_nodes[host as usize]
     }
 
-    /// The host that a node is; `None`: it is a switch, or there is none.
+    /// Returns the number of the host at a node, or `None` if the node is a switch or does not exist.
     pub fn host_at(&self, node: u32) -> Option<u32> {
         match self.ends.get(node as usize)? {
             End::Host(host) => Some(*host),
@@ -230,20 +232,21 @@ impl Network {
         }
     }
 
-    /// The ports by which a host sends.
+    /// Returns the ports by which a host sends.
     #[inline]
     pub fn uplinks(&self, host: u32) -> &[PortId] {
         &self.uplinks[host as usize]
     }
 
-    /// The number of the port by which a host sends a flow to another one. `hash` is the flow's, and chooses
-    /// among the ports that [`Routes`] has; without any the packets leave by port 0 and are lost behind it.
+    /// Returns the number of the port by which a host sends a flow to another host. `hash` chooses among the
+    /// ports on shortest paths. If there is no path, port 0 is returned; the packets are then lost at its far
+    /// end.
     pub fn uplink_to(&self, host: u32, destination: u32, hash: u32) -> usize {
         let ports = self.routes.ports(self.node_of(host), self.node_of(destination));
         ports.get(hash as usize % ports.len().max(1)).map_or(0, |port| usize::from(*port))
     }
 
-    /// The hash by which a host chooses among its ports for packets with this hash.
+    /// Returns the hash by which a host with several links chooses its port for packets whose hash is `hash`.
     pub fn hash_at_host(&self, host: u32, hash: u32) -> u32 {
         let node = self.node_of(host);
         match self.config.balancing {
@@ -255,22 +258,22 @@ impl Network {
         }
     }
 
-    /// A port.
+    /// Returns the port with this id.
     pub fn port(&self, id: PortId) -> &Port {
         &self.ports[id.index()]
     }
 
-    /// The numbers of all ports.
+    /// Returns the ids of all ports.
     pub fn port_ids(&self) -> impl Iterator<Item = PortId> + use<> {
         (0..self.ports.len() as u32).map(PortId)
     }
 
-    /// All ports, by their numbers.
+    /// Returns all ports, indexed by [`PortId::index`].
     pub fn ports(&self) -> &[Port] {
         &self.ports
     }
 
-    /// The port by this number among those of a node.
+    /// Returns the port with this number among the ports of a node, or `None` if there is none.
     pub fn port_of(&self, node: u32, number: u32) -> Option<PortId> {
         match self.ends.get(node as usize)? {
             End::Host(host) => self.uplinks[*host as usize].get(number as usize).copied(),
@@ -278,7 +281,7 @@ impl Network {
         }
     }
 
-    /// The node that sends by a port, and the port's number among its ports.
+    /// Returns the node that sends by a port, and the number of the port at that node.
     pub fn name_of(&self, id: PortId) -> (u32, u32) {
         let node = match self.ports[id.index()].from {
             End::Host(host) => self.host_nodes[host as usize],
@@ -287,44 +290,45 @@ impl Network {
         (node, u32::from(self.numbers[id.index()]))
     }
 
-    /// Nodes and links.
+    /// Returns the topology.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// What it did so far.
+    /// Returns the counters.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// What should not have happened.
+    /// Returns the violated invariants.
     pub fn findings(&self) -> &Findings {
         &self.findings
     }
 
-    /// Packets under way, and the most that there ever were.
+    /// Returns the number of packets in the network, and its maximum so far.
     pub fn under_way(&self) -> (usize, usize) {
         (self.packets.live(), self.packets.most())
     }
 
-    /// Times on all links are whole nanoseconds from now on, rounded down, as in ns-3.
+    /// Rounds all times on links down to whole nanoseconds from now on, as in ns-3.
     pub fn round_to_ns(&mut self) {
         self.ports.iter_mut().for_each(|port| port.whole_ns = true);
     }
 
-    /// Another rate of a port, in bit/s, for packets that come to it from now on. 0: a packet takes no time.
+    /// Changes the rate of a port, in bit/s, for packets that are queued from now on. At rate 0 a packet
+    /// takes no time.
     pub fn set_rate(&mut self, id: PortId, rate: u64) {
         self.ports[id.index()].set_rate(rate);
     }
 
-    /// What arrives at a node takes so many picoseconds longer, as in a switch that looks at each packet.
+    /// Delays arrivals at a node by `ps` picoseconds: the latency of a switch.
     pub fn delay_arrivals(&mut self, node: u32, ps: u64) {
         for id in self.ports_of(node) {
             self.ports[id.reverse().index()].delay += ps;
         }
     }
 
-    /// What leaves a node takes so many picoseconds longer.
+    /// Delays departures from a node by `ps` picoseconds.
     pub fn delay_departures(&mut self, node: u32, ps: u64) {
         for id in self.ports_of(node) {
             self.ports[id.index()].delay += ps;
@@ -338,8 +342,8 @@ impl Network {
         }
     }
 
-    /// Sets the key of a flow, at the place of one that is not used any more or at a new one. Returns its
-    /// number, which the flow's packets have as their hash.
+    /// Stores the key of a flow, at index `place` if given or at a new one. Returns the index, which the
+    /// packets of the flow carry as their hash.
     pub fn set_key(&mut self, place: Option<u32>, key: FlowKey) -> u32 {
         if let Some(place) = place {
             self.keys[place as usize] = key;
@@ -349,7 +353,7 @@ impl Network {
         self.keys.len() as u32 - 1
     }
 
-    /// The links that are down at some time, and when.
+    /// Sets the times at which links go down and come up.
     pub fn set_failures(&mut self, failures: Vec<Failure>) {
         for (number, failure) in failures.iter().enumerate() {
             self.at(failure.at, number as u32, FAIL);
@@ -357,7 +361,7 @@ impl Network {
         self.failures = failures;
     }
 
-    /// A host wants to run at a time. More wishes than one are all granted.
+    /// Schedules [`Due::Wake`] for a host. Several requests of a host are all granted.
     #[inline]
     pub fn wake(&mut self, host: u32, at: Picos) {
         let entity = self.ports.len() as u32 + host;
@@ -369,12 +373,13 @@ impl Network {
         self.calendar.push(Event { at, key: entity << KIND_BITS | kind });
     }
 
-    /// The time of what happens next.
+    /// Returns the time of the next event.
     pub fn next_time(&mut self) -> Picos {
         self.calendar.next_time()
     }
 
-    /// What concerns a host next, not later than `limit`. Time goes there.
+    /// Advances the time to the next event that a host must handle, but not beyond `limit`, and returns this
+    /// event.
     #[inline]
     pub fn next_due(&mut self, limit: Picos) -> Option<Due> {
         while let Some(Event { at, key }) = self.calendar.pop(limit) {
@@ -400,7 +405,8 @@ impl Network {
         None
     }
 
-    /// A host sends a packet by one of its ports, which is free. Returns its place in tables beside this one.
+    /// Sends a packet from a host by one of its ports. Returns the id of the packet, by which callers index
+    /// their own tables.
     #[inline]
     pub fn send(&mut self, id: PortId, packet: Packet) -> PacketId {
         self.totals.sent.add(packet.charge);
@@ -417,7 +423,7 @@ impl Network {
         added
     }
 
-    /// May a host send a packet of this class by a port now?
+    /// Returns true if a host can send a packet of this class by a port now.
     #[inline]
     pub fn can_send(&self, id: PortId, class: u8) -> bool {
         let port = &self.ports[id.index()];
@@ -426,7 +432,7 @@ impl Network {
             && port.control.is_empty()
     }
 
-    /// The classes that a host cannot send by a port now, a bit each.
+    /// Returns a mask of the classes that a host cannot send by a port now.
     pub fn stopped(&self, id: PortId) -> u8 {
         let port = &self.ports[id.index()];
         if port.busy_until > self.now || !port.control.is_empty() {
@@ -436,7 +442,7 @@ impl Network {
         }
     }
 
-    /// The host hears from a port that is busy when it can send again: [`Due::Free`].
+    /// Requests [`Due::Free`] for the time at which a busy port can send again.
     #[inline]
     pub fn expect_free(&mut self, id: PortId) {
         if self.ports[id.index()].busy_until > self.now {
@@ -444,7 +450,7 @@ impl Network {
         }
     }
 
-    /// What waits for a port goes on when the packet that is leaving has left, and be it at once.
+    /// Schedules the port's next transmission for the end of the current packet.
     #[inline]
     fn go_on_when_free(&mut self, id: PortId) {
         let port = &mut self.ports[id.index()];
@@ -455,7 +461,7 @@ impl Network {
         }
     }
 
-    /// Takes a packet that has arrived out of the network.
+    /// Removes a packet that has arrived and returns it.
     #[inline]
     pub fn take(&mut self, id: PacketId) -> Packet {
         let packet = self.packets[id];

@@ -1,7 +1,7 @@
-//! What a switch takes in and what it pauses: the memory management unit of each kind of switch.
+//! Packet buffers of switches (MMU): which packets are admitted, and when PFC pauses a sender.
 //!
-//! Bytes are accounted to the port and the class by which they came. A kind decides from these accounts
-//! whether a packet fits, when the sender of a class is paused, and when it goes on.
+//! Bytes are accounted to the input port and the traffic class by which they arrived. Each kind of buffer
+//! decides from these accounts whether a packet fits, and when the sender of a class is paused and resumed.
 
 mod conweave;
 
@@ -11,104 +11,104 @@ pub use conweave::ConweaveConfig;
 
 use conweave::Shares;
 
-/// Kind of a switch, with its limits in bytes.
+/// The kind of a switch's packet buffer, with its limits in bytes.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum BufferConfig {
-    /// A queue for each output port and class. All queues of a port together have a limit.
+    /// A queue for each output port and class. The queues of an output port share a limit.
     Fifo {
-        /// Bytes that wait for one output port, at most.
+        /// Largest number of bytes queued at an output port.
         limit: u32,
-        /// When the sender of a class is paused.
+        /// PFC thresholds, or `None` without PFC.
         pause: Option<Thresholds>,
-        /// The accounts of all classes of an input port are one, and a pause is for all classes.
+        /// If true, all classes of an input port are counted together, and a pause applies to all of them.
         per_port: bool,
     },
-    /// A buffer for each input port, and in it a queue for each output port (virtual output queues). Output
-    /// ports take from the inputs in turn, packet by packet.
+    /// Virtual output queues: a buffer for each input port, with a queue for each output port. Output ports
+    /// serve the inputs in turn, packet by packet.
     Voq {
-        /// Bytes of one input port, at most.
+        /// Largest number of bytes in the buffer of an input port.
         limit: u32,
-        /// When the sender of a class is paused.
+        /// PFC thresholds, or `None` without PFC.
         pause: Option<Thresholds>,
     },
     /// One buffer that all ports share by dynamic thresholds.
     Shared(SharedConfig),
-    /// The same, as ConWeave's program has it.
+    /// The shared buffer of ConWeave's ns-3 program.
     Conweave(ConweaveConfig),
 }
 
-/// When the sender of a class is paused and when it goes on, in bytes of its account.
+/// PFC thresholds, in bytes of an input account.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Thresholds {
-    /// More than so many: it is paused.
+    /// The sender is paused above this value.
     pub xoff: u32,
-    /// So many or fewer: it goes on.
+    /// The sender is resumed at or below this value.
     pub xon: u32,
 }
 
-/// A buffer that all ports share.
+/// The limits of a shared buffer.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct SharedConfig {
-    /// All bytes, headroom and reserves included.
+    /// Size of the buffer in bytes, including headroom and reserves.
     pub size: u64,
-    /// Bytes of each input port and class that nobody else takes.
+    /// Bytes that are reserved for each input port and class.
     pub reserve: u32,
-    /// Bytes of each input port that only what comes behind a pause takes.
+    /// Bytes that are reserved at each input port for packets that arrive after a pause was sent.
     pub headroom: u32,
-    /// A class of an input port may have so much of what is free, in 1/256.
+    /// Dynamic threshold: share of the free memory that a class of an input port may hold, in units of 1/256.
     pub ingress_alpha: u32,
-    /// A paused sender goes on when its account is so many bytes below the threshold.
+    /// A paused sender is resumed when its account is this many bytes below the threshold.
     pub hysteresis: u32,
-    /// Classes that are paused rather than lost.
+    /// Mask of the classes with PFC; other classes are dropped instead.
     pub lossless: u8,
 }
 
-/// The account of one input port.
+/// The account of an input port.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Account {
-    /// Bytes, by class.
+    /// Bytes in the buffer by class. Bytes in the headroom are included only in ConWeave's kind.
     pub used: [u32; CLASSES],
-    /// Bytes that came behind a pause and stand in the headroom, by class.
+    /// Bytes in the headroom by class.
     pub headroom: [u32; CLASSES],
-    /// Classes whose sender is paused, a bit each.
+    /// Mask of the classes whose sender is paused.
     pub pausing: u8,
 }
 
 impl Account {
-    /// Bytes of all classes.
+    /// Returns the sum of `used`.
     fn total(&self) -> u32 {
         self.used.iter().sum()
     }
 }
 
-/// Whether a packet fits.
+/// The decision about an arriving packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It does.
+    /// The packet is admitted.
     Taken,
-    /// It does, in the headroom.
+    /// The packet is admitted into the headroom.
     Headroom,
-    /// It does not.
+    /// The packet is dropped.
     Dropped,
 }
 
-/// A switch's buffer: the totals of its accounts.
+/// The buffer of a switch, with the totals of its accounts.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     config: BufferConfig,
     ports: u32,
-    /// Bytes in the buffer, those in the headroom not counted.
+    /// Bytes in the buffer, without headroom.
     used: u64,
-    /// Of these, bytes that are within the reserves of their accounts.
+    /// Bytes of `used` that are within the reserves of their accounts.
     reserved: u64,
-    /// Most bytes that were ever in it.
+    /// Maximum of `used` so far.
     most: u64,
-    /// The totals of ConWeave's.
+    /// Totals of a buffer of ConWeave's kind.
     shares: Shares,
 }
 
 impl Buffer {
-    /// An empty one of a switch with so many ports.
+    /// Returns an empty buffer of a switch with `ports` ports.
     pub fn new(config: BufferConfig, ports: u32) -> Buffer {
         let shares = match &config {
             BufferConfig::Conweave(config) => Shares::new(config, ports),
@@ -117,19 +117,19 @@ impl Buffer {
         Buffer { config, ports, used: 0, reserved: 0, most: 0, shares }
     }
 
-    /// Bytes in it now, headroom not counted, and the most that there ever were.
+    /// Returns the bytes in the buffer without headroom, and their maximum so far.
     pub fn used(&self) -> (u64, u64) {
         (self.used, self.most)
     }
 
-    /// Is there a queue for each input port?
+    /// Returns true if the buffer has a queue for each input port (virtual output queues).
     #[inline]
     pub fn is_voq(&self) -> bool {
         matches!(self.config, BufferConfig::Voq { .. })
     }
 
-    /// A packet comes by the port of `account` and goes to a port at which `queue` bytes of its class wait,
-    /// of `port` bytes in all.
+    /// Decides about a packet of `len` bytes that arrived by the port of `account`, and accounts for it if it
+    /// is admitted. At its output port, `queue` bytes of its class and `port` bytes of all classes wait.
     #[inline]
     pub fn admit(&mut self, account: &mut Account, class: u8, len: u32, queue: u32, port: u32) -> Admission {
         let admission = match self.config {
@@ -169,7 +169,8 @@ impl Buffer {
         admission
     }
 
-    /// A packet that was taken leaves its output's queue, in which `queue` bytes of its class stay.
+    /// Accounts for a packet that leaves the queue of its output port, where `queue` bytes of its class
+    /// remain.
     #[inline]
     pub fn leave(&mut self, account: &mut Account, class: u8, len: u32, queue: u32) {
         if let BufferConfig::Conweave(config) = self.config {
@@ -177,7 +178,7 @@ impl Buffer {
             self.used = self.shares.used();
             return;
         }
-        // What stands in the headroom moves into the space that becomes free.
+        // Bytes in the headroom move into the space that becomes free.
         let headroom = &mut account.headroom[usize::from(class)];
         let moved = len.min(*headroom);
         *headroom -= moved;
@@ -187,7 +188,7 @@ impl Buffer {
         self.used -= u64::from(len - moved);
     }
 
-    /// Must the sender of a class be paused now?
+    /// Returns true if the sender of a class must be paused.
     #[inline]
     pub fn must_pause(&self, account: &Account, class: u8) -> bool {
         match self.config {
@@ -207,7 +208,7 @@ impl Buffer {
         }
     }
 
-    /// May the sender of a class that is paused go on?
+    /// Returns true if the paused sender of a class may be resumed.
     #[inline]
     pub fn may_resume(&self, account: &Account, class: u8) -> bool {
         match self.config {
@@ -237,7 +238,7 @@ impl Buffer {
             return if fits { Admission::Taken } else { Admission::Dropped };
         }
         let used = account.headroom[usize::from(class)];
-        // Behind a pause, all goes to the headroom until that is empty again.
+        // After a pause was sent, all packets of the class use the headroom until the headroom is empty.
         if used == 0 && fits && account.pausing & 1 << class == 0 {
             return Admission::Taken;
         }
@@ -245,14 +246,14 @@ impl Buffer {
         if headroom + len <= config.headroom { Admission::Headroom } else { Admission::Dropped }
     }
 
-    /// Bytes of the shared part that nobody has.
+    /// Returns the free bytes of the shared part.
     fn shared_free(&self, config: &SharedConfig) -> u64 {
         let set_aside =
             u64::from(self.ports) * (u64::from(config.headroom) + u64::from(config.reserve) * CLASSES as u64);
         config.size.saturating_sub(set_aside).saturating_sub(self.used - self.reserved)
     }
 
-    /// Bytes of the shared part that one account may have.
+    /// Returns the number of bytes of the shared part that one account may hold.
     fn threshold(&self, config: &SharedConfig) -> u64 {
         self.shared_free(config) * u64::from(config.ingress_alpha) / 256
     }

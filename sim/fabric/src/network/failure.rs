@@ -1,4 +1,4 @@
-//! Links that fail and come back.
+//! Link failures.
 
 use super::observe::Event;
 use super::observed::Observe;
@@ -8,20 +8,20 @@ use super::{Due, Network};
 use crate::engine::Picos;
 use crate::topology::Routes;
 
-/// A link goes down, or comes up again.
+/// A link that goes down or comes up.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// When.
+    /// Time of the change.
     pub at: Picos,
-    /// Which link: an index of the topology's links.
+    /// Index of the link in the topology.
     pub link: u32,
-    /// It carries packets from now on.
+    /// True if the link comes up, false if it goes down.
     pub up: bool,
 }
 
 impl Network {
-    /// A link fails or comes back. What is on it and what waits for it is lost. Paths are computed anew at
-    /// once: how switches learn of it is not modelled.
+    /// Takes a link down or up. Packets on the link and packets queued for it are lost. All nodes use new
+    /// routes immediately: the convergence of routing is not modelled.
     pub(super) fn fail(&mut self, number: u32) -> Option<Due> {
         let Failure { link, up, .. } = self.failures[number as usize];
         for id in [PortId(2 * link), PortId(2 * link + 1)] {
@@ -33,7 +33,7 @@ impl Network {
         let ports = &self.ports;
         let is_up = |link: u32| ports[2 * link as usize].up;
         self.routes = Routes::new(&self.topology, is_up).expect("the topology was checked before");
-        // What waits for the link at a host may leave by another one now.
+        // Packets that wait for the link at a host may leave by another one now.
         for id in [PortId(2 * link), PortId(2 * link + 1)] {
             if let super::End::Host(host) = self.ports[id.index()].from {
                 self.wake(host, self.now);
@@ -42,8 +42,8 @@ impl Network {
         None
     }
 
-    /// Loses what waits for a port, and ends its pauses: no frame can end them. What is on the link is lost
-    /// where it would arrive.
+    /// Drops the packets queued for a port and ends its pauses, because no resume frame can arrive any more.
+    /// Packets already on the link are dropped when they would arrive.
     fn empty(&mut self, id: PortId) {
         let number = match self.ports[id.index()].from {
             super::End::Switch(number) => Some(number),
@@ -54,7 +54,7 @@ impl Network {
         }
         let paused = std::mem::take(&mut self.ports[id.index()].paused);
         self.progress.resumed(id, paused, self.now);
-        // The far end forgets that it pauses this one.
+        // The far end no longer pauses this port either.
         self.accounts[id.index()].pausing = 0;
         while let Some(class) = self.ports[id.index()].choose(0) {
             let popped = match number {

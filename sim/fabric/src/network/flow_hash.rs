@@ -1,21 +1,21 @@
-//! Hashes by which switches choose among equal paths: Remora's own, and those of other programs.
+//! ECMP hashes: Remora's own, and those of other simulators.
 
-/// A hash of another program, and what it takes.
+/// The hash function of another simulator.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum KeyedHash {
-    /// That of HPCC's and ConWeave's ns-3 programs: MurmurHash3 of both addresses and both ports, seeded by
-    /// the number of the switch's node.
+    /// The hash of HPCC's and ConWeave's ns-3 programs: MurmurHash3 of both addresses and both UDP ports,
+    /// seeded by the node number of the switch.
     Ns3,
-    /// htsim's: Jenkins' mix of the flow's number, the path's number and a salt of the switch. There the
-    /// salts come from the C library's random numbers; here, from the seed.
+    /// htsim's hash: Jenkins' mix of flow id, path number and a salt of the switch. htsim draws the salts
+    /// from the C library's random numbers; here they come from the seed.
     Htsim,
 }
 
-/// What a hash of another program takes of a flow: addresses and ports, or its number and that of its path.
+/// The input of [`KeyedHash`] for a flow: addresses and ports, or flow id and path number.
 pub type FlowKey = [u32; 3];
 
 impl KeyedHash {
-    /// The hash of a flow at a switch.
+    /// Returns the hash of a flow at a switch with this salt.
     #[inline]
     pub fn of(self, key: FlowKey, salt: u32) -> u32 {
         match self {
@@ -24,7 +24,8 @@ impl KeyedHash {
         }
     }
 
-    /// The hash of a flow at a host with several links. In the ns-3 programs all hosts have one seed.
+    /// Returns the hash of a flow at a host with several links. The ns-3 programs seed it equally for all
+    /// hosts.
     pub fn of_host(self, key: FlowKey, node: u32) -> u32 {
         match self {
             KeyedHash::Ns3 => murmur3(key, NS3_HOST_SEED),
@@ -33,10 +34,10 @@ impl KeyedHash {
     }
 }
 
-/// The seed of ns-3's `Hash32`, by which its RdmaHw chooses a NIC.
+/// Seed of ns-3's `Hash32`, with which ns-3's `RdmaHw` chooses among the NICs of a host.
 const NS3_HOST_SEED: u32 = 0x8bad_f00d;
 
-/// The finalizer of MurmurHash3: each input bit changes half of the output's.
+/// The finalizer of MurmurHash3: every input bit affects every output bit.
 #[inline]
 pub fn mix(mut bits: u32) -> u32 {
     bits = (bits ^ bits >> 16).wrapping_mul(0x85eb_ca6b);
@@ -44,13 +45,13 @@ pub fn mix(mut bits: u32) -> u32 {
     bits ^ bits >> 16
 }
 
-/// The hash of a flow: addresses, as host numbers, and UDP ports.
+/// Returns Remora's hash of a flow: host numbers and UDP ports.
 pub fn flow_hash(source: u32, destination: u32, source_port: u16, destination_port: u16) -> u32 {
     let ports = u32::from(source_port) | u32::from(destination_port) << 16;
     mix(mix(mix(source).wrapping_add(destination)).wrapping_add(ports))
 }
 
-/// MurmurHash3 with 32 bits, of three words.
+/// MurmurHash3 (32 bits) of three words.
 fn murmur3(words: [u32; 3], seed: u32) -> u32 {
     let scrambled = |word: u32| word.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
     let state = words.into_iter().fold(seed, |state, word| {
@@ -59,7 +60,8 @@ fn murmur3(words: [u32; 3], seed: u32) -> u32 {
     mix(state ^ size_of_val(&words) as u32)
 }
 
-/// Jenkins' mix of three words (Dr. Dobb's Journal, September 1997), two of them above the golden ratio.
+/// Jenkins' mix of three words (Dr. Dobb's Journal, September 1997). Two of them are offset by the golden
+/// ratio.
 fn jenkins(flow: u32, path: u32, salt: u32) -> u32 {
     const GOLDEN_RATIO: u32 = 0x9e37_79b9;
     let (mut a, mut b, mut c) = (GOLDEN_RATIO.wrapping_add(flow), GOLDEN_RATIO.wrapping_add(salt), path);

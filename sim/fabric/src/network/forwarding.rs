@@ -1,4 +1,4 @@
-//! A packet's way: off a link, into a switch and its queues, and onto the next link.
+//! Forwarding: packets arrive from a link, are queued at a switch, and depart on the next link.
 
 use super::buffer::Admission;
 use super::mark::mark;
@@ -11,7 +11,7 @@ use super::watch::{Cause, Finding};
 use super::{ARRIVE, Due, Network};
 
 impl Network {
-    /// The first packet of a link has arrived.
+    /// Handles the arrival of the first packet on a link.
     #[inline]
     pub(super) fn arrive(&mut self, id: PortId) -> Option<Due> {
         let port = &mut self.ports[id.index()];
@@ -23,7 +23,7 @@ impl Network {
         self.receive(id, packet)
     }
 
-    /// A packet has come to the far end of a port.
+    /// Handles a packet that has reached the far end of a port, unless the link loses it.
     #[inline]
     pub(super) fn receive(&mut self, id: PortId, packet: PacketId) -> Option<Due> {
         let &Port { lossy, up, observed, .. } = self.port(id);
@@ -41,7 +41,7 @@ impl Network {
         self.deliver(id, packet)
     }
 
-    /// A packet has come by a port, and is not lost.
+    /// Delivers a packet to the node at the far end of a port.
     #[inline]
     pub(super) fn deliver(&mut self, id: PortId, packet: PacketId) -> Option<Due> {
         let found = &self.packets[packet];
@@ -53,7 +53,7 @@ impl Network {
             End::Host(host) if self.host_nodes[host as usize] == u32::from(found.destination) => {
                 Some(Due::Arrived(host, packet))
             }
-            // Hosts forward nothing.
+            // Hosts do not forward packets.
             End::Host(_) => {
                 self.lose(packet, Cause::NoPath);
                 None
@@ -73,7 +73,8 @@ impl Network {
         self.packets.remove(id);
     }
 
-    /// A packet has come to a switch by a port.
+    /// Forwards a packet that has arrived at a switch: chooses an output port, admits the packet to the
+    /// buffer and queues it.
     #[inline]
     pub(super) fn forward(&mut self, number: u32, ingress: PortId, id: PacketId) {
         let switch = &mut self.switches[number as usize];
@@ -138,7 +139,7 @@ impl Network {
         self.lose(id, Cause::Full);
     }
 
-    /// A port that is free sends what is next, if something may leave.
+    /// Starts the next transmission of a free port, if a packet may leave.
     #[inline]
     pub(super) fn transmit(&mut self, id: PortId) {
         let port = &mut self.ports[id.index()];
@@ -175,7 +176,7 @@ impl Network {
         }
     }
 
-    /// A packet begins to leave by a port.
+    /// Starts the transmission of a packet.
     #[inline]
     pub(super) fn depart(&mut self, id: PortId, packet: PacketId) {
         let port = &mut self.ports[id.index()];
@@ -195,7 +196,7 @@ impl Network {
         }
     }
 
-    /// A switch has sent a packet: its bytes no longer count, and whoever sent it may go on.
+    /// Accounts for a packet that has left a switch, and resumes its sender if the buffer has drained enough.
     #[inline]
     pub(super) fn left(&mut self, number: u32, out: PortId, id: PacketId, class: u8, charge: u32) {
         let packet = &mut self.packets[id];
@@ -217,7 +218,7 @@ impl Network {
         }
     }
 
-    /// A port has less to wait for.
+    /// Continues a port after one of its pauses has ended.
     pub(super) fn go_on(&mut self, id: PortId) -> Option<Due> {
         let port = &self.ports[id.index()];
         let from = port.from;
@@ -232,7 +233,7 @@ impl Network {
         }
     }
 
-    /// A packet has left a port.
+    /// Handles the end of a transmission.
     #[inline]
     pub(super) fn free(&mut self, id: PortId) -> Option<Due> {
         let port = &mut self.ports[id.index()];

@@ -1,29 +1,30 @@
-//! Marks (ECN): when switches tell receivers that a queue grows.
+//! ECN marking at switches.
 
 use remora_fault::Random;
 
 use super::packet::{Flags, Packet};
 
-/// When a port marks: as RED, by the bytes that wait when a frame comes (DCQCN paper, §3.1 and figure 5).
+/// RED thresholds of an egress queue, in bytes that wait when a packet arrives (DCQCN paper, §3.1 and figure
+/// 5).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Marks {
-    /// `K_min`: up to so many bytes nothing is marked.
+    /// `K_min`: queue length up to which no packet is marked.
     pub k_min: usize,
-    /// `K_max`: beyond so many bytes everything is.
+    /// `K_max`: queue length above which every packet is marked.
     pub k_max: usize,
-    /// `P_max` in thousandths: how likely a mark is at `K_max`.
+    /// `P_max`: probability of a mark at `K_max`, in thousandths.
     pub p_max_thousandths: u32,
 }
 
 impl Default for Marks {
-    /// The DCQCN paper's (§5): 5 KB, 200 KB, 1 %.
+    /// The thresholds of DCQCN's paper (§5): 5 KB, 200 KB, 1 %.
     fn default() -> Marks {
         Marks { k_min: 5_000, k_max: 200_000, p_max_thousandths: 10 }
     }
 }
 
 impl Marks {
-    /// How likely a mark is while `held` bytes wait.
+    /// Returns the probability of a mark at a queue length of `held` bytes.
     pub(super) fn likelihood(&self, held: usize) -> f64 {
         if held <= self.k_min {
             return 0.0;
@@ -36,26 +37,28 @@ impl Marks {
     }
 }
 
-/// When switches mark packets (ECN).
+/// The ECN settings of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MarkConfig {
-    /// How likely a mark is at ports of a rate in bit/s. One without a rate is for all others.
+    /// Thresholds by link rate in bit/s. An entry without a rate applies to all other rates.
     pub by_rate: Vec<(Option<u64>, Marks)>,
-    /// The queue counts that a packet leaves behind. Otherwise it is the one that it finds.
+    /// If true, a packet is marked on departure by the bytes that remain queued. Otherwise it is marked on
+    /// arrival by the bytes ahead of it.
     pub at_dequeue: bool,
-    /// Classes that are marked, a bit each.
+    /// Mask of the classes that are marked.
     pub classes: u8,
 }
 
 impl MarkConfig {
-    /// How likely a mark is at a port of this rate.
+    /// Returns the thresholds for ports of this rate, or `None` if these ports do not mark.
     pub(super) fn of(&self, rate: u64) -> Option<Marks> {
         let exact = self.by_rate.iter().find(|(of, _)| *of == Some(rate));
         exact.or_else(|| self.by_rate.iter().find(|(of, _)| of.is_none())).map(|(_, marks)| *marks)
     }
 }
 
-/// Marks a packet that may be marked, if the draw says so. Returns whether it did.
+/// Draws whether an ECN-capable packet is marked at this queue length, and marks it. Returns true if it was
+/// marked.
 #[inline]
 pub(super) fn mark(
     config: &MarkConfig,

@@ -1,6 +1,6 @@
-//! What is seen of ports that are observed: frames that arrive and leave, and queues that change.
+//! Observation of ports: arriving and departing frames, and changes of queues.
 //!
-//! A network that nobody observes pays for a test of one byte of a port that it has at hand.
+//! Without observers, the cost is a test of one byte of a port that is in the cache anyway.
 
 use super::observed::Observe;
 use super::packet::{Flags, Packet, PacketId};
@@ -10,62 +10,62 @@ use super::port_id::PortId;
 use super::{Due, Network};
 use crate::engine::Picos;
 
-/// What befalls a packet at a port.
+/// The kind of an observed event.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Its last bit has arrived at the node.
+    /// The last bit of the packet has arrived at the node.
     Arrived,
-    /// It waits for the port.
+    /// The packet was added to the queue of the port.
     Enqueued,
-    /// Its first bit leaves.
+    /// The first bit of the packet leaves by the port.
     Departed,
-    /// It is lost in front of the port.
+    /// The packet was dropped before it left by the port.
     Dropped,
 }
 
-/// One event at a port that is observed.
+/// An event at an observed port.
 #[derive(Copy, Clone, Debug)]
 pub struct Observation {
-    /// When.
+    /// Time of the event.
     pub at: Picos,
-    /// The port of the node at which it happens: the one by which this node sends on that link.
+    /// Port of the node at which the event happened: the direction in which this node sends on the link.
     pub port: PortId,
-    /// What happens.
+    /// Kind of the event.
     pub event: Event,
-    /// The packet then. A pause frame has its contents in `hash`.
+    /// Descriptor of the packet at that time. A pause frame has its contents in `hash`.
     pub packet: Packet,
-    /// Its place in tables beside the network's. A pause frame has none.
+    /// Id of the packet, by which callers index their own tables; `None` for a pause frame.
     pub id: Option<PacketId>,
-    /// Bytes that wait for the port behind this event, by class.
+    /// Bytes queued for the port after this event, by class.
     pub waiting: [u32; CLASSES],
 }
 
 impl Observation {
-    /// What a pause frame says; `None`: it is another packet.
+    /// Returns the contents of a pause frame, or `None` for any other packet.
     pub fn pause(&self) -> Option<PauseFrame> {
         self.packet.flags.has(Flags::PAUSE).then(|| PauseFrame::unpack(self.packet.hash))
     }
 }
 
 impl Network {
-    /// Observes one direction of a link from now on, beside what is observed of it already. Observations
-    /// are kept until [`Network::take_observations`], which is due whenever [`Network::next_due`] returns.
+    /// Observes a direction of a link from now on, in addition to earlier requests. Observations are kept
+    /// until [`Network::take_observations`], which must be called whenever [`Network::next_due`] returns.
     pub fn observe(&mut self, id: PortId, what: Observe) {
         let port = &mut self.ports[id.index()];
         port.observed = port.observed.with(what);
     }
 
-    /// Observes all pause frames that arrive.
+    /// Observes all pause frames that arrive at any node.
     pub fn observe_pauses(&mut self) {
         self.observes_pauses = true;
     }
 
-    /// Moves what was observed behind the end of `into`.
+    /// Moves the observations to the end of `into`.
     pub fn take_observations(&mut self, into: &mut Vec<Observation>) {
         into.append(&mut self.observations);
     }
 
-    /// Notes an event of a packet at a node's port.
+    /// Records an event of a packet at a port.
     #[cold]
     #[inline(never)]
     pub(super) fn note(&mut self, port: PortId, event: Event, id: PacketId) {
@@ -74,7 +74,7 @@ impl Network {
         self.note_packet(port, event, self.now, packet, id);
     }
 
-    /// Notes a pause frame that is no packet, as it takes no time on the link.
+    /// Records a pause frame that has no descriptor because it takes no time on the link.
     pub(super) fn note_pause(&mut self, port: PortId, event: Event, at: Picos, frame: u32) {
         let packet = Packet::new(0, 7, 0, frame).flagged(Flags::PAUSE);
         self.note_packet(port, event, at, packet, None);
@@ -85,13 +85,13 @@ impl Network {
         self.observations.push(Observation { at, port, event, packet, id, waiting });
     }
 
-    /// Is a pause frame that arrives by a port observed?
+    /// Returns true if pause frames that arrive by this port are observed.
     pub(super) fn observes_pause(&self, id: PortId) -> bool {
         self.observes_pauses || self.ports[id.index()].observed.has(Observe::ARRIVALS)
     }
 
-    /// A packet has arrived by a port that is observed. Whoever observes hears of it before the next event,
-    /// so that what is kept stays little.
+    /// Handles a packet that has arrived by an observed port. Returns at least [`Due::Observed`], so that
+    /// observations do not accumulate.
     #[cold]
     #[inline(never)]
     pub(super) fn arrived_observed(&mut self, id: PortId, packet: PacketId) -> Option<Due> {

@@ -1,30 +1,30 @@
-//! Which events of a port are observed.
+//! The selection of events that are observed at a port.
 
-/// What is observed of one direction of a link. Several are joined by [`Observe::with`].
+/// A set of event kinds of one direction of a link. [`Observe::with`] joins two sets.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observe(u8);
 
 impl Observe {
-    /// Frames that its sender sends, pause frames among them.
+    /// Frames that the sender transmits, including pause frames.
     pub const DEPARTURES: Observe = Observe(1);
-    /// Frames that arrive at its far end, pause frames among them.
+    /// Frames that arrive at the far end, including pause frames.
     pub const ARRIVALS: Observe = Observe(2);
-    /// Packets that enter its queues, leave them, or are lost there.
+    /// Packets that are queued, leave a queue or are dropped from it.
     pub const QUEUES: Observe = Observe(4);
 
-    /// Both.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn with(self, other: Observe) -> Observe {
         Observe(self.0 | other.0)
     }
 
-    /// Is any of `other` among these?
+    /// Returns true if the sets have a kind in common.
     #[inline]
     pub const fn has(self, other: Observe) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Is something observed at all?
+    /// Returns true if the set is not empty.
     #[inline]
     pub const fn any(self) -> bool {
         self.0 != 0

@@ -1,5 +1,5 @@
-//! Packets that do not come in the order of their link: those that a fault rule delays or loses, and those
-//! that no host has sent.
+//! Packets that do not arrive in the order of their link: packets that a fault rule delays or drops, and
+//! injected packets.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,11 +10,11 @@ use super::watch::Cause;
 use super::{Due, Network, OUT_OF_ORDER};
 use crate::engine::Picos;
 
-/// When a packet arrives and by which port; those of one time and port in the order in which they were put
-/// in.
+/// Time, port, sequence number and packet of an arrival. The sequence number orders arrivals at the same time
+/// and port.
 type Arrival = (Picos, PortId, u64, PacketId);
 
-/// Packets that arrive by themselves.
+/// The packets that arrive out of order.
 #[derive(Default)]
 pub struct OutOfOrder {
     waiting: BinaryHeap<Reverse<Arrival>>,
@@ -22,8 +22,8 @@ pub struct OutOfOrder {
 }
 
 impl Network {
-    /// Makes a packet arrive at the far end of a port at a time, as if it came over the link. Returns its
-    /// place in tables beside this one.
+    /// Makes a packet arrive at the far end of a port at time `at`, as if the link had carried it. Returns
+    /// the id of the packet.
     pub fn inject(&mut self, id: PortId, packet: Packet, at: Picos) -> PacketId {
         self.totals.sent.add(packet.charge);
         let added = self.packets.add(packet);
@@ -31,7 +31,7 @@ impl Network {
         added
     }
 
-    /// A packet of [`Flags::FAULT`] begins to leave by a port, and takes its time there like others.
+    /// Starts the transmission of a packet with [`Flags::FAULT`], which occupies the port like any other.
     #[cold]
     pub(super) fn depart_alone(&mut self, id: PortId, packet: PacketId) {
         let port = &mut self.ports[id.index()];
@@ -53,7 +53,7 @@ impl Network {
         self.at(at, id.0, OUT_OF_ORDER);
     }
 
-    /// The first of the packets that arrive by themselves does.
+    /// Handles the arrival of the first packet that is due.
     pub(super) fn arrive_out_of_order(&mut self) -> Option<Due> {
         let Reverse((_, port, _, packet)) = self.out_of_order.waiting.pop()?;
         self.receive(port, packet)

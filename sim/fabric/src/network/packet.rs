@@ -1,89 +1,90 @@
-//! Packets under way. A packet is in one queue at a time: all queues are lists through one table.
+//! Packet descriptors. All queues are linked lists through one table, and a packet is in one queue at a time.
 
 use super::port_id::PortId;
 use crate::engine::Picos;
 
-/// No packet.
+/// End of a list.
 const NONE: u32 = u32::MAX;
 
-/// Number of a packet in the table.
+/// Index of a packet in the table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PacketId(u32);
 
 impl PacketId {
-    /// Its index in tables beside this one.
+    /// Returns the index of the packet in tables that callers keep.
     #[inline]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a packet is, beside its place in a flow.
+/// Flags of a packet.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags(u8);
 
 impl Flags {
-    /// Nothing.
+    /// No flags.
     pub const NONE: Flags = Flags(0);
-    /// A switch may mark it (ECT).
+    /// The packet is ECN-capable (ECT), so switches may mark it.
     pub const ECN_CAPABLE: Flags = Flags(1);
-    /// A switch has marked it (CE).
+    /// A switch has marked the packet (CE).
     pub const MARKED: Flags = Flags(2);
-    /// A PFC frame: `hash` has its classes and its quanta.
+    /// The packet is a PFC frame; `hash` holds its classes and quanta.
     pub const PAUSE: Flags = Flags(4);
-    /// All bytes of its frame are kept.
+    /// All bytes of the frame are stored.
     pub const WHOLE: Flags = Flags(8);
-    /// `hash` is a path, not a hash.
+    /// `hash` holds a path instead of a hash.
     pub const PATH: Flags = Flags(16);
-    /// A fault rule decides about it on its first link: [`Packet::late`], [`Packet::lost`].
+    /// A fault rule applies on the first link: see [`Packet::late`] and [`Packet::lost`].
     pub const FAULT: Flags = Flags(32);
 
-    /// Both.
+    /// Returns the union of both sets of flags.
     #[inline]
     #[must_use]
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 
-    /// Those that are not in `other`.
+    /// Returns the flags that are not in `other`.
     #[inline]
     #[must_use]
     pub const fn without(self, other: Flags) -> Flags {
         Flags(self.0 & !other.0)
     }
 
-    /// Are all of `other` among these?
+    /// Returns true if all flags of `other` are set.
     #[inline]
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// A packet: a descriptor. Switches see no more of it.
+/// A packet descriptor: all that switches know of a packet.
 #[derive(Copy, Clone, Debug)]
 pub struct Packet {
-    /// On a link: when its last bit is there. With [`Flags::FAULT`]: picoseconds that it comes late.
+    /// Time at which the last bit arrives, while the packet is on a link. With [`Flags::FAULT`] on its first
+    /// link: delay of the packet in picoseconds.
     pub arrival: Picos,
-    /// The next one of its queue.
+    /// Next packet in the same queue.
     next: u32,
-    /// By which switches choose among equal paths; or the path itself.
+    /// Hash by which switches choose among equal paths, or the path itself.
     pub hash: u32,
-    /// The port by which it came to the switch that holds it.
+    /// Port by which the packet arrived at the switch that holds it.
     pub ingress: PortId,
-    /// Host that it goes to.
+    /// Node number of the destination host.
     pub destination: u16,
-    /// Bytes that it is charged on a link and in a buffer.
+    /// Bytes that the packet occupies on a link and in a buffer.
     pub charge: u16,
-    /// Bytes of its frame.
+    /// Length of the frame, in bytes.
     pub len: u16,
-    /// Class, 0 to 7.
+    /// Traffic class, 0 to 7.
     pub class: u8,
-    /// What it is.
+    /// Flags of the packet.
     pub flags: Flags,
 }
 
 impl Packet {
-    /// A packet of a flow before its first link.
+    /// Returns a packet that has not been sent yet.
     pub fn new(destination: u16, class: u8, charge: u16, hash: u32) -> Packet {
         Packet {
             arrival: Picos(0),
@@ -98,26 +99,27 @@ impl Packet {
         }
     }
 
-    /// The same packet with these flags.
+    /// Returns the packet with these flags instead of its own.
     #[must_use]
     pub fn flagged(self, flags: Flags) -> Packet {
         Packet { flags, ..self }
     }
 
-    /// The same packet, which comes so many picoseconds later than its first link has it. Others overtake it.
+    /// Returns the packet with an additional delay of `ps` picoseconds on its first link, so that later
+    /// packets may overtake it.
     #[must_use]
     pub fn late(self, ps: u64) -> Packet {
         Packet { arrival: Picos(ps), flags: self.flags.with(Flags::FAULT), ..self }
     }
 
-    /// The same packet, which its first link loses.
+    /// Returns the packet marked for loss on its first link.
     #[must_use]
     pub fn lost(self) -> Packet {
         self.late(Picos::NEVER.0)
     }
 }
 
-/// A queue of packets, first come, first served.
+/// A first-in, first-out queue of packets.
 #[derive(Copy, Clone, Debug)]
 pub struct Fifo {
     head: u32,
@@ -131,20 +133,20 @@ impl Default for Fifo {
 }
 
 impl Fifo {
-    /// Has it no packet?
+    /// Returns true if the queue is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head == NONE
     }
 
-    /// The first packet.
+    /// Returns the first packet, or `None` if the queue is empty.
     #[inline]
     pub fn first(&self) -> Option<PacketId> {
         (self.head != NONE).then_some(PacketId(self.head))
     }
 }
 
-/// All packets that hosts have sent and that have not arrived.
+/// The table of all packets in the network.
 #[derive(Default)]
 pub struct Packets {
     all: Vec<Packet>,
@@ -168,17 +170,17 @@ impl std::ops::IndexMut<PacketId> for Packets {
 }
 
 impl Packets {
-    /// Packets under way.
+    /// Returns the number of packets in the network.
     pub fn live(&self) -> usize {
         self.all.len() - self.free.len()
     }
 
-    /// Most packets that were ever under way at once.
+    /// Returns the largest number of packets that were in the network at the same time.
     pub fn most(&self) -> usize {
         self.all.len()
     }
 
-    /// Takes a packet in.
+    /// Adds a packet.
     #[inline]
     pub fn add(&mut self, packet: Packet) -> PacketId {
         if let Some(id) = self.free.pop() {
@@ -189,13 +191,13 @@ impl Packets {
         PacketId(self.all.len() as u32 - 1)
     }
 
-    /// A packet has arrived, or is lost.
+    /// Removes a packet that has arrived or was lost.
     #[inline]
     pub fn remove(&mut self, id: PacketId) {
         self.free.push(id.0);
     }
 
-    /// Adds a packet to the end of a queue.
+    /// Appends a packet to a queue.
     #[inline]
     pub fn push(&mut self, queue: &mut Fifo, id: PacketId) {
         self.all[id.0 as usize].next = NONE;
@@ -207,14 +209,14 @@ impl Packets {
         queue.tail = id.0;
     }
 
-    /// The packet behind this one in its queue.
+    /// Returns the packet after this one in its queue.
     #[inline]
     pub fn behind(&self, id: PacketId) -> Option<PacketId> {
         let next = self[id].next;
         (next != NONE).then_some(PacketId(next))
     }
 
-    /// Takes out a queue's first packet.
+    /// Removes the first packet of a queue and returns it.
     #[inline]
     pub fn pop(&mut self, queue: &mut Fifo) -> Option<PacketId> {
         let id = queue.first()?;
@@ -222,7 +224,7 @@ impl Packets {
         Some(id)
     }
 
-    /// The packets of a queue in their order.
+    /// Returns the packets of a queue in order.
     pub fn of(&self, queue: &Fifo) -> impl Iterator<Item = PacketId> {
         let after = |id: &PacketId| {
             let next = self.all[id.0 as usize].next;

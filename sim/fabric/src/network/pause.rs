@@ -1,45 +1,45 @@
-//! Priority flow control (IEEE 802.1Qbb): pause frames, their quanta, and the headroom that they need.
+//! PFC (IEEE 802.1Qbb): pause frames, their duration, and the headroom that they require.
 
 use super::port::CLASSES;
 
-/// Bit times of a quantum.
+/// Bit times per pause quantum.
 const QUANTUM_BITS: u64 = 512;
 
-/// How ports pause each other.
+/// The PFC settings of a network.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct PauseConfig {
-    /// Classes that are paused rather than lost, a bit each.
+    /// Mask of the classes that are paused rather than dropped.
     pub classes: u8,
-    /// How long a pause frame pauses.
+    /// Duration of a pause.
     pub lasts: Lasts,
-    /// Picoseconds from a pause frame's arrival until no further packet begins.
+    /// Time from the arrival of a pause frame until the port starts no further packet, in picoseconds.
     pub reaction: u64,
-    /// Bytes that a pause frame is charged on a link. 0: it takes no time, and passes a packet that is
-    /// leaving.
+    /// Bytes that a pause frame occupies on a link. With 0 it takes no time and overtakes a packet that is
+    /// being sent.
     pub charge: u16,
 }
 
-/// How long a pause frame pauses.
+/// The duration of a pause.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Lasts {
-    /// So many quanta of 512 bit times, as 802.1Qbb has it. A frame follows after half of them while the
-    /// reason lasts.
+    /// This many quanta of 512 bit times, as in 802.1Qbb. After half of this time another frame is sent if
+    /// the reason persists.
     Quanta(u16),
-    /// So many picoseconds. Another frame is sent only when a packet comes.
+    /// This many picoseconds. Another frame is sent for each packet that arrives while the sender is paused.
     Picos(u64),
-    /// Until a frame ends it.
+    /// Until a resume frame arrives.
     UntilResume,
 }
 
 impl Default for PauseConfig {
-    /// Class 3, the longest pause of 802.1Qbb, and no reaction time.
+    /// Class 3 with the longest pause of 802.1Qbb, without reaction time.
     fn default() -> PauseConfig {
         PauseConfig { classes: 1 << 3, lasts: Lasts::Quanta(u16::MAX), reaction: 0, charge: 84 }
     }
 }
 
 impl PauseConfig {
-    /// Picoseconds that a pause lasts on a link of `rate` bits a second.
+    /// Returns the duration of a pause in picoseconds on a link of `rate` bit/s.
     pub fn length(&self, rate: u64) -> u64 {
         match self.lasts {
             Lasts::Quanta(quanta) => crate::engine::transmission(u64::from(quanta) * QUANTUM_BITS / 8, rate),
@@ -48,11 +48,12 @@ impl PauseConfig {
         }
     }
 
-    /// Bytes that may still come by a link in one class when its buffer has become full.
+    /// Returns the headroom of a link: the number of bytes of one class that may still arrive after its
+    /// buffer became full.
     ///
-    /// These are the packet that does not fit; what comes while the pause frame waits for a packet of `mtu`
-    /// bytes that is leaving, is sent itself and takes the link's delay; the packet that its receiver has
-    /// just begun; and what is on the link by then. The reaction time counts like delay.
+    /// It consists of the packet that does not fit, the packets that arrive while the pause frame waits for a
+    /// packet of `mtu` bytes, is sent and crosses the link, the packet that the sender has just started, and
+    /// the packets on the link at that time. The reaction time counts like propagation delay.
     pub fn headroom(&self, rate: u64, delay: u64, mtu: u32) -> u32 {
         let on_the_way = u128::from(2 * delay + self.reaction) * u128::from(rate);
         let bytes = on_the_way.div_ceil(8_000_000_000_000) as u32;
@@ -61,30 +62,30 @@ impl PauseConfig {
     }
 }
 
-/// What a pause frame says: which classes, and whether it pauses or resumes them.
+/// The contents of a pause frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct PauseFrame {
-    /// Classes that it names, a bit each.
+    /// Mask of the classes that the frame names.
     pub classes: u8,
-    /// Quanta for each of them; 0 ends their pause.
+    /// Duration of the pause in quanta; 0 resumes.
     pub quanta: u16,
 }
 
 impl PauseFrame {
-    /// In a descriptor's 32 bits.
+    /// Packs the contents into 32 bits, for [`Packet::hash`](super::Packet::hash).
     #[inline]
     pub fn pack(self) -> u32 {
         u32::from(self.classes) << 16 | u32::from(self.quanta)
     }
 
-    /// From a descriptor's 32 bits.
+    /// Unpacks the contents from 32 bits.
     #[inline]
     pub fn unpack(bits: u32) -> PauseFrame {
         PauseFrame { classes: (bits >> 16) as u8, quanta: bits as u16 }
     }
 
-    /// The Ethernet frame without its check sequence: MAC control, op-code 0x0101, the class-enable vector
-    /// and eight times (802.1Qbb, clause 31B).
+    /// Writes the Ethernet frame without FCS: MAC control, opcode 0x0101, class-enable vector and eight times
+    /// (802.1Qbb, clause 31B).
     pub fn emit(self, source_mac: [u8; 6]) -> [u8; 60] {
         let mut frame = [0; 60];
         frame[..6].copy_from_slice(&[0x01, 0x80, 0xc2, 0, 0, 0x01]);

@@ -1,4 +1,4 @@
-//! Who pauses whom, and when a pause takes effect and ends.
+//! The PFC protocol: sends pause and resume frames, and applies received ones.
 
 use std::cmp::Reverse;
 
@@ -12,11 +12,11 @@ use super::port_id::PortId;
 use super::{Due, EXPIRE, Network, REACT, REFRESH};
 use crate::engine::Picos;
 
-/// Picoseconds after which a switch looks again whether a sender without a time limit may go on.
+/// Interval in picoseconds after which a switch checks whether it can end a pause that has no time limit.
 const LOOK_AGAIN: u64 = 10 * Picos::MICROSECOND;
 
 impl Network {
-    /// Pauses the sender of a class if its account is full.
+    /// Pauses the sender of a class if its account is above the threshold.
     pub(super) fn pause_if_full(&mut self, number: u32, ingress: PortId, class: u8) {
         let Some(pause) = self.config.pause else { return };
         if pause.classes & 1 << class == 0 {
@@ -27,7 +27,7 @@ impl Network {
             return;
         }
         let (per_port, pausing) = (self.is_per_port(), account.pausing & 1 << class != 0);
-        // A pause that only another packet renews is sent for each one that comes.
+        // Pauses of this kind are renewed by each packet that arrives.
         if pausing && !matches!(pause.lasts, Lasts::Picos(_)) {
             return;
         }
@@ -43,7 +43,7 @@ impl Network {
         matches!(self.config.buffer, BufferConfig::Fifo { per_port: true, .. })
     }
 
-    /// Ends the pauses of a port whose accounts have drained.
+    /// Resumes the classes of a port whose accounts have drained.
     pub(super) fn resume_if_drained(&mut self, number: u32, ingress: PortId) {
         let account = &self.accounts[ingress.index()];
         let buffer = &self.switches[number as usize].buffer;
@@ -65,7 +65,7 @@ impl Network {
         self.at(self.now.after(wait), ingress.0, REFRESH);
     }
 
-    /// Half of a pause is over. Sends another frame, or ends the pause.
+    /// Checks a paused sender after half of the pause: resumes it or renews the pause.
     pub(super) fn refresh(&mut self, ingress: PortId) -> Option<Due> {
         let End::Switch(number) = self.ports[ingress.index()].to else { return None };
         self.resume_if_drained(number, ingress);
@@ -79,7 +79,7 @@ impl Network {
         None
     }
 
-    /// Sends a pause frame to whoever sends by `ingress`.
+    /// Sends a pause frame, or a resume frame if not `pauses`, to the sender of port `ingress`.
     fn send_pause(&mut self, ingress: PortId, classes: u8, pauses: bool) {
         let Some(pause) = self.config.pause else { return };
         let quanta = match pause.lasts {
@@ -111,7 +111,7 @@ impl Network {
         }
     }
 
-    /// A pause frame has come by a port.
+    /// Handles a pause frame that has arrived by a port.
     pub(super) fn receive_pause(&mut self, id: PortId, packet: PacketId) -> Option<Due> {
         let (frame, observed) = (self.packets[packet].hash, self.observes_pause(id));
         if observed {
@@ -122,7 +122,7 @@ impl Network {
         if observed { due.or(Some(Due::Observed)) } else { due }
     }
 
-    /// A pause frame has arrived at the far end of a port.
+    /// Applies a pause frame after the reaction time.
     fn paused(&mut self, id: PortId, frame: u32) -> Option<Due> {
         let reaction = self.config.pause.map_or(0, |pause| pause.reaction);
         if reaction == 0 {
@@ -134,7 +134,7 @@ impl Network {
         None
     }
 
-    /// The first pause frame that waits takes effect.
+    /// Applies the first pause frame whose reaction time has passed.
     pub(super) fn react(&mut self) -> Option<Due> {
         let Reverse((at, port, frame)) = self.reactions.pop()?;
         let pause = self.config.pause?;
@@ -147,7 +147,7 @@ impl Network {
         self.obey(id, frame).or(Some(Due::Observed))
     }
 
-    /// Whoever received a pause frame by a port pauses or goes on.
+    /// Applies a pause frame to the port by which its receiver sends back.
     fn obey(&mut self, id: PortId, frame: u32) -> Option<Due> {
         let PauseFrame { classes, quanta } = PauseFrame::unpack(frame);
         let pause = self.config.pause?;
@@ -170,7 +170,7 @@ impl Network {
         None
     }
 
-    /// The pauses of a port that last until now are over.
+    /// Ends the pauses of a port that last until now.
     pub(super) fn expire(&mut self, id: PortId) -> Option<Due> {
         let port = &mut self.ports[id.index()];
         let over = (0..CLASSES)

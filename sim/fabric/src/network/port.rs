@@ -1,4 +1,4 @@
-//! A port: one direction of a link, with the queues in front of it and the packets on it.
+//! A port: one direction of a link, with the queues at its sender and the packets on the link.
 
 use remora_memory::prefetch;
 
@@ -6,85 +6,85 @@ use super::observed::Observe;
 use super::packet::{Fifo, PacketId, Packets};
 use crate::engine::{Picos, transmission};
 
-/// One end of a link.
+/// The node at one end of a link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// A host, by number.
+    /// A host, by its number.
     Host(u32),
-    /// A switch, by number.
+    /// A switch, by its number.
     Switch(u32),
 }
 
-/// Classes of traffic (IEEE 802.1Q priorities).
+/// Number of traffic classes (IEEE 802.1Q priorities).
 pub const CLASSES: usize = 8;
 
-/// A class's queue in front of a port.
+/// The queue of a class at a port.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Queue {
-    /// Its packets, where the switch has one queue for all inputs.
+    /// Packets of the queue. Unused by switches with virtual output queues.
     pub fifo: Fifo,
-    /// What its packets are charged together, in any kind of switch.
+    /// Queued bytes as packets are charged, for all kinds of switches.
     pub bytes: u32,
 }
 
-/// One direction of a link. What each packet touches stands in the first two lines of memory.
+/// One direction of a link. The fields that every packet touches are in the first two cache lines.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Port {
-    /// Until then it sends.
+    /// End of the current transmission.
     pub busy_until: Picos,
-    /// Picoseconds from the last bit's departure to its arrival.
+    /// Propagation delay: picoseconds from the departure of the last bit to its arrival.
     pub delay: u64,
     /// Packets on the link, in the order of their arrivals.
     pub flight: Fifo,
-    /// Control frames, which go first and are never paused.
+    /// Queued control frames, which go first and are never paused.
     pub control: Fifo,
-    /// Who receives.
+    /// Node at the far end.
     pub to: End,
-    /// Who sends.
+    /// Node that sends.
     pub from: End,
-    /// Picoseconds a byte, if that is a whole number; else 0.
+    /// Picoseconds per byte, or 0 if that is not a whole number.
     ps_per_byte: u32,
-    /// Classes that have packets here, a bit each.
+    /// Mask of the classes that have queued packets.
     pub waiting: u8,
-    /// Classes that may not send now, a bit each.
+    /// Mask of the classes that are paused.
     pub paused: u8,
-    /// The class that has its turn next.
+    /// Class that is served next.
     pub next_class: u8,
-    /// An event ends the present packet.
+    /// True if an event is scheduled for the end of the current transmission.
     pub has_free_event: bool,
-    /// Its times are whole nanoseconds, rounded down.
+    /// True if times are rounded down to whole nanoseconds.
     pub whole_ns: bool,
-    /// It carries packets.
+    /// True if the link is up.
     pub up: bool,
-    /// It loses packets at random.
+    /// True if the link loses packets at random.
     pub lossy: bool,
-    /// What is observed of it.
+    /// Observed events.
     pub observed: Observe,
-    /// Bytes that wait, all classes together.
+    /// Queued bytes of all classes.
     pub queued: u32,
-    /// The most bytes that ever waited.
+    /// Maximum of `queued` so far.
     pub most_queued: u32,
-    /// Packets that wait, all classes together; control frames are not among them.
+    /// Queued packets of all classes, without control frames.
     pub packets: u32,
-    /// `next_rate` begins with the departure of this number from now; 0: no other rate is due.
+    /// Number of departures until `next_rate` applies; 0 if no change is pending.
     until_next_rate: u32,
-    /// What waits, by class.
+    /// Queues by class.
     pub queues: [Queue; CLASSES],
-    /// Bits a second; 0: a packet takes no time.
+    /// Rate in bit/s; at 0 a packet takes no time.
     pub rate: u64,
-    /// The rate that holds then.
+    /// Rate after the pending change.
     next_rate: u64,
-    /// Packets that the buffer in front of it did not take.
+    /// Packets that the buffer of this port did not admit.
     pub lost: u64,
-    /// Packets that were marked for what waits here.
+    /// Packets that received an ECN mark at this port.
     pub marked: u64,
-    /// When a pause of each class ends.
+    /// End of the pause of each class.
     pub paused_until: [Picos; CLASSES],
 }
 
 impl Port {
-    /// An idle one.
+    /// Returns an idle port.
     pub fn new(from: End, to: End, rate: u64, delay: u64) -> Port {
         let mut port = Port {
             busy_until: Picos(0),
@@ -117,7 +117,8 @@ impl Port {
         port
     }
 
-    /// Another rate for all packets that come from now on. Those that wait keep the present one.
+    /// Sets another rate for packets that are queued from now on. Packets already queued keep the present
+    /// rate.
     pub fn set_rate(&mut self, rate: u64) {
         (self.until_next_rate, self.next_rate) = (self.packets + 1, rate);
         if self.packets == 0 {
@@ -125,7 +126,7 @@ impl Port {
         }
     }
 
-    /// A packet leaves, and another rate may begin with it.
+    /// Counts a departure towards a pending change of the rate.
     #[cold]
     fn count_rate(&mut self) {
         self.until_next_rate -= 1;
@@ -141,7 +142,7 @@ impl Port {
         self.ps_per_byte = ps_per_byte.filter(|_| is_whole).unwrap_or(0);
     }
 
-    /// Picoseconds that so many bytes take.
+    /// Returns the transmission time of `bytes` bytes in picoseconds.
     #[inline]
     pub fn transmission(&self, bytes: u32) -> u64 {
         let ps = if self.ps_per_byte != 0 {
@@ -152,21 +153,21 @@ impl Port {
         if self.whole_ns { ps / Picos::NANOSECOND * Picos::NANOSECOND } else { ps }
     }
 
-    /// Asks for its memory.
+    /// Prefetches the port's memory.
     #[inline]
     pub fn prefetch(&self) {
         prefetch(&self.busy_until);
         prefetch(&self.queues[0]);
     }
 
-    /// Is there something that may leave?
+    /// Returns true if a packet may leave.
     #[inline]
     pub fn can_send(&self) -> bool {
         self.waiting & !self.paused != 0 || !self.control.is_empty()
     }
 
-    /// The class whose turn it is: the lowest from `next_class` on that waits and is not paused. `urgent`
-    /// classes go before all others, the highest first.
+    /// Returns the class that is served next, or `None` if no packet may leave. `urgent` classes go first,
+    /// the highest number before the others. All other classes take turns.
     #[inline]
     pub fn choose(&mut self, urgent: u8) -> Option<u8> {
         let ready = self.waiting & !self.paused;
@@ -183,7 +184,7 @@ impl Port {
         Some(class)
     }
 
-    /// What a packet that waits is charged is added to the accounts of its class.
+    /// Adds a queued packet to the counters of its class.
     #[inline]
     pub fn add(&mut self, class: u8, bytes: u32) {
         self.queues[usize::from(class)].bytes += bytes;
@@ -193,7 +194,7 @@ impl Port {
         self.waiting |= 1 << class;
     }
 
-    /// A packet of a class no longer waits.
+    /// Subtracts a packet that is no longer queued.
     #[inline]
     pub fn subtract(&mut self, class: u8, bytes: u32) {
         let queue = &mut self.queues[usize::from(class)];
@@ -208,7 +209,7 @@ impl Port {
         }
     }
 
-    /// A packet begins to leave at `now`. Returns when it arrives.
+    /// Starts the transmission of a packet and returns the time of its arrival.
     #[inline]
     pub fn depart(&mut self, now: Picos, id: PacketId, packets: &mut Packets) -> Picos {
         let packet = &mut packets[id];
@@ -247,7 +248,7 @@ mod tests {
         port.set_rate(2_000_000_000);
         port.subtract(0, 100);
         assert_eq!(port.rate, 1_000_000_000);
-        // Nothing waits now: the latest rate holds at once, and no earlier one comes back.
+        // No packet waits now, so the latest rate applies at once and no earlier rate returns.
         port.set_rate(4_000_000_000);
         assert_eq!(port.rate, 4_000_000_000);
         port.add(0, 100);
@@ -268,7 +269,7 @@ mod tests {
         assert_eq!(port(40_000_000_000).transmission(1_000), 200_000);
         assert_eq!(port(3_000_000_000).transmission(3), 8_000);
         assert_eq!(port(3_000_000_000).transmission(1), 2_667);
-        // Picoseconds of a byte that do not fit into 32 bits.
+        // A byte time in picoseconds that does not fit into 32 bits.
         assert_eq!(port(1_000).transmission(2), 16_000_000_000);
         assert_eq!(port(0).transmission(1_000), 0);
     }

@@ -1,6 +1,6 @@
-//! Prefetches memory that coming events touch: a large network is in no cache.
+//! Prefetching of the memory that the next events use, because a large network does not fit into the caches.
 //!
-//! Each step reads what an earlier step has prefetched, some events before.
+//! Each step reads only memory that an earlier step has prefetched, a few events before.
 
 use remora_memory::prefetch;
 
@@ -10,17 +10,17 @@ use super::port_id::PortId;
 use super::{ARRIVE, FREE, KIND_BITS, Network};
 use crate::engine::Event;
 
-/// Events between a step and the event that it is for. Ports are prefetched when the bucket before theirs
-/// opens, and packets when their own bucket does.
+/// Number of events between a prefetch and the event that needs it. Ports are prefetched when the preceding
+/// bucket of the calendar opens, and packets when their own bucket opens.
 const OUTPUT_AHEAD: usize = 4;
 const PACKET_AHEAD: usize = 2;
 
-/// What a coming event does to a port.
+/// The effect of an upcoming event on a port.
 #[derive(Copy, Clone)]
 enum Soon {
-    /// The first packet of its link arrives.
+    /// The first packet of the link arrives.
     Arrive(PortId),
-    /// It can send the next packet.
+    /// The port becomes free.
     Free(PortId),
 }
 
@@ -37,14 +37,14 @@ impl Soon {
 }
 
 impl Network {
-    /// The event that is so many ahead, if it concerns a port and a packet.
+    /// Returns the event `ahead` events from now, if it concerns a port and a packet.
     #[inline]
     fn soon(&self, ahead: usize) -> Option<Soon> {
         let soon = self.calendar.soon();
         Soon::of(soon[soon.len().checked_sub(ahead)?])
     }
 
-    /// Prefetches the memory that the events behind the next ones touch.
+    /// Prefetches memory for the events after the next ones.
     #[inline]
     pub(super) fn prefetch_soon(&mut self) {
         if self.calendar.has_opened() {
@@ -62,7 +62,8 @@ impl Network {
         }
     }
 
-    /// A bucket has opened: prefetches the packets of its events, and the ports of the next bucket's.
+    /// Prefetches the packets of the events in a bucket that has just opened, and the ports of the events in
+    /// the next bucket.
     fn prefetch_bucket(&self) {
         for event in self.calendar.soon() {
             match Soon::of(*event) {
@@ -78,7 +79,7 @@ impl Network {
         }
     }
 
-    /// The packet that arrives from a port, and who takes it.
+    /// Prefetches the packet that arrives by a port, and the state of the switch that receives it.
     #[inline]
     fn prefetch_packet(&self, id: PortId) {
         let port = &self.ports[id.index()];
@@ -91,8 +92,8 @@ impl Network {
         }
     }
 
-    /// The packet behind the one that arrives from a port, the port by which that one goes on, and its queue
-    /// there.
+    /// Prefetches the packet after the one that arrives by a port, the output port of the arriving packet,
+    /// and its queue there.
     #[inline]
     fn prefetch_output(&self, ingress: PortId) {
         let port = &self.ports[ingress.index()];
@@ -120,13 +121,13 @@ impl Network {
         }
     }
 
-    /// The class that a port sends next, most likely.
+    /// Returns the class that a port will probably send next.
     #[inline]
     fn next_class(port: &Port) -> u8 {
         (port.waiting & !port.paused).trailing_zeros() as u8 & 7
     }
 
-    /// Who waits for a port that is free soon.
+    /// Prefetches the waiting inputs of a port that becomes free.
     #[inline]
     fn prefetch_inputs(&self, id: PortId) {
         let port = &self.ports[id.index()];
@@ -135,7 +136,7 @@ impl Network {
         self.switches[switch as usize].voq.prefetch_inputs(output, Network::next_class(port));
     }
 
-    /// The queue that the next packet of a port leaves, most likely.
+    /// Returns the queue from which the next packet of a port will probably come.
     #[inline]
     fn next_queue(&self, id: PortId) -> Option<&Fifo> {
         let port = &self.ports[id.index()];

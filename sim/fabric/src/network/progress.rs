@@ -1,4 +1,4 @@
-//! Who makes progress: pauses, storms and deadlocks.
+//! Watchers of the network: pause storms, deadlocks and lost accounting.
 
 use super::packet::Flags;
 use super::port_id::PortId;
@@ -6,14 +6,14 @@ use super::watch::{Balance, Finding};
 use super::{Due, End, Network, WATCH};
 use crate::engine::Picos;
 
-/// A port that was paused for so many percent of a period, and for so many periods, is in a storm.
+/// A port is in a pause storm if it was paused for this percentage of each of this many periods in a row.
 const STORM_PERCENT: u64 = 90;
 const STORM_PERIODS: u8 = 10;
 
-/// What ports did since the last look.
+/// The activity of all ports since the last check.
 pub struct Progress {
     all: Vec<Since>,
-    /// Has the port sent a packet? A table of its own: each departure sets it.
+    /// For each port: true if it has sent a packet. A separate table, because each departure writes to it.
     sent: Vec<bool>,
     looked: Picos,
     /// Deadlocks that were reported, by the lowest port of each.
@@ -22,12 +22,12 @@ pub struct Progress {
 
 #[derive(Copy, Clone, Default)]
 struct Since {
-    /// Classes that are paused, a bit each, and when the last change was.
+    /// Mask of the paused classes, and time of the last change from or to an empty mask.
     paused: u8,
     changed: Picos,
-    /// Picoseconds with any class paused.
+    /// Picoseconds during which at least one class was paused.
     pause: u64,
-    /// Periods of storm in a row.
+    /// Consecutive periods with a pause storm.
     storms: u8,
 }
 
@@ -65,7 +65,7 @@ impl Progress {
 }
 
 impl Network {
-    /// Looks at what should not happen: deadlocks and storms of pauses.
+    /// Searches for deadlocks and pause storms.
     pub(super) fn watch(&mut self) -> Option<Due> {
         let period = self.now.since(self.progress.looked);
         self.find_storms(period);
@@ -73,7 +73,8 @@ impl Network {
         let moved = self.progress.sent.contains(&true);
         self.progress.sent.fill(false);
         self.progress.looked = self.now;
-        // Without other events nothing moves any more: one more look finds who waits for whom.
+        // Another check is scheduled even if no event remains but packets moved: it then finds ports that
+        // wait for each other.
         if moved || !self.calendar.is_empty() {
             self.at(self.now.after(self.config.watch_period), 0, WATCH);
         }
@@ -100,8 +101,9 @@ impl Network {
         }
     }
 
-    /// A port that is paused waits for the switch that pauses it. That switch waits for its own ports which
-    /// hold packets that came by this one. A cycle of such ports without progress is a deadlock.
+    /// Searches for deadlocks. A paused port waits for the switch that pauses it. That switch waits for those
+    /// of its own ports that hold packets received by this port. A cycle of such ports without progress is a
+    /// deadlock.
     fn find_deadlocks(&mut self) {
         let stuck = |network: &Network, port: usize| {
             let found = &network.ports[port];
@@ -122,7 +124,7 @@ impl Network {
         }
     }
 
-    /// Depth first: a port on the present path closes a cycle.
+    /// Searches depth first; a port that is already on the path closes a cycle.
     fn cycle_from(
         &self,
         id: PortId,
@@ -153,7 +155,7 @@ impl Network {
         found
     }
 
-    /// Does a port hold back packets that came by another one?
+    /// Returns true if a port holds back packets that arrived by another one.
     fn holds_from(&self, out: PortId, ingress: PortId) -> bool {
         let port = &self.ports[out.index()];
         let End::Switch(number) = port.from else { return false };
@@ -179,7 +181,7 @@ impl Network {
         }
     }
 
-    /// What must hold at any time: all packets are accounted for. At the end buffers are empty, too.
+    /// Checks that all packets are accounted for, and that buffers are empty if no packet is in the network.
     pub fn check(&mut self) {
         let balance = self.balance();
         let found = balance.in_flight;
@@ -196,7 +198,7 @@ impl Network {
         }
     }
 
-    /// Pause frames under way.
+    /// Returns the number of pause frames in the network.
     fn packets_of_control(&self) -> u64 {
         let of = |port: &super::Port| {
             let flying = self.packets.of(&port.flight).filter(|id| self.packets[*id].flags.has(Flags::PAUSE));

@@ -1,45 +1,45 @@
-//! Which of several equal ports a packet takes.
+//! Load balancing: the choice among several ports on shortest paths.
 
 use super::flow_hash::{FlowKey, KeyedHash, mix};
 use super::packet::{Flags, Packet};
 use crate::engine::Picos;
 
-/// How a switch chooses among equal paths.
+/// The rule by which a switch chooses among equal paths.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Balancing {
     /// By a hash of the flow: all packets of a flow take one path (ECMP).
     Flow,
     /// Each packet takes the next path in turn.
     Packet,
-    /// As by flow, but a flow that has paused for so many picoseconds takes a new path.
+    /// By a hash, but a flow that was idle for this many picoseconds takes a new path.
     Flowlet(u64),
-    /// By a hash of another program. Packets have the number of their flow's key.
+    /// By the hash of another simulator. Packets carry the index of their flow's key.
     Keyed(KeyedHash),
 }
 
-/// What a switch remembers for [`Balancing`].
+/// The load balancing state of a switch.
 #[derive(Clone, Debug)]
 pub struct Chooser {
     salt: u32,
     turn: u32,
-    /// Of a flowlet: when its last packet came, and its path. Flows share places by their hashes.
+    /// For each flowlet: time of its last packet, and its path. Flows with equal hashes share an entry.
     flowlets: Box<[(Picos, u32)]>,
 }
 
-/// Flowlets that a switch tells apart: a power of two.
+/// Number of flowlet entries of a switch; a power of two.
 const FLOWLETS: usize = 1 << 12;
-/// Bits of a path for each tier of switches.
+/// Bits for each tier of switches in a path.
 const PATH_BITS: u32 = 8;
 
 impl Chooser {
-    /// One of the switch with this salt.
+    /// Returns the state of a switch with this salt.
     pub fn new(salt: u32, balancing: Balancing) -> Chooser {
         let flowlets = if matches!(balancing, Balancing::Flowlet(_)) { FLOWLETS } else { 0 };
         Chooser { salt, turn: salt, flowlets: vec![(Picos(0), salt); flowlets].into() }
     }
 
-    /// One of `count` equal ports; there is at least one. `keys` are those of all flows. `tier` counts the
-    /// switches that a path has passed on its way up.
+    /// Chooses one of `count` ports; `count` is at least 1. `keys` are the keys of all flows. `tier` is the
+    /// number of switches that the packet has passed on the way up.
     #[inline]
     pub fn choose(
         &mut self,
@@ -66,7 +66,7 @@ impl Chooser {
         self.turn as usize % count
     }
 
-    /// That choice, if it depends on the packet alone. There is at least one port.
+    /// Returns the choice if it depends on the packet only. `count` is at least 1.
     #[inline]
     pub fn fixed(
         &self,
@@ -94,13 +94,13 @@ impl Chooser {
     }
 }
 
-/// The high bits of a product: a fair share of hashes for each port, without a division.
+/// Maps a hash to `0..count` evenly and without a division: the high bits of the product.
 #[inline]
 fn share(hash: u32, count: usize) -> usize {
     ((u64::from(hash) * count as u64) >> 32) as usize
 }
 
-/// A path as a hash field has it: the number of the port to take on each tier, from the first switch on.
+/// Packs a path into a hash field: the number of the port to take at each tier, from the first switch on.
 pub fn path(choices: &[u8]) -> u32 {
     choices
         .iter()

@@ -1,28 +1,27 @@
-//! A switch: its ports, its buffer and its choice among paths.
+//! Switches: ports, buffer and load balancing.
 
 use super::buffer::{Buffer, BufferConfig};
 use super::port_id::PortId;
 use super::route::{Balancing, Chooser};
 use super::voq::Voq;
 
-/// A switch.
 pub struct Switch {
-    /// Its number among all nodes.
+    /// Node number.
     pub node: u32,
-    /// Switches between it and the nearest host.
+    /// Number of switches between this one and the nearest host.
     pub tier: u32,
-    /// The ports by which it sends, in the order of its links.
+    /// Ports by which the switch sends, in the order of its links.
     pub ports: Box<[PortId]>,
-    /// What it holds.
+    /// Packet buffer.
     pub buffer: Buffer,
-    /// By which it chooses among equal paths.
+    /// Choice among equal paths.
     pub chooser: Chooser,
-    /// Its queues, if the buffer is one for each input; else empty.
+    /// Virtual output queues; empty for other kinds of buffers.
     pub voq: Voq,
 }
 
 impl Switch {
-    /// One with empty queues.
+    /// Returns a switch with empty queues.
     pub fn new(
         node: u32,
         tier: u32,

@@ -1,4 +1,4 @@
-//! Networks without NICs: packets are put in by hand.
+//! Tests of networks without NICs, in which packets are sent by hand.
 
 use super::*;
 use crate::topology::{Level, Link, NodeKind, Ring};
@@ -9,7 +9,7 @@ mod out_of_order;
 mod pauses;
 mod queues;
 
-/// A kilobyte takes 80 ns: 80 ps a byte.
+/// A kilobyte takes 80 ns at this rate, a byte 80 ps.
 const RATE: u64 = 100_000_000_000;
 const MICROSECOND: u64 = Picos::MICROSECOND;
 
@@ -17,7 +17,7 @@ fn link(a: u32, b: u32, rate: u64, delay: u64) -> Link {
     Link { a, b, rate, delay, loss: 0.0 }
 }
 
-/// Hosts `0..hosts` around one switch. The last host's link has its own rate.
+/// Hosts `0..hosts` around one switch. The link of the last host has its own rate.
 fn star(hosts: u32, last_rate: u64, delay: u64) -> Topology {
     let mut nodes = vec![NodeKind::Host; hosts as usize];
     nodes.push(NodeKind::Switch);
@@ -26,12 +26,12 @@ fn star(hosts: u32, last_rate: u64, delay: u64) -> Topology {
     Topology { nodes, links, places: Vec::new() }
 }
 
-/// A packet for a node.
+/// Returns a packet to a node.
 fn packet(destination: u16, class: u8, bytes: u16) -> Packet {
     Packet::new(destination, class, bytes, u32::from(destination))
 }
 
-/// Runs until nothing happens any more; the arrivals at hosts: when, where, and the packet's hash.
+/// Runs until no event is left. Returns the arrivals at hosts: time, host and hash of the packet.
 fn arrivals(network: &mut Network) -> Vec<(u64, u32, u32)> {
     let mut arrivals = Vec::new();
     while let Some(due) = network.next_due(Picos::NEVER) {
@@ -43,14 +43,14 @@ fn arrivals(network: &mut Network) -> Vec<(u64, u32, u32)> {
     arrivals
 }
 
-/// Sends `count` packets of a host, one after the other, as a NIC does.
+/// Sends `left` packets from a host, one after the other, as a NIC does.
 struct Source {
     host: u32,
     packet: Packet,
     left: usize,
 }
 
-/// Runs sources until all have sent everything and all has arrived, or `limit`. Returns what arrived.
+/// Runs until all sources have sent everything and no event is left, or until `limit`. Returns the arrivals.
 fn run(network: &mut Network, sources: &mut [Source], limit: Picos) -> Vec<(u64, u32, u32)> {
     let mut arrivals = Vec::new();
     sources.iter().for_each(|source| network.wake(source.host, Picos(0)));
@@ -83,7 +83,7 @@ fn a_packet_takes_its_transmission_and_delay_on_each_of_two_hops() {
     let mut network = Network::new(star(2, RATE, MICROSECOND), NetworkConfig::default()).unwrap();
     let uplink = network.uplinks(0)[0];
     network.send(uplink, packet(1, 0, 1_000));
-    // Stored and forwarded: twice 80 ns and twice a microsecond.
+    // Store and forward: twice 80 ns and twice a microsecond.
     assert_eq!(arrivals(&mut network), [(2 * (80_000 + MICROSECOND), 1, 1)]);
     assert_eq!((network.totals().hops, network.totals().sent), (2, network.totals().arrived));
     network.check();
@@ -96,7 +96,7 @@ fn a_queue_leaves_at_the_rate_of_its_link() {
     let mut sources = [0, 1].map(|host| Source { host, packet: packet(2, 0, 1_000), left: 3 });
     let times: Vec<_> =
         run(&mut network, &mut sources, Picos::NEVER).iter().map(|arrival| arrival.0).collect();
-    // 80 ns to the switch, then 320 ns each.
+    // 80 ns to the switch, then 320 ns for each packet.
     let expected: Vec<_> = (1..=6).map(|number| 80_000 + number * 320_000).collect();
     assert_eq!(times, expected);
 }
@@ -148,7 +148,7 @@ fn a_link_that_fails_loses_what_is_on_it_and_others_take_over() {
         let lost = network.totals().lost;
         let (down, no_path) = (lost[Cause::Down as usize].packets, lost[Cause::NoPath as usize].packets);
         assert_eq!(arrived + down + no_path, 100);
-        // A microsecond holds twelve packets and a half; half of them take each of two links.
+        // 12.5 packets fit on the link within a microsecond; half of them take each of two links.
         let expected = if fails.len() == 1 { (6..=7, 0..=0) } else { (12..=14, 30..=60) };
         assert!(expected.0.contains(&down) && expected.1.contains(&no_path), "{fails:?}: {down} {no_path}");
         assert!(network.findings().kept().is_empty());

@@ -1,33 +1,33 @@
-//! Virtual output queues: one for each output port, class and input port.
+//! Virtual output queues: a queue for each output port, class and input port.
 
 use remora_memory::prefetch;
 
 use super::packet::{Fifo, PacketId, Packets};
 use super::port::CLASSES;
 
-/// Ports of a switch with virtual output queues, at most.
+/// Largest number of ports of a switch with virtual output queues.
 pub const VOQ_PORTS_MAX: usize = 64;
 
-/// The queues of a switch, which numbers outputs and inputs as its ports.
+/// The queues of a switch. Outputs and inputs have the numbers of the switch's ports.
 #[derive(Default)]
 pub struct Voq {
     queues: Vec<Fifo>,
-    /// By output port and class.
+    /// Waiting inputs by output port and class.
     inputs: Vec<Inputs>,
     ports: usize,
 }
 
-/// The input ports of one output port and class.
+/// The input ports that wait for an output port and class.
 #[derive(Copy, Clone, Default)]
 struct Inputs {
-    /// Those that have packets, a bit each.
+    /// Mask of the input ports that have packets.
     waiting: u64,
-    /// The one whose turn it is.
+    /// Input port that is served next.
     turn: u8,
 }
 
 impl Inputs {
-    /// The next input port that waits, from the one whose turn it is.
+    /// Returns the next waiting input port, in turn.
     #[inline]
     fn next(self) -> Option<usize> {
         let turn = u32::from(self.turn);
@@ -37,10 +37,10 @@ impl Inputs {
 }
 
 impl Voq {
-    /// Empty queues between so many ports.
+    /// Creates empty queues between `ports` ports.
     ///
     /// # Panics
-    /// If there are more than [`VOQ_PORTS_MAX`].
+    /// Panics if there are more than [`VOQ_PORTS_MAX`] ports.
     pub fn new(ports: usize) -> Voq {
         assert!(
             ports <= VOQ_PORTS_MAX,
@@ -53,7 +53,7 @@ impl Voq {
         }
     }
 
-    /// Adds a packet that has come by an input port.
+    /// Queues a packet that arrived by an input port.
     #[inline]
     pub fn push(&mut self, output: usize, input: usize, class: u8, id: PacketId, packets: &mut Packets) {
         let place = place(output, class);
@@ -61,7 +61,7 @@ impl Voq {
         self.inputs[place].waiting |= 1 << input;
     }
 
-    /// Takes the next packet of an output port's class. Input ports have turns of one packet.
+    /// Removes the next packet for an output port and class. Input ports take turns, packet by packet.
     #[inline]
     pub fn pop(&mut self, output: usize, class: u8, packets: &mut Packets) -> Option<PacketId> {
         let place = place(output, class);
@@ -76,13 +76,14 @@ impl Voq {
         id
     }
 
-    /// Do packets of these classes wait that came by this input port and leave by this output port?
+    /// Returns true if packets of these classes wait that arrived by this input port and leave by this output
+    /// port.
     pub fn waits(&self, output: usize, input: usize, classes: u8) -> bool {
         let waits = |class: &u8| self.inputs[place(output, *class)].waiting & 1 << input != 0;
         (0..CLASSES as u8).filter(|class| classes & 1 << class != 0).any(|class| waits(&class))
     }
 
-    /// The queue that [`pop`](Voq::pop) takes a packet of next.
+    /// Returns the queue from which [`pop`](Voq::pop) removes the next packet.
     #[inline]
     pub fn next(&self, output: usize, class: u8) -> Option<&Fifo> {
         let place = place(output, class);
@@ -90,7 +91,7 @@ impl Voq {
         self.queues.get(place * self.ports + input)
     }
 
-    /// Prefetches which input ports wait for an output port.
+    /// Prefetches the input ports that wait for an output port.
     #[inline]
     pub fn prefetch_inputs(&self, output: usize, class: u8) {
         if let Some(inputs) = self.inputs.get(place(output, class)) {
@@ -98,7 +99,7 @@ impl Voq {
         }
     }
 
-    /// Prefetches what [`push`](Voq::push) touches.
+    /// Prefetches the memory that [`push`](Voq::push) uses.
     #[inline]
     pub fn prefetch(&self, output: usize, input: usize, class: u8) {
         self.prefetch_inputs(output, class);
@@ -108,7 +109,7 @@ impl Voq {
     }
 }
 
-/// The place of an output port's class.
+/// Returns the index of an output port and class.
 #[inline]
 fn place(output: usize, class: u8) -> usize {
     output * CLASSES + usize::from(class)

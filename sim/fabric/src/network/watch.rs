@@ -1,19 +1,19 @@
-//! What watches a network all the time: conservation, losslessness, deadlocks, pause storms.
+//! Counters and invariants of a network: conservation of packets, losslessness, deadlocks and pause storms.
 
 use std::fmt;
 
 use crate::engine::Picos;
 
-/// Why a network lost a packet.
+/// The reason for the loss of a packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// A buffer was full.
+    /// The buffer of a switch was full.
     Full,
-    /// No path leads to its host.
+    /// No path leads to the destination.
     NoPath,
-    /// Its link loses packets at random.
+    /// The link lost the packet at random.
     Loss,
-    /// Its link is down.
+    /// The link is down.
     Down,
 }
 
@@ -28,12 +28,12 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Packets and what they are charged.
+/// A number of packets and their bytes.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Bytes that they are charged.
+    /// Number of bytes, as packets are charged.
     pub bytes: u64,
 }
 
@@ -45,47 +45,47 @@ impl Amount {
     }
 }
 
-/// What a network did so far.
+/// The counters of a network.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// What hosts sent.
+    /// Packets sent by hosts.
     pub sent: Amount,
-    /// What arrived at hosts.
+    /// Packets that arrived at hosts.
     pub arrived: Amount,
-    /// What was lost, by [`Cause`] in its order.
+    /// Lost packets, indexed by [`Cause`].
     pub lost: [Amount; 4],
-    /// Packets that arrived at the far end of a link, pause frames not counted.
+    /// Number of arrivals at the far ends of links, without pause frames.
     pub hops: u64,
-    /// Packets that switches marked.
+    /// Number of ECN marks.
     pub marked: u64,
-    /// Pause frames that were sent, those that resume not counted.
+    /// Number of pause frames sent, without resume frames.
     pub pauses: u64,
-    /// Pause frames that resume.
+    /// Number of resume frames sent.
     pub resumes: u64,
 }
 
-/// Where the packets are that hosts have sent. Pause frames are not counted.
+/// The whereabouts of all packets that hosts have sent, without pause frames.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
-    /// Packets that hosts sent.
+    /// Number of packets sent by hosts.
     pub sent: u64,
-    /// Those that arrived at their hosts.
+    /// Number of packets delivered to hosts.
     pub delivered: u64,
-    /// Those that were lost.
+    /// Number of packets lost.
     pub lost: u64,
-    /// Those in queues and on links.
+    /// Number of packets in queues and on links.
     pub in_flight: u64,
 }
 
 impl Balance {
-    /// Is each packet that was sent delivered, lost or in flight?
+    /// Returns true if every packet that was sent is delivered, lost or in flight.
     pub fn holds(&self) -> bool {
         self.sent == self.delivered + self.lost + self.in_flight
     }
 }
 
 impl Totals {
-    /// What was lost, for all causes.
+    /// Returns the losses of all causes.
     pub fn lost(&self) -> Amount {
         let sum = |sum: Amount, lost: &Amount| Amount {
             packets: sum.packets + lost.packets,
@@ -95,54 +95,54 @@ impl Totals {
     }
 }
 
-/// Something that should not happen.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// A switch lost a packet of a class that it pauses.
+    /// A switch dropped a packet of a class with PFC.
     LosslessDrop {
-        /// When.
+        /// Time of the loss.
         at: Picos,
         /// Node number of the switch.
         switch: u32,
-        /// Number of the port by which the packet came, in the order of the switch's links.
+        /// Number of the input port, in the order of the switch's links.
         port: u32,
-        /// Class of the packet.
+        /// Traffic class of the packet.
         class: u8,
     },
-    /// Ports wait for each other in a cycle.
+    /// Paused ports wait for each other in a cycle.
     Deadlock {
-        /// When it was found.
+        /// Time of detection.
         at: Picos,
-        /// The ports of the cycle: node and port number.
+        /// Ports of the cycle: node number and port number.
         cycle: Vec<(u32, u32)>,
     },
     /// A port is paused nearly all the time.
     PauseStorm {
-        /// When it was found.
+        /// Time of detection.
         at: Picos,
-        /// Node number of whom is paused.
+        /// Node number of the paused sender.
         node: u32,
-        /// Number of its port.
+        /// Number of the paused port at this node.
         port: u32,
-        /// Picoseconds of pause in the period that was looked at.
+        /// Time in picoseconds that the port was paused in the last period.
         paused: u64,
-        /// Length of the period.
+        /// Length of the period in picoseconds.
         period: u64,
     },
-    /// Packets or bytes that hosts sent are neither there, nor arrived, nor lost.
+    /// Packets that hosts sent are neither in the network nor delivered nor lost.
     NotConserved {
-        /// When.
+        /// Time of detection.
         at: Picos,
-        /// Packets that should be under way.
+        /// Number of packets that should be in the network.
         expected: u64,
-        /// Packets that are.
+        /// Number of packets that are in the network.
         found: u64,
     },
-    /// At the end a buffer is not empty though nothing is under way.
+    /// A buffer is not empty although no packet is in the network.
     NotEmpty {
         /// Node number of the switch.
         switch: u32,
-        /// Bytes that it holds.
+        /// Number of bytes in its buffer.
         bytes: u64,
     },
 }
@@ -185,10 +185,10 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Findings that are kept; further ones are counted.
+/// Number of findings that are kept; further ones are only counted.
 const KEPT: usize = 64;
 
-/// Findings so far.
+/// The violated invariants so far.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     kept: Vec<Finding>,
@@ -196,7 +196,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Adds one.
+    /// Adds a finding.
     pub(super) fn add(&mut self, finding: Finding) {
         if self.kept.len() < KEPT {
             self.kept.push(finding);
@@ -205,12 +205,12 @@ impl Findings {
         }
     }
 
-    /// The first ones.
+    /// Returns the first findings.
     pub fn kept(&self) -> &[Finding] {
         &self.kept
     }
 
-    /// How many there are beyond those.
+    /// Returns the number of findings that were not kept.
     pub fn more(&self) -> u64 {
         self.more
     }

@@ -1,4 +1,4 @@
-//! Ports and switches, as a topology has them.
+//! Construction of ports and switches from a topology.
 
 use super::NetworkConfig;
 use super::buffer::BufferConfig;
@@ -10,7 +10,7 @@ use super::switch::Switch;
 use super::voq::VOQ_PORTS_MAX;
 use crate::topology::{NodeKind, Topology, TopologyError};
 
-/// The host or switch that each node is.
+/// Returns the host or switch of each node.
 pub(super) fn ends(topology: &Topology) -> Vec<End> {
     let (mut hosts, mut switches) = (0, 0);
     let end = |kind: &NodeKind| match kind {
@@ -26,7 +26,7 @@ pub(super) fn ends(topology: &Topology) -> Vec<End> {
     topology.nodes.iter().map(end).collect()
 }
 
-/// Ports as the links make them.
+/// The ports of a topology.
 pub(super) struct Wiring {
     pub ports: Vec<Port>,
     pub of_node: Vec<Vec<PortId>>,
@@ -57,7 +57,7 @@ impl Wiring {
     }
 }
 
-/// The ports of hosts, and the switches with theirs.
+/// Divides the ports among hosts and switches.
 pub(super) fn share_out(
     topology: &Topology,
     config: &NetworkConfig,
@@ -87,7 +87,7 @@ pub(super) fn too_many(what: &'static str, asked: usize, limit: usize) -> Topolo
     TopologyError::TooMany { what, asked: asked as u64, limit: limit as u64 }
 }
 
-/// For each node: links to the nearest host, less one.
+/// Returns for each node its distance to the nearest host in links, minus one.
 fn tiers(topology: &Topology) -> Vec<u32> {
     let ports = topology.ports();
     let mut distance = vec![u32::MAX; topology.nodes.len()];

@@ -1,42 +1,42 @@
-//! The shared buffer of ConWeave's ns-3 program (Song et al., SIGCOMM 2023; `switch-mmu.cc` there), which
-//! differs from HPCC's.
+//! The shared buffer of ConWeave's ns-3 program (Song et al., SIGCOMM 2023; `switch-mmu.cc`), which differs
+//! from HPCC's.
 //!
-//! A pause depends on what an input holds, and what is dropped depends on the output's queue. The headroom is
-//! no space of its own: it counts only while the shared part as a whole is used up.
+//! Pauses depend on the input accounts, and drops depend on the output queues. The headroom is not separate
+//! memory: it counts only while the shared part is full.
 
 use super::{Account, Admission};
 use crate::network::port::CLASSES;
 
-/// Its limits, in bytes.
+/// The limits of a buffer of ConWeave's kind.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ConweaveConfig {
-    /// All bytes, headroom and reserves included.
+    /// Size of the buffer in bytes, including headroom and reserves.
     pub size: u64,
-    /// Bytes of each port and class that are set aside. An input is not paused for twice as many.
+    /// Bytes that are reserved for each port and class. An input is not paused for up to twice this amount.
     pub reserve: u32,
-    /// Bytes of each input port and class that are set aside for what comes behind a pause.
+    /// Bytes that are reserved for each input port and class for packets that arrive after a pause was sent.
     pub headroom: u32,
-    /// A class of an input port may have so much of what is free, in 1/256.
+    /// Share of the free memory that a class of an input port may hold, in units of 1/256.
     pub ingress_alpha: u32,
-    /// A queue of an output port may have so much of what is free there, in 1/256.
+    /// Share of the free output memory that a queue of an output port may hold, in units of 1/256.
     pub egress_alpha: u32,
-    /// Classes that count, a bit each. Others are always taken.
+    /// Mask of the classes that are counted. Packets of other classes are always admitted.
     pub classes: u8,
 }
 
-/// Bytes in a switch, counted twice: by inputs and by outputs.
+/// The bytes in a switch, counted by inputs and by outputs.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Shares {
-    /// All, and how many of them inputs share.
+    /// Bytes of all inputs, and the limit that they share.
     ingress: u64,
     ingress_limit: u64,
-    /// Those beyond the reserves of the outputs' queues, and how many of them outputs share.
+    /// Bytes of the output queues beyond their reserves, and the limit that they share.
     egress: u64,
     egress_limit: u64,
 }
 
 impl Shares {
-    /// Of an empty switch with so many ports.
+    /// Returns the totals of an empty switch with `ports` ports.
     pub(super) fn new(config: &ConweaveConfig, ports: u32) -> Shares {
         let ports = u64::from(ports);
         let egress_limit = config.size.saturating_sub(ports * u64::from(config.reserve) * CLASSES as u64);
@@ -44,7 +44,7 @@ impl Shares {
         Shares { ingress: 0, ingress_limit, egress: 0, egress_limit }
     }
 
-    /// Bytes in the switch.
+    /// Returns the bytes in the switch.
     pub(super) fn used(&self) -> u64 {
         self.ingress
     }
@@ -55,12 +55,13 @@ impl ConweaveConfig {
         self.classes & 1 << class != 0
     }
 
-    /// Bytes of a queue beyond its reserve.
+    /// Returns the bytes of a queue beyond its reserve.
     fn beyond(&self, queue: u32) -> u64 {
         u64::from(queue.saturating_sub(self.reserve + 1))
     }
 
-    /// A packet comes by the port of `account` to a queue of `queue` bytes.
+    /// Decides about a packet that arrived by the port of `account` and goes to an output queue of `queue`
+    /// bytes.
     pub(super) fn admit(
         &self,
         shares: &mut Shares,
@@ -92,7 +93,7 @@ impl ConweaveConfig {
         Admission::Headroom
     }
 
-    /// A packet leaves a queue, in which `queue` bytes stay.
+    /// Accounts for a packet that leaves an output queue, in which `queue` bytes remain.
     pub(super) fn leave(&self, shares: &mut Shares, account: &mut Account, class: u8, len: u32, queue: u32) {
         if !self.counts(class) {
             return;
@@ -104,14 +105,14 @@ impl ConweaveConfig {
         account.headroom[index] = account.headroom[index].saturating_sub(len);
     }
 
-    /// Has a class of an input port more than its share, or anything in the headroom?
+    /// Returns true if a class of an input port holds more than its share, or bytes in the headroom.
     pub(super) fn must_pause(&self, shares: &Shares, account: &Account, class: u8) -> bool {
         let beyond = account.used[usize::from(class)].saturating_sub(2 * self.reserve);
         let in_headroom = account.headroom[usize::from(class)] > 0;
         self.counts(class) && beyond > 0 && (in_headroom || u64::from(beyond) > self.threshold(shares))
     }
 
-    /// Has it less than its share again, and nothing in the headroom?
+    /// Returns true if a class of an input port holds less than its share and no bytes in the headroom.
     pub(super) fn may_resume(&self, shares: &Shares, account: &Account, class: u8) -> bool {
         let held = account.used[usize::from(class)];
         let beyond = u64::from(held.saturating_sub(2 * self.reserve));
@@ -119,7 +120,7 @@ impl ConweaveConfig {
         is_below && account.headroom[usize::from(class)] == 0
     }
 
-    /// What one class of an input port may have.
+    /// Returns the number of bytes that a class of an input port may hold.
     fn threshold(&self, shares: &Shares) -> u64 {
         shares.ingress_limit.saturating_sub(shares.ingress) * u64::from(self.ingress_alpha) / 256
     }
@@ -129,7 +130,8 @@ impl ConweaveConfig {
 mod tests {
     use super::*;
 
-    /// Two ports, eight classes with 100 bytes each: outputs share 20,000 bytes, inputs 19,000.
+    /// Two ports and eight classes with a reserve of 100 bytes each: outputs share 20,000 bytes, inputs
+    /// 19,000.
     const CONFIG: ConweaveConfig = ConweaveConfig {
         size: 21_600,
         reserve: 100,
@@ -150,7 +152,8 @@ mod tests {
         while CONFIG.admit(&mut shares, &mut account, 3, 100, queue) != Admission::Dropped {
             queue += 100;
         }
-        // 101 bytes are the queue's own. Of the others 9,999 + 100 exceed what is free, 20,000 - 9,999.
+        // 101 bytes are the queue's reserve. Of the others, 9,999 + 100 exceed the free bytes, 20,000 -
+        // 9,999.
         assert_eq!((queue, shares.egress), (10_100, 9_999));
         assert_eq!(CONFIG.admit(&mut shares, &mut account, 0, 100, u32::MAX / 2), Admission::Taken);
         assert_eq!(account.used, [0, 0, 0, 10_100, 0, 0, 0, 0], "another class does not count");
@@ -162,7 +165,7 @@ mod tests {
     fn the_headroom_counts_only_when_all_that_is_shared_is_used() {
         let (mut shares, mut account) = empty();
         let mut admit = |queue| CONFIG.admit(&mut shares, &mut account, 3, 100, queue);
-        // Many short queues: no output is at its limit.
+        // Many short queues, so that no output reaches its limit.
         assert!((0..190).all(|_| admit(0) == Admission::Taken));
         assert!((0..5).all(|_| admit(0) == Admission::Headroom));
         assert_eq!(admit(0), Admission::Dropped);
@@ -179,7 +182,7 @@ mod tests {
             assert!(CONFIG.may_resume(&shares, &account, 3) || account.used[3] == 9_600);
             assert_eq!(CONFIG.admit(&mut shares, &mut account, 3, 100, 0), Admission::Taken);
         }
-        // Twice the reserve is free: 9,500 > 19,000 - 9,700.
+        // Twice the reserve does not count: 9,500 > 19,000 - 9,700.
         assert_eq!(account.used[3], 9_700);
     }
 }
