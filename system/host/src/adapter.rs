@@ -1,4 +1,4 @@
-//! The adapter: one real NIC, its engines, its table of memory, and the threads that drive it.
+//! The adapter: a NIC with its engines, its memory table, and the threads that drive it.
 
 use mio::{Poll, Token, Waker};
 use remora_memory::{Biased, ForkMark, Table};
@@ -31,71 +31,74 @@ use crate::peers::EngineId;
 use crate::signal::Signal;
 use crate::watch::{WAKER, Watch};
 
-/// RoCE's UDP port, which the first engine's frames bear over shared memory.
+/// RoCE's UDP port number, which frames of the first engine carry over shared memory.
 const ROCE_PORT: u16 = 4791;
-/// Headers and trailer around the payload of the longest packet that has one: BTH, immediate data, IRN's RETH
-/// and message header, pad, ICRC.
+/// Bytes of headers and trailer around the payload of the longest packet: BTH, immediate data, IRN's RETH
+/// and message header, padding, ICRC.
 const AROUND_PAYLOAD: usize = 12 + 4 + remora_wire::irn::MAX_LEN + 3 + 4;
-/// Engines of one adapter at most.
+/// Maximum number of engines of an adapter.
 pub const MAX_ENGINES: usize = 64;
-/// Asynchronous events that wait to be taken.
+/// Maximum number of asynchronous events that wait to be taken.
 const EVENTS: usize = 1024;
 
-/// The kind of port that an adapter's engines have, and its attributes.
+/// The kind of port of an adapter's engines, with its options.
 #[derive(Clone, Debug)]
 pub enum PortConfig {
     /// Shared memory: peers are processes of this host.
     Shm {
-        /// The address (GID) of the NIC; `None` takes one of 127.0.0.0/8 at random.
+        /// Address (GID) of the NIC; `None` for a random one of 127.0.0.0/8.
         address: Option<Ipv4Addr>,
-        /// Shape of the rings of links that this side makes.
+        /// Geometry of the rings of links that this side creates.
         geometry: Geometry,
     },
     /// UDP sockets, one for each engine.
     Udp {
-        /// Address of the first engine; further ones have the next UDP ports. Port 0: each has one of the
-        /// system's choice.
+        /// Address of the first engine; further engines use the next UDP ports. With port 0 the system
+        /// chooses a port for each engine.
         local: SocketAddr,
-        /// Attributes of the sockets.
+        /// Options of the sockets.
         options: remora_port::udp::Options,
     },
-    /// A share of an address that several programs have, for one engine: frames of one QPN range.
+    /// A share of an address that several programs use, for one engine: frames of one QPN range.
     Shared {
-        /// The share, as its owner lends it.
+        /// The share, as lent by the owner of the address.
         endpoint: SharedEndpoint,
-        /// Attributes of the socket that sends.
+        /// Options of the sending socket.
         options: remora_port::udp::Options,
-        /// It has links to neighbours, and asks for those that datagrams want here.
+        /// The set of ranges to which the port requests links; `None` for a port without links to
+        /// neighbours.
         wanted: Option<Arc<Wanted>>,
     },
-    /// A network interface by AF_XDP, for one engine.
+    /// A network interface by AF_XDP, with one engine.
     Xdp {
         /// Name of the interface.
         interface: String,
-        /// One of its addresses; `None`: its first.
+        /// An address of the interface; `None` for its first one.
         address: Option<IpAddr>,
-        /// Attributes of the port.
+        /// Options of the port.
         options: remora_port::xdp::Options,
     },
 }
 
 impl PortConfig {
-    /// Shared memory with the default rings ([`DEFAULT_GEOMETRY`](remora_port::shm::DEFAULT_GEOMETRY)).
+    /// Returns the configuration of a shared-memory port with the default rings
+    /// ([`DEFAULT_GEOMETRY`](remora_port::shm::DEFAULT_GEOMETRY)).
     pub fn shm() -> PortConfig {
         PortConfig::Shm { address: None, geometry: DEFAULT_GEOMETRY }
     }
 
-    /// UDP sockets on this address.
+    /// Returns the configuration of UDP sockets on this address.
     pub fn udp(local: SocketAddr) -> PortConfig {
         PortConfig::Udp { local, options: remora_port::udp::Options::default() }
     }
 
-    /// A share of an address, whose owner lends it.
+    /// Returns the configuration of a port on a share of an address.
     pub fn shared(endpoint: SharedEndpoint) -> PortConfig {
         PortConfig::Shared { endpoint, options: remora_port::udp::Options::default(), wanted: None }
     }
 
-    /// The network interface of this name, by one of its addresses (`None`: its first).
+    /// Returns the configuration of a port on the network interface of this name, with one of its addresses
+    /// (`None` for its first one).
     pub fn xdp(interface: impl Into<String>, address: Option<IpAddr>) -> PortConfig {
         PortConfig::Xdp {
             interface: interface.into(),
@@ -105,33 +108,33 @@ impl PortConfig {
     }
 }
 
-/// The attributes of an adapter that is to be opened.
+/// The configuration of an adapter to be opened.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The kind of port that each engine has.
+    /// The port of each engine.
     pub port: PortConfig,
-    /// How many engines: each has its own port and, in dedicated mode, its own thread.
+    /// Number of engines. Each has a port of its own and, in dedicated mode, a thread of its own.
     pub engines: usize,
-    /// The threads that drive them: callers, or threads of their own.
+    /// The threads that drive the engines: callers, or dedicated threads.
     pub mode: Mode,
-    /// In dedicated mode: time without traffic after which an engine's thread sleeps.
+    /// Time without traffic after which an engine's thread sleeps; in dedicated mode only.
     pub spin: Duration,
-    /// Limits of memory registration; the key seed is replaced by a random one.
+    /// Limits of memory registration. The key seed is replaced by a random one.
     pub memory: remora_memory::Config,
-    /// Limits of each engine; whether the ICRC is checked and the window follow from the port, and the seed
-    /// of queue pair numbers is replaced by a random one.
+    /// Limits of each engine. The ICRC check and the window are determined by the port, and the seed of
+    /// queue pair numbers is replaced by a random one.
     pub nic: remora_nic::Config,
-    /// The pcapng file that records everything that passes the port; further engines add their number to the
-    /// name.
+    /// Path of the pcapng file that records all frames of the port; `None` for no capture. Further engines
+    /// insert their number into the name.
     pub capture: Option<PathBuf>,
-    /// Bytes of each such file at most; frames beyond are counted.
+    /// Maximum size in bytes of each capture file; frames beyond are only counted.
     pub capture_limit: u64,
-    /// Faults to inject, by rule. A capture shows the frames behind the faults.
+    /// Rules of fault injection. A capture shows the frames as they are after the faults.
     pub fault: Option<Rules>,
 }
 
 impl Config {
-    /// One inline engine over this port.
+    /// Returns the configuration of one inline engine over this port.
     pub fn new(port: PortConfig) -> Config {
         Config {
             port,
@@ -147,18 +150,18 @@ impl Config {
     }
 }
 
-/// Why an adapter could not start.
+/// The reason why an adapter could not be opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// This number of engines is not allowed.
+    /// The number of engines is not allowed.
     Engines(usize),
-    /// The port's error: one line with the fault and its mend.
+    /// The port's error: one line with the problem and its solution.
     Port(String),
-    /// The memory table was refused.
+    /// The memory table could not be created.
     Memory(remora_memory::Error),
-    /// The system gave no descriptor, no thread or no randomness.
+    /// The system has no descriptor, no thread or no randomness.
     System(io::Error),
-    /// The system refused this system call.
+    /// This system call failed.
     Call(&'static str, io::Error),
 }
 
@@ -176,7 +179,7 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// The likely cause of a refusal, by its errno.
+/// Returns the likely cause of an error of the system, by its errno.
 fn cause(error: &io::Error) -> &'static str {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::MFILE | Errno::NFILE) => "descriptors are limited by `ulimit -n`",
@@ -189,7 +192,7 @@ fn cause(error: &io::Error) -> &'static str {
     }
 }
 
-/// Names the system call of an error.
+/// Returns a function that adds the name of the system call to an error.
 fn refused<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> OpenError {
     move |error| OpenError::Call(call, error.into())
 }
@@ -200,7 +203,7 @@ impl From<io::Error> for OpenError {
     }
 }
 
-/// A running NIC. Dropping it stops its threads and closes its ports; peers then run out of retries.
+/// A running NIC. Dropping it stops its threads and closes its ports; the retries of peers then time out.
 pub struct Adapter {
     engines: Vec<Arc<Engine>>,
     table: Arc<Table>,
@@ -208,12 +211,12 @@ pub struct Adapter {
     port: PortConfig,
     next: AtomicUsize,
     threads: Threads,
-    /// Its place on the network is lost.
+    /// True once the NIC has lost its place on the network ([`Adapter::fail`]).
     lost: AtomicBool,
     fork: ForkMark,
 }
 
-/// The threads, and the flags that stop them.
+/// The threads that drive the engines, and the flags that stop them.
 #[derive(Default)]
 struct Threads {
     stop: Arc<AtomicBool>,
@@ -221,7 +224,7 @@ struct Threads {
     running: Vec<(Arc<Waker>, JoinHandle<()>)>,
 }
 
-/// Sets its flag if its thread dies by a panic.
+/// Sets its flag if the thread that holds it panics.
 struct PanicFlag(Arc<AtomicBool>);
 
 impl Drop for PanicFlag {
@@ -243,7 +246,7 @@ impl Threads {
         let thread = remora_port::spawn_settled(name, move || {
             let _flag = panic_flag;
             if let Err(error) = body() {
-                tracing::error!(%error, "a thread that drives engines cannot sleep and ends");
+                tracing::error!(%error, "a thread that drives engines ends because it cannot wait for events");
                 failed.store(true, Ordering::Release);
             }
         })?;
@@ -272,7 +275,7 @@ impl Adapter {
     /// Opens the ports and starts the threads.
     ///
     /// # Errors
-    /// [`OpenError`]: one line with the fault and its mend.
+    /// [`OpenError`]: a message of one line with the problem and its solution.
     pub fn open(config: &Config) -> Result<Adapter, OpenError> {
         if !(1..=MAX_ENGINES).contains(&config.engines) {
             return Err(OpenError::Engines(config.engines));
@@ -382,55 +385,56 @@ impl Adapter {
         Ok(())
     }
 
-    /// Its engines, at least one.
+    /// Returns the engines, of which there is at least one.
     pub fn engines(&self) -> &[Arc<Engine>] {
         &self.engines
     }
 
-    /// The engine that serves the next resource: they take turns.
+    /// Returns the engine that serves the next resource; engines take turns.
     pub fn next_engine(&self) -> &Arc<Engine> {
         &self.engines[self.next.fetch_add(1, Ordering::Relaxed) % self.engines.len()]
     }
 
-    /// Its protection domains and regions.
+    /// Returns the table of protection domains and regions.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
 
-    /// Asynchronous events of all engines.
+    /// Returns the queue of asynchronous events of all engines.
     pub fn events(&self) -> &Arc<Signal<EngineEvent>> {
         &self.events
     }
 
-    /// The configuration of its ports.
+    /// Returns the configuration of the ports.
     pub fn port(&self) -> &PortConfig {
         &self.port
     }
 
-    /// Ends its work for good: its place on the network is lost. All queue pairs enter the error state, and
-    /// [`AsyncEvent::DeviceFatal`](remora_nic::AsyncEvent::DeviceFatal) is reported. Not for a forked child.
+    /// Stops the NIC for good, because it has lost its place on the network. All queue pairs enter the
+    /// error state, and [`AsyncEvent::DeviceFatal`](remora_nic::AsyncEvent::DeviceFatal) is reported. Does
+    /// nothing in a forked child.
     pub fn fail(&self) {
         if self.is_ours() && !self.lost.swap(true, Ordering::AcqRel) {
             self.engines.iter().for_each(|engine| engine.control(|control| control.nic.fail()));
-            // Only now: whoever finds it failed finds all that was flushed, too.
+            // The flag is set last, so that a thread that sees it also finds everything flushed.
             self.threads.failed.store(true, Ordering::Release);
         }
     }
 
-    /// Has a thread that drives its engines failed, or is its place on the network lost? Nothing is certain
-    /// after that.
+    /// Returns whether a thread that drives engines has failed, or the NIC has lost its place on the
+    /// network. The state of the NIC is undefined after that.
     pub fn has_failed(&self) -> bool {
         self.threads.failed.load(Ordering::Acquire)
     }
 
-    /// Is this the process that opened it? In a child of fork the threads are missing and the ports are the
-    /// parent's, so nothing of it may be used.
+    /// Returns whether the calling process opened the adapter. In a child of fork the threads are missing
+    /// and the ports belong to the parent, so the adapter must not be used.
     pub fn is_ours(&self) -> bool {
         !self.fork.is_child()
     }
 }
 
-/// The parts that an engine's core is made of, for every kind of port.
+/// The parts from which an engine's core is built, for every kind of port.
 struct CoreParts<'a> {
     config: &'a Config,
     number: usize,
@@ -442,8 +446,8 @@ struct CoreParts<'a> {
 }
 
 impl CoreParts<'_> {
-    /// The port as it is, or wrapped by the configuration. Each wrapping is a type of its own, so that an
-    /// absent wrapper costs nothing.
+    /// Builds the engine's core over the port, wrapped as configured. Each wrapping is a type of its own,
+    /// so that an absent wrapper costs nothing.
     fn wrapped<P: Port + Attach>(
         self,
         port: P,
@@ -479,7 +483,8 @@ impl CoreParts<'_> {
     }
 }
 
-/// The capture of the engine with this number: the first has the name itself, the next `name.1.pcapng`.
+/// Returns the capture path of the engine with this number: `name.pcapng` for the first, `name.1.pcapng`
+/// for the next.
 fn numbered(path: &Path, number: usize) -> PathBuf {
     match (number, path.extension()) {
         (0, _) => path.to_owned(),
@@ -491,8 +496,8 @@ fn numbered(path: &Path, number: usize) -> PathBuf {
 impl Drop for Adapter {
     fn drop(&mut self) {
         if !self.is_ours() {
-            // The threads were not forked, and ending the watches would end the parent's: everything is left
-            // to the exit.
+            // The threads were not forked, and ending the watches would end those of the parent, so
+            // everything is left to the exit of the process.
             std::mem::forget(std::mem::take(&mut self.threads));
             std::mem::forget(std::mem::take(&mut self.engines));
             return;
@@ -508,10 +513,10 @@ impl fmt::Debug for Adapter {
     }
 }
 
-/// 128 random bits that nobody can guess.
+/// Returns 128 random bits that cannot be predicted.
 ///
 /// # Errors
-/// The system has no randomness.
+/// [`OpenError::Call`] if the system has no randomness.
 pub fn random() -> Result<u128, OpenError> {
     let mut bytes = [0; 16];
     let mut filled = 0;
@@ -525,7 +530,7 @@ pub fn random() -> Result<u128, OpenError> {
     Ok(u128::from_ne_bytes(bytes))
 }
 
-/// An epoll instance, and the eventfd that wakes it.
+/// Creates an epoll instance, and the eventfd that wakes it.
 fn poll() -> Result<(Poll, Arc<Waker>), OpenError> {
     let poll = Poll::new().map_err(refused("epoll_create1"))?;
     let waker = Waker::new(poll.registry(), WAKER).map_err(refused("eventfd2"))?;
@@ -543,7 +548,7 @@ fn open_shm(
         (None, Some(address)) => address.into(),
         (None, None) => {
             let [a, b, c, ..] = random()?.to_ne_bytes();
-            // Neither 127.0.0.0 nor the broadcast address.
+            // The address is neither 127.0.0.0 nor the broadcast address.
             Address::from(Ipv4Addr::new(127, a, b, c.clamp(1, 254)))
         }
     };
@@ -561,9 +566,12 @@ fn open_udp(
     let mut local = local;
     if local.port() != 0 {
         let next = u16::try_from(number).ok().and_then(|number| local.port().checked_add(number));
-        local.set_port(
-            next.ok_or_else(|| OpenError::Port("no UDP port beyond 65535 for each engine".to_owned()))?,
-        );
+        local.set_port(next.ok_or_else(|| {
+            OpenError::Port(
+                "the engines use consecutive UDP ports, which would exceed 65535: choose a lower port"
+                    .to_owned(),
+            )
+        })?);
     }
     UdpPort::open(local, options).map_err(|error| OpenError::Port(error.to_string()))
 }
@@ -575,7 +583,7 @@ fn open_shared(
 ) -> Result<UdpPort, OpenError> {
     if engines > 1 {
         let words =
-            "a share of an address has one engine, which gets all frames of its QPN range: leave it at 1";
+            "a share of an address has one engine, which gets all frames of its QPN range: set engines to 1";
         return Err(OpenError::Port(words.to_owned()));
     }
     UdpPort::open_shared(endpoint, options).map_err(|error| OpenError::Port(error.to_string()))
@@ -588,13 +596,14 @@ fn open_xdp(
     engines: usize,
 ) -> Result<XdpPort, OpenError> {
     if engines > 1 {
-        let words = format!("port xdp has one engine, which serves all queues of {interface}: leave it at 1");
+        let words =
+            format!("port xdp has one engine, which serves all queues of {interface}: set engines to 1");
         return Err(OpenError::Port(words));
     }
     XdpPort::open(interface, address, options).map_err(|error| OpenError::Port(error.to_string()))
 }
 
-/// The largest path MTU whose packets have so many bytes at most, from BTH to ICRC.
+/// Returns the largest path MTU whose packets have at most this many bytes from BTH to ICRC.
 pub fn path_mtu(transport_bytes: usize) -> u32 {
     1 << transport_bytes.saturating_sub(AROUND_PAYLOAD).clamp(256, 4096).ilog2()
 }
@@ -612,14 +621,14 @@ fn facts(port: &(impl Port + Attach)) -> PortFacts {
 fn fitted(config: remora_nic::Config, port: &(impl Port + Attach)) -> remora_nic::Config {
     let (endpoint, mtu) = (port.endpoint(), facts(port).path_mtu);
     let window = port.window().min(config.window);
-    // Nobody knows a real port's round trips in advance.
+    // The round trip times of a real port are not known in advance.
     let timers = match config.irn.timers {
         Timers::ByPort => Timers::Measured,
         chosen => chosen,
     };
     let irn = irn::Settings { timers, ..config.irn };
     let qpn_range = port.qpn_range().or(config.qpn_range);
-    // What crosses a wire is sealed.
+    // Frames that cross a wire have an ICRC.
     let checks_icrc = port.kind() != PortKind::Shm;
     remora_nic::Config { checks_icrc, qpn_range, window, endpoint, mtu, irn, ..config }
 }

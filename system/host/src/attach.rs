@@ -1,4 +1,4 @@
-//! The host's needs of a port beyond frames: peers that come and go, in each kind of port's own way.
+//! The host's requirements on a port beyond frames: peers, which each kind of port creates in its own way.
 
 use remora_port::capture::Capture;
 use remora_port::fault::Fault;
@@ -10,7 +10,7 @@ use remora_port::{Address, Counters, Endpoint, Peer, Port};
 use std::fmt;
 use std::sync::Arc;
 
-/// The kind of port that a NIC has.
+/// The kind of a NIC's port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PortKind {
     /// Rings in shared memory.
@@ -22,7 +22,8 @@ pub enum PortKind {
 }
 
 impl PortKind {
-    /// Do frames of one reach the other? All but shared memory send RoCE v2 on the network.
+    /// Returns whether frames of one port reach the other. All kinds but shared memory send RoCE v2 on the
+    /// network.
     pub fn reaches(self, other: PortKind) -> bool {
         (self == PortKind::Shm) == (other == PortKind::Shm)
     }
@@ -38,12 +39,12 @@ impl fmt::Display for PortKind {
     }
 }
 
-/// Why a peer could not be made usable.
+/// The reason why a peer could not be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttachError {
     /// The port is of another kind.
     WrongKind(PortKind),
-    /// The port's error, as a text.
+    /// The port's error, as text.
     Port(String),
     /// This kind of port has no multicast groups.
     NoGroups(PortKind),
@@ -55,14 +56,20 @@ impl fmt::Display for AttachError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AttachError::WrongKind(kind) => {
-                write!(f, "this NIC's port is {kind}: the peer needs one that it can reach")
+                write!(
+                    f,
+                    "the port of this NIC is {kind}, which cannot reach the peer: open both NICs with the same kind"
+                )
             }
             AttachError::Port(words) => f.write_str(words),
             AttachError::NoGroups(kind) => {
                 write!(f, "port {kind} has no multicast groups: open the device over udp")
             }
             AttachError::NoAddress(most) => {
-                write!(f, "this NIC's port has one address, or {most} already: name the peer by one of them")
+                write!(
+                    f,
+                    "the port of this NIC cannot have another address (at most {most}): use one that it has"
+                )
             }
         }
     }
@@ -70,147 +77,154 @@ impl fmt::Display for AttachError {
 
 impl std::error::Error for AttachError {}
 
-/// A port whose peers come and go. Control path only, so it may be a trait object there.
+/// A port with peers. Used on the control path only, where it may be a trait object.
 pub trait Attach {
-    /// The kind of this port.
+    /// Returns the kind of this port.
     fn kind(&self) -> PortKind;
 
-    /// The port's counters so far.
+    /// Returns the port's counters.
     fn port_counters(&self) -> Counters;
 
-    /// Makes the peer at the other end of a shared-memory link usable.
+    /// Adds the peer at the other end of a shared-memory link.
     ///
     /// # Errors
-    /// The port is no `shm`, or takes no more links.
+    /// `WrongKind` if the port is not `shm`; `Port` if it cannot have more links.
     fn add_link(&mut self, _link: Link, _endpoint: Endpoint) -> Result<Peer, AttachError> {
         Err(AttachError::WrongKind(self.kind()))
     }
 
-    /// Makes a neighbour usable: a program with this QPN range of the same address, at the other end of a
-    /// link.
+    /// Adds a neighbour: a program with this QPN range of the same address, at the other end of a link.
     ///
     /// # Errors
-    /// The port has no neighbours, or takes no more links.
+    /// `WrongKind` if the port has no neighbours; `Port` if it cannot have more links.
     fn add_neighbour(&mut self, _range: u8, _link: Link) -> Result<Peer, AttachError> {
         Err(AttachError::WrongKind(self.kind()))
     }
 
-    /// The neighbour with this QPN range, if a link leads there.
+    /// Returns the neighbour with this QPN range; `None` if no link leads there.
     fn neighbour(&self, _range: u8) -> Option<Peer> {
         None
     }
 
-    /// How many links lead to neighbours, and what was counted of them; `None`: the port has no neighbours.
+    /// Returns the number of links to neighbours, and their counters; `None` if the port has no neighbours.
     fn neighbours(&self) -> Option<(usize, Counters)> {
         None
     }
 
-    /// Makes the peer of this name usable.
+    /// Adds the peer with this endpoint.
     ///
     /// # Errors
-    /// The port is `shm`, cannot reach it, or takes no more peers.
+    /// `WrongKind` if the port is `shm`; `Port` if the peer is not reachable, or the port cannot have more
+    /// peers.
     fn add_endpoint(&mut self, _peer: Endpoint) -> Result<Peer, AttachError> {
         Err(AttachError::WrongKind(self.kind()))
     }
 
-    /// Makes a multicast group usable as a peer: a frame that is sent to it goes to all members.
+    /// Adds a multicast group as a peer: a frame that is sent to it reaches all members.
     ///
     /// # Errors
-    /// The port has none, cannot reach it, or takes no more peers.
+    /// `NoGroups` if the port has none; `Port` if the group is not reachable, or the port cannot have more
+    /// peers.
     fn add_group(&mut self, _group: Endpoint) -> Result<Peer, AttachError> {
         Err(AttachError::NoGroups(self.kind()))
     }
 
-    /// Gives the port a share of a further address; the number of that address. The port's own is 0.
+    /// Adds a share of a further address to the port, and returns the number of that address. The first
+    /// address of the port has number 0.
     ///
     /// # Errors
-    /// `NoAddress`; the system gives no socket.
+    /// `NoAddress`; `Port` if the system cannot create a socket.
     fn add_address(&mut self, _share: &SharedEndpoint) -> Result<u8, AttachError> {
         Err(AttachError::NoAddress(1))
     }
 
-    /// Learns which addresses this host has: neighbours send from them.
+    /// Informs the port of this host's addresses, from which neighbours send.
     fn learn_local(&mut self, _addresses: &[Address]) {}
 
-    /// As [`Attach::add_endpoint`], for the address with this number.
+    /// Adds a peer like [`Attach::add_endpoint`], for frames from the address with this number.
     ///
     /// # Errors
-    /// As there; `NoAddress`.
+    /// The errors of [`Attach::add_endpoint`]; `NoAddress`.
     fn add_endpoint_at(&mut self, address: u8, peer: Endpoint) -> Result<Peer, AttachError> {
         if address == 0 { self.add_endpoint(peer) } else { Err(AttachError::NoAddress(1)) }
     }
 
-    /// As [`Attach::add_group`], for the address with this number.
+    /// Adds a multicast group like [`Attach::add_group`], for frames from the address with this number.
     ///
     /// # Errors
-    /// As there; `NoAddress`.
+    /// The errors of [`Attach::add_group`]; `NoAddress`.
     fn add_group_at(&mut self, address: u8, group: Endpoint) -> Result<Peer, AttachError> {
         if address == 0 { self.add_group(group) } else { Err(AttachError::NoAddress(1)) }
     }
 
-    /// Where frames come from that leave by the address with this number, and the bytes from BTH to ICRC that
-    /// its interface takes. `None`: it is the port's own, or there is no such address.
+    /// Returns the source of frames sent from the further address with this number, and the largest size in
+    /// bytes from BTH to ICRC that its interface allows. `None` for number 0, or if there is no such
+    /// address.
     fn further_address(&self, _address: u8) -> Option<(Endpoint, usize)> {
         None
     }
 
-    /// Joins a multicast group. Each call counts: the port leaves after as many calls of
+    /// Joins a multicast group. Calls are counted: the port leaves the group after as many calls of
     /// [`leave`](Attach::leave).
     ///
     /// # Errors
-    /// The port has none, or can join no more.
+    /// `NoGroups` if the port has none; `Port` if it cannot join.
     fn join(&mut self, _group: Endpoint) -> Result<(), AttachError> {
         Err(AttachError::NoGroups(self.kind()))
     }
 
-    /// Takes one [`join`](Attach::join) of this group back.
+    /// Reverts one [`join`](Attach::join) of this group.
     fn leave(&mut self, _group: Endpoint) {}
 
-    /// Does the port receive its own frames to groups? If not, it must be its own peer for that.
+    /// Returns whether the port receives its own frames to groups. If not, it must be its own peer for
+    /// that.
     fn loops_back_multicast(&self) -> bool {
         true
     }
 
-    /// Finds the way to a peer outside of the engine, if that can take time; before [`Attach::add_endpoint`].
+    /// Returns a resolver if finding the route to a peer can take time. The resolver is used outside the
+    /// engine's lock, before [`Attach::add_endpoint`].
     fn resolver(&self) -> Option<Arc<Resolver>> {
         None
     }
 
-    /// The range of QP numbers that this NIC has on an address that it shares; `None`: all are its own.
+    /// Returns the range of QP numbers of this NIC on a shared address; `None` if it may use all numbers.
     fn qpn_range(&self) -> Option<u8> {
         None
     }
 
-    /// A few words on the method that the port has chosen, if it has a choice (zero-copy, say).
+    /// Returns a short description of the method that the port has chosen, such as zero-copy; empty if
+    /// there is no choice.
     fn manner(&self) -> &'static str {
         ""
     }
 
-    /// As [`Port::show_ip_fields`].
+    /// Makes the port report IP header fields of received frames, like [`Port::show_ip_fields`].
     fn show_ip_fields(&mut self) {}
 
-    /// Gives the number of a peer back that no queue pair names, nor will name. Frames to it are dropped,
-    /// until the number means another peer.
+    /// Frees the number of a peer that no queue pair uses or will use. Frames to the number are dropped
+    /// until it stands for another peer.
     fn remove(&mut self, peer: Peer);
 
-    /// A peer that died and was not reported yet; `None`: there is none.
+    /// Returns a peer that died and was not reported yet; `None` if there is none.
     fn take_lost(&mut self) -> Option<Peer> {
         None
     }
 
-    /// Peers that it can have at once.
+    /// Returns the maximum number of peers.
     fn max_peers(&self) -> usize;
 
-    /// Packets that a queue pair may have in flight without overflowing the receiving side of this port.
+    /// Returns the number of packets that a queue pair may have in flight without overflowing the receiving
+    /// side of such a port.
     fn window(&self) -> u32;
 
-    /// The same for this peer, where it differs.
+    /// Returns the number of packets in flight for this peer; `None` if [`Attach::window`] applies.
     fn window_to(&self, _peer: Peer) -> Option<u32> {
         None
     }
 }
 
-/// Packets in flight per queue pair over shared memory, where the rings themselves push back.
+/// Packets in flight per queue pair over shared memory, where the rings themselves apply back-pressure.
 const SHM_WINDOW: u32 = 256;
 
 impl Attach for ShmPort {
@@ -228,7 +242,8 @@ impl Attach for ShmPort {
         Ok(peer)
     }
 
-    /// A group is all peers that the port is linked with; their NICs know which are attached.
+    /// Returns the peer that stands for all groups: all peers that the port is linked with. Their NICs know
+    /// which groups have attached queue pairs.
     fn add_group(&mut self, _group: Endpoint) -> Result<Peer, AttachError> {
         Ok(remora_port::shm::EVERYONE)
     }
@@ -260,8 +275,7 @@ impl Attach for ShmPort {
     }
 }
 
-/// Bytes that the kernel counts for a frame of 4 KiB payload while it waits in a socket, by its own
-/// reckoning.
+/// Bytes of a socket buffer that the kernel accounts for a waiting frame with 4 KiB of payload.
 const KERNEL_FRAME: usize = 8 << 10;
 
 impl Attach for UdpPort {
@@ -310,14 +324,14 @@ impl Attach for UdpPort {
         if UdpPort::qpn_range(self).is_some() { "an address shared by a broker" } else { "" }
     }
 
-    /// Our own socket's buffer stands for the peer's, which is most likely set up alike. Packets beyond it
-    /// are lost and sent again.
+    /// Computes the window from the receive buffer of this port's socket, because the peer's socket is most
+    /// likely configured alike. Packets beyond it are lost and retransmitted.
     fn window(&self) -> u32 {
         (self.socket().receive_buffer() / KERNEL_FRAME).clamp(8, 4096) as u32
     }
 }
 
-/// By UDP to everybody, and by links to neighbours.
+/// Reaches all peers by UDP, and neighbours by links.
 impl Attach for LinkedPort {
     fn kind(&self) -> PortKind {
         PortKind::Udp
@@ -450,14 +464,14 @@ impl Attach for XdpPort {
         remora_port::xdp::Options::default().max_peers as usize
     }
 
-    /// Our own ring stands for the peer's, and a few queue pairs may send at once. Packets beyond it are lost
-    /// and sent again.
+    /// Computes the window from this port's receive ring, because the peer's ring is most likely of the
+    /// same size, and a few queue pairs may send at once. Packets beyond it are lost and retransmitted.
     fn window(&self) -> u32 {
         remora_port::xdp::Options::default().receive_frames / 4
     }
 }
 
-/// A wrapped port has the peers of the port inside.
+/// Implements `Attach` for a wrapper, which has the peers of the wrapped port.
 macro_rules! attach_inside {
     ($wrapper:ident) => {
         impl<P: Port + Attach> Attach for $wrapper<P> {

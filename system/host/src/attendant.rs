@@ -1,21 +1,22 @@
-//! The attendant: one thread of an inline adapter that serves its engines while no caller polls them. So
+//! The attendant: a thread of an inline adapter that serves its engines while no caller polls them, so that
 //! one-sided verbs reach a program that sleeps.
 //!
 //! | an engine is | the attendant | until |
 //! |---|---|---|
-//! | polled | looks at its heartbeat each [`TICK`] | it stood still for one tick |
-//! | watched | sleeps on the port's descriptors, and on a timer that backs off | a packet, or a caller |
-//! | served | makes pass after pass | [`SPIN`] without traffic, or a caller comes |
-//! | awaited | stands by: a caller waits for packets itself | that caller has come back |
+//! | polled | checks its heartbeat every [`TICK`] | the heartbeat stood still for one tick |
+//! | watched | sleeps on the port's descriptors and a timer that backs off | a packet, or a caller returns |
+//! | served | makes pass after pass | [`SPIN`] without traffic, or a caller returns |
+//! | awaited | stands by: a caller waits for packets itself | that caller has returned |
 //!
-//! A program that spins on memory for what its peer writes calls the engine a few times for each message, and
-//! does not poll it. Once it is [noticed](spinner), its port stays watched beside its calls: packets wake the
-//! attendant, which takes them and goes back to sleep at once. The program may spin on the same core, where
-//! the scheduler gives the attendant half of the time at most. What comes while a caller is inside is left to
-//! that caller.
+//! A program may spin on memory until its peer has written there. It calls the engine a few times for each
+//! message, but does not poll it. Once such a program is [noticed](spinner), its port stays watched in
+//! addition to its calls: packets wake the attendant, which takes them and goes back to sleep at once. The
+//! program may spin on the same core, where the scheduler gives the attendant half of the time at most.
+//! Packets that arrive while a caller is inside the engine are left to that caller.
 //!
-//! A caller never waits for the attendant's sleep: the engine's lock is free then. While a caller polls, the
-//! port is not watched, so packets do not wake the attendant (which would take half of a two-core machine).
+//! A caller never waits for the attendant's sleep, because the engine's lock is free then. While a caller
+//! polls, the port is not watched, so packets do not wake the attendant (which would take half of a
+//! two-core machine).
 
 use mio::{Events, Poll};
 use remora_memory::page_fault;
@@ -33,49 +34,53 @@ use spinner::Spinner;
 
 mod spinner;
 
-/// A heartbeat that stands still for so long means that nobody polls.
+/// Time after which a heartbeat that has not moved means that no caller polls.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 /// Time without traffic after which the attendant sleeps: waking a core costs as much.
 pub const SPIN: Duration = Duration::from_micros(50);
-/// Longest sleep: what a port's missed wake, or a timer set meanwhile, waits at most.
+/// Longest sleep. It bounds the delay after a missed wake of a port, and of a timer that was set meanwhile.
 pub const LONGEST: Duration = Duration::from_millis(50);
-/// Its time slice: a program that spins on the same core is preempted when a packet comes.
+/// Time slice of the attendant: it is so short that a program that spins on the same core is preempted when
+/// a packet arrives.
 const SLICE: Duration = Duration::from_micros(100);
-/// How long a packet is left to a program, to see whether it polls.
+/// Time for which a packet is left to a program, to find out whether the program polls.
 const PROBE: Duration = Duration::from_micros(20);
-/// Empty passes between two looks at the clock.
+/// Number of empty passes between two readings of the clock.
 const LOOK_EVERY: u32 = 16;
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// Callers poll it: its heartbeat at the last look.
+    /// Callers poll the engine: its heartbeat at the last check, and the time since when it has not moved.
     Polled { heartbeat: u64, since: Instant },
-    /// Its port is watched: the time of the next look, and the sleep after that.
+    /// The port is watched: the time of the next check, the length of the present sleep, and the heartbeat.
     Watched { until: Instant, sleep: u64, heartbeat: u64 },
-    /// It is served pass after pass: the heartbeat that follows from them, and the time of the last traffic.
+    /// The attendant makes pass after pass: the heartbeat that results from them, and the time of the last
+    /// traffic.
     Served { heartbeat: u64, busy: Instant, turn: u32 },
-    /// A packet came to a program that spins on memory: it is taken, and the port is watched again.
+    /// A packet arrived for a program that spins on memory: the attendant takes it, and watches the port
+    /// again.
     Woken,
-    /// A caller waits for packets itself: its heartbeat at the last look, and the sleep until the next.
+    /// A caller waits for packets itself: the heartbeat at the last check, and the length of the present
+    /// sleep.
     Awaited { heartbeat: u64, sleep: u64 },
 }
 
 struct Charge {
     engine: Arc<Engine>,
     state: State,
-    /// Frames lay there for a tick after its last caller.
+    /// True if frames had been waiting for a tick after the last caller left.
     found: bool,
-    /// A program that spins on memory was noticed.
+    /// State of a program that spins on memory, once it was noticed.
     spinner: Option<Spinner>,
 }
 
-/// The thread's own state.
+/// The state of the attendant's thread.
 pub(crate) struct Attendant {
     charges: Vec<Charge>,
     poll: Poll,
     clock: Clock,
     stop: Arc<AtomicBool>,
-    /// When the handlers of page faults are looked after again.
+    /// Time of the next check that the page fault handlers are still installed.
     handlers_due: Instant,
 }
 
@@ -89,12 +94,13 @@ impl Attendant {
         Attendant { charges: engines.iter().map(charge).collect(), poll, clock, stop, handlers_due: now }
     }
 
-    /// Serves the engines until it is stopped.
+    /// Serves the engines until the thread is stopped.
     pub fn run(mut self) -> io::Result<()> {
         if let Err(error) = remora_port::ask_for_time_slice(SLICE) {
             tracing::debug!(%error, "the attendant has the system's time slice");
         }
-        // By default a probe takes 50 us more, in which a program may wait for the packet.
+        // With the default timer slack a probe would take 50 µs longer, while the program may be waiting
+        // for the packet.
         if let Err(error) = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN)) {
             tracing::debug!(%error, "the attendant has the system's timer slack");
         }
@@ -123,7 +129,7 @@ impl Attendant {
     }
 
     fn sleep(&mut self, events: &mut Events, ns: u64) -> io::Result<()> {
-        // epoll_wait counts whole milliseconds, and rounds down to "at once".
+        // epoll_wait counts whole milliseconds; 0 would mean not to sleep at all.
         let sleep = Duration::from_millis(ns.div_ceil(1_000_000).max(1));
         match self.poll.poll(events, Some(sleep)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -131,7 +137,8 @@ impl Attendant {
         }
         let now = self.clock.now();
         if now >= self.handlers_due {
-            // The program may have installed a handler since. Not at each wake: it is two system calls.
+            // The program may have installed a handler since. This is not checked at each wake, because it
+            // takes two system calls.
             page_fault::reinstall();
             self.handlers_due = now.after(TICK.as_nanos() as u64);
         }
@@ -156,7 +163,7 @@ impl Attendant {
 }
 
 impl Charge {
-    /// Does the work that is due. Returns the time of the next look; None: at once.
+    /// Does the work that is due. Returns the time of the next check; `None` if there is more work at once.
     fn step(&mut self, now: Instant, clock: &Clock) -> Option<Instant> {
         if self.engine.awaited.load(Ordering::SeqCst) {
             return self.stand_by(now);
@@ -189,8 +196,8 @@ impl Charge {
         }
     }
 
-    /// Begins (or renews) the watch, for at most `sleep` nanoseconds. Beside a program that spins on memory,
-    /// a caller that is inside takes what has come when it leaves.
+    /// Begins (or renews) the watch for at most `sleep` nanoseconds. If the program spins on memory and a
+    /// caller is inside, that caller takes the waiting packets when it leaves.
     fn watch(&mut self, now: Instant, sleep: u64) -> Option<Instant> {
         let stays = self.spinner.is_some();
         let (begun, until) = match self.engine.rest(stays) {
@@ -219,7 +226,7 @@ impl Charge {
         }
     }
 
-    /// The port woke the attendant. If a caller polls meanwhile, the engine is left to it.
+    /// Handles a wake by the port. If a caller has polled meanwhile, the engine is left to it.
     fn woken(&mut self, now: Instant) {
         let State::Watched { heartbeat, .. } = self.state else { return };
         if let Some(spinner) = &mut self.spinner {
@@ -241,7 +248,8 @@ impl Charge {
         self.state = State::Served { heartbeat: self.engine.heartbeat(), busy: now, turn: 0 };
     }
 
-    /// A caller ended a watch or has taken enough of what was left to it, or the attendant is to stop.
+    /// Handles a wake by a call: a caller ended a watch or has taken enough of what was left to it, or the
+    /// attendant must stop.
     fn called(&mut self, now: Instant) {
         if !matches!(self.state, State::Watched { .. }) {
             return;
@@ -278,21 +286,22 @@ impl Charge {
         None
     }
 
-    /// A caller has come. If frames lay there for a tick, it may spin on memory.
+    /// Handles the return of a caller. If frames had been waiting for a tick, the program may spin on
+    /// memory.
     fn visited(&mut self, now: Instant) -> Option<Instant> {
         if !self.found {
             return self.leave(now);
         }
         self.found = false;
-        // It takes what is left to it.
+        // From now on callers take what the attendant leaves to them.
         self.engine.attended.store(true, Ordering::Release);
         self.spinner = Some(Spinner::new(now));
         self.state = State::Woken;
         None
     }
 
-    /// A caller waits for packets itself. The attendant runs timers, and takes what lay there for as long as
-    /// it slept: that caller waits no more.
+    /// Serves an engine whose caller waits for packets itself. The attendant runs timers, and takes frames
+    /// that have waited during its whole sleep: the caller does not wait any more then.
     fn stand_by(&mut self, now: Instant) -> Option<Instant> {
         let tick = TICK.as_nanos() as u64;
         let seen = self.engine.heartbeat();
@@ -328,7 +337,7 @@ impl Charge {
     }
 }
 
-/// Do callers take what has come while this thread sleeps?
+/// Returns whether callers take the waiting frames while this thread sleeps for `time`.
 fn is_taken_during(time: Duration, engine: &Engine) -> bool {
     let before = engine.heartbeat();
     std::thread::sleep(time);

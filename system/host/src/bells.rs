@@ -1,5 +1,5 @@
-//! What each doorbell is rung for, a queue pair or a command portal: the engine's own doorbells, and those
-//! that it shares with other processes.
+//! The map from doorbells to the queue pairs or command portals that they belong to: the engine's own
+//! doorbells, and those that it shares with other processes.
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
@@ -11,7 +11,7 @@ use std::io;
 use crate::doorbells::Doorbells;
 use crate::watch::WAKER;
 
-/// What a doorbell is rung for.
+/// The owner of a doorbell.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rung {
     /// A queue pair, whose queues have new work.
@@ -20,7 +20,7 @@ pub(crate) enum Rung {
     Portal(u32),
 }
 
-/// What the doorbells of a set are rung for, by index.
+/// The owners of the doorbells of a set, by index.
 #[derive(Debug, Default)]
 pub(crate) struct Bells {
     places: Vec<Option<Rung>>,
@@ -28,7 +28,7 @@ pub(crate) struct Bells {
 }
 
 impl Bells {
-    /// Gives a queue pair or portal a free doorbell; returns its index.
+    /// Assigns a free doorbell to a queue pair or portal, and returns its index.
     pub fn hang(&mut self, what: Rung) -> u32 {
         if let Some(index) = self.free.pop() {
             self.places[index as usize] = Some(what);
@@ -38,22 +38,22 @@ impl Bells {
         self.places.len() as u32 - 1
     }
 
-    /// Frees the doorbell with this index: what it was for is gone.
+    /// Frees the doorbell with this index, whose owner no longer exists.
     pub fn take(&mut self, index: u32) {
         if self.places.get_mut(index as usize).and_then(Option::take).is_some() {
             self.free.push(index);
         }
     }
 
-    /// What the doorbell with this index is rung for.
+    /// Returns the owner of the doorbell with this index.
     #[inline]
     pub fn get(&self, index: u32) -> Option<Rung> {
         self.places.get(index as usize).copied().flatten()
     }
 }
 
-/// Doorbells that another process rings, for queue pairs and portals that are its own. It can ring no others:
-/// each process has a set.
+/// Doorbells that another process rings, for its own queue pairs and portals. Each process has a set of its
+/// own, so it can ring no other doorbells.
 #[derive(Debug)]
 pub(crate) struct SharedBells {
     doorbells: Doorbells<Bytes>,
@@ -61,7 +61,7 @@ pub(crate) struct SharedBells {
     wake: OwnedFd,
 }
 
-/// The sets that are shared with other processes, by number.
+/// The sets of doorbells that are shared with other processes, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Sets {
     sets: Vec<Option<SharedBells>>,
@@ -76,7 +76,7 @@ impl Sets {
         doorbells: Doorbells<Bytes>,
         wake: OwnedFd,
     ) -> io::Result<u32> {
-        // Edge-triggered: each write wakes, and nobody reads.
+        // Edge-triggered: each write wakes the engine, and the eventfd need not be read.
         registry.register(&mut SourceFd(&wake.as_raw_fd()), WAKER, Interest::READABLE)?;
         let set = Some(SharedBells { doorbells, bells: Bells::default(), wake });
         let index = self.sets.iter().position(Option::is_none).unwrap_or(self.sets.len());
@@ -87,19 +87,19 @@ impl Sets {
         Ok(index as u32)
     }
 
-    /// Removes a set whose process is gone.
+    /// Removes a set whose process has ended.
     pub fn remove(&mut self, registry: &Registry, set: u32) {
         if let Some(gone) = self.sets.get_mut(set as usize).and_then(Option::take) {
             let _ = registry.deregister(&mut SourceFd(&gone.wake.as_raw_fd()));
         }
     }
 
-    /// What the doorbells of a set are rung for.
+    /// Returns the owners of the doorbells of a set; `None` if there is no such set.
     pub fn bells(&mut self, set: u32) -> Option<&mut Bells> {
         self.sets.get_mut(set as usize)?.as_mut().map(|set| &mut set.bells)
     }
 
-    /// Calls `rung` for each rung doorbell. True: there was one.
+    /// Calls `rung` for each doorbell that was rung. Returns whether there was one.
     #[inline]
     pub fn take(&self, mut rung: impl FnMut(Rung)) -> bool {
         let mut any = false;
@@ -114,7 +114,8 @@ impl Sets {
         any
     }
 
-    /// Announces that the engine is about to sleep. True: a doorbell has rung, so that it must not.
+    /// Announces that the engine is about to sleep. Returns true if a doorbell has been rung, so that the
+    /// engine must not sleep.
     pub fn begin_sleep(&self) -> bool {
         let sets = || self.sets.iter().flatten();
         sets().for_each(|set| set.doorbells.set_asleep(true));

@@ -1,9 +1,9 @@
-//! Numbers of bytes, as people write them.
+//! Parsing of sizes in bytes as users write them.
 
-/// Parses a number of bytes, with k, m or g behind it for multiples of 1024, 1024² and 1024³.
+/// Parses a number of bytes, with an optional suffix k, m or g for multiples of 1024, 1024² and 1024³.
 ///
 /// # Errors
-/// The text is no such number, or too large.
+/// A message if the text is not such a number, or if the number is too large.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let lower = text.to_ascii_lowercase();
     let (digits, unit) = match lower.strip_suffix(['k', 'm', 'g']) {
@@ -20,7 +20,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         ),
     };
     let parsed = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << unit));
-    parsed.ok_or_else(|| format!("`{text}` is no number of bytes: write one as 1000000, 500k, 64m or 1g"))
+    parsed.ok_or_else(|| format!("`{text}` is not a number of bytes: write it as 1000000, 500k, 64m or 1g"))
 }
 
 #[cfg(test)]

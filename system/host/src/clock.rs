@@ -1,9 +1,9 @@
-//! The only clock. A reading of the time-stamp counter costs half of a reading of std's clock; the
-//! calibration is quanta's.
+//! The clock of a host. Reading the time-stamp counter costs half of reading the clock of `std`; the
+//! calibration is that of the crate quanta.
 
 use remora_transport::Instant;
 
-/// Nanoseconds since this clock was made; never goes back.
+/// A monotonic clock: nanoseconds since it was created.
 #[derive(Clone, Debug)]
 pub struct Clock {
     source: quanta::Clock,
@@ -11,14 +11,14 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Starts at 0. The first one of a process calibrates for some milliseconds.
+    /// Creates a clock that starts at 0. The first clock of a process calibrates for some milliseconds.
     pub fn new() -> Clock {
         let source = quanta::Clock::new();
         let start = source.now();
         Clock { source, start }
     }
 
-    /// Nanoseconds since the clock was made.
+    /// Returns the nanoseconds since the clock was created.
     #[inline]
     pub fn now(&self) -> Instant {
         Instant(self.source.now().saturating_duration_since(self.start).as_nanos() as u64)

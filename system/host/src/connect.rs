@@ -10,9 +10,9 @@
 //! ```
 //!
 //! After GO both queue pairs are in RTS. Either side may answer REJECT with a text instead, and the server
-//! FULL. If both sides ask for it, the connection then stays open, so that its end shows that a queue pair is
-//! gone (`lasting`). `message` has the bytes. `listener`, `pending` and `request` are the server's side,
-//! which strangers may reach: lengths, times and numbers at once are bounded.
+//! may answer FULL. If both sides ask for it, the connection then stays open, so that its end shows that a
+//! queue pair is gone (`lasting`). `message` defines the bytes. `listener`, `pending` and `request` are the
+//! server's side, which strangers can reach: lengths, times and numbers at once are bounded.
 
 mod error;
 mod exchange;
@@ -47,39 +47,39 @@ pub use pending::{PENDING, PENDING_OF_SOURCE};
 pub use request::{Answered, Request};
 pub use shared::REQUESTS;
 
-/// Version of the messages of the set-up.
+/// Version of the set-up messages.
 pub const VERSION: u16 = 1;
-/// Bytes of private data at most.
+/// Maximum length of private data in bytes.
 pub const MAX_PRIVATE: usize = 256;
 
-/// One side's queue pair and its attributes, as its program passes them.
+/// The queue pair of one side and its attributes, as passed by its program.
 #[derive(Clone, Debug)]
 pub struct Side<'a> {
-    /// The engine that it belongs to.
+    /// The engine of the queue pair.
     pub engine: &'a Arc<Engine>,
-    /// The queue pair's service: RC, UC, UD or XRC.
+    /// Service of the queue pair: RC, UC, UD or XRC.
     pub service: Service,
-    /// The Q_Key of a datagram queue pair; 0 for other services.
+    /// Q_Key of a datagram queue pair; 0 for other services.
     pub qkey: u32,
-    /// The queue pair's number.
+    /// Number of the queue pair.
     pub qp: Qpn,
-    /// First PSN that it sends.
+    /// First PSN that the queue pair sends.
     pub psn: Psn,
-    /// Largest path MTU that it wants, bytes.
+    /// Largest path MTU in bytes that this side wants.
     pub path_mtu: u32,
-    /// READs and atomics that it wants to have outstanding.
+    /// Number of READs and atomics that this side wants to have outstanding.
     pub initiator_depth: u8,
-    /// READs and atomics that it can hold for the peer.
+    /// Number of READs and atomics of the peer that this side can handle at a time.
     pub responder_resources: u8,
-    /// It wants IRN, if the peer does too; else the two go back N.
+    /// Request for IRN, which is used if the peer requests it as well; otherwise both sides go back N.
     pub irn: bool,
-    /// It wants PRISM, if the peer does too.
+    /// Request for PRISM, which is used if the peer requests it as well.
     pub prism: bool,
-    /// It wants StRoM, if the peer does too.
+    /// Request for StRoM, which is used if the peer requests it as well.
     pub strom: bool,
-    /// It keeps the connection of the set-up, if the peer does too.
+    /// Request to keep the TCP connection of the set-up, which is kept if the peer requests it as well.
     pub lasting: bool,
-    /// Up to [`MAX_PRIVATE`] bytes for the program at the other side.
+    /// Up to [`MAX_PRIVATE`] bytes for the program on the other side.
     pub private_data: &'a [u8],
 }
 
@@ -112,32 +112,33 @@ impl Side<'_> {
     }
 }
 
-/// The agreement of both sides, as one of them sees it.
+/// The agreement of both sides, from the point of view of one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreement {
-    /// The port's name for the peer; this queue pair counts as its user.
+    /// The port's number of the peer. This queue pair is counted as a user of the peer.
     pub peer: Peer,
     /// The first message of the other side.
     pub remote: Hello,
-    /// Path MTU in bytes: the smaller of the two.
+    /// Path MTU in bytes: the smaller of both sides' values.
     pub path_mtu: u32,
-    /// READs and atomics that this side may have outstanding.
+    /// Number of READs and atomics that this side may have outstanding.
     pub max_rd_atomic: u8,
     /// Extensions that both sides have.
     pub extensions: u64,
-    /// IRN is agreed on; the other side remembers this many packets ahead of the order.
+    /// Present if IRN is used: the number of packets that the other side can track ahead of the first
+    /// missing one.
     pub irn: Option<u32>,
-    /// PRISM is agreed on.
+    /// True if PRISM is used.
     pub prism: bool,
-    /// StRoM is agreed on.
+    /// True if StRoM is used.
     pub strom: bool,
-    /// Both sides keep the connection of the set-up as long as their queue pairs.
+    /// True if both sides keep the TCP connection of the set-up as long as their queue pairs.
     pub lasting: bool,
 }
 
 impl Agreement {
-    /// The UDP port that the other side's frames come from. `None`: they may come from any, or over shared
-    /// memory.
+    /// Returns the UDP port that the other side's frames come from; `None` if they may come from any port,
+    /// or over shared memory.
     pub fn source_port(&self) -> Option<u16> {
         let known = self.remote.kind != PortKind::Shm && self.remote.extensions & SOURCE_PORT != 0;
         known.then_some(self.remote.endpoint.udp_port)
@@ -159,12 +160,12 @@ impl Agreement {
     }
 }
 
-/// Time that a peer's neighbour has to answer, unless the whole set-up has less. It is several rounds of
-/// three requests. Those of the first seconds are lost where an address is still checked or a link has just
-/// come up.
+/// Time within which a peer's neighbour must answer, unless the whole set-up has less. It covers several
+/// rounds of three requests, because those of the first seconds are lost where an address is still being
+/// checked or a link has just come up.
 const NEIGHBOUR_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The time that a whole set-up may take.
+/// The time when a whole set-up must be complete.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Deadline(Instant);
 
@@ -173,7 +174,7 @@ impl Deadline {
         Deadline(Instant::now() + timeout)
     }
 
-    /// The rest of the time, never zero; None: it is over.
+    /// Returns the remaining time, never zero; `None` if the deadline has passed.
     pub fn left(self) -> Option<Duration> {
         let left = self.0.saturating_duration_since(Instant::now());
         (!left.is_zero()).then_some(left)
@@ -181,11 +182,11 @@ impl Deadline {
 }
 
 /// Connects the queue pair of `side` to the one with which a [`Listener`] at `address` answers. `bring_up`
-/// takes the queue pair to RTS. The TCP connection comes with the agreement if both sides keep it.
+/// takes the queue pair to RTS. The TCP connection is returned with the agreement if both sides keep it.
 ///
 /// # Errors
-/// [`ConnectError`]. If it fails after `bring_up`, the caller must destroy the queue pair; that releases the
-/// peer as for any queue pair.
+/// [`ConnectError`]. If the call fails after `bring_up`, the caller must destroy the queue pair, which
+/// releases the peer as for any queue pair.
 pub fn connect(
     address: impl ToSocketAddrs,
     side: &Side<'_>,
@@ -218,7 +219,7 @@ fn attempt(
     let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Connecting))?;
     let mut stream =
         source::connect(address, &local, left).map_err(|error| ConnectError::tcp(address, error))?;
-    // Four small messages, each waited for.
+    // Four small messages are exchanged, and each is waited for.
     let _ = stream.set_nodelay(true);
     write(&mut stream, &Message::Request(local.clone()), deadline)?;
     let remote = match read(&mut stream, deadline, Stage::Answer)? {
@@ -248,14 +249,14 @@ fn attempt(
             }
         }
         Err(error) => {
-            // The other side need not wait for an answer that will not come.
+            // The refusal saves the other side from waiting for an answer.
             let _ = write(&mut stream, &Message::Reject(error.to_string()), deadline);
             Err(error)
         }
     }
 }
 
-/// Can these two queue pairs be connected?
+/// Checks that these two queue pairs can be connected.
 fn meet(local: &Hello, remote: &Hello) -> Result<(), ConnectError> {
     if !remote.kind.reaches(local.kind) {
         return Err(ConnectError::OtherKind { ours: local.kind, theirs: remote.kind });
@@ -271,9 +272,9 @@ fn meet(local: &Hello, remote: &Hello) -> Result<(), ConnectError> {
     Err(ConnectError::OtherService { ours: local.service, theirs: remote.service })
 }
 
-/// Makes the NIC called `endpoint`, or all members of this multicast group, reachable by an engine's port,
-/// without asking it. Works where addresses are names, not over shared memory. The caller is a user of the
-/// peer until [`release`].
+/// Makes the NIC with this endpoint, or all members of this multicast group, reachable by an engine's port,
+/// without asking the NIC. Works on ports with network addresses, not over shared memory. The caller counts
+/// as a user of the peer until [`release`].
 ///
 /// # Errors
 /// `Attach`.
@@ -281,10 +282,11 @@ pub fn reach(engine: &Arc<Engine>, endpoint: remora_port::Endpoint) -> Result<Pe
     reach_from(engine, 0, endpoint)
 }
 
-/// As [`reach`], from the address with this number ([`Attach::add_address`](crate::Attach::add_address)).
+/// Makes a peer reachable like [`reach`], from the address with this number
+/// ([`Attach::add_address`](crate::Attach::add_address)).
 ///
 /// # Errors
-/// As there; also if there is no such address.
+/// The errors of [`reach`]; also if there is no such address.
 pub fn reach_from(
     engine: &Arc<Engine>,
     address: u8,
@@ -296,7 +298,7 @@ pub fn reach_from(
     engine.control(|control| control.use_endpoint(address, endpoint)).map_err(ConnectError::Attach)
 }
 
-/// The client's half of making the ports each other's peers.
+/// Makes the server's port a peer of the client's port.
 fn take_peer(
     engine: &Arc<Engine>,
     local: &Hello,
@@ -319,8 +321,8 @@ fn take_peer(
     Ok(Agreement::new(peer, local, remote))
 }
 
-/// Waits until the port knows the way to a peer, where the network must be asked for it. It waits outside of
-/// the engine, which has other peers to serve.
+/// Waits until the port knows the route to a peer, if that must be resolved on the network. Waits outside
+/// the engine's lock, because the engine has other peers to serve.
 fn wait_for_route(
     engine: &Arc<Engine>,
     endpoint: remora_port::Endpoint,
@@ -355,7 +357,7 @@ fn add_link(engine: &Arc<Engine>, remote: &Hello, link: Link) -> Result<Peer, Co
         .map_err(ConnectError::Attach)
 }
 
-/// A link from an engine to itself, for two of its queue pairs that are connected.
+/// Adds a link from an engine to itself, to connect two of its queue pairs.
 fn add_loopback(engine: &Arc<Engine>) -> Result<Peer, ConnectError> {
     if let Some(peer) = engine.control(|control| control.peers.reuse(engine.id())) {
         return Ok(peer);
@@ -371,7 +373,8 @@ fn add_loopback(engine: &Arc<Engine>) -> Result<Peer, ConnectError> {
         .map_err(ConnectError::Attach)
 }
 
-/// Makes an engine receive its own frames to a multicast group, of which a queue pair of it will be a member.
+/// Makes an engine receive its own frames to a multicast group, of which one of its queue pairs will be a
+/// member.
 ///
 /// # Errors
 /// `Link`, `Attach`.
@@ -379,16 +382,17 @@ pub fn loop_back_multicast(engine: &Arc<Engine>) -> Result<(), ConnectError> {
     if engine.control(|control| control.port.loops_back_multicast() || control.peers.knows(engine.id())) {
         return Ok(());
     }
-    // The link stays for as long as the engine.
+    // The link stays as long as the engine.
     add_loopback(engine).map(|_| ())
 }
 
-/// Takes one use of a peer back: a set-up has failed, or what used it has ended.
+/// Releases one use of a peer, because a set-up has failed or the user of the peer has ended.
 pub fn release(engine: &Arc<Engine>, peer: Peer) {
     engine.control(|control| control.release_peer(peer));
 }
 
-/// Connects two queue pairs of this process without TCP. Each `bring_up` takes its queue pair to RTS.
+/// Connects two queue pairs of this process without TCP. Each call of `bring_up` takes one queue pair to
+/// RTS.
 ///
 /// # Errors
 /// [`ConnectError`].

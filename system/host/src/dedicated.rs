@@ -1,4 +1,5 @@
-//! A dedicated engine's thread: takes doorbells, makes passes, and sleeps when nothing happens for a while.
+//! The thread of a dedicated engine: takes doorbells, makes passes, and sleeps when nothing has happened
+//! for a while.
 
 use mio::{Events, Poll};
 use std::io;
@@ -11,12 +12,12 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::watch::{Begun, WAKER};
 
-/// Empty passes between two looks at the clock.
+/// Number of empty passes between two readings of the clock.
 const LOOK_EVERY: u32 = 64;
-/// First sleep after traffic; each further one is twice as long.
+/// Length of the first sleep after traffic; each further sleep is twice as long.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// Drives `engine` until it is stopped. `spin`: time without traffic after which it sleeps.
+/// Drives `engine` until it is stopped. The engine sleeps after `spin` without traffic.
 pub(crate) fn run(
     engine: &Engine,
     mut poll: Poll,
@@ -30,7 +31,7 @@ pub(crate) fn run(
         if spin_while_busy(engine, clock, stop, spin) {
             sleep = SHORTEST;
         }
-        // From here on ringing wakes us; what was rung before is seen below.
+        // From here on a ring of a doorbell wakes this thread; earlier rings are seen by the check below.
         engine.asleep.store(true, Ordering::SeqCst);
         let rest = if engine.doorbells.any() { None } else { engine.rest(false) };
         if let Some((begun @ (Begun::Watching | Begun::Refused), deadline)) = rest {
@@ -39,7 +40,7 @@ pub(crate) fn run(
                 sleep = (sleep * 2).min(LONGEST);
             }
             if !stop.load(Ordering::Acquire) {
-                // Whole milliseconds; a deadline closer than that is awaited by one short sleep.
+                // The sleep has whole milliseconds; a closer deadline is awaited by one short sleep.
                 doze(
                     engine,
                     &mut poll,
@@ -50,13 +51,13 @@ pub(crate) fn run(
         }
         engine.asleep.store(false, Ordering::SeqCst);
         engine.end_watch();
-        // Timers that came during the sleep.
+        // This pass runs timers that became due during the sleep.
         engine.visit(true);
     }
     Ok(())
 }
 
-/// Makes passes until there was no traffic for `spin`. True: there was some.
+/// Makes passes until there was no traffic for `spin`. Returns whether there was any.
 fn spin_while_busy(engine: &Engine, clock: &Clock, stop: &AtomicBool, spin: Duration) -> bool {
     let (mut busy, mut traffic, mut turn) = (clock.now(), false, 0u32);
     while !stop.load(Ordering::Relaxed) {

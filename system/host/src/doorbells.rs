@@ -1,7 +1,8 @@
-//! Doorbells that need no lock: a bitmap that posting threads set and the thread of a dedicated engine scans.
+//! Doorbells that need no lock: a bitmap in which posting threads set bits and which the thread of a
+//! dedicated engine scans.
 //!
-//! The producer index already lives in the ring, so a bit only means "look". Setting it is a
-//! read-modify-write and thus a full barrier on every machine that matters here. So the engine sees either
+//! The producer index is already in the ring, so a bit only means that the ring must be checked. Setting a
+//! bit is a read-modify-write and thus a full barrier on every relevant machine. So the engine sees either
 //! the index that was published before, or the bit.
 
 use remora_memory::Bytes;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The memory of a set of doorbells, as atomic words.
 pub trait DoorbellMemory {
-    /// Word `index`; none beyond the last.
+    /// Returns the word `index`; `None` beyond the last.
     fn word(&self, index: usize) -> Option<&AtomicU64>;
 }
 
@@ -20,7 +21,7 @@ impl DoorbellMemory for Box<[AtomicU64]> {
     }
 }
 
-/// Memory that another process may share, and write as it likes.
+/// Memory that another process may share, and write at any time.
 impl DoorbellMemory for Bytes {
     #[inline]
     fn word(&self, index: usize) -> Option<&AtomicU64> {
@@ -28,27 +29,28 @@ impl DoorbellMemory for Bytes {
     }
 }
 
-/// A word for the engine that sleeps, one bit per 64 queue pairs, and one bit per queue pair.
+/// A word that tells that the engine sleeps, a summary with one bit per 64 doorbells, and one bit per
+/// doorbell.
 #[derive(Debug)]
 pub struct Doorbells<W = Box<[AtomicU64]>> {
     words: W,
-    /// DoorbellMemory of the summary, which follow the first word.
+    /// Number of words of the summary, which follow the first word.
     summaries: usize,
-    /// DoorbellMemory of the bits, which follow the summary.
+    /// Number of words with the doorbells' bits, which follow the summary.
     count: usize,
 }
 
-/// Where the summary begins.
+/// Index of the first word of the summary.
 const SUMMARY: usize = 1;
 
-/// DoorbellMemory of the bits for the indices `0..capacity`, and of their summary.
+/// Returns the numbers of words of the summary, and of the bits, for the indices `0..capacity`.
 const fn shape(capacity: usize) -> (usize, usize) {
     let count = capacity.div_ceil(64);
     (count.div_ceil(64), count)
 }
 
 impl Doorbells {
-    /// Doorbells for the indices `0..capacity`, in memory of this process.
+    /// Creates doorbells for the indices `0..capacity`, in memory of this process.
     pub fn new(capacity: usize) -> Doorbells {
         let (summaries, count) = shape(capacity);
         let words = (0..SUMMARY + summaries + count).map(|_| AtomicU64::new(0)).collect();
@@ -57,27 +59,27 @@ impl Doorbells {
 }
 
 impl Doorbells<Bytes> {
-    /// Bytes of memory of doorbells for the indices `0..capacity`.
+    /// Returns the size in bytes of the memory of doorbells for the indices `0..capacity`.
     pub const fn size(capacity: usize) -> usize {
         let (summaries, count) = shape(capacity);
         (SUMMARY + summaries + count) * 8
     }
 
-    /// Doorbells for the indices `0..capacity`, over memory that both sides share. DoorbellMemory beyond the
-    /// memory are ignored.
+    /// Creates doorbells for the indices `0..capacity`, over memory that both sides share. Words beyond the
+    /// end of the memory are ignored.
     pub fn over(bytes: Bytes, capacity: usize) -> Doorbells<Bytes> {
         let (summaries, count) = shape(capacity);
         Doorbells { words: bytes, summaries, count }
     }
 
-    /// The memory that both sides share.
+    /// Returns the memory that both sides share.
     pub fn bytes(&self) -> &Bytes {
         &self.words
     }
 }
 
 impl<W: DoorbellMemory> Doorbells<W> {
-    /// Rings the doorbell `place`. One beyond the capacity is ignored.
+    /// Rings the doorbell `place`. An index beyond the capacity is ignored.
     #[inline]
     pub fn ring(&self, place: u32) {
         let (word, bit) = (place as usize / 64, place % 64);
@@ -86,8 +88,8 @@ impl<W: DoorbellMemory> Doorbells<W> {
         }
         let summary = self.words.word(SUMMARY + word / 64);
         let (Some(bits), Some(summary)) = (self.bits(word), summary) else { return };
-        // The thread that finds the word empty announces it. The scan takes the announcement before the word,
-        // so none is lost.
+        // The thread that finds the word empty sets its summary bit. The scan clears the summary bit before
+        // the word, so no ring is lost.
         if bits.fetch_or(1 << bit, Ordering::SeqCst) == 0 {
             summary.fetch_or(1 << (word % 64), Ordering::SeqCst);
         }
@@ -98,20 +100,20 @@ impl<W: DoorbellMemory> Doorbells<W> {
         self.words.word(SUMMARY + self.summaries + word)
     }
 
-    /// Announces that the engine is about to sleep and must be woken by a ring, or that it is awake again.
+    /// Announces that the engine is about to sleep and must be woken by a ring, or that it is awake.
     pub fn set_asleep(&self, asleep: bool) {
         if let Some(word) = self.words.word(0) {
             word.store(asleep.into(), Ordering::SeqCst);
         }
     }
 
-    /// Must the thread that has just rung wake the engine?
+    /// Returns whether the engine sleeps, so that a thread that has just rung must wake it.
     #[inline]
     pub fn is_asleep(&self) -> bool {
         self.words.word(0).is_some_and(|word| word.load(Ordering::SeqCst) != 0)
     }
 
-    /// Takes all bits that are set, each once.
+    /// Clears all bits that are set, and calls `rung` once for each.
     #[inline]
     pub fn take(&self, mut rung: impl FnMut(u32)) {
         for at in 0..self.summaries {
@@ -123,7 +125,7 @@ impl<W: DoorbellMemory> Doorbells<W> {
             while words != 0 {
                 let word = at * 64 + words.trailing_zeros() as usize;
                 words &= words - 1;
-                // A process that shares the memory may announce words that are not there.
+                // A process that shares the memory may set summary bits of words that do not exist.
                 let Some(bits) = self.bits(word).filter(|_| word < self.count) else { continue };
                 let mut bits = bits.swap(0, Ordering::SeqCst);
                 while bits != 0 {
@@ -134,7 +136,7 @@ impl<W: DoorbellMemory> Doorbells<W> {
         }
     }
 
-    /// Is any bit set? For a thread about to sleep.
+    /// Returns whether any bit is set; for a thread that is about to sleep.
     pub fn any(&self) -> bool {
         let rung = |at| self.words.word(SUMMARY + at).is_some_and(|word| word.load(Ordering::SeqCst) != 0);
         (0..self.summaries).any(rung)
@@ -201,7 +203,7 @@ mod tests {
             };
             let posters = [scope.spawn(poster(1)), scope.spawn(poster(2))];
             let scan = scope.spawn(|| {
-                // What the engine has seen of each place when it looked because of a bell.
+                // The count of each doorbell that the engine saw when it was rung.
                 let mut seen = vec![0; PLACES];
                 let look = |seen: &mut Vec<u64>| {
                     doorbells

@@ -1,4 +1,4 @@
-//! An engine: a NIC and its port behind the biased lock, and the threads that drive it.
+//! An engine: a NIC and its port behind the biased lock, with the interface for the threads that drive it.
 
 use mio::Waker;
 use remora_memory::{Biased, Bytes, Mem, Reentered, Table};
@@ -30,17 +30,17 @@ mod inside;
 
 pub use inside::Inside;
 
-/// The threads that drive the engines of an adapter.
+/// The kind of threads that drive the engines of an adapter.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Callers do, by posting and polling; the attendant does while they do not.
+    /// Callers drive the engines by posting and polling; while they do not, the attendant does.
     #[default]
     Inline,
-    /// A thread for each engine.
+    /// Each engine has a thread of its own.
     Dedicated,
 }
 
-/// One engine, its port's type erased once per call, never per packet.
+/// The core of an engine. The type of its port is erased once per call, never per packet.
 #[allow(
     clippy::large_enum_variant,
     reason = "one per engine, behind an Arc: a box would only add a load to each pass"
@@ -60,7 +60,7 @@ pub(crate) enum Cell {
     CapturedXdp(Captured<XdpPort>),
 }
 
-/// An engine's core whose port is recorded.
+/// The core of an engine whose port is captured.
 pub(crate) type Captured<P> = Biased<Core<Fault<Capture<P>>>>;
 
 macro_rules! each {
@@ -83,15 +83,15 @@ macro_rules! each {
 }
 pub(crate) use each;
 
-/// Access to an engine's NIC, port and memory, to make and change resources.
+/// Access to an engine's NIC, port and memory, to create and change resources.
 pub struct Control<'a> {
-    /// The NIC itself.
+    /// The NIC.
     pub nic: &'a mut Nic,
     /// The port of the engine.
     pub port: &'a mut dyn Attach,
-    /// Peers of the port.
+    /// The peers of the port.
     pub peers: &'a mut Peers,
-    /// The memory, for the time of this access.
+    /// The right to touch registered memory during this access.
     pub mem: Mem<'a>,
     hooks: &'a mut Vec<Option<CqHook>>,
     event_hook: &'a mut Option<EventHook>,
@@ -111,60 +111,62 @@ impl Control<'_> {
         self.hooks[place] = hook;
     }
 
-    /// From now on `hook` gets the asynchronous events of this engine, inside its lock. It must not call the
-    /// engine.
+    /// Makes `hook` receive the asynchronous events of this engine, inside the engine's lock. The hook must
+    /// not call the engine.
     pub fn hook_events(&mut self, hook: EventHook) {
         *self.event_hook = Some(hook);
     }
 
-    /// Gives a queue pair a doorbell; returns its index. There are as many as queue pairs.
+    /// Assigns a doorbell to a queue pair and returns its index. There is a doorbell for every queue pair.
     pub fn hang_bell(&mut self, qp: Qpn) -> u32 {
         self.bells.hang(Rung::QueuePair(qp))
     }
 
-    /// Frees the doorbell of a queue pair that is gone.
+    /// Frees the doorbell of a queue pair that was destroyed.
     pub fn take_bell(&mut self, bell: u32) {
         self.bells.take(bell);
     }
 
-    /// Shares doorbells with another process, which rings them (dedicated mode only). It writes to `wake`
-    /// when it has rung and the engine sleeps ([`Doorbells::is_asleep`]). Returns the set's number.
+    /// Shares doorbells with another process, which rings them (dedicated mode only). The process writes to
+    /// `wake` after it has rung while the engine sleeps ([`Doorbells::is_asleep`]). Returns the number of
+    /// the set.
     ///
     /// # Errors
-    /// The system does not watch `wake`.
+    /// The error of the system if it cannot watch `wake`.
     pub fn share_bells(&mut self, doorbells: Doorbells<Bytes>, wake: OwnedFd) -> io::Result<u32> {
         self.sets.add(self.watch.registry(), doorbells, wake)
     }
 
-    /// Removes a shared set: its process and that process's queue pairs are gone.
+    /// Removes a shared set, after its process and that process's queue pairs have ended.
     pub fn unshare_bells(&mut self, set: u32) {
         self.sets.remove(self.watch.registry(), set);
     }
 
-    /// Gives a queue pair a doorbell of a shared set; None: there is no such set.
+    /// Assigns a doorbell of a shared set to a queue pair; `None` if there is no such set.
     pub fn hang_shared_bell(&mut self, set: u32, qp: Qpn) -> Option<u32> {
         let bell = self.sets.bells(set).map(|bells| bells.hang(Rung::QueuePair(qp)))?;
-        // A process with a set of its own also has its own turns of the engine.
+        // A process with a set of doorbells is also a tenant of its own in the scheduling of the engine.
         self.nic.set_tenant(qp, set + FIRST_TENANT).ok().map(|()| bell)
     }
 
-    /// Gives a command portal a doorbell of a shared set; None: there is no such set. 1RMA of all sets has
-    /// the turns of one tenant.
+    /// Assigns a doorbell of a shared set to a command portal; `None` if there is no such set. For
+    /// scheduling, 1RMA of all sets counts as one tenant.
     pub fn hang_portal_bell(&mut self, set: u32, portal: u32) -> Option<u32> {
         self.sets.bells(set).map(|bells| bells.hang(Rung::Portal(portal)))
     }
 
-    /// Frees the doorbell of a shared set, whose queue pair or portal is gone.
+    /// Frees a doorbell of a shared set, whose queue pair or portal was destroyed.
     pub fn take_shared_bell(&mut self, set: u32, bell: u32) {
         if let Some(bells) = self.sets.bells(set) {
             bells.take(bell);
         }
     }
 
-    /// Makes an endpoint or a multicast group a peer of the address with this number, with one user more.
+    /// Makes an endpoint or a multicast group a peer, for frames from the address with this number, and
+    /// counts one more user of the peer.
     ///
     /// # Errors
-    /// Those of [`Attach::add_endpoint_at`] and [`Attach::add_group_at`].
+    /// The errors of [`Attach::add_endpoint_at`] and [`Attach::add_group_at`].
     pub fn use_endpoint(&mut self, address: u8, endpoint: Endpoint) -> Result<Peer, AttachError> {
         let peer = if endpoint.address.is_multicast() {
             self.port.add_group_at(address, endpoint)?
@@ -175,14 +177,13 @@ impl Control<'_> {
         Ok(peer)
     }
 
-    /// The number of the address from which frames with this source leave, 0 if none of the further ones has
-    /// it.
+    /// Returns the number of the further address whose frames have this source; 0 if there is none.
     pub fn address_of(&self, source: Endpoint) -> u8 {
         let further = (1..=u8::MAX).map_while(|number| Some((number, self.port.further_address(number)?.0)));
         further.into_iter().find(|(_, further)| *further == source).map_or(0, |(number, _)| number)
     }
 
-    /// One queue pair fewer uses `peer`.
+    /// Counts one user of `peer` less, and removes the peer from the port with its last user.
     pub fn release_peer(&mut self, peer: Peer) {
         if self.peers.release(peer) {
             self.port.remove(peer);
@@ -190,18 +191,18 @@ impl Control<'_> {
     }
 }
 
-/// Events of the threads that drive an engine beside its callers. The counters only rise.
+/// Counters of the threads that drive an engine in addition to its callers. They only increase.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriverCounters {
-    /// Times a thread slept and was woken by the port.
+    /// Number of times that the port woke the sleeping thread.
     pub packet_wakes: u64,
-    /// Times it was woken by a doorbell or by a caller that came back.
+    /// Number of times that a doorbell, or a caller that returned, woke the thread.
     pub calls: u64,
-    /// Times its timer ended the sleep.
+    /// Number of times that the thread's timer ended the sleep.
     pub timer_wakes: u64,
-    /// Passes that it made.
+    /// Number of passes that the thread made.
     pub passes: u64,
-    /// Times a caller that waited for packets itself was woken ([`Inside::await_port`]).
+    /// Number of times that a caller that waited for packets itself was woken ([`Inside::await_port`]).
     pub caller_wakes: u64,
 }
 
@@ -214,47 +215,47 @@ pub(crate) struct DriverStats {
     pub caller_wakes: AtomicU64,
 }
 
-/// The facts of an engine's port.
+/// Facts about an engine's port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct PortFacts {
     /// The kind of the port.
     pub kind: PortKind,
-    /// Its address and UDP port.
+    /// Address and UDP port of the port.
     pub endpoint: Endpoint,
-    /// The address and UDP port that its frames come from: what routes to peers begin with.
+    /// The address and UDP port that frames are sent from; routes to peers begin with them.
     pub source: Endpoint,
-    /// Largest path MTU that it carries, bytes of payload.
+    /// Largest path MTU in bytes of payload.
     pub path_mtu: u32,
-    /// A few words on the method that the port has chosen, if it has a choice.
+    /// A short description of the method that the port has chosen, if it has a choice.
     pub manner: &'static str,
 }
 
-/// One engine of an adapter.
+/// An engine of an adapter.
 pub struct Engine {
     pub(crate) cell: Cell,
     id: EngineId,
     number: usize,
     mode: Mode,
     facts: PortFacts,
-    /// The attendant makes passes, or is woken by packets, beside callers: they announce themselves, and take
-    /// what it leaves to them.
+    /// True while the attendant makes passes, or is woken by packets, in addition to callers. Callers then
+    /// announce themselves, and take what the attendant leaves to them.
     pub(crate) attended: AtomicBool,
-    /// Callers that wait for the engine while the attendant makes passes.
+    /// Number of callers that wait for the engine while the attendant makes passes.
     pub(crate) callers: AtomicU32,
-    /// The attendant was woken while a caller was inside, and left the packets to it.
+    /// True if the attendant was woken while a caller was inside, and left the packets to it.
     left_to_caller: AtomicBool,
-    /// A caller waits for packets itself: they are not to wake the attendant, too.
+    /// True while a caller waits for packets itself, so that packets need not wake the attendant.
     pub(crate) awaited: AtomicBool,
-    /// The attendant stands by, and looks but rarely.
+    /// True while the attendant stands by with rare checks.
     pub(crate) stands_by: AtomicBool,
     pub(crate) doorbells: Doorbells,
-    /// The dedicated thread sleeps; ringing must wake it.
+    /// True while the dedicated thread sleeps, so that a ring must wake it.
     pub(crate) asleep: AtomicBool,
     pub(crate) waker: Arc<Waker>,
     pub(crate) stats: DriverStats,
 }
 
-/// The parts of an engine beside its core.
+/// The parts of an engine besides its core.
 pub(crate) struct EngineParts {
     pub id: EngineId,
     pub number: usize,
@@ -284,36 +285,38 @@ impl Engine {
         }
     }
 
-    /// Its random name, unique over all machines and runs.
+    /// Returns the random id of the engine, unique over all machines and runs.
     pub fn id(&self) -> EngineId {
         self.id
     }
 
-    /// Its number in its adapter.
+    /// Returns the number of the engine in its adapter.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// The threads that drive it.
+    /// Returns the kind of threads that drive the engine.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// The facts of its port.
+    /// Returns the facts about the engine's port.
     pub fn facts(&self) -> PortFacts {
         self.facts
     }
 
-    /// Is the calling thread inside it: a signal handler that interrupted a call? Takes no lock. Then
-    /// [`control`](Engine::control) would panic, and the calls that return an error refuse.
+    /// Returns whether the calling thread is inside the engine, as a signal handler that interrupted a call
+    /// is. Takes no lock. If true, [`control`](Engine::control) would panic, and the calls that return an
+    /// error would fail.
     pub fn has_caller(&self) -> bool {
         each!(self, cell => cell.has_caller())
     }
 
-    /// Work was posted to the send queue of `qp`, whose doorbell is `bell`.
+    /// Informs the engine that work was posted to the send queue of `qp`, whose doorbell is `bell`.
     ///
     /// # Errors
-    /// The calling thread is inside the engine. The NIC has not seen the work: its index may be set back.
+    /// [`Reentered`] if the calling thread is inside the engine. The NIC has not seen the work, so its
+    /// index may be set back.
     #[inline]
     pub fn ring(&self, qp: Qpn, bell: u32) -> Result<(), Reentered> {
         match self.mode {
@@ -328,10 +331,11 @@ impl Engine {
         Ok(())
     }
 
-    /// A caller found nothing in its completion queue. In inline mode it drives the engine one step.
+    /// Makes progress for a caller that found nothing in its completion queue: in inline mode, drives the
+    /// engine one step.
     ///
     /// # Errors
-    /// The calling thread is inside the engine.
+    /// [`Reentered`] if the calling thread is inside the engine.
     #[inline]
     pub fn poll(&self) -> Result<(), Reentered> {
         match self.mode {
@@ -341,7 +345,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A program has written commands into the ring of a portal.
+    /// Informs the engine that a program has written commands into the ring of a portal.
     pub fn ring_portal(&self, number: u32) {
         match self.mode {
             Mode::Inline => each!(self, cell => {
@@ -351,10 +355,10 @@ impl Engine {
         }
     }
 
-    /// Makes or changes resources by `change`. Packets that can leave then leave.
+    /// Creates or changes resources by `change`. Afterwards, packets that can be sent are sent.
     ///
     /// # Panics
-    /// The calling thread is inside the engine ([`has_caller`](Engine::has_caller)).
+    /// If the calling thread is inside the engine ([`has_caller`](Engine::has_caller)).
     pub fn control<R>(&self, change: impl FnOnce(&mut Control<'_>) -> R) -> R {
         let result = each!(self, cell => self.enter(cell, |core, mem| {
             let Core { nic, port, peers, hooks, event_hook, bells, sets, watch, clock, .. } = core;
@@ -365,39 +369,39 @@ impl Engine {
             result
         }));
         if self.mode == Mode::Dedicated && self.asleep.load(Ordering::SeqCst) {
-            // Its timers may be earlier now.
+            // The next timer may be due earlier now.
             self.call();
         }
         result
     }
 
-    /// The time of its NIC's clock.
+    /// Returns the time of the engine's clock.
     pub fn now(&self) -> Instant {
         self.control(|control| control.clock.now())
     }
 
-    /// The NIC's counters.
+    /// Returns the NIC's counters.
     pub fn counters(&self) -> Counters {
         each!(self, cell => self.enter(cell, |core, _| *core.nic.counters()))
     }
 
-    /// What its 1RMA holds. None: it does not speak it.
+    /// Returns facts about the engine's 1RMA; `None` if 1RMA is not enabled.
     pub fn rma_facts(&self) -> Option<remora_nic::rma::Facts> {
         each!(self, cell => self.enter(cell, |core, _| core.nic.rma_facts()))
     }
 
-    /// The port's counters.
+    /// Returns the port's counters.
     pub fn port_counters(&self) -> PortCounters {
         each!(self, cell => self.enter(cell, |core, _| core.port.port_counters()))
     }
 
-    /// How many links lead to neighbours on a shared address, and what was counted of them. None: the port
-    /// has no neighbours.
+    /// Returns the number of links to neighbours on a shared address, and their counters; `None` if the
+    /// port has no neighbours.
     pub fn neighbours(&self) -> Option<(usize, PortCounters)> {
         each!(self, cell => self.enter(cell, |core, _| core.port.neighbours()))
     }
 
-    /// Events of the thread that drives it beside its callers.
+    /// Returns the counters of the thread that drives the engine in addition to its callers.
     pub fn driver_counters(&self) -> DriverCounters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         DriverCounters {
@@ -409,12 +413,13 @@ impl Engine {
         }
     }
 
-    /// A number that changes with every pass of any thread.
+    /// Returns a number that changes with every pass of any thread.
     pub(crate) fn heartbeat(&self) -> u64 {
         each!(self, cell => cell.heartbeat())
     }
 
-    /// Makes one pass as a visitor, unless another thread is inside. None: one is.
+    /// Makes one pass without earning the bias. Returns whether it had anything to do; `None` if another
+    /// thread is inside.
     pub(crate) fn visit(&self, after_sleep: bool) -> Option<bool> {
         each!(self, cell => {
             let mut guard = cell.try_enter()?;
@@ -424,8 +429,8 @@ impl Engine {
         })
     }
 
-    /// Makes one pass beside a caller that waits for packets itself. Returns whether it had anything to do,
-    /// and the time of the engine's next timer. None: a thread is inside.
+    /// Makes one pass for a caller that waits for packets itself. Returns whether the pass had anything to
+    /// do, and the time of the engine's next timer; `None` if a thread is inside.
     pub(crate) fn stand_by(&self) -> Option<(bool, Instant)> {
         each!(self, cell => {
             let mut guard = cell.try_enter()?;
@@ -435,7 +440,8 @@ impl Engine {
         })
     }
 
-    /// A caller that waited for packets itself waits no more; `woken`: something had come.
+    /// Ends the wait of a caller that waited for packets itself. `woken` tells whether something had
+    /// arrived.
     pub fn end_await(&self, woken: bool) {
         self.awaited.store(false, Ordering::SeqCst);
         if woken {
@@ -446,7 +452,7 @@ impl Engine {
         }
     }
 
-    /// One pass of the dedicated thread.
+    /// Makes one pass of the dedicated thread. Returns whether anything was done.
     pub(crate) fn serve(&self) -> bool {
         each!(self, cell => {
             let mut guard = cell.enter();
@@ -455,8 +461,8 @@ impl Engine {
         })
     }
 
-    /// Prepares a sleep of the driving thread; its watch may be one that callers do not end. None: another
-    /// thread is inside.
+    /// Prepares a sleep of the driving thread. With `stays`, callers do not end the watch of the port.
+    /// Returns `None` if another thread is inside.
     pub(crate) fn rest(&self, stays: bool) -> Option<(Begun, Instant)> {
         each!(self, cell => {
             let mut guard = cell.try_enter()?;
@@ -466,28 +472,28 @@ impl Engine {
         })
     }
 
-    /// Ends the watch: the driving thread is awake and looks for itself.
+    /// Ends the watch: the driving thread is awake and polls itself.
     pub(crate) fn end_watch(&self) {
         each!(self, cell => self.enter(cell, |core, _| core.end_sleep()));
     }
 
-    /// Is the port being watched? None: another thread is inside.
+    /// Returns whether the port is being watched; `None` if another thread is inside.
     pub(crate) fn is_watched(&self) -> Option<bool> {
         each!(self, cell => Some(cell.try_enter()?.watch.stands()))
     }
 
-    /// The table of the memory that its passes touch.
+    /// Returns the table whose memory the engine's passes touch.
     pub fn table(&self) -> &Arc<Table> {
         each!(self, cell => cell.table())
     }
 
     fn call(&self) {
-        // A waker that fails has a full pipe, and so the thread wakes.
+        // If the waker fails, its pipe is full, so the thread wakes anyway.
         let _ = self.waker.wake();
     }
 
-    /// Calls `touch` inside the engine. If the attendant works beside callers, it is asked to leave: its
-    /// passes are short, but it makes the next one at once.
+    /// Calls `touch` inside the engine. If the attendant works in addition to callers, it is asked to make
+    /// way: its passes are short, but it would make the next one at once.
     #[inline]
     pub(super) fn enter_once<P: Port + Attach, R>(
         &self,
@@ -502,10 +508,10 @@ impl Engine {
         Ok(touch(core, mem))
     }
 
-    /// As [`enter_once`](Engine::enter_once).
+    /// Calls `touch` inside the engine, like [`enter_once`](Engine::enter_once).
     ///
     /// # Panics
-    /// The calling thread is inside the engine.
+    /// If the calling thread is inside the engine.
     #[inline]
     fn enter<P: Port + Attach, R>(
         &self,

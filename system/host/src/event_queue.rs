@@ -1,5 +1,5 @@
-//! Events that a program reads one by one from a descriptor whose flags are its own: completion channels and
-//! asynchronous events as libibverbs has them.
+//! Events that a program reads one by one from a descriptor whose flags it may change: completion channels
+//! and asynchronous events as in libibverbs.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A bounded queue beside a descriptor that counts its events. A read takes one, and blocks if there is none,
-/// unless the program has set `O_NONBLOCK`.
+/// A bounded queue with a descriptor that counts its events. Each read takes one event, and blocks if there
+/// is none, unless the program has set `O_NONBLOCK`.
 #[derive(Debug)]
 pub struct EventQueue<T> {
     descriptor: OwnedFd,
@@ -20,15 +20,15 @@ struct Queue<T> {
     waiting: VecDeque<T>,
     limit: usize,
     lost: u64,
-    /// Threads between the read of the descriptor and the look into the queue.
+    /// Number of threads between reading the descriptor and taking from the queue.
     readers: u32,
 }
 
 impl<T> EventQueue<T> {
-    /// A queue for up to `limit` waiting events; more are counted and lost.
+    /// Creates a queue for up to `limit` waiting events. Further events are counted and lost.
     ///
     /// # Errors
-    /// The system gives no descriptor.
+    /// The error of the system if it cannot create a descriptor.
     pub fn new(limit: usize) -> io::Result<EventQueue<T>> {
         let descriptor = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?;
         let queue = Queue { waiting: VecDeque::new(), limit, lost: 0, readers: 0 };
@@ -39,7 +39,7 @@ impl<T> EventQueue<T> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts one event in. One that finds the queue full is lost.
+    /// Adds an event. It is lost if the queue is full.
     pub fn put(&self, event: T) {
         let mut queue = self.queue();
         if queue.waiting.len() >= queue.limit {
@@ -50,29 +50,30 @@ impl<T> EventQueue<T> {
         let _ = rustix::io::write(&self.descriptor, &1u64.to_ne_bytes());
     }
 
-    /// Announces a thread that is about to read 8 bytes of the descriptor. True: an event is there for it, so
-    /// it need not wait for the descriptor.
+    /// Announces a thread that is about to read 8 bytes from the descriptor. Returns whether an event is
+    /// available for the thread, so that the read will not block.
     pub fn begin_read(&self) -> bool {
         let mut queue = self.queue();
         queue.readers += 1;
         queue.waiting.len() >= queue.readers as usize
     }
 
-    /// Ends a read. Takes the oldest event if the read has succeeded. None after a success: the event was
-    /// [withdrawn](EventQueue::withdraw), and the thread reads again.
+    /// Ends a read, and takes the oldest event if the read has succeeded. `None` after a successful read
+    /// means that the event was [withdrawn](EventQueue::withdraw); the thread must read once more.
     pub fn end_read(&self, succeeded: bool) -> Option<T> {
         let mut queue = self.queue();
         queue.readers = queue.readers.saturating_sub(1);
         if succeeded { queue.waiting.pop_front() } else { None }
     }
 
-    /// Drops the events of which `dropped` is true, and returns their number.
+    /// Drops the events for which `dropped` returns true, and returns their number.
     pub fn withdraw(&self, dropped: impl Fn(&T) -> bool) -> usize {
         let mut queue = self.queue();
         let before = queue.waiting.len();
         queue.waiting.retain(|event| !dropped(event));
         let count = before - queue.waiting.len();
-        // A thread in a read takes what is too much itself. Without one, no read here can block.
+        // A thread in the middle of a read consumes the surplus itself. If there is none, the reads here
+        // cannot block.
         for _ in 0..if queue.readers == 0 { count } else { 0 } {
             let mut ready = [PollFd::new(&self.descriptor, PollFlags::IN)];
             let none = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -83,7 +84,7 @@ impl<T> EventQueue<T> {
         count
     }
 
-    /// Events that found the queue full.
+    /// Returns the number of events that were lost because the queue was full.
     pub fn lost(&self) -> u64 {
         self.queue().lost
     }
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(events.withdraw(|event| *event != 2), 2);
         assert_eq!(read(&events), Some(2));
         assert!(!readable(&events));
-        // A thread in a read finds nothing, and reads again.
+        // A thread in the middle of a read finds nothing, and must read once more.
         events.put(4);
         assert!(events.begin_read(), "it is there");
         assert_eq!(rustix::io::read(&events, &mut [0u8; 8]), Ok(8));

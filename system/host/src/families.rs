@@ -1,12 +1,12 @@
-//! An adapter's counters as families for Prometheus.
+//! Converts an adapter's counters to metric families for Prometheus.
 
 use remora_nic::rma::{Delays, Histogram};
 
 use crate::adapter::Adapter;
 use crate::metrics::Family;
 
-/// All counters of an adapter, by engine: the NIC's under the names of `hw_counters`, the port's, and those
-/// of the threads that drive the engines.
+/// Returns all counters of an adapter, by engine: those of the NIC under the names of `hw_counters`, those
+/// of the port, and those of the threads that drive the engines.
 pub fn families(adapter: &Adapter) -> Vec<Family> {
     let mut families = Vec::new();
     for engine in adapter.engines() {
@@ -50,7 +50,7 @@ pub fn families(adapter: &Adapter) -> Vec<Family> {
     families
 }
 
-/// A histogram of delays: its name, its meaning, and where it is.
+/// A histogram of delays: its name, its help text, and the function that selects it.
 struct Delay {
     name: &'static str,
     help: &'static str,
@@ -75,7 +75,7 @@ const DELAYS: [Delay; 3] = [
     },
 ];
 
-/// The delays of 1RMA, of the engines that speak it.
+/// Returns the delays of 1RMA, for the engines on which it is enabled.
 fn rma_families(adapter: &Adapter) -> Vec<Family> {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let mut histograms = DELAYS.map(|delay| Family::histogram(delay.name, delay.help));

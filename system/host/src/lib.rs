@@ -1,8 +1,8 @@
-//! One real NIC: the only clock, the only threads; the loop receive → process → transmit → wait.
+//! A real NIC on a host: the clock, the threads, and the loop receive → process → transmit → wait.
 //!
-//! Heads up: an [`Adapter`] holds [`Engine`]s. Callers who post and poll drive an engine (`pass.rs` is one
-//! step). While they do not, the `attendant` does, or a thread of its own (`dedicated.rs`). [`connect`]
-//! brings two queue pairs together over TCP; [`metrics`] shows the counters.
+//! An [`Adapter`] holds [`Engine`]s. Callers that post and poll drive an engine (`pass.rs` is one step).
+//! While they do not, the `attendant` does, or a dedicated thread (`dedicated.rs`). [`connect`] connects
+//! two queue pairs over TCP; [`metrics`] exports the counters.
 
 mod adapter;
 mod attach;

@@ -1,8 +1,8 @@
-//! A bound on log lines that repeat: a failure in a loop must not fill a disk with its complaints.
+//! A limit on repeated log lines: a failure in a loop must not fill a disk.
 
 use std::time::{Duration, Instant};
 
-/// Lets a few lines through in each span of time, and counts the others. The rule is that of the kernel's
+/// Lets a few lines through in each span of time, and counts the others, like the kernel's
 /// `printk_ratelimit`.
 ///
 /// ```
@@ -16,26 +16,26 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct LogLimit {
-    /// When the span began.
+    /// Start of the current span.
     began: Option<Instant>,
-    /// Lines of this span that were let through.
+    /// Number of lines let through in this span.
     passed: u32,
-    /// Lines since the last one that was let through.
+    /// Number of lines left out since the last one that was let through.
     left_out: u64,
 }
 
 impl LogLimit {
-    /// Lines of a span at most.
+    /// Maximum number of lines in a span.
     pub const BURST: u32 = 10;
-    /// Length of a span of time.
+    /// Length of a span.
     pub const SPAN: Duration = Duration::from_secs(5);
 
-    /// A limit that has let no line through.
+    /// Creates a limit that has let no line through.
     pub const fn new() -> LogLimit {
         LogLimit { began: None, passed: 0, left_out: 0 }
     }
 
-    /// Is a line due now? If so, returns how many were left out since the one before.
+    /// Returns the number of lines left out since the previous one if a line is due now; otherwise `None`.
     pub fn due(&mut self, now: Instant) -> Option<u64> {
         if self.began.is_none_or(|began| now.saturating_duration_since(began) >= LogLimit::SPAN) {
             (self.began, self.passed) = (Some(now), 0);

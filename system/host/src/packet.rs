@@ -1,5 +1,5 @@
-//! Packets with descriptors between processes of this host: a Unix socket that keeps message boundaries
-//! (SOCK_SEQPACKET).
+//! Messages with file descriptors between processes of this host, over Unix sockets that keep message
+//! boundaries (SOCK_SEQPACKET).
 
 use remora_memory::ForkMark;
 pub use remora_port::user::{PeerCredentials, own_uid};
@@ -16,47 +16,46 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-/// Descriptors of one packet at most.
+/// Maximum number of descriptors in a packet.
 pub const DESCRIPTORS: usize = 3;
-/// Connections that may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 64;
-/// Time in which a listener must take one more connection. Whether anybody listens shows at once, unless too
-/// many wait.
+/// Time within which a listener must accept one more connection, when checking whether a process listens.
+/// The answer is immediate unless too many connections wait.
 const ACCEPTING: Duration = Duration::from_secs(1);
 
 /// A received packet, without its bytes.
 #[derive(Debug)]
 pub struct Packet {
-    /// Its bytes; 0: the other side hung up.
+    /// Number of bytes; 0 if the other side hung up.
     pub len: usize,
-    /// It was longer than the buffer, or brought too many descriptors.
+    /// True if the packet was longer than the buffer, or contained too many descriptors.
     pub cut: bool,
-    /// Descriptors that came with it.
+    /// Descriptors that arrived with the packet.
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// One end of a connection.
+/// An end of a connection.
 #[derive(Debug)]
 pub struct PacketSocket {
     socket: OwnedFd,
 }
 
 impl PacketSocket {
-    /// Two ends of one connection.
+    /// Creates both ends of a connection.
     ///
     /// # Errors
-    /// The system gives no descriptor.
+    /// The error of the system if it cannot create a descriptor.
     pub fn pair() -> io::Result<(PacketSocket, PacketSocket)> {
         let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let (one, other) = net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
         Ok((PacketSocket { socket: one }, PacketSocket { socket: other }))
     }
 
-    /// Connects to the listener at `path`; sending and receiving may take as long as connecting.
+    /// Connects to the listener at `path`. `patience` also limits the time of each send and receive.
     ///
     /// # Errors
-    /// The errno of connect(2); `TimedOut`: the listener has taken no connection for so long, and no more may
-    /// wait for it.
+    /// The errno of connect(2); `TimedOut` if the listener's queue stayed full for this time.
     pub fn connect(path: &Path, patience: Duration) -> io::Result<PacketSocket> {
         PacketSocket::connect_to(&SocketAddrUnix::new(path)?, patience)
     }
@@ -72,15 +71,17 @@ impl PacketSocket {
         }
     }
 
-    /// Connects to the listener of this abstract name, as [`connect`](PacketSocket::connect) does to a path.
+    /// Connects to the listener with this abstract name, like [`connect`](PacketSocket::connect) to a path.
     ///
     /// # Errors
-    /// The errno of connect(2): `ConnectionRefused` if nobody listens; `TimedOut` as there.
+    /// The errno of connect(2): `ConnectionRefused` if no process listens; `TimedOut` as for
+    /// [`connect`](PacketSocket::connect).
     pub fn connect_abstract(name: &str, patience: Duration) -> io::Result<PacketSocket> {
         PacketSocket::connect_to(&SocketAddrUnix::new_abstract_name(name.as_bytes())?, patience)
     }
 
-    /// The process at the other end and its user, as the kernel noted them when the connection was made.
+    /// Returns the process at the other end and its user, as recorded by the kernel when the connection was
+    /// made.
     ///
     /// # Errors
     /// The errno of getsockopt(2).
@@ -88,7 +89,7 @@ impl PacketSocket {
         Ok(PeerCredentials::of(&self.socket)?)
     }
 
-    /// The user of [`peer`](PacketSocket::peer).
+    /// Returns the user id of [`peer`](PacketSocket::peer).
     ///
     /// # Errors
     /// The errno of getsockopt(2).
@@ -96,7 +97,7 @@ impl PacketSocket {
         Ok(self.peer()?.uid)
     }
 
-    /// The process id of [`peer`](PacketSocket::peer).
+    /// Returns the process id of [`peer`](PacketSocket::peer).
     ///
     /// # Errors
     /// The errno of getsockopt(2).
@@ -104,12 +105,13 @@ impl PacketSocket {
         Ok(self.peer()?.pid)
     }
 
-    /// A descriptor that becomes readable when the process at the other end has ended. The socket alone does
-    /// not show that: a child that the process forked holds it open, too. `by` chooses the kernel's means.
+    /// Returns a descriptor that becomes readable when the process at the other end has ended. The socket
+    /// alone does not show that, because a child forked by the process holds it open as well. `by` selects
+    /// the kernel's mechanism.
     ///
     /// # Errors
-    /// The errno of pidfd_open(2); `NotFound`: the process is in a pid namespace that this one cannot see
-    /// into.
+    /// The errno of pidfd_open(2); `NotFound` if the process is in a pid namespace that this process cannot
+    /// see.
     pub fn peer_process(&self, by: FoundBy) -> io::Result<OwnedFd> {
         let by_socket = (by == FoundBy::Socket).then(|| remora_port::shm::peer_process(&self.socket));
         if let Some(process) = by_socket.flatten() {
@@ -120,7 +122,7 @@ impl PacketSocket {
         Ok(rustix::process::pidfd_open(number, rustix::process::PidfdFlags::empty())?)
     }
 
-    /// Makes sending and receiving fail with `TimedOut` instead of waiting.
+    /// Makes the socket non-blocking: sending and receiving fail with `TimedOut` instead of waiting.
     ///
     /// # Errors
     /// The errno of ioctl(2).
@@ -128,7 +130,7 @@ impl PacketSocket {
         Ok(rustix::io::ioctl_fionbio(&self.socket, true)?)
     }
 
-    /// Sends one packet.
+    /// Sends a packet.
     ///
     /// # Errors
     /// The errno of sendmsg(2); `TimedOut` after the time of [`set_patience`](PacketSocket::set_patience).
@@ -144,7 +146,7 @@ impl PacketSocket {
         }
     }
 
-    /// Waits for one packet.
+    /// Waits for a packet.
     ///
     /// # Errors
     /// The errno of recvmsg(2); `TimedOut` after the time of [`set_patience`](PacketSocket::set_patience).
@@ -169,7 +171,7 @@ impl PacketSocket {
         Ok(Packet { len: got.bytes.min(buffer.len()), cut, descriptors })
     }
 
-    /// Sets how long sending and receiving may take; `None`: for ever.
+    /// Sets the maximum time of a send and of a receive; `None` for no limit.
     ///
     /// # Errors
     /// The errno of setsockopt(2).
@@ -195,10 +197,10 @@ impl PacketSocket {
         }
     }
 
-    /// Another descriptor of this end.
+    /// Duplicates the descriptor of this end.
     ///
     /// # Errors
-    /// The system gives no descriptor.
+    /// The error of the system if it cannot create a descriptor.
     pub fn try_clone(&self) -> io::Result<PacketSocket> {
         Ok(PacketSocket { socket: self.socket.try_clone()? })
     }
@@ -222,17 +224,18 @@ impl From<PacketSocket> for OwnedFd {
     }
 }
 
-/// How the process at the other end of a socket is found.
+/// The mechanism by which the process at the other end of a socket is found.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum FoundBy {
-    /// By the socket (SO_PEERPIDFD), or by its number before Linux 6.5.
+    /// By the socket (SO_PEERPIDFD); before Linux 6.5 by the process id.
     #[default]
     Socket,
-    /// By its number.
+    /// By the process id.
     Number,
 }
 
-/// A listener at a path, which is removed when this is dropped, or at an abstract name, which goes with it.
+/// A listener at a path, which is removed when the listener is dropped, or at an abstract name, which
+/// disappears with it.
 #[derive(Debug)]
 pub struct PacketListener {
     socket: OwnedFd,
@@ -241,11 +244,11 @@ pub struct PacketListener {
 }
 
 impl PacketListener {
-    /// Listens at `path`, which only this user can reach, or everybody. A socket that a dead process left
-    /// there is removed.
+    /// Listens at `path`, with access for this user only or, with `everybody`, for all users. A socket file
+    /// left by a dead process is removed.
     ///
     /// # Errors
-    /// `AddrInUse`: a process listens there, or it is no socket; else the errno of bind(2).
+    /// `AddrInUse` if a process listens there, or the file is not a socket; otherwise the errno of bind(2).
     pub fn bind(path: &Path, everybody: bool) -> io::Result<PacketListener> {
         if let Ok(there) = std::fs::symlink_metadata(path) {
             let listens = match PacketSocket::connect(path, ACCEPTING) {
@@ -260,7 +263,7 @@ impl PacketListener {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-        // Set before it listens, so that no process connects that may not.
+        // The permissions are set before `listen`, so that no process connects that must not.
         let mode = if everybody { 0o666 } else { 0o600 };
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
         net::listen(&socket, BACKLOG)?;
@@ -270,7 +273,7 @@ impl PacketListener {
     /// Listens at an abstract name, which every process of this network namespace can reach.
     ///
     /// # Errors
-    /// `AddrInUse`: a process listens there; else the errno of bind(2).
+    /// `AddrInUse` if a process listens there; otherwise the errno of bind(2).
     pub fn bind_abstract(name: &str) -> io::Result<PacketListener> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -279,7 +282,7 @@ impl PacketListener {
         Ok(PacketListener { socket, path: None, fork: ForkMark::get() })
     }
 
-    /// The next connection; None: there is none at the moment.
+    /// Returns the next connection; `None` if none is waiting.
     ///
     /// # Errors
     /// The errno of accept(2).
@@ -294,7 +297,7 @@ impl PacketListener {
 
 impl Drop for PacketListener {
     fn drop(&mut self) {
-        // In a forked child the parent still listens at it.
+        // In a forked child the parent still listens at the path.
         if let Some(path) = &self.path
             && !self.fork.is_child()
         {
@@ -304,22 +307,22 @@ impl Drop for PacketListener {
 }
 
 impl AsFd for PacketListener {
-    /// Readable while somebody waits to be accepted.
+    /// Returns the descriptor, which is readable while a connection waits to be accepted.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-/// A descriptor that is readable once anybody has written to it.
+/// Creates a descriptor that is readable once a process has written to it.
 ///
 /// # Errors
-/// The system gives no descriptor.
+/// The error of the system if it cannot create a descriptor.
 pub fn eventfd() -> io::Result<OwnedFd> {
     let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
     Ok(rustix::event::eventfd(0, flags)?)
 }
 
-/// Is this a TCP connection?
+/// Returns whether the descriptor is a TCP connection.
 pub fn is_tcp(descriptor: BorrowedFd<'_>) -> bool {
     use net::sockopt::{socket_domain, socket_type};
     let domain = socket_domain(descriptor);
@@ -399,7 +402,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("remora-packet-{}", std::process::id()));
         let listener = PacketListener::bind(&path, false).unwrap();
         assert_eq!(PacketListener::bind(&path, false).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        // Its process dies without cleaning up.
+        // Simulates that the process dies without cleaning up.
         rustix::net::shutdown(&listener.socket, net::Shutdown::Both).unwrap();
         let again = PacketListener::bind(&path, false).unwrap();
         assert!(PacketSocket::connect(&path, ACCEPTING).is_ok());

@@ -1,5 +1,5 @@
-//! One pass of an engine: receive, process, transmit. A caller, the attendant or a dedicated thread drives an
-//! engine by these few calls, from inside the engine's lock.
+//! A pass of an engine: receive, process, transmit. A caller, the attendant or a dedicated thread drives an
+//! engine by these few calls, inside the engine's lock.
 
 use remora_memory::Mem;
 use remora_nic::{AsyncEvent, Nic};
@@ -17,15 +17,15 @@ use crate::rx_horizon::RxHorizon;
 use crate::signal::{Channel, Signal};
 use crate::watch::{Begun, Watch};
 
-/// Frames received, and sent, in one pass at most: passes must stay short, because deregistrations wait for
-/// them.
+/// Maximum number of frames received, and of frames sent, in one pass. Passes must stay short, because
+/// deregistrations wait for them.
 const BUDGET: usize = 64;
-/// Queue pairs whose timers run in one pass at most.
+/// Maximum number of queue pairs whose timers run in one pass.
 const EXPIRE_BUDGET: usize = 64;
-/// Passes between two looks at the clock and at lost peers while nothing arrives.
+/// Number of passes between two checks of the clock and of lost peers while nothing arrives.
 const LOOK_EVERY: u32 = 64;
 
-/// The channel that is notified of completions in an armed queue.
+/// The channel that is notified of completions in an armed completion queue.
 #[derive(Debug)]
 pub struct CqHook {
     /// The channel to notify.
@@ -34,7 +34,7 @@ pub struct CqHook {
     pub tag: u64,
 }
 
-/// An asynchronous event and the engine that it happened on.
+/// An asynchronous event, with the engine on which it occurred.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct EngineEvent {
     /// Number of the engine in its adapter.
@@ -43,10 +43,10 @@ pub struct EngineEvent {
     pub event: AsyncEvent,
 }
 
-/// A program's own way to learn of asynchronous events, instead of the adapter's queue.
+/// A program's callback for asynchronous events, used instead of the adapter's queue.
 pub type EventHook = Arc<dyn Fn(AsyncEvent) + Send + Sync>;
 
-/// The state of one engine: a NIC and its port.
+/// The state of an engine: a NIC and its port.
 pub(crate) struct Core<P> {
     pub nic: Nic,
     pub port: P,
@@ -55,7 +55,7 @@ pub(crate) struct Core<P> {
     /// Hooks by completion queue number.
     pub hooks: Vec<Option<CqHook>>,
     pub event_hook: Option<EventHook>,
-    /// Queue pairs and portals by their doorbells: the engine's own, and those that other processes ring.
+    /// Owners of the engine's own doorbells. `sets` are those that other processes ring.
     pub bells: Bells,
     pub sets: Sets,
     pub events: Arc<Signal<EngineEvent>>,
@@ -94,7 +94,7 @@ impl<P: Port + Attach> Core<P> {
         }
     }
 
-    /// A caller has posted to the send queue of `qp`: what can leave leaves at once.
+    /// Handles a post of a caller to the send queue of `qp`: packets that can be sent are sent at once.
     #[inline]
     pub fn post(&mut self, mem: Mem<'_>, qp: Qpn) {
         self.nic.doorbell(qp);
@@ -113,14 +113,14 @@ impl<P: Port + Attach> Core<P> {
         }
     }
 
-    /// The same for the ring of a portal.
+    /// Handles commands posted to the ring of a portal: packets that can be sent are sent at once.
     #[inline]
     pub fn post_commands(&mut self, mem: Mem<'_>, portal: u32) {
         self.nic.ring_portal(portal);
         self.send_posted(mem);
     }
 
-    /// A caller polls: makes a pass, if there may be something to do.
+    /// Makes a pass for a caller that polls.
     #[inline]
     pub fn polled(&mut self, mem: Mem<'_>) {
         self.pass(mem);
@@ -129,7 +129,7 @@ impl<P: Port + Attach> Core<P> {
         }
     }
 
-    /// Takes doorbells, then makes a pass: the dedicated engine's way. True if anything was done.
+    /// Takes doorbells, then makes a pass, for a dedicated engine. Returns whether anything was done.
     #[inline]
     pub fn serve(&mut self, mem: Mem<'_>, doorbells: &Doorbells) -> bool {
         let Core { nic, bells, sets, .. } = self;
@@ -147,16 +147,17 @@ impl<P: Port + Attach> Core<P> {
         self.pass(mem) || rung
     }
 
-    /// Receives, runs timers, transmits. True if a frame came or left.
+    /// Receives, runs timers, transmits. Returns whether a frame was received or sent.
     ///
-    /// The clock is read when a frame has come or may leave, and else every now and then.
+    /// The clock is read when a frame has arrived or may be sent, and otherwise every [`LOOK_EVERY`]
+    /// passes.
     #[inline]
     pub fn pass(&mut self, mem: Mem<'_>) -> bool {
         self.turn = self.turn.wrapping_add(1);
         self.make(mem, self.turn.is_multiple_of(LOOK_EVERY))
     }
 
-    /// A pass after a sleep, which always looks at the clock and at lost peers.
+    /// Makes a pass after a sleep, which always checks the clock and lost peers.
     pub fn pass_after_sleep(&mut self, mem: Mem<'_>) -> bool {
         self.turn = self.turn.wrapping_add(1);
         self.make(mem, true)
@@ -198,21 +199,21 @@ impl<P: Port + Attach> Core<P> {
         sent > 0
     }
 
-    /// Runs timers that are due. Frames that have arrived are taken before a peer counts as silent.
+    /// Runs timers that are due. Frames that have arrived are processed before a peer counts as silent.
     #[cold]
     fn expire(&mut self, silent: bool) {
         let drained_at = self.rx_horizon.until(self.now, self.turn, silent, self.port.receives_to_silence());
         self.nic.expire(self.now, drained_at, EXPIRE_BUDGET);
     }
 
-    /// Prepares a sleep: a last pass, then the port is watched. If it `stays`, callers do not end the
+    /// Prepares a sleep: makes a last pass, then watches the port. With `stays`, callers do not end the
     /// watch. The second value is the time of the engine's next timer.
     pub fn rest(&mut self, mem: Mem<'_>, stays: bool) -> (Begun, Instant) {
         if stays {
-            // The pass looks everywhere, as after a sleep.
+            // Disarming makes the pass poll all descriptors, as after a sleep.
             self.port.disarm();
         }
-        // From here on, other processes that ring wake us; what they rang before is seen.
+        // From here on, processes that ring wake the engine; earlier rings are seen by this call.
         if self.sets.begin_sleep() || self.pass_after_sleep(mem) {
             if !stays {
                 self.end_sleep();
@@ -236,7 +237,7 @@ impl<P: Port + Attach> Core<P> {
         }
     }
 
-    /// Notifies channels and the event queue.
+    /// Notifies channels, and reports asynchronous events.
     #[inline]
     pub fn notify(&mut self) {
         while let Some(cq) = self.nic.wake() {

@@ -1,10 +1,11 @@
-//! Which peers this engine can reach, and how many queue pairs, address handles and programs use each. A link
-//! lasts as long as the process at its other end, an endpoint's number as long as its users.
+//! The peers that an engine can reach, with the number of queue pairs, address handles and programs that
+//! use each. A link lasts as long as the process at its other end; the number of an endpoint lasts as long
+//! as its users.
 
 use remora_port::Peer;
 use std::collections::BTreeMap;
 
-/// The name of one engine, unique over all machines and runs: 128 random bits.
+/// The name of an engine, unique over all machines and runs: 128 random bits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EngineId(pub u128);
 
@@ -12,7 +13,8 @@ pub struct EngineId(pub u128);
 struct Entry {
     id: Option<EngineId>,
     users: u64,
-    /// The port may forget the peer when its last user is gone: it is no link, or a link that is lost.
+    /// True if the port may forget the peer with its last user, because it is not a link, or is a link that
+    /// is lost.
     ends: bool,
 }
 
@@ -21,7 +23,7 @@ impl Entry {
     const LINK: Entry = Entry { id: None, users: 0, ends: false };
 }
 
-/// The peers of one engine's port.
+/// The peers of an engine's port.
 #[derive(Debug, Default)]
 pub struct Peers {
     by_id: BTreeMap<EngineId, Peer>,
@@ -29,19 +31,19 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// The living peer of this name, if there is one; it gets one user more.
+    /// Returns the living peer with this name and counts one more user; `None` if there is none.
     pub fn reuse(&mut self, id: EngineId) -> Option<Peer> {
         let peer = *self.by_id.get(&id)?;
         self.entries.get_mut(&peer.0)?.users += 1;
         Some(peer)
     }
 
-    /// Is a living peer of this name known?
+    /// Returns whether a living peer with this name is known.
     pub fn knows(&self, id: EngineId) -> bool {
         self.by_id.contains_key(&id)
     }
 
-    /// A new link, with one user. A newer one of the same name takes over the name.
+    /// Adds a new link with one user. It takes over the name from an older link.
     pub fn add(&mut self, id: EngineId, peer: Peer) {
         let entry = self.entries.entry(peer.0).or_insert(Entry::LINK);
         entry.users += 1;
@@ -54,18 +56,19 @@ impl Peers {
         }
     }
 
-    /// One user more of a link that has no name of its own.
+    /// Counts one more user of a link that has no name.
     pub fn retain(&mut self, peer: Peer) {
         self.entries.entry(peer.0).or_insert(Entry::LINK).users += 1;
     }
 
-    /// One user more of a peer that is an endpoint or a group: the port forgets it with its last user.
+    /// Counts one more user of a peer that is an endpoint or a group. The port forgets such a peer with its
+    /// last user.
     pub fn retain_endpoint(&mut self, peer: Peer) {
         self.entries.entry(peer.0).or_insert(Entry { ends: true, ..Entry::LINK }).users += 1;
     }
 
-    /// One user less. True: it was the last user of an endpoint, or of a link that is lost, so that the port
-    /// may forget the peer.
+    /// Counts one user less. Returns true if it was the last user of an endpoint or of a lost link, so that
+    /// the port may forget the peer.
     pub fn release(&mut self, peer: Peer) -> bool {
         let Some(entry) = self.entries.get_mut(&peer.0) else { return false };
         entry.users = entry.users.saturating_sub(1);
@@ -76,7 +79,8 @@ impl Peers {
         over
     }
 
-    /// The peer died: its name is free for a newer link. True: nobody names it.
+    /// Records that the peer died: its name is free for a newer link. Returns true if the peer has no
+    /// users.
     pub fn lose(&mut self, peer: Peer) -> bool {
         let Some(entry) = self.entries.get_mut(&peer.0) else { return true };
         entry.ends = true;
@@ -90,7 +94,7 @@ impl Peers {
         over
     }
 
-    /// Takes out a peer without users, in favour of another one.
+    /// Removes a peer without users, to make space for another one.
     pub fn evict(&mut self) -> Option<Peer> {
         let (peer, id) =
             self.entries.iter().find(|(_, entry)| entry.users == 0).map(|(peer, entry)| (*peer, entry.id))?;
@@ -101,7 +105,7 @@ impl Peers {
         Some(Peer(peer))
     }
 
-    /// Peers known at this moment, dead ones that are still named included.
+    /// Returns the number of known peers, including dead ones that are still used.
     pub fn count(&self) -> usize {
         self.entries.len()
     }

@@ -1,4 +1,4 @@
-//! 1RMA on an engine: the cipher, the clock and the randomness that the pure NIC is handed.
+//! 1RMA on an engine: the cipher, the clock and the random numbers for the NIC, which does no I/O itself.
 
 use remora_cipher::Aes;
 use remora_nic::NicError;
@@ -11,10 +11,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::adapter::{OpenError, random};
 use crate::engine::{Control, Engine};
 
-/// A key that nobody can guess.
+/// Returns a random key that cannot be predicted.
 ///
 /// # Errors
-/// The system has no randomness.
+/// [`OpenError`] if the system has no randomness.
 pub fn random_key() -> Result<RegionKey, OpenError> {
     loop {
         if let Some(key) = RegionKey::new(random()?.to_ne_bytes()) {
@@ -23,18 +23,18 @@ pub fn random_key() -> Result<RegionKey, OpenError> {
     }
 }
 
-/// The cipher that an engine has if no other is given; `keys` schedules stay expanded.
+/// Returns the default cipher of an engine; the schedules of `keys` keys stay expanded.
 pub fn rma_cipher(keys: usize) -> Box<dyn Cipher> {
     Box::new(Aes::new(keys.max(2)))
 }
 
-/// A cipher that derives keys, for software that hands them out.
+/// Returns a cipher that derives keys, for software that distributes them.
 pub fn key_deriver() -> impl Cipher {
     Aes::new(2)
 }
 
 impl Control<'_> {
-    /// Removes a portal, as [`remora_nic::Nic::destroy_portal`] does.
+    /// Removes a portal like [`remora_nic::Nic::destroy_portal`].
     ///
     /// # Errors
     /// `Unknown`.
@@ -44,11 +44,11 @@ impl Control<'_> {
 }
 
 impl Engine {
-    /// The engine speaks 1RMA from now on, over these regions and by this cipher, until `user` is gone.
-    /// False: it does so for another user, who is still there.
+    /// Enables 1RMA on the engine, over these regions and with this cipher, until `user` is dropped.
+    /// Returns false if 1RMA is enabled for another user that still exists.
     ///
     /// # Errors
-    /// The system has no randomness.
+    /// [`OpenError`] if the system has no randomness.
     pub fn enable_rma(
         &self,
         settings: Settings,
@@ -56,7 +56,7 @@ impl Engine {
         regions: Arc<Regions>,
         cipher: Box<dyn Cipher>,
     ) -> Result<bool, OpenError> {
-        // Six bits of the engine, 26 of this start: no two senders seal under the same nonces.
+        // Six bits identify the engine and 26 this start, so that no two senders use the same nonces.
         let sender = (self.number() as u32) << 26 | random()? as u32 >> 6;
         let failure_nonce = Nonce { sender: random()? as u32, counter: random()? as u64 };
         let decoy = random_key()?;
@@ -83,7 +83,7 @@ impl Engine {
         Ok(enabled)
     }
 
-    /// The delays of its commands. None: it does not speak 1RMA.
+    /// Returns the delays of the engine's commands; `None` if 1RMA is not enabled.
     pub fn rma_delays(&self) -> Option<Delays> {
         self.control(|control| control.nic.rma_delays(control.clock.now()))
     }

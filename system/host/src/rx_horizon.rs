@@ -1,30 +1,31 @@
-//! The receive horizon: the time up to which every frame that had arrived has been received. After a pause of
-//! its driver an engine finds timers expired beside the very answers that they waited for. A peer must not
-//! count as silent before those were taken.
+//! The receive horizon: the time up to which every frame that had arrived has been received. After a pause
+//! of its driving thread, an engine finds expired timers together with the answers that they waited for. A
+//! peer must not count as silent before those answers were received.
 
 use remora_transport::Instant;
 
-/// Passes after which that is assumed although each of them received frames.
+/// Number of passes after which all earlier frames count as received although each pass received frames.
 const ENOUGH: u32 = 64;
 
-/// The receive horizon of one engine. It costs nothing while no timer is due.
+/// The receive horizon of an engine. It costs nothing while no timer is due.
 #[derive(Debug, Default)]
 pub(crate) struct RxHorizon {
-    /// Every frame that had arrived by then has been received.
+    /// Time up to which every frame that had arrived has been received.
     until: Instant,
-    /// Every frame that had arrived by then will be received some passes from now.
+    /// Time up to which every frame that had arrived will have been received some passes from now.
     since: Instant,
-    /// The number of the pass at `since`.
+    /// Number of the pass at `since`.
     pass: u32,
 }
 
 impl RxHorizon {
-    /// Called at the end of the pass with this number, at `now`, when a timer is due. The pass was `silent`
-    /// if it received nothing; `in_a_row` silent passes prove that nothing was left. Returns the horizon.
+    /// Returns the horizon. Called at the end of the pass with the number `pass`, at `now`, when a timer is
+    /// due. `silent` tells whether the pass received nothing; `in_a_row` silent passes prove that nothing
+    /// was left.
     pub fn until(&mut self, now: Instant, pass: u32, silent: bool, in_a_row: u32) -> Instant {
         let passes = pass.wrapping_sub(self.pass);
         if passes >= if silent { in_a_row } else { in_a_row.max(ENOUGH) } {
-            // The clock was read then, and the port was polled since.
+            // The clock was read at `since`, and the port was polled afterwards.
             (self.until, self.since, self.pass) = (self.since, now, pass);
         }
         self.until
@@ -38,7 +39,7 @@ mod tests {
     #[test]
     fn what_arrived_while_nobody_looked_is_taken_before_a_timer_is_judged() {
         let mut horizon = RxHorizon::default();
-        // The engine stood still until 1000: frames that came meanwhile take three passes.
+        // The engine stood still until 1000: frames that arrived meanwhile take three passes.
         assert_eq!(horizon.until(Instant(1000), 1, false, 1), Instant(0));
         assert_eq!(horizon.until(Instant(1001), 2, false, 1), Instant(0));
         assert_eq!(horizon.until(Instant(1002), 3, false, 1), Instant(0));

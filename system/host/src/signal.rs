@@ -1,4 +1,4 @@
-//! Descriptors that become readable: completion channels and asynchronous events.
+//! Queues with descriptors that become readable: completion channels and asynchronous events.
 
 use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::event_queue::EventQueue;
 
-/// A bounded queue beside a descriptor that is readable while the queue is not empty.
+/// A bounded queue with a descriptor that is readable while the queue is not empty.
 #[derive(Debug)]
 pub struct Signal<T> {
     descriptor: OwnedFd,
@@ -24,27 +24,27 @@ struct Queue<T> {
 }
 
 impl<T> Signal<T> {
-    /// A queue for up to `limit` waiting items; more are counted and lost.
+    /// Creates a queue for up to `limit` waiting items. Further items are counted and lost.
     ///
     /// # Errors
-    /// The system gives no descriptor.
+    /// The error of the system if it cannot create a descriptor.
     pub fn new(limit: usize) -> io::Result<Signal<T>> {
         let descriptor = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let queue = Queue { waiting: VecDeque::with_capacity(limit), limit, lost: 0 };
         Ok(Signal { descriptor, queue: Mutex::new(queue) })
     }
 
-    /// Puts one item in and makes the descriptor readable. One that finds the queue full is lost.
+    /// Adds an item and makes the descriptor readable. The item is lost if the queue is full.
     pub fn put(&self, item: T) {
         if self.offer(item).is_err() {
             self.queue.lock().unwrap_or_else(PoisonError::into_inner).lost += 1;
         }
     }
 
-    /// Puts one item in and makes the descriptor readable.
+    /// Adds an item and makes the descriptor readable.
     ///
     /// # Errors
-    /// The queue is full: the item comes back.
+    /// Returns the item if the queue is full.
     pub fn offer(&self, item: T) -> Result<(), T> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.waiting.len() == queue.limit {
@@ -52,14 +52,14 @@ impl<T> Signal<T> {
         }
         queue.waiting.push_back(item);
         if queue.waiting.len() == 1 {
-            // Under the lock, so that it is never unreadable while there is an item. A full eventfd is
-            // readable too.
+            // Done under the lock, so that the descriptor is never unreadable while there is an item. A
+            // full eventfd is readable as well.
             let _ = rustix::io::write(&self.descriptor, &1u64.to_ne_bytes());
         }
         Ok(())
     }
 
-    /// Drops the items of which `keep` is not true.
+    /// Drops the items for which `keep` returns false.
     pub fn retain(&self, keep: impl FnMut(&T) -> bool) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let before = queue.waiting.len();
@@ -69,7 +69,7 @@ impl<T> Signal<T> {
         }
     }
 
-    /// Takes the oldest item. The last one makes the descriptor unreadable.
+    /// Takes the oldest item. Taking the last one makes the descriptor unreadable.
     pub fn take(&self) -> Option<T> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let item = queue.waiting.pop_front();
@@ -79,7 +79,7 @@ impl<T> Signal<T> {
         item
     }
 
-    /// Items that found the queue full.
+    /// Returns the number of items that were lost because the queue was full.
     pub fn lost(&self) -> u64 {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).lost
     }
@@ -91,19 +91,19 @@ impl<T> AsFd for Signal<T> {
     }
 }
 
-/// The way to report to a program which of its completion queues got a completion.
+/// The path by which a program is informed which of its completion queues has a completion.
 #[derive(Clone, Debug)]
 pub enum Channel {
     /// A queue in this process.
     Here(Arc<Signal<u64>>),
-    /// A socket to another process: a packet of 8 bytes for each.
+    /// A socket to another process; each report is a packet of 8 bytes.
     There(Arc<OwnedFd>),
     /// Events in this process, read one by one.
     Counted(Arc<EventQueue<u64>>),
 }
 
 impl Channel {
-    /// Reports a queue by its tag. Reports beyond the limit are lost if nobody takes them.
+    /// Reports a completion queue by its tag. Reports beyond the limit are lost if they are not taken.
     pub fn put(&self, tag: u64) {
         match self {
             Channel::Here(signal) => signal.put(tag),
@@ -124,7 +124,7 @@ impl Channel {
                 let (count, _) = rustix::net::recv(socket, &mut tag, RecvFlags::DONTWAIT).ok()?;
                 (count == tag.len()).then(|| u64::from_ne_bytes(tag))
             }
-            // Its reader has the descriptor.
+            // The program reads these events from the descriptor.
             Channel::Counted(_) => None,
         }
     }
@@ -153,7 +153,7 @@ pub fn wait_either(one: &impl AsFd, other: &impl AsFd) -> io::Result<()> {
 /// Waits until one of several descriptors is readable, or the time has passed.
 ///
 /// # Errors
-/// The errno of poll(2); an interruption is no error.
+/// The errno of poll(2), except for an interruption.
 pub fn wait_any(descriptors: &[BorrowedFd<'_>], timeout: std::time::Duration) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags, Timespec};
     let mut waited: Vec<PollFd<'_>> =
@@ -165,10 +165,10 @@ pub fn wait_any(descriptors: &[BorrowedFd<'_>], timeout: std::time::Duration) ->
     }
 }
 
-/// Waits until `descriptor` is readable. False: the time passed.
+/// Waits until `descriptor` is readable. Returns false if the time has passed.
 ///
 /// # Errors
-/// The errno of poll(2); an interruption is no error.
+/// The errno of poll(2), except for an interruption.
 pub fn wait_readable(descriptor: BorrowedFd<'_>, timeout: Option<std::time::Duration>) -> io::Result<bool> {
     use rustix::event::{PollFd, PollFlags, Timespec};
     let deadline = timeout.map(|timeout| std::time::Instant::now() + timeout);

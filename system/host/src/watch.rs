@@ -1,5 +1,5 @@
-//! Watching a port's descriptors while nobody polls the engine, and ending the watch without waking the
-//! watcher.
+//! The watch of a port's descriptors while no caller polls the engine. A caller can end the watch without
+//! waking the watcher.
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -7,25 +7,26 @@ use remora_port::Port;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// Passes of a caller after which it counts as polling, and the watch ends. A visitor makes fewer (one
-/// request now and then) and leaves the watch standing, so that its departure costs nothing.
+/// Number of passes of a caller after which it counts as polling, so that the watch ends. An occasional
+/// visitor makes fewer (a request now and then) and leaves the watch in place, so that its departure costs
+/// nothing.
 const POLLS: u32 = 64;
 
-/// The token of the waker that ends a sleep; engines have their numbers.
+/// Token of the waker that ends a sleep; engines use their numbers as tokens.
 pub(crate) const WAKER: Token = Token(usize::MAX);
 
-/// The watch over one engine's port. It belongs to the engine, so the thread inside may begin and end it.
+/// The watch of an engine's port. It belongs to the engine, so that the thread inside may begin and end it.
 #[derive(Debug)]
 pub(crate) struct Watch {
     registry: Registry,
     waker: Arc<mio::Waker>,
     token: Token,
     descriptors: Vec<RawFd>,
-    /// Those that the port has now.
+    /// The descriptors that the port has now.
     wanted: Vec<RawFd>,
-    /// Callers do not end it.
+    /// True if callers do not end the watch.
     stays: bool,
-    /// Caller's passes until the watch ends; 0: there is none.
+    /// Number of callers' passes until the watch ends; 0 if there is no watch.
     left: u32,
 }
 
@@ -41,8 +42,8 @@ pub(crate) enum Begun {
 }
 
 impl Watch {
-    /// A watch for the sleeper that waits with the `mio::Poll` of this registry; events of the port bear
-    /// `token`.
+    /// Creates a watch for the sleeper that waits with the `mio::Poll` of this registry. Events of the port
+    /// carry `token`.
     pub fn new(registry: Registry, waker: Arc<mio::Waker>, token: Token) -> Watch {
         Watch {
             registry,
@@ -55,12 +56,13 @@ impl Watch {
         }
     }
 
-    /// The registry for other events that wake the sleeper.
+    /// Returns the registry, for other events that wake the sleeper.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Begins the watch, or renews it: the sleeper is about to sleep. If it `stays`, callers do not end it.
+    /// Begins or renews the watch, because the sleeper is about to sleep. With `stays`, callers do not end
+    /// the watch.
     pub fn begin(&mut self, port: &mut impl Port, stays: bool) -> Begun {
         if port.arm() {
             if !stays {
@@ -72,13 +74,13 @@ impl Watch {
         self.wanted.clear();
         port.poll_fds(&mut self.wanted);
         if self.wanted == self.descriptors {
-            // Registered still: what arrives from now on is a new edge.
+            // The descriptors are still registered: frames that arrive from now on cause a new edge.
             return Begun::Watching;
         }
         self.end_listening();
         self.descriptors.extend_from_slice(&self.wanted);
         let refused = self.descriptors.iter().any(|descriptor| {
-            // Edge-triggered, but registering reports what is readable already.
+            // Edge-triggered, but registering reports descriptors that are already readable.
             self.registry.register(&mut SourceFd(descriptor), self.token, Interest::READABLE).is_err()
         });
         if refused {
@@ -88,13 +90,13 @@ impl Watch {
         Begun::Watching
     }
 
-    /// Is the port being watched?
+    /// Returns whether the port is being watched.
     #[inline]
     pub fn stands(&self) -> bool {
         self.left > 0
     }
 
-    /// Is it being watched, whatever callers do?
+    /// Returns whether the port is being watched by a watch that callers do not end.
     pub fn stays(&self) -> bool {
         self.stands() && self.stays
     }
@@ -108,12 +110,12 @@ impl Watch {
         self.left -= 1;
         if self.left == 0 {
             self.end(port);
-            // The sleeper must go back to looking at the heartbeat: nothing else would wake it soon.
+            // The sleeper must return to checking the heartbeat: nothing else would wake it soon.
             let _ = self.waker.wake();
         }
     }
 
-    /// Ends the watch: from now on packets wake nobody.
+    /// Ends the watch: from now on packets do not wake the sleeper.
     pub fn end(&mut self, port: &mut impl Port) {
         self.left = 0;
         self.end_listening();
@@ -122,7 +124,7 @@ impl Watch {
 
     fn end_listening(&mut self) {
         for descriptor in self.descriptors.drain(..) {
-            // Not registered, or closed meanwhile: both are fine.
+            // Errors mean that the descriptor is not registered or was closed meanwhile; both are harmless.
             let _ = self.registry.deregister(&mut SourceFd(&descriptor));
         }
     }

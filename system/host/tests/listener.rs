@@ -1,4 +1,5 @@
-//! A listener for queue pairs as strangers reach it: silent, slow, many, and gone before they are answered.
+//! A listener for queue pairs, attacked by strangers that are silent, slow, many, or gone before they are
+//! answered.
 
 use remora_host::connect::{
     Capacity, Full, Hello, LinkOffer, Listener, Message, PENDING, PENDING_OF_SOURCE, REQUESTS,
@@ -11,14 +12,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Longer than any test takes, unless it hangs.
+/// A time longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 fn listener() -> Listener {
     Listener::bind("127.0.0.1:0").expect("a port")
 }
 
-/// The first message of a client; its private data holds `name`.
+/// Returns the first message of a client; its private data contain `name`.
 fn request(name: u32) -> Vec<u8> {
     Message::Request(Hello {
         kind: PortKind::Udp,
@@ -43,7 +44,7 @@ fn connect(listener: &Listener) -> TcpStream {
     TcpStream::connect(listener.address()).expect("it listens")
 }
 
-/// A connection from another address of this machine.
+/// Connects from another address of this machine.
 fn connect_from(source: Ipv4Addr, address: SocketAddr) -> TcpStream {
     use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
@@ -58,7 +59,7 @@ fn send_request(listener: &Listener, name: u32) -> TcpStream {
     stream
 }
 
-/// The name of the next one.
+/// Accepts the next request and returns its name.
 #[track_caller]
 fn next(listener: &Listener) -> u32 {
     let request = listener.accept(Some(LONG)).expect("it waits").expect("somebody comes");
@@ -66,7 +67,7 @@ fn next(listener: &Listener) -> u32 {
     u32::from_le_bytes(name)
 }
 
-/// Has the listener hung up? Returns its last message.
+/// Returns the last message of the listener if it has hung up; otherwise `None`.
 fn last_words(stream: &mut TcpStream) -> Option<Vec<u8>> {
     stream.set_nonblocking(true).expect("a socket");
     let mut bytes = Vec::new();
@@ -76,7 +77,7 @@ fn last_words(stream: &mut TcpStream) -> Option<Vec<u8>> {
     }
 }
 
-/// Waits for the last message of the listener, which hangs up behind it.
+/// Waits for the last message of the listener, which then hangs up.
 #[track_caller]
 fn reply_to(stream: &mut TcpStream) -> Message {
     stream.set_nonblocking(false).expect("a socket");
@@ -108,7 +109,7 @@ fn one_that_speaks_is_heard_beside_connections_that_drip() {
     let words = request(99);
     for at in 0..10 {
         for stream in &mut dripping {
-            // Connections that gave way are gone.
+            // Connections that were closed in favour of others are gone.
             let _ = stream.write_all(&words[at..=at]);
         }
         let _speaks = send_request(&listener, at as u32);
@@ -124,7 +125,7 @@ fn one_that_speaks_is_heard_beside_connections_that_drip() {
 fn connections_that_come_back_at_once_set_no_pace() {
     let listener = listener();
     let started = Instant::now();
-    // They give way from the oldest on.
+    // Connections are closed from the oldest on.
     let mut all: VecDeque<TcpStream> = (0..2 * PENDING).map(|_| connect(&listener)).collect();
     while listener.refused() < 1024 || started.elapsed() < Duration::from_millis(500) {
         match last_words(&mut all[0]) {
@@ -135,7 +136,7 @@ fn connections_that_come_back_at_once_set_no_pace() {
             None => std::thread::sleep(Duration::from_millis(1)),
         }
     }
-    // As many as may give way together, and so many a second since.
+    // The number that may be closed together, plus the rate since then.
     let most = 1024.0 + 500.0 * started.elapsed().as_secs_f64();
     assert!((listener.refused() as f64) <= most + 1.0, "{} of {most}", listener.refused());
     let name = 5;

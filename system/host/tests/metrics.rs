@@ -1,4 +1,4 @@
-//! The metrics endpoint as a client sees it, polite and rude.
+//! The metrics endpoint with well-behaved and hostile clients.
 
 use remora_host::metrics::{Endpoint, Family, HEAD_BYTES_MAX, StartError, TOGETHER_MAX};
 use std::io::{Read, Write};
@@ -120,7 +120,7 @@ fn one_that_asks_is_answered_beside_silent_connections_and_the_oldest_is_cut_off
         silent.push(TcpStream::connect(endpoint.address()).expect("it listens"));
         assert_eq!(status(&ask(endpoint.address(), "GET /metrics HTTP/1.1\r\n\r\n")), "200");
     }
-    // It sent nothing, and gets no answer.
+    // The connection sent nothing, and gets no answer.
     assert_eq!(silent[0].read(&mut [0; 16]).expect("it is hung up on"), 0);
 }
 

@@ -1,21 +1,21 @@
-//! Why a namespace, or a link, could not be made.
+//! The errors of creating namespaces and links.
 
 use std::fmt;
 use std::io;
 
-/// The step that failed, and why.
+/// The step that failed, and the reason.
 #[derive(Debug)]
 pub enum Error {
     /// A program of iproute2 could not be started.
     Missing(io::Error),
-    /// It ran and refused.
+    /// A program of iproute2 ran and failed.
     Refused {
         /// The program with its arguments.
         command: String,
-        /// Its standard error.
+        /// The program's standard error.
         says: String,
     },
-    /// The system refused what the first part names.
+    /// The system refused the action that the text names.
     System(String, io::Error),
 }
 

@@ -1,9 +1,9 @@
-//! Network namespaces and veth pairs for tests and benchmarks: hosts of their own on one machine. And TCP
-//! ports that no other test takes.
+//! Network namespaces and veth pairs for tests and benchmarks, which act as separate hosts on one machine;
+//! and TCP ports that no other test uses.
 //!
-//! A [`Namespace`] goes away with its value. Making one takes root (CAP_SYS_ADMIN) and iproute2; a test that
-//! gets none prints that with [`or_skip`] and ends. If a process is killed, its namespaces stay until the
-//! next process makes one.
+//! A [`Namespace`] is deleted when its value is dropped. Creating one requires root (CAP_SYS_ADMIN) and
+//! iproute2; a test that cannot create one prints the reason with [`or_skip`] and ends. If a process is
+//! killed, its namespaces stay until another process creates one.
 //!
 //! ```no_run
 //! let [near, far] = [remora_netns::Namespace::new("near")?, remora_netns::Namespace::new("far")?];
@@ -31,21 +31,21 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Begins the name of each namespace; the number of the process follows.
+/// Prefix of the name of each namespace; the process id follows.
 const PREFIX: &str = "remora-";
 
-/// Runs `ip` with these arguments in the caller's namespace; returns its standard output.
+/// Runs `ip` with these arguments in the caller's namespace, and returns its standard output.
 ///
 /// # Errors
-/// There is no `ip`, or it refuses.
+/// [`Error`] if `ip` does not exist or fails.
 pub fn ip(arguments: &str) -> Result<String, Error> {
     run("ip", arguments)
 }
 
-/// As [`ip`], for another program of iproute2, such as `bridge` or `tc`.
+/// Runs another program of iproute2, such as `bridge` or `tc`, like [`ip`].
 ///
 /// # Errors
-/// There is no such program, or it refuses.
+/// [`Error`] if the program does not exist or fails.
 pub fn run(program: &str, arguments: &str) -> Result<String, Error> {
     let output = Command::new(program).args(arguments.split_whitespace()).output().map_err(Error::Missing)?;
     if !output.status.success() {
@@ -55,11 +55,11 @@ pub fn run(program: &str, arguments: &str) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Moves the calling thread into the namespace of this name, and the threads and processes that it will
-/// start.
+/// Moves the calling thread into the namespace of this name, with all threads and processes that it starts
+/// later.
 ///
 /// # Errors
-/// There is no such namespace, or the system refuses.
+/// [`Error::System`] if there is no such namespace, or the system refuses.
 pub fn enter(name: &str) -> Result<(), Error> {
     let refused = |error| Error::System(format!("entering the network namespace {name}"), error);
     let space = File::open(format!("/run/netns/{name}")).map_err(refused)?;
@@ -67,8 +67,8 @@ pub fn enter(name: &str) -> Result<(), Error> {
         .map_err(|errno| refused(errno.into()))
 }
 
-/// The value of `made`; `None` if it could not be made. Then the reason is on standard error, past the test
-/// harness, which keeps a test's output.
+/// Returns the value of `made`, or `None` if it is an error. The reason is then printed to standard error
+/// directly, because the test harness captures a test's output.
 pub fn or_skip<T>(made: Result<T, Error>) -> Option<T> {
     let error = match made {
         Ok(made) => return Some(made),
@@ -88,10 +88,10 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a namespace. `label` ends its name.
+    /// Creates a namespace whose name ends with `label`.
     ///
     /// # Errors
-    /// This process may not, or there is no `ip`.
+    /// [`Error`] if this process is not allowed to, or there is no `ip`.
     pub fn new(label: &str) -> Result<Namespace, Error> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         stale::delete_once();
@@ -103,23 +103,23 @@ impl Namespace {
         Ok(made)
     }
 
-    /// Its name, as `ip netns` has it.
+    /// Returns the name of the namespace, as used by `ip netns`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Moves the calling thread into it, and the threads and processes that the thread will start.
+    /// Moves the calling thread into the namespace, with all threads and processes that it starts later.
     ///
     /// # Errors
-    /// The system refuses.
+    /// [`Error::System`] if the system refuses.
     pub fn enter(&self) -> Result<(), Error> {
         enter(&self.name)
     }
 
-    /// Runs `body` in a thread that is in this namespace.
+    /// Runs `body` in a new thread inside this namespace.
     ///
     /// # Errors
-    /// The system refuses to let a thread in.
+    /// [`Error::System`] if the thread cannot enter the namespace.
     pub fn inside<T: Send>(&self, body: impl FnOnce() -> T + Send) -> Result<T, Error> {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| self.enter().map(|()| body()));
@@ -127,20 +127,21 @@ impl Namespace {
         })
     }
 
-    /// Runs `ip` with these arguments in this namespace; returns its standard output.
+    /// Runs `ip` with these arguments in this namespace, and returns its standard output.
     ///
     /// # Errors
-    /// It refuses.
+    /// [`Error`] if `ip` fails.
     pub fn ip(&self, arguments: &str) -> Result<String, Error> {
         ip(&format!("-n {} {arguments}", self.name))
     }
 
-    /// The command that starts a program in this namespace; the process is the program's.
+    /// Returns the command words that start a program in this namespace; the process becomes the program's
+    /// own.
     pub fn exec(&self) -> [&str; 4] {
         ["ip", "netns", "exec", &self.name]
     }
 
-    /// A command for a program in this namespace.
+    /// Returns a command for a program in this namespace.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let [ip, words @ ..] = self.exec();
         let mut command = Command::new(ip);
@@ -148,11 +149,11 @@ impl Namespace {
         command
     }
 
-    /// Does `interface` (or `default`: one that will be made) look for other machines that have its addresses
-    /// (duplicate address detection)? While it looks, it asks for no neighbour.
+    /// Turns duplicate address detection on `interface` on or off (`default` for interfaces that are
+    /// created later). During detection the kernel does not resolve neighbours.
     ///
     /// # Errors
-    /// The system refuses.
+    /// [`Error::System`] if the system refuses.
     pub fn check_addresses(&self, interface: &str, checks: bool) -> Result<(), Error> {
         let value = u8::from(checks).to_string();
         let write = |name: &str| {
@@ -162,10 +163,10 @@ impl Namespace {
         self.inside(|| ["accept_dad", "dad_transmits"].iter().try_for_each(|name| write(name)))?
     }
 
-    /// Waits until the kernel has noticed that the link is up: frames sent before are lost.
+    /// Waits until the kernel has noticed that the link is up; frames sent before are lost.
     ///
     /// # Errors
-    /// There is no such interface.
+    /// [`Error`] if there is no such interface.
     pub fn wait_until_up(&self, interface: &str) -> Result<(), Error> {
         let show = format!("-brief link show {interface}");
         while self.ip(&show)?.split_whitespace().nth(1) != Some("UP") {
@@ -174,29 +175,30 @@ impl Namespace {
         Ok(())
     }
 
-    /// Makes a bridge in this namespace, up.
+    /// Creates a bridge in this namespace and brings it up.
     ///
     /// # Errors
-    /// The system refuses.
+    /// [`Error`] if the system refuses.
     pub fn add_bridge(&self, bridge: &str) -> Result<(), Error> {
         self.ip(&format!("link add {bridge} type bridge"))?;
         self.ip(&format!("link set {bridge} up")).map(drop)
     }
 
-    /// Joins `host` to a bridge of this namespace: by `interface` there and by `port` here, which is up.
+    /// Connects `host` to a bridge of this namespace by a veth pair: `interface` in `host`, and `port`
+    /// here, which is brought up.
     ///
     /// # Errors
-    /// The system refuses.
+    /// [`Error`] if the system refuses.
     pub fn plug(&self, bridge: &str, port: &str, host: &Namespace, interface: &str) -> Result<(), Error> {
         self.add_veth(port, host, interface, "")?;
         self.ip(&format!("link set {port} master {bridge} up")).map(drop)
     }
 
-    /// Makes a veth pair: `interface` in this namespace and `peer_interface` in `peer`, both down. `options`
-    /// are those of `ip link add` for each end, such as `mtu 9000`.
+    /// Creates a veth pair: `interface` in this namespace and `peer_interface` in `peer`, both down.
+    /// `options` are options of `ip link add` for each end, such as `mtu 9000`.
     ///
     /// # Errors
-    /// The system refuses.
+    /// [`Error`] if the system refuses.
     pub fn add_veth(
         &self,
         interface: &str,

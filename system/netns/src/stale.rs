@@ -1,24 +1,24 @@
-//! Namespaces of processes that were killed: nobody else deletes them.
+//! Removal of namespaces whose processes were killed.
 
 use super::{PREFIX, ip};
 use std::path::Path;
 use std::sync::Once;
 
-/// Deletes them, once in a process.
+/// Deletes stale namespaces, once per process.
 pub(crate) fn delete_once() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let list = ip("netns list").unwrap_or_default();
         for name in list.lines().filter_map(|line| line.split_whitespace().next()) {
             if owner(name).is_some_and(|process| !Path::new("/proc").join(process).exists()) {
-                // Another process may just have done it.
+                // Another process may have deleted it at the same time, so errors are ignored.
                 let _ = ip(&format!("netns delete {name}"));
             }
         }
     });
 }
 
-/// The number of the process that made this namespace.
+/// Returns the id of the process that created this namespace.
 fn owner(name: &str) -> Option<&str> {
     let process = name.strip_prefix(PREFIX)?.split('-').next()?;
     process.bytes().all(|byte| byte.is_ascii_digit()).then_some(process)

@@ -1,4 +1,4 @@
-//! TCP ports for programs that listen at a port which their command line names.
+//! TCP ports for programs whose command line names the port to listen at.
 
 use std::io::{Error, ErrorKind, Result};
 use std::net::{Ipv4Addr, TcpListener};
@@ -7,22 +7,24 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Below the ports that Linux gives to clients: no client holds one. None connects to itself either, as it
-/// may where it is given the port that it calls.
+/// First port of the range. The range lies below the ports that Linux assigns to clients, so no client uses
+/// one of them, and a client cannot connect to itself (as it may when it is assigned the port that it
+/// calls).
 const FIRST: u16 = 20_000;
 const PORTS: u16 = 12_000;
 
-/// Names that say which ports are reserved, until the process ends.
+/// Sockets whose abstract names reserve the ports until the process ends.
 static RESERVED: Mutex<Vec<UnixDatagram>> = Mutex::new(Vec::new());
 
-/// A TCP port where nobody listens, which no other call on this host returns while the process lives.
+/// Returns a TCP port at which no process listens, and which no other call on this host returns while this
+/// process lives.
 ///
 /// # Errors
-/// There is none, or the system refuses a socket.
+/// The error of the system, or `AddrInUse` if all ports are in use.
 pub fn free_port() -> Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..PORTS {
-        // Processes that begin together try different ports first.
+        // Processes that start together try different ports first.
         let turn = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id().wrapping_mul(61));
         let port = FIRST + (turn % u32::from(PORTS)) as u16;
         match reserve(port) {

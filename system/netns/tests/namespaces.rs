@@ -7,7 +7,7 @@ fn spaces() -> Option<[Namespace; 2]> {
     or_skip(Namespace::new("near").and_then(|near| Ok([near, Namespace::new("far")?])))
 }
 
-/// A datagram from 10.1.0.1 to 10.1.0.2 arrives.
+/// Checks that a datagram from 10.1.0.1 to 10.1.0.2 arrives.
 fn crosses(near: &Namespace, far: &Namespace) {
     let to = far.inside(|| UdpSocket::bind("10.1.0.2:7000").expect("its address")).expect("a thread there");
     let from = near.inside(|| UdpSocket::bind("10.1.0.1:0").expect("its address")).expect("a thread here");

@@ -1,10 +1,10 @@
-//! Alone in its process: namespaces left by others are looked for once in each.
+//! A test that needs a process of its own, because stale namespaces are removed once per process.
 
 use remora_netns::{Namespace, ip, or_skip};
 
 #[test]
 fn a_namespace_of_a_process_that_was_killed_is_deleted() {
-    // No process has this number: the kernel gives none above 2^22.
+    // No process has this id, because the kernel assigns none above 2^22.
     let name = "remora-4194999-0-stale";
     if or_skip(ip(&format!("netns add {name}"))).is_none() {
         return;

@@ -1,20 +1,23 @@
-//! A program that spins on memory until its peer has written there. It posts, and polls for its own
-//! completions, but it does not poll for what comes. So its port stays watched beside its calls.
+//! Detection of a program that spins on memory until its peer has written there. Such a program posts, and
+//! polls for its own completions, but does not poll for received packets. Therefore its port stays watched
+//! in addition to its calls.
 //!
-//! It is noticed by frames that lay there for a tick though the program calls the engine. Whether it is one
-//! still is seen by a probe: a packet has woken the attendant, which leaves it to the program for a moment.
+//! It is noticed by frames that wait for a tick although the program calls the engine. A probe finds out
+//! whether it still spins: when a packet has woken the attendant, the packet is left to the program for a
+//! moment.
 
 use remora_transport::Instant;
 
-/// Probes in a row whose packets a program may take: it polls for its own completions, too.
+/// Number of consecutive probes whose packets a program may take and still count as spinning, because it
+/// also polls for its own completions.
 const TAKEN: u32 = 8;
-/// Wakes before the first probe, and between later ones at most.
+/// Number of wakes before the first probe. `RARELY` is the maximum number between later probes.
 const FIRST: u32 = 4;
 const RARELY: u32 = 64;
-/// Nanoseconds without a packet after which it is forgotten.
+/// Nanoseconds without a packet after which the program is forgotten.
 const FORGOTTEN: u64 = 100_000_000;
 
-/// What is known of it.
+/// Observations of a program that spins on memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spinner {
     last_packet: Instant,
@@ -28,14 +31,15 @@ impl Spinner {
         Spinner { last_packet: now, wakes: 0, interval: FIRST, taken: 0 }
     }
 
-    /// A packet has woken the attendant. Is it time for a probe?
+    /// Records that a packet has woken the attendant. Returns whether a probe is due.
     pub fn packet(&mut self, now: Instant) -> bool {
         self.last_packet = now;
         self.wakes += 1;
         self.wakes >= self.interval
     }
 
-    /// A probe has ended; did the program take the packet? Returns whether it spins on memory still.
+    /// Records the result of a probe: whether the program took the packet. Returns whether the program
+    /// still counts as spinning.
     pub fn probed(&mut self, taken: bool) -> bool {
         if taken {
             self.taken += 1;
@@ -45,7 +49,7 @@ impl Spinner {
         true
     }
 
-    /// Has nothing come for long?
+    /// Returns whether no packet has arrived for a long time.
     pub fn is_forgotten(&self, now: Instant) -> bool {
         now.since(self.last_packet) > FORGOTTEN
     }
@@ -55,7 +59,7 @@ impl Spinner {
 mod tests {
     use super::*;
 
-    /// Wakes until the next probe.
+    /// Returns the number of wakes until the next probe.
     fn wakes(spinner: &mut Spinner) -> u32 {
         (1..).find(|_| spinner.packet(Instant(5))).expect("a probe comes")
     }

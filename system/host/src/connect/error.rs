@@ -1,4 +1,4 @@
-//! Why two queue pairs were not connected.
+//! The errors of connecting two queue pairs.
 
 use std::fmt;
 use std::io;
@@ -24,7 +24,7 @@ pub enum Stage {
     Ready,
     /// The server's GO.
     Go,
-    /// A request to come.
+    /// The arrival of a request.
     Request,
 }
 
@@ -41,71 +41,71 @@ impl fmt::Display for Stage {
     }
 }
 
-/// Why a connection was not made: one line with the mend.
+/// The reason why a connection was not made. The message is one line with the solution.
 #[derive(Debug)]
 pub enum ConnectError {
-    /// The address is no address.
+    /// The address could not be resolved.
     Resolve(io::Error),
-    /// Nobody listens there.
+    /// No server listens at this address.
     Refused(SocketAddr),
-    /// TCP failed otherwise.
+    /// Another failure of TCP.
     Tcp(io::Error),
-    /// The other side did not do its part in time.
+    /// The other side did not complete this step in time.
     Timeout(Stage),
-    /// The server there does not speak this protocol.
+    /// The server does not speak this protocol.
     NotRemora,
-    /// The other side has this other version of the protocol.
+    /// The other side uses this other version of the protocol.
     Version(u16),
-    /// The other side sent a message that makes no sense.
+    /// The other side sent an invalid message.
     BadMessage,
-    /// The other side hung up.
+    /// The other side hung up during this step.
     Closed(Stage),
-    /// The other side refused; its text.
+    /// The other side refused with this text.
     Rejected(String),
-    /// The other side is full at the moment.
+    /// The other side has no capacity at the moment.
     Full(Full),
-    /// The ports are of kinds that do not reach each other.
+    /// The two ports are of kinds that cannot reach each other.
     OtherKind {
         /// The kind of this side's port.
         ours: PortKind,
         /// The kind of the other side's port.
         theirs: PortKind,
     },
-    /// The queue pairs are of services that do not go together.
+    /// The services of the two queue pairs do not match.
     OtherService {
         /// The service of this side's queue pair.
         ours: remora_nic::Service,
         /// The service of the other side's queue pair.
         theirs: remora_nic::Service,
     },
-    /// The NIC that a client names is not of the host that its TCP connection comes from.
+    /// The address of the client's NIC is not the address that its TCP connection comes from.
     OtherSource {
-        /// The address of the NIC.
+        /// Address of the NIC in the client's message.
         claimed: IpAddr,
-        /// The source of the TCP connection.
+        /// Source address of the TCP connection.
         from: IpAddr,
     },
-    /// The private data has this many bytes, which is too long.
+    /// The private data are too long; they have this many bytes.
     PrivateTooLong(usize),
-    /// The other side names a link that is gone; connecting again makes a new one.
+    /// The other side refers to a link that no longer exists. Connecting once more creates a new link.
     StaleLink,
-    /// The link over shared memory was not made.
+    /// The shared-memory link could not be created.
     Link(SetupError),
-    /// The port does not take the peer.
+    /// The port could not add the peer.
     Attach(AttachError),
-    /// The queue pair does not take the agreed attributes.
+    /// The queue pair rejected the agreed attributes.
     Modify(ModifyFault),
     /// The NIC refused.
     Nic(NicError),
-    /// The NIC daemon refused; the daemon's text.
+    /// The NIC daemon refused with this text.
     Daemon(String),
     /// The process was forked since the device, or the listener, was opened.
     Forked,
 }
 
 impl ConnectError {
-    /// Was the server full, so that a later attempt may succeed? True also for a server that hung up in the
-    /// middle: so it ends a client that takes long while others wait.
+    /// Returns whether the server may have been full, so that a later attempt may succeed. This includes a
+    /// server that hung up during the set-up, because a busy server ends slow clients in that way.
     pub fn is_for_now(&self) -> bool {
         match self {
             ConnectError::Full(_) | ConnectError::Closed(_) => true,
@@ -123,7 +123,7 @@ impl ConnectError {
     }
 }
 
-/// ENFILE and EMFILE, by Linux's numbers: no descriptor is left in the system, or in the process.
+/// ENFILE and EMFILE by Linux's numbers: the system, or the process, has no descriptor left.
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 
@@ -152,7 +152,7 @@ impl fmt::Display for ConnectError {
                     "the other side speaks version {theirs} of the set-up, this side {VERSION}: update the older one"
                 )
             }
-            ConnectError::BadMessage => write!(f, "the other side sent a set-up message that makes no sense"),
+            ConnectError::BadMessage => write!(f, "the other side sent an invalid set-up message"),
             ConnectError::Closed(stage) => write!(f, "the other side hung up while {stage}"),
             ConnectError::Rejected(words) => write!(f, "the other side refused: {words}"),
             ConnectError::Full(full) if full.capacity == Capacity::Clients => {
@@ -176,10 +176,13 @@ impl fmt::Display for ConnectError {
                  client's device on {from}, or name the server by an address that the client reaches from {claimed}"
             ),
             ConnectError::PrivateTooLong(len) => {
-                write!(f, "{len} bytes of private data; {MAX_PRIVATE} are allowed")
+                write!(f, "the private data have {len} bytes, but at most {MAX_PRIVATE} are allowed")
             }
             ConnectError::StaleLink => {
-                write!(f, "the link that the other side remembers is gone: connect again")
+                write!(
+                    f,
+                    "the other side refers to a shared-memory link that no longer exists: connect once more"
+                )
             }
             ConnectError::Link(error) => error.fmt(f),
             ConnectError::Attach(error) => error.fmt(f),

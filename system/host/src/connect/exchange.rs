@@ -1,4 +1,4 @@
-//! Messages over a TCP connection: sent and awaited within a deadline, or read as they come.
+//! Set-up messages over a TCP connection: sent and awaited within a deadline, or read without blocking.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -7,8 +7,7 @@ use super::error::Stage;
 use super::message::{HEAD, Head, Message};
 use super::{ConnectError, Deadline};
 
-/// A message as its bytes come in, from a connection that does not block. It reads no byte beyond the
-/// message.
+/// Reads a message from a non-blocking connection as its bytes arrive. Reads no byte beyond the message.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     bytes: Vec<u8>,
@@ -16,10 +15,10 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads the bytes that are there. None: more must come.
+    /// Reads the bytes that are available. Returns `None` while the message is incomplete.
     ///
     /// # Errors
-    /// It is no message, or the other side hung up.
+    /// [`ConnectError`] if the bytes are not a message, or the other side hung up.
     pub fn read(&mut self, stream: &mut impl Read) -> Result<Option<Message>, ConnectError> {
         loop {
             let (at, want) = (self.bytes.len(), HEAD + self.head.as_ref().map_or(0, |head| head.len));
@@ -44,7 +43,7 @@ impl Reader {
     }
 }
 
-/// Sends one message.
+/// Sends a message.
 pub(super) fn write(
     stream: &mut TcpStream,
     message: &Message,
@@ -55,7 +54,7 @@ pub(super) fn write(
     stream.write_all(&message.emit()).map_err(|error| failed(error, Stage::Connecting))
 }
 
-/// Waits for one message; reads not one byte beyond it.
+/// Waits for a message. Reads no byte beyond it.
 pub(super) fn read(
     stream: &mut TcpStream,
     deadline: Deadline,
@@ -69,7 +68,7 @@ pub(super) fn read(
     Message::of(head.number, &body)
 }
 
-/// Like `read_exact`, but for the whole within the deadline, however slowly the bytes drip.
+/// Fills the buffer like `read_exact`, but with one deadline for all bytes, however slowly they arrive.
 fn fill(
     stream: &mut TcpStream,
     mut rest: &mut [u8],

@@ -1,8 +1,8 @@
-//! "The server is full now", as a value on which a client can act.
+//! The "server full" answer, as a value on which a client can act.
 
 use std::fmt;
 
-/// The kind of capacity that is used up.
+/// The resource that is used up.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Capacity {
     /// Clients of the server.
@@ -11,24 +11,25 @@ pub enum Capacity {
     Handshakes,
 }
 
-/// A server can take no further connection. It is worth trying again when a client has ended.
+/// Error: the server cannot accept a further connection now. Trying once more is worthwhile when a client
+/// has ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Full {
-    /// The capacity that is used up.
+    /// The resource that is used up.
     pub capacity: Capacity,
-    /// How much of it is in use.
+    /// Number of units in use.
     pub taken: u32,
-    /// How much there is.
+    /// Number of units available in total.
     pub most: u32,
 }
 
 impl Full {
-    /// The server has as many clients as it takes.
+    /// Returns the error of a server that has its maximum number of clients.
     pub fn clients(most: u32) -> Full {
         Full { capacity: Capacity::Clients, taken: most, most }
     }
 
-    /// Bytes of the body of its message.
+    /// Length in bytes of the body of the message.
     pub(super) const LEN: usize = 12;
 
     pub(super) fn emit(self) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! The TCP connection of a set-up, which stays open as long as the queue pair that it was made for.
 //!
 //! Nothing on the wire shows that a queue pair was destroyed, or its process killed. The end of this
-//! connection shows it at once to the other side; without it only a request that is not acknowledged does.
+//! connection shows it to the other side at once; otherwise only an unacknowledged request would.
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -10,37 +10,38 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::Shutdown;
 use std::io;
 
-/// Departures that are reported at a time.
+/// Maximum number of departures that are reported at a time.
 const TOGETHER: usize = 64;
 
-/// The connection. Dropping it closes it; other descriptors of it, in this process or another, keep it open.
+/// The TCP connection of a set-up. Dropping the value closes its descriptor; other descriptors, in this
+/// process or another, keep the connection open.
 #[derive(Debug)]
 pub struct SetupConnection {
     stream: OwnedFd,
 }
 
 impl SetupConnection {
-    /// Has the other side ended it, or lost it?
+    /// Returns whether the other side has closed or lost the connection.
     pub fn has_ended(&self) -> bool {
         has_hung_up(&self.stream)
     }
 
-    /// Ends it, also if another process has a descriptor of it.
+    /// Ends the connection, even if another process has a descriptor of it.
     pub fn end(&self) {
         let _ = rustix::net::shutdown(&self.stream, Shutdown::Both);
     }
 
-    /// Another descriptor of it.
+    /// Duplicates the descriptor of the connection.
     ///
     /// # Errors
-    /// The system gives none.
+    /// The error of the system if it cannot create a descriptor.
     pub fn try_clone(&self) -> io::Result<SetupConnection> {
         Ok(SetupConnection { stream: self.stream.try_clone()? })
     }
 }
 
 impl AsFd for SetupConnection {
-    /// Readable when the other side has ended it.
+    /// Returns the descriptor, which is readable when the other side has closed the connection.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
@@ -58,38 +59,40 @@ impl From<SetupConnection> for OwnedFd {
     }
 }
 
-/// Watches many connections for the ends that the other sides make.
+/// Watches many connections for being closed by their other sides.
 #[derive(Debug)]
 pub struct Departures {
     epoll: OwnedFd,
 }
 
 impl Departures {
-    /// A set that watches no connection yet.
+    /// Creates a set that watches no connection yet.
     ///
     /// # Errors
-    /// The system gives no descriptor.
+    /// The error of the system if it cannot create a descriptor.
     pub fn new() -> io::Result<Departures> {
         Ok(Departures { epoll: epoll::create(CreateFlags::CLOEXEC)? })
     }
 
-    /// Watches a connection, until it is [removed](Departures::remove).
+    /// Watches a connection until it is [removed](Departures::remove). [`ended`](Departures::ended) reports
+    /// it as `name`.
     ///
     /// # Errors
-    /// The system watches no more.
+    /// The error of the system if it cannot watch more descriptors.
     pub fn add(&self, connection: &SetupConnection, name: u64) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, connection, EventData::new_u64(name), EventFlags::RDHUP)?)
     }
 
-    /// Watches it no more. To be called before it is dropped: other processes may keep it open.
+    /// Stops watching a connection. Must be called before the connection is dropped, because other
+    /// processes may keep it open.
     pub fn remove(&self, connection: &SetupConnection) {
         let _ = epoll::delete(&self.epoll, connection);
     }
 
-    /// The names of connections that have ended and were not removed, up to 64 at a time.
+    /// Returns the names of connections that have ended and were not removed, up to 64 at a time.
     ///
     /// # Errors
-    /// The errno of epoll_wait(2); an interruption is no error.
+    /// The errno of epoll_wait(2), except for an interruption.
     pub fn ended(&self) -> io::Result<Vec<u64>> {
         let mut events = Vec::with_capacity(TOGETHER);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -101,13 +104,14 @@ impl Departures {
 }
 
 impl AsFd for Departures {
-    /// Readable while one has ended that was not removed.
+    /// Returns the descriptor, which is readable while a watched connection has ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 }
 
-/// Has the other side of a TCP connection closed it? Bytes that it sent before do not matter.
+/// Returns whether the other side of a TCP connection has closed it. Bytes that were sent before do not
+/// matter.
 pub(super) fn has_hung_up(stream: &impl AsFd) -> bool {
     let mut waited = [PollFd::new(stream, PollFlags::RDHUP)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

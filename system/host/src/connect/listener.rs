@@ -1,5 +1,5 @@
-//! The server's side of connection set-up. Strangers reach it, so the resources and the number of each are
-//! bounded, and none of them holds up another. `pending` reads their first messages.
+//! The server's side of connection set-up. Strangers can reach it, so the resources and the number of
+//! connections of each are bounded, and none delays another. `pending` reads their first messages.
 
 use mio::{Poll, Waker};
 use remora_memory::ForkMark;
@@ -19,8 +19,8 @@ use super::shared::Shared;
 use super::{ConnectError, Deadline};
 use crate::signal::wait_readable;
 
-/// Connections that the kernel keeps until they are accepted, if it allows as many. Of those beyond, it drops
-/// the first packet, and each tries again after a second.
+/// Number of connections that the kernel queues until they are accepted, if it allows as many. The kernel
+/// drops the first packet of further connections, and each retries after a second.
 const BACKLOG: i32 = 4096;
 
 /// Waits for connection requests on a TCP port until it is dropped.
@@ -33,10 +33,11 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at `address`; port 0 takes a free one.
+    /// Listens at `address`; with port 0 the system chooses a free one.
     ///
     /// # Errors
-    /// The address cannot be listened on, or the system gives no descriptor or thread.
+    /// [`ConnectError::Tcp`] if the address cannot be listened on, or the system cannot create a descriptor
+    /// or thread.
     pub fn bind(address: impl ToSocketAddrs) -> Result<Listener, ConnectError> {
         let address = super::resolve(address)?;
         let socket = bind(address).map_err(|error| ConnectError::Tcp(taken(address, error)))?;
@@ -53,15 +54,16 @@ impl Listener {
         Ok(Listener { address, shared, waker, acceptor: Some(acceptor), fork: ForkMark::get() })
     }
 
-    /// The address and TCP port that it listens at.
+    /// Returns the address and TCP port of the listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The next request of a peer that has not hung up meanwhile. None: the time passed.
+    /// Returns the next request of a peer that has not hung up meanwhile; `None` if the time has passed.
     ///
     /// # Errors
-    /// The errno of poll(2). `Forked`: a thread of the parent's takes the connections.
+    /// The errno of poll(2). `Forked` in a forked child, because a thread of the parent accepts the
+    /// connections.
     pub fn accept(&self, timeout: Option<Duration>) -> Result<Option<Request>, ConnectError> {
         if self.fork.is_child() {
             return Err(ConnectError::Forked);
@@ -85,15 +87,15 @@ impl Listener {
         }
     }
 
-    /// Connections that were refused, or dropped because they were silent, too many at once, sent nonsense,
-    /// or hung up early.
+    /// Returns the number of connections that were refused, or dropped because they were silent or too many
+    /// at once, sent an invalid message, or hung up early.
     pub fn refused(&self) -> usize {
         self.shared.refused.load(Ordering::Relaxed)
     }
 }
 
 impl AsFd for Listener {
-    /// Readable while a request waits.
+    /// Returns the descriptor, which is readable while a request waits.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.requests.as_fd()
     }
@@ -108,7 +110,7 @@ impl fmt::Debug for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if self.fork.is_child() {
-            // The thread is the parent's, and so is the descriptor that stops it.
+            // The thread belongs to the parent, and so does the descriptor that stops it.
             std::mem::forget(self.acceptor.take());
             return;
         }
@@ -122,10 +124,11 @@ impl Drop for Listener {
     }
 }
 
-/// Binds, when the kernel has found that no other machine has the address.
+/// Binds the socket. Waits while the kernel is still checking that no other machine has the address.
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let unfit = |why: Unfit| io::Error::other(why.to_string());
-    // Nobody could connect there, though the kernel lets sockets listen. Listening on every address is fine.
+    // Clients could not connect to such an address, although the kernel allows listening there. Listening
+    // on every address is allowed.
     if !address.ip().is_unspecified() {
         remora_port::address::single(address.ip()).map_err(unfit)?;
         remora_port::address::zoned(address).map_err(unfit)?;

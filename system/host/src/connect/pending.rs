@@ -1,6 +1,6 @@
-//! Connections that have not sent their request yet. One thread reads them all; each has a few seconds and a
-//! few hundred bytes. Their number is bounded, in all and for each source: the oldest gives way to a
-//! newcomer.
+//! Connections that have not sent their request yet. One thread reads all of them; each has a few seconds
+//! and a few hundred bytes. Their number is bounded, in total and for each source: when a bound is reached,
+//! the oldest connection is closed in favour of a new one.
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
@@ -20,21 +20,22 @@ use super::shared::Shared;
 use super::{ConnectError, Deadline};
 use crate::LogLimit;
 
-/// Connections without a complete request, at most.
+/// Maximum number of connections without a complete request.
 pub const PENDING: usize = 128;
-/// Of one source, at most: an IPv4 address, or the 64 bits of an IPv6 address that one network has.
+/// Maximum number of such connections of one source: an IPv4 address, or the first 64 bits of an IPv6
+/// address.
 pub const PENDING_OF_SOURCE: usize = 64;
-/// Time in which a connection must send its request.
+/// Time within which a connection must send its request.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Pause after the system has refused a connection: out of descriptors, most likely.
+/// Pause after the system could not accept a connection, most likely for lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Connections that are accepted before others are read.
+/// Number of connections that are accepted before others are read.
 const TOGETHER: usize = 32;
-/// Unfinished connections closed per second, at most, in favour of newcomers. A peer that reconnects at once
-/// cannot cost the server more: at twice the rate clients at work lost a fifth of theirs on a slow machine. A
-/// client has a tenth of a second to send its request.
+/// Maximum number of unfinished connections per second that are closed in favour of new ones. It bounds the
+/// cost of a peer that reconnects at once: at twice this rate, connected clients lost a fifth of their
+/// throughput on a slow machine. A client has a tenth of a second to send its request.
 const EVICTIONS_PER_SECOND: f64 = 500.0;
-/// Closings that may come together after a quiet time.
+/// Number of connections that may be closed together after a quiet time.
 const EVICTIONS_AT_ONCE: f64 = 1024.0;
 
 const LISTENER: Token = Token(0);
@@ -49,7 +50,7 @@ struct Newcomer {
     reader: Reader,
 }
 
-/// How many connections may give way now: a token bucket.
+/// Token bucket that limits the number of connections closed in favour of new ones.
 struct Evictions {
     left: f64,
     counted: Instant,
@@ -60,7 +61,7 @@ impl Evictions {
         Evictions { left: EVICTIONS_AT_ONCE, counted: now }
     }
 
-    /// Takes one token. False: no other may give way before some time has passed.
+    /// Takes a token. Returns false if no further connection may be closed for some time.
     fn take(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.counted).as_secs_f64();
         self.left = (self.left + passed * EVICTIONS_PER_SECOND).min(EVICTIONS_AT_ONCE) - 1.0;
@@ -69,21 +70,21 @@ impl Evictions {
     }
 }
 
-/// All of them, by the order in which they came.
+/// All connections without a complete request, in the order of their arrival.
 pub(super) struct Pending {
     poll: Poll,
     shared: Arc<Shared>,
     all: BTreeMap<usize, Newcomer>,
     next: usize,
-    /// The listener may have more connections.
+    /// True if the listener may have more connections.
     accepting: bool,
-    /// The listener is not asked before this time.
+    /// Time before which no connection is accepted.
     resting: Option<Instant>,
     evictions: Evictions,
     log: LogLimit,
 }
 
-/// The source whose connections share a bound: an IPv4 address, or an IPv6 network.
+/// Returns the source whose connections share a bound: an IPv4 address, or an IPv6 network.
 fn source(address: SocketAddr) -> IpAddr {
     match address.ip().to_canonical() {
         IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
@@ -134,12 +135,12 @@ impl Pending {
         }
     }
 
-    /// Time until the next work without an event.
+    /// Returns the time until the next work that is due without an event.
     fn patience(&self) -> Option<Duration> {
         if self.accepting && self.resting.is_none() {
             return Some(Duration::ZERO);
         }
-        // The oldest is due first.
+        // The oldest connection is due first.
         let due = self.all.values().next().map(|newcomer| newcomer.until);
         let until = due.into_iter().chain(self.resting).min()?;
         Some(until.saturating_duration_since(Instant::now()))
@@ -160,7 +161,8 @@ impl Pending {
         }
     }
 
-    /// The system gives no descriptor. The oldest silent connection gives its own back.
+    /// Pauses accepting, because the system has no descriptor. The oldest silent connection is closed to
+    /// free one.
     fn rest(&mut self, error: &io::Error) {
         let now = Instant::now();
         self.resting = Some(now + PAUSE);
@@ -193,8 +195,8 @@ impl Pending {
         self.all.insert(number, Newcomer { stream, from, until, reader: Reader::default() });
     }
 
-    /// The connection that gives way to a newcomer from here, if one must. It is the oldest of the same
-    /// source, or of the source that has most.
+    /// Returns the connection to be closed in favour of a new one from this source, if one must be: the
+    /// oldest of the same source, or of the source that has most.
     fn surplus(&self, from: IpAddr) -> Option<usize> {
         let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for newcomer in self.all.values() {
@@ -210,7 +212,7 @@ impl Pending {
         self.all.iter().find(|(_, newcomer)| source(newcomer.from) == of).map(|(number, _)| *number)
     }
 
-    /// A silent connection gives way; its request may have come this moment.
+    /// Closes a silent connection, unless its request has just arrived.
     fn give_way(&mut self, number: usize) {
         self.read(number);
         let Some(newcomer) = self.remove(number) else { return };
@@ -237,7 +239,7 @@ impl Pending {
         Some(newcomer)
     }
 
-    /// Reads the bytes that are there.
+    /// Reads the bytes that are available.
     fn read(&mut self, number: usize) {
         let Some(newcomer) = self.all.get_mut(&number) else { return };
         let message = match newcomer.reader.read(&mut newcomer.stream) {
@@ -263,7 +265,7 @@ impl Pending {
         }
     }
 
-    /// Sends the reason, if it is one that can be sent, and hangs up.
+    /// Sends the reason, if the protocol has a message for it, and hangs up.
     fn end(&self, mut newcomer: Newcomer, error: &ConnectError) {
         let words = match error {
             ConnectError::Full(full) => Some(Message::Full(*full)),
@@ -294,7 +296,7 @@ mod tests {
         assert_eq!(taken, EVICTIONS_AT_ONCE as usize - 1);
         assert!(!evictions.take(start + Duration::from_millis(1)));
         assert!(evictions.take(start + PAUSE));
-        // A long rest gives no more tokens than the bucket holds.
+        // A long pause does not add more tokens than the bucket holds.
         let later = start + Duration::from_secs(60);
         assert_eq!((0..).take_while(|_| evictions.take(later)).count(), taken);
     }

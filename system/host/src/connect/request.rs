@@ -1,4 +1,4 @@
-//! One request to connect, as the server answers it.
+//! A request to connect, and the server's answers to it.
 
 use remora_port::shm::{Admit, Link};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::attach::PortKind;
 
-/// Time for sending a refusal: it fits into the system's buffer of any connection.
+/// Time for sending a refusal, which fits into the send buffer of any connection.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A peer's request to connect a queue pair. Dropping it hangs up.
@@ -32,21 +32,21 @@ impl Request {
         Request { stream, from, hello }
     }
 
-    /// A request that another process received: its connection, and the first message.
+    /// Creates a request from its connection and first message, which another process has received.
     ///
     /// # Errors
-    /// The other side has hung up.
+    /// The error of getpeername(2), if the other side has hung up.
     pub fn received(stream: TcpStream, hello: Hello) -> io::Result<Request> {
         let from = stream.peer_addr()?;
         Ok(Request { stream, from, hello })
     }
 
-    /// Takes it apart, for another process to answer.
+    /// Returns the connection and the first message, so that another process can answer the request.
     pub fn into_parts(self) -> (TcpStream, Hello) {
         (self.stream, self.hello)
     }
 
-    /// Checks that the NIC that the other side names is of the host that the connection comes from.
+    /// Checks that the address of the client's NIC is the address that the connection comes from.
     ///
     /// # Errors
     /// `OtherSource`.
@@ -54,45 +54,45 @@ impl Request {
         source::check(&self.hello, self.from)
     }
 
-    /// The first message of the other side.
+    /// Returns the first message of the other side.
     pub fn hello(&self) -> &Hello {
         &self.hello
     }
 
-    /// The TCP address of the peer.
+    /// Returns the TCP address of the peer.
     pub fn from(&self) -> SocketAddr {
         self.from
     }
 
-    /// Has the other side hung up? An answer would be for nobody.
+    /// Returns whether the other side has hung up, so that an answer would be useless.
     pub fn has_hung_up(&self) -> bool {
         has_hung_up(&self.stream)
     }
 
-    /// A descriptor of its connection, by which another thread may [end](SetupConnection::end) it.
+    /// Returns a descriptor of the connection, by which another thread may [end](SetupConnection::end) it.
     ///
     /// # Errors
-    /// The system gives none.
+    /// The error of the system if it cannot create a descriptor.
     pub fn connection(&self) -> io::Result<SetupConnection> {
         Ok(SetupConnection::from(rustix::fd::OwnedFd::from(self.stream.try_clone()?)))
     }
 
-    /// Refuses the request; `words` are the reason, for a person.
+    /// Refuses the request with a reason for the user.
     pub fn reject(mut self, words: &str) {
         let _ = write(&mut self.stream, &Message::Reject(words.to_owned()), Deadline::after(PATIENCE));
     }
 
-    /// Refuses the request because the server is full at the moment.
+    /// Refuses the request because the server has no capacity at the moment.
     pub fn reject_full(mut self, full: Full) {
         let _ = write(&mut self.stream, &Message::Full(full), Deadline::after(PATIENCE));
     }
 
-    /// Answers with the queue pair of `side`. `bring_up` takes it to RTS. Takes no longer than `timeout`, and
-    /// no longer than the other side stays.
+    /// Accepts the request with the queue pair of `side`, which `bring_up` takes to RTS. Takes at most
+    /// `timeout`, and ends when the other side hangs up.
     ///
     /// # Errors
-    /// [`ConnectError`]; the other side learns it. As for [`connect`](super::connect), the caller must
-    /// destroy a queue pair that was brought up.
+    /// [`ConnectError`], which the other side is informed of. As with [`connect`](super::connect), the
+    /// caller must destroy a queue pair that was brought up.
     pub fn accept(
         self,
         side: &Side<'_>,
@@ -103,11 +103,11 @@ impl Request {
         Ok((agreement, answered.go()?))
     }
 
-    /// As [`accept`](Request::accept), without the last message. The other side waits for
-    /// [`go`](Answered::go), so that it sends nothing before this side's program knows of the queue pair.
+    /// Accepts like [`accept`](Request::accept), but without sending the last message. The other side waits
+    /// for [`go`](Answered::go), so that it sends nothing before this side's program knows the queue pair.
     ///
     /// # Errors
-    /// As [`accept`](Request::accept).
+    /// The errors of [`accept`](Request::accept).
     pub fn answer(
         mut self,
         side: &Side<'_>,
@@ -172,7 +172,7 @@ impl Request {
         if let Some(peer) = known {
             return self.say(side, peer, side.hello(LinkOffer::Existing)?, deadline);
         }
-        // A listener for this one client alone: the connection identifies it.
+        // This listener serves only one client, so that the connection identifies the client.
         let listener = remora_port::shm::Listener::new(remora_port::shm::DEFAULT_GEOMETRY, Admit::SameUser)
             .map_err(ConnectError::Link)?;
         let local = side.hello(LinkOffer::New(listener.name().to_owned()))?;
@@ -198,8 +198,8 @@ impl Request {
     }
 }
 
-/// A request that was answered: both queue pairs are up, and the other side waits for GO. Dropping it hangs
-/// up.
+/// A request that was answered: both queue pairs are in RTS, and the other side waits for GO. Dropping it
+/// hangs up.
 #[derive(Debug)]
 pub struct Answered {
     stream: TcpStream,
@@ -207,10 +207,10 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// Lets the other side send, without waiting for it. Returns the connection, if both sides keep it.
+    /// Lets the other side send, without waiting for it. Returns the connection if both sides keep it.
     ///
     /// # Errors
-    /// The other side has hung up.
+    /// [`ConnectError::Closed`] if the other side has hung up.
     pub fn go(mut self) -> Result<Option<SetupConnection>, ConnectError> {
         if has_hung_up(&self.stream) {
             return Err(ConnectError::Closed(Stage::Go));
@@ -219,18 +219,18 @@ impl Answered {
         Ok(self.lasting.then(|| SetupConnection::from(rustix::fd::OwnedFd::from(self.stream))))
     }
 
-    /// The connection, for another process to call [`go`](Answered::go).
+    /// Returns the connection, so that another process can send GO ([`go`](Answered::go)).
     pub fn into_connection(self) -> SetupConnection {
         SetupConnection::from(rustix::fd::OwnedFd::from(self.stream))
     }
 
-    /// A request that another process has answered.
+    /// Creates the value for a request that another process has answered.
     pub fn received(stream: TcpStream, agreement: &Agreement) -> Answered {
         Answered { stream, lasting: agreement.lasting }
     }
 }
 
-/// Waits for the peer to fetch its end of the link, no longer than its connection stays.
+/// Waits for the peer to take its end of the link, as long as its TCP connection stays open.
 pub(super) fn give_link(
     listener: &remora_port::shm::Listener,
     mut stream: Option<&mut TcpStream>,
@@ -243,7 +243,7 @@ pub(super) fn give_link(
         if !wait_for_link(listener, stream.as_deref(), deadline)? {
             continue;
         }
-        // It may have fetched the link and sent READY, and both came at once.
+        // The peer may have taken the link and sent READY, and both arrived at once.
         if let Some(link) = listener.accept().map_err(ConnectError::Link)? {
             return Ok(link);
         }
@@ -255,7 +255,7 @@ pub(super) fn give_link(
     }
 }
 
-/// Sleeps until an event. True: the peer has sent something, or hung up.
+/// Sleeps until an event. Returns true if the peer has sent something, or hung up.
 fn wait_for_link(
     listener: &remora_port::shm::Listener,
     stream: Option<&TcpStream>,

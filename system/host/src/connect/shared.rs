@@ -8,10 +8,10 @@ use super::full::{Capacity, Full};
 use super::request::Request;
 use crate::signal::Signal;
 
-/// Requests that wait to be answered, at most.
+/// Maximum number of requests that wait to be answered.
 pub const REQUESTS: usize = 64;
 
-/// The part of a listener that its thread uses, too.
+/// The part of a listener that its thread uses as well.
 pub(super) struct Shared {
     pub socket: TcpListener,
     pub stopped: AtomicBool,
@@ -25,7 +25,8 @@ impl Shared {
         Ok(Shared { socket, stopped: AtomicBool::new(false), refused: AtomicUsize::new(0), requests })
     }
 
-    /// Queues a request whose first message is complete. At the limit, requests that have hung up go first.
+    /// Queues a request whose first message is complete. If the queue is full, requests whose peers have
+    /// hung up are removed first.
     pub fn put(&self, request: Request) {
         let Err(request) = self.requests.offer(request) else { return };
         self.requests.retain(|request| !request.has_hung_up());

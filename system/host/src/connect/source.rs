@@ -1,5 +1,5 @@
-//! The address that a set-up comes from. A NIC's frames come from the NIC's address, so its set-up does, too,
-//! and a server can tell a client's own NIC from one that the client only names.
+//! The source address of a set-up. It is the address of the NIC, like that of the NIC's frames, so that a
+//! server can tell whether a client really has the NIC that it names.
 
 use remora_port::{address, udp};
 use socket2::{Domain, Socket, Type};
@@ -11,8 +11,8 @@ use super::ConnectError;
 use super::message::Hello;
 use crate::attach::PortKind;
 
-/// Connects from the address of the NIC that `hello` names. The system chooses another source where that
-/// address is of another family, or not of this network namespace.
+/// Connects from the address of the NIC named in `hello`. The system chooses another source if that address
+/// is of another family than the server's, or not in this network namespace.
 pub(super) fn connect(server: SocketAddr, hello: &Hello, timeout: Duration) -> io::Result<TcpStream> {
     let Some(source) = source(server, hello) else { return TcpStream::connect_timeout(&server, timeout) };
     let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
@@ -23,7 +23,8 @@ pub(super) fn connect(server: SocketAddr, hello: &Hello, timeout: Duration) -> i
     Ok(socket.into())
 }
 
-/// The address to connect from, with the interface that a link-local one needs. `None`: the system chooses.
+/// Returns the address to connect from, with the interface that a link-local one needs; `None` lets the
+/// system choose.
 fn source(server: SocketAddr, hello: &Hello) -> Option<SocketAddr> {
     if hello.kind == PortKind::Shm {
         return None;
@@ -42,9 +43,9 @@ fn source(server: SocketAddr, hello: &Hello) -> Option<SocketAddr> {
     }
 }
 
-/// Checks that the NIC that a client names in its hello is of the host that its TCP connection comes from. A
-/// client on this host may name any address of this host, since a connection to an own address has one of
-/// several sources.
+/// Checks that the address of the NIC in a client's hello is the address that its TCP connection comes
+/// from. A client on this host may use any address of this host, because a connection to an own address may
+/// have any of them as its source.
 ///
 /// # Errors
 /// `OtherSource`.

@@ -1,5 +1,5 @@
-//! Callers and the attendant beside each other: a program spins on memory, and packets wake the attendant. If
-//! a caller is inside just then, the attendant leaves them to it and sleeps on.
+//! Cooperation of callers and the attendant while a program spins on memory and packets wake the attendant.
+//! If a caller is inside at that moment, the attendant leaves the packets to it and continues to sleep.
 
 use remora_memory::{Biased, Mem, Reentered};
 use remora_port::Port;
@@ -10,11 +10,12 @@ use crate::attach::Attach;
 use crate::pass::Core;
 use crate::watch::Begun;
 
-/// Times that a caller takes what the attendant left to it, before it goes on: packets may come without end.
+/// Number of times that a caller takes what the attendant left to it before it goes on, because packets may
+/// keep arriving.
 const TAKEN: u32 = 4;
 
 impl Engine {
-    /// As [`enter_once`](Engine::enter_once), while the attendant works beside callers.
+    /// Enters like [`enter_once`](Engine::enter_once), while the attendant works in addition to callers.
     #[cold]
     pub(super) fn enter_attended<P: Port + Attach, R>(
         &self,
@@ -32,11 +33,11 @@ impl Engine {
         Ok(result)
     }
 
-    /// A caller leaves the engine. Takes the packets that the attendant left to it meanwhile, and watches the
-    /// port again.
+    /// Called when a caller leaves the engine: takes the packets that the attendant left to it meanwhile,
+    /// and watches the port again.
     fn take_left<P: Port + Attach>(&self, cell: &Biased<Core<P>>) {
-        // The attendant sets the flag and then finds the engine free, or this thread leaves it and then sees
-        // the flag.
+        // Either the attendant sets the flag and then finds the engine free, or this thread leaves the
+        // engine and then sees the flag.
         fence(Ordering::SeqCst);
         if !self.left_to_caller.swap(false, Ordering::SeqCst) {
             return;
@@ -51,7 +52,8 @@ impl Engine {
         }
     }
 
-    /// Leaves what has come to the caller that is inside. False: none is, so the attendant takes it.
+    /// Leaves waiting packets to the caller that is inside. Returns false if no caller is, so that the
+    /// attendant must take them.
     pub(crate) fn leave_to_caller(&self) -> bool {
         self.left_to_caller.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -69,7 +71,8 @@ mod tests {
     use crate::PortConfig;
     use crate::adapter::{Adapter, Config};
 
-    /// Does this hold at one of many times? The adapter's own attendant may be at work at some of them.
+    /// Returns whether this holds at one of many moments. The adapter's own attendant may be at work at
+    /// some of them.
     fn happens(mut holds: impl FnMut() -> bool) -> bool {
         (0..1000).any(|_| holds())
     }

@@ -1,5 +1,5 @@
-//! Callers that touch queues themselves, inside the engine's lock. So several threads may post to one queue
-//! pair and poll one completion queue, and pay for no lock beside the engine's.
+//! Access for callers that touch queues themselves, inside the engine's lock. Several threads may thus post
+//! to one queue pair and poll one completion queue without a lock in addition to the engine's.
 
 use remora_memory::{Mem, Reentered};
 use remora_nic::Nic;
@@ -13,14 +13,14 @@ use super::Engine;
 use crate::attach::Attach;
 use crate::pass::Core;
 
-/// An engine whose lock the calling thread has. Nobody else touches its queues meanwhile.
+/// An engine whose lock the calling thread holds. No other thread touches its queues meanwhile.
 pub struct Inside<'a> {
     engine: &'a Engine,
     driven: &'a mut dyn Driven,
     mem: Mem<'a>,
 }
 
-/// The steps of a core, whatever its port is. The type is erased once per call, never per packet.
+/// The operations of a core, whatever its port is. The type is erased once per call, never per packet.
 trait Driven {
     fn nic(&mut self) -> &mut Nic;
     fn post(&mut self, mem: Mem<'_>, qp: Qpn);
@@ -48,7 +48,7 @@ impl<P: Port + Attach> Driven for Core<P> {
     }
 
     fn await_port(&mut self, mem: Mem<'_>, descriptors: &mut Vec<RawFd>) -> bool {
-        // The last wait may have armed it, and whatever woke it is to be seen as taken.
+        // The last wait may have armed the port; the wake must be consumed before the port is polled.
         self.port.disarm();
         Core::polled(self, mem);
         self.port.poll_fds(descriptors);
@@ -61,58 +61,58 @@ impl<P: Port + Attach> Driven for Core<P> {
 }
 
 impl Inside<'_> {
-    /// Is it this engine's lock?
+    /// Returns whether this is the lock of `engine`.
     #[inline]
     pub fn is_of(&self, engine: &Engine) -> bool {
         std::ptr::eq(self.engine, engine)
     }
 
-    /// The NIC itself.
+    /// Returns the NIC.
     #[inline]
     pub fn nic(&mut self) -> &mut Nic {
         self.driven.nic()
     }
 
-    /// Work was posted to a queue of `qp`: packets that can leave then leave.
+    /// Informs the engine that work was posted to a queue of `qp`. Packets that can be sent are sent.
     #[inline]
     pub fn ring(&mut self, qp: Qpn) {
         self.driven.post(self.mem, qp);
     }
 
-    /// One pass, for a caller that found nothing in its completion queue.
+    /// Makes one pass, for a caller that found nothing in its completion queue.
     #[inline]
     pub fn pass(&mut self) {
         self.driven.polled(self.mem);
     }
 
     /// Makes a pass, for a caller that is about to wait for packets itself. Appends the descriptors that
-    /// become readable with the next one. False: there is work already, so wait for nothing.
-    /// [`Engine::end_await`] ends the wait; until then packets wake no other thread.
+    /// become readable with the next packet. Returns false if there is work already, so that the caller
+    /// must not wait. [`Engine::end_await`] ends the wait; until then packets wake no other thread.
     ///
-    /// Only for a port whose descriptors show each packet by themselves: `udp`, and its links once it is
-    /// armed.
+    /// Only for ports whose descriptors show each packet by themselves: `udp`, and its links once the port
+    /// is armed.
     pub fn await_port(&mut self, descriptors: &mut Vec<RawFd>) -> bool {
         let waits = self.driven.await_port(self.mem, descriptors);
         self.engine.awaited.store(waits, Ordering::SeqCst);
         waits
     }
 
-    /// Notifies channels of what the caller has changed.
+    /// Notifies channels of the changes that the caller made.
     pub fn notify(&mut self) {
         self.driven.notify();
     }
 
-    /// The time of the engine's clock.
+    /// Returns the time of the engine's clock.
     pub fn now(&self) -> Instant {
         self.driven.now()
     }
 }
 
 impl Engine {
-    /// Calls `touch` inside the lock. It must be short, and must not call this engine again.
+    /// Calls `touch` inside the lock. `touch` must be short, and must not call this engine.
     ///
     /// # Errors
-    /// The calling thread is inside the engine already.
+    /// [`Reentered`] if the calling thread is already inside the engine.
     #[inline]
     pub fn inside<R>(&self, touch: impl FnOnce(&mut Inside<'_>) -> R) -> Result<R, Reentered> {
         super::each!(self, cell => {

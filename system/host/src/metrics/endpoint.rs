@@ -1,8 +1,9 @@
-//! The HTTP endpoint: `GET /metrics`, one thread that waits and a few that answer. When [`TOGETHER_MAX`]
-//! connections are open, the oldest gives way to a newcomer.
+//! The HTTP endpoint for `GET /metrics`: one thread waits and a few answer. When [`TOGETHER_MAX`]
+//! connections are open, a new one causes the oldest to be closed.
 //!
-//! It must not be a way to hurt the program. So a request's head, its time and the number of requests at once
-//! are bounded, and httparse parses all input. Each connection carries one request.
+//! The endpoint must not become a way to harm the program. Therefore the size of a request's head, its time
+//! and the number of requests at once are bounded, and httparse parses all input. Each connection carries
+//! one request.
 
 use super::text::{CONTENT_TYPE, Family, write};
 use remora_memory::ForkMark;
@@ -15,24 +16,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Bytes of a request's head at most; more is answered with 431.
+/// Maximum size in bytes of a request's head; a longer one is answered with 431.
 pub const HEAD_BYTES_MAX: usize = 8192;
-/// Connections open at the same time; for one more the oldest is cut off.
+/// Maximum number of open connections; one more causes the oldest to be closed.
 pub const TOGETHER_MAX: usize = 8;
-/// Threads at the same time, those that end among them; a connection beyond that is answered with 503.
+/// Maximum number of threads, including those that are ending; a connection beyond that is answered with
+/// 503.
 const THREADS_MAX: usize = 2 * TOGETHER_MAX;
-/// From the first byte asked for to the last byte sent; a client slower than that is answered with 408 or cut
-/// off.
+/// Time from accepting a connection to the last byte sent; a slower client is answered with 408 or cut off.
 pub const DEADLINE: Duration = Duration::from_secs(2);
-/// Time for telling a client that it was too slow, or that the endpoint is full.
+/// Time for informing a client that it was too slow, or that the endpoint is full.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Why an endpoint could not start.
+/// The reason why an endpoint could not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// Another process listens there already.
+    /// Another process already listens at this address.
     Taken(SocketAddr),
-    /// This user may not listen there.
+    /// This user may not listen at this address.
     Forbidden(SocketAddr),
     /// Another error of the system.
     System(SocketAddr, io::Error),
@@ -69,10 +70,11 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Listens on `address` and answers each request with a fresh snapshot. Port 0 takes a free port.
+    /// Listens on `address` and answers each request with a fresh snapshot. With port 0 the system chooses
+    /// a port.
     ///
     /// # Errors
-    /// The address cannot be listened on.
+    /// [`StartError`] if the address cannot be listened on.
     pub fn start<F>(address: SocketAddr, snapshot: F) -> Result<Endpoint, StartError>
     where
         F: Fn() -> Vec<Family> + Send + Sync + 'static,
@@ -91,23 +93,23 @@ impl Endpoint {
         Ok(Endpoint { address: bound, listener, stopped, waiter: Some(waiter), fork: ForkMark::get() })
     }
 
-    /// The address and TCP port that it listens at.
+    /// Returns the address and TCP port of the endpoint.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
 impl Drop for Endpoint {
-    /// Stops listening and waits for the requests under way: little longer than [`DEADLINE`]. In a forked
-    /// child it does neither: the socket and the thread are the parent's.
+    /// Stops listening and waits for the requests in progress, little longer than [`DEADLINE`]. In a forked
+    /// child does neither, because the socket and the thread belong to the parent.
     fn drop(&mut self) {
         if self.fork.is_child() {
             std::mem::forget(self.waiter.take());
             return;
         }
         self.stopped.store(true, Ordering::Release);
-        // On Linux this ends a blocked `accept` with an error, and needs no descriptor that could have run
-        // out.
+        // On Linux this ends a blocked `accept` with an error. It needs no descriptor, which the process
+        // might not have left.
         let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         if let Some(waiter) = self.waiter.take() {
             let _ = waiter.join();
@@ -115,14 +117,14 @@ impl Drop for Endpoint {
     }
 }
 
-/// Takes connections until it is stopped, and hands each to a thread of its own.
+/// Accepts connections until stopped, and hands each to a thread of its own.
 fn wait(listener: &TcpListener, stopped: &AtomicBool, snapshot: &(impl Fn() -> Vec<Family> + Sync)) {
     let (threads, open) = (AtomicUsize::new(0), OpenConnections::default());
     thread::scope(|scope| {
         while !stopped.load(Ordering::Acquire) {
             let Ok((stream, _)) = listener.accept() else {
-                // It was stopped; or the client went away again, or descriptors ran out: then try again, not
-                // at once.
+                // The endpoint was stopped, or the client has gone, or there are no descriptors left. In
+                // the latter cases it tries once more after a pause.
                 if !stopped.load(Ordering::Acquire) {
                     thread::sleep(Duration::from_millis(10));
                 }
@@ -130,13 +132,13 @@ fn wait(listener: &TcpListener, stopped: &AtomicBool, snapshot: &(impl Fn() -> V
             };
             let mut connection = Connection { stream, until: Instant::now() + DEADLINE };
             let Some(thread) = Thread::count(&threads) else {
-                // A refusal must not hold up another request for long.
+                // A refusal must not delay another request for long.
                 connection.until = Instant::now() + GRACE;
                 let _ = connection.answer(Response::plain("503 Service Unavailable"), true);
                 let _ = connection.hang_up();
                 continue;
             };
-            // Without a descriptor or a thread the connection closes, and the client asks again.
+            // Without a descriptor or a thread the connection closes, and the client retries.
             let Ok(number) = open.add(&connection.stream) else { continue };
             let open = &open;
             let answering = thread::Builder::new().name("remora-metrics".to_owned());
@@ -152,7 +154,7 @@ fn wait(listener: &TcpListener, stopped: &AtomicBool, snapshot: &(impl Fn() -> V
     });
 }
 
-/// The connections that are open, by the order in which they came.
+/// The open connections, in the order of their arrival.
 #[derive(Default)]
 struct OpenConnections {
     all: Mutex<BTreeMap<u64, TcpStream>>,
@@ -160,14 +162,14 @@ struct OpenConnections {
 }
 
 impl OpenConnections {
-    /// Its number. The oldest is cut off if there are too many.
+    /// Adds a connection and returns its number. Closes the oldest one if there are too many.
     fn add(&self, stream: &TcpStream) -> io::Result<u64> {
         let stream = stream.try_clone()?;
         let mut all = self.lock();
         if all.len() >= TOGETHER_MAX
             && let Some((_, oldest)) = all.pop_first()
         {
-            // That ends every wait of its thread.
+            // This ends every wait of the thread that serves the connection.
             let _ = oldest.shutdown(Shutdown::Both);
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -184,7 +186,7 @@ impl OpenConnections {
     }
 }
 
-/// One of the [`THREADS_MAX`] threads, no longer counted when dropped.
+/// A counted thread, of which there are at most [`THREADS_MAX`]. Dropping the value decrements the count.
 struct Thread<'a>(&'a AtomicUsize);
 
 impl<'a> Thread<'a> {
@@ -232,7 +234,7 @@ impl Connection {
         self.hang_up()
     }
 
-    /// Reads the request's head, and no byte behind it.
+    /// Reads the request's head, and no byte after it.
     fn head(&mut self) -> Result<Head, Refusal> {
         let mut bytes = [0; HEAD_BYTES_MAX];
         let mut filled = 0;
@@ -279,8 +281,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Shuts the sending side down, then reads on until the client has hung up too. Closing over unread bytes
-    /// would reset the connection, and the client could lose the answer.
+    /// Shuts down the sending side, then reads until the client has hung up as well. Closing with unread
+    /// bytes would reset the connection, and the client could lose the answer.
     fn hang_up(&mut self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)?;
         let mut unread = [0; 1024];
@@ -294,7 +296,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The time that is left, if any.
+    /// Returns the remaining time, if any.
     fn left(&self) -> Option<Duration> {
         self.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     }
@@ -304,7 +306,7 @@ fn is_slow(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
-/// Why a request cannot be answered with metrics.
+/// The reason why a request is not answered with metrics.
 enum Refusal {
     Status(&'static str),
     Gone(io::Error),
@@ -315,7 +317,7 @@ struct Head {
     target: String,
 }
 
-/// The head in `bytes`, or `None` while it is not whole.
+/// Parses the head in `bytes`; `None` while it is incomplete.
 fn parse(bytes: &[u8]) -> Result<Option<Head>, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut headers);

@@ -1,27 +1,27 @@
-//! The Prometheus text form, version 0.0.4.
+//! The Prometheus text format, version 0.0.4.
 
 use std::fmt::Write;
 
-/// The media type of the text form.
+/// Media type of the text format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// How a family's values behave.
+/// The behaviour of a family's values.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only goes up, except when the program starts anew.
+    /// Only increases, except when the program restarts.
     Counter,
-    /// Goes up and down.
+    /// Increases and decreases.
     Gauge,
-    /// Counts by upper bounds, which only go up.
+    /// Counts by upper bounds, which only increase.
     Histogram,
 }
 
-/// A sample's value. Whole numbers are printed whole, so that a large counter loses no digit.
+/// The value of a sample. Integers are printed exactly, so that a large counter loses no digit.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A count, without a fraction.
+    /// An integer count.
     Whole(u64),
-    /// A measured value, with a fraction.
+    /// A measured value with a fraction.
     Real(f64),
 }
 
@@ -39,14 +39,14 @@ impl From<f64> for Value {
 
 #[derive(Clone, Debug)]
 struct Sample {
-    /// What is added to the family's name.
+    /// Suffix that is appended to the family's name.
     suffix: &'static str,
-    /// The label pairs as they are printed, braces included; empty without labels.
+    /// The label pairs as printed, including braces; empty without labels.
     labels: String,
     value: Value,
 }
 
-/// One metric: its name, its meaning, and its samples.
+/// A metric: its name, its help text, and its samples.
 #[derive(Clone, Debug)]
 pub struct Family {
     name: String,
@@ -56,8 +56,8 @@ pub struct Family {
 }
 
 impl Family {
-    /// A family of counters. `_total` is added to the name, as the form asks. Characters that a name may not
-    /// have become `_`.
+    /// Creates a family of counters. `_total` is appended to the name, as the format requires. Characters
+    /// that are not allowed in a name become `_`.
     pub fn counter(name: &str, help: &str) -> Self {
         let mut name = clean(name);
         if !name.ends_with("_total") {
@@ -66,18 +66,18 @@ impl Family {
         Family { name, help: help.to_owned(), kind: Kind::Counter, samples: Vec::new() }
     }
 
-    /// A family of gauges.
+    /// Creates a family of gauges.
     pub fn gauge(name: &str, help: &str) -> Self {
         Family { name: clean(name), help: help.to_owned(), kind: Kind::Gauge, samples: Vec::new() }
     }
 
-    /// A family of histograms.
+    /// Creates a family of histograms.
     pub fn histogram(name: &str, help: &str) -> Self {
         Family { name: clean(name), help: help.to_owned(), kind: Kind::Histogram, samples: Vec::new() }
     }
 
-    /// The family with one histogram more: each upper bound with the count of what is no greater, and of all
-    /// the sum and the count.
+    /// Adds a histogram: each upper bound with the number of values not above it, the sum of all values,
+    /// and their number.
     #[must_use]
     pub fn buckets(
         mut self,
@@ -94,7 +94,7 @@ impl Family {
         self.suffixed("_sum", labels, sum).suffixed("_count", labels, count)
     }
 
-    /// The family with one sample more.
+    /// Adds a sample.
     #[must_use]
     pub fn sample(self, labels: &[(&str, &str)], value: impl Into<Value>) -> Self {
         self.suffixed("", labels, value)
@@ -117,7 +117,7 @@ impl Family {
     }
 }
 
-/// The text form of these families. A family without samples is left out.
+/// Returns the families in the text format. Families without samples are left out.
 pub fn write(families: &[Family]) -> String {
     let mut text = String::new();
     for family in families.iter().filter(|family| !family.samples.is_empty()) {
@@ -146,7 +146,7 @@ pub fn write(families: &[Family]) -> String {
     text
 }
 
-/// A name with only the characters that a name may have, and no digit in front.
+/// Replaces characters that are not allowed in a name, and adds a `_` before a leading digit.
 fn clean(name: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     let mut cleaned: String = name.chars().map(|c| if allowed(c) { c } else { '_' }).collect();

@@ -36,12 +36,12 @@ impl fmt::Display for GroupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             GroupError::NotAGroup(group) => {
-                write!(f, "{group} names no multicast group that this port can reach")
+                write!(f, "{group} is not a multicast group of this port's address family with a UDP port")
             }
             GroupError::Full(most) => {
                 write!(
                     f,
-                    "this port is a member of {most} groups and can join no more: leave one, or open another device"
+                    "this port is a member of {most} groups, its maximum: leave one, or open another device"
                 )
             }
             GroupError::NoPeer(error) => error.fmt(f),
