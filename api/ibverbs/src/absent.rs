@@ -1,26 +1,27 @@
-//! Public functions for what this NIC has not: they answer EOPNOTSUPP.
+//! Public functions for features that this NIC does not have. They return EOPNOTSUPP.
 
 use std::ffi::{c_int, c_void};
 
-/// Functions that return an errno, a pointer, or -1 with the errno set. C passes arguments that nobody takes.
+/// Defines functions that return an errno, a NULL pointer, or -1 with the errno set. They declare no
+/// parameters: in C's ABI, arguments that a function does not take are ignored.
 macro_rules! absent {
     (number: $($number:ident)*; pointer: $($pointer:ident)*; minus_one: $($minus:ident)*) => {
         $(
-            /// Answers EOPNOTSUPP.
+            /// Returns EOPNOTSUPP.
             #[unsafe(no_mangle)]
             pub extern "C" fn $number() -> c_int {
                 $crate::errno::set(libc::EOPNOTSUPP)
             }
         )*
         $(
-            /// Answers NULL with EOPNOTSUPP.
+            /// Returns NULL with EOPNOTSUPP.
             #[unsafe(no_mangle)]
             pub extern "C" fn $pointer() -> *mut c_void {
                 $crate::errno::pointer(Err(libc::EOPNOTSUPP))
             }
         )*
         $(
-            /// Answers -1 with EOPNOTSUPP.
+            /// Returns -1 with EOPNOTSUPP.
             #[unsafe(no_mangle)]
             pub extern "C" fn $minus() -> c_int {
                 $crate::errno::minus_one(Err(libc::EOPNOTSUPP))
@@ -41,6 +42,6 @@ absent! {
         ibv_dm_export_dmabuf_fd ibv_export_buf_dmabuf_fd
 }
 
-/// Frees a buffer of `ibv_alloc_buf`, which makes none.
+/// Frees a buffer of `ibv_alloc_buf`, which allocates none. Does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_free_buf() {}

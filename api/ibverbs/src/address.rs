@@ -1,5 +1,4 @@
-//! The port and the address of this process: the one place that chooses them. docs/DROPIN.md has the
-//! variables that it reads.
+//! Chooses the port and the address of this process's NIC. docs/DROPIN.md describes the variables.
 
 use remora_broker::client::{
     self, ADDRESS, FAULT, Neighbours, Options, PORT, PortEvents, Range, Start, Watch,
@@ -14,32 +13,33 @@ use crate::attributes;
 use crate::port_view::PortView;
 use crate::source::Sources;
 
-/// RoCE v2's UDP port.
+/// The UDP port of RoCE v2.
 pub const ROCE_PORT: u16 = 4791;
-/// The variable of the file that records all frames.
+/// Environment variable with the path of the file that records all frames.
 const CAPTURE: &str = "REMORA_CAPTURE";
-/// The variable of the bytes that such a file has at most.
+/// Environment variable with the maximum size of that file in bytes.
 const CAPTURE_LIMIT: &str = "REMORA_CAPTURE_LIMIT";
-/// The variable that leaves page faults to the program, if it is 0.
+/// Environment variable that leaves page faults to the program if it is 0.
 const GUARD: &str = "REMORA_GUARD";
-/// Random loopback addresses that are tried for a forked child of a program that has its address alone.
+/// Random loopback addresses that are tried for a forked child whose parent has its address alone.
 const TRIES: u32 = 16;
 
-/// The NIC of this process, and what keeps its share of the address.
+/// The NIC of this process, with its share of the address.
 pub struct Opened {
     pub adapter: Arc<ChannelAdapter>,
     /// Fails the NIC when the broker of a shared address is gone.
     pub watch: Option<Watch>,
-    /// What the port is like now.
+    /// The present state of the port.
     pub port: Arc<PortView>,
-    /// The addresses that it sends from.
+    /// The addresses that the NIC sends from.
     pub sources: Sources,
 }
 
-/// Opens the NIC of this process, or of a forked child of a process that has one.
+/// Opens the NIC of this process. `is_child`: the process was forked from one that has a NIC.
 pub fn open(is_child: bool) -> Result<Opened, OpenError> {
     if text(GUARD)?.is_none_or(|value| value != "0") {
-        // Where they cannot be handled, a page that goes away ends the program, as docs/DROPIN.md says.
+        // Without the handler, an access to a page that was unmapped ends the program, as docs/DROPIN.md
+        // says.
         let _ = remora_verbs::page_fault::install();
     }
     let port = text(PORT)?.unwrap_or_else(|| "auto".to_owned());
@@ -73,18 +73,18 @@ pub fn open(is_child: bool) -> Result<Opened, OpenError> {
     }
 }
 
-/// What connections to neighbours do with links by shared memory.
+/// The use of shared-memory links for connections to neighbours.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum LinkUse {
-    /// They go by UDP.
+    /// Connections use UDP.
     Never,
-    /// They go by a link, or else by UDP.
+    /// Connections use a link if there is one, else UDP.
     Preferred,
-    /// Without a link they fail on the way to RTR.
+    /// Connections without a link fail on the way to RTR.
     Demanded,
 }
 
-/// A share of an address, and of further ones.
+/// Opens a NIC on a share of an address, and of further addresses.
 fn shared(
     address: SocketAddr,
     further: &[SocketAddr],
@@ -108,13 +108,13 @@ fn shared(
     let neighbours = match Neighbours::start(&range, &adapter, wanted, demanded) {
         Ok(neighbours) => Some(neighbours),
         Err(error) if demanded => return Err(words(error)),
-        // Everything goes by UDP.
+        // Without introductions, every connection uses UDP.
         Err(_) => None,
     };
     watched(sources, &range, neighbours, events, adapter)
 }
 
-/// The NIC with the thread that takes in what the broker says.
+/// Starts the thread that watches the broker, and returns the NIC with it.
 fn watched(
     sources: Sources,
     range: &Range,
@@ -135,13 +135,13 @@ fn watched(
     Ok(Opened { adapter, watch: Some(watch), port, sources })
 }
 
-/// An address for a forked child whose parent has its own alone.
+/// Opens a NIC at a free loopback address, for a forked child whose parent has its address alone.
 fn beside(options: &Options, links: LinkUse) -> Result<Opened, OpenError> {
     let mut opened = Err(OpenError::Port("no loopback address is free".to_owned()));
     let options = Options { every_address: false, ..options.clone() };
     for _ in 0..TRIES {
         let mut bytes = [0u8; 3];
-        // SAFETY: the buffer has as many bytes.
+        // SAFETY: the buffer has that many bytes.
         let filled = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
         if filled != bytes.len() as isize {
             break;
@@ -156,7 +156,7 @@ fn beside(options: &Options, links: LinkUse) -> Result<Opened, OpenError> {
     opened
 }
 
-/// The device with the limits that the attributes name, and with what the variables add.
+/// Returns the device with the limits in `attributes.rs`, and with the settings of the variables.
 fn configured(device: Device) -> Result<Device, OpenError> {
     let memory = MemoryConfig { on_nic_bytes: attributes::DM_BYTES, ..MemoryConfig::default() };
     let mut device = device.nic_limits(attributes::limits()).memory_limits(memory);
@@ -177,21 +177,21 @@ fn configured(device: Device) -> Result<Device, OpenError> {
     Ok(device)
 }
 
-/// The text of a variable; `None` if it is unset or empty.
+/// Returns the text of a variable; `None` if it is unset or empty.
 fn text(variable: &str) -> Result<Option<String>, OpenError> {
     let value = environment::variable(variable).map(std::ffi::OsString::into_string).transpose();
     value.map_err(|value| OpenError::Port(format!("{variable}={}: not UTF-8 text", value.display())))
 }
 
-/// The addresses of a list with commas.
+/// Parses a list of addresses separated by commas.
 fn parse(text: &str) -> Result<Vec<SocketAddr>, OpenError> {
     text.split(',').map(|one| parse_one(one.trim())).collect()
 }
 
-/// An address; a link-local one with its interface, `fe80::1%eth0`.
+/// Parses an address. A link-local address has its interface, as in `fe80::1%eth0`.
 fn parse_one(text: &str) -> Result<SocketAddr, OpenError> {
     let (ip, _) = text.split_once('%').unwrap_or((text, ""));
-    // No name is looked up.
+    // Only the interface is looked up: a host name is not an address.
     let found = ip.parse::<IpAddr>().ok().and_then(|_| (text, ROCE_PORT).to_socket_addrs().ok()?.next());
     found.ok_or_else(|| {
         let words = format!("{ADDRESS}={text}: not an address of this machine; choose one such as 127.0.0.2");

@@ -1,4 +1,4 @@
-//! Address handles, and address vectors made of a GID and its index.
+//! Address handles, and address vectors made from a GID and its index.
 
 use remora_abi::device::IbvGid;
 use remora_abi::objects::{IbvAh, IbvContext, IbvPd, IbvWc};
@@ -25,10 +25,10 @@ impl Object for AhObject {
     const KIND: Kind = Kind::Ah;
 }
 
-/// Hops where the program says none.
+/// Hop limit if the program sets none.
 const HOPS: u8 = 64;
 
-/// The way that an address vector names. RoCE needs the GID.
+/// Resolves an address vector. RoCE requires a GID in it.
 pub fn resolve(view: &ContextObject, attr: &IbvAhAttr) -> Result<AddressVector, c_int> {
     let IbvGlobalRoute { dgid, sgid_index, hop_limit, traffic_class, .. } = attr.grh;
     if attr.is_global == 0 {
@@ -44,10 +44,10 @@ pub fn resolve(view: &ContextObject, attr: &IbvAhAttr) -> Result<AddressVector, 
     view.nic.adapter.address_vector_from(from, to, traffic_class, hops).map_err(errno::of_create)
 }
 
-/// Makes an address handle.
+/// Creates an address handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_ah(pd: *mut IbvPd, attr: *mut IbvAhAttr) -> *mut IbvAh {
-    // SAFETY: NULL, or the program's.
+    // SAFETY: NULL, or the program's attributes.
     errno::pointer(unsafe { attr.as_ref() }.ok_or(libc::EINVAL).and_then(|attr| create(pd, attr)))
 }
 
@@ -60,7 +60,7 @@ fn create(pd: *mut IbvPd, attr: &IbvAhAttr) -> Result<*mut IbvAh, c_int> {
     Ok(handles::give(Box::new(AhObject { verbs, raw })))
 }
 
-/// Ends an address handle.
+/// Destroys an address handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut IbvAh) -> c_int {
     errno::number((|| {
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut IbvAh) -> c_int {
 /// `IBV_WC_GRH`.
 const WITH_GRH: u32 = 1;
 
-/// The way back to the sender of a datagram.
+/// Returns the address vector that leads back to the sender of a datagram.
 fn back(
     context: *mut IbvContext,
     port: u8,
@@ -81,18 +81,18 @@ fn back(
 ) -> Result<IbvAhAttr, c_int> {
     let view = context::look(context)?;
     port::check(port.into())?;
-    // SAFETY: NULL, or the program's.
+    // SAFETY: NULL, or the program's completion.
     let wc = unsafe { wc.as_ref() }.ok_or(libc::EINVAL)?;
     if grh.is_null() || wc.wc_flags & WITH_GRH == 0 {
         return Err(libc::EINVAL);
     }
-    // SAFETY: the bytes before the datagram, which are as many as a GRH has.
+    // SAFETY: these bytes precede the datagram, and are as many as a GRH has.
     let bytes = unsafe { &*grh.cast::<[u8; GRH]>() };
     let route = GlobalRoute::parse(bytes).ok_or(libc::EINVAL)?;
     let is_own = |(_, entry): &(u32, GidEntry)| Address::from(entry.ip) == route.destination;
     let sgid_index = match view.nic.port.gids().iter().find(|gid| is_own(gid)) {
         Some((index, _)) => *index as u8,
-        // A datagram to a group is answered from the first address of its family.
+        // A datagram to a group is answered from the first address of the same family.
         None if route.destination.is_multicast() => gid::first_like(view, &route.source)?,
         None => return Err(libc::EINVAL),
     };
@@ -114,7 +114,7 @@ fn back(
     })
 }
 
-/// Fills an address vector with the way back to the sender of a datagram.
+/// Fills in an address vector that leads back to the sender of a datagram.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_init_ah_from_wc(
     context: *mut IbvContext,
@@ -124,13 +124,13 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
     out: *mut IbvAhAttr,
 ) -> c_int {
     errno::minus_one((|| {
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's structure.
         *unsafe { out.as_mut() }.ok_or(libc::EINVAL)? = back(context, port, wc, grh)?;
         Ok(())
     })())
 }
 
-/// Makes an address handle of the way back to the sender of a datagram.
+/// Creates an address handle that leads back to the sender of a datagram.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_ah_from_wc(
     pd: *mut IbvPd,

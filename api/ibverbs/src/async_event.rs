@@ -12,7 +12,7 @@ use crate::qp::QpObject;
 use crate::srq::SrqObject;
 use crate::{context, errno};
 
-/// Begins a wait: the context's descriptor, or -1 with the errno set.
+/// Begins a wait. Returns the context's descriptor, or -1 with the errno set.
 #[inline(never)]
 unsafe extern "C" fn begin(context: *mut IbvContext) -> c_int {
     let Ok(object) = context::look(context) else {
@@ -23,7 +23,7 @@ unsafe extern "C" fn begin(context: *mut IbvContext) -> c_int {
     object.verbs.context.async_fd
 }
 
-/// Ends a wait whose read has succeeded or not.
+/// Ends a wait after its read. `succeeded`: the read has returned an event.
 #[inline(never)]
 unsafe extern "C" fn end(context: *mut IbvContext, succeeded: bool, out: *mut IbvAsyncEvent) -> Step {
     let Ok(object) = context::look(context) else { return Step::Failed };
@@ -33,16 +33,16 @@ unsafe extern "C" fn end(context: *mut IbvContext, succeeded: bool, out: *mut Ib
     }
     let Some(event) = event else { return Step::Again };
     event.delivered.fetch_add(1, Ordering::AcqRel);
-    // SAFETY: the program's.
+    // SAFETY: the program's structure.
     unsafe { out.write(IbvAsyncEvent { element: event.element, event_type: event.event_type }) };
     Step::Done
 }
 
-/// Waits for an event. Obeys the `O_NONBLOCK` of the context's descriptor, and returns on a signal.
+/// Waits for an event. Obeys `O_NONBLOCK` on the context's descriptor, and returns on a signal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_async_event(context: *mut IbvContext, out: *mut IbvAsyncEvent) -> c_int {
     loop {
-        // SAFETY: what the program gave.
+        // SAFETY: the program's pointers are passed on.
         unsafe {
             let descriptor = begin(context);
             if descriptor < 0 {
@@ -58,10 +58,10 @@ pub unsafe extern "C" fn ibv_get_async_event(context: *mut IbvContext, out: *mut
     }
 }
 
-/// Acknowledges an event: its object can end when all of its are.
+/// Acknowledges an event. An object can be destroyed once all of its events are acknowledged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_ack_async_event(event: *mut IbvAsyncEvent) {
-    // SAFETY: NULL, or the program's.
+    // SAFETY: NULL, or the program's event.
     let Some(event) = (unsafe { event.as_ref() }) else { return };
     let element = event.element as usize;
     match event.event_type {
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut IbvAsyncEvent) {
                 srq.events_acknowledged().add(1);
             }
         }
-        // Of a port or the device: nobody waits.
+        // An event of the port or the device: no destroy waits for it.
         _ => {}
     }
 }

@@ -1,39 +1,39 @@
-//! The limits of the device, as its NIC is opened with and as programs read them.
+//! The limits of the device, which its NIC is opened with and programs query.
 
 use remora_verbs::raw::{MAX_INLINE, MAX_SGE};
 
-/// Name of the device.
+/// The name of the device.
 pub const NAME: &str = "remora0";
-/// Entries of the GID table.
+/// Number of entries of the GID table.
 pub const GIDS: u32 = remora_broker::GIDS as u32;
-/// Queue pairs.
+/// Maximum number of queue pairs.
 pub const MAX_QP: u32 = 1 << 14;
-/// Work requests of a queue pair's queue.
+/// Maximum number of work requests in a queue of a queue pair.
 pub const MAX_QP_WR: u32 = 1 << 14;
-/// Elements of a list.
+/// Maximum number of elements of a scatter/gather list.
 pub const SGES: u32 = MAX_SGE as u32;
-/// Inline bytes.
+/// Maximum number of inline bytes.
 pub const INLINE: u32 = MAX_INLINE as u32;
-/// Completion queues.
+/// Maximum number of completion queues.
 pub const MAX_CQ: u32 = 1 << 12;
-/// Completions of a queue.
+/// Maximum number of completions in a completion queue.
 pub const MAX_CQE: u32 = 1 << 20;
-/// Shared receive queues.
+/// Maximum number of shared receive queues.
 pub const MAX_SRQ: u32 = 1 << 10;
-/// Work requests of a shared receive queue.
+/// Maximum number of work requests in a shared receive queue.
 pub const MAX_SRQ_WR: u32 = 1 << 14;
-/// Address handles.
+/// Maximum number of address handles.
 pub const MAX_AH: u32 = 1 << 14;
-/// READs and atomics outstanding.
+/// Maximum number of outstanding READs and atomics.
 pub const RD_ATOM: u32 = 128;
-/// Bytes of memory on the device.
+/// Size of the device's memory in bytes.
 pub const DM_BYTES: usize = 1 << 20;
-/// Bytes of a message.
+/// Maximum length of a message in bytes.
 pub const MAX_MESSAGE: u32 = 1 << 31;
-/// XRC domains.
+/// Maximum number of XRC domains.
 pub const MAX_XRCD: u32 = 1 << 8;
 
-/// The limits of the engine.
+/// Returns the engine's limits.
 pub fn limits() -> remora_nic::Config {
     remora_nic::Config {
         max_qps: MAX_QP,

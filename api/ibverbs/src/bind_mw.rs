@@ -1,4 +1,4 @@
-//! Binding windows of type 1 by a verb of its own.
+//! Binding of type 1 windows by `ibv_bind_mw`.
 
 use remora_abi::objects::{IbvMw, IbvMwBind, IbvQp};
 use remora_verbs::{Access, Key};
@@ -9,11 +9,11 @@ use crate::mw::{MwObject, TYPE_1, binding, posted};
 use crate::requests::{Work, flags};
 use crate::{errno, mr, post};
 
-/// Binds a window of type 1 by a work request of this queue pair; its key is a new one afterwards.
+/// Binds a type 1 window by a work request of this queue pair, and gives it a new key.
 pub unsafe extern "C" fn bind_mw(qp: *mut IbvQp, mw: *mut IbvMw, bind: *mut IbvMwBind) -> c_int {
     errno::number((|| {
         let object = handles::look::<MwObject>(mw)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's arguments.
         let bind = unsafe { bind.as_ref() }.ok_or(libc::EINVAL)?;
         // SAFETY: programs do not use a window while they bind it.
         let verbs = unsafe { *object.verbs.get() };

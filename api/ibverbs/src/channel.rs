@@ -1,4 +1,4 @@
-//! Completion channels: descriptors that programs wait on.
+//! Completion channels: descriptors that programs wait for.
 
 use remora_abi::objects::{IbvCompChannel, IbvContext};
 use remora_verbs::raw::EventQueue;
@@ -11,15 +11,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::handles::{self, Kind, Object};
 use crate::{context, errno};
 
-/// Reports of one channel that wait to be read: more than there are queues that can each have a few.
+/// Maximum number of unread reports of one channel. It exceeds the number of completion queues, each of
+/// which can have a few.
 const MAX_REPORTS: usize = 1 << 16;
 
-/// A channel.
+/// A completion channel.
 #[repr(C)]
 pub struct ChannelObject {
     pub verbs: UnsafeCell<IbvCompChannel>,
     pub reports: Arc<EventQueue<u64>>,
-    /// Queues that report here.
+    /// The number of completion queues that report to the channel.
     pub users: AtomicU32,
 }
 
@@ -29,19 +30,19 @@ impl Object for ChannelObject {
 }
 
 impl ChannelObject {
-    /// One queue more, or one less, reports here.
+    /// Counts one more, or one less, completion queue that reports to the channel.
     pub fn count(&self, more: bool) {
         let before = if more {
             self.users.fetch_add(1, Ordering::AcqRel) + 1
         } else {
             self.users.fetch_sub(1, Ordering::AcqRel) - 1
         };
-        // SAFETY: programs read it at most.
+        // SAFETY: programs only read the field.
         unsafe { (*self.verbs.get()).refcnt = before as c_int };
     }
 }
 
-/// Makes a channel.
+/// Creates a completion channel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_comp_channel(context: *mut IbvContext) -> *mut IbvCompChannel {
     errno::pointer((|| {
@@ -55,7 +56,7 @@ pub unsafe extern "C" fn ibv_create_comp_channel(context: *mut IbvContext) -> *m
     })())
 }
 
-/// Ends a channel; EBUSY while a queue reports there.
+/// Destroys a completion channel. EBUSY while a completion queue reports to it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut IbvCompChannel) -> c_int {
     errno::number((|| {
@@ -66,22 +67,23 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut IbvCompChannel) 
     })())
 }
 
-/// Where a wait for an event stands.
+/// The state of a wait for an event.
 #[repr(C)]
 pub enum Step {
-    /// There is an event, and the program has it.
+    /// An event was delivered to the program.
     Done,
-    /// The event was withdrawn: the wait goes on.
+    /// The event was withdrawn, so the wait continues.
     Again,
-    /// The errno says why not.
+    /// The wait failed; the errno is set.
     Failed,
 }
 
-/// Reads one event's 8 bytes of a descriptor. False: the errno says why not.
+/// Reads one event's 8 bytes from a descriptor. Returns false with the errno set if that fails.
 ///
-/// A thread may be cancelled in it, which unwinds the stack. So its callers keep nothing that a drop would
-/// end, and call nothing that Rust lets unwind: functions of C's ABI that are not inlined. Such a frame has
-/// no table of what to run, and the unwinder passes it, whether panics unwind or abort.
+/// The calling thread may be cancelled in this function, which unwinds the stack. Its callers must therefore
+/// hold nothing that needs a drop, and must call only functions that cannot unwind: functions with C's ABI
+/// that are not inlined. The frame of such a caller has no cleanup to run, and the unwinder passes it,
+/// whether panics unwind or abort.
 #[inline(always)]
 pub unsafe fn read_one(descriptor: c_int) -> bool {
     let mut word = 0u64;

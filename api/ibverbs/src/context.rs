@@ -1,4 +1,4 @@
-//! Open devices: views of the one NIC.
+//! Open devices, which are views of the process's NIC.
 
 use remora_abi::context::VerbsContext;
 use remora_abi::objects::IbvContext;
@@ -15,11 +15,11 @@ use crate::nic::{Event, Nic, Subject, Watcher};
 pub struct ContextObject {
     pub verbs: VerbsContext,
     pub nic: Arc<Nic>,
-    /// Asynchronous events of this context's objects; its descriptor is the context's `async_fd`.
+    /// Asynchronous events of this context's objects. The queue's descriptor is the context's `async_fd`.
     pub events: Arc<EventQueue<Event>>,
-    /// Gets the device's own events.
+    /// Receives the device's own events.
     pub watcher: Watcher,
-    /// A descriptor for programs that hand contexts around by it (`ibv_import_device`).
+    /// A descriptor that identifies the context, for `ibv_import_device`.
     pub command: OwnedFd,
 }
 
@@ -36,26 +36,27 @@ impl Drop for ContextObject {
     }
 }
 
-/// The context of this handle.
+/// Returns the context of this handle.
 pub fn look<'a>(context: *mut IbvContext) -> Result<&'a ContextObject, c_int> {
     handles::look::<ContextObject>(context)
 }
 
-/// Is this descriptor the one of the context's commands, or a duplicate of it?
+/// Returns whether a descriptor is the context's `command`, or a duplicate of it.
 pub fn is_command(object: &ContextObject, descriptor: c_int) -> bool {
     let inode = |descriptor: c_int| {
         let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: the system fills it.
+        // SAFETY: the system fills the structure.
         unsafe { (libc::fstat(descriptor, stat.as_mut_ptr()) == 0).then(|| stat.assume_init()) }
             .map(|stat| (stat.st_dev, stat.st_ino))
     };
     inode(descriptor).is_some_and(|found| inode(object.command.as_raw_fd()) == Some(found))
 }
 
-/// Bytes that a caller of an extended query has capacity for, of the `known` ones: older programs have less.
+/// Copies as much of `value` as fits into `capacity` bytes, and zeroes the rest. Older programs have a
+/// shorter structure.
 pub fn copy_known<T>(out: *mut T, capacity: usize, value: &T) {
     let count = capacity.min(size_of::<T>());
-    // SAFETY: the caller has `capacity` bytes there, and `value` is plain memory.
+    // SAFETY: `out` has `capacity` bytes, and `value` is plain memory.
     unsafe {
         std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), out.cast::<u8>(), count);
         if capacity > count {

@@ -19,17 +19,17 @@ use crate::handles::{self, Acknowledged, COND, Kind, MUTEX, Object};
 use crate::nic::{Subject, Watcher};
 use crate::{context, errno, explain, requests};
 
-/// Completion vectors: one thread serves all queues.
+/// The number of completion vectors: one thread serves all queues.
 pub const VECTORS: c_int = 1;
 
-/// A completion queue, polled either way.
+/// A completion queue, for both ways of polling.
 #[repr(C)]
 pub struct CqObject {
     pub verbs: UnsafeCell<IbvCqEx>,
     pub raw: Arc<Cq>,
     channel: *mut IbvCompChannel,
     reports: Option<Arc<EventQueue<u64>>>,
-    /// Reports that the program has read.
+    /// The number of reports that the program has read.
     pub delivered: AtomicU32,
     watcher: Watcher,
     pub polling: Polling,
@@ -41,13 +41,13 @@ impl Object for CqObject {
 }
 
 impl CqObject {
-    /// The device that it was created on.
+    /// The context that the queue was created on.
     pub fn context(&self) -> *mut IbvContext {
-        // SAFETY: a field that nobody changes.
+        // SAFETY: the field never changes.
         unsafe { (*self.verbs.get()).context }
     }
 
-    /// The count of acknowledged reports.
+    /// The count of acknowledged completion events.
     pub fn completions_acknowledged(&self) -> Acknowledged {
         let verbs = self.verbs.get();
         // SAFETY: parts of this object.
@@ -73,7 +73,7 @@ impl CqObject {
     }
 }
 
-/// What both ways of making a queue need.
+/// The arguments of both ways to create a queue.
 pub struct CqAttributes {
     pub cqe: u32,
     pub cq_context: *mut c_void,
@@ -83,7 +83,7 @@ pub struct CqAttributes {
     pub wc_flags: u64,
 }
 
-/// Makes a queue.
+/// Creates a completion queue.
 pub fn create(context: *mut IbvContext, attributes: &CqAttributes) -> Result<*mut IbvCq, c_int> {
     let object = context::look(context)?;
     if !(1..=MAX_CQE).contains(&attributes.cqe) || attributes.vector >= VECTORS as u32 {
@@ -124,7 +124,7 @@ pub fn create(context: *mut IbvContext, attributes: &CqAttributes) -> Result<*mu
     Ok(handles::give(made))
 }
 
-/// Makes a queue for at least `cqe` completions.
+/// Creates a completion queue for at least `cqe` completions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_cq(
     context: *mut IbvContext,
@@ -140,25 +140,26 @@ pub unsafe extern "C" fn ibv_create_cq(
     })())
 }
 
-/// Makes a queue hold at least `cqe` completions.
+/// Gives a completion queue a capacity of at least `cqe` completions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_resize_cq(cq: *mut IbvCq, cqe: c_int) -> c_int {
     errno::number((|| {
         let object = handles::look::<CqObject>(cq)?;
         let cqe = u32::try_from(cqe).ok().filter(|cqe| (1..=MAX_CQE).contains(cqe)).ok_or(libc::EINVAL)?;
         object.raw.resize(cqe).map_err(errno::of_create)?;
-        // SAFETY: programs read it at most.
+        // SAFETY: programs only read the field.
         unsafe { (*object.verbs.get()).cqe = object.raw.depth() as c_int };
         Ok(())
     })())
 }
 
-/// Ends a queue; EBUSY while a queue pair completes there. Waits until all that was read is acknowledged.
+/// Destroys a completion queue. EBUSY while a queue pair completes to it. Waits until all events that were
+/// read are acknowledged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut IbvCq) -> c_int {
     errno::number((|| {
         let object = handles::look::<CqObject>(cq)?;
-        // SAFETY: a field that nobody changes.
+        // SAFETY: the field never changes.
         let nic = &context::look(unsafe { (*object.verbs.get()).context })?.nic;
         object.raw.destroy().map_err(errno::of_create)?;
         nic.forget(Subject::Cq(object.raw.number()), &object.watcher);
@@ -176,7 +177,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut IbvCq) -> c_int {
     })())
 }
 
-/// Takes up to `count` completions; returns their number, or a negative errno.
+/// Takes up to `count` completions. Returns their number, or a negative errno.
 pub unsafe extern "C" fn poll_cq(cq: *mut IbvCq, count: c_int, out: *mut IbvWc) -> c_int {
     // SAFETY: NULL, or a live handle.
     let Some(object) = (unsafe { handles::fast::<CqObject>(cq) }) else { return -libc::EINVAL };
@@ -184,14 +185,14 @@ pub unsafe extern "C" fn poll_cq(cq: *mut IbvCq, count: c_int, out: *mut IbvWc) 
     let mut failed = false;
     let polled = object.raw.poll(count.max(0) as usize, |cqe| {
         failed |= cqe.completion.status != Status::Success;
-        // SAFETY: the program has `count` places, and no more are taken.
+        // SAFETY: `out` has `count` entries, and no more are written.
         unsafe { out.add(taken).write(requests::completion(cqe)) };
         taken += 1;
     });
     if failed && explain::is_wanted() {
         let context = object.context();
         for place in 0..taken {
-            // SAFETY: the places that were written to above.
+            // SAFETY: the entries were written above.
             explain::completion(context, unsafe { &*out.add(place) });
         }
     }
@@ -201,7 +202,7 @@ pub unsafe extern "C" fn poll_cq(cq: *mut IbvCq, count: c_int, out: *mut IbvWc) 
     }
 }
 
-/// Asks for one report through the channel.
+/// Requests one completion event on the queue's channel.
 pub unsafe extern "C" fn req_notify_cq(cq: *mut IbvCq, solicited_only: c_int) -> c_int {
     // SAFETY: NULL, or a live handle.
     let Some(object) = (unsafe { handles::fast::<CqObject>(cq) }) else { return libc::EINVAL };
@@ -209,7 +210,7 @@ pub unsafe extern "C" fn req_notify_cq(cq: *mut IbvCq, solicited_only: c_int) ->
     object.raw.arm(notify).map_or_else(errno::of_poll, |()| 0)
 }
 
-/// Moderation of reports, which this NIC has not.
+/// Event moderation, which this NIC does not have.
 pub unsafe extern "C" fn modify_cq(cq: *mut IbvCq, _attr: *mut IbvModifyCqAttr) -> c_int {
     errno::number(handles::look::<CqObject>(cq).and(Err(libc::EOPNOTSUPP)))
 }

@@ -8,34 +8,35 @@ use crate::channel::{ChannelObject, Step, read_one};
 use crate::cq::CqObject;
 use crate::{context, errno, handles};
 
-/// Descriptors of the port that a wait looks at: its socket, those of multicast groups, the channel of a
-/// shared address, and the one that shows all links.
+/// The greatest number of the port's descriptors in a wait: its socket, those of multicast groups, the
+/// channel of a shared address, and the one that represents all links.
 const MAX_SOCKETS: usize = 67;
 
-/// What a thread waits for: the channel's descriptor, and packets that it serves itself. So it is woken once,
-/// and not by another thread that was woken before.
+/// The descriptors that a thread waits for: the channel's, and those of the port if the thread serves
+/// packets itself. The thread is then woken once for a packet, and not by another thread that was woken
+/// first.
 #[repr(C)]
 struct Wait {
     polled: [libc::pollfd; 1 + MAX_SOCKETS],
     count: libc::nfds_t,
     timeout: c_int,
-    /// This thread is the one that waits for packets.
+    /// True if this thread is the one that waits for packets.
     awaits: bool,
-    /// An event is there: nothing to wait for.
+    /// True if an event is ready, so that there is no need to wait.
     ready: bool,
 }
 
-/// A wait for nothing yet.
+/// An empty wait.
 const NO_WAIT: Wait =
     Wait { polled: [NOTHING; 1 + MAX_SOCKETS], count: 0, timeout: 0, awaits: false, ready: false };
 
 const NOTHING: libc::pollfd = libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 };
 
-/// Begins a wait: fills it in. False: the errno says why not.
+/// Fills in a wait. Returns false with the errno set if the channel is invalid.
 #[inline(never)]
 unsafe extern "C" fn begin(channel: *mut IbvCompChannel, wait: &mut Wait) -> bool {
     let found = handles::look::<ChannelObject>(channel).and_then(|object| {
-        // SAFETY: programs read it at most.
+        // SAFETY: programs only read the structure.
         let verbs = unsafe { *object.verbs.get() };
         context::look(verbs.context).map(|view| (object, verbs.fd, view))
     });
@@ -60,17 +61,18 @@ unsafe extern "C" fn begin(channel: *mut IbvCompChannel, wait: &mut Wait) -> boo
     true
 }
 
-/// Is a read the next step: because it has something, or because the program wants no wait?
+/// Returns whether the descriptor is to be read next: an event is ready, or the program does not want to
+/// wait.
 #[inline(never)]
 unsafe extern "C" fn is_due(wait: &Wait) -> bool {
-    // SAFETY: asks for the flags of a descriptor.
+    // SAFETY: queries the flags of a descriptor.
     let flags = || unsafe { libc::fcntl(wait.polled[0].fd, libc::F_GETFL) };
     wait.ready || wait.polled[0].revents != 0 || flags() & libc::O_NONBLOCK != 0
 }
 
-/// Another thread may wait for packets.
+/// Lets another thread wait for packets.
 fn give_up(object: &ChannelObject, wait: &Wait) {
-    // SAFETY: programs read it at most.
+    // SAFETY: programs only read the structure.
     let context = unsafe { (*object.verbs.get()).context };
     if let (true, Ok(view)) = (wait.awaits, context::look(context)) {
         let woken = wait.polled[..wait.count as usize].iter().any(|polled| polled.revents != 0);
@@ -78,7 +80,7 @@ fn give_up(object: &ChannelObject, wait: &Wait) {
     }
 }
 
-/// Ends a wait whose read has succeeded or not.
+/// Ends a wait after its read. `succeeded`: the read has returned an event.
 #[inline(never)]
 unsafe extern "C" fn end(
     channel: *mut IbvCompChannel,
@@ -94,7 +96,7 @@ unsafe extern "C" fn end(
         return Step::Failed;
     }
     let Some(found) = report.map(|address| address as *mut IbvCq) else { return Step::Again };
-    // SAFETY: a queue that has ended withdraws its reports first. The places are the program's.
+    // SAFETY: a queue withdraws its reports before it is destroyed. The output pointers are the program's.
     unsafe {
         let Some(queue) = handles::fast::<CqObject>(found) else { return Step::Again };
         queue.delivered.fetch_add(1, Ordering::AcqRel);
@@ -104,7 +106,7 @@ unsafe extern "C" fn end(
     Step::Done
 }
 
-/// Ends a wait in which packets came: the thread serves them, and waits again.
+/// Ends a wait in which packets came. The thread has to serve them and to wait once more.
 #[inline(never)]
 unsafe extern "C" fn leave(channel: *mut IbvCompChannel, wait: &Wait) -> Step {
     let Ok(object) = handles::look::<ChannelObject>(channel) else { return Step::Failed };
@@ -113,7 +115,7 @@ unsafe extern "C" fn leave(channel: *mut IbvCompChannel, wait: &Wait) -> Step {
     Step::Again
 }
 
-/// Waits for a queue that got a completion. Obeys the descriptor's `O_NONBLOCK`, and returns on a signal.
+/// Waits for a completion event. Obeys `O_NONBLOCK` on the channel's descriptor, and returns on a signal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_cq_event(
     channel: *mut IbvCompChannel,
@@ -122,7 +124,8 @@ pub unsafe extern "C" fn ibv_get_cq_event(
 ) -> c_int {
     loop {
         let mut wait = NO_WAIT;
-        // SAFETY: what the program gave. As for `read_one`, a thread may be cancelled in poll(2).
+        // SAFETY: the program's pointers are passed on. As in `read_one`, the thread may be cancelled in
+        // poll(2).
         unsafe {
             if !begin(channel, &mut wait) {
                 return -1;
@@ -145,7 +148,7 @@ pub unsafe extern "C" fn ibv_get_cq_event(
     }
 }
 
-/// Acknowledges reports: a queue can end when all of its are.
+/// Acknowledges completion events. A queue can be destroyed once all of its events are acknowledged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut IbvCq, count: c_uint) {
     if let Ok(object) = handles::look::<CqObject>(cq) {

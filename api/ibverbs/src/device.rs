@@ -1,4 +1,4 @@
-//! The list of devices: one, `remora0`.
+//! The list of devices, which has one entry: `remora0`.
 
 use remora_abi::device::IbvDevice;
 use std::ffi::{c_char, c_int};
@@ -10,9 +10,10 @@ pub use remora_broker::paths::node_guid as guid;
 
 /// `IBV_NODE_CA`.
 const NODE_CA: c_int = 1;
-/// `IBV_TRANSPORT_IB`: RoCE counts as it.
+/// `IBV_TRANSPORT_IB`, which includes RoCE.
 const TRANSPORT_IB: c_int = 0;
-/// Zeros behind the device: `mlx5dv_is_supported` and its like look there for a provider's mark.
+/// Zeroed bytes after the device: `mlx5dv_is_supported` and similar functions look there for a provider's
+/// mark.
 const BEHIND: usize = 1024;
 
 #[repr(C)]
@@ -21,15 +22,15 @@ struct DeviceObject {
     behind: [u8; BEHIND],
 }
 
-/// The address of the device, which stays for the life of the process.
+/// The address of the device, which lives as long as the process.
 struct Place(*mut IbvDevice);
 
-// SAFETY: nobody writes to the device once it is made.
+// SAFETY: the device is not written after its creation.
 unsafe impl Send for Place {}
 // SAFETY: as above.
 unsafe impl Sync for Place {}
 
-/// The device.
+/// Returns the device.
 pub fn device() -> *mut IbvDevice {
     static DEVICE: OnceLock<Place> = OnceLock::new();
     DEVICE.get_or_init(|| Place((&raw mut *Box::leak(Box::new(describe()))).cast())).0
@@ -50,7 +51,7 @@ fn describe() -> DeviceObject {
     }
 }
 
-/// A text in a field of `N` characters.
+/// Returns a text in a field of `N` characters.
 pub fn text<const N: usize>(words: &str) -> [c_char; N] {
     let mut field = [0; N];
     for (place, byte) in field.iter_mut().zip(words.bytes().take(N - 1)) {
@@ -59,15 +60,15 @@ pub fn text<const N: usize>(words: &str) -> [c_char; N] {
     field
 }
 
-/// The list, which ends with NULL; its length goes to `count`.
+/// Returns the list of devices, which ends with NULL. `count` receives its length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut IbvDevice {
-    // SAFETY: plain memory, for two pointers.
+    // SAFETY: allocates plain memory for two pointers.
     let list: *mut *mut IbvDevice = unsafe { libc::calloc(2, size_of::<*mut IbvDevice>()) }.cast();
     if list.is_null() {
         return errno::pointer(Err(libc::ENOMEM));
     }
-    // SAFETY: it has two places; `count` is NULL or the program's.
+    // SAFETY: the list has two places; `count` is NULL or the program's.
     unsafe {
         *list = device();
         if !count.is_null() {
@@ -77,27 +78,27 @@ pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut Ibv
     list
 }
 
-/// Frees the list; the device stays.
+/// Frees a list of devices. The device stays.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut IbvDevice) {
-    // SAFETY: `ibv_get_device_list` has made it.
+    // SAFETY: `ibv_get_device_list` has allocated the list.
     unsafe { libc::free(list.cast()) };
 }
 
-/// The device's name.
+/// Returns the device's name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_name(device: *mut IbvDevice) -> *const c_char {
     // SAFETY: NULL, or the device of the list.
     unsafe { device.as_ref() }.map_or(std::ptr::null(), |device| device.name.as_ptr())
 }
 
-/// The node's GUID, in network order.
+/// Returns the node's GUID in network order.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_guid(device: *mut IbvDevice) -> u64 {
     if device.is_null() { 0 } else { guid() }
 }
 
-/// The kernel's number of the device, which it has not.
+/// Returns -1: the device has no index in the kernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_index(_device: *mut IbvDevice) -> c_int {
     -1

@@ -1,4 +1,4 @@
-//! Memory on the device.
+//! Device memory (`ibv_alloc_dm`).
 
 use remora_abi::memory::{IbvAllocDmAttr, IbvDm};
 use remora_abi::objects::{IbvContext, IbvMr, IbvPd};
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::handles::{self, Kind, Object};
 use crate::{context, errno, mr, pd};
 
-/// Offsets and lengths of copies are multiples of it, as hardware wants them.
+/// Offsets and lengths of copies must be multiples of this, as on hardware.
 const GRAIN: u64 = 4;
-/// Largest alignment that may be asked for: the memory's own.
+/// The largest alignment that a program may request, as a power of two: the alignment of the memory itself.
 const MAX_LOG_ALIGN: u32 = 6;
 
-/// A piece of the memory on the device.
+/// A piece of device memory.
 #[repr(C)]
 pub struct DmObject {
     verbs: IbvDm,
@@ -28,24 +28,24 @@ impl Object for DmObject {
 }
 
 impl DmObject {
-    /// Is this its number?
+    /// Returns whether `number` is this object's handle number.
     pub fn is_numbered(&self, number: u32) -> bool {
         self.verbs.handle == number
     }
 
-    /// Another handle of the same memory.
+    /// Creates another handle of the same memory.
     pub fn again(&self, context: *mut IbvContext) -> *mut IbvDm {
         let verbs = IbvDm { context, ..self.verbs };
         handles::give(Box::new(DmObject { verbs, bytes: self.bytes.clone(), length: self.length }))
     }
 }
 
-/// Allocates memory on the device.
+/// Allocates device memory.
 pub unsafe extern "C" fn alloc_dm(context: *mut IbvContext, attr: *mut IbvAllocDmAttr) -> *mut IbvDm {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     errno::pointer((|| {
         let adapter = &context::look(context)?.nic.adapter;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's attributes.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
         if attr.comp_mask != 0 {
             return Err(libc::EOPNOTSUPP);
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn alloc_dm(context: *mut IbvContext, attr: *mut IbvAllocD
         if attr.log_align_req > MAX_LOG_ALIGN || attr.length > crate::attributes::DM_BYTES {
             return Err(libc::EINVAL);
         }
-        // A forked child has no device, but memory that it can copy to and from.
+        // A forked child has no device, but gets memory that it can copy to and from.
         let taken = match adapter.is_child() {
             true => Bytes::heap(attr.length),
             false => adapter.table().on_nic(attr.length),
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn alloc_dm(context: *mut IbvContext, attr: *mut IbvAllocD
     })())
 }
 
-/// Frees memory on the device; regions over it keep it until they end.
+/// Frees device memory. Regions over the memory keep it until they end.
 pub unsafe extern "C" fn free_dm(dm: *mut IbvDm) -> c_int {
     errno::number((|| {
         context::look(handles::look::<DmObject>(dm)?.verbs.context)?;
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn free_dm(dm: *mut IbvDm) -> c_int {
     })())
 }
 
-/// The place of `length` bytes at `offset`.
+/// Returns `offset` if `length` bytes from there are within the memory.
 fn place(object: &DmObject, offset: u64, length: usize) -> Result<usize, c_int> {
     let offset = usize::try_from(offset).map_err(|_| libc::EINVAL)?;
     let end = offset.checked_add(length).ok_or(libc::EINVAL)?;
@@ -95,7 +95,7 @@ unsafe extern "C" fn memcpy_to_dm(dm: *mut IbvDm, offset: u64, from: *const c_vo
         if length == 0 {
             return Ok(());
         }
-        // SAFETY: the program's bytes, as many as it says.
+        // SAFETY: the program states that it has `length` bytes there.
         let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), length) };
         object.bytes.write(at, bytes).map_err(|_| libc::EINVAL)
     })())
@@ -111,13 +111,13 @@ unsafe extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut IbvDm, offset: u64
         if length == 0 {
             return Ok(());
         }
-        // SAFETY: the program's bytes, as many as it says.
+        // SAFETY: the program states that it has `length` bytes there.
         let bytes = unsafe { std::slice::from_raw_parts_mut(to.cast::<u8>(), length) };
         object.bytes.read(at, bytes).map_err(|_| libc::EINVAL)
     })())
 }
 
-/// Registers a part of it. Its addresses count from 0, which the program must ask for.
+/// Registers a part of device memory. Its addresses count from 0, which the program must request.
 pub unsafe extern "C" fn reg_dm_mr(
     pd: *mut IbvPd,
     dm: *mut IbvDm,
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn reg_dm_mr(
         }
         let adapter = &context::look(domain.verbs.context)?.nic.adapter;
         adapter.refuse_child().map_err(errno::of_create)?;
-        // A region of no bytes has one that no peer gets.
+        // A region of length 0 is registered with one byte, to which no peer has access.
         let (len, access) = if length == 0 { (1, Access::ZERO_BASED) } else { (length, access) };
         let range = Range { bytes: object.bytes.clone(), offset, len, iova: 0 };
         let key = adapter.table().register(domain.pd, &[range], access).map_err(errno::of_memory)?;

@@ -1,4 +1,5 @@
-//! Vendor options of connections (ECE), of which this NIC has none, and the order of a message's bytes.
+//! Vendor options of connections (ECE), of which this NIC has none, and the order in which a message's bytes
+//! arrive.
 
 use remora_abi::device::IbvEce;
 use remora_abi::objects::IbvQp;
@@ -8,29 +9,29 @@ use crate::errno;
 use crate::handles;
 use crate::qp::QpObject;
 
-/// No options.
+/// Returns empty options.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_ece(qp: *mut IbvQp, out: *mut IbvEce) -> c_int {
     errno::number((|| {
         handles::look::<QpObject>(qp)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's structure.
         *unsafe { out.as_mut() }.ok_or(libc::EINVAL)? = IbvEce { vendor_id: 0, options: 0, comp_mask: 0 };
         Ok(())
     })())
 }
 
-/// Takes no options; those of no vendor change nothing.
+/// Accepts only empty options, which have no effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_set_ece(qp: *mut IbvQp, ece: *mut IbvEce) -> c_int {
     errno::number((|| {
         handles::look::<QpObject>(qp)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's structure.
         let ece = unsafe { ece.as_ref() }.ok_or(libc::EINVAL)?;
         if ece.vendor_id == 0 && ece.comp_mask == 0 { Ok(()) } else { Err(libc::EOPNOTSUPP) }
     })())
 }
 
-/// Do the bytes of messages arrive in order? No promise is made: 0.
+/// Returns 0: the NIC does not promise that the bytes of a message arrive in order.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_qp_data_in_order(_qp: *mut IbvQp, _op: c_int, _flags: c_uint) -> c_int {
     0

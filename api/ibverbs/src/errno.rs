@@ -1,17 +1,17 @@
-//! Errors of the raw layer as an errno.
+//! Conversion of errors of the raw layer to errno values.
 
 pub use remora_abi::errno::{minus_one, pointer, set};
 use remora_verbs::{CreateError, PollError, PostError, QueueError};
 pub use remora_verbs::{errno_of_memory as of_memory, errno_of_open as of_open};
 use std::ffi::c_int;
 
-/// 0, or the errno, which is also set: how most verbs return.
+/// Returns 0, or sets and returns the errno, as most verbs do.
 pub fn number(done: Result<(), c_int>) -> c_int {
     done.map_or_else(set, |()| 0)
 }
 
 pub fn of_create(error: CreateError) -> c_int {
-    // A device that is gone, as providers say of one that has failed.
+    // A forked child has lost the device; providers return EIO for a failed one.
     if error == CreateError::Forked { libc::EIO } else { error.errno() }
 }
 

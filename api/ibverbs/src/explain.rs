@@ -1,5 +1,5 @@
-//! Errors in words, if the variable `REMORA_EXPLAIN` asks for them: on the standard error, each kind once for
-//! a queue pair.
+//! Explanations of errors on the standard error, if the variable `REMORA_EXPLAIN` requests them. Each kind
+//! is printed once for a queue pair.
 
 use remora_abi::device::IbvGid;
 use remora_abi::objects::{IbvContext, IbvWc};
@@ -18,44 +18,45 @@ use crate::context;
 use crate::nic::Nic;
 use crate::requests;
 
-/// The variable.
+/// Environment variable that requests explanations.
 const EXPLAIN: &str = "REMORA_EXPLAIN";
-/// Queue pairs that are known, and explanations of a process; past that nothing is said.
+/// Maximum number of remembered queue pairs and of explained refusals of a process. Beyond it nothing is
+/// printed.
 const MOST: usize = 1024;
-/// Bytes around the payload of a WRITE's first packet: IP, UDP, BTH, RETH and ICRC.
+/// Bytes of a WRITE's first packet besides its payload: IP, UDP, BTH, RETH and ICRC.
 const IPV4_HEADERS: u32 = 20 + 8 + 12 + 16 + 4;
 const IPV6_HEADERS: u32 = 40 + 8 + 12 + 16 + 4;
 /// `IBV_WC_SUCCESS` and `IBV_WC_WR_FLUSH_ERR`.
 const SUCCESS: c_int = 0;
 const FLUSHED: c_int = 5;
 
-/// What has been said, and what helps to say it.
+/// The explanations that were printed, and facts that explanations need.
 #[derive(Default)]
 struct Known {
-    /// The peer of a queue pair.
+    /// The peer of each queue pair.
     peers: BTreeMap<u32, RemoteQp>,
-    /// Statuses explained, one bit each, by the queue pair's number.
+    /// The statuses that were explained, one bit each, by queue pair number.
     statuses: BTreeMap<u32, u64>,
-    /// Waits for receives of the peer that were told, by the queue pair's number.
+    /// The last printed number of RNR waits, by queue pair number.
     waits: BTreeMap<u32, u32>,
-    /// Calls and attributes whose refusal was explained.
+    /// The calls and attributes whose refusal was explained.
     refused: Vec<(&'static str, String)>,
 }
 
-/// What a queue pair was connected with.
+/// The peer that a queue pair was connected to.
 #[derive(Copy, Clone)]
 pub struct RemoteQp {
     ip: IpAddr,
-    /// The own address that packets leave from.
+    /// The own address, from which packets are sent.
     from: IpAddr,
-    /// Its queue pair.
+    /// The number of the peer's queue pair.
     number: u32,
-    /// Bytes of a packet's payload.
+    /// The path MTU in bytes.
     path_mtu: u32,
 }
 
 impl RemoteQp {
-    /// By the GIDs of both ends.
+    /// Creates the description from the GIDs of both ends.
     pub fn new(from: &IbvGid, to: &IbvGid, number: u32, path_mtu: u32) -> RemoteQp {
         let [ip, from] = [to, from].map(|gid| Ipv6Addr::from(gid.raw).to_canonical());
         RemoteQp { ip, from, number, path_mtu }
@@ -67,31 +68,31 @@ fn known() -> MutexGuard<'static, Known> {
     KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does the program's user want words?
+/// Returns whether explanations are requested.
 pub fn is_wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
     *WANTED.get_or_init(|| environment::is_set(EXPLAIN))
 }
 
 fn say(words: &str) {
-    // Whoever closed the standard error wants no words.
+    // An error means that the standard error is closed, so the text can be dropped.
     let _ = writeln!(std::io::stderr(), "remora: {words}");
 }
 
-/// From now on the queue pair's peer is this one.
+/// Records the peer of a queue pair.
 pub fn peer(qp: u32, peer: RemoteQp) {
     if !is_wanted() {
         return;
     }
     let mut known = known();
-    // A new connection has not waited yet.
+    // A new connection begins without waits.
     known.waits.remove(&qp);
     if known.peers.len() < MOST || known.peers.contains_key(&qp) {
         known.peers.insert(qp, peer);
     }
 }
 
-/// The queue pair has ended, and its number may come again.
+/// Removes a destroyed queue pair, whose number may be used anew.
 pub fn forget(qp: u32) {
     if is_wanted() {
         let mut known = known();
@@ -101,7 +102,8 @@ pub fn forget(qp: u32) {
     }
 }
 
-/// What an error completion most likely means. Those that were flushed follow from another one.
+/// Prints the most likely cause of an error completion. Flushed completions are skipped, because they follow
+/// from another error.
 #[cold]
 pub fn completion(context: *mut IbvContext, completion: &IbvWc) {
     let (status, qp) = (completion.status, completion.qp_num);
@@ -132,7 +134,8 @@ pub fn completion(context: *mut IbvContext, completion: &IbvWc) {
     }
 }
 
-/// How often a queue pair has waited for receives of its peer since it was connected, unless that was said.
+/// Prints the number of times that a queue pair has waited for receives of its peer since it was connected,
+/// unless the same number was printed before.
 pub fn waited(nic: &Nic, qp: u32) {
     if !is_wanted() {
         return;
@@ -148,7 +151,7 @@ pub fn waited(nic: &Nic, qp: u32) {
     }
 }
 
-/// Is it the queue pair's first completion of this status?
+/// Returns whether this is the queue pair's first completion with this status.
 fn is_first(status: c_int, qp: u32) -> bool {
     let statuses = &mut known().statuses;
     if statuses.len() >= MOST && !statuses.contains_key(&qp) {
@@ -161,7 +164,7 @@ fn is_first(status: c_int, qp: u32) -> bool {
     first
 }
 
-/// What the network says of the way to a peer that has not answered; None: nothing is wrong there.
+/// Returns a fault of the network on the way to a peer that has not answered, or `None` if none is found.
 fn unreachable(nic: &Nic, peer: &RemoteQp) -> Option<String> {
     let own = peer.from;
     if nic.port.gids().iter().all(|(_, entry)| entry.ip != own) {
@@ -181,7 +184,7 @@ fn unreachable(nic: &Nic, peer: &RemoteQp) -> Option<String> {
     })
 }
 
-/// The longest IP packet that the way between two addresses takes, as the kernel knows it.
+/// Returns the kernel's path MTU between two addresses in bytes, if it is known.
 fn narrowness(own: IpAddr, peer: IpAddr) -> Option<u32> {
     let socket = UdpSocket::bind((own, 0)).ok()?;
     socket.connect((peer, ROCE_PORT)).ok()?;
@@ -197,7 +200,7 @@ fn narrowness(own: IpAddr, peer: IpAddr) -> Option<u32> {
     (asked == 0).then_some(u32::try_from(mtu).ok()?)
 }
 
-/// What to look at, for each status of an error.
+/// Returns advice on the cause of an error status.
 fn advice(status: Status) -> &'static str {
     match status {
         Status::Success | Status::WrFlushed => "",
@@ -242,7 +245,7 @@ fn advice(status: Status) -> &'static str {
     }
 }
 
-/// Passes a result on; a refusal is explained by the name of the attribute.
+/// Passes a result on, and explains a refusal by the name of the attribute.
 pub fn named<T>(call: &'static str, attribute: &str, result: Result<T, c_int>) -> Result<T, c_int> {
     if let Err(errno) = result {
         refused(call, attribute, &format_args!("not a value that this device takes (errno {errno})"));
@@ -250,7 +253,7 @@ pub fn named<T>(call: &'static str, attribute: &str, result: Result<T, c_int>) -
     result
 }
 
-/// Explains a refused call: what was refused, and why.
+/// Explains a refused call: the refused object, and the reason.
 #[cold]
 pub fn refused(call: &'static str, what: &str, why: &dyn Display) {
     if !is_wanted() {
@@ -264,7 +267,7 @@ pub fn refused(call: &'static str, what: &str, why: &dyn Display) {
     }
 }
 
-/// The device is closed: how often threads were woken, and how often queue pairs waited for receives.
+/// Prints, when the device is closed, how often threads were woken and queue pairs waited for receives.
 pub fn closed(nic: &Nic) {
     if !is_wanted() || nic.adapter.is_child() {
         return;

@@ -1,30 +1,30 @@
-//! Fork: nothing to prepare. This NIC touches memory as the program's own CPU does, so pages may be copied on
-//! write.
+//! Fork needs no preparation: this NIC accesses memory as the program's own CPU does, so pages may be copied
+//! on write.
 
 use std::ffi::{c_int, c_void};
 
 /// `IBV_FORK_UNNEEDED`.
 const UNNEEDED: c_int = 2;
 
-/// Does nothing, successfully.
+/// Does nothing, and succeeds.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_fork_init() -> c_int {
     0
 }
 
-/// Says that preparation is not needed.
+/// Returns that preparation is not needed.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_is_fork_initialized() -> c_int {
     UNNEEDED
 }
 
-/// Does nothing, successfully.
+/// Does nothing, and succeeds.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_dontfork_range(_base: *mut c_void, _size: usize) -> c_int {
     0
 }
 
-/// Does nothing, successfully.
+/// Does nothing, and succeeds.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_dofork_range(_base: *mut c_void, _size: usize) -> c_int {
     0

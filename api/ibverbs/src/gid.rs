@@ -1,4 +1,4 @@
-//! The GID table of the port, and its one partition key.
+//! The GID table of the port, and its partition key.
 
 use remora_abi::device::{IbvGid, IbvGidEntry};
 use remora_abi::objects::IbvContext;
@@ -15,10 +15,10 @@ use crate::{errno, port};
 const ROCE_V2: u32 = 2;
 /// `IBV_GID_TYPE_SYSFS_ROCE_V2`.
 const SYSFS_ROCE_V2: c_uint = 1;
-/// The default partition, full member.
+/// The default partition, with full membership.
 const PKEY: u16 = 0xffff;
 
-/// The GID at this place of the table. ENODATA: the entry is empty.
+/// Returns the GID at this index. ENODATA if the entry is empty.
 pub fn at(object: &ContextObject, index: u32) -> Result<IbvGid, c_int> {
     if index >= GIDS {
         return Err(libc::EINVAL);
@@ -27,13 +27,13 @@ pub fn at(object: &ContextObject, index: u32) -> Result<IbvGid, c_int> {
     Ok(IbvGid { raw: Address::from(entry.ip).0 })
 }
 
-/// The number, in the NIC, of the address at this place of the table.
+/// Returns the NIC's number of the address at this index of the table.
 pub fn source(object: &ContextObject, index: u32) -> Result<u8, c_int> {
     at(object, index)?;
     object.nic.sources.number(object.nic.port.gid(index).ok_or(libc::ENODATA)?)
 }
 
-/// The first place of the table whose address is of the same family.
+/// Returns the first index of the table whose address is of the same family.
 pub fn first_like(object: &ContextObject, address: &Address) -> Result<u8, c_int> {
     let gids = object.nic.port.gids();
     let is_like = |entry: &GidEntry| entry.ip.is_ipv4() == address.is_ipv4();
@@ -41,8 +41,8 @@ pub fn first_like(object: &ContextObject, address: &Address) -> Result<u8, c_int
     found.map(|(index, _)| *index as u8).ok_or(libc::EINVAL)
 }
 
-/// The NIC, or the multicast group, that a GID names: RoCE's UDP port at that address. An IPv4 group may
-/// stand in an IPv6 multicast address.
+/// Returns the endpoint of a GID, a NIC or a multicast group: the address with RoCE's UDP port. An IPv4
+/// group may be written as an IPv6 multicast address.
 pub fn endpoint(gid: &IbvGid) -> Endpoint {
     let mut raw = gid.raw;
     if raw[0] == 0xff && raw[2..10] == [0; 8] && raw[10..12] == [0xff; 2] {
@@ -57,7 +57,7 @@ fn entry(object: &ContextObject, index: u32) -> Result<IbvGidEntry, c_int> {
     Ok(IbvGidEntry { gid, gid_index: index, port_num: 1, gid_type: ROCE_V2, ndev_ifindex: interface })
 }
 
-/// The GID at this place of the table.
+/// Queries the GID at this index of the table.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_gid(
     context: *mut IbvContext,
@@ -69,9 +69,9 @@ pub unsafe extern "C" fn ibv_query_gid(
         let object = context::look(context)?;
         port::check(port.into())?;
         let index = u32::try_from(index).map_err(|_| libc::EINVAL)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's GID.
         *unsafe { out.as_mut() }.ok_or(libc::EINVAL)? = match at(object, index) {
-            // An empty entry has zeros here.
+            // This function returns zeros for an empty entry.
             Err(libc::ENODATA) => IbvGid { raw: [0; 16] },
             entry => entry?,
         };
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn ibv_query_gid(
     })())
 }
 
-/// The whole entry at this place of the table. Callers that are older know fewer bytes of it.
+/// Queries the whole entry at this index of the table. Callers compiled for older versions get fewer bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _ibv_query_gid_ex(
     context: *mut IbvContext,
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
     })())
 }
 
-/// The entries of all ports; returns how many, or a negative errno.
+/// Queries the entries of all ports. Returns their number, or a negative errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _ibv_query_gid_table(
     context: *mut IbvContext,
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         if flags != 0 {
             return Err(libc::EOPNOTSUPP);
         }
-        // Empty ones are left out. As in Linux, all others must have a place.
+        // Empty entries are left out. As in Linux, there must be space for all others.
         let filled: Vec<IbvGidEntry> = (0..GIDS).filter_map(|index| entry(object, index).ok()).collect();
         if entries < filled.len() || out.is_null() {
             return Err(libc::EINVAL);
@@ -130,7 +130,8 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
     filled.unwrap_or_else(|errno| -(errno::set(errno) as isize))
 }
 
-/// The type of an entry, as sysfs has it. Private to rdma-core, and used by `ibv_devinfo` and pyverbs.
+/// Queries the type of an entry as sysfs shows it. The function is private to rdma-core, and used by
+/// `ibv_devinfo` and pyverbs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_gid_type(
     context: *mut IbvContext,
@@ -142,13 +143,13 @@ pub unsafe extern "C" fn ibv_query_gid_type(
         let object = context::look(context)?;
         port::check(port.into())?;
         at(object, index)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's variable.
         *unsafe { out.as_mut() }.ok_or(libc::EINVAL)? = SYSFS_ROCE_V2;
         Ok(())
     })())
 }
 
-/// The partition key at this place of the table, in network order.
+/// Queries the partition key at this index of the table, in network order.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_pkey(
     context: *mut IbvContext,
@@ -162,13 +163,13 @@ pub unsafe extern "C" fn ibv_query_pkey(
         if index != 0 {
             return Err(libc::EINVAL);
         }
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's variable.
         *unsafe { out.as_mut() }.ok_or(libc::EINVAL)? = PKEY.to_be();
         Ok(())
     })())
 }
 
-/// The place of a partition key, which is in network order; -1: it is not there.
+/// Returns the index of a partition key, which is in network order, or -1 if the table does not contain it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_pkey_index(context: *mut IbvContext, port: u8, pkey: u16) -> c_int {
     let found = context::look(context)

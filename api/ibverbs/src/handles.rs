@@ -1,7 +1,7 @@
-//! The objects that programs have by their address: boxes that begin with what `verbs.h` shows of them.
+//! The objects whose addresses programs hold: boxes that contain the structure of `verbs.h`.
 //!
-//! Verbs that make, change and end objects look an address up among those that live: NULL, a wrong kind and
-//! an ended object are EINVAL. The data path looks at NULL alone.
+//! Verbs that create, change and destroy objects look an address up among the live ones, and return EINVAL
+//! for NULL, an object of another kind, or a destroyed object. The data path checks only for NULL.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -24,9 +24,9 @@ pub enum Kind {
     Ah,
 }
 
-/// An object whose part for programs, of type `C`, begins at `OFFSET`.
+/// An object whose structure for programs, of type `C`, begins at `OFFSET`.
 pub trait Object: Sized {
-    /// The struct of `verbs.h`.
+    /// The structure of `verbs.h`.
     type C;
     const KIND: Kind;
     const OFFSET: usize = 0;
@@ -38,49 +38,51 @@ fn live() -> MutexGuard<'static, BTreeMap<usize, Kind>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Hands an object to the program.
+/// Hands an object over to the program, and returns its handle.
 pub fn give<T: Object>(object: Box<T>) -> *mut T::C {
     let handle = Box::into_raw(object).wrapping_byte_add(T::OFFSET).cast::<T::C>();
     live().insert(handle as usize, T::KIND);
     handle
 }
 
-/// The object behind a handle, if it lives and is of this kind; else EINVAL.
+/// Returns the object of a handle if it is live and of this kind; otherwise EINVAL.
 pub fn look<'a, T: Object>(handle: *mut T::C) -> Result<&'a T, c_int> {
     if live().get(&(handle as usize)) != Some(&T::KIND) {
         return Err(libc::EINVAL);
     }
-    // SAFETY: `give` made it of a box of this type, and `take` has not ended it. Programs end no object that
-    // another thread uses: the manual pages demand it.
+    // SAFETY: `give` made the handle from a box of this type, and `take` has not removed it. By the manual
+    // pages, programs do not destroy an object that another thread uses.
     Ok(unsafe { &*handle.wrapping_byte_sub(T::OFFSET).cast::<T>() })
 }
 
-/// As [`look`], where NULL means that there is none.
+/// Like [`look`], but NULL stands for no object.
 pub fn look_if_any<'a, T: Object>(handle: *mut T::C) -> Result<Option<&'a T>, c_int> {
     if handle.is_null() { Ok(None) } else { look(handle).map(Some) }
 }
 
-/// The first living object of this kind that `is_it` accepts.
+/// Returns the first live object of this kind that `is_it` accepts.
 pub fn find<T: Object>(is_it: impl Fn(&T) -> bool) -> Option<*mut T::C> {
     let live = live();
     let mut handles =
         live.iter().filter(|(_, kind)| **kind == T::KIND).map(|(handle, _)| *handle as *mut T::C);
-    // SAFETY: `give` made it of a box of this type, and the list is locked, so it cannot end meanwhile.
+    // SAFETY: `give` made the handle from a box of this type. The list is locked, so the object cannot be
+    // removed now.
     handles.find(|handle| is_it(unsafe { &*handle.wrapping_byte_sub(T::OFFSET).cast::<T>() }))
 }
 
-/// Takes an object back. The caller has found it by [`look`] and has ended what it stands for.
+/// Takes an object back from the program. The caller has found it by [`look`] and has destroyed what it
+/// represents.
 pub fn take<T: Object>(handle: *mut T::C) -> Result<Box<T>, c_int> {
     let mut live = live();
     if live.get(&(handle as usize)) != Some(&T::KIND) {
         return Err(libc::EINVAL);
     }
     live.remove(&(handle as usize));
-    // SAFETY: `give` made it of a box of this type, and it has just left the list.
+    // SAFETY: `give` made the handle from a box of this type, and the handle was just removed from the list.
     Ok(unsafe { Box::from_raw(handle.wrapping_byte_sub(T::OFFSET).cast::<T>()) })
 }
 
-/// The object behind a handle of the data path.
+/// Returns the object of a handle on the data path, or `None` for NULL.
 ///
 /// # Safety
 /// The handle is NULL or a live one of this kind.
@@ -90,12 +92,12 @@ pub unsafe fn fast<'a, T: Object>(handle: *mut T::C) -> Option<&'a T> {
     unsafe { handle.wrapping_byte_sub(T::OFFSET).cast::<T>().as_ref().filter(|_| !handle.is_null()) }
 }
 
-/// A mutex as `verbs.h` has them in objects.
+/// The initial value of a mutex in a structure of `verbs.h`.
 pub const MUTEX: libc::pthread_mutex_t = libc::PTHREAD_MUTEX_INITIALIZER;
-/// A condition variable likewise.
+/// The initial value of a condition variable in a structure of `verbs.h`.
 pub const COND: libc::pthread_cond_t = libc::PTHREAD_COND_INITIALIZER;
 
-/// The count of acknowledged events of an object, with the lock and the condition beside it.
+/// The count of acknowledged events of an object, with its lock and its condition variable.
 pub struct Acknowledged {
     pub mutex: *mut libc::pthread_mutex_t,
     pub cond: *mut libc::pthread_cond_t,
@@ -103,7 +105,7 @@ pub struct Acknowledged {
 }
 
 impl Acknowledged {
-    /// Counts `more` events.
+    /// Counts `more` acknowledged events.
     pub fn add(&self, more: u32) {
         // SAFETY: all three are parts of one live object, which the program does not move.
         unsafe {
@@ -116,7 +118,7 @@ impl Acknowledged {
 
     /// Waits until as many events are acknowledged as were delivered.
     pub fn wait(&self, delivered: impl Fn() -> u32) {
-        // SAFETY: as above.
+        // SAFETY: as in `add`.
         unsafe {
             libc::pthread_mutex_lock(self.mutex);
             while *self.count != delivered() {

@@ -1,4 +1,4 @@
-//! Handing objects around inside one process, by the descriptor of a context and by their numbers.
+//! Sharing objects inside one process, by the descriptor of a context and by their numbers.
 
 use remora_abi::memory::IbvDm;
 use remora_abi::objects::{IbvContext, IbvMr, IbvPd};
@@ -11,7 +11,7 @@ use crate::mr::MrObject;
 use crate::pd::{self, Parent, PdObject};
 use crate::{device, errno, open};
 
-/// Another view of the NIC that a context with this descriptor, or a duplicate of it, is a view of.
+/// Opens another view of the NIC whose context has this descriptor, or a duplicate of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_import_device(descriptor: c_int) -> *mut IbvContext {
     errno::pointer((|| {
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn ibv_import_device(descriptor: c_int) -> *mut IbvContext
     })())
 }
 
-/// Another handle of the protection domain of this number.
+/// Creates another handle of the protection domain with this number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_import_pd(context: *mut IbvContext, number: u32) -> *mut IbvPd {
     errno::pointer((|| {
@@ -34,16 +34,16 @@ pub unsafe extern "C" fn ibv_import_pd(context: *mut IbvContext, number: u32) ->
     })())
 }
 
-/// Ends such a handle.
+/// Drops an imported protection domain handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_unimport_pd(pd: *mut IbvPd) {
     if pd::look(pd).is_ok_and(|object| object.parent_of.is_some()) {
         let ended = pd::dealloc_parent(pd);
-        debug_assert!(ended.is_ok(), "it has just been found");
+        debug_assert!(ended.is_ok(), "the lookup above has found the handle");
     }
 }
 
-/// Another handle of the region of this number.
+/// Creates another handle of the region with this number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_import_mr(pd: *mut IbvPd, number: u32) -> *mut IbvMr {
     errno::pointer((|| {
@@ -53,13 +53,13 @@ pub unsafe extern "C" fn ibv_import_mr(pd: *mut IbvPd, number: u32) -> *mut IbvM
     })())
 }
 
-/// Ends such a handle.
+/// Drops an imported region handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_unimport_mr(mr: *mut IbvMr) {
     drop(handles::take::<MrObject>(mr));
 }
 
-/// Another handle of the device memory of this number.
+/// Creates another handle of the device memory with this number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_import_dm(context: *mut IbvContext, number: u32) -> *mut IbvDm {
     errno::pointer((|| {
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn ibv_import_dm(context: *mut IbvContext, number: u32) ->
     })())
 }
 
-/// Ends such a handle.
+/// Drops an imported device memory handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_unimport_dm(dm: *mut IbvDm) {
     drop(handles::take::<DmObject>(dm));

@@ -1,32 +1,32 @@
-//! Attributes as the kernel's connection manager hands them to rdma-core's librdmacm. There is no such kernel
-//! here: what is asked for is emptied.
+//! Conversions between rdma-core's librdmacm and the kernel's connection manager. There is no such kernel
+//! here, so the functions only zero their output.
 
 use remora_abi::queue_pair::{IbvAhAttr, IbvQpAttr};
 use remora_abi::sa::{IbUserPathRec, IbvSaPathRec};
 use std::ffi::c_void;
 
-/// Empties an address vector.
+/// Zeroes an address vector.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_copy_ah_attr_from_kern(out: *mut IbvAhAttr, _from: *const c_void) {
-    // SAFETY: the caller's own, all of whose values may be zero.
+    // SAFETY: the caller's structure, in which every value may be zero.
     unsafe { out.write_bytes(0, 1) };
 }
 
-/// Empties the attributes of a queue pair.
+/// Zeroes the attributes of a queue pair.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_copy_qp_attr_from_kern(out: *mut IbvQpAttr, _from: *const c_void) {
     // SAFETY: as above.
     unsafe { out.write_bytes(0, 1) };
 }
 
-/// Empties a path record.
+/// Zeroes a path record.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_copy_path_rec_from_kern(out: *mut IbvSaPathRec, _from: *const IbUserPathRec) {
     // SAFETY: as above.
     unsafe { out.write_bytes(0, 1) };
 }
 
-/// Empties the kernel's form of a path record.
+/// Zeroes a path record in the kernel's format.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_copy_path_rec_to_kern(out: *mut IbUserPathRec, _from: *const IbvSaPathRec) {
     // SAFETY: as above.
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn ibv_copy_path_rec_to_kern(out: *mut IbUserPathRec, _fro
 mod tests {
     use super::*;
 
-    /// A record of a program, and what the program has behind it.
+    /// A record of a program, followed by other bytes of the program.
     #[repr(C)]
     struct Beside<T> {
         record: T,

@@ -1,10 +1,9 @@
-//! `libibverbs.so.1`: the verbs of C programs, by their own ABI, on a NIC in the program's process.
+//! `libibverbs.so.1`: the verbs of C programs, with their ABI, on a NIC in the program's process.
 //!
-//! Heads up: `remora_abi` has the shapes of what programs see, `handles.rs` makes objects of them. `nic.rs`
-//! is the NIC that all contexts of a process share. Then there is a file for each group of verbs. Each
-//! function checks its arguments, calls the raw layer (`remora_verbs::raw`) and returns an errno, as
-//! rdma-core's providers do. `docs/COMPATIBILITY.md` has each function's state; `scripts/dropin` links the
-//! library.
+//! `remora_abi` has the structures that programs see, and `handles.rs` makes objects of them. `nic.rs` is
+//! the NIC that all contexts of a process share. Each group of verbs has a file. A function checks its
+//! arguments, calls the raw layer (`remora_verbs::raw`) and returns an errno, as rdma-core's providers do.
+//! `docs/COMPATIBILITY.md` lists the state of each function; `scripts/dropin` links the library.
 #![allow(unsafe_code, reason = "every argument is a foreign pointer")]
 #![allow(
     clippy::missing_safety_doc,

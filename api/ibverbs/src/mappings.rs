@@ -1,5 +1,5 @@
-//! What the system says of the program's mappings: memory that is to be registered must be there, with the
-//! rights that the region gives. No page is touched.
+//! Checks of the program's memory mappings: memory to be registered must be mapped with the rights that the
+//! region requires. No page is accessed.
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -23,20 +23,20 @@ struct Query {
     start: u64,
     end: u64,
     rights: u64,
-    /// Page size, offset, inode, device; name and build id, which are not asked for.
+    /// Page size, offset, inode and device; name and build id, which are not requested.
     others: [u64; 7],
 }
 
 const _: () = assert!(size_of::<Query>() == 104);
 
-/// EFAULT if a page of the range is mapped nowhere, or its mapping lacks one of the `rights`. Where /proc is
-/// missing only the first is found.
+/// Returns EFAULT if a page of the range is not mapped, or its mapping lacks one of the `rights`. Without
+/// /proc only unmapped pages are found.
 pub fn check(start: *mut c_void, length: usize, rights: u64) -> Result<(), c_int> {
-    // SAFETY: asks the system for a number.
+    // SAFETY: queries a number of the system.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let first = start as usize & !(page - 1);
     let end = (start as usize).checked_add(length).ok_or(libc::EFAULT)?;
-    // Opened each time: a forked child has mappings of its own.
+    // Opened each time, because a forked child has mappings of its own.
     let allowed = match File::open("/proc/self/maps") {
         Ok(maps) => {
             let (first, end) = (first as u64, end as u64);
@@ -47,19 +47,19 @@ pub fn check(start: *mut c_void, length: usize, rights: u64) -> Result<(), c_int
     if allowed { Ok(()) } else { Err(libc::EFAULT) }
 }
 
-/// Is each page mapped? Valgrind takes this system call for one that reads the bytes, and complains of those
-/// that nobody has written. So it is the last resort.
+/// Returns whether each page is mapped. Valgrind takes this system call for one that reads the bytes, and
+/// reports uninitialised ones, so it is used only without /proc.
 fn has_no_hole(first: usize, end: usize) -> bool {
-    // SAFETY: with MS_ASYNC it walks the mappings, fails at a hole, and changes nothing.
+    // SAFETY: with MS_ASYNC, msync walks the mappings, fails at a hole, and changes nothing.
     unsafe { libc::msync(first as *mut c_void, end - first, libc::MS_ASYNC) == 0 }
 }
 
-/// Asks for each mapping of the range; None: the kernel does not know the question.
+/// Queries each mapping of the range. `None` if the kernel does not support the query.
 fn by_query(maps: &File, first: u64, end: u64, rights: u64) -> Option<bool> {
     let mut at = first;
     while at < end {
         let mut query = Query { size: size_of::<Query>() as u64, address: at, ..Query::default() };
-        // SAFETY: the kernel fills the struct, whose size it is told.
+        // SAFETY: the kernel fills the structure, whose size it is told.
         if unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY as _, &mut query) } != 0 {
             let errno = std::io::Error::last_os_error().raw_os_error();
             return if errno == Some(libc::ENOENT) { Some(false) } else { None };
@@ -72,8 +72,8 @@ fn by_query(maps: &File, first: u64, end: u64, rights: u64) -> Option<bool> {
     Some(true)
 }
 
-/// Reads the lines of all mappings, which are sorted by address, up to the end of the range. A line that is
-/// not as documented refuses nothing.
+/// Reads the lines of all mappings, which are sorted by address, up to the end of the range. If a line is
+/// not in the documented format, the range is accepted.
 fn by_text(maps: File, first: u64, end: u64, rights: u64) -> bool {
     let mut at = first;
     for line in BufReader::new(maps).split(b'\n').map_while(Result::ok) {
@@ -91,7 +91,7 @@ fn by_text(maps: File, first: u64, end: u64, rights: u64) -> bool {
     at >= end
 }
 
-/// Start, end and rights of a line such as `7f00-7f10 rw-p …`.
+/// Parses the start, end and rights of a line such as `7f00-7f10 rw-p …`.
 fn mapping(line: &[u8]) -> Option<(u64, u64, u64)> {
     let mut words = line.split(|byte| *byte == b' ');
     let (range, shown) = (std::str::from_utf8(words.next()?).ok()?, words.next()?);
@@ -110,7 +110,7 @@ mod tests {
         const PAGE: usize = 4096;
         let both = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping, whose second page loses a right and whose fourth goes away.
+        // SAFETY: a new mapping, whose second page loses a right and whose fourth is unmapped.
         let start = unsafe {
             let start = libc::mmap(std::ptr::null_mut(), 5 * PAGE, both, flags, -1, 0);
             assert_ne!(start, libc::MAP_FAILED);
@@ -141,7 +141,7 @@ mod tests {
         assert!(!asked(1, 1, WRITABLE) && !asked(0, 3, READABLE | WRITABLE) && asked(2, 1, WRITABLE));
         assert_eq!(check(start, 4 * PAGE, READABLE), Err(libc::EFAULT), "a hole");
         assert_eq!(mapping(b"babble"), None);
-        // SAFETY: our own mapping.
+        // SAFETY: the test's own mapping.
         unsafe { libc::munmap(start, 5 * PAGE) };
     }
 }

@@ -1,4 +1,4 @@
-//! Memory regions: any memory of the program, which the NIC touches as the program's own CPU does.
+//! Memory regions: any memory of the program, which the NIC accesses as the program's own CPU does.
 
 use remora_abi::objects::{IbvMr, IbvPd, IbvSge};
 use remora_verbs::{Access, Key, page_fault};
@@ -9,7 +9,7 @@ use crate::handles::{self, Kind, Object};
 use crate::pd;
 use crate::{context, errno, mappings};
 
-/// A region. Its keys and its place may change by `ibv_rereg_mr`, which the program does not call beside
+/// A memory region. `ibv_rereg_mr` may change its keys and address; the program does not call it during
 /// other uses.
 #[repr(C)]
 pub struct MrObject {
@@ -23,23 +23,23 @@ impl Object for MrObject {
 }
 
 impl MrObject {
-    /// Is this its number?
+    /// Returns whether `number` is this region's handle number.
     pub fn is_numbered(&self, number: u32) -> bool {
-        // SAFETY: programs read it at most.
+        // SAFETY: programs only read the field.
         unsafe { (*self.verbs.get()).handle == number }
     }
 }
 
-/// `IBV_ACCESS_FLUSH_GLOBAL` and `_PERSISTENT`: this NIC has no FLUSH. As the kernel does, a region with them
-/// is refused, and a queue pair ignores them.
+/// `IBV_ACCESS_FLUSH_GLOBAL` and `_PERSISTENT`, for FLUSH, which this NIC does not have. As in the kernel, a
+/// region with these flags is refused, and a queue pair ignores them.
 pub const FLUSH: u32 = 1 << 8 | 1 << 9;
 
-/// The rights of these access flags.
+/// Returns the rights of these access flags.
 pub fn access(flags: u32) -> Result<Access, c_int> {
     if flags & FLUSH != 0 {
         return Err(libc::EOPNOTSUPP);
     }
-    // Bit 31 is Remora's own.
+    // Bit 31 is used internally by Remora.
     if flags >> 31 != 0 {
         return Err(libc::EINVAL);
     }
@@ -53,10 +53,10 @@ fn writes(access: Access) -> bool {
     writing.into_iter().any(|right| access.contains(right))
 }
 
-/// The rights and the first address of memory that is to be registered.
+/// Checks memory that is to be registered. Returns its rights and its first address.
 fn checked(start: *mut c_void, length: usize, iova: u64, flags: u32) -> Result<(Access, u64), c_int> {
     let access = access(flags)?;
-    // Pages of memory on demand may come later.
+    // On-demand pages may be mapped later.
     if !access.contains(Access::ON_DEMAND) {
         mappings::check(start, length, if writes(access) { mappings::WRITABLE } else { mappings::READABLE })?;
     }
@@ -64,7 +64,7 @@ fn checked(start: *mut c_void, length: usize, iova: u64, flags: u32) -> Result<(
     Ok((access, if access.contains(Access::ZERO_BASED) { 0 } else { iova }))
 }
 
-/// Hands a region to the program.
+/// Hands a region over to the program.
 pub fn give(
     pd: *mut IbvPd,
     key: Key,
@@ -92,12 +92,12 @@ fn reg_mr(
         return reg_all(pd, iova, flags);
     }
     let (access, iova) = checked(start, length, iova, flags)?;
-    // SAFETY: the program keeps the memory until it ends the region; the manual pages ask for that.
+    // SAFETY: by the manual pages, the program keeps the memory until it deregisters the region.
     let key = unsafe { adapter.table().register_raw(object.pd, start.cast(), length, iova, access) };
     give(pd, key.map_err(errno::of_memory)?, start, length, flags)
 }
 
-/// Registers all addresses there are (implicit on-demand paging).
+/// Registers the whole address space (implicit on-demand paging).
 fn reg_all(pd: *mut IbvPd, iova: u64, flags: u32) -> Result<*mut IbvMr, c_int> {
     let object = pd::look(pd)?;
     let adapter = &context::look(object.verbs.context)?.nic.adapter;
@@ -105,7 +105,7 @@ fn reg_all(pd: *mut IbvPd, iova: u64, flags: u32) -> Result<*mut IbvMr, c_int> {
     if !access.contains(Access::ON_DEMAND) || iova != 0 {
         return Err(if access.contains(Access::ON_DEMAND) { libc::EINVAL } else { libc::EFAULT });
     }
-    // Most of these addresses are mapped nowhere.
+    // Most of these addresses are not mapped, so page faults must be handled.
     if !page_fault::is_installed() {
         return Err(libc::EOPNOTSUPP);
     }
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn ibv_reg_mr(
     errno::pointer(reg_mr(pd, start, length, start as u64, flags as u32))
 }
 
-/// Registers memory whose first byte is named `iova`.
+/// Registers memory whose first byte has the address `iova` in work requests.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_reg_mr_iova(
     pd: *mut IbvPd,
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova(
     errno::pointer(reg_mr(pd, start, length, iova, flags as u32))
 }
 
-/// The same, where optional access flags are allowed.
+/// Like [`ibv_reg_mr_iova`], but optional access flags are allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_reg_mr_iova2(
     pd: *mut IbvPd,
@@ -150,12 +150,12 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
     errno::pointer(reg_mr(pd, start, length, iova, flags))
 }
 
-/// Ends a region; EBUSY while windows are bound to it.
+/// Deregisters a region. EBUSY while windows are bound to it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut IbvMr) -> c_int {
     errno::number((|| {
         let object = handles::look::<MrObject>(mr)?;
-        // SAFETY: the program changes nothing of a region.
+        // SAFETY: the program does not change a region.
         let verbs = unsafe { *object.verbs.get() };
         let adapter = &context::look(verbs.context)?.nic.adapter;
         if !adapter.is_child() {
@@ -169,12 +169,12 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut IbvMr) -> c_int {
 const TRANSLATION: c_int = 1;
 const DOMAIN: c_int = 2;
 const ACCESS: c_int = 4;
-/// `IBV_REREG_MR_ERR_INPUT`: nothing has changed.
+/// `IBV_REREG_MR_ERR_INPUT`: the arguments are wrong, and nothing has changed.
 const ERR_INPUT: c_int = -1;
 /// `IBV_REREG_MR_ERR_CMD`: the device refused.
 const ERR_CMD: c_int = -4;
 
-/// Gives a region other memory, another domain or other rights. It keeps its keys.
+/// Gives a region other memory, another domain or other rights. The region keeps its keys.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut IbvMr,
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         errno::set(libc::EINVAL);
         return ERR_INPUT;
     };
-    // SAFETY: the program changes nothing of a region, and calls this beside no other use.
+    // SAFETY: the program does not change a region, and does not call this during other uses.
     let verbs = unsafe { &mut *object.verbs.get() };
     let (moves, changes) = (flags & TRANSLATION != 0, flags & ACCESS != 0);
     let senseless = flags & !(TRANSLATION | DOMAIN | ACCESS) != 0 || flags == 0;
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     }
 }
 
-/// The region whose bytes are zeros, and where writes are lost.
+/// Allocates a null region: reads return zeros, and writes are discarded.
 pub unsafe extern "C" fn alloc_null_mr(pd: *mut IbvPd) -> *mut IbvMr {
     errno::pointer((|| {
         let object = pd::look(pd)?;
@@ -233,11 +233,12 @@ pub unsafe extern "C" fn alloc_null_mr(pd: *mut IbvPd) -> *mut IbvMr {
     })())
 }
 
-/// `IBV_ADVISE_MR_ADVICE_PREFETCH` and its variants; the flag that waits for the end of it.
+/// The greatest advice, a variant of `IBV_ADVISE_MR_ADVICE_PREFETCH`; and the flag that waits for its
+/// completion.
 const LAST_ADVICE: c_int = 2;
 const FLUSH_ADVICE: u32 = 1;
 
-/// Advice on pages that will be used. The list must name regions of the domain.
+/// Accepts advice on pages that will be used, after checking that the list names regions of the domain.
 pub unsafe extern "C" fn advise_mr(
     pd: *mut IbvPd,
     advice: c_int,

@@ -1,4 +1,4 @@
-//! Memory windows, of type 1 and of type 2B.
+//! Memory windows of types 1 and 2B.
 
 use remora_abi::objects::{IbvMw, IbvMwBindInfo, IbvPd};
 use remora_verbs::{Access, Binding, Key, WindowType};
@@ -17,7 +17,8 @@ const TYPE_2: c_int = 2;
 #[repr(C)]
 pub struct MwObject {
     pub verbs: UnsafeCell<IbvMw>,
-    /// Its first key: the upper 24 bits name the window for life, however its bindings end.
+    /// The window's first key. Its upper 24 bits identify the window for its whole life, whatever becomes of
+    /// its bindings.
     key: Key,
 }
 
@@ -26,7 +27,7 @@ impl Object for MwObject {
     const KIND: Kind = Kind::Mw;
 }
 
-/// Allocates a window.
+/// Allocates a memory window.
 pub unsafe extern "C" fn alloc_mw(pd: *mut IbvPd, kind: c_int) -> *mut IbvMw {
     errno::pointer((|| {
         let object = pd::look(pd)?;
@@ -45,11 +46,11 @@ pub unsafe extern "C" fn alloc_mw(pd: *mut IbvPd, kind: c_int) -> *mut IbvMw {
     })())
 }
 
-/// Ends a window, bound or not.
+/// Deallocates a memory window, bound or not.
 pub unsafe extern "C" fn dealloc_mw(mw: *mut IbvMw) -> c_int {
     errno::number((|| {
         let object = handles::look::<MwObject>(mw)?;
-        // SAFETY: the program ends a window that nobody uses.
+        // SAFETY: the program deallocates only an unused window.
         let context = unsafe { (*object.verbs.get()).context };
         let adapter = &context::look(context)?.nic.adapter;
         if !adapter.is_child() {
@@ -59,12 +60,12 @@ pub unsafe extern "C" fn dealloc_mw(mw: *mut IbvMw) -> c_int {
     })())
 }
 
-/// The arguments of a BIND_MW of this window. Of `next` the low byte counts, as on mlx5, irdma and rxe: the
-/// upper 24 bits of the new key are the window's.
+/// Returns the arguments of a BIND_MW of this window. Only the low byte of `next` is used, as on mlx5, irdma
+/// and rxe: the upper 24 bits of the new key belong to the window.
 pub fn binding(mw: *mut IbvMw, next: u32, info: &IbvMwBindInfo) -> Result<Binding, c_int> {
     let object = handles::look::<MwObject>(mw)?;
     let region = match handles::look_if_any::<MrObject>(info.mr)? {
-        // SAFETY: the program changes nothing of a region.
+        // SAFETY: the program does not change a region.
         Some(region) => unsafe { (*region.verbs.get()).lkey },
         None if info.length == 0 => 0,
         None => return Err(libc::EINVAL),
@@ -79,14 +80,14 @@ pub fn binding(mw: *mut IbvMw, next: u32, info: &IbvMwBindInfo) -> Result<Bindin
     })
 }
 
-/// What a window may give to peers; programs say what they may do themselves, too.
+/// Returns the rights that a window can give to peers. Programs also pass local rights, which are dropped.
 fn rights(asked: Access) -> Access {
     let known = [Access::REMOTE_WRITE, Access::REMOTE_READ, Access::REMOTE_ATOMIC, Access::ZERO_BASED];
     known.into_iter().filter(|right| asked.contains(*right)).fold(Access::NONE, |all, right| all | right)
 }
 
-/// Gives `ibv_mw.rkey` the key of a binding that was posted, as `ibv_alloc_mw(3)` describes it. If the
-/// binding fails, the window keeps the key that it had, and any later binding replaces both.
+/// Sets `ibv_mw.rkey` to the key of a posted binding, as `ibv_alloc_mw(3)` describes. If the binding fails,
+/// the window keeps its previous key in the NIC, and a later binding replaces both.
 pub fn posted(mw: *mut IbvMw, next: u32) {
     if let Ok(object) = handles::look::<MwObject>(mw) {
         // SAFETY: programs do not use a window while they bind it.

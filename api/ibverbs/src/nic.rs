@@ -1,4 +1,5 @@
-//! The NIC of this process, which every opened device is a view of, and who learns of its events.
+//! The NIC of this process, of which every opened device is a view, and the delivery of its asynchronous
+//! events.
 
 use remora_broker::client::Watch;
 use remora_verbs::AsyncEvent;
@@ -13,7 +14,7 @@ use crate::port_view::PortView;
 use crate::source::Sources;
 use crate::{address, errno};
 
-/// Asynchronous events of one context that wait to be read.
+/// Maximum number of unread asynchronous events of one context.
 pub const MAX_EVENTS: usize = 1 << 12;
 
 /// The NIC and the subjects of its asynchronous events.
@@ -24,13 +25,13 @@ pub struct Nic {
     pub port: Arc<PortView>,
     pub sources: Sources,
     subjects: Arc<Subjects>,
-    /// The thread that waits for packets and serves them, by the system's number; 0: none. One is enough: a
-    /// packet need not wake more.
+    /// The kernel's id of the thread that waits for packets and serves them; 0 if there is none. One thread
+    /// suffices, so that a packet does not wake several.
     waiter: AtomicI32,
 }
 
-/// The subjects of asynchronous events, and who is told of each. The threads that tell have it, and not the
-/// NIC: whoever gives up the NIC waits for them.
+/// The watcher of each subject of asynchronous events. The threads that deliver events share only this and
+/// not the NIC, because dropping the NIC waits for those threads.
 #[derive(Default)]
 struct Subjects(Mutex<BTreeMap<Subject, Watcher>>);
 
@@ -40,7 +41,7 @@ pub enum Subject {
     Cq(u32),
     Qp(u32),
     Srq(u32),
-    /// The device itself, as the context whose events have this descriptor sees it.
+    /// The device itself, as seen by the context whose events have this descriptor.
     Device(i32),
 }
 
@@ -49,11 +50,11 @@ pub enum Subject {
 pub struct Event {
     pub element: u64,
     pub event_type: c_int,
-    /// The count of the object's events that were delivered.
+    /// The count of the object's delivered events.
     pub delivered: Arc<AtomicU32>,
 }
 
-/// Who is told of a subject's events.
+/// The receiver of a subject's events.
 #[derive(Clone, Debug)]
 pub struct Watcher {
     pub element: u64,
@@ -63,13 +64,13 @@ pub struct Watcher {
 
 static NIC: Mutex<Option<Arc<Nic>>> = Mutex::new(None);
 
-/// The NIC of this process, opened at the first call. A forked child opens one of its own. One that has
-/// failed is given up: once its last context is closed, so are its sockets, and there may be another one.
+/// Returns the NIC of this process, and opens it on the first call. A forked child opens a NIC of its own. A
+/// failed NIC is replaced: its sockets are closed with its last context.
 pub fn shared() -> Result<Arc<Nic>, c_int> {
     let mut place = NIC.lock().unwrap_or_else(PoisonError::into_inner);
     let inherited = place.as_ref().is_some_and(|nic| nic.adapter.is_child());
     if !inherited {
-        // Its thread may not have seen the broker's end yet.
+        // The NIC's thread may not have noticed the broker's end yet, so both are checked.
         place.take_if(|nic| nic.adapter.has_failed() || nic.sources.are_lost());
     }
     if let (Some(nic), false) = (&*place, inherited) {
@@ -85,18 +86,18 @@ pub fn shared() -> Result<Arc<Nic>, c_int> {
     let told = Arc::clone(&subjects);
     port.on_event(move |event_type| told.tell_all(PORT, event_type));
     let nic = Arc::new(Nic { adapter, watch, port, sources, subjects, waiter: AtomicI32::new(0) });
-    // What was inherited is the parent's: it is left to the exit.
+    // A NIC inherited by fork belongs to the parent and must not be dropped here.
     std::mem::forget(place.replace(Arc::clone(&nic)));
     Ok(nic)
 }
 
 impl Nic {
-    /// From now on `watcher` is told of this subject's events, unless another handle of it is.
+    /// Delivers this subject's events to `watcher`, unless another handle of the subject receives them.
     pub fn watch(&self, subject: Subject, watcher: &Watcher) {
         self.subjects.all().entry(subject).or_insert_with(|| watcher.clone());
     }
 
-    /// The watcher's handle ends: events that it has not read are dropped.
+    /// Removes a watcher whose handle is destroyed. Its unread events are dropped.
     pub fn forget(&self, subject: Subject, watcher: &Watcher) {
         let mut subjects = self.subjects.all();
         let is_own = |known: &mut Watcher| Arc::ptr_eq(&known.delivered, &watcher.delivered);
@@ -107,25 +108,25 @@ impl Nic {
         watcher.events.withdraw(|event| Arc::ptr_eq(&event.delivered, &watcher.delivered));
     }
 
-    /// Makes the calling thread the one that waits for packets, unless another one does.
+    /// Makes the calling thread the one that waits for packets. Returns false if another thread is.
     pub fn begin_waiting(&self) -> bool {
-        // SAFETY: asks the system for a number.
+        // SAFETY: queries a number of the system.
         let own = unsafe { libc::gettid() };
         let take = |from| self.waiter.compare_exchange(from, own, Ordering::AcqRel, Ordering::Acquire);
         match take(0) {
             Ok(_) => true,
-            // A thread that was cancelled has not said that it waits no more.
+            // A thread that was cancelled has not given up its role.
             Err(other) => is_gone(other) && take(other).is_ok(),
         }
     }
 
-    /// The calling thread, which was the one, waits no more; `woken`: something had come.
+    /// Ends the calling thread's role of waiting for packets. `woken`: a packet or event had come.
     pub fn end_waiting(&self, woken: bool) {
         self.adapter.end_await(woken);
         self.waiter.store(0, Ordering::Release);
     }
 
-    /// Has what was counted in the broker's sums now: the program may end before the thread looks again.
+    /// Adds the counters to the broker's sums now, because the program may end before the thread does it.
     pub fn publish(&self) {
         if let Some(watch) = self.watch.as_ref().filter(|_| !self.adapter.is_child()) {
             watch.publish();
@@ -138,7 +139,7 @@ impl Subjects {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Called inside the engine's lock.
+    /// Delivers an event. Called inside the engine's lock.
     fn tell(&self, event: AsyncEvent) {
         let Some((subject, event_type)) = subject(event) else {
             return self.tell_all(0, IBV_EVENT_DEVICE_FATAL);
@@ -148,7 +149,7 @@ impl Subjects {
         }
     }
 
-    /// Tells every context.
+    /// Delivers an event to every context.
     fn tell_all(&self, element: u64, event_type: c_int) {
         let subjects = self.all();
         for (_, watcher) in subjects.range(Subject::Device(0)..) {
@@ -157,15 +158,15 @@ impl Subjects {
     }
 }
 
-/// Has this thread of the process ended?
+/// Returns whether this thread of the process has ended.
 fn is_gone(thread: i32) -> bool {
-    // SAFETY: signal 0 is none: the system only looks for the thread.
+    // SAFETY: signal 0 only checks whether the thread exists.
     let found = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) };
     found < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
 impl Watcher {
-    /// A watcher for the object at this address.
+    /// Creates a watcher for the object at this address.
     pub fn new<T>(element: *mut T, events: &Arc<EventQueue<Event>>) -> Watcher {
         Watcher {
             element: element as u64,
@@ -178,19 +179,19 @@ impl Watcher {
         self.events.put(Event { element, event_type, delivered: Arc::clone(&self.delivered) });
     }
 
-    /// Events that the program has read.
+    /// The number of events that the program has read.
     pub fn delivered(&self) -> u32 {
         self.delivered.load(Ordering::Acquire)
     }
 }
 
-/// What an event of the port is about: its number, `element.port_num`.
+/// The port number in events of the port (`element.port_num`).
 const PORT: u64 = 1;
 
-/// In `enum ibv_event_type`.
+/// The number of the event in `enum ibv_event_type`.
 const IBV_EVENT_DEVICE_FATAL: c_int = 8;
 
-/// Whom an event is about, and its number in `enum ibv_event_type`. None: the device has failed.
+/// The subject of an event, and its number in `enum ibv_event_type`. `None` if the device has failed.
 fn subject(event: AsyncEvent) -> Option<(Subject, c_int)> {
     Some(match event {
         AsyncEvent::CqOverrun(cq) => (Subject::Cq(cq), 0),

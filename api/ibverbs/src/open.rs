@@ -1,4 +1,4 @@
-//! Opening the device, and the table of functions that `verbs.h` calls.
+//! Opening the device, and the function tables that `verbs.h` calls.
 
 use remora_abi::context::{EXTENDED, VerbsContext};
 use remora_abi::device::IbvDevice;
@@ -36,8 +36,8 @@ fn ops() -> IbvContextOps {
     }
 }
 
-/// The functions before the context. Empty places are what this NIC has not: flow steering, counters, raw
-/// packet queues, receive work queues, tag matching, IPsec.
+/// The function table that precedes the context. Empty entries are features that this NIC does not have:
+/// flow steering, counters, raw packet queues, receive work queues, tag matching, IPsec.
 fn verbs(context: IbvContext) -> VerbsContext {
     VerbsContext {
         query_port: Some(port::query_port),
@@ -92,7 +92,7 @@ pub fn open(device: *mut IbvDevice) -> Result<*mut IbvContext, c_int> {
     let nic = nic::shared()?;
     let of_system = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
     let events = Arc::new(EventQueue::new(nic::MAX_EVENTS).map_err(of_system)?);
-    // A memfd is an inode of its own.
+    // A memfd has an inode of its own, which identifies the context.
     // SAFETY: a C string, and a fresh descriptor.
     let command = unsafe {
         let descriptor = libc::memfd_create(c"remora-context".as_ptr(), libc::MFD_CLOEXEC);
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut IbvDevice) -> *mut IbvCont
     errno::pointer(open(device))
 }
 
-/// Closes a view; the NIC stays for the life of the process.
+/// Closes a view of the NIC. The NIC lives as long as the process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_close_device(context: *mut IbvContext) -> c_int {
     errno::minus_one(handles::take::<ContextObject>(context).map(|object| {

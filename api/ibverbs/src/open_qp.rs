@@ -1,4 +1,4 @@
-//! Targets of XRC that several parts of a program hold.
+//! XRC targets that several parts of a program open.
 
 use remora_abi::objects::{IbvContext, IbvQp};
 use remora_abi::queue_pair::{IbvQpOpenAttr, QPT_XRC_RECV};
@@ -13,11 +13,11 @@ const NEEDED: u32 = 1 | 2 | 8;
 /// `IBV_QP_OPEN_ATTR_CONTEXT`.
 const CONTEXT: u32 = 4;
 
-/// Opens a target that this process has made: one handle more.
+/// Opens a target that this process has created, by one more handle.
 pub unsafe extern "C" fn open_qp(context: *mut IbvContext, attr: *mut IbvQpOpenAttr) -> *mut IbvQp {
     errno::pointer((|| {
         let view = context::look(context)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's attributes.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
         if attr.comp_mask & !(NEEDED | CONTEXT) != 0 {
             return Err(libc::EOPNOTSUPP);

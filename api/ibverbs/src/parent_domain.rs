@@ -8,7 +8,8 @@ use crate::pd::{self, Parent};
 use crate::td::TdObject;
 use crate::{context, errno, handles};
 
-/// `IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS` and `_PD_CONTEXT`: taken, and not called.
+/// `IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS` and `_PD_CONTEXT`, which are accepted; the allocators are not
+/// called.
 const KNOWN: u32 = 3;
 
 /// Allocates a parent domain.
@@ -18,7 +19,7 @@ pub unsafe extern "C" fn alloc_parent_domain(
 ) -> *mut IbvPd {
     errno::pointer((|| {
         let adapter = &context::look(context)?.nic.adapter;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's attributes.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
         if attr.comp_mask & !KNOWN != 0 {
             return Err(libc::EOPNOTSUPP);

@@ -16,16 +16,16 @@ use crate::td::TdObject;
 pub struct PdObject {
     pub verbs: IbvPd,
     pub pd: Pd,
-    /// Of a parent domain: what it stands for.
+    /// The domains behind a parent domain; `None` for a protection domain.
     pub parent_of: Option<Parent>,
-    /// Parent domains that stand for this one.
+    /// The number of parent domains that stand for this domain.
     pub children: AtomicU32,
 }
 
-/// The domains that a parent domain names and keeps in use.
+/// The domains that a parent domain refers to and keeps in use.
 pub struct Parent {
     pub of: *mut IbvPd,
-    /// NULL: none.
+    /// The thread domain, or NULL.
     pub td: *mut IbvTd,
 }
 
@@ -34,12 +34,12 @@ impl Object for PdObject {
     const KIND: Kind = Kind::Pd;
 }
 
-/// The domain of this handle.
+/// Returns the domain of this handle.
 pub fn look<'a>(pd: *mut IbvPd) -> Result<&'a PdObject, c_int> {
     handles::look::<PdObject>(pd)
 }
 
-/// Hands a domain to the program.
+/// Hands a domain over to the program.
 pub fn give(context: *mut IbvContext, pd: Pd, parent_of: Option<Parent>) -> *mut IbvPd {
     let verbs = IbvPd { context, handle: pd.get() };
     handles::give(Box::new(PdObject { verbs, pd, parent_of, children: 0.into() }))
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut IbvContext) -> *mut IbvPd {
     })())
 }
 
-/// Ends a protection domain; EBUSY while anything belongs to it.
+/// Deallocates a protection domain. EBUSY while an object belongs to it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut IbvPd) -> c_int {
     errno::number((|| {
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut IbvPd) -> c_int {
     })())
 }
 
-/// Ends a parent domain. Its objects are those of the domain that it stands for.
+/// Deallocates a parent domain. Objects created with it belong to the domain that it stands for.
 pub fn dealloc_parent(parent: *mut IbvPd) -> Result<(), c_int> {
     let object = handles::take::<PdObject>(parent)?;
     let Some(Parent { of, td }) = object.parent_of else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! The attributes of the one port.
+//! The attributes of the port.
 
 use remora_abi::device::{COMPAT_PORT_ATTR, IbvPortAttr};
 use remora_abi::objects::IbvContext;
@@ -18,13 +18,13 @@ const ACTIVE: c_int = 4;
 const MTU_4096: c_int = 5;
 /// `IBV_PORT_CM_SUP` and `IBV_PORT_IP_BASED_GIDS`.
 const CAPABILITIES: u32 = 1 << 16 | 1 << 26;
-/// 4 lanes.
+/// The width code of 4 lanes.
 const WIDTH_4X: u8 = 2;
-/// EDR, 25 Gbit/s a lane: what loopback does in software, about.
+/// The speed code of EDR, 25 Gbit/s per lane, which is about the speed of loopback in software.
 const SPEED_EDR: u8 = 32;
-/// Speed of the port in units of 100 Mbit/s.
+/// The port's speed in units of 100 Mbit/s.
 const SPEED: u64 = 1000;
-/// Physical states `Disabled` and `LinkUp`.
+/// The physical states `Disabled` and `LinkUp`.
 const DISABLED: u8 = 3;
 const LINK_UP: u8 = 5;
 /// `IBV_LINK_LAYER_ETHERNET`.
@@ -32,25 +32,25 @@ const ETHERNET: u8 = 2;
 /// `IBV_QPF_GRH_REQUIRED`.
 const GRH_REQUIRED: u8 = 1;
 
-/// The code of a path MTU (`enum ibv_mtu`).
+/// Returns the code of a path MTU (`enum ibv_mtu`).
 pub fn mtu_code(bytes: u32) -> c_int {
     (bytes.clamp(256, 4096).ilog2() - 7) as c_int
 }
 
-/// The path MTU of a code, in bytes.
+/// Returns the path MTU in bytes of a code.
 pub fn mtu_bytes(code: c_int) -> Option<u32> {
     (1..=MTU_4096).contains(&code).then(|| 128 << code)
 }
 
-/// EINVAL for every port but the one.
+/// Returns EINVAL for any port number other than 1.
 pub fn check(port: u32) -> Result<(), c_int> {
     if port == 1 { Ok(()) } else { Err(libc::EINVAL) }
 }
 
-/// Bytes of the headers of IPv6 and UDP.
+/// Length of the IPv6 and UDP headers in bytes.
 const HEADERS: usize = 48;
 
-/// The path MTU of the port, in bytes: each address's interface takes it.
+/// Returns the port's path MTU in bytes, which each address's interface can carry.
 fn active_mtu(nic: &Nic) -> u32 {
     let mut interfaces: Vec<u32> = nic.port.gids().iter().map(|(_, entry)| entry.interface).collect();
     interfaces.sort_unstable();
@@ -60,17 +60,17 @@ fn active_mtu(nic: &Nic) -> u32 {
     narrow.map_or(own, |bytes| ChannelAdapter::path_mtu_of(bytes.saturating_sub(HEADERS)).min(own))
 }
 
-/// The longest packet that an interface takes, in bytes; None: unknown.
+/// Returns the longest packet of an interface in bytes; `None` if it is unknown.
 fn interface_mtu(index: u32) -> Option<usize> {
-    // SAFETY: zeros are a value of it.
+    // SAFETY: zeros are a valid value of the structure.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // SAFETY: the field has space for any name.
+    // SAFETY: the field has space for any interface name.
     if index == 0 || unsafe { libc::if_indextoname(index, request.ifr_name.as_mut_ptr()) }.is_null() {
         return None;
     }
     let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0));
     let socket = socket.or_else(|_| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))).ok()?;
-    // SAFETY: the kernel reads the name and writes the number, which is read then.
+    // SAFETY: the kernel reads the name and writes the MTU, which is read afterwards.
     unsafe {
         let asked = libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request);
         (asked == 0).then(|| usize::try_from(request.ifr_ifru.ifru_mtu).ok()).flatten()
@@ -105,7 +105,7 @@ fn describe(object: &ContextObject) -> IbvPortAttr {
     }
 }
 
-/// The attributes of a port, as many bytes as the caller knows.
+/// Queries the attributes of a port, as many bytes as the caller knows.
 pub unsafe extern "C" fn query_port(
     context: *mut IbvContext,
     port: u8,
@@ -123,20 +123,20 @@ pub unsafe extern "C" fn query_port(
     })())
 }
 
-/// The same for programs that were compiled before ports had more attributes.
+/// Like [`query_port`], for programs compiled before ports had more attributes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_port(context: *mut IbvContext, port: u8, out: *mut IbvPortAttr) -> c_int {
-    // SAFETY: such a program has so many bytes there.
+    // SAFETY: such a program has `COMPAT_PORT_ATTR` bytes there.
     unsafe { query_port(context, port, out, COMPAT_PORT_ATTR) }
 }
 
-/// The speed of a port in units of 100 Mbit/s.
+/// Queries the speed of a port in units of 100 Mbit/s.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_port_speed(context: *mut IbvContext, port: u32, out: *mut u64) -> c_int {
     errno::number((|| {
         context::look(context)?;
         check(port)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's variable.
         *unsafe { out.as_mut() }.ok_or(libc::EINVAL)? = SPEED;
         Ok(())
     })())

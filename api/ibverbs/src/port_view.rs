@@ -1,4 +1,4 @@
-//! The port as programs see it: its state and its GIDs, and the events of their changes.
+//! The port as programs see it: its state, its GIDs, and the events of their changes.
 
 use remora_broker::{GidEntry, PortState};
 use remora_verbs::Address;
@@ -6,12 +6,12 @@ use remora_verbs::raw::ChannelAdapter;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// In `enum ibv_event_type`.
+/// Numbers of events in `enum ibv_event_type`.
 const IBV_EVENT_PORT_ACTIVE: c_int = 9;
 const IBV_EVENT_PORT_ERR: c_int = 10;
 const IBV_EVENT_GID_CHANGE: c_int = 18;
 
-/// Who is told of the port's events, by their number in `enum ibv_event_type`.
+/// The receiver of the port's events, by their number in `enum ibv_event_type`.
 type Hook = Box<dyn Fn(c_int) + Send + Sync>;
 
 /// The port of this process's NIC.
@@ -21,12 +21,12 @@ pub struct PortView {
 }
 
 impl PortView {
-    /// A port that changes when its broker says so.
+    /// Creates a port whose broker reports changes.
     pub fn new(state: PortState) -> PortView {
         PortView { state: Mutex::new(state), hook: OnceLock::new() }
     }
 
-    /// A port that nobody watches: it counts as active, and keeps its address.
+    /// Creates a port without a broker, which is always active and keeps its address.
     pub fn always(adapter: &ChannelAdapter) -> PortView {
         let own = GidEntry { ip: adapter.facts().endpoint.address.into(), interface: 0 };
         PortView::new(PortState { active: true, gids: vec![Some(own)] })
@@ -36,12 +36,12 @@ impl PortView {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Is its interface up?
+    /// Returns whether the port is active.
     pub fn is_active(&self) -> bool {
         self.state().active
     }
 
-    /// The GID at this place of the table; None: an empty entry.
+    /// Returns the GID at this index; `None` for an empty entry.
     pub fn gid(&self, index: u32) -> Option<GidEntry> {
         self.state().gids.get(index as usize).copied().flatten()
     }
@@ -51,18 +51,18 @@ impl PortView {
         self.state().gids.iter().flatten().map(|entry| Address::from(entry.ip)).collect()
     }
 
-    /// The entries of the GID table that are not empty, and their indices.
+    /// The entries of the GID table that are not empty, with their indices.
     pub fn gids(&self) -> Vec<(u32, GidEntry)> {
         let entries = self.state().gids.clone();
         (0..).zip(entries).filter_map(|(index, entry)| Some((index, entry?))).collect()
     }
 
-    /// From now on `hook` is told of the port's events; at most once.
+    /// Sets the receiver of the port's events. Only the first call has an effect.
     pub fn on_event(&self, hook: impl Fn(c_int) + Send + Sync + 'static) {
         let _ = self.hook.set(Box::new(hook));
     }
 
-    /// The port is so from now on.
+    /// Changes the state of the port, and delivers the events of the change.
     pub fn change(&self, new: PortState) {
         let old = std::mem::replace(&mut *self.state(), new.clone());
         for event in events(&old, &new) {
@@ -73,7 +73,7 @@ impl PortView {
     }
 }
 
-/// What programs are told of a change, in this order.
+/// Returns the events of a change in the order of delivery.
 fn events(old: &PortState, new: &PortState) -> impl Iterator<Item = c_int> {
     let state = if new.active { IBV_EVENT_PORT_ACTIVE } else { IBV_EVENT_PORT_ERR };
     let state = (old.active != new.active).then_some(state);

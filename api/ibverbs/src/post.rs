@@ -1,4 +1,4 @@
-//! Posting to the queues of queue pairs, and to shared receive queues.
+//! Posting to queue pairs and to shared receive queues.
 
 use remora_abi::objects::{IbvQp, IbvRecvWr, IbvSendWr, IbvSrq};
 use remora_verbs::raw::Receives;
@@ -10,7 +10,7 @@ use crate::requests::{self, Work};
 use crate::srq::SrqObject;
 use crate::{errno, handles};
 
-/// The result of a list: 0, or the errno, and `bad` gets the first request that was not taken.
+/// Returns 0, or the errno of a list, of which `bad` receives the first request that was refused.
 ///
 /// # Safety
 /// `bad` is NULL or the program's.
@@ -33,14 +33,15 @@ unsafe fn concluded<T>(
     errno
 }
 
-/// Posts a list of send work requests. `bad` gets the first that was not taken; those before it are.
+/// Posts a list of send work requests. `bad` receives the first request that was refused; those before it
+/// are posted.
 pub unsafe extern "C" fn post_send(qp: *mut IbvQp, wr: *mut IbvSendWr, bad: *mut *mut IbvSendWr) -> c_int {
     let mut at = wr;
     // SAFETY: NULL, or a live handle.
     let posted = unsafe { handles::fast::<QpObject>(qp) }.map(|object| {
         let service = object.raw.service();
         object.raw.post_send(|queue| {
-            // SAFETY: the requests are the program's, and the last names none.
+            // SAFETY: the requests are the program's, and the last one has no successor.
             while let Some(request) = unsafe { at.as_ref() } {
                 // SAFETY: as above.
                 unsafe { requests::push(queue, service, request)? };
@@ -53,10 +54,10 @@ pub unsafe extern "C" fn post_send(qp: *mut IbvQp, wr: *mut IbvSendWr, bad: *mut
     unsafe { concluded(posted, at, bad) }
 }
 
-/// Takes a list of receive work requests, up to the first that is refused.
+/// Posts the receive work requests of a list up to the first that is refused.
 ///
 /// # Safety
-/// The requests are the program's, and the last names none.
+/// The requests are the program's, and the last one has no successor.
 #[inline]
 unsafe fn receive_all(queue: &mut Receives<'_>, at: &mut *mut IbvRecvWr) -> Result<(), c_int> {
     // SAFETY: the caller's promise.
@@ -68,7 +69,7 @@ unsafe fn receive_all(queue: &mut Receives<'_>, at: &mut *mut IbvRecvWr) -> Resu
     Ok(())
 }
 
-/// Posts a list of receive work requests, likewise.
+/// Posts a list of receive work requests. `bad` receives the first request that was refused.
 pub unsafe extern "C" fn post_recv(qp: *mut IbvQp, wr: *mut IbvRecvWr, bad: *mut *mut IbvRecvWr) -> c_int {
     let mut at = wr;
     // SAFETY: NULL, or a live handle; the requests are the program's.
@@ -79,14 +80,15 @@ pub unsafe extern "C" fn post_recv(qp: *mut IbvQp, wr: *mut IbvRecvWr, bad: *mut
     }
 }
 
-/// Posts a list of receive work requests to a shared receive queue, likewise.
+/// Posts a list of receive work requests to a shared receive queue. `bad` receives the first request that
+/// was refused.
 pub unsafe extern "C" fn post_srq_recv(
     srq: *mut IbvSrq,
     wr: *mut IbvRecvWr,
     bad: *mut *mut IbvRecvWr,
 ) -> c_int {
     let mut at = wr;
-    // SAFETY: as above.
+    // SAFETY: as in `post_recv`.
     unsafe {
         let posted = handles::fast::<SrqObject>(srq)
             .map(|object| object.raw.post_recv(|queue| receive_all(queue, &mut at)));
@@ -94,7 +96,7 @@ pub unsafe extern "C" fn post_srq_recv(
     }
 }
 
-/// Posts one work request without bytes.
+/// Posts one work request without data.
 pub fn post_one(qp: *mut IbvQp, work: &Work) -> Result<(), c_int> {
     let object = handles::look::<QpObject>(qp)?;
     let posted = object.raw.post_send(|queue| queue.push(&work.with(Payload::Sges(&[])), &work.target));

@@ -1,23 +1,23 @@
-//! The symbols that rdma-core's libraries, providers and tools share among themselves, by the private
-//! versions of all releases from 25 on (`private-symbols.txt`): a program that is linked against another
-//! release's libmlx5 or libefa starts. The providers announce their drivers, which no kernel device here asks
-//! for.
+//! The symbols that rdma-core's libraries, providers and tools share among themselves, with the private
+//! versions of all releases from 25 on (`private-symbols.txt`). Programs that are linked against another
+//! release's libmlx5 or libefa can then start. The providers register their drivers, which no device here
+//! uses.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicBool;
 
 use crate::absent::absent;
 
-/// Providers read it when a device is gone.
+/// A flag that providers read when a device is gone.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "the name is the ABI's")]
 pub static verbs_allow_disassociate_destroy: AtomicBool = AtomicBool::new(false);
 
-/// Functions by which a provider announces its driver. No device asks for it.
+/// Defines functions by which a provider registers its driver. No device uses it.
 macro_rules! drivers {
     ($($name:ident)*) => {
         $(
-            /// Takes a provider's driver, which no device asks for.
+            /// Registers a provider's driver. Does nothing.
             #[unsafe(no_mangle)]
             pub extern "C" fn $name(_ops: *const c_void) {}
         )*
@@ -29,31 +29,31 @@ drivers! {
     verbs_register_driver_59 verbs_register_driver_64 verbs_register_driver_65
 }
 
-/// Ends a heap for buffers of confidential machines, of which there is none.
+/// Destroys a heap of buffers for confidential computing, of which there is none. Does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_dmabuf_heap_destroy(_heap: *mut c_void) {}
 
-/// Frees a buffer of such a heap.
+/// Frees a buffer of such a heap. Does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_dmabuf_heap_free(_buffer: *mut c_void, _size: usize, _descriptor: c_int) {}
 
-/// The same by the first ABI.
+/// Registers a driver by the first ABI. Does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_register_driver(_name: *const c_void, _init: *const c_void) {}
 
-/// A provider's line for the log: nobody reads it.
+/// Writes a provider's log line. Does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn __verbs_log(_context: *mut c_void, _level: u32, _format: *const c_void) {}
 
-/// A provider's context, of which there is none.
+/// Sets the functions of a provider's context, of which there is none. Does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn verbs_set_ops(_context: *mut c_void, _ops: *const c_void) {}
 
-/// The same.
+/// Ends a provider's context. Does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn verbs_uninit_context(_context: *mut c_void) {}
 
-/// The same for a completion queue.
+/// Initialises a provider's completion queue. Does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn verbs_init_cq(
     _cq: *mut c_void,
@@ -63,7 +63,7 @@ pub extern "C" fn verbs_init_cq(
 ) {
 }
 
-/// The attributes of a command, which nobody takes.
+/// Returns the number of attributes of an ioctl command, which no kernel receives.
 #[unsafe(no_mangle)]
 pub extern "C" fn __ioctl_final_num_attrs(count: c_int) -> c_int {
     count

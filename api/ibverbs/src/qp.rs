@@ -1,4 +1,4 @@
-//! Queue pairs: made in RESET and moved by `ibv_modify_qp`.
+//! Queue pairs, which are created in RESET and moved by `ibv_modify_qp`.
 
 mod attributes;
 mod qp_ex;
@@ -26,24 +26,24 @@ use crate::srq::SrqObject;
 use crate::xrc::XrcdObject;
 use crate::{context, errno, explain, pd};
 
-/// Sizes of what has no queues.
+/// The capacity of a queue pair without queues.
 const NO_QUEUES: IbvQpCap =
     IbvQpCap { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline_data: 0 };
 
-/// A queue pair. It always has what `ibv_qp_to_qp_ex` looks at.
+/// A queue pair. Its structure always includes the fields that `ibv_qp_to_qp_ex` reads.
 #[repr(C)]
 pub struct QpObject {
     pub verbs: UnsafeCell<IbvQpEx>,
     /// Functions that newer programs know (FLUSH).
     _newer: [Absent; 3],
     pub raw: Arc<Qp>,
-    /// It was made to be posted to function by function.
+    /// True if the queue pair was created for posting by `ibv_wr_*` functions.
     pub is_ex: bool,
     pub xrc_domain: Option<u32>,
     pub builder: Builder,
     cap: IbvQpCap,
     signal_all: bool,
-    /// The address vector as it was given last.
+    /// The address vector that was set last.
     address: Mutex<Option<IbvAhAttr>>,
     watcher: Watcher,
 }
@@ -80,10 +80,10 @@ fn service(qp_type: c_int) -> Result<Service, c_int> {
     }
 }
 
-/// Inline bytes of a queue pair, if it asks for less: those of one slot.
+/// The least number of inline bytes of a queue pair, which fit into one slot.
 const LEAST_INLINE: u32 = 64;
 
-/// Sizes within the bounds. Those of a receive queue count only if there is one.
+/// Checks that sizes are within the limits. Sizes of the receive queue count only if there is one.
 fn check(cap: &IbvQpCap, receives: bool) -> Result<(), c_int> {
     let send = cap.max_send_wr <= MAX_QP_WR && cap.max_send_sge <= SGES && cap.max_inline_data <= INLINE;
     let receive = !receives || cap.max_recv_wr <= MAX_QP_WR && cap.max_recv_sge <= SGES;
@@ -95,7 +95,7 @@ fn check(cap: &IbvQpCap, receives: bool) -> Result<(), c_int> {
     Err(libc::EINVAL)
 }
 
-/// Makes a queue pair in the NIC.
+/// Creates a queue pair in the NIC.
 fn make(view: &ContextObject, attr: &IbvQpInitAttrEx, service: Service) -> Result<Arc<Qp>, c_int> {
     let adapter = &view.nic.adapter;
     if service == Service::XrcTarget {
@@ -127,7 +127,7 @@ fn make(view: &ContextObject, attr: &IbvQpInitAttrEx, service: Service) -> Resul
         .map_err(errno::of_create)
 }
 
-/// Makes a queue pair for the program. The sizes that it has go to `attr`.
+/// Creates a queue pair for the program. `attr` receives the actual sizes.
 fn create(context: *mut IbvContext, attr: &mut IbvQpInitAttrEx) -> Result<*mut IbvQp, c_int> {
     let view = context::look(context)?;
     let has = |bit: u32| attr.comp_mask & bit != 0;
@@ -144,8 +144,8 @@ fn create(context: *mut IbvContext, attr: &mut IbvQpInitAttrEx) -> Result<*mut I
     if has(init_attr::SEND_OPS_FLAGS) {
         qp_ex::check(service, attr.send_ops_flags)?;
     }
-    // Programs that ask for none count on a few bytes all the same: other providers have space for them. The
-    // longest queues have none.
+    // Programs that request no inline data use a few bytes all the same, since other providers have space for
+    // them. The longest queues have none.
     if attr.cap.max_send_wr <= MAX_QP_WR / 2 {
         attr.cap.max_inline_data = attr.cap.max_inline_data.max(LEAST_INLINE);
     }
@@ -162,7 +162,7 @@ fn create(context: *mut IbvContext, attr: &mut IbvQpInitAttrEx) -> Result<*mut I
     Ok(give(context, view, raw, attr, xrc_domain))
 }
 
-/// Hands a queue pair to the program.
+/// Hands a queue pair over to the program.
 fn give(
     context: *mut IbvContext,
     view: &ContextObject,
@@ -203,7 +203,7 @@ fn give(
     handles::give(made)
 }
 
-/// Hands a target that exists to the program once more.
+/// Hands an existing target over to the program once more.
 pub fn give_opened(
     context: *mut IbvContext,
     view: &ContextObject,
@@ -211,20 +211,20 @@ pub fn give_opened(
     qp_context: *mut c_void,
     domain: u32,
 ) -> *mut IbvQp {
-    // SAFETY: all of it are numbers and pointers, for which zeros are values.
+    // SAFETY: all fields are numbers and pointers, for which zero is a valid value.
     let empty: IbvQpInitAttrEx = unsafe { std::mem::zeroed() };
     let attr = IbvQpInitAttrEx { qp_context, qp_type: QPT_XRC_RECV, ..empty };
     give(context, view, raw, &attr, Some(domain))
 }
 
-/// Makes a queue pair of a protection domain.
+/// Creates a queue pair in a protection domain.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_qp(pd: *mut IbvPd, attr: *mut IbvQpInitAttr) -> *mut IbvQp {
     errno::pointer((|| {
         let context = pd::look(pd)?.verbs.context;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's attributes.
         let attr = unsafe { attr.as_mut() }.ok_or(libc::EINVAL)?;
-        // SAFETY: all of it are numbers and pointers, for which zeros are values.
+        // SAFETY: all fields are numbers and pointers, for which zero is a valid value.
         let empty: IbvQpInitAttrEx = unsafe { std::mem::zeroed() };
         let mut extended = IbvQpInitAttrEx {
             qp_context: attr.qp_context,
@@ -244,22 +244,22 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut IbvPd, attr: *mut IbvQpInitAttr)
     })())
 }
 
-/// Makes a queue pair, of XRC too, or to be posted to function by function.
+/// Creates a queue pair, also for XRC or for posting by `ibv_wr_*` functions.
 pub unsafe extern "C" fn create_qp_ex(context: *mut IbvContext, attr: *mut IbvQpInitAttrEx) -> *mut IbvQp {
-    // SAFETY: NULL, or the program's.
+    // SAFETY: NULL, or the program's attributes.
     errno::pointer(unsafe { attr.as_mut() }.ok_or(libc::EINVAL).and_then(|attr| create(context, attr)))
 }
 
-/// Ends a queue pair; EBUSY while it is attached to a multicast group. What was posted is forgotten. Waits
+/// Destroys a queue pair. EBUSY while it is attached to a multicast group. Posted work is dropped. Waits
 /// until all events that were read are acknowledged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut IbvQp) -> c_int {
     errno::number((|| {
         let object = handles::look::<QpObject>(qp)?;
-        // SAFETY: a field that nobody changes.
+        // SAFETY: the field never changes.
         let nic = &context::look(unsafe { (*object.verbs.get()).qp_base.context })?.nic;
         explain::waited(nic, object.raw.number().get());
-        // The last handle of a target ends it.
+        // Only the last handle of a target destroys it.
         if Arc::strong_count(&object.raw) == 1 {
             object.raw.destroy().map_err(errno::of_create)?;
         }
@@ -272,7 +272,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut IbvQp) -> c_int {
     })())
 }
 
-/// The queue pair as one that is posted to function by function, if it was made for that.
+/// Returns the queue pair for posting by `ibv_wr_*` functions, or NULL if it was not created for that.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut IbvQp) -> *mut IbvQpEx {
     match handles::look::<QpObject>(qp) {

@@ -1,4 +1,4 @@
-//! The attributes of the device, in the style of Soft-RoCE's, as they are true for this NIC.
+//! The attributes of the device, modelled on those of Soft-RoCE, with the values of this NIC.
 
 use remora_abi::device::{IbvDeviceAttr, IbvDeviceAttrEx, IbvOdpCaps, IbvRssCaps, IbvValuesEx};
 use remora_abi::objects::IbvContext;
@@ -12,8 +12,8 @@ use crate::context::{self, ContextObject};
 use crate::device::{guid, text};
 use crate::errno;
 
-/// `IBV_DEVICE_*`: the current state may be given, system image GUID, RNR NAKs, SRQs change their size, N
-/// completions to be told of, windows of types 1 and 2B, XRC, SEND with invalidation.
+/// `IBV_DEVICE_*` capabilities: current state in `modify_qp`, system image GUID, RNR NAKs, resizing of SRQs,
+/// N completion notifications, windows of types 1 and 2B, XRC, SEND with invalidate.
 const CAPABILITIES: u32 =
     1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 17 | 1 << 20 | 1 << 21 | 1 << 24;
 /// `IBV_ATOMIC_HCA`: atomic among the requests of this NIC.
@@ -24,9 +24,9 @@ const ODP_SUPPORT: u64 = 1;
 const ODP_IMPLICIT: u64 = 2;
 /// `IBV_ODP_SUPPORT_{SEND,RECV,WRITE,READ,ATOMIC,SRQ_RECV}`.
 const ODP_ALL: u32 = 0x3f;
-/// Kilohertz of the clock, which counts nanoseconds.
+/// Frequency of the clock in kHz. The clock counts nanoseconds.
 const CLOCK_KHZ: u64 = 1_000_000;
-/// Type 1 and type 2 windows of this device.
+/// Maximum number of memory windows.
 const WINDOWS: c_int = (1 << 16) - 1;
 
 fn describe() -> IbvDeviceAttr {
@@ -37,7 +37,8 @@ fn describe() -> IbvDeviceAttr {
         sys_image_guid: guid(),
         max_mr_size: u64::MAX,
         page_size_cap: 0xffff_f000,
-        // Nobody's: programs with a table of vendors must not take it for one that they know.
+        // An unassigned vendor id, so that programs with a table of vendors do not take the device for a
+        // known one.
         vendor_id: 0x0052_4d52,
         vendor_part_id: 1,
         hw_ver: 0,
@@ -81,7 +82,8 @@ fn describe_ex() -> IbvDeviceAttrEx {
     IbvDeviceAttrEx {
         orig_attr: describe(),
         comp_mask: 0,
-        // Every region works with absent pages; datagrams too, but programs ask for send and receive only.
+        // Every region can have absent pages. That holds for datagrams too, but programs query only send and
+        // receive.
         odp_caps: IbvOdpCaps {
             general_caps: ODP_SUPPORT | implicit,
             per_transport_caps: [ODP_ALL, 0x3, 0x3],
@@ -109,18 +111,18 @@ fn describe_ex() -> IbvDeviceAttrEx {
     }
 }
 
-/// The attributes of the device.
+/// Queries the attributes of the device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_device(context: *mut IbvContext, out: *mut IbvDeviceAttr) -> c_int {
     errno::number((|| {
         context::look(context)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's structure.
         *unsafe { out.as_mut() }.ok_or(libc::EINVAL)? = describe();
         Ok(())
     })())
 }
 
-/// The extended attributes, as many bytes as the caller knows.
+/// Queries the extended attributes, as many bytes as the caller knows.
 pub unsafe extern "C" fn query_device_ex(
     context: *mut IbvContext,
     _input: *const c_void,
@@ -140,11 +142,11 @@ pub unsafe extern "C" fn query_device_ex(
 /// `IBV_VALUES_MASK_RAW_CLOCK`.
 const RAW_CLOCK: u32 = 1;
 
-/// The clock of completion timestamps.
+/// Queries the clock of completion timestamps.
 pub unsafe extern "C" fn query_rt_values(context: *mut IbvContext, values: *mut IbvValuesEx) -> c_int {
     errno::number((|| {
         let object: &ContextObject = context::look(context)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's structure.
         let values = unsafe { values.as_mut() }.ok_or(libc::EINVAL)?;
         if values.comp_mask & !RAW_CLOCK != 0 {
             return Err(libc::EOPNOTSUPP);

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-/// Each rate: its number, its multiple of 2.5 Gbit/s (0: it is none), and Mbit/s.
+/// The rates: number, multiple of 2.5 Gbit/s (0 if there is none), and Mbit/s.
 const RATES: [(c_int, c_int, c_int); 23] = [
     (2, 1, 2_500),
     (5, 2, 5_000),
@@ -29,26 +29,26 @@ const RATES: [(c_int, c_int, c_int); 23] = [
     (24, 480, 1_275_000),
 ];
 
-/// The multiple of 2.5 Gbit/s of a rate; -1: none.
+/// Returns a rate as a multiple of 2.5 Gbit/s, or -1.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_rate_to_mult(rate: c_int) -> c_int {
     let found = RATES.iter().find(|(number, mult, _)| *number == rate && *mult > 0);
     found.map_or(-1, |(_, mult, _)| *mult)
 }
 
-/// The rate of a multiple of 2.5 Gbit/s; 0 (the fastest): none.
+/// Returns the rate of a multiple of 2.5 Gbit/s, or 0 (the fastest) if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn mult_to_ibv_rate(mult: c_int) -> c_int {
     RATES.iter().find(|(_, known, _)| *known == mult && mult > 0).map_or(0, |(number, _, _)| *number)
 }
 
-/// A rate in Mbit/s; -1: none.
+/// Returns a rate in Mbit/s, or -1.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_rate_to_mbps(rate: c_int) -> c_int {
     RATES.iter().find(|(number, _, _)| *number == rate).map_or(-1, |(_, _, mbps)| *mbps)
 }
 
-/// The rate of so many Mbit/s; 0 (the fastest): none.
+/// Returns the rate of this number of Mbit/s, or 0 (the fastest) if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> c_int {
     RATES.iter().find(|(_, _, known)| *known == mbps).map_or(0, |(number, _, _)| *number)

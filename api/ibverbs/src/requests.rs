@@ -1,4 +1,4 @@
-//! Work requests of `verbs.h` as those of the NIC, and completions back.
+//! Conversion of work requests of `verbs.h` to those of the NIC, and of completions back.
 
 use remora_abi::objects::{IbvAh, IbvRecvWr, IbvSendWr, IbvSge, IbvWc};
 use remora_verbs::raw::{Cqe, Destination, MAX_INLINE, MAX_SGE, Qpn, SendQueue, Target};
@@ -12,10 +12,10 @@ use crate::{errno, handles, mw};
 
 /// `IBV_SEND_INLINE`.
 pub const INLINE: u32 = 8;
-/// `IBV_SEND_IP_CSUM`: there is no such offload.
+/// `IBV_SEND_IP_CSUM`, an offload that this NIC does not have.
 const IP_CSUM: u32 = 16;
 
-/// A send work request without its bytes.
+/// A send work request without its data.
 #[derive(Copy, Clone, Debug)]
 pub struct Work {
     pub id: u64,
@@ -25,43 +25,43 @@ pub struct Work {
 }
 
 impl Work {
-    /// A BIND_MW.
+    /// Returns a BIND_MW request.
     pub fn bind(id: u64, flags: Flags, binding: Binding) -> Work {
         Work { id, flags, operation: Operation::BindWindow(binding), target: Target::Peer }
     }
 
-    /// The work request with these bytes.
+    /// Returns the work request with this data.
     #[inline]
     pub fn with<'a>(&self, payload: Payload<'a>) -> WorkRequest<'a> {
         WorkRequest { id: self.id, operation: self.operation, payload, flags: self.flags }
     }
 }
 
-/// `enum ibv_send_flags`.
+/// Converts `enum ibv_send_flags`.
 #[inline]
 pub fn flags(bits: u32) -> Flags {
     Flags { fence: bits & 1 != 0, signaled: bits & 2 != 0, solicited: bits & 4 != 0 }
 }
 
-/// The destination of a datagram.
+/// Returns the destination of a datagram.
 pub fn datagram(ah: *mut IbvAh, qpn: u32, qkey: u32) -> Result<Target, c_int> {
-    // SAFETY: NULL, or a live handle: the data path looks at no more.
+    // SAFETY: NULL, or a live handle; the data path checks no more.
     let handle = unsafe { handles::fast::<AhObject>(ah) }.ok_or(libc::EINVAL)?;
     Ok(Target::Datagram { handle: handle.raw.number(), to: Destination { qp: qpn_of(qpn), qkey } })
 }
 
-/// A number of 24 bits.
+/// Returns the low 24 bits as a QP number.
 pub fn qpn_of(number: u32) -> Qpn {
     Qpn::new(number & 0x00ff_ffff)
 }
 
-/// What a work request asks for.
+/// Converts a work request, without its data.
 ///
 /// # Safety
-/// It is one of the program's, and the parts that its op-code has are set.
+/// The request is the program's, and the parts that its op-code uses are set.
 unsafe fn work(service: Service, wr: &IbvSendWr) -> Result<Work, c_int> {
     let imm = || u32::from_be(wr.imm_data);
-    // SAFETY: the op-code says which part of the union is set; all parts are plain numbers.
+    // SAFETY: the op-code determines the part of the union that is set, and all parts are plain numbers.
     let (rdma, atomic) = unsafe { (wr.wr.rdma, wr.wr.atomic) };
     let at = || Remote { addr: rdma.remote_addr, rkey: Key::new(rdma.rkey) };
     let word = || Remote { addr: atomic.remote_addr, rkey: Key::new(atomic.rkey) };
@@ -98,7 +98,7 @@ unsafe fn work(service: Service, wr: &IbvSendWr) -> Result<Work, c_int> {
     Ok(Work { id: wr.wr_id, flags: flags(wr.send_flags), operation, target })
 }
 
-/// Has a transport service this operation?
+/// Returns whether a transport service has this operation.
 pub fn carries(service: Service, operation: &Operation) -> bool {
     match service {
         Service::Rc | Service::XrcInitiator => true,
@@ -111,7 +111,7 @@ pub fn carries(service: Service, operation: &Operation) -> bool {
     }
 }
 
-/// The elements of a program's list.
+/// Converts the elements of a program's list.
 ///
 /// # Safety
 /// `list` has `count` elements.
@@ -129,25 +129,25 @@ unsafe fn elements(list: *const IbvSge, count: c_int, out: &mut [Sge; MAX_SGE]) 
     Ok(places)
 }
 
-/// An element of no bytes.
+/// A list element of length 0.
 const NO_BYTES: Sge = Sge { addr: 0, len: 0, lkey: Key::new(0) };
 
-/// The bytes that a list names, copied out of the program's memory.
+/// Copies the bytes of a list out of the program's memory.
 ///
 /// # Safety
-/// The program owns the bytes.
+/// The bytes belong to the program.
 unsafe fn gather<'a>(list: &[Sge], out: &'a mut [u8; MAX_INLINE]) -> Result<&'a [u8], c_int> {
     let mut filled = 0;
     for sge in list {
         let place = out.get_mut(filled..filled + sge.len as usize).ok_or(libc::EINVAL)?;
-        // SAFETY: the caller's promise; the place is as long.
+        // SAFETY: the caller's promise; both have the same length.
         unsafe { std::ptr::copy_nonoverlapping(sge.addr as *const u8, place.as_mut_ptr(), place.len()) };
         filled += place.len();
     }
     Ok(&out[..filled])
 }
 
-/// Adds a work request of the program to a send queue.
+/// Pushes a work request of the program to a send queue.
 ///
 /// # Safety
 /// The request, its list and its inline bytes are the program's.
@@ -172,7 +172,7 @@ pub unsafe fn push(queue: &mut SendQueue<'_>, service: Service, wr: &IbvSendWr) 
     Ok(())
 }
 
-/// Gives a receive work request of the program to `push`.
+/// Passes a receive work request of the program to `push`.
 ///
 /// # Safety
 /// The request and its list are the program's.
@@ -191,7 +191,7 @@ const WITH_GRH: u32 = 1;
 const WITH_IMM: u32 = 2;
 const WITH_INV: u32 = 8;
 
-/// The flags of a completion.
+/// Returns the flags of a completion.
 pub fn wc_flags(cqe: &Cqe) -> u32 {
     let wc = &cqe.completion;
     let bit = |set: bool, bit: u32| if set { bit } else { 0 };
@@ -200,8 +200,8 @@ pub fn wc_flags(cqe: &Cqe) -> u32 {
         | bit(wc.invalidated.is_some(), WITH_INV)
 }
 
-/// The type of a datagram's packet, which IBTA annex A17.4.5.1 asks for, as mlx5 has it in `sl`: 8 for UDP,
-/// and 2 for IPv4 or 1 for IPv6. UCX learns from it which bytes of the GRH are the destination's address.
+/// Returns the packet type of a datagram, which IBTA annex A17.4.5.1 requires, in mlx5's form for `sl`: 8
+/// for UDP, plus 2 for IPv4 or 1 for IPv6. UCX needs it to find the destination address in the GRH.
 pub fn packet_type(cqe: &Cqe) -> u8 {
     match cqe.completion.grh {
         None => 0,
@@ -210,7 +210,7 @@ pub fn packet_type(cqe: &Cqe) -> u8 {
     }
 }
 
-/// Immediate data in network order, or the key that was invalidated.
+/// Returns the immediate data in network order, or the invalidated key.
 pub fn imm_data(cqe: &Cqe) -> u32 {
     let wc = &cqe.completion;
     match (wc.imm, wc.invalidated) {
@@ -220,7 +220,7 @@ pub fn imm_data(cqe: &Cqe) -> u32 {
     }
 }
 
-/// A completion as programs read it.
+/// Converts a completion to the form that programs read.
 #[inline]
 pub fn completion(cqe: &Cqe) -> IbvWc {
     let wc = &cqe.completion;

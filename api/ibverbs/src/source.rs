@@ -1,5 +1,5 @@
-//! The addresses that queue pairs send from, by their index of the GID table. The NIC gets its share of a
-//! further address when the first address vector names it.
+//! The addresses that queue pairs send from, by index of the GID table. The NIC gets its share of a further
+//! address when an address vector first names it.
 
 use remora_broker::GidEntry;
 use remora_broker::client::Range;
@@ -11,17 +11,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::errno;
 
-/// The addresses of which this process's NIC has a share. A number is an address's for good.
+/// The addresses of which this process's NIC has a share. The number of an address never changes.
 pub struct Sources {
     adapter: Arc<ChannelAdapter>,
-    /// None: port `xdp`, which has one address.
+    /// The QPN range; `None` for port `xdp`, which has one address.
     range: Option<Range>,
-    /// By number: the NIC's own is the first.
+    /// The addresses by number. The first is the NIC's own.
     shares: Mutex<Vec<SocketAddr>>,
 }
 
 impl Sources {
-    /// The NIC has a share of one address, and may get more of this range.
+    /// Creates the table for a NIC with a share of one address, which may get more shares for this range.
     pub fn new(adapter: &Arc<ChannelAdapter>, range: Option<Range>) -> Sources {
         let own = match &range {
             Some(range) => range.endpoint().local(),
@@ -30,15 +30,15 @@ impl Sources {
         Sources { adapter: Arc::clone(adapter), range, shares: Mutex::new(vec![own]) }
     }
 
-    /// Is the broker of the addresses gone, and so the NIC's place on the network?
+    /// Returns whether the broker of the addresses is gone, and with it the NIC's place on the network.
     pub fn are_lost(&self) -> bool {
         self.range.as_ref().is_some_and(Range::is_over)
     }
 
-    /// The number of this address in the NIC, which gets its share of it if it has none.
+    /// Returns the NIC's number of this address, after borrowing a share if it has none.
     pub fn number(&self, entry: GidEntry) -> Result<u8, c_int> {
         let address = entry.address();
-        // Two threads get one share.
+        // Locked during the whole call, so that two threads get one share.
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = shares.iter().position(|known| *known == address) {
             return Ok(known as u8);
@@ -49,7 +49,7 @@ impl Sources {
         })
     }
 
-    /// Takes the share of an address that the program's user has chosen.
+    /// Borrows a share of an address that the program's user has chosen.
     pub fn add(&self, address: SocketAddr) -> Result<u8, OpenError> {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         self.take(address, &mut shares)
@@ -61,7 +61,7 @@ impl Sources {
         let range = self.range.as_ref().filter(|_| !self.adapter.is_child()).ok_or_else(none)?;
         let share = range.further(address).map_err(|error| words(&error))?;
         let number = self.adapter.add_address(&share).map_err(|error| words(&error))?;
-        debug_assert_eq!(usize::from(number), shares.len(), "shares are numbered as they come");
+        debug_assert_eq!(usize::from(number), shares.len(), "shares are numbered in the order of arrival");
         shares.push(address);
         Ok(number)
     }

@@ -46,8 +46,8 @@ impl SrqObject {
     }
 }
 
-/// Makes a shared receive queue, for XRC with its domain and completion queue. The size that it has goes to
-/// `attr`.
+/// Creates a shared receive queue; for XRC with its domain and completion queue. `attr` receives the actual
+/// size.
 fn create(
     pd: *mut IbvPd,
     srq_context: *mut std::ffi::c_void,
@@ -81,21 +81,21 @@ fn create(
     Ok(handles::give(made))
 }
 
-/// Makes a shared receive queue.
+/// Creates a shared receive queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_srq(pd: *mut IbvPd, attr: *mut IbvSrqInitAttr) -> *mut IbvSrq {
     errno::pointer((|| {
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's attributes.
         let attr = unsafe { attr.as_mut() }.ok_or(libc::EINVAL)?;
         create(pd, attr.srq_context, &mut attr.attr, None)
     })())
 }
 
-/// Makes a shared receive queue, plain or for XRC.
+/// Creates a shared receive queue, basic or for XRC.
 pub unsafe extern "C" fn create_srq_ex(context: *mut IbvContext, attr: *mut IbvSrqInitAttrEx) -> *mut IbvSrq {
     errno::pointer((|| {
         context::look(context)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's attributes.
         let attr = unsafe { attr.as_mut() }.ok_or(libc::EINVAL)?;
         let has = |bit: u32| attr.comp_mask & bit != 0;
         if attr.comp_mask & !srq_init_attr::KNOWN != 0 {
@@ -122,12 +122,12 @@ pub unsafe extern "C" fn create_srq_ex(context: *mut IbvContext, attr: *mut IbvS
 const MAX_WR: c_int = 1;
 const LIMIT: c_int = 2;
 
-/// Changes the size, or arms the limit.
+/// Changes the queue's size, or arms its limit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_modify_srq(srq: *mut IbvSrq, attr: *mut IbvSrqAttr, mask: c_int) -> c_int {
     errno::number((|| {
         let object = handles::look::<SrqObject>(srq)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's attributes.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
         if mask & !(MAX_WR | LIMIT) != 0 || mask & MAX_WR != 0 && attr.max_wr > MAX_SRQ_WR {
             return Err(libc::EINVAL);
@@ -142,26 +142,27 @@ pub unsafe extern "C" fn ibv_modify_srq(srq: *mut IbvSrq, attr: *mut IbvSrqAttr,
     })())
 }
 
-/// The size and the limit.
+/// Queries the queue's size and limit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_srq(srq: *mut IbvSrq, attr: *mut IbvSrqAttr) -> c_int {
     errno::number((|| {
         let object = handles::look::<SrqObject>(srq)?;
         let facts = object.raw.query().map_err(errno::of_create)?;
         let max_sge = object.raw.max_sge();
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's structure.
         *unsafe { attr.as_mut() }.ok_or(libc::EINVAL)? =
             IbvSrqAttr { max_wr: facts.max_wr, max_sge, srq_limit: facts.limit };
         Ok(())
     })())
 }
 
-/// Ends it; EBUSY while a queue pair takes from it. Waits until all events that were read are acknowledged.
+/// Destroys a shared receive queue. EBUSY while a queue pair uses it. Waits until all events that were read
+/// are acknowledged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut IbvSrq) -> c_int {
     errno::number((|| {
         let object = handles::look::<SrqObject>(srq)?;
-        // SAFETY: a field that nobody changes.
+        // SAFETY: the field never changes.
         let nic = &context::look(unsafe { (*object.verbs.get()).context })?.nic;
         object.raw.destroy().map_err(errno::of_create)?;
         nic.forget(Subject::Srq(object.raw.number().get()), &object.watcher);
@@ -172,14 +173,14 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut IbvSrq) -> c_int {
     })())
 }
 
-/// The number by which initiators of XRC name it.
+/// Queries the number by which XRC initiators name the queue.
 pub unsafe extern "C" fn get_srq_num(srq: *mut IbvSrq, out: *mut u32) -> c_int {
     errno::number((|| {
         let object = handles::look::<SrqObject>(srq)?;
         if !object.is_xrc {
             return Err(libc::EINVAL);
         }
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's variable.
         *unsafe { out.as_mut() }.ok_or(libc::EINVAL)? = object.raw.number().get();
         Ok(())
     })())

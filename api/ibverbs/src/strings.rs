@@ -2,13 +2,13 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-/// The text at this place.
+/// Returns the text at this index, or "unknown".
 fn at(texts: &'static [&'static CStr], place: c_int) -> *const c_char {
     let text = usize::try_from(place).ok().and_then(|place| texts.get(place));
     text.copied().unwrap_or(c"unknown").as_ptr()
 }
 
-/// A completion status in words.
+/// Returns the text of a completion status.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
     const TEXTS: &[&CStr] = &[
@@ -40,7 +40,7 @@ pub extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
     at(TEXTS, status)
 }
 
-/// A node type in words.
+/// Returns the text of a node type.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
     const TEXTS: &[&CStr] = &[
@@ -56,7 +56,7 @@ pub extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
     at(TEXTS, node_type)
 }
 
-/// A port state in words.
+/// Returns the text of a port state.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_port_state_str(state: c_int) -> *const c_char {
     const TEXTS: &[&CStr] =
@@ -64,7 +64,7 @@ pub extern "C" fn ibv_port_state_str(state: c_int) -> *const c_char {
     at(TEXTS, state)
 }
 
-/// An asynchronous event in words.
+/// Returns the text of an asynchronous event.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
     const TEXTS: &[&CStr] = &[
@@ -92,7 +92,7 @@ pub extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
     at(TEXTS, event)
 }
 
-/// A send work request's op-code in words.
+/// Returns the text of a send work request's op-code.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_wr_opcode_str(opcode: c_int) -> *const c_char {
     const TEXTS: &[&CStr] = &[

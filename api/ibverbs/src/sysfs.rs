@@ -1,4 +1,4 @@
-//! Reading files of sysfs, for programs that ask the library to.
+//! Functions that read files of sysfs for programs.
 
 use remora_abi::device::IbvDevice;
 use remora_broker::environment;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use crate::errno;
 
-/// Where sysfs is mounted.
+/// Returns the mount point of sysfs.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static PATH: OnceLock<std::ffi::CString> = OnceLock::new();
@@ -41,7 +41,7 @@ fn read(dir: &Path, file: &OsStr, out: *mut c_char, capacity: usize) -> c_int {
     count as c_int
 }
 
-/// Reads the first line of a file into a string; returns its length, or -1.
+/// Reads the first line of a file into a string. Returns its length, or -1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_read_sysfs_file(
     dir: *const c_char,
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
     read(Path::new(OsStr::from_bytes(dir.to_bytes())), OsStr::from_bytes(file.to_bytes()), out, capacity)
 }
 
-/// The same in the device's folder. Private to rdma-core.
+/// Like [`ibv_read_sysfs_file`], for a file in the device's folder. The function is private to rdma-core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_read_ibdev_sysfs_file(
     out: *mut c_char,

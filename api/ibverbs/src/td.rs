@@ -1,4 +1,4 @@
-//! Thread domains, which change nothing here: one thread at work pays for no lock.
+//! Thread domains, which have no effect here: a single thread does not pay for the lock.
 
 use remora_abi::memory::{IbvTd, IbvTdInitAttr};
 use remora_abi::objects::IbvContext;
@@ -12,7 +12,7 @@ use crate::{context, errno};
 #[repr(C)]
 pub struct TdObject {
     verbs: IbvTd,
-    /// Parent domains that name it.
+    /// The number of parent domains that refer to the thread domain.
     pub users: AtomicU32,
 }
 
@@ -25,7 +25,7 @@ impl Object for TdObject {
 pub unsafe extern "C" fn alloc_td(context: *mut IbvContext, attr: *mut IbvTdInitAttr) -> *mut IbvTd {
     errno::pointer((|| {
         context::look(context)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's attributes.
         if unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?.comp_mask != 0 {
             return Err(libc::EOPNOTSUPP);
         }
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn alloc_td(context: *mut IbvContext, attr: *mut IbvTdInit
     })())
 }
 
-/// Ends a thread domain; EBUSY while a parent domain names it.
+/// Deallocates a thread domain. EBUSY while a parent domain refers to it.
 pub unsafe extern "C" fn dealloc_td(td: *mut IbvTd) -> c_int {
     errno::number((|| {
         let object = handles::look::<TdObject>(td)?;

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::handles::{self, Kind, Object};
 use crate::{context, errno};
 
-/// An XRC domain. Domains of one file are one, within this process.
+/// An XRC domain. Within this process, all domains opened with the same file are one.
 #[repr(C)]
 pub struct XrcdObject {
     verbs: IbvXrcd,
@@ -22,10 +22,10 @@ impl Object for XrcdObject {
     const KIND: Kind = Kind::Xrcd;
 }
 
-/// A file by its device and inode.
+/// A file, identified by its device and inode.
 type File = (u64, u64);
 
-/// The domains of files: the NIC's number, and the handles that are open.
+/// The domains of files: the NIC's number, and the number of open handles.
 static DOMAINS: Mutex<BTreeMap<File, (u32, u32)>> = Mutex::new(BTreeMap::new());
 
 fn domains() -> MutexGuard<'static, BTreeMap<File, (u32, u32)>> {
@@ -37,7 +37,7 @@ fn file(descriptor: c_int) -> Result<Option<File>, c_int> {
         return Ok(None);
     }
     let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the system fills it.
+    // SAFETY: the system fills the structure.
     unsafe {
         if libc::fstat(descriptor, stat.as_mut_ptr()) != 0 {
             return Err(libc::EBADF);
@@ -51,7 +51,7 @@ fn file(descriptor: c_int) -> Result<Option<File>, c_int> {
 pub unsafe extern "C" fn open_xrcd(context: *mut IbvContext, attr: *mut IbvXrcdInitAttr) -> *mut IbvXrcd {
     errno::pointer((|| {
         let adapter = &context::look(context)?.nic.adapter;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's attributes.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
         if attr.comp_mask & !XRCD_INIT_ATTR != 0 {
             return Err(libc::EOPNOTSUPP);
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn open_xrcd(context: *mut IbvContext, attr: *mut IbvXrcdI
     })())
 }
 
-/// Closes a domain. The last handle ends it: EBUSY while anything is in it.
+/// Closes an XRC domain. The last handle frees the domain: EBUSY while an object uses it.
 pub unsafe extern "C" fn close_xrcd(xrcd: *mut IbvXrcd) -> c_int {
     errno::number((|| {
         let object = handles::look::<XrcdObject>(xrcd)?;

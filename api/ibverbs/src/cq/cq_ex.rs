@@ -1,4 +1,4 @@
-//! Completion queues that are polled value by value.
+//! Extended completion queues (`ibv_cq_ex`), of which programs read each value by a function.
 
 use remora_abi::completion::{IbvCqEx, IbvCqInitAttrEx, IbvPollCqAttr, IbvWcTmInfo};
 use remora_abi::objects::{IbvContext, IbvCq};
@@ -13,8 +13,8 @@ use super::{CqAttributes, CqObject};
 use crate::handles::{self, COND, MUTEX};
 use crate::{errno, explain, pd, requests};
 
-/// `enum ibv_create_cq_wc_flags` as far as a RoCE NIC has such values: length, immediate data, queue pairs,
-/// slid, sl, path bits, timestamps of both clocks.
+/// The bits of `enum ibv_create_cq_wc_flags` that this NIC supports: length, immediate data, queue pairs,
+/// slid, sl, path bits, and timestamps of both clocks.
 const KNOWN_VALUES: u64 = 0xff | 1 << 11;
 /// `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`.
 pub const TIMESTAMP: u64 = 1 << 7;
@@ -52,7 +52,7 @@ impl Polling {
     }
 }
 
-/// The part of a queue by which programs poll it value by value.
+/// Returns a queue's structure with the functions by which programs read values.
 pub fn readers(wc_flags: u64) -> IbvCqEx {
     let null = std::ptr::null_mut();
     let reads = |bit: u32| wc_flags & 1 << bit != 0;
@@ -90,10 +90,10 @@ pub fn readers(wc_flags: u64) -> IbvCqEx {
     }
 }
 
-/// Makes a queue that is polled value by value.
+/// Creates a queue that is polled value by value.
 pub unsafe extern "C" fn create_cq_ex(context: *mut IbvContext, attr: *mut IbvCqInitAttrEx) -> *mut IbvCqEx {
     errno::pointer((|| {
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's attributes.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
         let unknown = attr.comp_mask & !(FLAGS | DOMAIN) != 0
             || attr.comp_mask & FLAGS != 0 && attr.flags & !KNOWN_FLAGS != 0;
@@ -114,16 +114,16 @@ pub unsafe extern "C" fn create_cq_ex(context: *mut IbvContext, attr: *mut IbvCq
     })())
 }
 
-/// The queue of a handle.
+/// Returns the queue of a handle.
 ///
 /// # Safety
-/// The handle is a live one.
+/// The handle is NULL or a live one.
 unsafe fn object<'a>(cq: *mut IbvCqEx) -> Option<&'a CqObject> {
     // SAFETY: the caller's promise.
     unsafe { handles::fast::<CqObject>(cq.cast::<IbvCq>()) }
 }
 
-/// Takes the next completion. 0, ENOENT, or another errno.
+/// Takes the next completion. Returns 0, ENOENT if there is none, or another errno.
 ///
 /// # Safety
 /// The calling thread is between start and end.
@@ -133,7 +133,7 @@ unsafe fn take(object: &CqObject) -> c_int {
         return errno::of_poll(error);
     }
     let Some(cqe) = next else { return libc::ENOENT };
-    // SAFETY: the caller's promise; nobody else reads or writes these.
+    // SAFETY: the caller's promise. No other thread accesses these fields.
     unsafe {
         let verbs = object.verbs.get();
         (*verbs).status = cqe.completion.status as c_int;
@@ -173,7 +173,7 @@ unsafe extern "C" fn end_poll(cq: *mut IbvCqEx) {
     }
 }
 
-/// Functions that read one value of the present completion.
+/// Defines functions that read one value of the present completion.
 macro_rules! reads {
     ($($name:ident: $type:ty = |$present:ident| $value:expr;)*) => {
         $(unsafe extern "C" fn $name(cq: *mut IbvCqEx) -> $type {

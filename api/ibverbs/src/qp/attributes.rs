@@ -1,4 +1,4 @@
-//! The attributes of queue pairs: changed, and asked for.
+//! Changing and querying the attributes of queue pairs.
 
 use remora_abi::objects::IbvQp;
 use remora_abi::queue_pair::{IbvQpAttr, IbvQpInitAttr, IbvQpRateLimitAttr, attr_mask as mask};
@@ -10,7 +10,8 @@ use super::QpObject;
 use crate::context::ContextObject;
 use crate::{ah, context, errno, explain, gid, handles, mr, port, requests};
 
-/// The attributes that a service has. Programs give both sides of XRC those of RC.
+/// Returns the part of a mask that applies to a service. Programs give both sides of XRC the attributes of
+/// RC.
 fn masked(service: Service, asked: c_int) -> c_int {
     const RESPONDER: c_int = mask::MIN_RNR_TIMER | mask::MAX_DEST_RD_ATOMIC;
     const REQUESTER: c_int = mask::RETRY_CNT | mask::RNR_RETRY | mask::MAX_QP_RD_ATOMIC;
@@ -21,15 +22,15 @@ fn masked(service: Service, asked: c_int) -> c_int {
     }
 }
 
-/// A refusal is explained by the attribute's name.
+/// Explains a refusal by the attribute's name.
 fn named<T>(attribute: &str, result: Result<T, c_int>) -> Result<T, c_int> {
     explain::named("ibv_modify_qp", attribute, result)
 }
 
-/// What an attribute mask may name.
+/// The attributes that a mask may name.
 const KNOWN: c_int = ((mask::DEST_QPN << 1) - 1) | mask::RATE_LIMIT;
 
-/// The largest path MTU of the address that a queue pair is to send from, in bytes.
+/// Returns the largest path MTU in bytes of the address that the queue pair is to send from.
 fn path_mtu_of(view: &ContextObject, attr: &IbvQpAttr, asked: c_int) -> u32 {
     let adapter = &view.nic.adapter;
     let named = asked & mask::AV != 0;
@@ -37,11 +38,11 @@ fn path_mtu_of(view: &ContextObject, attr: &IbvQpAttr, asked: c_int) -> u32 {
     from.map_or(adapter.facts().path_mtu, |number| adapter.path_mtu_from(number))
 }
 
-/// What an attribute mask asks to change.
+/// Returns the change that an attribute mask requests.
 fn change(view: &ContextObject, attr: &IbvQpAttr, asked: c_int) -> Result<Modify, c_int> {
     let has = |bit: c_int| asked & bit != 0;
     let state = |number: c_int| u8::try_from(number).ok().and_then(State::from_number).ok_or(libc::EINVAL);
-    // Queue sizes stay as they are made, and there is no second path.
+    // The queue sizes cannot change, and there is no alternate path.
     if asked & !KNOWN != 0 || has(mask::CAP) {
         return named("the mask", Err(libc::EINVAL));
     }
@@ -85,20 +86,20 @@ fn change(view: &ContextObject, attr: &IbvQpAttr, asked: c_int) -> Result<Modify
         max_dest_rd_atomic: has(mask::MAX_DEST_RD_ATOMIC).then_some(attr.max_dest_rd_atomic),
         path_migration: migration,
         dest_qp: has(mask::DEST_QPN).then_some(requests::qpn_of(attr.dest_qp_num)),
-        // Kilobits per second in the verbs.
+        // The verbs count in kilobits per second.
         rate_limit: has(mask::RATE_LIMIT).then_some(u64::from(attr.rate_limit) * 1000),
         ..Modify::default()
     })
 }
 
-/// Changes the state and the attributes that `mask` names, all or nothing.
+/// Changes the state and the attributes that `mask` names, all of them or none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mask: c_int) -> c_int {
     errno::number((|| {
         let object = handles::look::<QpObject>(qp)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's attributes.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
-        // SAFETY: a field that nobody changes.
+        // SAFETY: the field never changes.
         let view = context::look(unsafe { (*object.verbs.get()).qp_base.context })?;
         let change = change(view, attr, masked(object.raw.service(), mask))?;
         if change.state == Some(State::Reset) {
@@ -106,7 +107,7 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mas
         }
         object.raw.modify(&change).map_err(|error| {
             if let CreateError::Unreachable(words) = &error {
-                // Only where the program's user has demanded links.
+                // Printed only if the program's user has demanded links.
                 eprintln!("remora: {words}");
             }
             let name = format!("queue pair {:#x}", object.raw.number().get());
@@ -121,18 +122,18 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mas
             *object.address.lock().unwrap_or_else(PoisonError::into_inner) = Some(attr.ah_attr);
         }
         if let Some(state) = change.state {
-            // SAFETY: programs read it at most.
+            // SAFETY: programs only read the field.
             unsafe { (*object.verbs.get()).qp_base.state = state as c_int };
         }
         Ok(())
     })())
 }
 
-/// A limit of the rate, and nothing else.
+/// Sets a rate limit. Other attributes of the call are not supported.
 pub unsafe extern "C" fn modify_qp_rate_limit(qp: *mut IbvQp, attr: *mut IbvQpRateLimitAttr) -> c_int {
     errno::number((|| {
         let object = handles::look::<QpObject>(qp)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's attributes.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
         if attr.comp_mask != 0 || attr.max_burst_sz != 0 || attr.typical_pkt_sz != 0 {
             return Err(libc::EOPNOTSUPP);
@@ -142,10 +143,10 @@ pub unsafe extern "C" fn modify_qp_rate_limit(qp: *mut IbvQp, attr: *mut IbvQpRa
     })())
 }
 
-/// The attributes of a queue pair that were set so far.
+/// Returns the attributes of a queue pair that were set so far.
 fn describe(object: &QpObject) -> Result<IbvQpAttr, c_int> {
     let given = object.raw.query().ok_or(libc::EIO)?;
-    // SAFETY: all of it are numbers, for which zeros are values.
+    // SAFETY: all fields are numbers, for which zero is a valid value.
     let empty: IbvQpAttr = unsafe { std::mem::zeroed() };
     let state = given.state.map_or(0, |state| state as c_int);
     let address = *object.address.lock().unwrap_or_else(PoisonError::into_inner);
@@ -174,7 +175,7 @@ fn describe(object: &QpObject) -> Result<IbvQpAttr, c_int> {
     })
 }
 
-/// The attributes of a queue pair, and those that it was made with.
+/// Queries the attributes of a queue pair, and those that it was created with.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_qp(
     qp: *mut IbvQp,
@@ -185,7 +186,7 @@ pub unsafe extern "C" fn ibv_query_qp(
     errno::number((|| {
         let object = handles::look::<QpObject>(qp)?;
         let described = describe(object)?;
-        // SAFETY: NULL, or the program's; the base is read as programs read it.
+        // SAFETY: NULL, or the program's structures. The base is read as programs read it.
         unsafe {
             let base = &mut (*object.verbs.get()).qp_base;
             base.state = described.qp_state;

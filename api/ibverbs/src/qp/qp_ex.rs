@@ -1,5 +1,4 @@
-//! Posting function by function (`ibv_wr_*`): requests are collected between start and complete, and posted
-//! together.
+//! Posting by `ibv_wr_*` functions: requests are collected between start and complete, and posted together.
 
 use remora_abi::objects::{IbvAh, IbvMw, IbvMwBindInfo, IbvQp, IbvSge};
 use remora_abi::queue_pair::IbvQpEx;
@@ -14,7 +13,7 @@ use super::QpObject;
 use crate::requests::{self, Work, flags};
 use crate::{errno, handles, mw};
 
-/// `enum ibv_qp_create_send_ops_flags`: each bit's operation is one that the service has.
+/// Checks `enum ibv_qp_create_send_ops_flags`: the service must have each operation.
 pub fn check(service: Service, operations: u64) -> Result<(), c_int> {
     const WRITES: u64 = 0b11;
     const SENDS: u64 = 0b1100;
@@ -29,7 +28,7 @@ pub fn check(service: Service, operations: u64) -> Result<(), c_int> {
     if operations & !offered == 0 { Ok(()) } else { Err(libc::EOPNOTSUPP) }
 }
 
-/// The requests between start and complete. One thread at a time is there.
+/// The requests between start and complete. One thread at a time holds them.
 #[derive(Default)]
 pub struct Builder {
     busy: AtomicBool,
@@ -41,17 +40,17 @@ struct Requests {
     all: Vec<Request>,
     sges: Vec<Sge>,
     bytes: Vec<u8>,
-    /// The first that went wrong.
+    /// The errno of the first fault.
     fault: Option<c_int>,
 }
 
-/// One request. Its list, or its inline bytes, are a range of all of them.
+/// One request. Its list elements, or its inline bytes, are a range of those of all requests.
 struct Request {
     work: Work,
     inline: bool,
     from: usize,
     to: usize,
-    /// The window that it binds, and the key that the window gets.
+    /// The window that the request binds, and the window's new key.
     window: Option<(*mut IbvMw, u32)>,
 }
 
@@ -72,7 +71,7 @@ impl Requests {
         self.fault.get_or_insert(errno);
     }
 
-    /// The request that the setters are for; none is a fault of the program.
+    /// Applies a setter to the last request. Without one, it is a fault of the program.
     fn last(&mut self, change: impl FnOnce(&mut Request)) {
         match self.all.last_mut() {
             Some(request) => change(request),
@@ -81,16 +80,16 @@ impl Requests {
     }
 }
 
-/// The requests of a queue pair that was started.
+/// Returns the collected requests of a queue pair.
 ///
 /// # Safety
-/// A live handle, between start and complete.
+/// The handle is live, and between start and complete.
 unsafe fn requests<'a>(qp: *mut IbvQpEx) -> Option<&'a mut Requests> {
-    // SAFETY: the caller's promise: one thread has them.
+    // SAFETY: the caller's promise: one thread holds the requests.
     unsafe { object(qp).map(|object| &mut *object.builder.requests.get()) }
 }
 
-/// The queue pair of a handle.
+/// Returns the queue pair of a handle.
 ///
 /// # Safety
 /// NULL, or a live handle.
@@ -99,12 +98,12 @@ unsafe fn object<'a>(qp: *mut IbvQpEx) -> Option<&'a QpObject> {
     unsafe { handles::fast::<QpObject>(qp.cast::<IbvQp>()) }
 }
 
-/// Begins a request of this operation.
+/// Begins a request with this operation.
 ///
 /// # Safety
-/// A live handle, between start and complete.
+/// The handle is live, and between start and complete.
 unsafe fn add(qp: *mut IbvQpEx, operation: Operation) {
-    // SAFETY: the caller's promise; the program has set id and flags before.
+    // SAFETY: the caller's promise. The program has set id and flags before.
     unsafe {
         let (id, bits) = ((*qp).wr_id, (*qp).wr_flags);
         if let Some(requests) = requests(qp) {
@@ -117,7 +116,7 @@ fn remote(addr: u64, rkey: u32) -> Remote {
     Remote { addr, rkey: Key::new(rkey) }
 }
 
-/// Functions that begin a request.
+/// Defines functions that begin a request.
 macro_rules! operations {
     ($($name:ident($($argument:ident: $type:ty),*) => $operation:expr;)*) => {
         $(unsafe extern "C" fn $name(qp: *mut IbvQpEx, $($argument: $type),*) {
@@ -168,8 +167,10 @@ unsafe extern "C" fn wr_atomic_write(qp: *mut IbvQpEx, _rkey: u32, _addr: u64, _
     unsafe { fail(qp, libc::EOPNOTSUPP) };
 }
 
+/// Records a fault of the program.
+///
 /// # Safety
-/// A live handle, between start and complete.
+/// The handle is live, and between start and complete.
 unsafe fn fail(qp: *mut IbvQpEx, errno: c_int) {
     // SAFETY: the caller's promise.
     if let Some(requests) = unsafe { requests(qp) } {
@@ -240,7 +241,7 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut IbvQpEx, count: usize, list: *cons
 }
 
 unsafe extern "C" fn wr_start(qp: *mut IbvQpEx) {
-    // SAFETY: NULL, or a live handle; the thread that gets in has the requests.
+    // SAFETY: NULL, or a live handle. The thread that sets `busy` holds the requests.
     unsafe {
         let Some(object) = object(qp) else { return };
         while object.builder.busy.swap(true, Ordering::Acquire) {
@@ -257,7 +258,7 @@ unsafe extern "C" fn wr_abort(qp: *mut IbvQpEx) {
     }
 }
 
-/// Posts all that was collected, or nothing.
+/// Posts all collected requests, or none of them.
 unsafe extern "C" fn wr_complete(qp: *mut IbvQpEx) -> c_int {
     // SAFETY: the program started this queue pair.
     let (Some(object), Some(requests)) = (unsafe { (object(qp), requests(qp)) }) else {
@@ -293,7 +294,7 @@ fn post(object: &QpObject, requests: &Requests) -> Result<(), c_int> {
     Ok(())
 }
 
-/// A queue pair with all its functions.
+/// Returns a queue pair's structure with all of its functions.
 pub fn functions(qp_base: IbvQp) -> IbvQpEx {
     IbvQpEx {
         qp_base,

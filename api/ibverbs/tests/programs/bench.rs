@@ -1,11 +1,11 @@
-//! `remora bench dropin` on this library: that each case runs, and has its rows. No time is judged here.
+//! `remora bench dropin` on this library: each case runs, and has its rows. Times are not judged.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::library::{done, folder, remora};
 
-/// Runs the cases of a port whose path has these words, once and with few messages. Returns its rows.
+/// Runs the cases of a port whose path contains these words, once and with few messages. Returns the rows.
 fn rows(port: &str, only: &str, report: &Path) -> Vec<String> {
     let mut bench = Command::new(remora());
     bench.args([

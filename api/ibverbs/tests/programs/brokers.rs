@@ -1,4 +1,4 @@
-//! Brokers that end, and addresses that cannot have one.
+//! Brokers that end, and addresses that cannot have a broker.
 
 use std::net::UdpSocket;
 use std::process::{Child, Command};
@@ -7,12 +7,12 @@ use remora_broker::client::{self, Options, Start};
 
 use crate::library::{address, c_program, program_at, remora};
 
-/// A broker in a process of its own, which ends with the value.
+/// A broker in a process of its own, which is killed when this value is dropped.
 struct RunningBroker(Child);
 
 impl RunningBroker {
     fn start(address: &str) -> RunningBroker {
-        // A program is compiled before it opens the device.
+        // The long linger covers the time in which the program is compiled before it opens the device.
         let words = ["broker", "--linger", "3600", "--address", address];
         let child = Command::new(remora()).args(words).spawn().unwrap();
         let mut broker = RunningBroker(child);

@@ -3,13 +3,13 @@
 use crate::library::{c_program, program, program_at};
 use crate::links::brokered;
 
-/// Runs a program of `tests/c`, at an address that it has alone.
+/// Runs a program of `tests/c` at an address that it has alone. Returns its output.
 #[track_caller]
 fn runs(name: &str) -> String {
     c_program(name, &[], &program)
 }
 
-/// The same; what it prints on its standard error is in front.
+/// Like [`runs`], with the standard error before the output.
 fn runs_explained(name: &str, explain: bool) -> String {
     c_program(name, &[], &|words| {
         let mut command = program(&["sh", "-c", "exec \"$0\" 2>&1", words[0]]);
@@ -79,13 +79,13 @@ fn a_window_survives_failed_and_flushed_binds_and_takes_the_low_byte_of_its_key(
     assert_eq!(runs("windows"), "as they were");
 }
 
-/// libfabric's and UCX's hooks overwrite the first bytes of these functions once the device is open.
+/// Hooks of libfabric and UCX overwrite the first bytes of these functions once the device is open.
 ///
 /// Regression: a libfabric program crashed at its start, twice in 400: its memory hooks overwrote
 /// `munmap` while a new thread of the library was inside it.
 #[test]
 fn no_thread_of_the_library_maps_or_unmaps_once_the_device_is_open() {
-    // With a broker elsewhere, and with one that is a thread of the program.
+    // With a broker in another process, and with a broker that is a thread of the program.
     let (address, _broker) = brokered();
     assert_eq!(c_program("settles", &[], &|words| program_at(&address, words)), "seen");
     assert_eq!(runs("settles"), "seen");

@@ -1,4 +1,4 @@
-//! A device with several addresses: hosts joined by a veth pair, and programs that name their GID by its
+//! A device with several addresses: hosts joined by a veth pair, and programs that select their GID by
 //! index.
 
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use remora_netns::{Namespace, or_skip};
 
 use crate::library::{c_program, done, program_everywhere, succeeded};
 
-/// Two hosts with IPv4 and IPv6. The default route of the first leaves by the interface.
+/// Two hosts with IPv4 and IPv6. The default route of the first uses the interface.
 fn hosts() -> Option<[Namespace; 2]> {
     let made = Namespace::new("near").and_then(|near| {
         let far = Namespace::new("far")?;
@@ -28,12 +28,12 @@ fn hosts() -> Option<[Namespace; 2]> {
     or_skip(made)
 }
 
-/// A program on this host.
+/// A command that runs a program on this host.
 fn on(host: &Namespace, words: &[&str]) -> Command {
     program_everywhere(&[&host.exec()[..], words].concat())
 }
 
-/// Runs a ping-pong between a server and a client, each with the GID of this index.
+/// Runs a ping-pong between a server and a client, each with the GID at this index.
 #[track_caller]
 fn pings(name: &str, [serving, asking]: [&Namespace; 2], [here, there]: [&str; 2], port: &str) {
     let words = [name, "-n", "100", "-p", port];
@@ -43,7 +43,7 @@ fn pings(name: &str, [serving, asking]: [&Namespace; 2], [here, there]: [&str; 2
     while !on(serving, &["sh", "-c", &listens]).status().unwrap().success() {
         std::thread::yield_now();
     }
-    // By way of TCP they only tell each other GIDs and QP numbers.
+    // The TCP connection only exchanges GIDs and QP numbers.
     let address = if std::ptr::eq(serving, asking) { "127.0.0.1" } else { "10.94.0.1" };
     let mut client = on(asking, &[&words[..], &["-g", there, address]].concat());
     let printed = client.output().unwrap();
@@ -66,19 +66,19 @@ fn each_gid_of_a_device_works_between_hosts_and_on_one_of_them() {
         );
         assert!(gid.contains(&format!("{address}, RoCE v2")), "{gid}");
     }
-    // Those that the user has chosen, in that order.
+    // Addresses that the user has chosen, in that order.
     let mut chosen = on(&near, &["ibv_devinfo", "-v"]);
     let shown = done(chosen.env("REMORA_ADDRESS", "fd94::1,10.94.0.1"));
     let places = ["GID[  0]:\t\tfd94::1", "GID[  1]:\t\t::ffff:10.94.0.1"].map(|gid| shown.find(gid));
     assert!(places[0].is_some() && places[0] < places[1] && !shown.contains("GID[  2]"), "{shown}");
-    // The other host has no default route: its first GID is the loopback address.
+    // The other host has no default route, so its first GID is the loopback address.
     let between = [("0", "1"), ("1", "2"), ("4", "4")];
     for (port, (here, there)) in (18_601..).zip(between) {
         pings("ibv_rc_pingpong", [&near, &far], [here, there], &port.to_string());
     }
     pings("ibv_uc_pingpong", [&near, &far], ["1", "2"], "18610");
     pings("ibv_ud_pingpong", [&near, &far], ["1", "2"], "18611");
-    // By links of shared memory.
+    // Over links of shared memory.
     for (port, index) in (18_620..).zip(["0", "1", "2", "3", "4"]) {
         pings("ibv_rc_pingpong", [&near, &near], [index, index], &port.to_string());
     }

@@ -1,5 +1,5 @@
-//! The libraries as `scripts/dropin` links them, and programs that run on them under a limit of time.
-//! The tests of librdmacm have this file, too.
+//! The libraries as `scripts/dropin` links them, and programs that use them under a time limit. The tests of
+//! librdmacm include this file, too.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The root of the repository.
 pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-/// The headers of C programs that both libraries' tests have.
+/// The headers that the C programs of both libraries' tests use.
 const HEADERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../ibverbs/tests/c");
-/// Seconds that a program may take.
+/// Time limit of a program in seconds.
 const LIMIT: &str = "120";
 
-/// The folder that has the libraries.
+/// The folder with the libraries.
 pub fn folder() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
-        // The static libraries stand beside this test; older ones may, too.
+        // The static libraries are beside this test; there may be older ones, too.
         let test = std::env::current_exe().unwrap();
         let built = test.parent().unwrap();
         let folder = built.join("dropin");
@@ -30,7 +30,7 @@ pub fn folder() -> &'static Path {
     &FOLDER
 }
 
-/// The static library that was built last.
+/// Returns the static library that was built last.
 fn newest_archive(built: &Path, of: &str) -> PathBuf {
     let archives = std::fs::read_dir(built).unwrap().map(|entry| entry.unwrap().path()).filter(|path| {
         let name = path.file_name().unwrap().to_string_lossy();
@@ -40,8 +40,8 @@ fn newest_archive(built: &Path, of: &str) -> PathBuf {
     archives.max_by_key(made).unwrap_or_else(|| panic!("cargo build -p remora-{of}"))
 }
 
-/// Lines of "version symbol" that a file has of versions that begin so: those that it exports, or those that
-/// it wants of other files.
+/// Returns lines of "version symbol" for the symbols of a file whose versions begin with `version`: the
+/// exported ones, or with `wanted` the undefined ones.
 pub fn symbols(file: &str, version: &str, wanted: bool) -> BTreeSet<String> {
     let table = done(Command::new("objdump").args(["-T", file]));
     let lines = table.lines().filter(|line| line.contains(version) && line.contains("*UND*") == wanted);
@@ -53,14 +53,14 @@ pub fn symbols(file: &str, version: &str, wanted: bool) -> BTreeSet<String> {
     pairs.collect()
 }
 
-/// Runs a command to its end. Returns what it printed.
+/// Runs a command, which must succeed. Returns its output.
 #[track_caller]
 pub fn done(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?} (`make setup`): {error}"));
     succeeded(command, &output)
 }
 
-/// What a command printed, which must have succeeded.
+/// Returns the output of a command, which must have succeeded.
 #[track_caller]
 pub fn succeeded(command: &Command, output: &Output) -> String {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -68,10 +68,10 @@ pub fn succeeded(command: &Command, output: &Output) -> String {
     out.into_owned()
 }
 
-/// These words under Valgrind: status 9 if there is a wrong access, if bytes that nobody has written go to a
-/// decision or to the kernel, or if memory is left that nothing points to. Nothing is suppressed.
+/// Returns the words of a command under Valgrind. Status 9 reports an invalid access, uninitialised bytes in
+/// a decision or a system call, or leaked memory. No error is suppressed.
 pub fn under_valgrind<'a>(words: &[&'a str]) -> Vec<&'a str> {
-    // The NIC has threads of its own, and none may keep the others out.
+    // The NIC has threads of its own, which must not starve the others.
     let valgrind = ["valgrind", "--quiet", "--fair-sched=try", "--error-exitcode=9"];
     let leaks = ["--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"];
     [&valgrind[..], &leaks, words].concat()
@@ -104,7 +104,7 @@ pub fn program_everywhere(words: &[&str]) -> Command {
     command
 }
 
-/// The same without a limit of time, for who is killed: what runs it would survive it.
+/// Like [`program_at`], without a time limit, for a program that is killed: `timeout` would survive it.
 pub fn unlimited_at(address: &str, words: &[&str]) -> Command {
     shares(unlimited(words), address)
 }
@@ -132,8 +132,8 @@ pub fn remora() -> PathBuf {
     command
 }
 
-/// Compiles a program of `tests/c` against the system's headers, and runs it with these words as `make` makes
-/// commands. Returns what it printed.
+/// Compiles a program of `tests/c` against the system's headers, and runs it with these arguments by the
+/// command that `make` returns. Returns its output.
 #[track_caller]
 pub fn c_program(name: &str, words: &[&str], make: &dyn Fn(&[&str]) -> Command) -> String {
     let built = built_c_program(name);
@@ -144,11 +144,11 @@ pub fn c_program(name: &str, words: &[&str], make: &dyn Fn(&[&str]) -> Command) 
     succeeded(&command, &printed).trim().to_owned()
 }
 
-/// Compiles a program of `tests/c` against the system's headers. Returns the path of its file, which the
-/// caller removes.
+/// Compiles a program of `tests/c` against the system's headers. Returns the path of the executable, which
+/// the caller removes.
 #[track_caller]
 pub fn built_c_program(name: &str) -> String {
-    // Tests of one process may run the same program at once.
+    // Tests of one process may run the same program at the same time.
     static BUILT: AtomicU32 = AtomicU32::new(0);
     let (process, own) = (std::process::id(), BUILT.fetch_add(1, Ordering::Relaxed));
     let built = std::env::temp_dir().join(format!("remora-{process}-{own}-{name}"));

@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 use crate::library::{address, program_at, unlimited_at};
 use crate::pairs::{is_listening, pair_of};
 
-/// A program whose connections have links or fail.
+/// A program whose connections use links or fail.
 fn linked(address: &str, words: &[&str]) -> Command {
     let mut command = program_at(address, words);
     command.env("REMORA_PORT", "shm");
     command
 }
 
-/// An address of its own, whose broker is a thread of this test.
+/// Returns an address whose broker is a thread of this test, and the broker.
 pub fn brokered() -> (String, Broker) {
     let address = address();
     let options = remora_broker::Options { linger: None, ..remora_broker::Options::default() };
@@ -28,12 +28,12 @@ fn report(address: &str) -> Report {
     client::report(format!("{address}:4791").parse().unwrap(), &options).unwrap()
 }
 
-/// Links that the broker of an address has made so far.
+/// The number of links that the broker of an address has made so far.
 fn made(address: &str) -> u64 {
     report(address).broker.tally.linked
 }
 
-/// Packets that all programs of an address have sent so far, as they publish it now and then.
+/// The number of packets that all programs of an address have sent, as last published.
 fn sent(address: &str) -> u64 {
     let counters = report(address).counters;
     counters.into_iter().find(|(name, _)| *name == "sent_pkts").map_or(0, |(_, value)| value)
@@ -77,7 +77,7 @@ fn datagrams_go_by_udp_until_their_link_is_there() {
     assert_eq!(made(&address), 1);
 }
 
-/// The option that names the client of a pair.
+/// Returns whether these are the words of a pair's client.
 fn is_client(words: &[&str]) -> bool {
     words.last() == Some(&"127.0.0.1")
 }

@@ -1,4 +1,4 @@
-//! Unmodified programs of verbs, as Debian ships them or as its headers compile them, on this library.
+//! Unmodified verbs programs, as Debian ships them or compiled with Debian's headers, on this library.
 
 mod bench;
 mod brokers;

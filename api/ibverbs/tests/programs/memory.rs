@@ -1,9 +1,9 @@
-//! Registered memory that goes away, and what registration costs.
+//! Registered memory that is unmapped, and the cost of registration.
 
 use crate::library::{c_program, program, program_at};
 use crate::links::brokered;
 
-/// Words of a C program whose handlers of SIGSEGV and SIGBUS are there after the library's, and before.
+/// Arguments of a C program that installs handlers of SIGSEGV and SIGBUS after the library's, or before.
 const HANDLERS: [&[&str]; 2] = [&[], &["a handler before the library's"]];
 
 #[test]

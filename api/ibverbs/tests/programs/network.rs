@@ -33,7 +33,7 @@ fn a_port_that_goes_down_an_address_that_goes_and_a_narrow_way_are_told() {
         command
     });
     assert_eq!(told.lines().last(), Some("told"), "{told}");
-    // Of the three queue pairs that ended, one was too wide for its way.
+    // Of the three queue pairs that ended, one had a path MTU too large for its path.
     let narrow = "takes packets of 1000 bytes";
     assert_eq!(told.lines().filter(|line| line.contains(narrow)).count(), 1, "{told}");
     assert_eq!(told.lines().filter(|line| line.contains("status 12")).count(), 3, "{told}");

@@ -19,7 +19,7 @@ fn two_programs_on_one_address_reach_each_other_and_themselves() {
     }
 }
 
-/// Pairs of programs that run at once.
+/// Pairs of programs that run at the same time.
 const PAIRS: [&[&str]; 6] = [
     &["ib_write_bw", "-s", "4096", "-n", "500"],
     &["ib_send_lat", "-s", "64", "-n", "500"],
@@ -38,7 +38,7 @@ fn six_pairs_finish_at_once_on_one_address_while_others_are_killed() {
             scope.spawn(move || pair_of(&at, words, "-p"));
         }
         for _ in 0..3 {
-            // Its queue pair is there before it says its address; then it waits for its client.
+            // Its queue pair exists before it sends its address; then it waits for its client.
             let port = free_port().unwrap();
             let mut victim = unlimited_at(&address, &["ibv_rc_pingpong", "-g", "0", "-p", &port.to_string()]);
             let mut victim = victim.stdout(Stdio::null()).spawn().unwrap();
@@ -71,7 +71,7 @@ fn a_bandwidth_test_ends_though_frames_are_lost_and_each_frame_is_captured() {
     std::fs::write(&rules, "[[rule]]\nfault = 'drop'\nprobability = 0.05\n").unwrap();
     let at = |words: &[&str]| {
         let mut command = program_at(&address, words);
-        // The client's, which comes last and has the address as its last word.
+        // Only for the client, whose last word is the address.
         if words.last() == Some(&"127.0.0.1") {
             command.env("REMORA_FAULT", &rules).env("REMORA_CAPTURE", &capture);
         }

@@ -1,5 +1,5 @@
-//! Programs in C that own objects as verbs programs do: by threads, forks, handlers and cancelled waits. Each
-//! runs over both ports, on an address that it shares.
+//! Programs in C that own objects as verbs programs do: with threads, forks, handlers and cancelled waits.
+//! Each runs over both ports, on an address that it shares.
 
 use crate::library::{address, c_program, program_at};
 

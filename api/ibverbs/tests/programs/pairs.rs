@@ -1,4 +1,4 @@
-//! A program as a server, and again as its client. They find each other by a TCP port.
+//! A program as a server, and once more as its client. They find each other by a TCP port.
 
 use std::process::{Child, Command, Stdio};
 
@@ -6,7 +6,7 @@ use remora_netns::free_port;
 
 use crate::library::{program, succeeded};
 
-/// Does anybody listen at this TCP port?
+/// Returns whether a process listens at this TCP port.
 pub fn is_listening(port: u16) -> bool {
     let listens = |table: &str| {
         let table = std::fs::read_to_string(table).unwrap_or_default();
@@ -19,7 +19,7 @@ pub fn is_listening(port: u16) -> bool {
     listens("/proc/net/tcp") || listens("/proc/net/tcp6")
 }
 
-/// A server that is gone when the test is over.
+/// A server, which is killed when this value is dropped.
 struct Server(Option<Child>);
 
 impl Drop for Server {
@@ -31,14 +31,14 @@ impl Drop for Server {
     }
 }
 
-/// Runs a program as a server, and again as its client; `port` is the option that names the TCP port by which
-/// they find each other. Returns what the client printed.
+/// Runs a program as a server, and once more as its client. `port` is the option with the TCP port by which
+/// they find each other. Returns the client's output.
 #[track_caller]
 pub fn pair(words: &[&str], port: &str) -> String {
     pair_of(&program, words, port)
 }
 
-/// The same for two programs that `make` makes of their words.
+/// Like [`pair`], for two commands that `make` returns for their words.
 #[track_caller]
 pub fn pair_of(make: &dyn Fn(&[&str]) -> Command, words: &[&str], port: &str) -> String {
     let number = free_port().unwrap();

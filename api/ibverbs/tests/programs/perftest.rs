@@ -25,14 +25,15 @@ fn latency_over_rc_uc_ud_and_xrc() {
     runs("ib_send_lat", "-n 100 -e");
 }
 
-/// A program that explains itself, and says on its standard output.
+/// A program with explanations, which are redirected to the standard output.
 fn explained(words: &[&str]) -> Command {
     let mut command = program(&["sh", "-c", "exec \"$@\" 2>&1", "sh"]);
     command.args(words).env("REMORA_EXPLAIN", "1");
     command
 }
 
-/// The thread that blocks in `ibv_get_cq_event` waits for packets itself: no other is woken before it.
+/// The thread that blocks in `ibv_get_cq_event` waits for packets itself, so no other thread is woken before
+/// it.
 #[test]
 fn a_thread_that_waits_for_events_is_woken_once_for_a_message() {
     const MESSAGES: u64 = 2000;
@@ -69,8 +70,8 @@ fn bandwidth_both_ways_with_several_queue_pairs_and_events() {
 
 #[test]
 fn bandwidth_over_uc_ud_and_xrc() {
-    // A socket of an unprivileged program holds 208 KiB, which so few messages fit into: nothing repeats
-    // them.
+    // The socket of an unprivileged program holds 208 KiB. The few messages fit into it, because nothing
+    // retransmits them.
     runs("ib_write_bw", "-n 50 -s 1024 -c UC");
     runs("ib_send_bw", "-n 50 -s 1024 -c UC");
     runs("ib_send_bw", "-n 50 -s 1024 -c UD");

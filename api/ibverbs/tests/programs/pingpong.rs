@@ -3,7 +3,7 @@
 use crate::library::{done, program};
 use crate::pairs::pair;
 
-/// Runs one of the ping-pongs with these options, and looks at its last line.
+/// Runs one of the ping-pongs with these options, and checks its last line.
 #[track_caller]
 fn runs(name: &str, options: &[&str]) {
     let words: Vec<&str> = [name, "-g", "0", "-n", "200"].iter().chain(options).copied().collect();

@@ -1,5 +1,5 @@
-//! A program with set-user-ID, which has more rights than the user that starts it: no variable of that user
-//! chooses a program to run, a file to write or an address.
+//! A set-user-ID program, which has more rights than the user that starts it: no variable of that user may
+//! choose a program to run, a file to write or an address.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -14,7 +14,7 @@ use crate::library::{ROOT, done, folder, remora};
 const USER: [&str; 4] = ["setpriv", "--reuid=1001", "--regid=1001", "--clear-groups"];
 
 /// An installed drop-in, a set-user-ID program that finds its library by the path in its own file, and a
-/// program of the starter's that must not run.
+/// program of the starter that must not run.
 struct Scene {
     host: Namespace,
     folder: PathBuf,
@@ -50,12 +50,12 @@ impl Scene {
         self.folder.join("privileged")
     }
 
-    /// A file that the starter may write.
+    /// Returns the path of a file that the starter may write.
     fn user(&self, name: &str) -> PathBuf {
         self.folder.join("user").join(name)
     }
 
-    /// Starts the program with these variables, and the starter's program first in PATH.
+    /// Starts the program with these variables, and with the starter's program first in PATH.
     fn run(&self, variables: &[(&str, &Path)]) -> Output {
         let words = [&self.host.exec()[..], &USER, &["timeout", "--signal=KILL", "60"]].concat();
         let mut command = Command::new(words[0]);
@@ -78,7 +78,7 @@ impl Drop for Scene {
 fn a_set_user_id_program_obeys_no_variable_of_the_user_that_starts_it() {
     let Some(scene) = Scene::new() else { return };
     let evil = scene.user("remora");
-    // No command is installed beside the library: it is not looked for in PATH.
+    // No command is installed beside the library, and PATH must not be searched for one.
     let output = scene.run(&[]);
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && words.contains("set-user-ID"), "{output:?}");

@@ -4,12 +4,12 @@ use crate::library::{done, folder, symbols};
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// Lines of "version symbol" that `objdump` finds in a library.
+/// Returns lines of "version symbol" that `objdump` finds in a library.
 fn exported(library: &str) -> BTreeSet<String> {
     symbols(library, "IBVERBS_", false)
 }
 
-/// Lines of "version symbol" for the private versions of all releases.
+/// Returns lines of "version symbol" for the private versions of all releases.
 fn private() -> impl Iterator<Item = String> {
     let lines = include_str!("../../private-symbols.txt").lines().filter(|line| !line.starts_with('#'));
     lines.flat_map(|line| {
@@ -29,7 +29,7 @@ fn the_library_exports_each_listed_symbol_by_its_version_and_nothing_else() {
     assert!(done(Command::new("readelf").arg("-d").arg(&library)).contains("NODELETE"));
 }
 
-/// The versions of symbols that a program or library wants of libibverbs.
+/// Returns the versions of symbols that a program or library needs of libibverbs.
 fn wanted(file: &str) -> BTreeSet<String> {
     symbols(file, "IBVERBS_", true)
 }

@@ -1,4 +1,5 @@
-//! Programs under Valgrind, the sides in turn: it slows each down so much that both would time out.
+//! Programs under Valgrind, one side at a time: Valgrind slows a side so much that with both of them
+//! requests would time out.
 
 use std::process::Command;
 
