@@ -1,4 +1,4 @@
-//! The passive side: it accepts a request, or refuses it.
+//! The passive side of connections: accepting and refusing requests.
 
 use remora_abi::cma::{MOST, RdmaCmId, RdmaConnParam, UDP_QKEY};
 use remora_broker::ConnParam;
@@ -46,7 +46,7 @@ fn accept(id: &IdObject, param: Option<&RdmaConnParam>) -> Result<(), c_int> {
     sync::complete(id)
 }
 
-/// Says which queue pair the service has. No event follows.
+/// Answers a request for a datagram service with the id's queue pair. No event follows.
 fn accept_datagrams(id: &IdObject, own: &ConnParam, private_data: &[u8]) -> Result<(), c_int> {
     let qpn = Qpn::new(own.qpn.get());
     let accepted = id.manager.client.accept_datagrams(id.number, qpn, UDP_QKEY, private_data);
@@ -65,7 +65,7 @@ fn accept_datagrams(id: &IdObject, own: &ConnParam, private_data: &[u8]) -> Resu
 /// Accepts a request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_accept(id: *mut RdmaCmId, param: *mut RdmaConnParam) -> c_int {
-    // SAFETY: what the program gave.
+    // SAFETY: the program's pointer.
     errno::minus_one(id::look(id).and_then(|id| accept(&id, unsafe { given(param) })))
 }
 
@@ -76,16 +76,16 @@ pub unsafe extern "C" fn rdma_reject(id: *mut RdmaCmId, private_data: *const c_v
         let id = id::look(id)?;
         let bytes = match private_data.is_null() {
             true => &[][..],
-            // SAFETY: the program's bytes, as many as it says.
+            // SAFETY: the program states that it has `len` bytes there.
             false => unsafe { std::slice::from_raw_parts(private_data.cast::<u8>(), len.into()) },
         };
         id.manager.client.reject(id.number, bytes).map_err(|error| errno::of_io(&error))
     })())
 }
 
-/// The same where the peer's vendor options are the reason, of which this device knows none.
+/// Like [`rdma_reject`], because of the peer's vendor options, which this device does not support.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_reject_ece(id: *mut RdmaCmId, private_data: *const c_void, len: u8) -> c_int {
-    // SAFETY: what the program gave.
+    // SAFETY: the program's pointers are passed on.
     unsafe { rdma_reject(id, private_data, len) }
 }

@@ -1,4 +1,4 @@
-//! Addresses: as C programs have them, as GIDs, and which GID of the device has which.
+//! Socket addresses: their C form, their GIDs, and the device's GID for an address.
 
 use remora_abi::device::IbvGid;
 use remora_wire::Address;
@@ -8,12 +8,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 use crate::cm_device::Gid;
 use crate::ibverbs;
 
-/// The address at a place of the program. NULL and other families than IPv4 and IPv6 are EINVAL.
+/// Parses a socket address of the program. EINVAL for NULL and for families other than IPv4 and IPv6.
 pub fn parse(at: *const libc::sockaddr) -> Result<SocketAddr, c_int> {
     if at.is_null() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: the program's: as many bytes as its family has. They may lie at any place.
+    // SAFETY: the program's structure has as many bytes as its family requires, at any alignment.
     unsafe {
         match c_int::from(at.cast::<libc::sa_family_t>().read_unaligned()) {
             libc::AF_INET => {
@@ -31,11 +31,11 @@ pub fn parse(at: *const libc::sockaddr) -> Result<SocketAddr, c_int> {
     }
 }
 
-/// An address as programs have it.
+/// Converts an address to its C form.
 pub fn store(at: SocketAddr) -> libc::sockaddr_storage {
     let mut storage: libc::sockaddr_storage = ibverbs::zeroed();
     let place = &raw mut storage;
-    // SAFETY: the storage has space for each family.
+    // SAFETY: the storage has space for an address of each family.
     unsafe {
         match at {
             SocketAddr::V4(at) => place.cast::<libc::sockaddr_in>().write(libc::sockaddr_in {
@@ -56,23 +56,23 @@ pub fn store(at: SocketAddr) -> libc::sockaddr_storage {
     storage
 }
 
-/// Bytes of such an address.
+/// Returns the length in bytes of an address's C form.
 pub fn len(at: SocketAddr) -> libc::socklen_t {
     let len = if at.is_ipv4() { size_of::<libc::sockaddr_in>() } else { size_of::<libc::sockaddr_in6>() };
     len as libc::socklen_t
 }
 
-/// The port, in network order; 0: there is no address.
+/// Returns the port of an address in network order; 0 if there is no address.
 pub fn port(of: &libc::sockaddr_storage) -> u16 {
     parse((&raw const *of).cast()).map_or(0, |at| at.port().to_be())
 }
 
-/// The GID of an address.
+/// Returns the GID of an address.
 pub fn gid(of: SocketAddr) -> IbvGid {
     IbvGid { raw: Address::from(of.ip()).0 }
 }
 
-/// The interface of a link-local address; `None`: the address is of another kind.
+/// Returns the interface of a link-local address; `None` for other addresses.
 fn zone(at: SocketAddr) -> Option<u32> {
     match at {
         SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => Some(v6.scope_id()),
@@ -80,14 +80,14 @@ fn zone(at: SocketAddr) -> Option<u32> {
     }
 }
 
-/// Checks that a link-local address names an interface, without which it may be that of several hosts, and
-/// one that exists.
+/// Checks that a link-local address names an existing interface. Without an interface, several hosts may
+/// have the address.
 pub fn check_zone(at: SocketAddr) -> Result<(), c_int> {
     let mut name = [0; libc::IF_NAMESIZE];
     match zone(at) {
         None => Ok(()),
         Some(0) => Err(libc::EINVAL),
-        // SAFETY: a place for a name.
+        // SAFETY: the buffer has space for an interface name.
         Some(index) if unsafe { libc::if_indextoname(index, name.as_mut_ptr()) }.is_null() => {
             Err(libc::ENODEV)
         }
@@ -95,7 +95,7 @@ pub fn check_zone(at: SocketAddr) -> Result<(), c_int> {
     }
 }
 
-/// Is it the same GID, of the same interface if it is link-local?
+/// Returns whether two addresses are the same GID, and for link-local ones on the same interface.
 fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     one.ip().to_canonical() == other.ip().to_canonical() && zone(one) == zone(other)
 }
@@ -104,13 +104,13 @@ fn is_ipv4(at: SocketAddr) -> bool {
     at.ip().to_canonical().is_ipv4()
 }
 
-/// The device's first GID of an address's family.
+/// Returns the device's first GID of the same family as an address.
 fn first(gids: &[Gid], like: SocketAddr) -> Result<Gid, c_int> {
     gids.iter().find(|gid| is_ipv4(gid.address) == is_ipv4(like)).copied().ok_or(libc::ENODEV)
 }
 
-/// The GID that an address of this host is. Who says "loopback" means the device's own address, unless it has
-/// such a one.
+/// Returns the GID for an address of this host. The loopback address stands for the device's own address,
+/// unless the device has a loopback address.
 pub fn own(gids: &[Gid], at: SocketAddr) -> Result<Gid, c_int> {
     if let Some(gid) = gids.iter().find(|gid| is_same(gid.address, at)) {
         return Ok(*gid);
@@ -118,7 +118,7 @@ pub fn own(gids: &[Gid], at: SocketAddr) -> Result<Gid, c_int> {
     if is_loopback_itself(at) {
         return first(gids, at).map_err(|_| libc::EADDRNOTAVAIL);
     }
-    // The system says whether the address is one of this host that the device has not.
+    // Binding a socket tells whether the address belongs to this host, though not to the device.
     let any_port = match at {
         SocketAddr::V6(v6) if zone(at).is_some() => SocketAddrV6::new(*v6.ip(), 0, 0, v6.scope_id()).into(),
         _ => SocketAddr::new(at.ip().to_canonical(), 0),
@@ -127,13 +127,14 @@ pub fn own(gids: &[Gid], at: SocketAddr) -> Result<Gid, c_int> {
     Err(if is_of_host { libc::ENODEV } else { libc::EADDRNOTAVAIL })
 }
 
-/// 127.0.0.1 or ::1: programs name this host by it.
+/// Returns whether the address is 127.0.0.1 or ::1, by which programs name this host.
 fn is_loopback_itself(at: SocketAddr) -> bool {
     let ip = at.ip().to_canonical();
     ip == IpAddr::from(Ipv4Addr::LOCALHOST) || ip == IpAddr::from(Ipv6Addr::LOCALHOST)
 }
 
-/// The destination as a peer's address: this host's own where the program says "any" or "loopback".
+/// Returns the peer's address for a destination: an address of this device if the program gives the
+/// unspecified or the loopback address.
 pub fn destination(gids: &[Gid], at: SocketAddr) -> SocketAddr {
     let is_known = gids.iter().any(|gid| is_same(gid.address, at));
     let has_loopback = gids.iter().any(|gid| gid.address.ip().to_canonical().is_loopback());
@@ -144,14 +145,15 @@ pub fn destination(gids: &[Gid], at: SocketAddr) -> SocketAddr {
     }
 }
 
-/// The GID from which packets to a destination leave.
+/// Returns the GID from which packets to a destination are sent.
 pub fn source(gids: &[Gid], to: SocketAddr) -> Result<Gid, c_int> {
     let first = first(gids, to)?;
     if let Some(gid) = gids.iter().find(|gid| is_same(gid.address, to)) {
         return Ok(*gid);
     }
     let any: IpAddr = if is_ipv4(to) { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    // Nothing is sent: the system only looks for the route. A device on another address sends from that.
+    // Connecting a UDP socket sends nothing; the system only looks up the route. A device on another address
+    // uses that address.
     let routed = UdpSocket::bind((any, 0)).and_then(|socket| {
         let port = if to.port() == 0 { 9 } else { to.port() };
         let to = match to {
@@ -163,7 +165,7 @@ pub fn source(gids: &[Gid], to: SocketAddr) -> Result<Gid, c_int> {
     });
     match routed {
         Ok(local) => Ok(gids.iter().find(|gid| is_same(gid.address, local)).copied().unwrap_or(first)),
-        // Groups need no route.
+        // Multicast groups need no route.
         Err(_) if to.ip().to_canonical().is_multicast() => Ok(first),
         Err(error) => Err(error.raw_os_error().unwrap_or(libc::ENETUNREACH)),
     }

@@ -1,4 +1,4 @@
-//! Names and services as addresses (`rdma_getaddrinfo`), by the C library's resolver.
+//! Resolution of names and services (`rdma_getaddrinfo`), by the C library's resolver.
 
 use remora_abi::cma::{PS_TCP, PS_UDP, RAI_FAMILY, RAI_NUMERICHOST, RAI_PASSIVE, RdmaAddrinfo};
 use remora_abi::queue_pair::{QPT_RC, QPT_UD};
@@ -7,22 +7,22 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::{address, errno, ibverbs};
 
-/// A result, and what it points to.
+/// A result of the resolution, with the data that it points to.
 #[repr(C)]
 pub struct Found {
     verbs: RdmaAddrinfo,
     source: libc::sockaddr_storage,
     destination: libc::sockaddr_storage,
-    /// The name of the host, as the resolver has it.
+    /// The host's canonical name from the resolver, or NULL.
     name: *mut c_char,
 }
 
-// SAFETY: the name is its own, and its other pointers are set when it has its place.
+// SAFETY: the name belongs to the value, and its other pointers are set only when it has its final place.
 unsafe impl Send for Found {}
 
 impl Clone for Found {
     fn clone(&self) -> Found {
-        // SAFETY: a C string of its own, if there is one.
+        // SAFETY: NULL, or a C string that belongs to the value.
         let name = if self.name.is_null() { self.name } else { unsafe { libc::strdup(self.name) } };
         Found { name, ..*self }
     }
@@ -30,12 +30,12 @@ impl Clone for Found {
 
 impl Drop for Found {
     fn drop(&mut self) {
-        // SAFETY: NULL, or the C library's, and nobody else's.
+        // SAFETY: NULL, or allocated by the C library for this value.
         unsafe { libc::free(self.name.cast()) };
     }
 }
 
-/// What the resolver is asked for.
+/// Returns the resolver's hints for the hints of a program.
 fn resolver_hints(hints: &RdmaAddrinfo) -> libc::addrinfo {
     let mut asked: libc::addrinfo = ibverbs::zeroed();
     for (flag, means) in [(RAI_PASSIVE, libc::AI_PASSIVE), (RAI_NUMERICHOST, libc::AI_NUMERICHOST)] {
@@ -51,7 +51,8 @@ fn resolver_hints(hints: &RdmaAddrinfo) -> libc::addrinfo {
     asked
 }
 
-/// The first address of a name; NULL: of a service alone. The error is the resolver's own number.
+/// Returns the first address of a name; of the service alone if `node` is NULL. The error is the resolver's
+/// own number.
 fn resolve(
     node: *const c_char,
     service: *const c_char,
@@ -59,8 +60,8 @@ fn resolve(
 ) -> Result<(SocketAddr, *mut c_char), c_int> {
     let asked = resolver_hints(hints);
     let mut list = std::ptr::null_mut();
-    // SAFETY: NULL or C strings of the program; the list is freed once, after its first address and name have
-    // been copied.
+    // SAFETY: NULL or C strings of the program. The list is freed once, after its first address and name were
+    // copied.
     unsafe {
         let failed = libc::getaddrinfo(node, service, &asked, &mut list);
         if failed != 0 {
@@ -78,8 +79,8 @@ fn resolve(
     }
 }
 
-/// A port of all addresses, where no name is to be resolved. perftest's server counts on it that this takes
-/// no time: its client connects meanwhile.
+/// Returns a port of all addresses if no name has to be resolved. perftest's server requires that this is
+/// quick, because its client connects at the same time.
 fn any_address(node: *const c_char, service: *const c_char, hints: &RdmaAddrinfo) -> Option<SocketAddr> {
     if !node.is_null() || service.is_null() || hints.ai_flags & RAI_PASSIVE == 0 {
         return None;
@@ -93,7 +94,7 @@ fn any_address(node: *const c_char, service: *const c_char, hints: &RdmaAddrinfo
     }
 }
 
-/// Finds the addresses of a name and a service. The error is the resolver's own number.
+/// Resolves a name and a service. The error is the resolver's own number.
 pub fn found(node: *const c_char, service: *const c_char, hints: &RdmaAddrinfo) -> Result<Found, c_int> {
     let is_passive = hints.ai_flags & RAI_PASSIVE != 0;
     let (mut source, mut destination) = (None, None);
@@ -105,7 +106,7 @@ pub fn found(node: *const c_char, service: *const c_char, hints: &RdmaAddrinfo) 
         name = canonical;
         *(if is_passive { &mut source } else { &mut destination }) = Some(at);
     }
-    // What the program knows already.
+    // Addresses that the program has given itself.
     if source.is_none() && hints.ai_src_len > 0 {
         source = address::parse(hints.ai_src_addr).ok();
     }
@@ -141,7 +142,7 @@ pub fn found(node: *const c_char, service: *const c_char, hints: &RdmaAddrinfo) 
     })
 }
 
-/// Finds the addresses of a name and a service. The number of the resolver's error is returned as it is.
+/// Resolves a name and a service. Returns the number of a resolver's error unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_getaddrinfo(
     node: *const c_char,
@@ -164,7 +165,7 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
     }
 }
 
-/// Hands a result to the program, which frees it.
+/// Hands a result over to the program, which frees it.
 pub fn give(found: Found) -> *mut RdmaAddrinfo {
     let found = Box::leak(Box::new(found));
     let (source, destination) = (&raw mut found.source, &raw mut found.destination);
@@ -180,11 +181,11 @@ pub fn give(found: Found) -> *mut RdmaAddrinfo {
     &raw mut found.verbs
 }
 
-/// Frees what was found.
+/// Frees a result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_freeaddrinfo(found: *mut RdmaAddrinfo) {
     if !found.is_null() {
-        // SAFETY: what was found begins with this, and is freed once.
+        // SAFETY: the structure is the first field of a `Found`, which is freed once.
         drop(unsafe { Box::from_raw(found.cast::<Found>()) });
     }
 }

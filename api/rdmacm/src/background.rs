@@ -1,8 +1,8 @@
-//! Threads that do what would make a call wait.
+//! Threads for work that must not block a call.
 
 use std::ffi::c_int;
 
-/// Starts work beside the program. The thread leaves signals to the program's own threads.
+/// Starts `work` in a thread. The thread blocks all signals, so that the program's own threads handle them.
 pub fn start(work: impl FnOnce() + Send + 'static) -> Result<(), c_int> {
     let thread = std::thread::Builder::new().name("remora-resolve".to_owned());
     let started = thread.spawn(move || {

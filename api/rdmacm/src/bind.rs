@@ -1,4 +1,4 @@
-//! Binding ids to addresses and ports, and listening there.
+//! Binding ids to addresses and ports, and listening.
 
 use remora_abi::cma::RdmaCmId;
 use std::ffi::c_int;
@@ -8,7 +8,7 @@ use crate::cm_device::Gid;
 use crate::id::{IdObject, IdState, Phase};
 use crate::{address, errno, id};
 
-/// Binds an id to a GID's address and this port; 0: the one that it has, or any.
+/// Binds an id to a GID's address and this port. Port 0 keeps the id's port, or takes a free one.
 pub fn to_gid(id: &IdObject, state: &mut IdState, gid: Gid, port: u16) -> Result<(), c_int> {
     let at = SocketAddr::new(gid.address.ip(), port);
     let at = match gid.address {
@@ -27,7 +27,7 @@ pub fn to_gid(id: &IdObject, state: &mut IdState, gid: Gid, port: u16) -> Result
     Ok(())
 }
 
-/// Binds an id to an address of the device, or to a port of all of them.
+/// Binds an id to an address of the device, or to a port of all its addresses.
 pub fn bind(id: &IdObject, at: SocketAddr) -> Result<(), c_int> {
     address::check_zone(at)?;
     let mut state = id.state();
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn rdma_bind_addr(id: *mut RdmaCmId, at: *mut libc::sockad
     errno::minus_one(id::look(id).and_then(|id| bind(&id, address::parse(at)?)))
 }
 
-/// Listens. An id that is not bound gets a port of all addresses.
+/// Makes an id listen. An id that is not bound gets a port of all addresses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_listen(id: *mut RdmaCmId, backlog: c_int) -> c_int {
     errno::minus_one((|| {
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn rdma_listen(id: *mut RdmaCmId, backlog: c_int) -> c_int
         if !matches!(state.phase, Phase::Idle | Phase::Bound) {
             return Err(libc::EINVAL);
         }
-        // As many as may be, if it is not more than nobody.
+        // A negative backlog stands for the maximum, as 0 does.
         let backlog = u32::try_from(backlog).unwrap_or(0);
         let listens = id.manager.client.listen(id.number, backlog);
         let at = listens.map_err(|error| errno::of_io(&error))?;

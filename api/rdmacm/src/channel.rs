@@ -1,4 +1,4 @@
-//! Event channels: their descriptors are sockets to the broker.
+//! Event channels, whose descriptors are sockets to the broker.
 
 use remora_abi::cma::RdmaEventChannel;
 use remora_broker::IdEvent;
@@ -13,28 +13,28 @@ use crate::cm_device::{self, CmDevice};
 use crate::errno;
 use crate::live::Live;
 
-/// A channel.
+/// An event channel.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ChannelObject {
     verbs: UnsafeCell<RdmaEventChannel>,
     pub manager: Arc<CmDevice>,
     pub socket: EventChannel,
-    /// Events that come before those in the socket, and for each a posted event in the socket: those that
-    /// were read when an id ended or moved (`unread.rs`).
+    /// Events that come before those in the socket. They were read when an id ended or moved (`unread.rs`); a
+    /// posted event in the socket stands for each of them.
     moved: Mutex<VecDeque<IdEvent>>,
 }
 
-// SAFETY: the part that programs see is a descriptor that nobody changes.
+// SAFETY: the part that programs see is a descriptor, which never changes.
 unsafe impl Send for ChannelObject {}
 // SAFETY: as above.
 unsafe impl Sync for ChannelObject {}
 
-/// The channels that programs have.
+/// The channels that programs have created.
 pub static CHANNELS: Live<ChannelObject> = Live::new();
 
 impl ChannelObject {
-    /// A new channel.
+    /// Creates a channel.
     pub fn open() -> Result<Arc<ChannelObject>, c_int> {
         let manager = cm_device::shared()?;
         let socket = manager.client.create_channel().map_err(|error| errno::of_io(&error))?;
@@ -42,35 +42,35 @@ impl ChannelObject {
         Ok(Arc::new(ChannelObject { verbs, manager, socket, moved: Mutex::default() }))
     }
 
-    /// What programs have of it.
+    /// The address by which programs refer to the channel.
     pub fn handle(&self) -> *mut RdmaEventChannel {
         self.verbs.get()
     }
 
-    /// The descriptor.
+    /// The channel's descriptor.
     pub fn descriptor(&self) -> c_int {
         self.socket.as_fd().as_raw_fd()
     }
 
-    /// Events that wait for a posted event.
+    /// The events for which a posted event in the socket stands.
     pub fn moved(&self) -> MutexGuard<'_, VecDeque<IdEvent>> {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A channel that the program has; not one that was inherited from a parent.
+/// Returns a channel of the program. EINVAL for a channel inherited from a parent process.
 pub fn look(channel: *const RdmaEventChannel) -> Result<Arc<ChannelObject>, c_int> {
     let object = CHANNELS.look(channel)?;
     if object.manager.is_foreign() { Err(libc::EINVAL) } else { Ok(object) }
 }
 
-/// Makes a channel.
+/// Creates a channel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_create_event_channel() -> *mut RdmaEventChannel {
     errno::pointer(ChannelObject::open().map(|object| CHANNELS.give(object) as *mut RdmaEventChannel))
 }
 
-/// Ends a channel, whose ids have ended before.
+/// Destroys a channel, whose ids were destroyed before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut RdmaEventChannel) {
     let _ = CHANNELS.take(channel);

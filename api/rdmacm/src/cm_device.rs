@@ -1,4 +1,5 @@
-//! What all ids of a process share: the open device, and the connection to the communication manager.
+//! The state that all ids of a process share: the open device, and the connection to the communication
+//! manager.
 
 use remora_abi::device::{IbvDeviceAttr, IbvGidEntry, IbvPortAttr};
 use remora_abi::objects::{IbvContext, IbvPd};
@@ -13,13 +14,13 @@ use std::time::Duration;
 
 use crate::ibverbs;
 
-/// The device's one port.
+/// The number of the device's port.
 pub const PORT: u8 = 1;
-/// Entries of the GID table that are looked at.
+/// Entries of the GID table that are read.
 const GIDS: usize = 64;
 
-/// Attempts to open a device and its broker, and the pause between two: a broker that is killed is gone by
-/// then.
+/// Attempts to open the device and the connection to its broker, and the pause between two attempts. They
+/// cover the time in which a killed broker disappears.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -27,34 +28,34 @@ const PAUSE: Duration = Duration::from_millis(2);
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Gid {
     pub index: u8,
-    /// Its address; the UDP port means nothing.
+    /// The address, whose UDP port is not used.
     pub address: SocketAddr,
 }
 
-/// What all ids share.
+/// The state that all ids share.
 #[derive(Debug)]
 pub struct CmDevice {
     fork: ForkMark,
     /// The device, which stays open for the life of the process, unless it fails.
     pub context: *mut IbvContext,
     pub client: CmClient,
-    /// READs and atomics from the peer that a queue pair holds at most.
+    /// Maximum number of the peer's READs and atomics that a queue pair holds.
     pub max_responder_resources: u8,
-    /// READs and atomics that a queue pair has outstanding at most.
+    /// Maximum number of outstanding READs and atomics of a queue pair.
     pub max_initiator_depth: u8,
     defaults: Mutex<Defaults>,
 }
 
-/// Objects of programs that bring none, made when the first one needs them.
+/// Objects for programs that provide none, created when the first program needs them.
 #[derive(Debug)]
 struct Defaults {
     pd: *mut IbvPd,
     xrcd: *mut IbvXrcd,
 }
 
-// SAFETY: the pointers are libibverbs' objects, which any thread may use.
+// SAFETY: the pointers are objects of libibverbs, which any thread may use.
 unsafe impl Send for CmDevice {}
-// SAFETY: as above; what changes is behind locks.
+// SAFETY: as above; mutable fields are behind locks.
 unsafe impl Sync for CmDevice {}
 
 static MANAGER: Mutex<Option<Arc<CmDevice>>> = Mutex::new(None);
@@ -63,24 +64,24 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The manager of this process, opened at the first call. A forked child opens one of its own.
+/// Returns the shared state of this process, opened on the first call. A forked child opens its own.
 pub fn shared() -> Result<Arc<CmDevice>, c_int> {
     let mut place = locked(&MANAGER);
     if let Some(manager) = place.as_ref().filter(|manager| !manager.is_foreign()) {
         if !manager.client.is_over() {
             return Ok(Arc::clone(manager));
         }
-        // The device has failed. Once its last id and channel have ended, so has its context, and there may
-        // be another one.
+        // The device has failed. Its context is closed with its last id and channel, and a new device can be
+        // opened.
         *place = None;
     }
     let manager = Arc::new(CmDevice::open()?);
-    // What was inherited is the parent's: it is left to the exit.
+    // The state inherited by fork belongs to the parent and must not be dropped.
     std::mem::forget(place.replace(Arc::clone(&manager)));
     Ok(manager)
 }
 
-/// Opens the first device. The broker of its address runs then.
+/// Opens the first device, which makes the broker of its address run.
 fn open_device() -> Result<*mut IbvContext, c_int> {
     // SAFETY: the list ends with NULL, and is freed once.
     unsafe {
@@ -93,18 +94,18 @@ fn open_device() -> Result<*mut IbvContext, c_int> {
     }
 }
 
-/// Closes a device of which nobody else knows: what is open keeps its addresses.
+/// Closes a device that no object uses. An open device would keep its addresses.
 fn close(context: *mut IbvContext) {
-    // SAFETY: an open device, which is not used again.
+    // SAFETY: an open device, which is not used afterwards.
     let closed = unsafe { ibverbs::ibv_close_device(context) };
-    debug_assert_eq!(closed, 0, "it has no objects");
+    debug_assert_eq!(closed, 0, "a device without objects can be closed");
 }
 
 impl CmDevice {
-    /// A broker that was killed hangs up its connections one after the other: for a moment there may be a
-    /// device that has no broker any more.
+    /// Opens the device and the connection to its broker, with several attempts: a killed broker closes its
+    /// connections one after the other, so for a moment there may be a device without a broker.
     fn open() -> Result<CmDevice, c_int> {
-        // The device has a broker already, or is its own.
+        // The device has started its broker, or has the address alone.
         let options = Options { start: Start::Never, ..Options::from_environment() };
         for left in (0..TRIES).rev() {
             let context = open_device()?;
@@ -141,7 +142,7 @@ impl CmDevice {
         })
     }
 
-    /// Is it the parent's, which this process only inherited?
+    /// Returns whether the state belongs to the parent process and was only inherited.
     pub fn is_foreign(&self) -> bool {
         self.fork.is_child()
     }
@@ -159,7 +160,7 @@ impl CmDevice {
         if asked.is_ok() && (1..=5).contains(&attr.active_mtu) { attr.active_mtu as u8 } else { 3 }
     }
 
-    /// The protection domain of ids that bring none.
+    /// Returns the protection domain for ids that provide none.
     pub fn default_pd(&self) -> Result<*mut IbvPd, c_int> {
         let mut defaults = locked(&self.defaults);
         if defaults.pd.is_null() {
@@ -169,7 +170,7 @@ impl CmDevice {
         Ok(defaults.pd)
     }
 
-    /// The XRC domain of ids that bring none.
+    /// Returns the XRC domain for ids that provide none.
     pub fn default_xrcd(&self) -> Result<*mut IbvXrcd, c_int> {
         let mut defaults = locked(&self.defaults);
         if defaults.xrcd.is_null() {
@@ -186,7 +187,7 @@ impl Drop for CmDevice {
             return;
         }
         let defaults = self.defaults.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: made here, and nobody's any more: ids and channels keep this value.
+        // SAFETY: created by this value, and no longer used: ids and channels keep this value alive.
         unsafe {
             if !defaults.xrcd.is_null() {
                 let _ = ibverbs::close_xrcd(defaults.xrcd);
@@ -203,14 +204,14 @@ fn gids(context: *mut IbvContext) -> Vec<Gid> {
     let empty: IbvGidEntry = ibverbs::zeroed();
     let mut entries = [empty; GIDS];
     let size = size_of::<IbvGidEntry>();
-    // SAFETY: an open device, and as many entries as are said.
+    // SAFETY: an open device, and as many entries as stated.
     let count = unsafe { ibverbs::_ibv_query_gid_table(context, entries.as_mut_ptr(), GIDS, 0, size) };
     let filled = &entries[..usize::try_from(count).unwrap_or(0).min(GIDS)];
     let of_port = filled.iter().filter(|entry| entry.port_num == u32::from(PORT) && entry.gid_index < 256);
     of_port.map(|entry| Gid { index: entry.gid_index as u8, address: socket_address(entry) }).collect()
 }
 
-/// The address that a GID is. A link-local one needs its interface.
+/// Returns the address of a GID. A link-local address includes its interface.
 fn socket_address(entry: &IbvGidEntry) -> SocketAddr {
     match IpAddr::from(Address(entry.gid.raw)) {
         IpAddr::V6(ip) if ip.is_unicast_link_local() => {

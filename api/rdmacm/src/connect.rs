@@ -1,4 +1,4 @@
-//! The active side: it asks for a connection, or which queue pair has a service of datagrams.
+//! The active side: requesting a connection, or the queue pair of a datagram service.
 
 use remora_abi::cma::{MOST, PS_TCP, RdmaCmId, RdmaConnParam};
 use remora_abi::queue_pair::{QPT_UC, QPT_XRC_RECV, QPT_XRC_SEND};
@@ -9,19 +9,20 @@ use std::ffi::c_int;
 use crate::id::{IdObject, IdState, Phase};
 use crate::{errno, id, sync};
 
-/// Times that packets are sent again, where the program does not say: as often as there may be.
+/// The number of retransmissions if the program gives no parameters: the maximum.
 const RETRIES: u8 = 7;
 
-/// What the program says, or nothing.
+/// Returns the program's connection parameters, if there are any.
 ///
 /// # Safety
-/// The place is NULL or the program's.
+/// The pointer is NULL or the program's.
 pub unsafe fn given<'a>(param: *const RdmaConnParam) -> Option<&'a RdmaConnParam> {
     // SAFETY: the caller's promise.
     unsafe { param.as_ref() }
 }
 
-/// Checks what the program says against the device's limits, as for connections of TCP's port space alone.
+/// Checks the program's parameters against the device's limits. Applies only to connections in the port
+/// space of TCP.
 pub fn check(id: &IdObject, param: Option<&RdmaConnParam>) -> Result<(), c_int> {
     let shown = id.shown();
     if shown.ps != PS_TCP {
@@ -36,18 +37,18 @@ pub fn check(id: &IdObject, param: Option<&RdmaConnParam>) -> Result<(), c_int> 
     if fit { Ok(()) } else { Err(libc::EINVAL) }
 }
 
-/// The private data that the program gives.
+/// Returns the private data of the program's parameters.
 pub fn private_data(param: Option<&RdmaConnParam>) -> &[u8] {
     match param {
         Some(param) if !param.private_data.is_null() => {
-            // SAFETY: the program's bytes, as many as it says.
+            // SAFETY: the program states that it has that many bytes there.
             unsafe { std::slice::from_raw_parts(param.private_data.cast(), param.private_data_len.into()) }
         }
         _ => &[],
     }
 }
 
-/// What this side says of its queue pair.
+/// Returns the parameters of this side's queue pair for the peer.
 pub fn own_param(id: &IdObject, state: &IdState, param: Option<&RdmaConnParam>) -> ConnParam {
     let shown = id.shown();
     let (qpn, srq) = if shown.qp.is_null() {
@@ -69,7 +70,7 @@ pub fn own_param(id: &IdObject, state: &IdState, param: Option<&RdmaConnParam>) 
     }
 }
 
-/// The transport service of a type of queue pairs.
+/// Returns the transport service for a type of queue pair.
 fn service(qp_type: c_int) -> ConnectedService {
     match qp_type {
         QPT_UC => ConnectedService::Uc,
@@ -103,19 +104,19 @@ fn connect(id: &IdObject, param: Option<&RdmaConnParam>) -> Result<(), c_int> {
     sync::complete(id)
 }
 
-/// Asks for a connection.
+/// Requests a connection.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_connect(id: *mut RdmaCmId, param: *mut RdmaConnParam) -> c_int {
-    // SAFETY: what the program gave.
+    // SAFETY: the program's pointer.
     errno::minus_one(id::look(id).and_then(|id| connect(&id, unsafe { given(param) })))
 }
 
-/// The active side's queue pair, which the program has itself, is ready.
+/// Reports that the active side's queue pair, which the program manages itself, is ready.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_establish(id: *mut RdmaCmId) -> c_int {
     errno::minus_one((|| {
         let id = id::look(id)?;
-        // Of an id with a queue pair the library has said so already.
+        // For an id with a queue pair, the library has reported it already.
         if !id.shown().qp.is_null() {
             return Err(libc::EINVAL);
         }
@@ -126,7 +127,7 @@ pub unsafe extern "C" fn rdma_establish(id: *mut RdmaCmId) -> c_int {
 /// `IBV_EVENT_COMM_EST`.
 const COMM_EST: c_int = 4;
 
-/// The queue pair received something before the peer said that it is ready.
+/// Reports that the queue pair received a message before the peer reported to be ready.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_notify(id: *mut RdmaCmId, event: c_int) -> c_int {
     errno::minus_one((|| {
@@ -135,7 +136,7 @@ pub unsafe extern "C" fn rdma_notify(id: *mut RdmaCmId, event: c_int) -> c_int {
             return Err(libc::EINVAL);
         }
         match id.manager.client.establish(id.number) {
-            // It is established already, or over.
+            // The connection is established already, or over.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 if id.state().phase == Phase::Connecting { Ok(()) } else { Err(libc::EINVAL) }
             }

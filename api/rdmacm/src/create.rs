@@ -1,4 +1,4 @@
-//! Ids that programs make.
+//! Creation of ids by programs.
 
 use remora_abi::cma::{PS_IB, PS_TCP, PS_UDP, RdmaCmId, RdmaEventChannel};
 use remora_abi::queue_pair::{QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV, QPT_XRC_SEND};
@@ -10,19 +10,19 @@ use crate::channel::{self, ChannelObject};
 use crate::id::{IDS, IdObject, Made};
 use crate::{errno, registry};
 
-/// The broker's name of a port space.
+/// Returns the broker's constant for a port space.
 fn port_space(ps: c_int) -> Result<PortSpace, c_int> {
     match ps {
         PS_TCP => Ok(PortSpace::Tcp),
         PS_UDP => Ok(PortSpace::Udp),
         PS_IB => Ok(PortSpace::Ib),
-        // Datagrams of IP over InfiniBand: RoCE has no such thing.
+        // The port space of IP over InfiniBand, which does not exist on RoCE.
         2 => Err(libc::EPROTONOSUPPORT),
         _ => Err(libc::EINVAL),
     }
 }
 
-/// Makes an id; without a channel it gets a hidden one.
+/// Creates an id. Without a channel the id gets a hidden one.
 pub fn create(
     channel: *mut RdmaEventChannel,
     context: *mut c_void,
@@ -45,7 +45,7 @@ pub fn create(
     Ok(id)
 }
 
-/// Makes an id.
+/// Creates an id.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_create_id(
     channel: *mut RdmaEventChannel,
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn rdma_create_id(
     ps: c_int,
 ) -> c_int {
     errno::minus_one((|| {
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's variable.
         let out = unsafe { out.as_mut() }.ok_or(libc::EINVAL)?;
         let id = create(channel, context, ps, None)?;
         *out = id.handle();

@@ -1,4 +1,4 @@
-//! The end of an id.
+//! Destruction of ids.
 
 use remora_abi::cma::RdmaCmId;
 use std::ffi::c_int;
@@ -8,16 +8,16 @@ use crate::channel::ChannelObject;
 use crate::id::{IDS, IdObject};
 use crate::{errno, multicast, registry, sync, unread};
 
-/// Ends an id in any state. Returns when all events of it are acknowledged; its peer gets to know.
+/// Destroys an id in any state, and notifies its peer. Returns when all events of the id are acknowledged.
 pub fn destroy(id: *const RdmaCmId) -> Result<(), c_int> {
     let id = IDS.take(id)?;
     if id.manager.is_foreign() {
-        // The parent still has it.
+        // The id belongs to the parent process and must not be dropped.
         std::mem::forget(id);
         return Ok(());
     }
     multicast::leave_all(&id);
-    // The broker may be gone, and the id with it.
+    // Fails if the broker is gone, and the id with it.
     let _ = id.manager.client.destroy(id.number);
     registry::remove(&id);
     let (is_sync, channel) = {
@@ -33,8 +33,7 @@ pub fn destroy(id: *const RdmaCmId) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Takes the unread events of an id that has ended out of its channel. Peers whose requests are among them
-/// are refused.
+/// Removes the unread events of a destroyed id from its channel. Connection requests among them are refused.
 fn forget_unread(id: &IdObject, channel: &ChannelObject) {
     for event in unread::take_out(channel, id.number) {
         if event.id != id.number {
@@ -43,7 +42,7 @@ fn forget_unread(id: &IdObject, channel: &ChannelObject) {
     }
 }
 
-/// Ends an id.
+/// Destroys an id.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_id(id: *mut RdmaCmId) -> c_int {
     errno::minus_one(destroy(id))

@@ -1,4 +1,4 @@
-//! The end of a connection.
+//! Ending of connections.
 
 use remora_abi::cma::RdmaCmId;
 use std::ffi::c_int;
@@ -12,14 +12,14 @@ fn disconnect(id: &IdObject) -> Result<(), c_int> {
     }
     qp_state::fail(id);
     match id.manager.client.disconnect(id.number, &[]) {
-        // It is over already, which is as good.
+        // The connection is over already, which is no error.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
         done => done.map_err(|error| errno::of_io(&error))?,
     }
     sync::complete(id)
 }
 
-/// Ends a connection, or agrees that it ends. What is posted to the queue pair is flushed.
+/// Ends a connection, or confirms its end. Work posted to the queue pair is flushed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_disconnect(id: *mut RdmaCmId) -> c_int {
     errno::minus_one(id::look(id).and_then(|id| disconnect(&id)))

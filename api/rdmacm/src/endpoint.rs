@@ -1,4 +1,4 @@
-//! Endpoints: an id and its queue pair by one call, and requests that a call waits for.
+//! Endpoints, which are an id and its queue pair created by one call, and calls that wait for a request.
 
 use remora_abi::cma::{RAI_PASSIVE, RdmaAddrinfo, RdmaCmId, event_type};
 use remora_abi::objects::IbvPd;
@@ -11,10 +11,11 @@ use crate::event::{self, EVENTS};
 use crate::id::{self, Endpoint, IDS, IdObject};
 use crate::{address, bind, create, destroy, errno, get_event, qp, resolve, srq, sync};
 
-/// The time in which a host on the same link answers, as in rdma-core's library.
+/// Time limit for a host on the same link to answer, as in rdma-core's library.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Gives an id the addresses that were found, and its queue pair: at once, or with each request.
+/// Gives an id the resolved addresses. A connecting id gets its queue pair now, a listening one with each
+/// request.
 fn prepare(
     id: &Arc<IdObject>,
     found: &RdmaAddrinfo,
@@ -37,7 +38,7 @@ fn prepare(
     Ok(())
 }
 
-/// Makes an endpoint of what `rdma_getaddrinfo` has found.
+/// Creates an endpoint from a result of `rdma_getaddrinfo`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_create_ep(
     out: *mut *mut RdmaCmId,
@@ -61,7 +62,7 @@ pub unsafe extern "C" fn rdma_create_ep(
     })())
 }
 
-/// Ends an endpoint and what it has made.
+/// Destroys an endpoint and the objects that it has created.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_ep(id: *mut RdmaCmId) {
     if let Ok(object) = IDS.look(id) {
@@ -71,7 +72,7 @@ pub unsafe extern "C" fn rdma_destroy_ep(id: *mut RdmaCmId) {
     }
 }
 
-/// The id of the next request to a listener, with its queue pair.
+/// Waits for the next request to a listener. Returns its id, which has a queue pair.
 fn next_request(listener: &IdObject) -> Result<*mut RdmaCmId, c_int> {
     let (channel, endpoint) = {
         let state = listener.state();
@@ -106,12 +107,12 @@ fn next_request(listener: &IdObject) -> Result<*mut RdmaCmId, c_int> {
     taken
 }
 
-/// Waits for a request to a listener that has no channel of the program's.
+/// Waits for a request to a listener that has no channel of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_get_request(listener: *mut RdmaCmId, out: *mut *mut RdmaCmId) -> c_int {
     errno::minus_one((|| {
         let listener = id::look(listener)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's variable.
         let out = unsafe { out.as_mut() }.ok_or(libc::EINVAL)?;
         *out = next_request(&listener)?;
         Ok(())

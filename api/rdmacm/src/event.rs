@@ -1,4 +1,4 @@
-//! Events that programs have, and their acknowledgement.
+//! Events that programs receive and acknowledge.
 
 use remora_abi::cma::{EventParam, RdmaCmEvent, RdmaConnParam, RdmaUdParam};
 use std::cell::UnsafeCell;
@@ -10,36 +10,36 @@ use crate::id::IdObject;
 use crate::live::Live;
 use crate::outstanding::Outstanding;
 
-/// An event.
+/// An event in the hands of the program.
 #[repr(C)]
 pub struct EventObject {
     verbs: UnsafeCell<RdmaCmEvent>,
-    /// What the peer said; the event points to it.
+    /// The peer's private data, to which the event points.
     private_data: Box<[u8]>,
-    /// Where it is acknowledged.
+    /// The counter in which the event is acknowledged.
     outstanding: Arc<Outstanding>,
 }
 
-// SAFETY: programs only read what they see of it.
+// SAFETY: programs only read the structure.
 unsafe impl Send for EventObject {}
 // SAFETY: as above.
 unsafe impl Sync for EventObject {}
 
-/// The events that programs have.
+/// The events that programs have not acknowledged.
 pub static EVENTS: Live<EventObject> = Live::new();
 
-/// What an event says beside its kind.
+/// The parameters of an event, besides its kind.
 pub enum EventDetail {
     Nothing,
-    /// Of a connection.
+    /// The parameters of a connection.
     Connection(RdmaConnParam),
-    /// A number of the program's choice.
+    /// A number that the program chose.
     Argument(u64),
-    /// Where datagrams go.
+    /// The destination of datagrams.
     Datagrams(RdmaUdParam),
 }
 
-/// An event that is to be handed out.
+/// An event to be delivered.
 pub struct NewEvent {
     pub event: c_int,
     pub status: c_int,
@@ -48,12 +48,12 @@ pub struct NewEvent {
 }
 
 impl NewEvent {
-    /// An event that says nothing but how it ended.
+    /// Returns an event without parameters.
     pub fn plain(event: c_int, status: c_int) -> NewEvent {
         NewEvent { event, status, detail: EventDetail::Nothing, private_data: Vec::new() }
     }
 
-    /// Hands it to the program. `listener`: who was asked, if it is a request.
+    /// Delivers the event to the program. `listener` is the listening id if the event is a request.
     pub fn give(
         self,
         id: &IdObject,
@@ -61,7 +61,7 @@ impl NewEvent {
         outstanding: &Arc<Outstanding>,
     ) -> *mut RdmaCmEvent {
         let private_data = self.private_data.into_boxed_slice();
-        // The heap's bytes stay where they are when the box moves.
+        // The bytes on the heap keep their address when the box moves.
         let begin = if private_data.is_empty() { std::ptr::null() } else { private_data.as_ptr().cast() };
         let (begin, len): (*const c_void, u8) = (begin, private_data.len().min(255) as u8);
         let param = match self.detail {
@@ -77,7 +77,7 @@ impl NewEvent {
                 param.arg = arg;
                 param
             }
-            // A group's event has the program's context there.
+            // The event of a group has the program's context in this field.
             EventDetail::Datagrams(ud) if begin.is_null() => EventParam { ud },
             EventDetail::Datagrams(ud) => {
                 EventParam { ud: RdmaUdParam { private_data: begin, private_data_len: len, ..ud } }
@@ -96,15 +96,15 @@ impl NewEvent {
 }
 
 impl EventObject {
-    /// What programs see of it.
+    /// The structure that programs see.
     pub fn shown(&self) -> RdmaCmEvent {
-        debug_assert!(self.private_data.len() < 256, "a field of a message");
-        // SAFETY: programs read it at most.
+        debug_assert!(self.private_data.len() < 256, "private data of a message is shorter than 256 bytes");
+        // SAFETY: programs only read the structure.
         unsafe { *self.verbs.get() }
     }
 }
 
-/// Acknowledges an event, which ends with it.
+/// Acknowledges an event and frees it.
 pub fn acknowledge(event: *const RdmaCmEvent) -> Result<(), c_int> {
     EVENTS.take(event).map(|event| event.outstanding.acknowledge())
 }

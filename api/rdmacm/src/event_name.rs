@@ -25,7 +25,7 @@ const NAMES: [&CStr; 20] = [
     c"RDMA_CM_EVENT_INTERNAL",
 ];
 
-/// The name of an event, as the header has it.
+/// Returns the name of an event, as in the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_event_str(event: c_int) -> *const c_char {
     let name = usize::try_from(event).ok().and_then(|event| NAMES.get(event));

@@ -1,7 +1,8 @@
-//! Waits for events.
+//! Waiting for events.
 //!
-//! A thread may be cancelled in the wait of a program, which unwinds the stack. So that wait keeps nothing
-//! that a drop would end, and calls nothing that Rust lets unwind: functions of C's ABI that are not inlined.
+//! A thread may be cancelled in a program's wait, which unwinds the stack. That function must therefore hold
+//! nothing that needs a drop, and must call only functions that cannot unwind: functions with C's ABI that
+//! are not inlined.
 
 use remora_abi::cma::{RdmaCmEvent, RdmaEventChannel};
 use remora_broker::IdEvent;
@@ -12,18 +13,18 @@ use std::sync::Arc;
 use crate::channel::{self, ChannelObject};
 use crate::{errno, received};
 
-/// Where a wait for an event stands.
+/// The state of a wait for an event.
 #[repr(C)]
 enum Step {
-    /// There is an event, and the program has it.
+    /// An event was delivered to the program.
     Done,
-    /// The event was nobody's: the wait goes on.
+    /// The event belonged to no id, so the wait continues.
     Again,
-    /// The errno says why not.
+    /// The wait failed; the errno is set.
     Failed,
 }
 
-/// The channel's descriptor; -1: the errno says why not.
+/// Returns the channel's descriptor, or -1 with the errno set.
 #[inline(never)]
 unsafe extern "C" fn begin(channel: *mut RdmaEventChannel, event: *mut *mut RdmaCmEvent) -> c_int {
     match channel::look(channel) {
@@ -32,7 +33,7 @@ unsafe extern "C" fn begin(channel: *mut RdmaEventChannel, event: *mut *mut Rdma
     }
 }
 
-/// Ends a wait that has read so many bytes.
+/// Ends a wait that has read `len` bytes.
 #[inline(never)]
 unsafe extern "C" fn end(
     channel: *mut RdmaEventChannel,
@@ -41,11 +42,11 @@ unsafe extern "C" fn end(
     event: *mut *mut RdmaCmEvent,
 ) -> Step {
     let Ok(len) = usize::try_from(len) else { return Step::Failed };
-    // SAFETY: so many bytes have been read there.
+    // SAFETY: `len` bytes were read there.
     let packet = unsafe { std::slice::from_raw_parts(packet, len) };
     match channel::look(channel).and_then(|object| take(&object, packet)) {
         Ok(Some(received)) => {
-            // SAFETY: the program's place.
+            // SAFETY: the program's variable.
             unsafe { *event = received };
             Step::Done
         }
@@ -57,17 +58,17 @@ unsafe extern "C" fn end(
     }
 }
 
-/// The event in a packet, if it is still somebody's.
+/// Returns the event in a packet, or `None` if it belongs to no id.
 fn take(channel: &Arc<ChannelObject>, packet: &[u8]) -> Result<Option<*mut RdmaCmEvent>, c_int> {
     if packet.is_empty() {
-        // The broker is gone.
+        // An empty packet means that the broker is gone.
         return received::bereft(channel).map(Some).ok_or(libc::ENODEV);
     }
     let event = IdEvent::parse(packet).ok_or(libc::EIO)?;
     Ok(received::hand_out(channel, event))
 }
 
-/// Waits for an event of a channel in a call that is not one for events.
+/// Waits for an event of a channel inside another call.
 pub fn wait(channel: &Arc<ChannelObject>) -> Result<*mut RdmaCmEvent, c_int> {
     let mut packet = [0u8; IdEvent::MAX_LEN];
     loop {
@@ -79,7 +80,7 @@ pub fn wait(channel: &Arc<ChannelObject>) -> Result<*mut RdmaCmEvent, c_int> {
     }
 }
 
-/// Waits for an event. Obeys the descriptor's `O_NONBLOCK`, and returns on a signal.
+/// Waits for an event. Obeys `O_NONBLOCK` on the channel's descriptor, and returns on a signal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_get_cm_event(
     channel: *mut RdmaEventChannel,
@@ -87,7 +88,7 @@ pub unsafe extern "C" fn rdma_get_cm_event(
 ) -> c_int {
     loop {
         let mut packet = [0u8; IdEvent::MAX_LEN];
-        // SAFETY: what the program gave, and a buffer of so many bytes.
+        // SAFETY: the program's pointers are passed on, and the buffer has `MAX_LEN` bytes.
         unsafe {
             let descriptor = begin(channel, event);
             if descriptor < 0 {

@@ -1,4 +1,4 @@
-//! `libibverbs.so.1`, by its public ABI. What its headers have as inline functions stands here as functions.
+//! `libibverbs.so.1` by its public ABI. Inline functions of its headers are functions here.
 
 use remora_abi::context::{EXTENDED, VerbsContext};
 use remora_abi::device::{IbvDevice, IbvDeviceAttr, IbvGid, IbvGidEntry, IbvPortAttr};
@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::errno;
 
-// Unit tests are programs, and use the system's library.
+// Unit tests are programs, which link the system's library.
 #[cfg_attr(test, link(name = "ibverbs"))]
 unsafe extern "C" {
     pub fn ibv_get_device_list(count: *mut c_int) -> *mut *mut IbvDevice;
@@ -44,12 +44,12 @@ unsafe extern "C" {
     pub fn ibv_detach_mcast(qp: *mut IbvQp, gid: *const IbvGid, lid: u16) -> c_int;
 }
 
-/// What a function returned that answers NULL with an errno.
+/// Converts the result of a function that returns NULL on an error, with the errno set.
 pub fn made<T>(pointer: *mut T) -> Result<*mut T, c_int> {
     if pointer.is_null() { Err(errno::last()) } else { Ok(pointer) }
 }
 
-/// What a function returned that answers an errno.
+/// Converts the result of a function that returns an errno.
 pub fn done(number: c_int) -> Result<(), c_int> {
     match number {
         0 => Ok(()),
@@ -58,62 +58,63 @@ pub fn done(number: c_int) -> Result<(), c_int> {
     }
 }
 
-/// The functions before a context.
+/// Returns the function table that precedes a context.
 ///
 /// # Safety
-/// The context is one that libibverbs has opened, and is open.
+/// The context was opened by libibverbs, and is open.
 unsafe fn functions<'a>(context: *mut IbvContext) -> Result<&'a VerbsContext, c_int> {
     // SAFETY: the caller's promise.
     if context.is_null() || unsafe { (*context).abi_compat } != EXTENDED {
         return Err(libc::EOPNOTSUPP);
     }
     let offset = std::mem::offset_of!(VerbsContext, context);
-    // SAFETY: what the mark above says: such a context is the end of these functions.
+    // SAFETY: `EXTENDED` marks a context that is the last field of such a table.
     Ok(unsafe { &*context.wrapping_byte_sub(offset).cast::<VerbsContext>() })
 }
 
-/// `ibv_create_qp_ex`.
+/// Calls `ibv_create_qp_ex`.
 ///
 /// # Safety
-/// The context is an open one.
+/// The context is open.
 pub unsafe fn create_qp(context: *mut IbvContext, attr: &mut IbvQpInitAttrEx) -> Result<*mut IbvQp, c_int> {
-    // SAFETY: the caller's promise, and the function's own context.
+    // SAFETY: the caller's promise, and the context that the function belongs to.
     unsafe { made(functions(context)?.create_qp_ex.ok_or(libc::EOPNOTSUPP)?(context, attr)) }
 }
 
-/// `ibv_create_srq_ex`.
+/// Calls `ibv_create_srq_ex`.
 ///
 /// # Safety
-/// The context is an open one.
+/// The context is open.
 pub unsafe fn create_srq(
     context: *mut IbvContext,
     attr: &mut IbvSrqInitAttrEx,
 ) -> Result<*mut IbvSrq, c_int> {
-    // SAFETY: the caller's promise, and the function's own context.
+    // SAFETY: the caller's promise, and the context that the function belongs to.
     unsafe { made(functions(context)?.create_srq_ex.ok_or(libc::EOPNOTSUPP)?(context, attr)) }
 }
 
-/// `ibv_open_xrcd`, of a domain that no file names.
+/// Calls `ibv_open_xrcd` for a domain without a file.
 ///
 /// # Safety
-/// The context is an open one.
+/// The context is open.
 pub unsafe fn open_xrcd(context: *mut IbvContext) -> Result<*mut IbvXrcd, c_int> {
     let mut attr = IbvXrcdInitAttr { comp_mask: XRCD_INIT_ATTR, fd: -1, oflags: libc::O_CREAT };
-    // SAFETY: the caller's promise, and the function's own context.
+    // SAFETY: the caller's promise, and the context that the function belongs to.
     unsafe { made(functions(context)?.open_xrcd.ok_or(libc::EOPNOTSUPP)?(context, &mut attr)) }
 }
 
-/// `ibv_close_xrcd`.
+/// Calls `ibv_close_xrcd`.
 ///
 /// # Safety
-/// The domain was opened, and is closed once.
+/// The domain is open, and is closed once.
 pub unsafe fn close_xrcd(xrcd: *mut IbvXrcd) -> Result<(), c_int> {
-    // SAFETY: the caller's promise, and the function's own context.
+    // SAFETY: the caller's promise, and the context that the function belongs to.
     unsafe { done(functions((*xrcd).context)?.close_xrcd.ok_or(libc::EOPNOTSUPP)?(xrcd)) }
 }
 
-/// A struct of numbers and pointers with zeros in it.
+/// Returns a structure of the ABI whose fields are all zero.
 pub fn zeroed<T: Copy>() -> T {
-    // SAFETY: it is used for structs of the ABI, for which zeros are values: C programs fill them so.
+    // SAFETY: used for structures of the ABI, in which zero is valid for every field: C programs fill them
+    // so.
     unsafe { std::mem::zeroed() }
 }

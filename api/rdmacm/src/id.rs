@@ -1,4 +1,4 @@
-//! Ids: made by programs, or by a peer's request.
+//! Ids, which are created by programs or by a peer's request.
 
 use remora_abi::cma::RdmaCmId;
 use remora_abi::device::IbvGid;
@@ -21,46 +21,46 @@ use crate::membership::Membership;
 use crate::outstanding::Outstanding;
 use crate::{address, ibverbs};
 
-/// Hops of packets.
+/// The hop limit of packets.
 pub const HOPS: u8 = 64;
-/// The default partition, full member.
+/// The default partition, with full membership.
 const PKEY: u16 = 0xffff;
-/// The code of the time that a packet lives at most, 0.27 s: the communication manager's.
+/// The code of the packet lifetime, 0.27 s, as the communication manager uses it.
 const PACKET_LIFE_TIME: u8 = 16;
 
-/// How far an id is.
+/// The progress of an id.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
     Idle,
     Bound,
     Listening,
-    /// The kernel looks for the destination on its link.
+    /// The kernel resolves the destination's hardware address.
     Resolving,
     AddressResolved,
     RouteResolved,
-    /// A request came with it.
+    /// The id was created by a peer's request.
     Requested,
-    /// It asked for a connection or accepted one, which may have ended since.
+    /// The id has requested or accepted a connection, which may have ended since.
     Connecting,
 }
 
-/// An id.
+/// An id (`rdma_cm_id`).
 #[repr(C)]
 pub struct IdObject {
     verbs: UnsafeCell<RdmaCmId>,
     path: UnsafeCell<IbvSaPathRec>,
     pub manager: Arc<CmDevice>,
-    /// The broker's number.
+    /// The id's number at the broker.
     pub number: u64,
     pub outstanding: Arc<Outstanding>,
     state: Mutex<IdState>,
 }
 
-/// What changes of an id, beside what programs see.
+/// The mutable state of an id, besides the structure that programs see.
 pub struct IdState {
     pub phase: Phase,
     pub channel: Arc<ChannelObject>,
-    /// The channel is hidden: calls wait for their events.
+    /// True if the channel is hidden: calls then wait for their events.
     pub is_sync: bool,
     pub options: IdOptions,
     pub local: Option<SocketAddr>,
@@ -70,26 +70,27 @@ pub struct IdState {
     pub initiator_depth: u8,
     /// The PSN of the first packet that the peer sends.
     pub starting_psn: Psn,
-    /// Of requests to a listener of `rdma_create_ep`: the queue pair that each gets.
+    /// For a listener of `rdma_create_ep`: the queue pair of each request.
     pub endpoint: Option<Endpoint>,
     pub groups: Vec<Membership>,
     /// The result of `rdma_resolve_addrinfo`.
     pub found: Option<Found>,
-    /// This id made its completion queues itself.
+    /// True if the id has created its completion queues itself.
     pub made_cqs: bool,
-    /// The program knows that the device is gone.
+    /// True if the program was told that the device is gone.
     pub is_bereft: bool,
 }
 
-/// The queue pair of requests.
+/// The attributes of the queue pairs for a listener's requests.
 #[derive(Copy, Clone)]
 pub struct Endpoint {
     pub pd: *mut IbvPd,
     pub attr: IbvQpInitAttr,
 }
 
-// SAFETY: what programs see is changed by the calls that their manual pages name, one at a time. All else is
-// behind locks, and pointers are to libibverbs' objects, which any thread may use.
+// SAFETY: the structure that programs see is changed only by the calls that the manual pages name, one at a
+// time. Everything else is behind locks, and the pointers are objects of libibverbs, which any thread may
+// use.
 unsafe impl Send for IdObject {}
 // SAFETY: as above.
 unsafe impl Sync for IdObject {}
@@ -102,7 +103,7 @@ impl std::fmt::Debug for IdObject {
     }
 }
 
-/// A random PSN, so that packets of an earlier connection are none of this one.
+/// Returns a random PSN, so that packets of an earlier connection do not match this one.
 fn random_psn() -> Psn {
     Psn::new(RandomState::new().hash_one(0) as u32 & 0x00ff_ffff)
 }
@@ -110,7 +111,7 @@ fn random_psn() -> Psn {
 /// The ids that programs have.
 pub static IDS: Live<IdObject> = Live::new();
 
-/// What an id is made of.
+/// The parameters of a new id.
 pub struct Made {
     pub number: u64,
     pub channel: Arc<ChannelObject>,
@@ -121,7 +122,7 @@ pub struct Made {
 }
 
 impl IdObject {
-    /// A new id.
+    /// Creates an id.
     pub fn new(made: Made) -> Arc<IdObject> {
         let Made { number, channel, is_sync, context, ps, qp_type } = made;
         let manager = Arc::clone(&channel.manager);
@@ -153,7 +154,7 @@ impl IdObject {
         })
     }
 
-    /// What programs have of it.
+    /// The address by which programs refer to the id.
     pub fn handle(&self) -> *mut RdmaCmId {
         self.verbs.get()
     }
@@ -162,13 +163,13 @@ impl IdObject {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What programs see, as it is at the moment.
+    /// A copy of the structure that programs see.
     pub fn shown(&self) -> RdmaCmId {
-        // SAFETY: the object lives; the program's threads take turns, as the manual pages demand.
+        // SAFETY: the object lives. By the manual pages, the program's threads take turns.
         unsafe { *self.verbs.get() }
     }
 
-    /// Changes what programs see.
+    /// Changes the structure that programs see.
     pub fn show(&self, change: impl FnOnce(&mut RdmaCmId)) {
         // SAFETY: as above.
         change(unsafe { &mut *self.verbs.get() });
@@ -178,7 +179,7 @@ impl IdObject {
         self.shown().qp_type == QPT_UD
     }
 
-    /// The id is the device's from now on, at this GID, and has the domain of those that bring none.
+    /// Attaches the id to the device at this GID. An id without a protection domain gets the default one.
     pub fn at_device(&self, state: &mut IdState, gid: Gid) -> Result<(), c_int> {
         let pd = self.manager.default_pd()?;
         state.gid_index = gid.index;
@@ -193,13 +194,13 @@ impl IdObject {
         Ok(())
     }
 
-    /// Where it is bound.
+    /// Sets the local address.
     pub fn set_local(&self, state: &mut IdState, at: SocketAddr) {
         state.local = Some(at);
         self.show(|id| id.route.addr.src_storage = address::store(at));
     }
 
-    /// Where its peer is.
+    /// Sets the peer's address.
     pub fn set_remote(&self, state: &mut IdState, at: SocketAddr) {
         state.remote = Some(at);
         self.show(|id| {
@@ -208,7 +209,7 @@ impl IdObject {
         });
     }
 
-    /// The one path to the peer, as a subnet manager would describe it.
+    /// Sets the path to the peer in the form of a subnet manager's record.
     pub fn set_path(&self, traffic_class: u8) {
         let IbvGids { sgid, dgid } = self.gids();
         let path = IbvSaPathRec {
@@ -219,7 +220,7 @@ impl IdObject {
             reversible: 1,
             numb_path: 1,
             pkey: PKEY.to_be(),
-            // Selectors say "exactly".
+            // Selector 2 means "exactly".
             mtu_selector: 2,
             mtu: self.manager.path_mtu(),
             rate_selector: 2,
@@ -227,7 +228,7 @@ impl IdObject {
             packet_life_time: PACKET_LIFE_TIME,
             ..ibverbs::zeroed()
         };
-        // SAFETY: programs read it at most.
+        // SAFETY: programs only read the structure.
         unsafe { *self.path.get() = path };
         self.show(|id| (id.route.path_rec, id.route.num_paths) = (self.path.get(), 1));
     }
@@ -238,25 +239,25 @@ impl IdObject {
     }
 }
 
-/// GIDs of both ends.
+/// The GIDs of both ends.
 struct IbvGids {
     sgid: IbvGid,
     dgid: IbvGid,
 }
 
-/// An id that the program has; not one that was inherited from a parent.
+/// Returns an id of the program. EINVAL for an id inherited from a parent process.
 pub fn look(id: *const RdmaCmId) -> Result<Arc<IdObject>, c_int> {
     let object = IDS.look(id)?;
     if object.manager.is_foreign() { Err(libc::EINVAL) } else { Ok(object) }
 }
 
-/// The port that the id is bound to, in network order; 0: none.
+/// Returns the port that the id is bound to in network order; 0 if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_get_src_port(id: *mut RdmaCmId) -> u16 {
     IDS.look(id).map_or(0, |id| address::port(&id.shown().route.addr.src_storage))
 }
 
-/// The peer's port, in network order; 0: none.
+/// Returns the peer's port in network order; 0 if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_get_dst_port(id: *mut RdmaCmId) -> u16 {
     IDS.look(id).map_or(0, |id| address::port(&id.shown().route.addr.dst_storage))

@@ -1,14 +1,15 @@
 //! The options of an id.
 
-/// The options that an id has.
+/// The options of an id.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct IdOptions {
-    /// The type of service of packets.
+    /// The type of service of the id's packets.
     pub tos: u8,
-    /// Others that say so may have the same port.
+    /// True if other ids with this option may have the same port.
     pub reuses: bool,
-    /// An IPv6 address stands for itself alone. The broker's port of all addresses is one of both families.
+    /// True if an IPv6 address stands for IPv6 alone. The broker's port of all addresses covers both families
+    /// all the same.
     pub v6_only: bool,
-    /// The code of the local ACK timeout, in place of the one that follows from the path.
+    /// The code of the local ACK timeout, instead of the one that is derived from the path.
     pub ack_timeout: Option<u8>,
 }

@@ -1,9 +1,9 @@
-//! `librdmacm.so.1`: connections of C programs, by their own ABI, over the broker's communication manager.
+//! `librdmacm.so.1`: connections of C programs, with their ABI, over the broker's communication manager.
 //!
-//! Heads up: `remora_abi` has the shapes of what programs see, `id.rs` and `channel.rs` make objects of them,
-//! and `cm_device.rs` is what all ids of a process share: the open device and the connection to the broker.
-//! The device is `libibverbs.so.1`'s, and this library knows it by its public symbols alone (`ibverbs.rs`).
-//! Then there is a file for each group of calls. `docs/COMPATIBILITY.md` has each function's state;
+//! `remora_abi` has the structures that programs see, `id.rs` and `channel.rs` make objects of them, and
+//! `cm_device.rs` is the state that all ids of a process share: the open device and the connection to the
+//! broker. The device belongs to `libibverbs.so.1`, of which this library uses only public symbols
+//! (`ibverbs.rs`). Each group of calls has a file. `docs/COMPATIBILITY.md` lists the state of each function;
 //! `scripts/dropin` links the library.
 #![allow(unsafe_code, reason = "every argument is a foreign pointer")]
 #![allow(

@@ -1,4 +1,4 @@
-//! Ids that move to another channel.
+//! Moving ids to another channel.
 
 use remora_abi::cma::{RdmaCmId, RdmaEventChannel};
 use std::ffi::c_int;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::channel::{self, ChannelObject};
 use crate::{errno, id, sync, unread};
 
-/// Moves an id to another channel, or to a hidden one. Its unread events move with it, and later ones come
-/// there. Returns when all events that the program has read are acknowledged.
+/// Moves an id to another channel, or to a hidden one for NULL. Its unread events move with it, and later
+/// events arrive in the new channel. Returns when all events that the program has read are acknowledged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_migrate_id(id: *mut RdmaCmId, channel: *mut RdmaEventChannel) -> c_int {
     errno::minus_one((|| {

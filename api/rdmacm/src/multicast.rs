@@ -1,4 +1,4 @@
-//! Multicast groups of ids. On RoCE a queue pair is attached to a group, and that is all.
+//! Multicast groups of ids. On RoCE, joining a group only attaches a queue pair.
 
 use remora_abi::cma::{RdmaCmEvent, RdmaCmId, RdmaCmJoinMcAttrEx, RdmaUdParam, UDP_QKEY, event_type};
 use remora_abi::device::IbvGid;
@@ -14,12 +14,12 @@ use crate::id::{HOPS, IdObject, IdState, Phase};
 use crate::membership::Membership;
 use crate::{address, errno, ibverbs, id, post};
 
-/// The queue pair number that means all of a group.
+/// The queue pair number that addresses all members of a group.
 const GROUP_QPN: u32 = 0x00ff_ffff;
-/// Attributes of `rdma_join_multicast_ex` that have to be there: address and flags.
+/// The required attributes of `rdma_join_multicast_ex`: address and flags.
 const NEEDED: u32 = 1 << 0 | 1 << 1;
 
-/// The GID of a group. RoCE v2 has IPv4 groups as mapped addresses.
+/// Returns the GID of a group. RoCE v2 represents IPv4 groups as mapped addresses.
 fn mgid(group: SocketAddr) -> IbvGid {
     address::gid(group)
 }
@@ -39,7 +39,7 @@ fn join(id: &IdObject, group: SocketAddr, context: *mut c_void, sends_only: bool
     })
 }
 
-/// The way to a group.
+/// Returns the address vector of a group.
 fn address_vector(state: &IdState, dgid: IbvGid) -> IbvAhAttr {
     let IdState { gid_index, options, .. } = state;
     let grh = IbvGlobalRoute {
@@ -52,7 +52,8 @@ fn address_vector(state: &IdState, dgid: IbvGid) -> IbvAhAttr {
     IbvAhAttr { grh, is_global: 1, port_num: PORT, ..ibverbs::zeroed() }
 }
 
-/// The event that a group is joined, which attaches the id's queue pair. `None`: the id has left it since.
+/// Returns the event that a group was joined, after attaching the id's queue pair. `None` if the id has left
+/// the group since.
 pub fn joined(id: &Arc<IdObject>, number: u64) -> Option<*mut RdmaCmEvent> {
     let mut state = id.state();
     let at = state.groups.iter().position(|membership| membership.number == number)?;
@@ -79,7 +80,7 @@ pub fn joined(id: &Arc<IdObject>, number: u64) -> Option<*mut RdmaCmEvent> {
     };
     let outstanding = Arc::clone(&state.groups[at].outstanding);
     drop(state);
-    // Leaving waits for this event, and the end of the id does not.
+    // Leaving the group waits for this event. Destroying the id does not.
     outstanding.deliver();
     id.outstanding.acknowledge();
     let new_event = NewEvent { event, status, detail: EventDetail::Datagrams(ud), private_data: Vec::new() };
@@ -106,11 +107,11 @@ fn leave(id: &IdObject, group: SocketAddr) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Leaves all groups of an id that ends.
+/// Leaves all groups of an id that is destroyed.
 pub fn leave_all(id: &IdObject) {
     let groups = std::mem::take(&mut id.state().groups);
     for membership in &groups {
-        // The queue pair may have ended before.
+        // Fails if the queue pair was destroyed before.
         let _ = detach(id, membership);
     }
 }
@@ -125,7 +126,7 @@ pub unsafe extern "C" fn rdma_join_multicast(
     errno::minus_one(id::look(id).and_then(|id| join(&id, address::parse(group)?, context, false)))
 }
 
-/// Joins a group, also to send to it alone.
+/// Joins a group, optionally only for sending.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_join_multicast_ex(
     id: *mut RdmaCmId,
@@ -134,7 +135,7 @@ pub unsafe extern "C" fn rdma_join_multicast_ex(
 ) -> c_int {
     errno::minus_one((|| {
         let id = id::look(id)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's attributes.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
         if attr.comp_mask != NEEDED || attr.join_flags > 1 {
             return Err(libc::EINVAL);
@@ -143,7 +144,7 @@ pub unsafe extern "C" fn rdma_join_multicast_ex(
     })())
 }
 
-/// Leaves a group. Returns when the event that it was joined is acknowledged.
+/// Leaves a group. Returns when the event of joining it is acknowledged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_leave_multicast(id: *mut RdmaCmId, group: *mut libc::sockaddr) -> c_int {
     errno::minus_one(id::look(id).and_then(|id| leave(&id, address::parse(group)?)))

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use crate::id::Phase;
 use crate::{errno, id};
 
-/// Sets an option: type of service, reuse of ports, IPv6 alone, ACK timeout.
+/// Sets an option: type of service, reuse of ports, IPv6 only, or ACK timeout.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_set_option(
     id: *mut RdmaCmId,
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn rdma_set_option(
             return Err(libc::EINVAL);
         }
         let byte = || {
-            // SAFETY: the program's, with as many bytes as it says.
+            // SAFETY: the program states that it has `len` bytes there.
             if len == 1 { Ok(unsafe { *value.cast::<u8>() }) } else { Err(libc::EINVAL) }
         };
         let flag = || {
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn rdma_set_option(
                 code @ 0..=31 => state.options.ack_timeout = Some(code),
                 _ => return Err(libc::EINVAL),
             },
-            // Paths of a subnet manager, which RoCE has not.
+            // Paths of a subnet manager, which RoCE does not have.
             _ => return Err(libc::EOPNOTSUPP),
         }
         Ok(())

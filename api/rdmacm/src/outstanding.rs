@@ -1,8 +1,9 @@
-//! Events that a program has, and has not acknowledged: what they are about does not end before.
+//! Counts of events that a program has not acknowledged. The object of such an event is not destroyed
+//! before.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The count of such events of one object.
+/// The number of unacknowledged events of one object.
 #[derive(Debug, Default)]
 pub struct Outstanding {
     count: Mutex<u32>,
@@ -14,19 +15,19 @@ impl Outstanding {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The program gets an event.
+    /// Counts an event that is delivered to the program.
     pub fn deliver(&self) {
         *self.count() += 1;
     }
 
-    /// It acknowledges one.
+    /// Counts an acknowledgement.
     pub fn acknowledge(&self) {
         let mut count = self.count();
         *count = count.saturating_sub(1);
         self.changed.notify_all();
     }
 
-    /// Waits until all are acknowledged.
+    /// Waits until all events are acknowledged.
     pub fn wait(&self) {
         let mut count = self.count();
         while *count > 0 {

@@ -1,4 +1,4 @@
-//! Queue pairs of ids, and the completion queues of those that bring none.
+//! Queue pairs of ids, and the completion queues of ids that provide none.
 
 use remora_abi::cma::RdmaCmId;
 use remora_abi::objects::{IbvCompChannel, IbvContext, IbvCq, IbvPd};
@@ -8,14 +8,14 @@ use std::ffi::{c_int, c_void};
 use crate::id::IdObject;
 use crate::{errno, ibverbs, id, qp_state};
 
-/// A completion queue with a channel of its own.
+/// Creates a completion queue with a channel of its own.
 fn create_cq(
     context: *mut IbvContext,
     id: *mut RdmaCmId,
     size: u32,
 ) -> Result<(*mut IbvCompChannel, *mut IbvCq), c_int> {
     let size = c_int::try_from(size).map_err(|_| libc::EINVAL)?;
-    // SAFETY: an open device; the channel is ended where the queue is not made.
+    // SAFETY: an open device. The channel is destroyed if the queue cannot be created.
     unsafe {
         let channel = ibverbs::made(ibverbs::ibv_create_comp_channel(context))?;
         let cq = ibverbs::ibv_create_cq(context, size, id.cast::<c_void>(), channel, 0);
@@ -26,7 +26,7 @@ fn create_cq(
     }
 }
 
-/// Makes the completion queues that neither the program nor the id has; 0: none of that kind.
+/// Creates the completion queues that neither the program nor the id has. A size of 0 creates none.
 pub fn create_cqs(id: &IdObject, send: u32, receive: u32) -> Result<(), c_int> {
     let context = id.shown().verbs;
     if receive > 0 {
@@ -43,14 +43,14 @@ pub fn create_cqs(id: &IdObject, send: u32, receive: u32) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Ends the completion queues that the id has made.
+/// Destroys the completion queues that the id has created.
 pub fn destroy_cqs(id: &IdObject) {
     let shown = id.shown();
     let is_shared = shown.qp_type == QPT_XRC_RECV && !shown.srq.is_null();
     if is_shared || !std::mem::take(&mut id.state().made_cqs) {
         return;
     }
-    // SAFETY: the id made them.
+    // SAFETY: the id has created them.
     unsafe {
         if !shown.recv_cq.is_null() {
             ibverbs::ibv_destroy_cq(shown.recv_cq);
@@ -70,7 +70,7 @@ pub fn destroy_cqs(id: &IdObject) {
     });
 }
 
-/// Fills in what the program leaves to the id.
+/// Fills in the attributes that the program leaves to the id.
 fn complete(id: &IdObject, attr: &mut IbvQpInitAttrEx) -> Result<(), c_int> {
     let shown = id.shown();
     if shown.verbs.is_null() || !shown.qp.is_null() {
@@ -102,7 +102,7 @@ fn complete(id: &IdObject, attr: &mut IbvQpInitAttrEx) -> Result<(), c_int> {
     if attr.recv_cq.is_null() {
         attr.recv_cq = shown.recv_cq;
     }
-    // One of both is enough for both.
+    // One completion queue serves both directions if the other is missing.
     if attr.send_cq.is_null() {
         attr.send_cq = attr.recv_cq;
     }
@@ -115,14 +115,14 @@ fn complete(id: &IdObject, attr: &mut IbvQpInitAttrEx) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Makes the id's queue pair, which may be posted to then.
+/// Creates the id's queue pair and moves it to INIT, or to RTS for datagrams.
 pub fn create(id: &IdObject, attr: &mut IbvQpInitAttrEx) -> Result<(), c_int> {
     complete(id, attr)?;
     // SAFETY: an open device.
     let qp = unsafe { ibverbs::create_qp(id.shown().verbs, attr) }.inspect_err(|_| destroy_cqs(id))?;
     let begun = if id.is_datagrams() { qp_state::begin_datagrams(id, qp) } else { qp_state::to_init(id, qp) };
     if let Err(errno) = begun {
-        // SAFETY: it was made above, and nobody has it.
+        // SAFETY: created above, and not known to the program.
         unsafe { ibverbs::ibv_destroy_qp(qp) };
         destroy_cqs(id);
         return Err(errno);
@@ -131,7 +131,7 @@ pub fn create(id: &IdObject, attr: &mut IbvQpInitAttrEx) -> Result<(), c_int> {
     Ok(())
 }
 
-/// The same, of attributes that the first programs know. They get back what was made.
+/// Creates the queue pair from the attributes of `ibv_create_qp`, which receive the actual sizes.
 pub fn create_plain(id: &IdObject, pd: *mut IbvPd, attr: &mut IbvQpInitAttr) -> Result<(), c_int> {
     let IbvQpInitAttr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all } = *attr;
     let mut full = IbvQpInitAttrEx {
@@ -157,7 +157,7 @@ pub fn create_plain(id: &IdObject, pd: *mut IbvPd, attr: &mut IbvQpInitAttr) -> 
 pub unsafe extern "C" fn rdma_create_qp_ex(id: *mut RdmaCmId, attr: *mut IbvQpInitAttrEx) -> c_int {
     errno::minus_one((|| {
         let id = id::look(id)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's attributes.
         create(&id, unsafe { attr.as_mut() }.ok_or(libc::EINVAL)?)
     })())
 }
@@ -171,23 +171,23 @@ pub unsafe extern "C" fn rdma_create_qp(
 ) -> c_int {
     errno::minus_one((|| {
         let id = id::look(id)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's attributes.
         create_plain(&id, pd, unsafe { attr.as_mut() }.ok_or(libc::EINVAL)?)
     })())
 }
 
-/// Ends the id's queue pair, and the completion queues that were made for it.
+/// Destroys the id's queue pair, and the completion queues that were created for it.
 pub fn destroy(id: &IdObject) {
     let qp = id.shown().qp;
     if !qp.is_null() {
-        // SAFETY: the id's own.
+        // SAFETY: the id's own queue pair.
         unsafe { ibverbs::ibv_destroy_qp(qp) };
         id.show(|id| id.qp = std::ptr::null_mut());
         destroy_cqs(id);
     }
 }
 
-/// Ends the id's queue pair.
+/// Destroys the id's queue pair.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_qp(id: *mut RdmaCmId) {
     if let Ok(id) = id::IDS.look(id) {

@@ -1,4 +1,5 @@
-//! The way of a queue pair through its states, by what both sides of a connection have agreed on.
+//! Moving a queue pair through its states, with the attributes that both sides of a connection have agreed
+//! on.
 
 use remora_abi::cma::{RdmaCmId, UDP_QKEY};
 use remora_abi::objects::IbvQp;
@@ -13,14 +14,14 @@ use crate::{address, errno, ibverbs, id};
 
 /// `IBV_ACCESS_REMOTE_WRITE`, `_READ` and `_ATOMIC`.
 const ACCESS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
-/// The code of the time after which a peer that met "receiver not ready" sends again: 0.64 ms. Linux says 0,
-/// which means 655 ms, and no program can set it.
+/// The RNR timer code: a peer that got receiver-not-ready retries after 0.64 ms. Linux uses 0, which means
+/// 655 ms, and gives programs no way to set it.
 const MIN_RNR_TIMER: u8 = 12;
 
-/// A queue pair's attributes, and which of them count.
+/// Attributes of a queue pair, and the mask of those that are set.
 pub type Attributes = (IbvQpAttr, c_int);
 
-/// The address vector of an id's peer.
+/// Returns the address vector of an id's peer.
 pub fn address_vector(id: &IdObject) -> IbvAhAttr {
     let (dgid, state) = (id.shown().route.addr.addr.dgid, id.state());
     let traffic_class = state.options.tos;
@@ -48,7 +49,7 @@ fn ready_to_receive(id: &IdObject, agreed: &QpAttributes) -> Attributes {
         ah_attr: IbvAhAttr { grh, sl, is_global: 1, port_num: PORT, ..ibverbs::zeroed() },
         path_mtu: agreed.path_mtu.into(),
         dest_qp_num: agreed.remote_qpn.get(),
-        // The broker gets to know it only when the id accepts.
+        // The broker learns the PSN only when the id accepts.
         rq_psn: id.state().starting_psn.get(),
         max_dest_rd_atomic: agreed.responder_resources.min(id.manager.max_responder_resources),
         min_rnr_timer: MIN_RNR_TIMER,
@@ -72,7 +73,7 @@ fn ready_to_send(id: &IdObject, agreed: &QpAttributes) -> Attributes {
     (attr, if agreed.service == ConnectedService::Uc { mask::SQ_PSN } else { mask::SQ_PSN | reliable })
 }
 
-/// What a queue pair of the id needs to reach a state.
+/// Returns the attributes by which the id's queue pair reaches a state.
 pub fn attributes(id: &IdObject, to: c_int) -> Result<Attributes, c_int> {
     if id.shown().verbs.is_null() {
         return Err(libc::EINVAL);
@@ -94,23 +95,23 @@ pub fn attributes(id: &IdObject, to: c_int) -> Result<Attributes, c_int> {
 }
 
 fn modify(qp: *mut IbvQp, (mut attr, mask): Attributes) -> Result<(), c_int> {
-    // SAFETY: a queue pair that the id or the caller has.
+    // SAFETY: a queue pair of the id or the caller.
     ibverbs::done(unsafe { ibverbs::ibv_modify_qp(qp, &mut attr, mask) })
 }
 
-/// A queue pair of connections may be posted receives to.
+/// Moves a queue pair of a connection to INIT, where receives may be posted.
 pub fn to_init(id: &IdObject, qp: *mut IbvQp) -> Result<(), c_int> {
     modify(qp, attributes(id, qp_state::INIT)?)
 }
 
-/// A queue pair of datagrams may be posted to.
+/// Moves a queue pair of datagrams to RTS.
 pub fn begin_datagrams(id: &IdObject, qp: *mut IbvQp) -> Result<(), c_int> {
     let states = [qp_state::INIT, qp_state::RTR, qp_state::RTS];
     states.into_iter().try_for_each(|state| modify(qp, attributes(id, state)?))
 }
 
-/// The id's queue pair receives and sends from now on. `depths`: READs and atomics from the peer and to it,
-/// where they are not as agreed.
+/// Moves the id's queue pair to RTS. `depths` replaces the agreed numbers of READs and atomics, from the
+/// peer and to it.
 pub fn connect(id: &IdObject, depths: Option<[u8; 2]>) -> Result<(), c_int> {
     let qp = id.shown().qp;
     let (mut attr, mask) = attributes(id, qp_state::RTR)?;
@@ -121,7 +122,7 @@ pub fn connect(id: &IdObject, depths: Option<[u8; 2]>) -> Result<(), c_int> {
     modify(qp, (attr, mask))
 }
 
-/// The id's queue pair, if it has one, ends what is posted.
+/// Moves the id's queue pair, if it has one, to the error state, where posted work is flushed.
 pub fn fail(id: &IdObject) {
     let qp = id.shown().qp;
     if !qp.is_null() && !id.is_datagrams() {
@@ -130,7 +131,7 @@ pub fn fail(id: &IdObject) {
     }
 }
 
-/// What a queue pair needs to reach the state that the attributes name.
+/// Returns the attributes by which a queue pair reaches the state that `attr` names.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_init_qp_attr(
     id: *mut RdmaCmId,

@@ -1,4 +1,4 @@
-//! What the broker tells becomes an event of the program.
+//! Conversion of the broker's events to events of the program.
 
 use remora_abi::cma::{RdmaCmEvent, RdmaConnParam, RdmaUdParam, event_type};
 use remora_abi::queue_pair::{QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV};
@@ -11,13 +11,13 @@ use crate::event::{EventDetail, NewEvent};
 use crate::id::{IDS, IdObject, Made, Phase};
 use crate::{address, errno, ibverbs, multicast, qp_state, registry, unread};
 
-/// The event that the program gets; `None`: it is nobody's.
+/// Returns the event for the program, or `None` if it belongs to no id.
 pub fn hand_out(channel: &Arc<ChannelObject>, event: IdEvent) -> Option<*mut RdmaCmEvent> {
     let event = unread::oldest(channel, event)?;
     let target = unread::target(&event);
     let Some(id) = registry::deliver_to(&channel.manager, target) else {
         if target != event.id {
-            // Its listener has ended: the peer is refused.
+            // The listener was destroyed, so the peer is refused.
             let _ = channel.manager.client.destroy(event.id);
         }
         return None;
@@ -29,7 +29,8 @@ pub fn hand_out(channel: &Arc<ChannelObject>, event: IdEvent) -> Option<*mut Rdm
     new_event
 }
 
-/// Did the id move to another channel after the broker had sent the event here? Then it is told there.
+/// Returns whether the id has moved to another channel after the broker had sent the event here. The event
+/// is then delivered there.
 fn is_elsewhere(channel: &Arc<ChannelObject>, id: &IdObject, event: &IdEvent) -> bool {
     let there = Arc::clone(&id.state().channel);
     if Arc::ptr_eq(&there, channel) {
@@ -101,7 +102,7 @@ fn report(id: &Arc<IdObject>, event: IdEvent) -> Option<*mut RdmaCmEvent> {
     Some(new_event.give(id, None, &id.outstanding))
 }
 
-/// What the peer says of its queue pair.
+/// Converts the peer's parameters of its queue pair.
 fn conn_detail(param: &ConnParam) -> EventDetail {
     EventDetail::Connection(RdmaConnParam {
         responder_resources: param.responder_resources,
@@ -115,7 +116,7 @@ fn conn_detail(param: &ConnParam) -> EventDetail {
     })
 }
 
-/// The peer accepted. An id without a queue pair leaves the rest to its program.
+/// Handles the peer's acceptance. The program of an id without a queue pair does the rest itself.
 fn responded(id: &IdObject, param: &ConnParam, private_data: Vec<u8>) -> NewEvent {
     let new_event =
         NewEvent { event: event_type::CONNECT_RESPONSE, status: 0, detail: conn_detail(param), private_data };
@@ -128,7 +129,7 @@ fn responded(id: &IdObject, param: &ConnParam, private_data: Vec<u8>) -> NewEven
     }
 }
 
-/// The peer accepted: the id's queue pair sends and receives from now on, and the peer gets to know.
+/// Moves the id's queue pair to RTS after the peer's acceptance, and notifies the peer.
 fn finish(id: &IdObject) -> Result<(), i32> {
     let finished = qp_state::connect(id, None)
         .and_then(|()| id.manager.client.ready_to_use(id.number, &[]).map_err(|error| errno::of_io(&error)));
@@ -139,21 +140,22 @@ fn finish(id: &IdObject) -> Result<(), i32> {
     finished
 }
 
-/// What a peer asks for.
+/// A peer's request.
 struct Request {
     number: u64,
     qp_type: i32,
-    /// The address that it asked, and its own.
+    /// The address that the peer called, and the peer's own.
     ends: [SocketAddr; 2],
-    /// READs and atomics that this side holds, and has outstanding.
+    /// The numbers of READs and atomics that this side holds, and has outstanding.
     depths: [u8; 2],
 }
 
-/// A request brings a new id, with the listener's channel or, if that is hidden, with an own one.
+/// Creates an id for a request, with the listener's channel or, if that is hidden, with a channel of its
+/// own.
 fn request(listener: &Arc<IdObject>, request: &Request, new_event: NewEvent) -> Option<*mut RdmaCmEvent> {
     let Request { number, qp_type, ends: [local, remote], depths } = *request;
     let client = &listener.manager.client;
-    // As in Linux, the backlog counts requests whose event the program has not taken.
+    // As in Linux, the backlog counts requests whose event the program has not read.
     let _ = client.taken(number);
     let refuse = || {
         let _ = client.destroy(number);
@@ -185,7 +187,7 @@ fn request(listener: &Arc<IdObject>, request: &Request, new_event: NewEvent) -> 
         let mut state = id.state();
         [state.responder_resources, state.initiator_depth] = depths;
         (state.phase, state.options) = (Phase::Requested, options);
-        // The domain is there.
+        // Cannot fail, because the domain exists.
         let _ = id.at_device(&mut state, gid);
         id.set_local(&mut state, local);
         id.set_remote(&mut state, remote);
@@ -197,7 +199,8 @@ fn request(listener: &Arc<IdObject>, request: &Request, new_event: NewEvent) -> 
     Some(event)
 }
 
-/// The broker is gone, and the device with it: each id is told once. `None`: all have been.
+/// Called when the broker is gone, and the device with it. Returns the event for one id of the channel that
+/// was not notified, or `None` if all were.
 pub fn bereft(channel: &Arc<ChannelObject>) -> Option<*mut RdmaCmEvent> {
     let id = registry::next_bereft(channel)?;
     Some(NewEvent::plain(event_type::DEVICE_REMOVAL, 0).give(&id, None, &id.outstanding))

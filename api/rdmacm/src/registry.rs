@@ -1,4 +1,4 @@
-//! The ids of this process by the broker's number: whom events are about.
+//! The ids of this process by their number at the broker, which events contain.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,8 @@ use crate::channel::ChannelObject;
 use crate::cm_device::CmDevice;
 use crate::id::IdObject;
 
-/// An id's manager, by its address, and its number there. A forked child has another manager than its parent.
+/// The address of an id's `CmDevice`, and the id's number there. A forked child has another device than its
+/// parent.
 type Key = (usize, u64);
 
 static IDS: Mutex<BTreeMap<Key, Arc<IdObject>>> = Mutex::new(BTreeMap::new());
@@ -20,17 +21,18 @@ fn key(manager: &Arc<CmDevice>, number: u64) -> Key {
     (Arc::as_ptr(manager) as usize, number)
 }
 
-/// Knows an id from now on.
+/// Adds an id.
 pub fn add(id: &Arc<IdObject>) {
     ids().insert(key(&id.manager, id.number), Arc::clone(id));
 }
 
-/// Knows the id no more: events of it are dropped.
+/// Removes an id. Further events of it are dropped.
 pub fn remove(id: &IdObject) {
     ids().remove(&key(&id.manager, id.number));
 }
 
-/// The id of this number. An event of it is delivered: it does not end before that is acknowledged.
+/// Returns the id with this number, and counts an event that is delivered to it. The id is not destroyed
+/// before the event is acknowledged.
 pub fn deliver_to(manager: &Arc<CmDevice>, number: u64) -> Option<Arc<IdObject>> {
     let ids = ids();
     let id = ids.get(&key(manager, number))?;
@@ -38,7 +40,7 @@ pub fn deliver_to(manager: &Arc<CmDevice>, number: u64) -> Option<Arc<IdObject>>
     Some(Arc::clone(id))
 }
 
-/// An id whose events come by this channel, and that has not been told that the device is gone.
+/// Returns an id of this channel that was not told that the device is gone, and marks it as told.
 pub fn next_bereft(channel: &Arc<ChannelObject>) -> Option<Arc<IdObject>> {
     let ids = ids();
     let id = ids.values().find(|id| {

@@ -1,5 +1,5 @@
-//! The way to a peer: which address of the device packets leave from, and whether a host on the same link
-//! answers. RoCE needs no more. Where nobody has to be asked, events come as if it had taken time.
+//! Resolution of the way to a peer: the device's address for it, and whether a host on the same link
+//! answers. RoCE needs no more. The events arrive asynchronously even if nothing had to be resolved.
 
 use remora_abi::cma::{RdmaCmId, event_type};
 use remora_port::xdp::OnLinkHost;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use crate::id::{IdObject, Phase};
 use crate::{address, background, bind, errno, id, post, sync};
 
-/// The first and the longest pause between two looks into the kernel's table of neighbours.
+/// The first and the longest pause between two lookups in the kernel's neighbour table.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
 
-/// Waits until the kernel knows the host's hardware address. `false`: it does not at the end of the time.
+/// Waits until the kernel knows the host's hardware address. Returns false after the time limit.
 fn appears(host: &mut OnLinkHost, until: Instant) -> bool {
     let [mut pause, longest] = PAUSES;
     loop {
@@ -25,7 +25,7 @@ fn appears(host: &mut OnLinkHost, until: Instant) -> bool {
         if left.is_zero() {
             return false;
         }
-        // The kernel gives up after some seconds, and is asked once more.
+        // The kernel gives up after some seconds, so it is asked once more.
         if !host.is_asked() {
             let _ = host.ask();
         }
@@ -34,8 +34,7 @@ fn appears(host: &mut OnLinkHost, until: Instant) -> bool {
     }
 }
 
-/// Ends the resolution of an id's destination: the program is told, and the id may try once more if that
-/// failed.
+/// Ends the resolution of an id's destination with an event. After a failure the id may try once more.
 fn finish(id: &IdObject, status: c_int) {
     let mut state = id.state();
     if state.phase != Phase::Resolving {
@@ -46,11 +45,11 @@ fn finish(id: &IdObject, status: c_int) {
         _ => (Phase::Bound, event_type::ADDR_ERROR),
     };
     state.phase = phase;
-    // An id that has ended meanwhile is told nothing.
+    // Fails for an id that was destroyed in the meantime.
     let _ = post::post(id, event, status, 0);
 }
 
-/// Waits beside the program for a host on the link of the id's address.
+/// Waits in a thread for a host on the link of the id's address.
 fn await_host(id: &Arc<IdObject>, mut host: OnLinkHost, limit: Duration) -> Result<(), c_int> {
     let (id, until) = (Arc::clone(id), Instant::now() + limit);
     background::start(move || {
@@ -59,8 +58,8 @@ fn await_host(id: &Arc<IdObject>, mut host: OnLinkHost, limit: Duration) -> Resu
     })
 }
 
-/// Resolves a destination; the source is the program's, or that of the route. A host on the same link has the
-/// time of the limit to answer ARP or ND.
+/// Resolves a destination. The source address is the program's, or that of the route. A host on the same
+/// link must answer ARP or ND within the limit.
 pub fn resolve_address(
     id: &Arc<IdObject>,
     from: Option<SocketAddr>,
@@ -102,7 +101,7 @@ pub fn resolve_address(
             state.phase = Phase::AddressResolved;
             0
         }
-        // As the kernel says it: by an event, and the id may try again.
+        // As in the kernel, the failure is an event, and the id may try once more.
         Err(errno) => -errno,
     };
     let event = if status == 0 { event_type::ADDR_RESOLVED } else { event_type::ADDR_ERROR };
@@ -124,7 +123,7 @@ pub fn resolve_route(id: &IdObject) -> Result<(), c_int> {
     sync::complete(id)
 }
 
-/// Resolves a destination.
+/// Resolves a destination address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_resolve_addr(
     id: *mut RdmaCmId,
@@ -140,7 +139,8 @@ pub unsafe extern "C" fn rdma_resolve_addr(
     })())
 }
 
-/// Resolves the route to it. RoCE asks nobody for that, so the time limit is not needed.
+/// Resolves the route to the destination. On RoCE that involves no other host, so the time limit is not
+/// used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_resolve_route(id: *mut RdmaCmId, _timeout_ms: c_int) -> c_int {
     errno::minus_one(id::look(id).and_then(|id| resolve_route(&id)))

@@ -1,4 +1,4 @@
-//! Names and services that are resolved without making the caller wait (`rdma_resolve_addrinfo`).
+//! Asynchronous resolution of names and services (`rdma_resolve_addrinfo`).
 
 use remora_abi::cma::{RAI_DNS, RAI_SA, RdmaAddrinfo, RdmaCmId, event_type};
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -8,19 +8,19 @@ use crate::addrinfo::{self, Found};
 use crate::id::IdObject;
 use crate::{address, background, errno, ibverbs, id, post, sync};
 
-/// A question for the resolver, which outlives the call that brought it.
+/// A question for the resolver, which outlives the call.
 struct Question {
     node: Option<CString>,
     service: Option<CString>,
     hints: RdmaAddrinfo,
-    /// The addresses that the hints point to.
+    /// The addresses to which the hints point.
     ends: Box<[libc::sockaddr_storage; 2]>,
 }
 
 // SAFETY: its pointers lead to its own storage.
 unsafe impl Send for Question {}
 
-/// A copy of a C string; `None` for NULL.
+/// Copies a C string. Returns `None` for NULL.
 ///
 /// # Safety
 /// NULL, or a C string.
@@ -49,13 +49,13 @@ impl Question {
     }
 
     fn answer(&self) -> Result<Found, c_int> {
-        debug_assert!(!self.ends.is_empty(), "the hints point there");
+        debug_assert!(!self.ends.is_empty(), "the hints point to these addresses");
         let text = |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
         addrinfo::found(text(&self.node), text(&self.service), &self.hints)
     }
 }
 
-/// Keeps what was found, and tells the program.
+/// Stores the result, and notifies the program.
 fn finish(id: &IdObject, answer: Result<Found, c_int>) {
     let (event, status) = match answer {
         Ok(found) => {
@@ -64,7 +64,7 @@ fn finish(id: &IdObject, answer: Result<Found, c_int>) {
         }
         Err(number) => (event_type::ADDRINFO_ERROR, number),
     };
-    // An id that has ended meanwhile is told nothing.
+    // Fails for an id that was destroyed in the meantime.
     let _ = post::post(id, event, status, 0);
 }
 
@@ -72,7 +72,7 @@ fn resolve(id: &Arc<IdObject>, question: Question) -> Result<(), c_int> {
     let flags = question.hints.ai_flags;
     match (flags & RAI_DNS != 0, flags & RAI_SA != 0) {
         (true, true) => return Err(libc::EINVAL),
-        // A subnet administrator, which RoCE has not.
+        // A subnet administrator, which RoCE does not have.
         (false, true) => return Err(libc::EOPNOTSUPP),
         _ => {}
     }
@@ -81,7 +81,7 @@ fn resolve(id: &Arc<IdObject>, question: Question) -> Result<(), c_int> {
     sync::complete(id)
 }
 
-/// Resolves a name and a service as `rdma_getaddrinfo` does, and tells the end by an event.
+/// Resolves a name and a service like `rdma_getaddrinfo`, and reports the end by an event.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_resolve_addrinfo(
     id: *mut RdmaCmId,
@@ -99,12 +99,12 @@ pub unsafe extern "C" fn rdma_resolve_addrinfo(
     }))
 }
 
-/// Gives the program a copy of what `rdma_resolve_addrinfo` found, for `rdma_freeaddrinfo`. EINVAL if nothing
-/// was.
+/// Gives the program a copy of the result of `rdma_resolve_addrinfo`, which `rdma_freeaddrinfo` frees.
+/// EINVAL if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_query_addrinfo(id: *mut RdmaCmId, out: *mut *mut RdmaAddrinfo) -> c_int {
     errno::minus_one(id::look(id).and_then(|id| {
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's variable.
         let out = unsafe { out.as_mut() }.ok_or(libc::EINVAL)?;
         let found = id.state().found.clone().ok_or(libc::EINVAL)?;
         *out = addrinfo::give(found);

@@ -1,11 +1,13 @@
-//! rsockets, streams over RDMA: the symbols are there for programs to load. Each answers -1 with EOPNOTSUPP.
+//! The symbols of rsockets, streams over RDMA, so that programs can be loaded. Each function returns -1 with
+//! EOPNOTSUPP.
 
 use crate::errno;
 
 macro_rules! absent {
     ($($name:ident)*) => {
         $(
-            /// Answers -1 with EOPNOTSUPP. C passes arguments that nobody takes; some results have 64 bits.
+            /// Returns -1 with EOPNOTSUPP. In C's ABI, arguments that a function does not take are ignored;
+            /// some results have 64 bits.
             #[unsafe(no_mangle)]
             pub extern "C" fn $name() -> isize {
                 errno::minus_one(Err(libc::EOPNOTSUPP)) as isize

@@ -44,17 +44,17 @@ fn create(id: &IdObject, attr: &mut IbvSrqInitAttrEx) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Makes the id's shared receive queue.
+/// Creates the id's shared receive queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_create_srq_ex(id: *mut RdmaCmId, attr: *mut IbvSrqInitAttrEx) -> c_int {
     errno::minus_one((|| {
         let id = id::look(id)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's attributes.
         create(&id, unsafe { attr.as_mut() }.ok_or(libc::EINVAL)?)
     })())
 }
 
-/// The same, of attributes that the first programs know. An id of XRC gets a queue of XRC.
+/// Creates the queue from the attributes of `ibv_create_srq`. An id of XRC gets an XRC queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_create_srq(
     id: *mut RdmaCmId,
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn rdma_create_srq(
 ) -> c_int {
     errno::minus_one((|| {
         let id = id::look(id)?;
-        // SAFETY: NULL, or the program's.
+        // SAFETY: NULL, or the program's attributes.
         let attr = unsafe { attr.as_mut() }.ok_or(libc::EINVAL)?;
         let is_xrc = matches!(id.shown().qp_type, QPT_XRC_SEND | QPT_XRC_RECV);
         let mut full = IbvSrqInitAttrEx {
@@ -80,11 +80,11 @@ pub unsafe extern "C" fn rdma_create_srq(
     })())
 }
 
-/// Ends the id's shared receive queue.
+/// Destroys the id's shared receive queue.
 pub fn destroy(id: &IdObject) {
     let srq = id.shown().srq;
     if !srq.is_null() {
-        // SAFETY: the id's own.
+        // SAFETY: the id's own queue.
         unsafe { ibverbs::ibv_destroy_srq(srq) };
         id.show(|id| id.srq = std::ptr::null_mut());
         if id.shown().qp.is_null() {
@@ -93,7 +93,7 @@ pub fn destroy(id: &IdObject) {
     }
 }
 
-/// Ends the id's shared receive queue.
+/// Destroys the id's shared receive queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_srq(id: *mut RdmaCmId) {
     if let Ok(id) = id::IDS.look(id) {

@@ -1,4 +1,4 @@
-//! Ids without a channel of the program's: each call waits for its event, which stands in the id then.
+//! Ids without a channel of the program: each call waits for its event, which is then stored in the id.
 
 use remora_abi::cma::event_type;
 use std::ffi::c_int;
@@ -7,17 +7,17 @@ use crate::event::{self, EVENTS};
 use crate::get_event;
 use crate::id::IdObject;
 
-/// Ends what the id's last call has told.
+/// Acknowledges the event of the id's last call.
 pub fn forget_event(id: &IdObject) {
     let received = id.shown().event;
     if !received.is_null() {
-        // Who has acknowledged it itself has done no harm.
+        // Fails if the program has acknowledged the event itself, which is allowed.
         let _ = event::acknowledge(received);
         id.show(|id| id.event = std::ptr::null_mut());
     }
 }
 
-/// Waits for the event of a call, if the id has a hidden channel. The errno says how it ended.
+/// Waits for the event of a call, if the id has a hidden channel. Returns the errno of the call's result.
 pub fn complete(id: &IdObject) -> Result<(), c_int> {
     let channel = {
         let state = id.state();

@@ -1,15 +1,15 @@
-//! Events that lie in a channel's socket and that the program has not read. They leave it when their id ends
-//! or moves, so that the descriptor is readable only while there is something to read.
+//! Events in a channel's socket that the program has not read. They are removed when their id is destroyed
+//! or moves, so that the descriptor is readable only while there is an event.
 
 use remora_broker::{IdEvent, IdEventKind, Posted};
 use rustix::net::RecvFlags;
 
 use crate::channel::ChannelObject;
 
-/// The code of a posted event that stands for the first one of [`ChannelObject::moved`].
+/// The code of a posted event, called a marker, that stands for the first entry of [`ChannelObject::moved`].
 const MOVED: u32 = u32::MAX;
 
-/// The id that an event is about: of a request it is the listener.
+/// Returns the id that an event belongs to: for a request, the listener.
 pub fn target(event: &IdEvent) -> u64 {
     match event.kind {
         IdEventKind::ConnectRequest { listener, .. } | IdEventKind::DatagramRequest { listener, .. } => {
@@ -23,8 +23,8 @@ fn is_marker(event: &IdEvent) -> bool {
     matches!(event.kind, IdEventKind::Posted(Posted { code: MOVED, .. }))
 }
 
-/// The event that the program reads when this one came by the socket: the oldest one. `None`: the event that
-/// a marker stood for is gone.
+/// Returns the event to be delivered when `event` arrived from the socket: the oldest one. `None` if `event`
+/// is a marker whose event was removed.
 pub fn oldest(channel: &ChannelObject, event: IdEvent) -> Option<IdEvent> {
     let mut moved = channel.moved();
     if !is_marker(&event) {
@@ -36,8 +36,8 @@ pub fn oldest(channel: &ChannelObject, event: IdEvent) -> Option<IdEvent> {
     moved.pop_front()
 }
 
-/// Appends events to a channel, to which their ids have moved. A request comes with an id of its own, which
-/// moves there, too.
+/// Appends events to the channel to which their id has moved. A request has an id of its own, which moves
+/// too.
 pub fn append(channel: &ChannelObject, events: Vec<IdEvent>) {
     for event in events {
         let is_request = target(&event) != event.id;
@@ -49,7 +49,8 @@ pub fn append(channel: &ChannelObject, events: Vec<IdEvent>) {
     }
 }
 
-/// Makes the descriptor readable for an event of [`ChannelObject::moved`]. An event whose id has ended goes.
+/// Makes the descriptor readable for an event of [`ChannelObject::moved`]. If the event's id was destroyed,
+/// the event is removed.
 fn mark(channel: &ChannelObject, event: &IdEvent) {
     let posted = Posted { code: MOVED, ..Posted::default() };
     if channel.manager.client.post(event.id, posted).is_err() {
@@ -60,12 +61,11 @@ fn mark(channel: &ChannelObject, event: &IdEvent) {
     }
 }
 
-/// Takes the unread events about an id out of a channel, those of requests to it among them. All others stay
-/// in their order.
+/// Removes the unread events of an id from a channel, including requests to it. All others keep their order.
 pub fn take_out(channel: &ChannelObject, id: u64) -> Vec<IdEvent> {
     let mut moved = channel.moved();
     let (markers, came) = drain(channel);
-    // Markers that are on their way.
+    // The number of markers that are still on their way to the socket.
     let coming = moved.len().saturating_sub(markers);
     let all = moved.drain(..).chain(came);
     let (taken, kept): (Vec<IdEvent>, Vec<IdEvent>) = all.partition(|event| target(event) == id);
@@ -77,7 +77,7 @@ pub fn take_out(channel: &ChannelObject, id: u64) -> Vec<IdEvent> {
     taken
 }
 
-/// Reads what lies in the socket: the number of markers, and the other events.
+/// Reads everything in the socket. Returns the number of markers, and the other events.
 fn drain(channel: &ChannelObject) -> (usize, Vec<IdEvent>) {
     let (mut markers, mut events) = (0, Vec::new());
     let mut packet = [0_u8; IdEvent::MAX_LEN];

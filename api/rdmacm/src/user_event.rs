@@ -1,12 +1,12 @@
-//! Events that a program writes itself.
+//! Events that programs write themselves.
 
 use remora_abi::cma::{RdmaCmId, event_type};
 use std::ffi::c_int;
 
 use crate::{errno, id, post};
 
-/// Writes an event of the program's own into the id's channel, with a status and a number of the program's
-/// choice. Any other event than `RDMA_CM_EVENT_USER` is EINVAL.
+/// Puts an event of the program into the id's channel, with a status and a number of the program's choice.
+/// EINVAL for events other than `RDMA_CM_EVENT_USER`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_write_cm_event(
     id: *mut RdmaCmId,

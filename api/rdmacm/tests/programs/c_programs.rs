@@ -46,10 +46,10 @@ fn endpoints_wait_for_their_events_and_exchange_messages() {
     assert_eq!(runs("endpoints", &[]), "exchanged");
 }
 
-/// Ids at most, all programs' together.
+/// Maximum number of ids of all programs together.
 const IDS: usize = 16_384;
 
-/// Descriptors of an address's broker, once all programs are gone.
+/// The number of descriptors of an address's broker, once all programs are gone.
 fn descriptors(address: SocketAddr) -> usize {
     let never = Options { start: Start::Never, ..Options::default() };
     loop {
@@ -61,11 +61,12 @@ fn descriptors(address: SocketAddr) -> usize {
     }
 }
 
-/// Most microseconds that the peers of half of the killed programs may wait for their event. All others wait
-/// as long as the machine lets them.
+/// Maximum time in microseconds in which half of the peers of killed programs must get their event. The
+/// other half has no limit, because the machine may be busy.
 const HALF_WITHIN: u64 = 1_000_000;
 
-/// A tenth of the connections ends with its client, which is killed. Ten thousand where all is tested.
+/// Each tenth connection ends because its client is killed. With `REMORA_WHOLE` there are ten thousand
+/// connections.
 ///
 /// Regression: a connection to a neighbour took a second on its way to RTR: it slept on a socket from
 /// which another thread had already read the link.
@@ -83,7 +84,7 @@ fn a_thousand_connects_and_disconnects_a_tenth_of_them_by_death_are_told_and_lea
     let at = SocketAddr::new(address.parse().unwrap(), 0);
     let before = descriptors(at);
     run(count);
-    // Descriptors of the last connections close when the broker looks at them.
+    // Descriptors of the last connections are closed when the broker next handles an event.
     while descriptors(at) > before {
         std::thread::yield_now();
     }

@@ -1,10 +1,10 @@
-//! A server and its clients. A server of rdma_cm shows nowhere that it listens, so a client that is
-//! refused is run again while the server lives.
+//! A server and its clients. Nothing shows that a server of rdma_cm listens, so a client that is refused is
+//! repeated while the server lives.
 
 use std::io::Read;
 use std::process::{Child, Command, Output, Stdio};
 
-/// A server of rdma_cm; it is gone when the test is over.
+/// A server of rdma_cm, which is killed when this value is dropped.
 pub struct CmServer {
     child: Option<Child>,
     command: Command,
@@ -21,7 +21,7 @@ impl CmServer {
         self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Runs a client until it succeeds. Returns what it printed.
+    /// Runs a client until it succeeds. Returns its output.
     #[track_caller]
     pub fn serves(&mut self, mut client: Command) -> String {
         loop {
@@ -35,7 +35,7 @@ impl CmServer {
         }
     }
 
-    /// Waits for the server's end. Returns what it printed.
+    /// Waits for the server's end. Returns its output.
     #[track_caller]
     pub fn succeeds(mut self) -> String {
         let output = self.child.take().unwrap().wait_with_output().unwrap();
@@ -44,7 +44,7 @@ impl CmServer {
         out.into_owned()
     }
 
-    /// Ends the server. Returns what it has printed.
+    /// Ends the server. Returns its output.
     pub fn ends(&mut self) -> String {
         let Some(mut child) = self.child.take() else { return String::new() };
         end(&mut child);
@@ -60,13 +60,13 @@ impl CmServer {
     }
 }
 
-/// What a server prints to.
+/// A pipe to which a server prints.
 enum OwnPipe {
     Out(std::process::ChildStdout),
     Err(std::process::ChildStderr),
 }
 
-/// Ends `timeout` and what it runs.
+/// Ends `timeout` and the program that it runs.
 fn end(child: &mut Child) {
     let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
     let _ = child.wait();

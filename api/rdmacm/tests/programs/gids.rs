@@ -1,4 +1,4 @@
-//! rdma_cm by each address of a device that has several.
+//! rdma_cm on each address of a device with several addresses.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use remora_netns::{Namespace, or_skip};
 use crate::connections::CmServer;
 use crate::library::program_everywhere;
 
-/// Two hosts with IPv4 and IPv6, and no default route.
+/// Two hosts with IPv4 and IPv6, and without a default route.
 pub fn hosts() -> Option<[Namespace; 2]> {
     let made = Namespace::new("near").and_then(|near| {
         let far = Namespace::new("far")?;
@@ -25,7 +25,7 @@ pub fn hosts() -> Option<[Namespace; 2]> {
     or_skip(made)
 }
 
-/// A program on this host.
+/// A command that runs a program on this host.
 pub fn on(host: &Namespace, line: &str) -> Command {
     let words: Vec<&str> = line.split_whitespace().collect();
     program_everywhere(&[&host.exec()[..], &words].concat())
@@ -42,7 +42,7 @@ fn rping_reaches_each_address_of_a_host_and_a_server_of_all_of_them() {
         assert_eq!(printed.matches("ping data: rdma-ping-").count(), 20, "{address}: {printed}");
         server.succeeds();
     }
-    // One that listens at every address.
+    // A server that listens at every address.
     let mut server = CmServer::start(on(&near, "rping -s -P"));
     for (asking, address) in [(&far, "10.93.0.1"), (&near, "127.0.0.1"), (&near, "10.93.0.1")] {
         server.serves(on(asking, &format!("rping -c -C 20 -a {address}")));
@@ -53,7 +53,7 @@ fn rping_reaches_each_address_of_a_host_and_a_server_of_all_of_them() {
 #[test]
 fn datagrams_reach_a_program_at_an_address_that_it_has_never_named() {
     let Some([near, far]) = hosts() else { return };
-    // Its queue pair learns by the first datagram at which address it was called.
+    // The first datagram tells the queue pair at which address it was called.
     for address in ["10.93.0.1", "fd93::1"] {
         let mut server = CmServer::start(on(&near, &format!("udaddy -b {address} -c 2 -C 20")));
         server.serves(on(&far, &format!("udaddy -s {address} -c 2 -C 20")));

@@ -1,4 +1,4 @@
-//! Hosts on links: one link-local address on two of them, and a host that does not answer ARP.
+//! Hosts on several links: the same link-local address on two of them, and a host that does not answer ARP.
 
 use std::process::Command;
 
@@ -45,7 +45,7 @@ fn a_zone_chooses_the_link_and_addresses_come_back_with_their_zone() {
     std::fs::remove_file(program).unwrap();
 }
 
-/// The event of a resolution, its status, and the milliseconds that it took.
+/// Returns the event of a resolution, its status, and its time in milliseconds.
 fn resolution(mut command: Command) -> (String, i32, u64) {
     let printed = done(&mut command);
     let [event, status, ms] = printed.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{printed}") };
@@ -58,7 +58,7 @@ fn resolution(mut command: Command) -> (String, i32, u64) {
 fn a_host_that_does_not_answer_arp_is_not_resolved_within_the_limit() {
     let Some([near, _far]) = hosts() else { return };
     let program = built_c_program("zones");
-    // It is on the link, behind the router, and this host.
+    // The addresses are on the link, behind the router, and on this host.
     near.ip("route add 198.51.100.0/24 via 10.93.0.2").unwrap();
     let resolve = |address: &str, limit: u32| {
         resolution(program_everywhere(

@@ -1,4 +1,4 @@
-//! Frames that are lost, and what a capture of the rest shows.
+//! Lost frames, and a capture of the frames that were not lost.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::connections::CmServer;
 use crate::library::{address, done, program_at};
 use crate::pairs::pair_of;
 
-/// A file of this test, which is gone when its value is.
+/// A file of this test, which is removed when the value is dropped.
 struct TestFile(PathBuf);
 
 impl TestFile {
@@ -20,7 +20,7 @@ impl TestFile {
 }
 
 impl TestFile {
-    /// Rules by which so many percent of the frames are lost.
+    /// Writes rules by which `percent` percent of the frames are lost.
     fn drops(&self, percent: u32, seed: u32) {
         let rule = format!("fault = 'drop'\nprobability = 0.{percent:02}\n");
         std::fs::write(&self.0, format!("seed = {seed}\n[[rule]]\n{rule}")).unwrap();
@@ -33,8 +33,8 @@ impl Drop for TestFile {
     }
 }
 
-/// Runs a bandwidth test whose client loses so many percent of the frames that it sends and receives, and
-/// records the others.
+/// Runs a bandwidth test whose client loses `percent` percent of the frames that it sends and receives, and
+/// captures the others.
 #[track_caller]
 fn loses(percent: u32, port: &str) {
     let here = address();
@@ -44,7 +44,7 @@ fn loses(percent: u32, port: &str) {
     let at = |words: &[&str]| {
         let mut command = program_at(&here, words);
         command.env("REMORA_PORT", port);
-        // The client's, which comes last and has the address as its last word.
+        // Only for the client, whose last word is the address.
         if words.last() == Some(&"127.0.0.1") {
             command.env("REMORA_FAULT", &rules.0).env("REMORA_CAPTURE", &capture.0);
         }
@@ -56,11 +56,11 @@ fn loses(percent: u32, port: &str) {
     assert!(frames > 300, "{frames} frames");
 }
 
-/// tshark takes each frame of a capture for one of InfiniBand, and each ICRC is right. Returns how many there
-/// are.
+/// Checks that tshark takes each frame of a capture for InfiniBand, and that each ICRC is right. Returns the
+/// number of frames.
 #[track_caller]
 fn tshark_reads(capture: &Path) -> usize {
-    // It guesses that payloads are of other protocols, and is told not to.
+    // tshark is kept from guessing that payloads belong to other protocols.
     let mut tshark = Command::new("tshark");
     tshark.args(["-n", "--disable-protocol", "rpcordma", "-r"]).arg(capture);
     let broken = done(tshark.args(["-Y", "_ws.malformed || !infiniband"]));
@@ -93,11 +93,11 @@ fn bandwidth_tests_end_though_frames_are_lost_and_each_icrc_of_their_capture_is_
     }
 }
 
-/// Percent that each side loses, and rounds of rping. A round has six messages, and nothing behind a lost one
-/// tells of it: it is sent again after half a second.
+/// Percent of frames that each side loses, and rounds of rping. A round has six messages. No later message
+/// reveals a lost one, so it is retransmitted after half a second.
 const LOSSES: [(u32, usize); 2] = [(1, 20), (5, 6)];
 
-/// Runs rping where each side loses so many percent of the frames that it sends and receives.
+/// Runs rping while each side loses `percent` percent of the frames that it sends and receives.
 #[track_caller]
 fn rping_ends(port: &str, percent: u32, rounds: usize) {
     let here = address();

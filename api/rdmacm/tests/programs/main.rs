@@ -1,4 +1,4 @@
-//! Unmodified programs of rdma_cm, as Debian ships them or as its headers compile them, on both libraries.
+//! Unmodified rdma_cm programs, as Debian ships them or compiled with Debian's headers, on both libraries.
 #![allow(unsafe_code, reason = "a filter of system calls is installed between fork and exec")]
 
 mod c_programs;
@@ -22,5 +22,5 @@ mod traffic_class;
 mod utilities;
 mod valgrind;
 
-/// The libraries that the tests link: the second finds the first beside it.
+/// The libraries that the tests link. The second finds the first beside it.
 const LIBRARIES: [&str; 2] = ["ibverbs", "rdmacm"];

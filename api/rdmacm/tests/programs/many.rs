@@ -1,4 +1,5 @@
-//! Eight pairs of programs at once on one address and UDP port, while one process after the other is killed.
+//! Eight pairs of programs at the same time on one address and UDP port, while one process after the other
+//! is killed.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -12,18 +13,19 @@ use remora_broker::client::{self, Options, Report, Start};
 use crate::connections::CmServer;
 use crate::library::{address, done, program_at, remora, unlimited_at};
 
-/// A program as server and client. In its words, ADDRESS is the address, and @ a port that no other pair has.
+/// A program as server and client. In its words, ADDRESS stands for the address, and @ for a port that no
+/// other pair has.
 struct Pair {
-    /// Words of both sides.
+    /// The words of both sides.
     words: &'static str,
     server: &'static str,
     client: &'static str,
-    /// What ends a run by itself, and what goes on until somebody dies.
+    /// Words for a run that ends by itself, and for a run that continues until a side is killed.
     finite: &'static str,
     endless: &'static str,
-    /// A word of the client's output that says that both are at work.
+    /// A word of the client's output which shows that both sides are at work.
     works: &'static str,
-    /// Does a side notice that the other one has died?
+    /// True if a side notices that the other one has died.
     notices: bool,
 }
 
@@ -65,10 +67,10 @@ const PAIRS: [Pair; 4] = [
         notices: true,
     },
 ];
-/// Pairs that run at once: each kind twice.
+/// The number of pairs that run at the same time: each kind twice.
 const SLOTS: usize = 8;
 
-/// Where programs run: an address that they share, and a port.
+/// The environment of the programs: a shared address, and a port.
 struct Place<'a> {
     address: &'a str,
     port: &'a str,
@@ -97,7 +99,7 @@ impl Place<'_> {
         server.succeeds();
     }
 
-    /// Starts one side of an endless run. Its lines are not held back.
+    /// Starts one side of an endless run, with its output line-buffered.
     fn starts(&self, pair: &Pair, side: &str, port: usize) -> Running {
         let words = self.words(pair, side, pair.endless, port);
         let words: Vec<&str> =
@@ -106,11 +108,11 @@ impl Place<'_> {
         Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
     }
 
-    /// Kills one side of a pair at work. The other side ends by itself if it can know, and both ranges come
-    /// back.
+    /// Kills one side of a pair at work. The other side ends by itself if it can notice that, and both ranges
+    /// are given back.
     fn loses_one(&self, pair: &Pair, kills_client: bool, port: usize) {
         let mut server = self.starts(pair, pair.server, port);
-        // A client that meets nobody ends, and is started again.
+        // A client that finds no server ends, and is started once more.
         let mut client = loop {
             let mut client = self.starts(pair, pair.client, port);
             let output = BufReader::new(client.0.stdout.take().unwrap());
@@ -142,7 +144,7 @@ impl Place<'_> {
     }
 }
 
-/// Has the pairs of all slots come to their end if that of one panics.
+/// Ends the pairs of all slots if the thread of one panics.
 struct EndsAll<'a> {
     died: &'a AtomicUsize,
     deaths: usize,
@@ -156,7 +158,7 @@ impl Drop for EndsAll<'_> {
     }
 }
 
-/// A process that is gone when its value is.
+/// A process, which is killed when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -166,7 +168,7 @@ impl Drop for Running {
     }
 }
 
-/// Reads until a line has this word; a thread reads the rest. False: there was none.
+/// Reads until a line contains this word; a thread then reads the rest. Returns false if no line does.
 fn drains_after(mut output: BufReader<std::process::ChildStdout>, word: &str) -> bool {
     let mut line = String::new();
     while !line.contains(word) {
@@ -180,7 +182,7 @@ fn drains_after(mut output: BufReader<std::process::ChildStdout>, word: &str) ->
 }
 
 fn doctor(address: &str) -> String {
-    // Its status is of the whole machine.
+    // The exit status concerns the whole machine, and is not checked.
     let output = Command::new(remora()).args(["doctor", "--address", address]).output().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -196,7 +198,7 @@ fn until(address: &str, holds: impl Fn(&Report) -> bool) -> Report {
     }
 }
 
-/// Descriptors, threads and mappings of shared memory of a process.
+/// The numbers of descriptors, threads and shared memory mappings of a process.
 fn belongings(pid: u32) -> [usize; 3] {
     let process = Path::new("/proc").join(pid.to_string());
     let count = |folder: &str| std::fs::read_dir(process.join(folder)).unwrap().count();
@@ -204,7 +206,7 @@ fn belongings(pid: u32) -> [usize; 3] {
     [count("fd"), count("task"), maps.matches("/memfd:").count()]
 }
 
-/// Lines of the kernel's tables that show a socket of the address.
+/// The lines of the kernel's tables that show a socket of the address.
 fn sockets(address: &str) -> String {
     let [a, b, c, d] = address.parse::<std::net::Ipv4Addr>().unwrap().octets();
     let udp = format!("{d:02X}{c:02X}{b:02X}{a:02X}:12B7");
@@ -214,7 +216,7 @@ fn sockets(address: &str) -> String {
     lines.filter(of_broker).collect::<Vec<_>>().join("\n")
 }
 
-/// Starts the address's broker, and waits until it is found.
+/// Starts the address's broker, and waits until it can be found.
 fn broker(address: &str) -> Running {
     let words = ["broker", "--linger", "3600", "--address", address];
     let child = Command::new(remora()).args(words).stderr(Stdio::null()).spawn().unwrap();
@@ -227,12 +229,12 @@ fn broker(address: &str) -> Running {
 }
 
 fn eight_pairs_outlive_the_dead(port: &str) {
-    // One process of each kind, and each process of all pairs where all is tested.
+    // One process of each kind is killed; with `REMORA_WHOLE`, each process of all pairs.
     let deaths = if std::env::var_os("REMORA_WHOLE").is_some() { 2 * SLOTS } else { PAIRS.len() };
     let address = address();
     let mut broker = broker(&address);
     let place = &Place { address: &address, port };
-    // The first program makes the sockets, which stay.
+    // The first program makes the broker bind its sockets, which stay.
     place.finishes(&PAIRS[3], 7000);
     until(&address, |report| report.programs.is_empty());
     let before = belongings(broker.0.id());
@@ -262,7 +264,7 @@ fn eight_pairs_outlive_the_dead(port: &str) {
     assert!(tally.lent >= 2 * (SLOTS + deaths) as u64 && (tally.linked > 0) == (port == "auto"), "{tally:?}");
     let told = doctor(&address);
     assert!(told.contains(&format!("({} taken back)", tally.lent)) && !told.contains("QPN range "), "{told}");
-    // Descriptors of the last programs close when the broker looks at them.
+    // Descriptors of the last programs are closed when the broker next handles an event.
     while belongings(broker.0.id()).iter().zip(before).any(|(now, before)| *now > before) {
         thread::yield_now();
     }

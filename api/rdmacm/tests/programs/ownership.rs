@@ -1,5 +1,4 @@
-//! Programs in C whose waits and children are as verbs programs have them, over both ports of a shared
-//! address.
+//! Programs in C that wait and fork as verbs programs do, over both ports of a shared address.
 
 use remora_broker::client::{self, Options as ClientOptions, Start};
 use remora_broker::{Broker, FoundBy, Options};
@@ -7,7 +6,7 @@ use std::process::{Child, Command};
 
 use crate::library::{address, c_program, program_at, remora};
 
-/// Runs a program of `tests/c` over each port of an address whose broker finds dead programs so.
+/// Runs a program of `tests/c` over each port of an address, whose broker notices dead programs by `found`.
 #[track_caller]
 fn runs_over_both(name: &str, found: FoundBy, says: &str) {
     for port in ["udp", "shm"] {
@@ -39,7 +38,7 @@ fn waits_obey_flags_return_on_signals_and_may_be_cancelled_over_both_ports() {
     runs_over_both("waits", FoundBy::Socket, "waited");
 }
 
-/// A broker in a process of its own; it is gone when the test is over.
+/// A broker in a process of its own, which is killed when this value is dropped.
 struct RunningBroker(Child);
 
 impl Drop for RunningBroker {

@@ -1,4 +1,4 @@
-//! perftest, whose queue pairs rdma_cm connects (`-R`).
+//! perftest with queue pairs connected by rdma_cm (`-R`).
 
 use crate::connections::CmServer;
 use crate::library::{address, program_at};

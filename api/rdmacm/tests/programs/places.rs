@@ -1,5 +1,5 @@
-//! Programs by `remora run` where they have no rights and no hardware: of an unprivileged user, in a user and
-//! network namespace with loopback alone, on two hosts, and where the kernel steers no datagrams.
+//! Programs run by `remora run` without rights and hardware: as an unprivileged user, in a user and network
+//! namespace with only the loopback interface, on two hosts, and where the kernel does not steer datagrams.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::gids::hosts;
 use crate::library::{address, folder, remora};
 use crate::seccomp;
 
-/// Seconds that a program may take.
+/// Time limit of a program in seconds.
 const LIMIT: &str = "60";
 /// Starts a program as a user that owns nothing.
 const NOBODY: [&str; 6] =
@@ -22,23 +22,23 @@ const NOBODY: [&str; 6] =
 /// Starts a program without capabilities.
 const NO_CAPABILITIES: [&str; 4] = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"];
 
-/// The words of the server and of its client, and what the client prints. TCP is the server's address as the
-/// ping-pongs find it, and ADDRESS that of its device.
+/// The words of the server and of its client, and a text that the client prints. TCP stands for the server's
+/// address for the ping-pongs, and ADDRESS for the address of its device.
 const ROWS: [[&str; 3]; 3] = [
     ["ibv_rc_pingpong -g 0 -n 200", "ibv_rc_pingpong -g 0 -n 200 TCP", "200 iters in"],
     ["ibv_ud_pingpong -g 0 -n 200 -s 1000", "ibv_ud_pingpong -g 0 -n 200 -s 1000 TCP", "200 iters in"],
     ["rping -s -a ADDRESS", "rping -c -v -C 20 -a ADDRESS", "ping data: rdma-ping-19"],
 ];
 
-/// Where a program runs.
+/// The environment of a program.
 struct Place {
-    /// The words that start a program there.
+    /// The words that start a program in this environment.
     before: Vec<String>,
-    /// The address of its device.
+    /// The address of the program's device.
     address: String,
-    /// `auto`, or `udp`: without links to neighbours.
+    /// `auto`, or `udp` for no links to neighbours.
     port: &'static str,
-    /// Does the kernel refuse to steer datagrams there?
+    /// True if the kernel refuses to steer datagrams.
     refuses: bool,
 }
 
@@ -48,7 +48,7 @@ impl Place {
         Place { before, address: address.to_owned(), port: "auto", refuses: false }
     }
 
-    /// A program that `remora run` starts here.
+    /// A command that starts a program by `remora run` in this environment.
     fn run(&self, line: &str) -> Command {
         let remora = remora();
         let limit = ["timeout", "--signal=KILL", LIMIT];
@@ -63,11 +63,11 @@ impl Place {
         command
     }
 
-    /// Runs the rows with their servers here, and their clients there.
+    /// Runs the rows with servers in this environment, and clients in `there`.
     fn serves(&self, tcp: &str, there: &Place) {
         for [server, client, prints] in ROWS {
             let words = |line: &str| line.replace("TCP", tcp).replace("ADDRESS", &self.address);
-            // ibverbs-utils take the port of everybody, where other tests may have it.
+            // ibverbs-utils listen at every address, where other tests may use the port.
             let port = remora_netns::free_port().unwrap();
             let with_port = |line: &str| format!("{line} -p {port}");
             let mut serves = CmServer::start(self.run(&with_port(&words(server))));
@@ -78,14 +78,14 @@ impl Place {
     }
 }
 
-/// Prints past the test harness, which keeps a test's output.
+/// Prints to the process's standard error, because the test harness captures a test's output.
 fn skips(why: &str) {
     use std::io::Write as _;
     let thread = std::thread::current();
     let _ = writeln!(std::io::stderr(), "{}: not run: {why}", thread.name().unwrap_or("a test"));
 }
 
-/// The words that make a program one of an unprivileged user; none if this one is.
+/// Returns the words that run a program as an unprivileged user; empty if this user is one.
 fn as_nobody() -> &'static [&'static str] {
     if rustix::process::geteuid().is_root() { &NOBODY } else { &[] }
 }
@@ -96,14 +96,15 @@ fn an_unprivileged_user_runs_programs_of_rc_ud_and_rdma_cm() {
     here.serves(&here.address, &here);
 }
 
-/// A user and network namespace of an unprivileged user. It is gone when the value is.
+/// A user and network namespace of an unprivileged user, which is removed when this value is dropped.
 struct UserNamespace {
     holder: Child,
     _input: ChildStdin,
 }
 
 impl UserNamespace {
-    /// Where only the loopback interface is up. The error is of the machine, which may forbid it.
+    /// Creates a namespace in which only the loopback interface is up. The machine may forbid that, which is
+    /// the error.
     fn new() -> Result<UserNamespace, String> {
         let script = "ip link set lo up && echo up && exec cat";
         let words = [as_nobody(), &["unshare", "-Urn", "sh", "-c", script]].concat();
@@ -121,7 +122,7 @@ impl UserNamespace {
         Err(String::from_utf8_lossy(&told.stderr).trim().to_owned())
     }
 
-    /// The words that start a program in it, which has no capabilities there.
+    /// Returns the words that start a program without capabilities in the namespace.
     fn enter(&self) -> Vec<String> {
         let target = format!("--target={}", self.holder.id());
         let nsenter = ["nsenter", "--user", "--net", &target];
@@ -168,7 +169,7 @@ fn where_the_kernel_steers_no_datagrams_the_broker_relays_them() {
         let never = Options { start: Start::Never, ..Options::default() };
         let at = SocketAddr::new(here.address.parse().unwrap(), 0);
         let tally = client::report(at, &never).unwrap().broker.tally;
-        // Links carry most frames, where there are any.
+        // Links carry most frames, if there are links.
         assert!(tally.relayed > if port == "udp" { 400 } else { 0 }, "{port}: {tally:?}");
     }
 }

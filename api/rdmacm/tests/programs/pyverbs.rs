@@ -1,15 +1,15 @@
-//! rdma-core's own tests, as Debian's python3-pyverbs carries them.
+//! rdma-core's own tests, from Debian's python3-pyverbs.
 
 use crate::library::{ROOT, address, folder, program_at};
 
-/// Tests that pass at least.
+/// The least number of tests that must pass.
 const LEAST: u32 = 135;
 
 /// At least 135 tests pass.
 #[test]
 fn rdma_cores_own_tests_fail_nowhere_and_skip_for_the_listed_reasons_alone() {
     let script = format!("{ROOT}/scripts/pyverbs");
-    // Those of rdma_cm are processes that share the address.
+    // The tests of rdma_cm are several processes that share the address.
     let output = program_at(&address(), &[&script]).env("REMORA_LIB", folder()).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}\n{err}");

@@ -10,19 +10,20 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, eth, recv, 
 use crate::connections::CmServer;
 use crate::gids::{hosts, on};
 
-/// The type of service that the programs ask for: AF31 without ECN.
+/// The type of service that the programs set: AF31 without ECN.
 const CLASS: u8 = 0x68;
-/// Bytes of a UDP header.
+/// Length of a UDP header in bytes.
 const UDP: usize = 8;
 
-/// A socket that sees each packet of a host, from its IP header on.
+/// A socket that receives each packet of a host, from its IP header on.
 fn packet_socket(host: &Namespace) -> OwnedFd {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let open = || socket_with(AddressFamily::PACKET, SocketType::DGRAM, flags, Some(eth::ALL));
     host.inside(open).unwrap().unwrap()
 }
 
-/// The traffic class of a frame of RoCE v2, behind whether it goes to queue pair 1, as MADs do.
+/// Returns the traffic class of a RoCE v2 frame, and before it whether the frame goes to queue pair 1, as
+/// MADs do.
 fn class_of(packet: &[u8]) -> Option<(bool, u8)> {
     let is_ipv4 = packet.first()? >> 4 == 4;
     let header = if is_ipv4 { 20 } else { 40 };
@@ -33,7 +34,7 @@ fn class_of(packet: &[u8]) -> Option<(bool, u8)> {
     (protocol == 17 && port == ROCE_PORT).then_some((*qpn == [0, 0, 1], class))
 }
 
-/// How many frames of each class a socket has seen.
+/// Returns the number of frames of each class that a socket has received.
 fn seen(packets: &OwnedFd) -> BTreeMap<(bool, u8), u32> {
     let (mut seen, mut packet) = (BTreeMap::new(), [0; 128]);
     while let Ok((len, _)) = recv(packets, &mut packet[..], RecvFlags::empty()) {

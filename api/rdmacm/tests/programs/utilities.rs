@@ -4,8 +4,8 @@ use crate::connections::CmServer;
 use crate::library::{address, program_at, unlimited_at};
 use std::process::Stdio;
 
-/// Runs a program as a server at one address, and again as its client at another; `ADDRESS` stands for the
-/// server's.
+/// Runs a program as a server at one address, and as its client at another. `ADDRESS` stands for the
+/// server's address.
 #[track_caller]
 fn pair_at([here, there]: [&str; 2], server: &str, client: &str) -> String {
     let words = |line: &str| line.replace("ADDRESS", here);
@@ -18,7 +18,7 @@ fn pair_at([here, there]: [&str; 2], server: &str, client: &str) -> String {
     printed
 }
 
-/// The same at one address.
+/// Like [`pair_at`], with both programs at one address.
 #[track_caller]
 fn pair(server: &str, client: &str) -> String {
     let here = address();
@@ -48,7 +48,7 @@ fn a_persistent_rping_serves_one_client_after_the_other_also_after_one_was_kille
     server.serves(program_at(&here, &["rping", "-c", "-C", "20", "-a", &here]));
     let mut victim =
         unlimited_at(&here, &["rping", "-c", "-v", "-a", &here]).stdout(Stdio::piped()).spawn().unwrap();
-    // It has printed something: it is connected.
+    // Its first output shows that it is connected.
     let mut first = [0; 1];
     std::io::Read::read_exact(victim.stdout.as_mut().unwrap(), &mut first).unwrap();
     victim.kill().unwrap();
@@ -63,7 +63,7 @@ fn ucmatose_udaddy_and_cmtime_run() {
     pair("ucmatose -b ADDRESS -c 4 -C 20", "ucmatose -s ADDRESS -c 4 -C 20");
     pair("udaddy -b ADDRESS -c 4 -C 20", "udaddy -s ADDRESS -c 4 -C 20");
     let here = address();
-    // Its server serves on.
+    // cmtime's server does not end by itself.
     let mut server = CmServer::start(program_at(&here, &["cmtime", "-b", &here]));
     let printed = server.serves(program_at(&here, &["cmtime", "-s", &here, "-c", "50"]));
     assert!(printed.contains("disconnect"), "{printed}");
@@ -103,7 +103,7 @@ fn fio_writes_reads_and_sends_by_its_rdma_engine() {
         let here = address();
         let server =
             "fio --name=server --ioengine=rdma --port=12345 --bs=64k --size=1m --rw=read --iodepth=16";
-        // Its client ends well also where it is refused.
+        // fio's client succeeds also if it is refused, so its output is checked.
         let client = format!(
             "fio --name=client --ioengine=rdma --hostname={here} --port=12345 --verb={verb} --bs=64k --size=1m \
              --rw=write --iodepth=1 --iodepth_batch_complete=1 | grep WRITE:"

@@ -1,4 +1,4 @@
-//! rping under Valgrind, the sides in turn.
+//! rping under Valgrind, one side at a time.
 
 use crate::connections::CmServer;
 use crate::library::{address, program_at, under_valgrind};
