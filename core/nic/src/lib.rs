@@ -20,7 +20,6 @@ mod completion_queue;
 mod config;
 mod congestion;
 mod context;
-pub mod cost;
 pub mod cqe;
 mod datagram;
 mod egress;

@@ -27,7 +27,6 @@ mod disassemble;
 pub mod language;
 mod link;
 mod machine;
-pub mod model;
 pub mod offload;
 mod program;
 mod step;
@@ -39,8 +38,10 @@ pub use disassemble::{Names, disassemble, header as header_text};
 pub use language::compile;
 pub use link::{Image, Numbers, QueueNumbers, layout, link};
 pub use machine::{Failure, LoadError, Machine, Reply, RunEnd};
-pub use program::{FIELDS, Field, Label, Location, Piece, Program, Queue, Section, Segment, Value, Work};
-pub use step::{Change, Step};
+pub use program::{
+    FIELDS, Field, Label, Location, Piece, Program, Queue, Section, Segment, Value, Work, header,
+};
+pub use step::{Change, Executed, Step};
 pub use verify::{Finding, Severity, verify};
 
 /// Reads a program in either language. A text that starts with `data`, `region`, `queue` or `repeat` is

@@ -4,7 +4,6 @@ mod client;
 
 use remora_memory::{Access, Biased, Bytes, Mem, Pd, Range, Table};
 use remora_nic::chain::LoopbackInit;
-use remora_nic::cost::timeline::Executed;
 use remora_nic::wqe::{SLOT, Wqe};
 use remora_nic::{Nic, Ring, Status, Word, stride};
 use remora_transport::Instant;
@@ -15,7 +14,7 @@ use std::sync::Arc;
 
 use crate::link::{Image, Numbers, QueueNumbers, layout, link};
 use crate::program::{Location, Program, Queue, Segment};
-use crate::step::{Step, differences};
+use crate::step::{Executed, Step, differences};
 use client::Client;
 
 pub use client::Reply;

@@ -407,7 +407,7 @@ impl Program {
     }
 
     /// Sets a word of the data to a value that is known only when the program is loaded.
-    pub(crate) fn let_be(&mut self, at: Location, value: Value) {
+    pub fn set_at_load(&mut self, at: Location, value: Value) {
         if let Segment::Section(section) = at.segment {
             self.sections[section].values.push((at.offset, value));
         }

@@ -1,6 +1,6 @@
 //! A step of a machine: the executed work request and the bytes that it changed.
 
-use remora_nic::wqe::SLOT;
+use remora_nic::wqe::{SLOT, Wqe};
 
 use crate::program::{Location, Segment};
 
@@ -13,6 +13,19 @@ pub struct Change {
     pub before: Vec<u8>,
     /// Bytes after the step.
     pub after: Vec<u8>,
+}
+
+/// A work request that was executed, as a hardware model needs it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Executed {
+    /// Index of the queue.
+    pub queue: usize,
+    /// Index of the first slot, counted since the creation of the queue.
+    pub index: u64,
+    /// Number of slots fetched by then.
+    pub fetched: u64,
+    /// The executed copy.
+    pub wqe: Wqe,
 }
 
 /// A work request that was executed.

@@ -5,8 +5,7 @@
 //! [`engine`]. Two layers use it. [`simulation`] is a data centre whose hosts send flows. [`World`] joins a
 //! few NICs whose programs are tests, which post work requests and poll completions through [`program`]. In a
 //! world, the rules of `remora_fault` decide which frames are lost or changed, and [`forge`] makes frames
-//! that no NIC would send. [`strom`] computes the timing of kernels on an FPGA, and [`rma`] has portals and
-//! regions of 1RMA and the experiments of its paper.
+//! that no NIC would send. [`rma`] has portals and regions of 1RMA and the experiments of its paper.
 
 #![allow(
     clippy::too_many_arguments,
@@ -22,7 +21,6 @@ pub mod program;
 pub mod rma;
 mod services;
 pub mod simulation;
-pub mod strom;
 pub mod topology;
 mod trace;
 mod verbs;

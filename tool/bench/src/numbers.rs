@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use remora_nic::cost::number::{MOST_OFF, Number, Part, Unit};
+use remora_cost::number::{MOST_OFF, Number, Part, Unit};
 
 use super::Row;
 use super::plot::{Drawing, Line, Mark, Plot, write};

@@ -47,7 +47,7 @@ const fn impure(folder: &'static str, name: &'static str, may_be_unsafe: bool) -
 }
 
 /// All crates of the workspace, top to bottom.
-pub const LAYERS: [Layer; 31] = [
+pub const LAYERS: [Layer; 32] = [
     pure("core", "wire", &[], &["zerocopy", "crc32fast"]),
     // Racing bytes are handled here, and on Unix they may lie in a memfd.
     Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
@@ -78,6 +78,12 @@ pub const LAYERS: [Layer; 31] = [
         names_only: Some(&["wire", "memory", "transport", "nic", "store", "fault"]),
         reproducible: true,
         ..impure("sim", "fabric", false)
+    },
+    // Models of the papers' hardware: real chains and kernels, on the time of measured primitives.
+    Layer {
+        names_only: Some(&["wire", "nic", "chain", "fabric"]),
+        reproducible: true,
+        ..impure("sim", "cost", false)
     },
     // What runs on which network: texts in, values out.
     Layer {

@@ -291,6 +291,16 @@ impl<'p> Streams<'_, 'p> {
         self.taken |= self.next.is_some();
     }
 
+    /// Returns true if this step has consumed its input.
+    pub fn is_taken(&self) -> bool {
+        self.taken
+    }
+
+    /// Returns the number of writes to memory in this step, and their total length in bytes.
+    pub fn written(&self) -> (u32, u32) {
+        self.written
+    }
+
     /// Ends the request with this status, and resets the kernel.
     pub fn fail(&mut self, status: Status) {
         self.wires.fault = Some(status);
@@ -346,7 +356,7 @@ impl<'p> Streams<'_, 'p> {
     }
 
     /// Returns the number of bytes that this step has requested to read.
-    pub(super) fn asked(&self) -> u32 {
+    pub fn asked(&self) -> u32 {
         match self.wires.command {
             Command::Nothing => 0,
             Command::Read { len, .. } | Command::ReadToWire { len, .. } => len,

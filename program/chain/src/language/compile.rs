@@ -62,8 +62,8 @@ pub(super) fn compile(tree: &Tree) -> Program {
         let ring = u64::from(program.queues[queue].ring_slots());
         program.queues[queue].works[0].swap_add = Value::Number(ring);
         let enabled = program.queues[queue].enabled;
-        program.let_be(records[at], Value::Qp(queue));
-        program.let_be(records[at] + COUNT, Value::Number(enabled));
+        program.set_at_load(records[at], Value::Qp(queue));
+        program.set_at_load(records[at] + COUNT, Value::Number(enabled));
         if at != first {
             program.queues[queue].enabled = 0;
         }
@@ -142,7 +142,7 @@ impl Names {
             program.sections.push(section);
             let first = Location { segment: Segment::Section(program.sections.len() - 1), offset: 0 };
             let pointer = program.var("", 0);
-            program.let_be(pointer, Value::At(first));
+            program.set_at_load(pointer, Value::At(first));
             arrays.insert(name.clone(), (first, pointer));
         }
         Names { vars, arrays }

@@ -1,6 +1,6 @@
 //! Operations that the benchmark measures: PRISM's, the plain verbs, and the operations that PRISM's replace.
 
-use remora_nic::cost::prism::{self, Plan};
+use remora_cost::prism::{self, Plan};
 
 /// One operation of the benchmark.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

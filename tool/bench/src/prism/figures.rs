@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use remora_nic::cost::prism::{CHAIN, FIGURE_1, FIGURE_2, Plan};
-use remora_nic::cost::{CostModel, NETWORKS};
+use remora_cost::prism::{CHAIN, FIGURE_1, FIGURE_2, Plan};
+use remora_cost::{CostModel, NETWORKS};
 
 use super::Measured;
 use super::case::Case;

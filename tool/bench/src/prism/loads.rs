@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use remora_nic::cost::load::{FIGURE_3, FIGURE_4, FIGURE_6, System, stated as residuals};
+use remora_cost::load::{FIGURE_3, FIGURE_4, FIGURE_6, System, stated as residuals};
 
 use super::model::residual;
 use crate::Row;

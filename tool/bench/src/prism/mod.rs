@@ -1,5 +1,5 @@
 //! `remora bench prism`: the paper's Figures 1 and 2. In model time, from the primitives of
-//! `remora_nic::cost`; and in real time, this software over a port, each operation beside the plain verb and
+//! `remora_cost`; and in real time, this software over a port, each operation beside the plain verb and
 //! beside what it replaces.
 //!
 //! | file | holds |

@@ -1,8 +1,8 @@
 //! Model time: Figures 1 and 2 as the primitives predict them, and the numbers of the paper's text beside
 //! them.
 
-use remora_nic::cost::prism::{FIGURE_1, FIGURE_2, MOST_OFF, Plan, Stated, Unit, stated};
-use remora_nic::cost::{Constant, CostModel, NETWORKS};
+use remora_cost::prism::{FIGURE_1, FIGURE_2, MOST_OFF, Plan, Stated, Unit, stated};
+use remora_cost::{Constant, CostModel, NETWORKS};
 
 use super::super::Row;
 use super::place::VALUE_LEN;

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use remora_nic::cost::load::{FIGURE_9, System};
+use remora_cost::load::{FIGURE_9, System};
 use remora_store::ycsb::zeta;
 
 use super::loads::{UNITS, measured, write};

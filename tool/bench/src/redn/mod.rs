@@ -1,5 +1,5 @@
 //! `remora bench redn`: RedN's figures (NSDI '22), in the time of a modelled ConnectX-5
-//! (`remora_chain::model`), beside what the authors measured; and the same in this software, in real time
+//! (`remora_cost::chains`), beside what the authors measured; and the same in this software, in real time
 //! (`real.rs`).
 
 pub mod loading;
@@ -8,8 +8,8 @@ pub mod table;
 pub mod way;
 
 use anyhow::Result;
-use remora_nic::cost::connectx5::CONNECTX5;
-use remora_nic::cost::number::Number;
+use remora_cost::connectx5::CONNECTX5;
+use remora_cost::number::Number;
 
 use super::numbers::{self, Drawn};
 use super::{Args, Benchmark, Report, Row};
@@ -37,7 +37,7 @@ impl Benchmark for Redn<'_> {
 
     fn measure(&self, report: &mut Report) -> Result<()> {
         let args = self.0;
-        let modelled = remora_chain::model::numbers(&CONNECTX5);
+        let modelled = remora_cost::chains::numbers(&CONNECTX5);
         args.add_wanted(report, residuals(&modelled));
         args.add_wanted(report, real::run(args)?);
         args.check_found(report)?;
@@ -48,5 +48,5 @@ impl Benchmark for Redn<'_> {
 /// Returns the rows that compare each number of the model to the authors', with the deviation and its cause.
 fn residuals(modelled: &[Number]) -> Vec<Row> {
     let rows = numbers::rows("redn", "ConnectX5", modelled).into_iter().zip(modelled);
-    rows.map(|(row, number)| Row { reason: remora_chain::model::reason(number), ..row }).collect()
+    rows.map(|(row, number)| Row { reason: remora_cost::chains::reason(number), ..row }).collect()
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use clap::ValueEnum as _;
-use remora_nic::cost::number::Number;
+use remora_cost::number::Number;
 
 use super::model;
 use crate::Row;

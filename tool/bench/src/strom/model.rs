@@ -1,9 +1,9 @@
 //! Model time: the paper's figures on its FPGAs at 10 and 100 Gb/s, from what real kernels did
-//! (`remora_fabric::strom`), beside the numbers of its text.
+//! (`remora_cost::kernels`), beside the numbers of its text.
 
-use remora_fabric::strom::{at_10g, at_100g};
-use remora_nic::cost::number::Number;
-use remora_nic::cost::strom::{STROM_10G, STROM_100G};
+use remora_cost::kernels::{at_10g, at_100g};
+use remora_cost::number::Number;
+use remora_cost::strom::{STROM_10G, STROM_100G};
 
 use crate::Row;
 use crate::numbers;

@@ -7,7 +7,7 @@ mod shop;
 use std::sync::Arc;
 
 use anyhow::Result;
-use remora_nic::cost::number::{Number, Part, Unit};
+use remora_cost::number::{Number, Part, Unit};
 
 use self::generator::{Generator, Seen};
 use self::shop::Shop;

@@ -1,15 +1,15 @@
 //! Models of the shipped offloads (`program/chain/programs/offloads`), each serving one request over the
 //! network.
 
-use remora_nic::cost::connectx5::ConnectX5;
-use remora_nic::cost::timeline;
+use crate::connectx5::ConnectX5;
+use crate::timeline;
 use remora_nic::wqe::WqeOpcode;
 
 use super::{Experiment, KEY, MOST, Site};
-use crate::assemble;
-use crate::machine::Machine;
-use crate::offload::{BUCKET, OFFLOADS, ask, ask_two, bucket, node};
-use crate::program::{Piece, Work};
+use remora_chain::Machine;
+use remora_chain::assemble;
+use remora_chain::offload::{BUCKET, OFFLOADS, ask, ask_two, bucket, node};
+use remora_chain::{Piece, Work};
 
 /// Offset of the values in the server's region.
 const VALUE: u64 = 64 * BUCKET;

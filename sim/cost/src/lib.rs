@@ -5,10 +5,14 @@
 //! host memory. Each cost is a published measurement with its source. The cost of an operation is the sum of
 //! its primitives (`prism.rs`); no constant was adjusted to match a result. `load.rs` computes the throughput
 //! of many clients. Chains have their own primitives (`connectx5.rs`), and `timeline.rs` computes the times
-//! of the work requests that a NIC executed.
+//! of the work requests that a NIC executed. `chains.rs` and `kernels.rs` run the experiments of RedN and
+//! StRoM by the NIC's own code, and assign the time of the papers' hardware to what it executed.
 
+pub mod chains;
 pub mod connectx5;
+pub mod kernels;
 pub mod load;
+mod meter;
 pub mod number;
 pub mod prism;
 pub mod strom;

@@ -4,7 +4,7 @@
 //! from a program: what programs take is a prediction (`timeline.rs`).
 
 use super::{Constant, Rate};
-use crate::wqe::{Wqe, WqeOpcode, flag};
+use remora_nic::wqe::{Wqe, WqeOpcode, flag};
 
 /// The primitives of the model. Other hardware is another value of this type.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

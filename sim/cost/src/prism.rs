@@ -147,7 +147,7 @@ pub fn stated() -> [Stated; 17] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::NETWORKS;
+    use crate::NETWORKS;
 
     #[test]
     fn every_number_that_the_text_states_is_met_within_a_fifth() {

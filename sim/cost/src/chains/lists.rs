@@ -8,15 +8,15 @@
 //! therefore read into a buffer first. One WRITE copies its key and the address of its value, and another
 //! the address of the next node, to the work requests that use them.
 
+use crate::connectx5::ConnectX5;
+use crate::number::{Number, Part, Unit};
 use remora_nic::Fetching;
-use remora_nic::cost::connectx5::ConnectX5;
-use remora_nic::cost::number::{Number, Part, Unit};
 use remora_nic::wqe::WqeOpcode;
 
 use super::lookups::{self, COMPARAND, ID, REMOTE};
 use super::paper::{FIGURE_13, RANGES};
 use super::{Experiment, KEY, Site, shipped};
-use crate::program::{Location, Piece, Program, Segment, Value, Work, header};
+use remora_chain::{Location, Piece, Program, Segment, Value, Work, header};
 
 /// Number of nodes of the list, and length of a value in bytes.
 const NODES: u64 = 8;

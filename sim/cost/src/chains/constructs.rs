@@ -1,15 +1,15 @@
 //! Models of the throughput of `RedN`'s constructs (Table 3).
 
-use remora_nic::cost::connectx5::ConnectX5;
-use remora_nic::cost::number::{Number, Part, Unit};
+use crate::connectx5::ConnectX5;
+use crate::number::{Number, Part, Unit};
 
 use remora_nic::wqe::WqeOpcode;
 
 use super::paper::TABLE_3;
 use super::{Experiment, Site};
-use crate::assemble;
-use crate::code::{Code, Operand, Test};
-use crate::program::Work;
+use remora_chain::Work;
+use remora_chain::assemble;
+use remora_chain::{Code, Operand, Test};
 
 /// Number of constructs in sequence.
 const COUNT: usize = 64;
@@ -34,8 +34,8 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
 
 /// Returns the rate of rounds of the shipped loop, with its break after [`COUNT`] rounds instead of 10.
 fn rounds(model: &ConnectX5) -> f64 {
-    let text =
-        include_str!("../../programs/count.chain").replace("signaled 10]", &format!("signaled {COUNT}]"));
+    let text = include_str!("../../../../program/chain/programs/count.chain")
+        .replace("signaled 10]", &format!("signaled {COUNT}]"));
     let program = assemble(&text).expect("the shipped program is valid");
     let sites = program.queues.iter().map(|_| Site::server()).collect();
     let main = program.queue("loop").expect("the program has a queue named `loop`");

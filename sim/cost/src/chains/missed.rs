@@ -1,6 +1,6 @@
 //! The known reasons for which predictions of the model differ from the paper.
 
-use remora_nic::cost::number::{Number, Part};
+use crate::number::{Number, Part};
 
 /// Figure, curve and point of a prediction that is outside its bound.
 const SEQUENTIAL: (&str, &str, &str) = ("Figure 11", "RedN-Seq", "64");
@@ -25,8 +25,8 @@ pub fn reason(number: &Number) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::numbers;
-    use remora_nic::cost::connectx5::CONNECTX5;
+    use crate::chains::numbers;
+    use crate::connectx5::CONNECTX5;
 
     #[test]
     fn what_is_missed_has_a_reason_and_what_is_met_has_none() {

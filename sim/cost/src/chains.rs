@@ -1,6 +1,6 @@
 //! Models of `RedN`'s experiments, compared with the numbers in the paper. The NIC's code executes real
 //! chains on a [`Machine`], and a model of a ConnectX-5 assigns times to their work requests
-//! (`remora_nic::cost::timeline`).
+//! (`crate::timeline`).
 //!
 //! | file | holds |
 //! |---|---|
@@ -23,13 +23,12 @@ mod orders;
 mod paper;
 mod shipped;
 
+use crate::connectx5::ConnectX5;
+use crate::number::Number;
+use crate::timeline::{self, Doorbell, Port, Times};
 use remora_nic::Fetching;
-use remora_nic::cost::connectx5::ConnectX5;
-use remora_nic::cost::number::Number;
-use remora_nic::cost::timeline::{self, Doorbell, Executed, Port, Times};
 
-use crate::machine::Machine;
-use crate::program::{Location, Program, Queue, Section, Segment, Work};
+use remora_chain::{Executed, Location, Machine, Program, Queue, Section, Segment, Work};
 
 pub use missed::reason;
 

@@ -1,23 +1,24 @@
 //! StRoM's figures in model time. Real kernels run on the NIC of a world. Their steps and the frames that
-//! were sent are laid out on the time of the paper's FPGA (`remora_nic::cost::strom`).
+//! were sent are laid out on the time of the paper's FPGA (`strom.rs`).
 //!
 //! The world's own time does not count. Only the frames, their lengths, and each step of a kernel do.
 
 use std::sync::PoisonError;
 
-use remora_nic::cost::number::{Number, Part, Unit};
-use remora_nic::cost::strom::{Stations, Stepped, StromFpga};
+use crate::meter::{Metered, Steps};
+use crate::number::{Number, Part, Unit};
+use crate::strom::{Stations, Stepped, StromFpga};
 use remora_nic::kernel::{
-    CRC_LEN, Consistency, Get, HyperLogLog, Kernel, KernelInit, Lookup, Metered, Object, Partition, Place,
-    Predicate, Shape, Shuffle, Slot, Steps, Traversal, Walk, crc64, histogram,
+    CRC_LEN, Consistency, Get, HyperLogLog, Kernel, KernelInit, Lookup, Object, Partition, Place, Predicate,
+    Shape, Shuffle, Slot, Traversal, Walk, crc64, histogram,
 };
 use remora_nic::{Flags, Operation, Payload, ReceiveRequest, WorkRequest};
 
 use remora_wire::Opcode;
 use remora_wire::frame::Start;
 
-use crate::forge::transport;
-use crate::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
+use remora_fabric::forge::transport;
+use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
 
 const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
 const OPCODE: u64 = 1;
@@ -100,9 +101,9 @@ impl Bench {
         assert!(ended.iter().all(|end| end.status == remora_nic::Status::Success), "{ended:?}");
         let (start, sent) = (self.world.start(), self.world.sent());
         let below = if start == Start::Ethernet { remora_wire::ethernet::LEN } else { 0 };
-        let ip = |frame: &crate::Sent| (frame.bytes.len() - below) as u64;
+        let ip = |frame: &remora_fabric::Sent| (frame.bytes.len() - below) as u64;
         // Nothing waits for an acknowledgement.
-        let matters = |frame: &&crate::Sent| {
+        let matters = |frame: &&remora_fabric::Sent| {
             let packet = transport(start, &frame.bytes);
             packet.is_some_and(|packet| packet.bth.opcode != Opcode::RC_ACKNOWLEDGE)
         };

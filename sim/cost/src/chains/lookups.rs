@@ -3,15 +3,15 @@
 //! Clients post into a managed queue and then ring the doorbell of a queue with its ENABLE, as the authors'
 //! published benchmark does.
 
+use crate::connectx5::ConnectX5;
+use crate::number::{Number, Part, Unit};
+use crate::timeline::Doorbell;
 use remora_nic::Fetching;
-use remora_nic::cost::connectx5::ConnectX5;
-use remora_nic::cost::number::{Number, Part, Unit};
-use remora_nic::cost::timeline::Doorbell;
 use remora_nic::wqe::WqeOpcode;
 
 use super::paper::{CHAIN_GETS, Curve, IDEAL, ONE_SIDED, SIZES, TABLE_4, TABLE_5, TWO_SIDED};
 use super::{Experiment, KEY, Run, Site, shipped};
-use crate::program::{Location, Piece, Program, Value, Work, header};
+use remora_chain::{Location, Piece, Program, Value, Work, header};
 
 /// Offsets of fields in a work request.
 pub const ID: u64 = 2;
@@ -88,7 +88,7 @@ fn ideal_by_size(model: &ConnectX5) -> Vec<Number> {
 
 /// Sets a word of the data to the address of `to`.
 pub fn point(experiment: &mut Experiment, at: Location, to: Location) {
-    experiment.program.let_be(at, Value::At(to));
+    experiment.program.set_at_load(at, Value::At(to));
 }
 
 /// Returns the time at which the client sees the last answer in its memory.

@@ -9,21 +9,9 @@
 use std::collections::BTreeMap;
 
 use super::connectx5::{ConnectX5, HEADERS, MEASURED_LEN, MTU, UNITS};
-use crate::send_queue::Fetching;
-use crate::wqe::{Wqe, WqeOpcode, flag};
-
-/// A work request that was executed.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Executed {
-    /// Index of the queue.
-    pub queue: usize,
-    /// Index of the first slot, counted since the creation of the queue.
-    pub index: u64,
-    /// Number of slots fetched by then.
-    pub fetched: u64,
-    /// The executed copy.
-    pub wqe: Wqe,
-}
+use remora_chain::Executed;
+use remora_nic::Fetching;
+use remora_nic::wqe::{WqeOpcode, flag};
 
 /// The time at which a queue's doorbell rings.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -314,8 +302,10 @@ impl<'m> Player<'m> {
 
 #[cfg(test)]
 mod tests {
+    use remora_nic::wqe::Wqe;
+
     use super::*;
-    use crate::cost::connectx5::CONNECTX5;
+    use crate::connectx5::CONNECTX5;
 
     const QUEUE: Queue = Queue {
         qp: 1,

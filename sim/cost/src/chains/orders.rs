@@ -1,13 +1,13 @@
 //! Models of single verbs, chains of NOPs in the three orders, and verbs on all processing units, from which
 //! the model's constants were derived.
 
-use remora_nic::cost::connectx5::{ConnectX5, UNITS};
-use remora_nic::cost::number::{Number, Part, Unit};
+use crate::connectx5::{ConnectX5, UNITS};
+use crate::number::{Number, Part, Unit};
 use remora_nic::{Calculation, Fetching};
 
 use super::paper::{CHAINS, FIGURE_7, FIGURE_8, TABLE_3_NATIVE};
 use super::{Experiment, Site};
-use crate::program::{Location, Program, Section, Segment, Value, Work};
+use remora_chain::{Location, Program, Section, Segment, Value, Work};
 
 /// Payload of a verb in bytes.
 const LEN: u64 = 64;

@@ -1,9 +1,9 @@
 //! StRoM's figures in model time: the error of predictions is bounded, and only the primitives cost time.
 
-use remora_fabric::strom::{at_10g, at_100g};
-use remora_nic::cost::number::{Number, Unit};
-use remora_nic::cost::strom::{STROM_10G, STROM_100G, StromFpga};
-use remora_nic::cost::{Constant, Rate};
+use remora_cost::kernels::{at_10g, at_100g};
+use remora_cost::number::{Number, Unit};
+use remora_cost::strom::{STROM_10G, STROM_100G, StromFpga};
+use remora_cost::{Constant, Rate};
 
 fn path(number: &Number) -> String {
     format!("{}, {}, {}", number.figure, number.curve, number.at)

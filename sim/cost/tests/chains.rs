@@ -1,10 +1,10 @@
 //! Tests of the model of RedN's figures: the constants match their source, the error of predictions is
 //! bounded, and only primitives cost time.
 
-use remora_chain::model::numbers;
-use remora_nic::cost::connectx5::{CONNECTX5, ConnectX5};
-use remora_nic::cost::number::{Number, Part, Unit};
-use remora_nic::cost::{Constant, Rate};
+use remora_cost::chains::numbers;
+use remora_cost::connectx5::{CONNECTX5, ConnectX5};
+use remora_cost::number::{Number, Part, Unit};
+use remora_cost::{Constant, Rate};
 
 fn of(part: Part) -> Vec<Number> {
     numbers(&CONNECTX5).into_iter().filter(|number| number.part == part).collect()

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Kernel, Progress, Streams};
-use crate::cost::strom::Stepped;
+use remora_nic::kernel::{Kernel, Progress, Streams};
+
+use crate::strom::Stepped;
 
 /// The recorded steps of a kernel, in order.
 pub type Steps = Arc<Mutex<Vec<Stepped>>>;
@@ -27,8 +28,8 @@ impl<K: Kernel> Kernel for Metered<K> {
         let given = streams.data().map_or(0, <[u8]>::len) as u32;
         let waiting = streams.input().map_or(0, |input| input.bytes.len()) as u32;
         let progress = self.kernel.step(streams);
-        let taken = if streams.taken { waiting } else { 0 };
-        let step = Stepped { taken, given, asked: streams.asked(), written: streams.written };
+        let taken = if streams.is_taken() { waiting } else { 0 };
+        let step = Stepped { taken, given, asked: streams.asked(), written: streams.written() };
         self.steps.lock().unwrap_or_else(PoisonError::into_inner).push(step);
         progress
     }
