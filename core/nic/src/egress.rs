@@ -216,7 +216,7 @@ impl QueuePair {
         match sent {
             Sent::Yes(_) => {
                 if connection.responder.sent(&reply, &mut shared.counters) {
-                    self.fail(fatal_event(self.number, reply.aeth), shared);
+                    self.fail(fatal_event(self.number, &reply.aeth), shared);
                 }
             }
             // The memory region was deregistered after the READ request was accepted.
@@ -415,8 +415,10 @@ impl EmitRequest for GoBackN {
 
 /// Returns the event for a final response: a fatal NAK, or the acknowledgement before a key that could not be
 /// invalidated.
-pub(crate) fn fatal_event(number: Qpn, aeth: Option<(Syndrome, u32)>) -> AsyncEvent {
-    match aeth.map(|(syndrome, _)| syndrome.kind()) {
+#[cold]
+#[inline(never)]
+pub(crate) fn fatal_event(number: Qpn, aeth: &Option<(Syndrome, u32)>) -> AsyncEvent {
+    match aeth.as_ref().map(|(syndrome, _)| syndrome.kind()) {
         Some(aeth::Kind::Nak(NakCode::REMOTE_ACCESS_ERROR) | aeth::Kind::Ack { .. }) => {
             AsyncEvent::QpAccess(number)
         }

@@ -108,7 +108,7 @@ impl QueuePair {
             irn.responder.blocked(now);
         }
         if matches!(sent, Sent::Yes(_)) && irn.responder.sent(now, &reply, &mut shared.counters) {
-            self.fail(fatal_event(self.number, reply.aeth), shared);
+            self.fail(fatal_event(self.number, &reply.aeth), shared);
         }
         self.unless_stopped(out, Some(sent))
     }
