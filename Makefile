@@ -10,7 +10,7 @@ CARGO ?= cargo
 export REMORA_PYTHON := $(CURDIR)/.cache/python/bin/python3
 # Users' kernels as WebAssembly are measured beside native ones, too.
 BENCH = $(CARGO) run --release --quiet --features remora-cli/wasm --bin remora -- bench
-CHECKS = fmt tidy deny clippy unit abuse programs interop doc models fuzz miri
+CHECKS = fmt tidy deny clippy unit abuse programs interop doc docs models fuzz miri
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
@@ -68,6 +68,10 @@ doc: ## the examples in the documentation, and the documentation itself
 	$(CARGO) test --workspace --exclude remora-tidy --features remora-cli/wasm --doc
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --features remora-cli/wasm --no-deps --quiet
 
+docs: ## the book, into target/book; a link that leads nowhere is an error
+	@scripts/setup docs
+	@scripts/book
+
 models: ## the concurrent parts under loom
 	@scripts/models
 
@@ -93,7 +97,7 @@ dropin: ## libraries for unmodified verbs programs, into target/dropin/lib
 	@scripts/setup dropin
 	@scripts/dropin
 
-compat: ## unmodified verbs programs, UCX, libfabric and OpenMPI, a row each, into docs/COMPATIBILITY.md
+compat: ## unmodified verbs programs, UCX, libfabric and OpenMPI, a row each, into docs/reference/matrix.md
 	@scripts/setup compat
 	@scripts/dropin
 	$(CARGO) build --quiet --package remora-cli --bin remora
@@ -115,7 +119,7 @@ install: ## what is built into PREFIX (/usr/local), below DESTDIR; builds what i
 uninstall: ## remove what `make install` has installed
 	@scripts/install uninstall
 
-interop: ## verbs programs against Linux Soft-RoCE in a guest, each way: the quick part (docs/INTEROP.md)
+interop: ## verbs programs against Linux Soft-RoCE in a guest, each way: the quick part (docs/guides/soft-roce.md)
 	@scripts/setup interop
 	@scripts/unit --no-run --cargo-quiet
 	@env --unset=REMORA_WHOLE scripts/interop/run
@@ -129,7 +133,7 @@ demo: ## one key-value table over real RDMA verbs, two processes
 	@scripts/setup build
 	$(CARGO) run --release --bin remora -- demo
 
-bench: setup-bench ## the numbers of docs/PERFORMANCE.md, baselines in the same run
+bench: setup-bench ## the numbers of docs/internals/performance.md, baselines in the same run
 	$(CARGO) build --release --features remora-cli/wasm --bin remora
 	$(BENCH) verbs --json
 	$(BENCH) kv --records 1000000 --json

@@ -1,4 +1,4 @@
--- Remora's extensions of RoCE v2, below what Wireshark itself shows of a packet. docs/WIRE.md draws each byte.
+-- Remora's extensions of RoCE v2, below what Wireshark itself shows of a packet. docs/reference/wire/frames.md draws each byte.
 --
 --   tshark -X lua_script:wireshark/remora.lua -r FILE        or copy it into a folder of plugins (Help, About, Folders)
 --
@@ -138,7 +138,7 @@ remora.fields = fields
 
 local short = ProtoExpert.new("remora.short", "It ends before its headers do", expert.group.MALFORMED,
     expert.severity.ERROR)
-local odd = ProtoExpert.new("remora.odd", "Not as docs/WIRE.md draws it", expert.group.MALFORMED,
+local odd = ProtoExpert.new("remora.odd", "Not as docs/reference/wire/frames.md draws it", expert.group.MALFORMED,
     expert.severity.ERROR)
 remora.experts = { short, odd }
 

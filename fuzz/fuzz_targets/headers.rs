@@ -1,5 +1,5 @@
 //! Each header by itself: any bytes have a value or are refused. A value emits the bytes that it was parsed
-//! from, except for the bits that `docs/WIRE.md` draws as reserved.
+//! from, except for the bits that `docs/reference/wire/frames.md` draws as reserved.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

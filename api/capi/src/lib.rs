@@ -1,5 +1,5 @@
 //! `libremora`: PRISM, StRoM and 1RMA for C programs. `prism.h`, `strom.h` and `rma.h` in
-//! `api/capi/include/remora` declare and explain them; `docs/C.md` is the tour.
+//! `api/capi/include/remora` declare and explain them; `docs/guides/c.md` is the tour.
 //!
 //! Each function checks its arguments, calls the Rust API, and returns the result as an errno. A handle is a
 //! box that begins with a word for its kind (`handle.rs`); an error becomes a number in `errno.rs`.

@@ -1,4 +1,4 @@
-//! Chooses the port and the address of this process's NIC. docs/DROPIN.md describes the variables.
+//! Chooses the port and the address of this process's NIC. docs/guides/drop-in.md describes the variables.
 
 use remora_broker::client::{
     self, ADDRESS, FAULT, Neighbours, Options, PORT, PortEvents, Range, Start, Watch,
@@ -38,7 +38,8 @@ pub struct Opened {
 /// Opens the NIC of this process. `is_child`: the process was forked from one that has a NIC.
 pub fn open(is_child: bool) -> Result<Opened, OpenError> {
     if text(GUARD)?.is_none_or(|value| value != "0") {
-        // Without the handler, an access to a page that was unmapped ends the program, as docs/DROPIN.md
+        // Without the handler, an access to a page that was unmapped ends the program, as
+        // docs/guides/drop-in.md
         // says.
         let _ = remora_verbs::page_fault::install();
     }

@@ -3,7 +3,7 @@
 //! `remora_abi` has the structures that programs see, and `handles.rs` makes objects of them. `nic.rs` is
 //! the NIC that all contexts of a process share. Each group of verbs has a file. A function checks its
 //! arguments, calls the raw layer (`remora_verbs::raw`) and returns an errno, as rdma-core's providers do.
-//! `docs/COMPATIBILITY.md` lists the state of each function; `scripts/dropin` links the library.
+//! `docs/reference/compatibility.md` lists the state of each function; `scripts/dropin` links the library.
 #![allow(unsafe_code, reason = "every argument is a foreign pointer")]
 #![allow(
     clippy::missing_safety_doc,

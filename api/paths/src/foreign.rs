@@ -86,7 +86,7 @@ fn say(path: &[u8]) {
     let parts: [&[u8]; 3] = [
         b"remora: ",
         path,
-        b" is this program's own and was not replaced: it finds no device (docs/DROPIN.md, What it cannot reach)\n",
+        b" is this program's own and was not replaced: it finds no device (docs/guides/drop-in.md, What it cannot reach)\n",
     ];
     for part in parts {
         let Some(space) = line.get_mut(len..len + part.len()) else { return };

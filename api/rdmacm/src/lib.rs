@@ -3,7 +3,8 @@
 //! `remora_abi` has the structures that programs see, `id.rs` and `channel.rs` make objects of them, and
 //! `cm_device.rs` is the state that all ids of a process share: the open device and the connection to the
 //! broker. The device belongs to `libibverbs.so.1`, of which this library uses only public symbols
-//! (`ibverbs.rs`). Each group of calls has a file. `docs/COMPATIBILITY.md` lists the state of each function;
+//! (`ibverbs.rs`). Each group of calls has a file. `docs/reference/compatibility.md` lists the state of each
+//! function;
 //! `scripts/dropin` links the library.
 #![allow(unsafe_code, reason = "every argument is a foreign pointer")]
 #![allow(

@@ -26,7 +26,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The daemon checks every request of a program (`docs/NICD.md`): the program can name only its own objects,
+//! The daemon checks every request of a program (`docs/operating/daemon.md`): the program can name only its
+//! own objects,
 //! and their number is limited.
 
 mod attach;

@@ -1,4 +1,4 @@
-//! 1RMA: encrypted one-sided operations without connections (`docs/RMA.md`).
+//! 1RMA: encrypted one-sided operations without connections (`docs/reference/rma.md`).
 //!
 //! A server [exposes](Rma::expose) a region and sends clients its [`Grant`] over a confidential channel. A
 //! client reads and writes the region through a [`Portal`]. The server keeps no state for the client.

@@ -1,7 +1,7 @@
 //! The states of an id, and the transitions between them (IBTA volume 1, chapter 12.9.7).
 //!
 //! The transitions are a table, and only these transitions are possible: a message without a row in the
-//! current state is dropped, a call without one is refused. `docs/CM_STATES.md` shows the table.
+//! current state is dropped, a call without one is refused. `docs/reference/cm-states.md` shows the table.
 
 mod transitions;
 
@@ -260,12 +260,15 @@ ESTABLISHED. From then on each message needs the ids of both sides. Ids are not 
 
     #[test]
     fn the_document_draws_the_table() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/CM_STATES.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cm-states.md");
         if std::env::var_os("REMORA_BLESS").is_some() {
             std::fs::write(path, drawn()).expect("docs/ is writable");
         }
-        let kept = std::fs::read_to_string(path).expect("docs/CM_STATES.md exists");
-        assert!(kept == drawn(), "docs/CM_STATES.md shows another table: run with REMORA_BLESS=1 and look");
+        let kept = std::fs::read_to_string(path).expect("docs/reference/cm-states.md exists");
+        assert!(
+            kept == drawn(),
+            "docs/reference/cm-states.md shows another table: run with REMORA_BLESS=1 and look"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Completion queue entries: 64 bytes each, as they stand in a completion queue's memory (`docs/WIRE.md`
+//! Completion queue entries: 64 bytes each, as they stand in a completion queue's memory
+//! (`docs/reference/wire/queues.md`
 //! draws them).
 //!
 //! | byte | word | contents |

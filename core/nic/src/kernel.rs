@@ -5,7 +5,7 @@
 //! kernels. Each kernel has lanes (`lane.rs`), which execute its steps; `lane_ref.rs` finds a lane. A request
 //! is received in `serve.rs`, an answer is sent by `answer.rs`, and `submit.rs` is the requester's side.
 //! `placement.rs` and `checked.rs` run kernels on WRITEs and READs rather than RPCs. The other files are
-//! kernels. `docs/STROM.md` lists the decisions that the paper leaves open.
+//! kernels. `docs/reference/strom.md` lists the decisions that the paper leaves open.
 
 mod aggregate;
 mod answer;

@@ -3,7 +3,8 @@
 //! `request.rs` defines the program's work requests. `submit.rs` turns a WQE into a message; `packet.rs` and
 //! `egress.rs` build its packets. A chain is sent in one frame (`bundle.rs`), and a chain of short operations
 //! as one packet (`chained.rs`). On the responder, `execute.rs` executes a packet, `reach.rs` checks its
-//! addresses, and `prefetched.rs` delays indirect READs. `free_list.rs` manages buffers. `docs/PRISM.md`
+//! addresses, and `prefetched.rs` delays indirect READs. `free_list.rs` manages buffers.
+//! `docs/reference/prism.md`
 //! lists the decisions that the paper leaves open.
 
 mod allocate;

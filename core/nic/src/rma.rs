@@ -1,5 +1,5 @@
 //! 1RMA on the NIC: encrypted one-sided operations without connections (1RMA paper, SIGCOMM 2020;
-//! `docs/RMA.md`).
+//! `docs/reference/rma.md`).
 //!
 //! `remora_transport::rma` implements the protocol and sees authentic messages only. This module has the
 //! encoded messages and the tables: [`regions`] that peers name by RegionId, [`portal`]s through which

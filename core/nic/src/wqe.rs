@@ -1,4 +1,5 @@
-//! Work queue entries: the 64 bytes of a work request as they stand in a queue's memory (`docs/WIRE.md` draws
+//! Work queue entries: the 64 bytes of a work request as they stand in a queue's memory
+//! (`docs/reference/wire/queues.md` draws
 //! them).
 //!
 //! Eight little-endian words, each field alone in its own, so that a chain may add to one without touching

@@ -1,4 +1,5 @@
-//! The bytes of work queue entries and completion queue entries, as `docs/WIRE.md` draws them. Programs write
+//! The bytes of work queue entries and completion queue entries, as `docs/reference/wire/queues.md` draws
+//! them. Programs write
 //! them and chains rewrite them: a change here breaks both.
 
 use remora_memory::{Access, Binding, Key};

@@ -2,7 +2,8 @@
 //! transition.
 //!
 //! The transitions are a table (IBTA vol. 1 §10.3.1 and §11.2.5.2, as in the verbs API). Other transitions
-//! are invalid, and so is an attribute that is neither required nor optional. `docs/QP_STATES.md` shows the
+//! are invalid, and so is an attribute that is neither required nor optional.
+//! `docs/reference/queue-pair-states.md` shows the
 //! table.
 
 mod transitions;

@@ -168,15 +168,15 @@ fn errors_say_which_attributes() {
 /// remora-transport` and review the difference.
 #[test]
 fn the_document_shows_the_table() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/QP_STATES.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/queue-pair-states.md");
     let drawn = draw();
     if std::env::var_os("REMORA_BLESS").is_some() {
         std::fs::write(path, &drawn).expect("docs/ is writable");
     }
-    let kept = std::fs::read_to_string(path).expect("docs/QP_STATES.md exists");
+    let kept = std::fs::read_to_string(path).expect("docs/reference/queue-pair-states.md exists");
     assert!(
         kept == drawn,
-        "docs/QP_STATES.md shows another table: run with REMORA_BLESS=1 and look at the difference"
+        "docs/reference/queue-pair-states.md shows another table: run with REMORA_BLESS=1 and look at the difference"
     );
 }
 

@@ -1,5 +1,5 @@
 //! The headers that IRN adds to RoCE packets, so that each packet can be processed by itself (IRN paper,
-//! §5). `docs/WIRE.md` shows their layout.
+//! §5). `docs/reference/wire/offloads.md` shows their layout.
 //!
 //! The additions are between the extension headers of the op-code and the payload. A peer that did not agree
 //! on IRN would treat them as payload. The op-code determines the additions of a packet; for

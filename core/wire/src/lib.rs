@@ -4,7 +4,8 @@
 //! A frame consists of Ethernet, IPv4 or IPv6, and UDP headers and the *transport bytes*. These are the base
 //! transport header ([`bth`]), the extension headers of its op-code, the payload, 0 to 3 pad bytes, and the
 //! 4 bytes of the invariant CRC ([`icrc`]). A [`Packet`] is everything from the BTH up to the pad. [`frame`]
-//! defines the interface through which frames reach and leave a port. `docs/WIRE.md` shows all layouts.
+//! defines the interface through which frames reach and leave a port. `docs/reference/wire/frames.md` shows
+//! all layouts.
 //!
 //! # Structure of the header modules
 //!

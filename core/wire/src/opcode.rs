@@ -1,5 +1,5 @@
 //! Op-codes: the kind of a packet and its extension headers (IBTA volume 1, chapter 9.2 and annexes A14 and
-//! A17). `docs/WIRE.md` shows the table.
+//! A17). `docs/reference/wire/frames.md` shows the table.
 //!
 //! The upper three bits are the service, the lower five the operation. Reliable datagram is not supported.
 //! Some op-codes of papers and later annexes use values that the base specification leaves free; a NIC

@@ -1,4 +1,5 @@
-//! The fields that PRISM adds to RoCE packets (PRISM paper, §3 and §4.2). `docs/WIRE.md` shows their layout.
+//! The fields that PRISM adds to RoCE packets (PRISM paper, §3 and §4.2). `docs/reference/wire/offloads.md`
+//! shows their layout.
 //!
 //! PRISM uses the op-codes of the plain verbs, and own ones only for a [`bundle`], a [`chain`] and its
 //! answer. The seven bits beside AckReq, reserved elsewhere, are [`Flags`]; a packet without flags is the

@@ -1,5 +1,5 @@
 //! The messages of 1RMA: encrypted one-sided operations without connections (1RMA paper, §3 to §5). The wire
-//! format is Remora's own; `docs/WIRE.md` shows it.
+//! format is Remora's own; `docs/reference/wire/rma.md` shows it.
 //!
 //! A message follows the UDP header in place of a BTH, on the port of RoCE. Its first byte distinguishes it
 //! from a BTH. There is no ICRC; a 16-byte tag of AES-GCM ends each message.

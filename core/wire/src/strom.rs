@@ -1,4 +1,5 @@
-//! The op-codes that StRoM adds to RoCE (StRoM paper, §5.1 and Table 1). `docs/WIRE.md` shows their layout.
+//! The op-codes that StRoM adds to RoCE (StRoM paper, §5.1 and Table 1). `docs/reference/wire/offloads.md`
+//! shows their layout.
 //!
 //! The five op-codes have the headers of RDMA WRITEs: RPC Params, and RPC WRITE First, Middle, Last and
 //! Only. Their RETH has another meaning: the address is the RPC op-code, which selects a kernel of the

@@ -1,4 +1,4 @@
-//! The assembler, which converts text to a program. `docs/CHAIN.md` defines the language.
+//! The assembler, which converts text to a program. `docs/reference/chains.md` defines the language.
 
 mod names;
 mod read;

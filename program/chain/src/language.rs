@@ -1,5 +1,5 @@
 //! A compiler from a small structured language to chains, with variables, arrays of words, `if`, `while` and
-//! `break`. `docs/CHAIN.md` defines the language.
+//! `break`. `docs/reference/chains.md` defines the language.
 
 mod compile;
 mod parse;

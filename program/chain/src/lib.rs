@@ -3,7 +3,7 @@
 //! A [`Program`] consists of queues of work requests and sections of data. It uses symbolic locations
 //! instead of addresses. [`assemble()`] reads a program from text, and [`link()`] converts it to the bytes of
 //! its slots. [`Machine`] runs a program on a NIC of its own, completely or step by step. [`disassemble()`]
-//! converts bytes back to text. `docs/CHAIN.md` defines the language.
+//! converts bytes back to text. `docs/reference/chains.md` defines the language.
 //!
 //! ```
 //! use remora_chain::{Machine, assemble};

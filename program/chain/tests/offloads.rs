@@ -75,7 +75,7 @@ fn get_finds_what_a_plain_table_holds() {
             let place = address + places(key, BUCKETS)[0] * BUCKET;
             let (got, works) = call(&mut machine, &ask(place, key));
             assert_eq!(got, lengths[key as usize].map(|len| value(key, len)), "key {key}, round {round}");
-            assert_eq!(works, 17, "its message, and what docs/CHAIN.md says");
+            assert_eq!(works, 17, "its message, and what docs/reference/chains.md says");
         }
     }
 }
@@ -92,7 +92,10 @@ fn two_buckets_are_looked_at_side_by_side_and_one_behind_the_other() {
             let at = places(key, BUCKETS).map(|place| address + place * BUCKET);
             let (got, works) = call(&mut machine, &ask_two(at, key));
             let most = if name == "get-two-parallel" { 25 } else { 17 };
-            assert!((most - 1..=most).contains(&works), "its message, and what docs/CHAIN.md says: {works}");
+            assert!(
+                (most - 1..=most).contains(&works),
+                "its message, and what docs/reference/chains.md says: {works}"
+            );
             assert_eq!(
                 got,
                 lengths[key as usize].map(|len| value(key, len)),
@@ -132,7 +135,7 @@ fn a_list_of_eight_is_searched_to_its_end() {
     for (key, from, expected) in searches() {
         let (got, works) = call(&mut machine, &ask_list(address + from * BUCKET, key));
         assert_eq!(got, expected, "key {key} from node {from}");
-        assert_eq!(works, 74, "its message, and what docs/CHAIN.md says");
+        assert_eq!(works, 74, "its message, and what docs/reference/chains.md says");
     }
 }
 

@@ -5,7 +5,7 @@
 //! the kernel's requests from there. A kernel can therefore only compute and use its streams. A step that
 //! takes too long, a trap, or an invalid mailbox ends the request with an error.
 //!
-//! `program/sandbox/template` has an example kernel in Rust and in C; `docs/STROM.md` describes the
+//! `program/sandbox/template` has an example kernel in Rust and in C; `docs/reference/strom.md` describes the
 //! commands.
 //!
 //! ```

@@ -15,7 +15,7 @@ pub const LINE_BYTES_PER_US: u64 = 5_000;
 /// Bytes of a frame around what its op-code asks for: preamble 8, Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC
 /// 4, FCS 4, gap 12 (IEEE 802.3, RoCE v2).
 pub const FRAME: u64 = 82;
-/// Extension headers (`docs/WIRE.md`).
+/// Extension headers (`docs/reference/wire/frames.md`).
 const RETH: u64 = 16;
 const AETH: u64 = 4;
 const ATOMIC_ETH: u64 = 28;
@@ -28,7 +28,8 @@ const OPERANDS: u64 = 4;
 const PAIR: u64 = 8 + 512;
 /// A value, and the tag or the lock's neighbour before it (§7.2, §7.3).
 const TAGGED: u64 = 8 + 512;
-/// What the two designs keep beside that here, since the paper does not say (`docs/KV.md`): before PRISM-KV's
+/// What the two designs keep beside that here, since the paper does not say (`docs/guides/key-value.md`):
+/// before PRISM-KV's
 /// objects, a slot of its table, an entry of Pilaf's, and before a call's question or answer.
 const OBJECT_HEADER: u64 = 24;
 const SLOT: u64 = 32;

@@ -37,7 +37,7 @@ fn constants_give_back_what_they_were_read_from() {
 }
 
 /// The numbers of the RedN paper that the model misses, and by how many thousandths.
-/// `docs/notes/2026-11-redn-chains.md` gives the reasons.
+/// `docs/internals/notes/2026-11-redn-chains.md` gives the reasons.
 const MISSED: [(&str, i64); 1] = [("Figure 11, RedN-Seq, 64", -219)];
 
 #[test]

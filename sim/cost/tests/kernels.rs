@@ -17,7 +17,8 @@ fn modelled(numbers: &[Number], name: &str) -> f64 {
     numbers.iter().find(|number| path(number) == name).unwrap_or_else(|| panic!("no {name}")).modelled
 }
 
-/// Numbers of the text, and by how many thousandths they are missed: `docs/notes/2026-11-strom.md` says why
+/// Numbers of the text, and by how many thousandths they are missed: `docs/internals/notes/2026-11-strom.md`
+/// says why
 /// some are.
 const STATED: [(&str, i64); 8] = [
     ("Figure 5b, READ, 1048576", -14),

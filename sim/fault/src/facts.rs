@@ -73,7 +73,8 @@ mod tests {
         }
     }
 
-    /// Checks that a rule matches a 1RMA message by the kind in `docs/WIRE.md`, independent of the UDP port.
+    /// Checks that a rule matches a 1RMA message by the kind in `docs/reference/wire/frames.md`, independent
+    /// of the UDP port.
     #[test]
     fn messages_of_1rma_are_known_by_their_first_byte() {
         let near = Endpoint { address: IpAddr::from([10, 0, 0, 1]).into(), udp_port: 1 };

@@ -27,7 +27,7 @@
 //! ```
 //!
 //! `opcodes` are numbers, or names of op-codes such as "RC SEND Only". The messages of 1RMA are `0xe0` to
-//! `0xe7`, as in `docs/WIRE.md`.
+//! `0xe7`, as in `docs/reference/wire/frames.md`.
 
 mod facts;
 mod policy;

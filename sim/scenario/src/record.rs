@@ -1,7 +1,7 @@
 //! Records of a run in addition to its flows: captured frames, pauses, queue lengths, samples and traces.
 //!
 //! Each output file has the format of the simulator whose file the scenario came from, or is CSV with
-//! Remora's own columns; see docs/FABRIC.md.
+//! Remora's own columns; see docs/guides/simulate.md.
 
 mod capture;
 mod pauses;

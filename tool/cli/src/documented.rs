@@ -73,8 +73,13 @@ fn takes(command: &Command, word: &str) -> bool {
 fn every_call_in_the_documents_is_understood() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the repository");
     let mut files = vec![root.join("README.md"), root.join("ARCHITECTURE.md"), root.join("CONTRIBUTING.md")];
-    let docs = root.join("docs").read_dir().expect("documents");
-    files.extend(docs.map(|entry| entry.expect("one").path()));
+    let mut folders = vec![root.join("docs")];
+    while let Some(folder) = folders.pop() {
+        let entries = folder.read_dir().expect("documents").map(|entry| entry.expect("one").path());
+        let (below, pages): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+        folders.extend(below);
+        files.extend(pages);
+    }
     let mut count = 0;
     for file in files.iter().filter(|file| file.extension().is_some_and(|ending| ending == "md")) {
         let text = std::fs::read_to_string(file).expect("a document");

@@ -21,7 +21,7 @@ use crate::{broker, capture, unreplaced};
 /// Arguments of `remora run`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora run -- ib_write_bw 127.0.0.1\n  remora run --address 10.0.0.1 -- rping -s -a 10.0.0.1\n  remora run --fault loss.toml --capture run.pcapng -- python3 my_pyverbs.py\n\nThe program ends as it would without Remora: signals and exit status are passed on. The variables that are set are listed in docs/DROPIN.md."
+    after_help = "Examples:\n  remora run -- ib_write_bw 127.0.0.1\n  remora run --address 10.0.0.1 -- rping -s -a 10.0.0.1\n  remora run --fault loss.toml --capture run.pcapng -- python3 my_pyverbs.py\n\nThe program ends as it would without Remora: signals and exit status are passed on. The variables that are set are listed in docs/reference/environment.md."
 )]
 pub struct Args {
     /// Port of the device: auto takes links of shared memory to neighbours and UDP to all others, udp and shm

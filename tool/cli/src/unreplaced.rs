@@ -28,7 +28,10 @@ pub fn reason(program: &OsStr) -> Option<String> {
     } else {
         return None;
     };
-    Some(format!("{} {words}: it finds no device (docs/DROPIN.md, What it cannot reach)", path.display()))
+    Some(format!(
+        "{} {words}: it finds no device (docs/guides/drop-in.md, What it cannot reach)",
+        path.display()
+    ))
 }
 
 /// The file that is executed for this name.

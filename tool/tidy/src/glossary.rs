@@ -1,4 +1,5 @@
-//! `docs/GLOSSARY.md`: the words that have a meaning of their own here, and where the code uses them.
+//! `docs/internals/glossary.md`: the words that have a meaning of their own here, and where the code uses
+//! them.
 //!
 //! A row is `| term | meaning | where |`, and `where` names one file in backticks.
 
@@ -8,7 +9,7 @@ use crate::Fault;
 use crate::tree::File;
 
 /// Where the glossary stands.
-pub const PATH: &str = "docs/GLOSSARY.md";
+pub const PATH: &str = "docs/internals/glossary.md";
 
 /// Entries, at most: a reader learns no more words than these.
 pub const ENTRIES: usize = 60;

@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn worn_words_stand_nowhere() {
         assert_eq!(worn(&sample("core/nic/src/a.rs", "fn room() {}\n// The House rules.\n")).len(), 2);
-        assert_eq!(worn(&sample("docs/KV.md", "There is room for it.")).len(), 1);
+        assert_eq!(worn(&sample("docs/guides/key-value.md", "There is room for it.")).len(), 1);
         assert_eq!(worn(&sample("CHANGELOG.md", "room")), []);
         assert_eq!(worn(&sample("core/nic/src/a.rs", "fn has_room() {}\n// mushrooms\n")), []);
     }

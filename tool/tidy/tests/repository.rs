@@ -40,8 +40,8 @@ fn the_repository_holds_what_everybody_looks_for() {
         "CONTRIBUTING.md",
         "LICENSE-APACHE",
         "LICENSE-MIT",
-        "docs/WIRE.md",
-        "docs/PERFORMANCE.md",
+        "docs/reference/wire/frames.md",
+        "docs/internals/performance.md",
         "rust-toolchain.toml",
     ] {
         assert!(!read(path).trim().is_empty(), "{path} is empty");

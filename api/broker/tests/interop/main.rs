@@ -1,4 +1,5 @@
-//! Linux Soft-RoCE in a guest, and Remora, over a bridge: `make interop` starts the tests. docs/INTEROP.md
+//! Linux Soft-RoCE in a guest, and Remora, over a bridge: `make interop` starts the tests.
+//! docs/guides/soft-roce.md
 //! describes the requirements and the tests.
 //!
 //! Without the variable `REMORA_GUEST`, the folder with the guest's kernel, nothing runs here.

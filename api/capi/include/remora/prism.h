@@ -1,5 +1,5 @@
 /* PRISM for C programs: one-sided operations with pointers, allocation, wide compare-and-swap and chains,
- * over RoCE v2 in software. Link with libremora (pkg-config remora). docs/C.md is the tour, docs/PRISM.md
+ * over RoCE v2 in software. Link with libremora (pkg-config remora). docs/guides/c.md is the tour, docs/reference/prism.md
  * has the rules of the operations.
  *
  * Functions return 0 or a positive errno, unless their comment names another result; remora_error() has the

@@ -1,6 +1,6 @@
 /* 1RMA for C programs: encrypted and authenticated reads and writes of another process's memory, without
  * connections. It builds on <remora/prism.h>, whose rules of errors, handles and threads hold here too.
- * docs/RMA.md says what the operations do and whom they keep out, docs/C.md is the tour.
+ * docs/reference/rma.md says what the operations do and whom they keep out, docs/guides/c.md is the tour.
  *
  * A server registers regions and gives each client a grant: keys that are good for that client alone. It
  * keeps nothing of the client. A client reads, writes and rekeys through a portal.

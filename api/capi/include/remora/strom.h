@@ -1,6 +1,6 @@
 /* StRoM for C programs: requests to kernels on the peer's NIC, and kernels on the own NIC. It builds on
- * <remora/prism.h>, whose rules of errors, handles and threads hold here too. docs/STROM.md has the rules of
- * kernels, docs/C.md is the tour.
+ * <remora/prism.h>, whose rules of errors, handles and threads hold here too. docs/reference/strom.md has the rules of
+ * kernels, docs/guides/c.md is the tour.
  *
  * Both sides ask for it: REMORA_QP_STROM in the attributes of their queue pairs. */
 #ifndef REMORA_STROM_H
@@ -57,7 +57,7 @@ struct remora_answer {
 int remora_wait_answer(struct remora_answers *answers, struct remora_cq *cq, uint32_t tag, uint32_t timeout_ms,
                        struct remora_answer *answer, void *bytes, size_t capacity);
 
-/* ---- kernels of the own NIC: docs/STROM.md has the parameters of each ---- */
+/* ---- kernels of the own NIC: docs/reference/strom.md has the parameters of each ---- */
 
 enum {
     REMORA_GET_KERNEL = 0,

@@ -59,7 +59,8 @@ fn every_symbol_that_debians_programs_and_providers_want_is_there() {
 
 #[test]
 fn every_public_symbol_has_its_state_in_the_documents() {
-    let text = std::fs::read_to_string(format!("{}/docs/COMPATIBILITY.md", crate::library::ROOT)).unwrap();
+    let text =
+        std::fs::read_to_string(format!("{}/docs/reference/functions.md", crate::library::ROOT)).unwrap();
     for line in include_str!("../symbols.txt").lines() {
         let (version, symbol) = line.split_once(' ').unwrap();
         assert!(version.starts_with("IBVERBS_1.") && text.contains(&format!("`{symbol}`")), "{line}");

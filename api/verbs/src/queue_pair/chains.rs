@@ -83,7 +83,8 @@ impl QueuePair<Ready> {
 }
 
 impl<S> QueuePair<S> {
-    /// Returns the slots of the send queue as a range to be registered, 64 bytes each (`docs/WIRE.md`). With
+    /// Returns the slots of the send queue as a range to be registered, 64 bytes each
+    /// (`docs/reference/wire/offloads.md`). With
     /// the key of that *code region*, a chain or a peer may rewrite work requests that the NIC has not
     /// fetched, and cannot post any.
     ///

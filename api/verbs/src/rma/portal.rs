@@ -174,7 +174,8 @@ impl Portal {
     }
 
     /// Waits until no ended operation of this portal with the grant's server can change memory there any
-    /// more, whatever the status of the operation and however long the server was stopped (`docs/RMA.md`).
+    /// more, whatever the status of the operation and however long the server was stopped
+    /// (`docs/reference/rma.md`).
     ///
     /// The call reads one byte to `local`, and also succeeds if the server refuses the read: either way the
     /// engine has answered, and an engine executes one operation at a time. The grant names the engine, and

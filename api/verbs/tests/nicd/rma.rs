@@ -161,8 +161,7 @@ fn identity(server: &Peer, process: &Process) -> Client {
     Client { address, pid: pid.parse().unwrap(), incarnation: incarnation.parse().unwrap() }
 }
 
-/// Two users have limits of their own, and a program that is killed leaves nothing behind ("Shows
-/// 11" in `docs/TESTS.md`).
+/// Two users have limits of their own, and a program that is killed leaves nothing behind.
 #[test]
 fn tenants_of_two_users_have_limits_of_their_own_and_leave_nothing_behind() {
     if !rustix_is_root() {

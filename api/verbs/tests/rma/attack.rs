@@ -1,4 +1,5 @@
-//! Attacks that need real memory and more than one engine, numbered as in the list of `docs/RMA.md`.
+//! Attacks that need real memory and more than one engine, numbered as in the list of
+//! `docs/reference/rma.md`.
 
 use crate::bed::{ALL, Bed, MS, SetAtEnd, devices, options, share, short_timers};
 use remora_cipher::Aes;

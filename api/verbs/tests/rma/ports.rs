@@ -172,12 +172,12 @@ fn quantity(text: &str) -> f64 {
         }
 }
 
-/// Returns the values of this setting in the tables of docs/RMA.md, for both profiles.
+/// Returns the values of this setting in the tables of docs/reference/rma.md, for both profiles.
 fn documented(setting: &str) -> [Vec<f64>; 2] {
     let row = |line: &&str| {
         line.starts_with('|') && line.split('|').nth(1).is_some_and(|names| names.contains(setting))
     };
-    let rows: Vec<&str> = include_str!("../../../../docs/RMA.md").lines().filter(row).collect();
+    let rows: Vec<&str> = include_str!("../../../../docs/reference/rma.md").lines().filter(row).collect();
     assert!(!rows.is_empty(), "{setting} has no row");
     let mut found = [Vec::new(), Vec::new()];
     for line in rows {

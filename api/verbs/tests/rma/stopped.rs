@@ -1,7 +1,8 @@
 //! A server that is stopped (SIGSTOP) at random moments of writes. The test maps the server's memory, so
 //! that it sees the bytes while the server does not run.
 //!
-//! `docs/RMA.md` promises two things: after a TIMEOUT nothing changes if the server was stopped for no
+//! `docs/reference/rma.md` promises two things: after a TIMEOUT nothing changes if the server was stopped
+//! for no
 //! longer than the guard, and after a settle nothing changes at all.
 //! longer than the guard; and after a settle nothing changes at all.
 

@@ -40,7 +40,7 @@ fn bytes_per_queue_pair_that_irn_adds_over_go_back_n() {
     println!("  numbers of work requests {numbered:>6}   (paper: 3 bytes each, {})", 3 * WORK_REQUESTS);
     println!("  numbers, flags, timers   {rest:>6}   (paper: 20)");
     println!("premature completions      {held:>6}   (paper: in the host's memory)");
-    // As docs/notes/2026-11-loss.md says.
+    // As docs/internals/notes/2026-11-loss.md says.
     assert_eq!((ours - plain, held), (ADDED, HELD));
     assert!(size_of::<Irn>() < 4096);
 }

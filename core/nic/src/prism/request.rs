@@ -1,4 +1,4 @@
-//! PRISM work requests and their encoding in slots (`docs/WIRE.md` draws the slots).
+//! PRISM work requests and their encoding in slots (`docs/reference/wire/offloads.md` draws the slots).
 
 use remora_memory::Key;
 use remora_wire::prism::Flags;

@@ -1,4 +1,5 @@
-//! A command: 64 bytes, as a program writes them into the ring of its portal (`docs/WIRE.md` draws them).
+//! A command: 64 bytes, as a program writes them into the ring of its portal (`docs/reference/wire/rma.md`
+//! draws them).
 //!
 //! | byte | contents |
 //! | ---- | -------- |

@@ -1,4 +1,4 @@
-//! Timeouts derived from measured round-trip times (`docs/RMA.md`).
+//! Timeouts derived from measured round-trip times (`docs/reference/rma.md`).
 //!
 //! TIMEOUT is five smoothed round trips and DISPATCH_TIMEOUT half of that, with a configured minimum. Each
 //! timeout without an answer doubles them, so that a peer that became slow can be measured anew. The table

@@ -1,7 +1,7 @@
 //! Settings of 1RMA for one engine.
 
 /// The windows that a write debits. The paper's text names only the server's; its Figure 11a shows writes
-/// that hold a window longer than reads (`docs/RMA.md`).
+/// that hold a window longer than reads (`docs/reference/rma.md`).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum WriteDebit {
     /// The server's window only.

@@ -22,7 +22,7 @@ fn extensions(opcode: Opcode, syndrome: Syndrome) -> Extensions {
     }
 }
 
-/// Returns op-code, syndrome and additions as shown in `docs/WIRE.md`.
+/// Returns op-code, syndrome and additions as shown in `docs/reference/wire/offloads.md`.
 fn cases() -> Vec<(u8, Syndrome, Additions)> {
     let (ack, missing) = (Syndrome::ack(0x1f), Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR));
     let none = Additions::default();

@@ -50,7 +50,7 @@ fn data_of_no_bytes_or_more_than_an_operation_is_refused() {
     assert_eq!(Message::parse(&bytes).unwrap_err(), WireError::Length);
 }
 
-/// Checks that an unauthenticated sender receives no more bytes than it sent (`docs/RMA.md`).
+/// Checks that an unauthenticated sender receives no more bytes than it sent (`docs/reference/rma.md`).
 #[test]
 fn no_reply_to_a_request_without_its_key_is_longer_than_the_request() {
     let request = message(Kind::Read, 4096).len();

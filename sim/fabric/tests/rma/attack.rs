@@ -1,4 +1,5 @@
-//! Attacks, numbered as in the list of `docs/RMA.md`: each test is named after what the attacker tries.
+//! Attacks, numbered as in the list of `docs/reference/rma.md`: each test is named after what the attacker
+//! tries.
 
 mod forged;
 mod keys;

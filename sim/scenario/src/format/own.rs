@@ -41,12 +41,12 @@ pub(crate) fn remedied(message: &str) -> String {
     // The parser names Rust types that a user has never seen; the hint replaces them.
     for kind in ["expected struct ", "expected internally tagged enum "] {
         if let Some(at) = message.find(kind) {
-            return format!("{}expected a table: docs/FABRIC.md has its keys", &message[..at]);
+            return format!("{}expected a table: docs/guides/simulate.md has its keys", &message[..at]);
         }
     }
     match message.contains(": ") || message.contains(", expected") {
         true => message,
-        false => format!("{message}: correct this line, docs/FABRIC.md has every key"),
+        false => format!("{message}: correct this line, docs/guides/simulate.md has every key"),
     }
 }
 

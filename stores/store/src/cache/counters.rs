@@ -4,7 +4,7 @@
 #[derive(Copy, Clone, Default, Debug)]
 #[allow(
     missing_docs,
-    reason = "the names are memcached's, and its protocol.txt says what each counts; docs/CACHE.md has the others"
+    reason = "the names are memcached's, and its protocol.txt says what each counts; docs/guides/cache.md has the others"
 )]
 pub struct Counters {
     pub total_connections: u64,

@@ -10,7 +10,7 @@
 //! being received is kept in pieces until it is complete. A value that is being sent is read from the table,
 //! a piece at a time.
 //!
-//! `docs/CACHE.md` lists the commands and the differences from memcached.
+//! `docs/guides/cache.md` lists the commands and the differences from memcached.
 
 mod admin;
 mod arrivals;

@@ -3,7 +3,7 @@
 //! A server lays its buffers out in size [`Class`]es, a free list each. Clients take a buffer, link it into
 //! the store's table, or unlink another one without the server's program. A client that unlinks a buffer, or
 //! cannot link its own, returns it in a message of [`Returns`], and the [`Keeper`] posts it. The NIC protects
-//! buffers that operations of others may still read (`docs/PRISM.md`, free lists).
+//! buffers that operations of others may still read (`docs/reference/prism.md`, free lists).
 //!
 //! # Dead clients
 //! A client that dies leaks buffers: taken and not linked, or unlinked and not returned. They are neither

@@ -52,7 +52,7 @@ pub enum BlockCommand {
     },
     /// Do random operations, and record them for a judge of linearizability.
     #[command(
-        after_help = "Examples:\n  remora block exercise --history one.jsonl --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483\n  remora block exercise --history two.jsonl --number 1 --keys 16 --seconds 60 --members replicas.toml\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/BLOCK.md says how to judge it."
+        after_help = "Examples:\n  remora block exercise --history one.jsonl --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483\n  remora block exercise --history two.jsonl --number 1 --keys 16 --seconds 60 --members replicas.toml\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/guides/blocks.md says how to judge it."
     )]
     Exercise {
         #[command(flatten)]

@@ -17,7 +17,7 @@ use remora_options::number::whole;
 /// Arguments of `remora serve block`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  remora serve block --replica 0 --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483 --new\n  remora serve block --replica 1 --members etcd://127.0.0.1:2379/blocks --port udp --address 10.0.0.2\n\nA new store: start all 2f + 1 replicas with --new, the same --design, --blocks and --block-len; none serves before all are there. f of them may\ndie. Start one that died again without --new: it reads its blocks from the others before it serves. docs/BLOCK.md says why."
+    after_help = "Examples:\n  remora serve block --replica 0 --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483 --new\n  remora serve block --replica 1 --members etcd://127.0.0.1:2379/blocks --port udp --address 10.0.0.2\n\nA new store: start all 2f + 1 replicas with --new, the same --design, --blocks and --block-len; none serves before all are there. f of them may\ndie. Start one that died again without --new: it reads its blocks from the others before it serves. docs/guides/blocks.md says why."
 )]
 pub struct ServeArgs {
     /// Design of the store; all replicas have the same.

@@ -22,7 +22,7 @@ pub enum ChainCommand {
         after_help = "Examples:\n  remora chain asm if.chain\n  remora chain asm if.chain --json > if.json"
     )]
     Asm {
-        /// The program's text (docs/CHAIN.md has the language); - takes it from standard input.
+        /// The program's text (docs/reference/chains.md has the language); - takes it from standard input.
         file: PathBuf,
         /// One JSON object, which `disasm` reads.
         #[arg(long)]

@@ -113,7 +113,7 @@ pub enum KvCommand {
     },
     /// Do random operations, and record them for a judge of linearizability.
     #[command(
-        after_help = "Examples:\n  remora kv exercise --history one.jsonl\n  remora kv exercise --design prism --number 1 --keys 16 --seconds 60 --history two.jsonl\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/KV.md says how to judge it."
+        after_help = "Examples:\n  remora kv exercise --history one.jsonl\n  remora kv exercise --design prism --number 1 --keys 16 --seconds 60 --history two.jsonl\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/guides/key-value.md says how to judge it."
     )]
     Exercise {
         #[command(flatten)]

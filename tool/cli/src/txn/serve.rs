@@ -16,7 +16,7 @@ use remora_service::txn::{self, MOST_SHARDS, ShardConfig, ShardId};
 /// Arguments of `remora serve txn`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  remora serve txn\n  remora serve txn --shard 0 --shards 2 --listen 127.0.0.1:7491\n  remora serve txn --shard 1 --shards 2 --listen 127.0.0.1:7492\n  remora serve txn --design farm --port udp --address 10.0.0.1 --listen 10.0.0.1:7491\n\nStart all shards of a store with the same words but --shard and --listen. A shard begins empty, so one that ended takes its\nkeys with it, and all begin anew: docs/TXN.md says why."
+    after_help = "Examples:\n  remora serve txn\n  remora serve txn --shard 0 --shards 2 --listen 127.0.0.1:7491\n  remora serve txn --shard 1 --shards 2 --listen 127.0.0.1:7492\n  remora serve txn --design farm --port udp --address 10.0.0.1 --listen 10.0.0.1:7491\n\nStart all shards of a store with the same words but --shard and --listen. A shard begins empty, so one that ended takes its\nkeys with it, and all begin anew: docs/guides/transactions.md says why."
 )]
 pub struct ServeArgs {
     /// Design of the store; all shards have the same.

@@ -53,7 +53,8 @@ pub struct CongestionSettings {
 }
 
 impl CongestionSettings {
-    /// The paper's fabric: 100 Gb/s and 5 µs. `docs/RMA.md` explains the values that the paper does not
+    /// The paper's fabric: 100 Gb/s and 5 µs. `docs/reference/rma.md` explains the values that the paper
+    /// does not
     /// give.
     pub const fn paper() -> CongestionSettings {
         CongestionSettings {

@@ -7,7 +7,8 @@
 //!
 //! A slot belongs to one hash for the lifetime of the table. Its generation changes when its object is
 //! deleted or a new one is inserted. The generation stays when one object replaces another of the same key
-//! (footnote 2 of the paper). `docs/PRISM.md` explains why a key never exists twice, and what a failed CAS
+//! (footnote 2 of the paper). `docs/reference/prism.md` explains why a key never exists twice, and what a
+//! failed CAS
 //! means.
 
 mod chain;

@@ -9,7 +9,8 @@
 //! So one bounded READ through the pointer returns either an object or the slot's own last two words; every
 //! pointer is valid.
 //!
-//! The highest bits of a generation say that the slot is moving to the next table (`docs/PRISM.md`, growth).
+//! The highest bits of a generation say that the slot is moving to the next table
+//! (`docs/reference/prism.md`, growth).
 //! No generation counts up to these bits. Every CAS compares the generation, so a CAS that began earlier
 //! finds that the generation has changed, and fails.
 

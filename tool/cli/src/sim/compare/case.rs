@@ -126,7 +126,7 @@ pub fn find(folder: &Path, changes: &[Change]) -> Result<Vec<Reference>> {
     }
     if all.is_empty() {
         bail!(
-            "{} has no times to compare with, such as htsim-one.csv or ns3-one-irn-fct.txt: docs/FABRIC.md lists \
+            "{} has no times to compare with, such as htsim-one.csv or ns3-one-irn-fct.txt: docs/reference/simulator.md lists \
             the files",
             folder.display()
         );

@@ -19,7 +19,7 @@ use verdict::{Comparison, Verdict};
 #[derive(clap::Args)]
 #[group(skip)]
 #[command(
-    after_help = "Examples:\n  remora sim compare peers\n  remora sim compare peers --only permutation --jobs 2 --out compared\n  remora sim compare peers --only load --set switch.mmu=clean\n\nThe folder has the files that docs/FABRIC.md names. Exit status 3: a row is outside its bound."
+    after_help = "Examples:\n  remora sim compare peers\n  remora sim compare peers --only permutation --jobs 2 --out compared\n  remora sim compare peers --only load --set switch.mmu=clean\n\nThe folder has the files that docs/reference/simulator.md names. Exit status 3: a row is outside its bound."
 )]
 pub struct Args {
     /// Folder with scenarios of csg-htsim and conweave-ns3 and the times that they gave

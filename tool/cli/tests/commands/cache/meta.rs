@@ -1,6 +1,7 @@
 //! Meta commands: the real memcached beside ours, the same commands, and the same answers to the byte.
 //!
-//! Left out is only what `docs/CACHE.md` lists as different. The numbers for `cas` are each server's own: a
+//! Left out is only what `docs/guides/cache.md` lists as different. The numbers for `cas` are each server's
+//! own: a
 //! command uses those that its server gave, and answers are compared without them. Times are compared by the
 //! hundred seconds.
 

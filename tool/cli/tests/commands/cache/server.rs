@@ -169,5 +169,5 @@ fn an_item_dies_when_its_time_has_come() {
 #[test]
 fn its_help_says_where_the_protocol_is_described() {
     let help = finish(&mut command(&["serve", "cache", "--help"])).good();
-    assert!(help.contains("docs/CACHE.md") && help.contains("--memory"), "{help}");
+    assert!(help.contains("docs/guides/cache.md") && help.contains("--memory"), "{help}");
 }
