@@ -93,8 +93,8 @@ pub enum BrokerError {
     /// The broker has as many addresses as it may have.
     #[error("the broker has {0} addresses, and may have no more")]
     Full(usize),
-    /// The operating system refused to create this object.
-    #[error("the system gives the broker no {0}: {1} (descriptors are limited by `ulimit -n`)")]
+    /// The system refused.
+    #[error("the system gives the broker no {}: {}{}", .0, .1, remora_port::remedy(.1))]
     System(&'static str, #[source] io::Error),
 }
 

@@ -135,8 +135,8 @@ pub enum ClientError {
     /// The broker's answer makes no sense.
     #[error("what the broker answers makes no sense: update the older one of program and broker")]
     Nonsense,
-    /// The operating system refused.
-    #[error("the system refused: {0} (descriptors are limited by `ulimit -n`)")]
+    /// The system refused.
+    #[error("cannot use the broker: {}{}", .0, remora_port::remedy(.0))]
     System(#[from] io::Error),
 }
 

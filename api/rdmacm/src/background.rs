@@ -2,12 +2,9 @@
 
 use std::ffi::c_int;
 
-/// Starts `work` in a thread. The thread blocks all signals, so that the program's own threads handle them.
+/// Starts `work` in a thread. The thread blocks all signals, so that the program's own threads handle them,
+/// and its start calls no function that the program may be patching.
 pub fn start(work: impl FnOnce() + Send + 'static) -> Result<(), c_int> {
-    let thread = std::thread::Builder::new().name("remora-resolve".to_owned());
-    let started = thread.spawn(move || {
-        let _ = remora_port::block_signals();
-        work();
-    });
+    let started = remora_port::spawn_settled("remora-resolve".to_owned(), work);
     started.map(|_| ()).map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))
 }

@@ -45,8 +45,7 @@ impl CompletionChannel {
             let channel = Channel::There(Arc::new(socket));
             return Ok(CompletionChannel { context: context.clone(), channel, lent: Some(lent) });
         }
-        let signal =
-            Signal::new(WAITING).map_err(|error| CreateError::System(error.raw_os_error().unwrap_or(0)))?;
+        let signal = Signal::new(WAITING).map_err(CreateError::system("eventfd for a completion channel"))?;
         Ok(CompletionChannel {
             context: context.clone(),
             channel: Channel::Here(Arc::new(signal)),

@@ -14,7 +14,7 @@ impl CreateError {
             CreateError::Nic(remora_nic::NicError::Busy) | CreateError::Reentered => libc::EBUSY,
             CreateError::Forked => libc::EPERM,
             CreateError::Unreachable(_) => libc::EHOSTUNREACH,
-            CreateError::System(errno) => *errno,
+            CreateError::System(_, errno) => *errno,
             _ => libc::EINVAL,
         }
     }

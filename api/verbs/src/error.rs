@@ -28,8 +28,8 @@ pub enum CreateError {
     TooMany(&'static str, u64, u64),
     /// A value is too small: its name, the value, and the least one allowed.
     TooFew(&'static str, u64, u64),
-    /// The operating system refused a descriptor; contains the errno.
-    System(i32),
+    /// The operating system refused a resource: its name, and the errno.
+    System(&'static str, i32),
     /// The NIC belongs to a daemon, and a daemon does not offer this.
     NotByDaemon,
     /// The NIC daemon refused; contains the daemon's text.
@@ -63,15 +63,22 @@ impl fmt::Display for CreateError {
             }
             CreateError::NotByDaemon => f.write_str(NOT_BY_DAEMON),
             CreateError::Daemon(words) => f.write_str(words),
-            CreateError::System(errno) => {
+            CreateError::System(resource, errno) => {
                 let error = std::io::Error::from_raw_os_error(*errno);
-                write!(f, "the system refused: {error} (descriptors are limited by `ulimit -n`)")
+                write!(f, "the system gives no {resource}: {error}{}", remora_port::remedy(&error))
             }
         }
     }
 }
 
 impl std::error::Error for CreateError {}
+
+impl CreateError {
+    /// Returns the conversion of errors of the system while this resource is requested.
+    pub(crate) fn system(resource: &'static str) -> impl Fn(std::io::Error) -> CreateError + Copy {
+        move |error| CreateError::System(resource, error.raw_os_error().unwrap_or(0))
+    }
+}
 
 impl From<remora_memory::Error> for CreateError {
     fn from(error: remora_memory::Error) -> CreateError {

@@ -53,7 +53,7 @@ mod srq;
 pub use address::Ah;
 pub use channel_adapter::ChannelAdapter;
 pub use cq::Cq;
-pub use introduce::{Introduce, Links};
+pub use introduce::{Introduce, Links, NoLink};
 pub(crate) use multicast::{attach, leave};
 pub use qp::{Qp, QpAttributes, Receives, SendQueue};
 pub use remora_host::{Channel, CqHook, EventHook, EventQueue};

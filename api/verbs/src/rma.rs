@@ -124,8 +124,8 @@ impl Context {
     }
 }
 
-/// The errno reported if the system gives no randomness: ENOSYS, as from `getrandom`.
-const NO_RANDOMNESS: i32 = 38;
+/// The error of a system without `getrandom`, with its errno ENOSYS.
+const NO_RANDOMNESS: CreateError = CreateError::System("random bytes", 38);
 
 impl Rma {
     fn new(context: &Context, backend: Backend, identity: Client, options: &RmaOptions) -> Rma {
@@ -305,7 +305,7 @@ impl RmaRegion {
 fn key_or_random(key: Option<RegionKey>) -> Result<RegionKey, CreateError> {
     match key {
         Some(key) => Ok(key),
-        None => random_key().map_err(|_| CreateError::System(NO_RANDOMNESS)),
+        None => random_key().map_err(|_| NO_RANDOMNESS),
     }
 }
 

@@ -34,14 +34,22 @@ impl GidPair {
     }
 }
 
-/// The path of a MAD to send.
+/// The path of a MAD.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct MadPath {
     /// Addresses of both ends.
     pub gids: GidPair,
-    /// The traffic class (IPv4: the type of service) of the path that the REQ names, or that the program
-    /// gave for a service id resolution. 0 for other MADs.
+    /// The traffic class (of IPv4: the type of service). MADs of a connection have that of the path which
+    /// its REQ names, a SIDR_REQ has that of its program, and other answers have that of the MAD which they
+    /// answer.
     pub traffic_class: u8,
+}
+
+/// A path with traffic class 0.
+impl From<GidPair> for MadPath {
+    fn from(gids: GidPair) -> MadPath {
+        MadPath { gids, traffic_class: 0 }
+    }
 }
 
 /// The parameters of a listener.

@@ -163,7 +163,7 @@ pub enum NicError {
     Unknown,
     /// Another resource still uses the resource (EBUSY).
     Busy,
-    /// The new size is too small for the current contents (EINVAL).
+    /// A size is too small: for one entry, for the current entries, or for the limit that is set (EINVAL).
     TooSmall,
     /// The transport service of the queue pair does not support the operation (EINVAL).
     NotThisService,
@@ -177,7 +177,7 @@ impl std::fmt::Display for NicError {
             NicError::Full => "as many resources of this kind as the NIC was configured for",
             NicError::Unknown => "no such resource",
             NicError::Busy => "the resource is still in use",
-            NicError::TooSmall => "what it holds does not fit",
+            NicError::TooSmall => "the size is too small for the entries or the limit of the resource",
             NicError::NotAGroup => "the address is no multicast group's",
             NicError::NotThisService => "queue pairs of this transport service have none",
         })

@@ -11,7 +11,6 @@ use remora_port::udp::{SharedEndpoint, UdpPort};
 use remora_port::xdp::XdpPort;
 use remora_port::{Address, Endpoint, Port};
 use remora_transport::rc::irn::{self, Timers};
-use rustix::io::Errno;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -171,26 +170,17 @@ impl fmt::Display for OpenError {
             OpenError::Engines(count) => write!(f, "an adapter has 1 to {MAX_ENGINES} engines, not {count}"),
             OpenError::Port(words) => f.write_str(words),
             OpenError::Memory(error) => write!(f, "the memory table: {error}"),
-            OpenError::System(error) => write!(f, "the system refused: {error} ({})", cause(error)),
-            OpenError::Call(call, error) => write!(f, "{call}: {error} ({})", cause(error)),
+            OpenError::System(error) => {
+                write!(f, "cannot open the NIC: {error}{}", remora_port::remedy(error))
+            }
+            OpenError::Call(call, error) => {
+                write!(f, "cannot open the NIC, in {call}: {error}{}", remora_port::remedy(error))
+            }
         }
     }
 }
 
 impl std::error::Error for OpenError {}
-
-/// Returns the likely cause of an error of the system, by its errno.
-fn cause(error: &io::Error) -> &'static str {
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::MFILE | Errno::NFILE) => "descriptors are limited by `ulimit -n`",
-        Some(Errno::AGAIN) => "threads are limited by `ulimit -u` and by the container",
-        Some(Errno::PERM | Errno::ACCESS | Errno::NOSYS) => {
-            "a sandbox (seccomp) forbids the call, or the kernel lacks it: `remora doctor` names all such calls"
-        }
-        Some(Errno::FBIG) => "files and shared memory are limited by `ulimit -f`",
-        _ => "descriptors are limited by `ulimit -n`, threads by `ulimit -u`, files by `ulimit -f`",
-    }
-}
 
 /// Returns a function that adds the name of the system call to an error.
 fn refused<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> OpenError {

@@ -20,6 +20,7 @@ pub mod clock;
 pub mod fault;
 pub mod linked;
 mod prefetch;
+mod remedy;
 pub mod shm;
 mod signals;
 mod slots;
@@ -32,6 +33,7 @@ pub mod xdp;
 
 use std::os::fd::RawFd;
 
+pub use remedy::remedy;
 pub use remora_wire::frame::{
     Address, Class, Egress, Endpoint, Ingress, IpFields, Lease, Origin, Peer, Start,
 };

@@ -17,8 +17,7 @@ use tracing_subscriber::registry::LookupSpan;
 pub fn begin() {
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()))
-        .with_ansi(coloured())
-        .event_format(Limited { inner: Format::default(), limits: Mutex::default() })
+        .event_format(Limited::new(coloured()))
         .with_writer(std::io::stderr)
         .init();
 }
@@ -36,6 +35,10 @@ struct Limited {
 }
 
 impl Limited {
+    fn new(is_coloured: bool) -> Limited {
+        Limited { inner: Format::default().with_ansi(is_coloured), limits: Mutex::default() }
+    }
+
     /// Is it due? Then, how many like it were left out.
     fn due(&self, event: &Event<'_>) -> Option<u64> {
         // Who asks for more than warnings wants all of it.
@@ -62,7 +65,11 @@ where
         if left_out > 0 {
             writeln!(writer, "({left_out} lines like the next one were left out)")?;
         }
-        self.inner.format_event(context, writer, event)
+        let mut line = String::new();
+        self.inner.format_event(context, Writer::new(&mut line), event)?;
+        // The formatter escapes what a terminal obeys. A name with a line feed would begin a line of its own.
+        let line = line.trim_end_matches('\n').replace('\n', "\\n").replace('\r', "\\r");
+        writeln!(writer, "{line}")
     }
 }
 
@@ -97,11 +104,8 @@ mod tests {
     #[test]
     fn a_thousand_warnings_of_one_place_are_ten_lines_and_another_place_has_its_own() {
         let said = Written::default();
-        let log = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .event_format(Limited { inner: Format::default(), limits: Mutex::default() })
-            .with_writer(said.clone())
-            .finish();
+        let log =
+            tracing_subscriber::fmt().event_format(Limited::new(false)).with_writer(said.clone()).finish();
         tracing::subscriber::with_default(log, || {
             (0..1000).for_each(|number| tracing::warn!(number, "out of descriptors"));
             tracing::warn!("something else");
@@ -111,5 +115,25 @@ mod tests {
         let count = |words: &str| text.lines().filter(|line| line.contains(words)).count();
         assert_eq!(count("out of descriptors"), LogLimit::BURST as usize, "{text}");
         assert_eq!((count("something else"), count("gets all")), (1, 20), "{text}");
+    }
+    #[test]
+    fn a_name_in_a_log_line_neither_ends_the_line_nor_reaches_the_terminal_unescaped() {
+        let written = Written::default();
+        for is_coloured in [false, true] {
+            let log = tracing_subscriber::fmt()
+                .event_format(Limited::new(is_coloured))
+                .with_writer(written.clone())
+                .finish();
+            tracing::subscriber::with_default(log, || {
+                let name = "a\u{1b}[2J\u{9b}31m\rb\nWARN forged";
+                tracing::warn!("tenant {name} is gone");
+                tracing::warn!(name, "a tenant is gone");
+                tracing::warn!(%name, "a tenant is gone");
+            });
+            let text = String::from_utf8(std::mem::take(&mut *written.0.lock().unwrap())).unwrap();
+            assert_eq!(text.lines().count(), 3, "{text:?}");
+            assert!(!text.contains("\u{1b}[2J") && !text.contains(['\u{9b}', '\r']), "{text:?}");
+            assert_eq!(text.contains("\u{1b}["), is_coloured, "{text:?}");
+        }
     }
 }

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::escape::shown;
+
 /// Values by sample name with its labels.
 pub type Samples = BTreeMap<String, f64>;
 
@@ -30,7 +32,8 @@ pub fn look(address: &str) -> Result<Samples> {
         format!("what listens at {address} has no metrics: name the address that its `--metrics` has")
     })?;
     if !head.starts_with("HTTP/1.1 200") {
-        bail!("the metrics endpoint answers: {}", head.lines().next().unwrap_or_default());
+        let answer = head.lines().next().unwrap_or_default();
+        bail!("the metrics endpoint answers: {}", shown(answer.as_bytes()));
     }
     Ok(samples(body))
 }

@@ -16,6 +16,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use remora_options::number::seconds;
 use remora_options::print;
 
+use crate::escape::shown;
 use crate::metrics::{Samples, bucket, duration, histograms, lately, look, quantile};
 
 /// Arguments of `remora top`.
@@ -43,7 +44,7 @@ pub fn run(args: &Args) -> Result<()> {
     let first = look(&args.address)?;
     if args.once {
         for (name, value) in first {
-            print::line(format_args!("{name} {value}"));
+            print::line(format_args!("{}", sample_line(&name, value)));
         }
         return Ok(());
     }
@@ -56,6 +57,11 @@ pub fn run(args: &Args) -> Result<()> {
     let watched = watch(args, first, &mut terminal, &ended);
     ratatui::restore();
     watched
+}
+
+/// Returns a sample as one line. The server chooses the name, which is escaped.
+fn sample_line(name: &str, value: f64) -> String {
+    format!("{} {value}", shown(name.as_bytes()))
 }
 
 /// Time between two looks for a signal.
@@ -109,7 +115,7 @@ fn table(args: &Args, before: &Samples, now: &Samples, span: f64, all: bool) -> 
         let rate = (value - before.get(name).unwrap_or(value)) / span;
         let style = if rate == 0.0 { Style::new().dim() } else { Style::new().bold() };
         (all || rate != 0.0)
-            .then(|| Row::new([name.clone(), format!("{value}"), per_second(rate)]).style(style))
+            .then(|| Row::new([shown(name.as_bytes()), format!("{value}"), per_second(rate)]).style(style))
     });
     let rows = delays(before, now).into_iter().map(|words| Row::new(words).bold()).chain(counters);
     let title = format!(" remora top · {} · q ends, z hides what stands still ", args.address);
@@ -131,7 +137,7 @@ fn delays(before: &Samples, now: &Samples) -> Vec<[String; 3]> {
     let lines = now.into_iter().filter_map(|(name, buckets)| {
         let fresh = lately(before.get(&name), &buckets);
         let [half, most] = [0.5, 0.99].map(|share| quantile(&fresh, share).map(duration));
-        Some([name, format!("p50 {}", half?), format!("p99 {}", most?)])
+        Some([shown(name.as_bytes()), format!("p50 {}", half?), format!("p99 {}", most?)])
     });
     lines.collect()
 }
@@ -147,6 +153,14 @@ mod tests {
             key(KeyCode::Char('c'), KeyModifiers::CONTROL) && key(KeyCode::Char('q'), KeyModifiers::NONE)
         );
         assert!(!key(KeyCode::Char('c'), KeyModifiers::NONE) && !key(KeyCode::Char('z'), KeyModifiers::NONE));
+    }
+
+    #[test]
+    fn the_name_of_a_sample_is_escaped() {
+        assert_eq!(
+            sample_line("sent{tenant=\"a\u{1b}[2J\u{9b}\"}", 1.0),
+            "sent{tenant=\"a\\x1b[2J\\xc2\\x9b\"} 1"
+        );
     }
 
     #[test]

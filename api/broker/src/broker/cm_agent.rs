@@ -237,23 +237,23 @@ impl CmAgent {
 
     /// Keeps a request for a service that no id offers yet. Returns false if the MAD is no such request, or
     /// if too many are kept.
-    pub fn hold(&mut self, now: Instant, gids: GidPair, mad: &[u8]) -> bool {
-        self.early.hold(now, gids, mad, &self.cm)
+    pub fn hold(&mut self, now: Instant, path: MadPath, mad: &[u8]) -> bool {
+        self.early.hold(now, path, mad, &self.cm)
     }
 
     /// Processes the next kept request that is offered now or has waited long enough. Returns false if there
     /// is none.
     pub fn receive_early(&mut self, now: Instant) -> bool {
         let is_offered = |service, gids| self.cm.is_offered(service, gids);
-        let Some((gids, mad)) = self.early.next_ready(now, is_offered) else { return false };
-        self.receive(now, gids, &mad[..]);
+        let Some((path, mad)) = self.early.next_ready(now, is_offered) else { return false };
+        self.receive(now, path, &mad[..]);
         true
     }
 
     /// Processes a MAD that arrived at one of the broker's addresses.
-    pub fn receive(&mut self, now: Instant, gids: GidPair, mad: &[u8]) {
+    pub fn receive(&mut self, now: Instant, path: MadPath, mad: &[u8]) {
         let fresh = self.next_id;
-        if self.cm.receive(now, gids, mad, fresh) {
+        if self.cm.receive(now, path, mad, fresh) {
             self.next_id += 1;
         }
     }

@@ -5,7 +5,8 @@ use remora_cm::{
     SidrRequestParam,
 };
 use remora_host::packet::PacketSocket;
-use remora_port::{udp, user};
+use remora_port::udp::{self, Arrival};
+use remora_port::user;
 use remora_wire::mad::{LEN, PortSpace, RejectReason, ServiceId, SidrStatus, ip_cm};
 use remora_wire::{Address, Endpoint, Qpn, ROCE_PORT};
 use rustix::event::epoll::{self, EventFlags};
@@ -306,7 +307,8 @@ impl State {
     }
 
     /// Processes a frame for queue pair 1 of an address, which is in this range of the buffer.
-    pub(super) fn receive_mad(&mut self, place: usize, source: Endpoint, frame: std::ops::Range<usize>) {
+    pub(super) fn receive_mad(&mut self, place: usize, arrival: &Arrival, frame: std::ops::Range<usize>) {
+        let source = arrival.source;
         let at = self.addresses[place].local;
         let local = udp::endpoint(at);
         let Some(mad) = self.agent.gsi.open(source, local, &self.buffer[frame]) else {
@@ -315,12 +317,14 @@ impl State {
         };
         self.tally.mads += 1;
         let gids = GidPair { local: local.address, remote: source.address, zone: ZonedAddress::of(at).zone };
+        let traffic_class = arrival.fields.map_or(0, |fields| fields.traffic_class);
+        let path = MadPath { gids, traffic_class };
         let now = self.agent.now();
         // A peer at one of these addresses is itself one of the programs that connect.
         let from_here = self.addresses.iter().any(|own| Address::from(own.local.ip()) == gids.remote);
         let may_listen = self.clients.connecting() > usize::from(from_here);
-        if !may_listen || !self.agent.hold(now, gids, mad) {
-            self.agent.receive(now, gids, mad);
+        if !may_listen || !self.agent.hold(now, path, mad) {
+            self.agent.receive(now, path, mad);
             self.pump_cm();
         }
     }

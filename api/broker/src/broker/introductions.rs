@@ -73,12 +73,31 @@ impl State {
         let client = self.clients.get(number).ok_or("the connection is gone")?;
         let own = client.range.filter(|own| *own != range).ok_or_else(none)?;
         let (other_number, other) = self.clients.of_range(range).ok_or_else(none)?;
-        let shared = |share: &super::programs::Share| other.share(share.address).is_some();
-        if other.introductions.is_none() || !client.shares.iter().any(shared) {
+        if other.introductions.is_none() {
             return Err(none());
         }
         if client.links.contains(&range) {
             return Err(format!("a link to QPN range {range} was made already"));
+        }
+        if let Some(words) = client.unlinked.get(&range) {
+            return Err(words.clone());
+        }
+        let linked = self.make_link(client, other, [own, range]);
+        for (number, range) in [(number, range), (other_number, own)] {
+            let Some(client) = self.clients.get_mut(number) else { continue };
+            match &linked {
+                Ok(()) => _ = client.links.insert(range),
+                Err(words) => _ = client.unlinked.insert(range, words.clone()),
+            }
+        }
+        linked
+    }
+
+    /// Makes a link between two programs with these ranges, and hands each its end.
+    fn make_link(&self, client: &Client, other: &Client, [own, range]: [u8; 2]) -> Result<(), String> {
+        let shared = |share: &super::programs::Share| other.share(share.address).is_some();
+        if !client.shares.iter().any(shared) {
+            return Err(format!("the program with QPN range {range} has none of this program's addresses"));
         }
         let most = client.links.len().max(other.links.len());
         if most >= self.options.neighbours {
@@ -89,11 +108,6 @@ impl State {
         // The other program gets its end first, because the requester sends as soon as it has its own.
         if !hand(other, own, client, theirs) || !hand(client, range, other, ours) {
             return Err(format!("QPN range {range} is not reading what it is told"));
-        }
-        for (number, range) in [(number, range), (other_number, own)] {
-            if let Some(client) = self.clients.get_mut(number) {
-                client.links.insert(range);
-            }
         }
         Ok(())
     }

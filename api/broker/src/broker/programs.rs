@@ -54,6 +54,9 @@ pub(super) struct Client {
     pub introductions: Option<PacketSocket>,
     /// The ranges of the neighbours that the program has a link to.
     pub links: BTreeSet<u8>,
+    /// The ranges to which the program was refused a link, with the reason. Both programs stay without a
+    /// link, because connections of the one that was refused first go by UDP.
+    pub unlinked: BTreeMap<u8, String>,
     /// The subscription to changes of the port. `None` if the program has not asked, or reads nothing.
     pub port_events: Option<PortSubscription>,
     /// The page of the program's first share, with the counters that it publishes.
@@ -196,6 +199,7 @@ impl Clients {
             self.ranges[usize::from(range)] = None;
             for other in self.by_number.values_mut() {
                 other.links.remove(&range);
+                other.unlinked.remove(&range);
             }
         }
         add(&mut self.dead, &client);
@@ -263,7 +267,9 @@ mod tests {
         let (known, connects, reads, range, counters) = (true, false, None, None, 0);
         let every_address = false;
         let (shares, page, process) = (Vec::new(), None, None);
-        let (introductions, links, port_events) = (None, BTreeSet::new(), None);
+        let (introductions, port_events) = (None, None);
+        let links = BTreeSet::new();
+        let unlinked = BTreeMap::new();
         Client {
             socket,
             process,
@@ -279,6 +285,7 @@ mod tests {
             shares,
             introductions,
             links,
+            unlinked,
             port_events,
             page,
             counters,

@@ -5,7 +5,7 @@ use remora_host::packet::{PacketSocket, PeerCredentials, own_uid};
 use remora_port::udp::{SharedEndpoint, SteeredBy};
 use remora_port::user;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -273,6 +273,7 @@ impl State {
             shares: Vec::new(),
             introductions: None,
             links: BTreeSet::new(),
+            unlinked: BTreeMap::new(),
             port_events: None,
             page: None,
             counters: 0,

@@ -128,7 +128,7 @@ impl State {
             let is_rma = bytes.first().is_some_and(|byte| byte & 0xf8 == 0xe0);
             match bytes.get(5..8) {
                 _ if is_rma => self.tally.rma += 1,
-                Some([0, 0, 1]) => self.receive_mad(place, arrival.source, frame),
+                Some([0, 0, 1]) => self.receive_mad(place, arrival, frame),
                 Some([0, 0, 0]) => self.tally.management += 1,
                 _ => self.tally.unclaimed += 1,
             }

@@ -2,7 +2,7 @@
 
 use remora_host::packet::PacketSocket;
 use remora_port::shm::{self, DEFAULT_GEOMETRY};
-use remora_verbs::raw::{ChannelAdapter, Link, Links, Wanted};
+use remora_verbs::raw::{ChannelAdapter, Link, Links, NoLink, Wanted};
 use rustix::event::{PollFd, PollFlags};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use super::{ClientError, Range, ask_for_socket};
 use crate::message::{MAX_PACKET, Reply, Request};
 
-/// Time that a connection on its way to RTR waits for its link. Then it uses UDP.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time that a connection on its way to RTR waits for its link. Then it is refused.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Packets that are processed in one call of `look`.
 const TURN: usize = 256;
 
@@ -36,7 +36,8 @@ pub struct Neighbours {
 #[derive(Debug, Default)]
 struct Introductions {
     /// The reason of the last refusal for each range.
-    refusals: BTreeMap<u8, String>,
+    refusals: BTreeMap<u8, NoLink>,
+    /// True if no further link can arrive.
     over: bool,
 }
 
@@ -65,7 +66,7 @@ impl Neighbours {
         let asked = Arc::downgrade(&neighbours);
         let introduce = move |range| match asked.upgrade() {
             Some(neighbours) => neighbours.introduce(range),
-            None => Err("the broker of this address is gone".to_owned()),
+            None => Err(NoLink::Failed("the broker of this address is gone".to_owned())),
         };
         adapter.use_links(Links { introduce: Arc::new(introduce), demanded });
         Ok(neighbours)
@@ -75,8 +76,8 @@ impl Neighbours {
     /// to the NIC.
     ///
     /// # Errors
-    /// One line with the reason why there is no link.
-    fn introduce(&self, range: u8) -> Result<(), String> {
+    /// [`NoLink`]; `Failed` also when no answer comes in time, since the neighbour may have the link by then.
+    fn introduce(&self, range: u8) -> Result<(), NoLink> {
         let mut introductions = self.introductions();
         introductions.refusals.remove(&range);
         self.ask_for(range)?;
@@ -85,15 +86,19 @@ impl Neighbours {
             if self.adapter.has_neighbour(range) {
                 return Ok(());
             }
-            if let Some(words) = introductions.refusals.get(&range) {
-                return Err(words.clone());
+            if let Some(reason) = introductions.refusals.get(&range) {
+                return Err(reason.clone());
             }
             if introductions.over {
-                return Err("the broker makes no more links for this program".to_owned());
+                let why = "the broker makes no more links for this program".to_owned();
+                return Err(NoLink::Refused(why));
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(format!("the broker has not answered for {} s", PATIENCE.as_secs()));
+                return Err(NoLink::Failed(format!(
+                    "no answer to the request for a link to QPN range {range} in {} s: is the broker stopped?",
+                    PATIENCE.as_secs()
+                )));
             }
             let waited = self.taken_in.wait_timeout(introductions, left);
             (introductions, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -105,15 +110,17 @@ impl Neighbours {
     }
 
     /// Requests a link. A link to the program itself is created without the broker.
-    fn ask_for(&self, range: u8) -> Result<(), String> {
+    fn ask_for(&self, range: u8) -> Result<(), NoLink> {
         if range == self.own {
-            let link = Link::loopback(DEFAULT_GEOMETRY).map_err(|errno| errno.to_string())?;
-            return self.adapter.add_neighbour(range, link).map_err(|error| error.to_string());
+            let link = Link::loopback(DEFAULT_GEOMETRY).map_err(|errno| not_taken(range, &errno.into()))?;
+            let added = self.adapter.add_neighbour(range, link);
+            return added.map_err(|error| NoLink::Failed(error.to_string()));
         }
         if !(1..=127).contains(&range) {
-            return Err(format!("no program has QPN range {range}"));
+            return Err(NoLink::Refused(format!("no program has QPN range {range}")));
         }
-        self.socket.send(&Request::Link(range).emit(), &[]).map_err(|error| error.to_string())
+        let sent = self.socket.send(&Request::Link(range).emit(), &[]);
+        sent.map_err(|error| NoLink::Failed(format!("the broker takes no request for a link: {error}")))
     }
 
     /// The descriptors that the thread of a [`Watch`](super::Watch) waits for.
@@ -148,30 +155,42 @@ impl Neighbours {
             let mut buffer = [0; MAX_PACKET];
             let packet = match self.socket.receive(&mut buffer) {
                 Err(error) if error.kind() == ErrorKind::TimedOut => return,
-                Ok(packet) if packet.len > 0 && !packet.cut => packet,
+                Ok(packet) if packet.len > 0 => packet,
                 _ => break,
             };
+            // Descriptors are cut off where the process may open no more, and never the bytes.
             match Reply::parse(&buffer[..packet.len]) {
                 Some(Reply::Linked { range, foreign }) => {
                     introductions.refusals.remove(&range);
-                    if let Err(words) = self.add(range, foreign, packet.descriptors) {
-                        introductions.refusals.insert(range, words);
+                    if let Err(reason) = self.add(range, foreign, packet.descriptors) {
+                        introductions.refusals.insert(range, reason);
                     }
                 }
                 Some(Reply::Unlinked { range, words }) => {
-                    introductions.refusals.insert(range, words);
+                    introductions.refusals.insert(range, NoLink::Refused(words));
                 }
                 _ => break,
             }
         }
         introductions.over = true;
+        // From now on the broker refuses links to this program.
+        self.socket.hang_up();
     }
 
-    fn add(&self, range: u8, foreign: bool, descriptors: Vec<OwnedFd>) -> Result<(), String> {
+    /// Takes in the link that came with these descriptors. On an error the neighbour's end of it ends.
+    fn add(&self, range: u8, foreign: bool, descriptors: Vec<OwnedFd>) -> Result<(), NoLink> {
         let mut descriptors = descriptors.into_iter();
-        let socket = descriptors.next().ok_or_else(|| io::Error::from(ErrorKind::InvalidData).to_string())?;
+        let socket = descriptors.next();
+        let socket = socket.ok_or_else(|| not_taken(range, &io::Error::from(rustix::io::Errno::MFILE)))?;
         let link = shm::take(socket, descriptors.next(), foreign);
-        let link = link.map_err(|error| error.to_string())?;
-        self.adapter.add_neighbour(range, link).map_err(|error| error.to_string())
+        let link = link.map_err(|error| NoLink::Failed(error.to_string()))?;
+        self.adapter.add_neighbour(range, link).map_err(|error| NoLink::Failed(error.to_string()))
     }
+}
+
+fn not_taken(range: u8, error: &io::Error) -> NoLink {
+    NoLink::Failed(format!(
+        "cannot take the link to QPN range {range}: {error}{}",
+        remora_port::remedy(error)
+    ))
 }

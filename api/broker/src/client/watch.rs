@@ -5,6 +5,7 @@ use remora_memory::ForkMark;
 use remora_port::udp::SharedPage;
 use remora_verbs::{Context, Counters};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -134,8 +135,14 @@ fn watch(
         waited.extend(looks.iter().flat_map(|neighbours| neighbours.waits_for()));
         let links = waited.len();
         waited.extend(port.map(|port| PollFd::from_borrowed_fd(port.descriptor(), PollFlags::IN)));
-        if poll(&mut waited, Some(&timeout)).is_err() {
-            continue;
+        match poll(&mut waited, Some(&timeout)) {
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            // The process's limit of descriptors is below the number of these.
+            Err(_) => {
+                std::thread::sleep(BUSY);
+                continue;
+            }
         }
         if let Some(neighbours) = looks
             && waited[2..links].iter().any(|waited| !waited.revents().is_empty())

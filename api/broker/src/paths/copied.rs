@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, readlinkat, statat};
@@ -45,7 +45,7 @@ impl CopiedTree {
         let (end, ended) = channel();
         let to = home.path().join(DEVICE).join("ports/1");
         let mut follower = Follower { tree, to, seen, again: true };
-        let thread = thread::Builder::new().name("remora-paths".to_owned()).spawn(move || {
+        let thread = remora_port::spawn_settled("remora-paths".to_owned(), move || {
             while ended.recv_timeout(FOLLOW) == Err(RecvTimeoutError::Timeout) {
                 // When the broker is gone, so is its tree, and the copy stays as it was.
                 let _ = follower.follow();

@@ -4,12 +4,33 @@ use remora_broker::client::{self, Neighbours, Range, Watch};
 use remora_broker::{Broker, Options};
 use remora_verbs::raw::{ChannelAdapter, Cq, Pd, Qp, QpAttributes, Target, Wanted};
 use remora_verbs::{
-    Device, Flags, Modify, Operation, Payload, Psn, ReceiveRequest, Service, State, Status, WorkRequest,
+    CreateError, Device, Flags, Modify, Operation, Payload, Psn, ReceiveRequest, Service, State, Status,
+    WorkRequest,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use crate::{at, never, report};
+use crate::{at, never, report, until};
+
+/// Stops the thread that takes links in.
+#[derive(Default)]
+struct Gate {
+    closed: Mutex<()>,
+    /// The thread has come to the gate and waits.
+    waits: AtomicBool,
+}
+
+impl Gate {
+    fn pass(&self) {
+        if self.closed.try_lock().is_err() {
+            self.waits.store(true, Ordering::Release);
+            drop(self.closed.lock().unwrap_or_else(PoisonError::into_inner));
+            self.waits.store(false, Ordering::Release);
+        }
+    }
+}
 
 /// A program: a NIC with links, on a range of its own.
 struct Program {
@@ -17,6 +38,7 @@ struct Program {
     adapter: Arc<ChannelAdapter>,
     pd: Pd,
     cq: Arc<Cq>,
+    gate: Arc<Gate>,
     _watch: Watch,
 }
 
@@ -28,10 +50,26 @@ impl Program {
         let adapter = ChannelAdapter::open(&device).unwrap();
         let links = takes_links.then(|| Neighbours::start(&range, &adapter, wanted, false).unwrap());
         let counted = Arc::clone(&adapter);
-        let watch = Watch::of(&range, links, None, move || counted.counters(), || {}).unwrap();
+        let gate = Arc::<Gate>::default();
+        let passed = Arc::clone(&gate);
+        let counters = move || {
+            passed.pass();
+            counted.counters()
+        };
+        let watch = Watch::of(&range, links, None, counters, || {}).unwrap();
         let pd = adapter.table().alloc_pd().unwrap();
         let cq = Cq::create(&adapter, 64, None, false).unwrap();
-        Program { range, adapter, pd, cq, _watch: watch }
+        Program { range, adapter, pd, cq, gate, _watch: watch }
+    }
+
+    /// Stops the thread that takes links in, after it has taken one to `visitor`.
+    fn hold(&self, visitor: &Program) -> MutexGuard<'_, ()> {
+        let closed = self.gate.closed.lock().unwrap();
+        visitor.connect(&visitor.qp(), &self.qp());
+        while !self.gate.waits.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        closed
     }
 
     fn qp(&self) -> Arc<Qp> {
@@ -40,6 +78,10 @@ impl Program {
     }
 
     fn connect(&self, qp: &Qp, to: &Qp) {
+        self.try_connect(qp, to).unwrap();
+    }
+
+    fn try_connect(&self, qp: &Qp, to: &Qp) -> Result<(), CreateError> {
         let own = self.adapter.facts().endpoint;
         let init = Modify {
             state: Some(State::Init),
@@ -67,9 +109,7 @@ impl Program {
             max_rd_atomic: Some(1),
             ..Modify::default()
         };
-        for change in [init, rtr, rts] {
-            qp.modify(&change).unwrap();
-        }
+        [init, rtr, rts].iter().try_for_each(|change| qp.modify(change))
     }
 
     /// Sends an empty message, and returns its status.
@@ -98,10 +138,15 @@ fn message(from: &Program, to: &Program) -> [Arc<Qp>; 2] {
     let qps = [from.qp(), to.qp()];
     from.connect(&qps[0], &qps[1]);
     to.connect(&qps[1], &qps[0]);
+    deliver([from, to], &qps);
+    qps
+}
+
+/// Sends a message from the first program to the second.
+fn deliver([from, to]: [&Program; 2], qps: &[Arc<Qp>; 2]) {
     qps[1].post_recv(|queue| queue.push(&ReceiveRequest { id: 1, sges: &[] })).unwrap().unwrap();
     assert_eq!(from.send(&qps[0]), Status::Success);
     while to.cq.poll(1, |_| {}).unwrap() == 0 {}
-    qps
 }
 
 #[test]
@@ -153,15 +198,34 @@ fn takes_the_descriptors() {
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
     let programs = [(); 2].map(|()| Program::start(address, true));
     let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(1), ..limit }).unwrap();
-    message(&programs[0], &programs[1]);
+    // Lower numbers are taken, and `poll` refuses more descriptors than the limit.
+    let none = Rlimit { current: Some(8), ..limit };
+    setrlimit(Resource::Nofile, none).unwrap();
+    let qps = [programs[0].qp(), programs[1].qp()];
+    programs[0].connect(&qps[0], &qps[1]);
     setrlimit(Resource::Nofile, limit).unwrap();
+    // The other end has descriptors, and must go the way of the first.
+    programs[1].connect(&qps[1], &qps[0]);
+    deliver(programs.each_ref(), &qps);
+    message(&programs[1], &programs[0]);
     assert_eq!(programs.each_ref().map(|program| program.links().0), [0, 0]);
     let tally = report(at(address)).broker.tally;
     assert!(tally.linked == 0 && tally.unlinked >= 1, "{tally:?}");
-    // As soon as there are descriptors, the link is made.
-    message(&programs[0], &programs[1]);
-    assert_eq!(programs.each_ref().map(|program| program.links().0), [1, 1]);
+    // The broker makes a link, and only one of the two programs can take its end.
+    let [third, visitor] = [(); 2].map(|()| Program::start(address, true));
+    let qps = [programs[0].qp(), third.qp()];
+    let gate = programs[0].hold(&visitor);
+    std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| programs[0].try_connect(&qps[0], &qps[1]));
+        while !third.adapter.has_neighbour(programs[0].range.number()) {
+            std::thread::yield_now();
+        }
+        setrlimit(Resource::Nofile, none).unwrap();
+        drop(gate);
+        let refused = connecting.join().unwrap().unwrap_err().to_string();
+        setrlimit(Resource::Nofile, limit).unwrap();
+        assert!(refused.contains("ulimit -n"), "{refused}");
+    });
     println!("counted");
 }
 
@@ -171,6 +235,41 @@ fn where_no_descriptor_is_left_for_a_link_messages_go_by_udp_and_it_is_counted()
     let output = command.env("REMORA_TEST_DESCRIPTORS", "1").output().unwrap();
     let out = String::from_utf8_lossy(&output.stdout);
     assert!(out.contains("counted"), "{out}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_link_that_is_taken_in_late_is_waited_for_as_the_other_end_uses_it() {
+    let address = "127.97.1.6:0";
+    let _broker = Broker::open(at(address), &Options::default()).unwrap();
+    let [late, other, visitor] = [(); 3].map(|()| Program::start(address, true));
+    let qps = [late.qp(), other.qp()];
+    let gate = late.hold(&visitor);
+    std::thread::scope(|scope| {
+        scope.spawn(|| late.connect(&qps[0], &qps[1]));
+        other.connect(&qps[1], &qps[0]);
+        std::thread::sleep(Duration::from_millis(1500));
+        drop(gate);
+    });
+    deliver([&late, &other], &qps);
+    assert_eq!([&late, &other].map(|program| program.links().0), [2, 1]);
+}
+
+#[test]
+fn two_programs_that_were_refused_a_link_stay_without_one() {
+    let address = "127.97.1.7:0";
+    let _broker = Broker::open(at(address), &Options { neighbours: 1, ..Options::default() }).unwrap();
+    let [first, second, leaves] = [(); 3].map(|()| Program::start(address, true));
+    message(&first, &leaves);
+    let qps = [first.qp(), second.qp()];
+    first.connect(&qps[0], &qps[1]);
+    drop(leaves);
+    until(at(address), |report| report.broker.programs == 2);
+    // The limit would allow the link now, but the first program's queue pair goes by UDP.
+    second.connect(&qps[1], &qps[0]);
+    deliver([&first, &second], &qps);
+    let newcomer = Program::start(address, true);
+    message(&second, &newcomer);
+    assert_eq!([&first, &second, &newcomer].map(|program| program.links().0), [0, 1, 1]);
 }
 
 #[test]

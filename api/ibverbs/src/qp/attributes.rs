@@ -107,7 +107,7 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mas
         }
         object.raw.modify(&change).map_err(|error| {
             if let CreateError::Unreachable(words) = &error {
-                // Printed only if the program's user has demanded links.
+                // A link is missing that is demanded or that the neighbour may use.
                 eprintln!("remora: {words}");
             }
             let name = format!("queue pair {:#x}", object.raw.number().get());

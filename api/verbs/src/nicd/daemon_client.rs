@@ -92,7 +92,7 @@ impl DaemonClient {
             watched.gone.store(true, Ordering::Release);
         };
         remora_port::spawn_settled("remora-daemon".to_owned(), watch)
-            .map_err(|error| CreateError::System(error.raw_os_error().unwrap_or(0)))?;
+            .map_err(CreateError::system("thread that watches the NIC daemon"))?;
         Ok(DaemonClient {
             socket: Mutex::new(socket),
             facts: port,

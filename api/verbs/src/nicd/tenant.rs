@@ -187,7 +187,7 @@ impl Tenant {
     ) -> Result<Tenant, CreateError> {
         let places = bells(&limits);
         let doorbells = Bytes::memfd("remora-doorbells", Doorbells::size(places))?;
-        let system = |error: std::io::Error| CreateError::System(error.raw_os_error().unwrap_or(0));
+        let system = CreateError::system("descriptor for a tenant's doorbells");
         let wake = remora_host::packet::eventfd().map_err(system)?;
         let watched = wake.try_clone().map_err(system)?;
         let bells = Doorbells::over(doorbells.clone(), places);

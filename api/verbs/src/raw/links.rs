@@ -9,7 +9,7 @@ use remora_transport::state::State;
 use remora_wire::Qpn;
 
 use super::ChannelAdapter;
-use super::introduce::Links;
+use super::introduce::{Links, NoLink};
 use crate::CreateError;
 
 impl ChannelAdapter {
@@ -58,8 +58,8 @@ impl ChannelAdapter {
                 }
                 Ok(Some(peer))
             }
-            Err(why) if links.demanded => Err(CreateError::Unreachable(why)),
-            Err(_) => Ok(None),
+            Err(NoLink::Refused(_)) if !links.demanded => Ok(None),
+            Err(NoLink::Refused(why) | NoLink::Failed(why)) => Err(CreateError::Unreachable(why)),
         }
     }
 
@@ -69,10 +69,11 @@ impl ChannelAdapter {
         links: &Links,
         address: &AddressVector,
         dest_qp: Qpn,
-    ) -> Result<(Peer, Option<u32>), String> {
+    ) -> Result<(Peer, Option<u32>), NoLink> {
         let (from, to) = (address.route.source, address.route.destination);
         if to.address != from.address || to.udp_port != self.facts().endpoint.udp_port {
-            return Err(format!("{to} is no neighbour: a link leads only to programs on this NIC's address"));
+            let why = format!("{to} is no neighbour: a link leads only to programs on this NIC's address");
+            return Err(NoLink::Refused(why));
         }
         let range = dest_qp.range();
         let find = || self.engine().control(|control| retain(control, range));
@@ -80,7 +81,7 @@ impl ChannelAdapter {
             return Ok(found);
         }
         (links.introduce)(range)?;
-        find().ok_or_else(|| format!("the link to QPN range {range} is gone already"))
+        find().ok_or_else(|| NoLink::Failed(format!("the link to QPN range {range} has ended")))
     }
 }
 

@@ -191,8 +191,9 @@ impl Qp {
     /// Changes the state and attributes, all of them or none. A connection to a neighbour gets its link here.
     ///
     /// # Errors
-    /// `Modify` if the transition or a value is not allowed; `Unreachable` if a link is demanded and there is
-    /// none, or if the port takes no more peers; `Forked` in a forked child.
+    /// `Modify` if the transition or a value is not allowed; `Unreachable` if a link is missing that is
+    /// demanded or that the neighbour may use, or if the port takes no more peers; `Forked` in a forked
+    /// child.
     pub fn modify(&self, change: &Modify) -> Result<(), CreateError> {
         self.adapter.refuse_child()?;
         let mut change = *change;

@@ -51,7 +51,7 @@ impl OwnRma {
             .clone();
         let user = Arc::new(());
         let enabled = engine.enable_rma(options.settings, Arc::downgrade(&user), regions.clone(), cipher);
-        if !enabled.map_err(|_| CreateError::System(NO_RANDOMNESS))? {
+        if !enabled.map_err(|_| NO_RANDOMNESS)? {
             return Err(NicError::Busy.into());
         }
         Ok(OwnRma { engine, regions, most: options.regions, servers: Arc::default(), _user: user })
@@ -83,7 +83,7 @@ pub(super) struct NewPortal {
 impl Backend {
     /// Uses an engine of this process. The identity contains the process id, which servers cannot verify.
     pub fn own(rma: OwnRma) -> Result<(Backend, Client), CreateError> {
-        let incarnation = remora_host::random().map_err(|_| CreateError::System(NO_RANDOMNESS))? as u32;
+        let incarnation = remora_host::random().map_err(|_| NO_RANDOMNESS)? as u32;
         let (address, pid) = (rma.engine.facts().endpoint.address, std::process::id());
         Ok((Backend::Own(rma), Client { address, pid, incarnation }))
     }

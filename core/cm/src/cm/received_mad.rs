@@ -14,7 +14,8 @@ pub(super) struct ReceivedMad {
     pub now: Instant,
     pub gids: GidPair,
     pub transaction_id: u64,
-    /// The traffic class of the path that a REQ names; 0 for other messages, which do not name a path.
+    /// The traffic class of answers: that of the path which a REQ names, or that with which another message
+    /// arrived.
     pub traffic_class: u8,
 }
 
@@ -26,13 +27,14 @@ impl ReceivedMad {
 }
 
 impl Cm {
-    /// Processes a MAD that arrived on QP 1 at `now`; `gids.remote` is the sender. `fresh` is an unused
-    /// handle, which is assigned to the new id if the MAD is a request. Returns true if the handle was
-    /// used; an event then names it.
+    /// Processes a MAD that arrived on QP 1 at `now` by `path`, whose remote GID is the sender's. `fresh` is
+    /// an unused handle, which is assigned to the new id if the MAD is a request. Returns true if the handle
+    /// was used; an event then names it.
     ///
     /// Bytes after the 256 of a MAD are ignored. MADs that are malformed or make no sense are counted and
     /// dropped.
-    pub fn receive(&mut self, now: Instant, gids: GidPair, mad: &[u8], fresh: u64) -> bool {
+    pub fn receive(&mut self, now: Instant, path: impl Into<MadPath>, mad: &[u8], fresh: u64) -> bool {
+        let MadPath { gids, traffic_class } = path.into();
         self.counters.received += 1;
         if !self.has_space() {
             self.counters.overflows += 1;
@@ -45,7 +47,7 @@ impl Cm {
         };
         let header = header::Repr::parse(&header);
         let body = &mad[header::LEN..];
-        let arrival = ReceivedMad { now, gids, transaction_id: header.transaction_id, traffic_class: 0 };
+        let arrival = ReceivedMad { now, gids, transaction_id: header.transaction_id, traffic_class };
         match CmMessage::parse(&header, body) {
             Ok(message) => return self.dispatch(&arrival, &message, fresh),
             Err(WireError::UnsupportedMad(_)) => self.counters.unsupported += 1,

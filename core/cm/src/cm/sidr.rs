@@ -126,6 +126,7 @@ impl Cm {
         id.gids = arrival.gids;
         id.transaction_id = arrival.transaction_id;
         id.service_id = req.service_id;
+        id.attributes.traffic_class = arrival.traffic_class;
         self.listeners.add_pending(listener);
         self.register(slot);
         self.enter(slot, On::RecvSidrReq);

@@ -3,7 +3,8 @@
 use std::net::Ipv4Addr;
 
 use remora_cm::{
-    AcceptParam, Cm, CmConfig, CmEvent, ConnectParam, EventKind, GidPair, Instant, Listen, RejectParam,
+    AcceptParam, Cm, CmConfig, CmEvent, ConnectParam, EventKind, GidPair, Instant, Listen, MadPath,
+    RejectParam,
 };
 use remora_wire::mad::{CmMessage, LEN, PortSpace, RejectReason, ServiceId, header, ip_cm};
 use remora_wire::{Address, Psn, Qpn};
@@ -90,8 +91,13 @@ impl Node {
 
     /// Processes a MAD from node `from`.
     pub fn receive(&mut self, now: Instant, from: u8, mad: &[u8]) {
+        self.receive_classed(now, from, 0, mad);
+    }
+
+    /// Takes a MAD that arrives from node `from` with this traffic class.
+    pub fn receive_classed(&mut self, now: Instant, from: u8, traffic_class: u8, mad: &[u8]) {
         let gids = GidPair::new(address(self.n), address(from));
-        if self.cm.receive(now, gids, mad, self.fresh) {
+        if self.cm.receive(now, MadPath { gids, traffic_class }, mad, self.fresh) {
             self.fresh += 1;
         }
         self.cm.check();

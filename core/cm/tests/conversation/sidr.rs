@@ -60,6 +60,24 @@ fn a_question_has_the_traffic_class_that_its_program_gives() {
 }
 
 #[test]
+fn an_answer_has_the_traffic_class_of_its_question() {
+    let mut pair = pair();
+    pair.active.cm.sidr_request(pair.now, ACTIVE, &question()).unwrap();
+    let req = pair.active.sent()[0];
+    pair.passive.receive_classed(pair.now, 1, 0x68, &req);
+    let handle = pair.passive.event().handle;
+    pair.passive.cm.sidr_reply(pair.now, handle, &ANSWER).unwrap();
+    assert_eq!(pair.passive.sent_classes(), [0x68]);
+    pair.passive.receive_classed(pair.now, 1, 0x20, &req);
+    assert_eq!(pair.passive.sent_classes(), [0x68], "the same answer goes out for the repetition");
+    let unknown = SidrRequestParam { service_id: ServiceId::rdma_ip(PortSpace::Udp, 1), ..question() };
+    pair.active.cm.sidr_request(pair.now, ACTIVE + 1, &unknown).unwrap();
+    let req = pair.active.sent()[0];
+    pair.passive.receive_classed(pair.now, 1, 0x20, &req);
+    assert_eq!(pair.passive.sent_classes(), [0x20], "a refusal");
+}
+
+#[test]
 fn a_question_that_comes_again_gets_the_same_answer_and_the_program_hears_it_once() {
     let mut pair = pair();
     pair.active.cm.sidr_request(pair.now, ACTIVE, &question()).unwrap();

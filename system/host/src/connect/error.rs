@@ -123,10 +123,6 @@ impl ConnectError {
     }
 }
 
-/// ENFILE and EMFILE by Linux's numbers: the system, or the process, has no descriptor left.
-const ENFILE: i32 = 23;
-const EMFILE: i32 = 24;
-
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -135,9 +131,7 @@ impl fmt::Display for ConnectError {
                 write!(f, "nobody listens at {address}: start the server first, or check address and port")
             }
             ConnectError::Tcp(error) => {
-                let few = matches!(error.raw_os_error(), Some(EMFILE | ENFILE));
-                let mend = if few { " (descriptors are limited by `ulimit -n`)" } else { "" };
-                write!(f, "set-up over TCP: {error}{mend}")
+                write!(f, "set-up over TCP: {error}{}", remora_port::remedy(error))
             }
             ConnectError::Timeout(stage) => write!(
                 f,
@@ -201,11 +195,12 @@ impl std::error::Error for ConnectError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::io::Errno;
 
     #[test]
     fn too_few_descriptors_are_told_with_their_limit() {
-        let words = |errno| ConnectError::Tcp(io::Error::from_raw_os_error(errno)).to_string();
-        assert!(words(EMFILE).contains("`ulimit -n`") && words(ENFILE).contains("`ulimit -n`"));
-        assert!(!words(1).contains("ulimit"), "{}", words(1));
+        let words = |errno: Errno| ConnectError::Tcp(errno.into()).to_string();
+        assert!(words(Errno::MFILE).contains("`ulimit -n`"));
+        assert!(!words(Errno::CONNRESET).contains("ulimit"), "{}", words(Errno::CONNRESET));
     }
 }

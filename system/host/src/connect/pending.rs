@@ -167,7 +167,8 @@ impl Pending {
         let now = Instant::now();
         self.resting = Some(now + PAUSE);
         if let Some(left_out) = self.log.due(now) {
-            tracing::warn!(%error, left_out, "accepting a connection (descriptors are limited by `ulimit -n`)");
+            let advice = remora_port::remedy(error);
+            tracing::warn!(%error, left_out, "cannot accept a connection{advice}");
         }
         if let Some(oldest) = self.all.keys().next().copied() {
             self.give_way(oldest);

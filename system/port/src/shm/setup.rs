@@ -63,7 +63,7 @@ pub enum SetupError {
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SetupError::Os(errno) => write!(f, "shm link: {errno}"),
+            SetupError::Os(errno) => write!(f, "shm link: {errno}{}", crate::remedy(&(*errno).into())),
             SetupError::Stranger(uid) => {
                 write!(f, "shm link: the peer runs as {}; run both as one user", user::name(*uid))
             }

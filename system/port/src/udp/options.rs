@@ -111,7 +111,10 @@ impl fmt::Display for OpenError {
                 family = if at.is_ipv6() { "IPv6" } else { "IPv4" },
                 other = if at.is_ipv6() { "IPv4" } else { "IPv6" },
             ),
-            OpenError::Os(call, errno) => write!(f, "opening the UDP socket failed in {call}: {errno}"),
+            OpenError::Os(call, errno) => {
+                let advice = crate::remedy(&errno.into());
+                write!(f, "opening the UDP socket failed in {call}: {errno}{advice}")
+            }
         }
     }
 }

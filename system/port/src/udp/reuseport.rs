@@ -86,6 +86,8 @@ impl ReuseportGroup {
         let local = only.local();
         drop(only);
         let first = Socket::open_in_group(local, options)?;
+        // Without them answers have traffic class 0.
+        let _ = first.show_ip_fields();
         if let Err(errno) = Steering::new().attach(&first) {
             tracing::warn!(
                 "{local} is shared by a relay: the kernel steers no datagrams (SO_ATTACH_REUSEPORT_CBPF: {errno})"

@@ -2,7 +2,7 @@
 //! client connects while its server is still starting. If there is such a program, the request is kept for a
 //! moment. Otherwise the peer is refused at once.
 
-use remora_cm::{Cm, GidPair, Instant};
+use remora_cm::{Cm, GidPair, Instant, MadPath};
 use remora_wire::mad::{CmMessage, LEN, ServiceId, header};
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ const PATIENCE_NS: u64 = 125_000_000;
 #[derive(Debug)]
 struct EarlyRequest {
     until: Instant,
-    gids: GidPair,
+    path: MadPath,
     service_id: ServiceId,
     mad: Box<[u8; LEN]>,
 }
@@ -37,14 +37,14 @@ fn service_of(mad: &[u8; LEN]) -> Option<ServiceId> {
 impl EarlyRequests {
     /// Keeps a MAD that requests a service which no id offers. Returns false if the MAD is no such request,
     /// or if too many are kept.
-    pub fn hold(&mut self, now: Instant, gids: GidPair, mad: &[u8], cm: &Cm) -> bool {
+    pub fn hold(&mut self, now: Instant, path: MadPath, mad: &[u8], cm: &Cm) -> bool {
         let Some(mad) = mad.first_chunk::<LEN>() else { return false };
         let Some(service_id) = service_of(mad) else { return false };
-        if cm.is_offered(service_id, gids) || self.0.len() >= HELD {
+        if cm.is_offered(service_id, path.gids) || self.0.len() >= HELD {
             return false;
         }
         let until = now.after(PATIENCE_NS);
-        self.0.push_back(EarlyRequest { until, gids, service_id, mad: Box::new(*mad) });
+        self.0.push_back(EarlyRequest { until, path, service_id, mad: Box::new(*mad) });
         true
     }
 
@@ -53,10 +53,11 @@ impl EarlyRequests {
         &mut self,
         now: Instant,
         is_offered: impl Fn(ServiceId, GidPair) -> bool,
-    ) -> Option<(GidPair, Box<[u8; LEN]>)> {
-        let is_ready = |early: &EarlyRequest| early.until <= now || is_offered(early.service_id, early.gids);
+    ) -> Option<(MadPath, Box<[u8; LEN]>)> {
+        let is_ready =
+            |early: &EarlyRequest| early.until <= now || is_offered(early.service_id, early.path.gids);
         let place = self.0.iter().position(is_ready)?;
-        self.0.remove(place).map(|early| (early.gids, early.mad))
+        self.0.remove(place).map(|early| (early.path, early.mad))
     }
 
     /// The time at which the next request has waited long enough; [`Instant::NEVER`] if none is kept.
@@ -98,7 +99,7 @@ mod tests {
     fn a_request_waits_for_who_begins_to_listen_and_no_longer_than_it_may() {
         let (mut early, mut cm) = (EarlyRequests::default(), Cm::new(CmConfig::new(1, 2)));
         for port in [7174, 7175] {
-            assert!(early.hold(Instant(0), gids(), &request(port), &cm));
+            assert!(early.hold(Instant(0), gids().into(), &request(port), &cm));
         }
         let ready = |early: &mut EarlyRequests, cm: &Cm, now| {
             early.next_ready(Instant(now), |service, address| cm.is_offered(service, address))
@@ -110,7 +111,7 @@ mod tests {
         assert_eq!(early.next_deadline(), Instant(PATIENCE_NS));
         assert_eq!(*ready(&mut early, &cm, PATIENCE_NS).unwrap().1, request(7174));
         assert_eq!((ready(&mut early, &cm, u64::MAX), early.next_deadline()), (None, Instant::NEVER));
-        assert!(!early.hold(Instant(0), gids(), &request(7175), &cm), "somebody listens");
+        assert!(!early.hold(Instant(0), gids().into(), &request(7175), &cm), "somebody listens");
     }
 
     #[test]
@@ -118,12 +119,12 @@ mod tests {
         let (mut early, cm) = (EarlyRequests::default(), Cm::new(CmConfig::new(1, 2)));
         let mad = request(7174);
         for _ in 0..HELD {
-            assert!(early.hold(Instant(0), gids(), &mad, &cm));
+            assert!(early.hold(Instant(0), gids().into(), &mad, &cm));
         }
-        assert!(!early.hold(Instant(0), gids(), &mad, &cm), "all places are taken");
+        assert!(!early.hold(Instant(0), gids().into(), &mad, &cm), "all places are taken");
         let mut early = EarlyRequests::default();
         for nonsense in [&[0; LEN][..], &[0xff; LEN], &mad[..LEN - 1], &[]] {
-            assert!(!early.hold(Instant(0), gids(), nonsense, &cm));
+            assert!(!early.hold(Instant(0), gids().into(), nonsense, &cm));
         }
     }
 }

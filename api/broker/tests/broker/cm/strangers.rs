@@ -4,7 +4,7 @@
 use remora_broker::{Broker, Connect, IdEventKind, Options};
 use remora_cm::{Cm, CmConfig, ConnectParam, EventKind, GidPair, Instant};
 use remora_host::wait_readable;
-use remora_port::udp;
+use remora_port::udp::{self, Options as UdpOptions, Socket};
 use remora_wire::icrc::{self, Flow};
 use remora_wire::mad::{
     self, Answered, CmMessage, PortSpace, RejectReason, ServiceId, drep, dreq, ip_cm, rej, rtu,
@@ -53,6 +53,11 @@ impl Stranger {
     }
 
     fn send_mad(&self, mad: &[u8; mad::LEN], ip_id: u16) {
+        self.socket.send_to(&self.frame(mad, ip_id), udp::socket_address(self.there, 0)).unwrap();
+    }
+
+    /// The frame of a MAD.
+    fn frame(&self, mad: &[u8; mad::LEN], ip_id: u16) -> Vec<u8> {
         let bth = bth::Repr::new(Opcode::UD_SEND_ONLY, Qpn::new(1), Psn::new(1));
         let deth = Some(deth::Repr { qkey: mad::QKEY, src_qp: Qpn::new(1) });
         let packet = Packet::new(bth, Extensions { deth, ..Extensions::NONE }, mad);
@@ -60,7 +65,7 @@ impl Stranger {
         let end = packet.emit(&mut frame);
         let sealed = Flow::new(self.here, self.there).seal(ip_id, &frame[..end]);
         icrc::write(&mut frame, sealed);
-        self.socket.send_to(&frame, udp::socket_address(self.there, 0)).unwrap();
+        frame
     }
 
     /// Receives the next MAD, whose ICRC must be right.
@@ -125,6 +130,26 @@ fn a_stranger_connects_and_its_flood_and_its_broken_mads_harm_nobody() {
     };
     server.cm.reject(own, b"").unwrap();
     client.expect(asks, IdEventKind::Rejected(28));
+}
+
+#[test]
+fn an_answer_that_belongs_to_no_id_has_the_traffic_class_of_its_question() {
+    const CLASS: u8 = 0x68;
+    let there = "127.95.0.23:4791";
+    let _broker = Broker::open(at(there), &Options::default()).unwrap();
+    let _listens = Side::open(there).listen(there);
+    let stranger = Stranger::new("127.95.0.25:4791", there);
+    let mut mad = [0; mad::LEN];
+    CmMessage::GetClassPortInfo.emit(1, &mut mad);
+    let options = UdpOptions { traffic_class: CLASS, ..UdpOptions::default() };
+    let socket = Socket::open(at("127.95.0.24:4791"), &options).unwrap();
+    socket.show_ip_fields().unwrap();
+    let here = udp::endpoint(socket.local());
+    let frame = Stranger { here, ..stranger }.frame(&mad, 3);
+    socket.send_to(&frame, &socket.destination(at(there))).unwrap();
+    assert!(wait_readable(socket.as_fd(), Some(LONG)).unwrap(), "no answer");
+    let answer = socket.recv_train(&mut [0; 2048]).unwrap().unwrap();
+    assert_eq!(answer.fields.unwrap().traffic_class, CLASS);
 }
 
 /// Returns a message of an arbitrary connection between two hosts, with ids and queue pairs derived from a
