@@ -1,7 +1,7 @@
-//! StRoM's figures in model time. Real kernels run on the NIC of a world. Their steps and the frames that
-//! were sent are laid out on the time of the paper's FPGA (`strom.rs`).
+//! StRoM's figures in model time. Real kernels run on the NIC of a world; their steps and the frames that
+//! were sent are then scheduled with the times of the paper's FPGA (`strom.rs`).
 //!
-//! The world's own time does not count. Only the frames, their lengths, and each step of a kernel do.
+//! The world's own time is ignored. Only the frames with their lengths, and the steps of a kernel, matter.
 
 use std::sync::PoisonError;
 
@@ -22,33 +22,33 @@ use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, W
 
 const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
 const OPCODE: u64 = 1;
-/// Sizes of Figures 5a and 12a, of 5b, 5c, 12b, 12c and 13, and of values in Figures 8 to 10.
+/// Sizes in bytes: of Figures 5a and 12a; of Figures 5b, 5c, 12b, 12c and 13; of values in Figures 8 to 10.
 const SMALL: [usize; 5] = [64, 128, 256, 512, 1024];
 const STREAMED: [usize; 8] = [64, 256, 1024, 4096, 16_384, 65_536, 262_144, LONG];
 const VALUES: [usize; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
-/// Of Figure 7.
+/// Lengths of the lists of Figure 7.
 const LISTS: [usize; 4] = [4, 8, 16, 32];
-/// Of Figure 10, in per cent.
+/// Percentages of failed reads in Figure 10.
 const FAILURES: [u32; 4] = [0, 1, 10, 50];
-/// Of Figure 11.
+/// Sizes of Figure 11, in bytes.
 const SHUFFLED: [usize; 3] = [65_536, 262_144, LONG];
-/// Messages of a stream, one behind the other.
+/// Number of consecutive messages of a stream.
 const MESSAGES: u64 = 16;
-/// A long message.
+/// Size of a long message, in bytes.
 const LONG: usize = 1 << 20;
-/// Where answers and values are.
+/// Offset of answers and values in the region.
 const VALUE: usize = 1 << 16;
 
-/// What an operation sent, and what a kernel did for it.
+/// The frames of an operation, and the steps of a kernel for it.
 struct Observed {
     asked: Vec<u64>,
     answered: Vec<u64>,
     steps: Vec<Stepped>,
-    /// What the kernel took went to memory as well.
+    /// True if the data that the kernel received was also written to memory.
     passing: bool,
 }
 
-/// A client and a server with one kernel.
+/// A client, and a server with one kernel.
 struct Bench {
     world: World,
     client: QueuePair,
@@ -82,14 +82,14 @@ impl Bench {
         Bench { world, client, ended, server, kernel, here, there, steps, attached: false }
     }
 
-    /// The kernel receives the data of WRITEs.
+    /// Attaches the kernel to the queue pair, so that it receives the data of WRITEs.
     fn attach(&mut self) {
         let (qp, kernel) = (self.server.number, self.kernel);
         self.attached = true;
         self.world.with_nic(1, |nic, _| nic.attach_kernel(qp, Some(kernel))).expect("its own");
     }
 
-    /// Posts a request and lets everything happen.
+    /// Posts a request and runs the world until nothing is left to do.
     fn ask(&mut self, operation: Operation, payload: Payload<'_>) -> Observed {
         if matches!(operation, Operation::Rpc { .. } | Operation::RpcWrite { .. }) {
             self.world.post_receive(self.client, &ReceiveRequest { id: 0, sges: &[] }).expect("space");
@@ -102,7 +102,7 @@ impl Bench {
         let (start, sent) = (self.world.start(), self.world.sent());
         let below = if start == Start::Ethernet { remora_wire::ethernet::LEN } else { 0 };
         let ip = |frame: &remora_fabric::Sent| (frame.bytes.len() - below) as u64;
-        // Nothing waits for an acknowledgement.
+        // No part of an operation waits for an acknowledgement, so acknowledgements are left out.
         let matters = |frame: &&remora_fabric::Sent| {
             let packet = transport(start, &frame.bytes);
             packet.is_some_and(|packet| packet.bth.opcode != Opcode::RC_ACKNOWLEDGE)
@@ -130,7 +130,7 @@ impl Bench {
     }
 }
 
-/// The resources on a message's path: that of requests, that of answers, and a kernel.
+/// The occupancy of the resources on a message's path: those of requests, those of answers, and the kernel.
 #[derive(Default)]
 struct Path {
     there: Stations,
@@ -138,14 +138,14 @@ struct Path {
     kernel: u64,
 }
 
-/// When the last of a request's frames has been taken in by the server.
+/// Returns the time at which the server has received the last frame of a request.
 fn arrives(model: &StromFpga, seen: &Observed, path: &mut Path, starts: u64) -> u64 {
     let mut arrive = |bytes: &u64| model.frame(&mut path.there, starts, *bytes);
     seen.asked.iter().map(&mut arrive).max().unwrap_or(starts)
 }
 
-/// The time when the client's program sees the last byte of an answer. The bytes come from the host's memory
-/// or from the NIC.
+/// Returns the time at which the client's program sees the last byte of an answer. The answer comes from the
+/// host's memory if `of_host`, otherwise from the NIC.
 fn answers(model: &StromFpga, seen: &Observed, path: &mut Path, starts: u64, of_host: bool) -> u64 {
     let stations = &mut path.back;
     let mut last = starts;
@@ -157,14 +157,14 @@ fn answers(model: &StromFpga, seen: &Observed, path: &mut Path, starts: u64, of_
     last
 }
 
-/// When the bytes of a READ, posted at the beginning, are seen.
+/// Returns the time at which the bytes of a READ that was posted at time 0 are visible.
 fn read(model: &StromFpga, seen: &Observed, path: &mut Path) -> u64 {
     let asked = arrives(model, seen, path, model.post.ns);
     answers(model, seen, path, asked, true)
 }
 
-/// When a WRITE's bytes, posted at the beginning, are seen at the server. If it passes a kernel, also when
-/// the kernel takes them in or writes them.
+/// Returns the time at which the bytes of a WRITE that was posted at time 0 are visible at the server. If a
+/// kernel receives them, this includes the time until the kernel has received or written them.
 fn write(model: &StromFpga, seen: &Observed, path: &mut Path) -> u64 {
     let (stations, mut last) = (&mut path.there, 0);
     let mut steps = seen.steps.iter();
@@ -191,20 +191,20 @@ fn write_ns(model: &StromFpga, seen: &Observed) -> u64 {
     write(model, seen, &mut Path::default())
 }
 
-/// How far apart messages are done that are posted together.
+/// Returns the distance in nanoseconds at which messages complete that are posted together.
 fn apart(mut done: impl FnMut(&mut Path) -> u64) -> f64 {
     let mut path = Path::default();
     let ends: Vec<u64> = (0..=MESSAGES).map(|_| done(&mut path)).collect();
     (ends[MESSAGES as usize] - ends[0]) as f64 / MESSAGES as f64
 }
 
-/// A request to a kernel, until its answer is seen.
+/// Returns the time until the answer of a request to a kernel is visible.
 fn rpc_ns(model: &StromFpga, seen: &Observed) -> u64 {
     let path = &mut Path::default();
     let mut now = arrives(model, seen, path, model.post.ns);
     for (at, step) in seen.steps.iter().enumerate() {
         now += model.step(step);
-        // A read that it asks for reaches its next step, or goes out without passing it.
+        // The data of a READ by the kernel goes to its next step, or directly to the client.
         if step.asked > 0 && seen.steps.get(at + 1).is_none_or(|next| next.given == 0) {
             return answers(model, seen, path, now, true);
         }
@@ -215,7 +215,7 @@ fn rpc_ns(model: &StromFpga, seen: &Observed) -> u64 {
     answers(model, seen, path, now, false)
 }
 
-/// A number of no measurement.
+/// Returns a number of a figure without a measured value.
 fn number(figure: &'static str, curve: &'static str, at: impl ToString, unit: Unit, modelled: f64) -> Number {
     Number { figure, curve, at: at.to_string(), unit, part: Part::Predicted, measured: None, modelled }
 }
@@ -224,18 +224,18 @@ fn ns(figure: &'static str, curve: &'static str, at: impl ToString, modelled: u6
     number(figure, curve, at, Unit::Nanoseconds, modelled as f64)
 }
 
-/// A number that the text states.
+/// Adds a value that the paper's text states.
 fn stated(number: Number, measured: f64) -> Number {
     Number { measured: Some(measured), ..number }
 }
 
-/// Everything that is predicted of the FPGA at 10 Gb/s: Figures 5 and 7 to 11.
+/// Returns all predictions for the FPGA at 10 Gb/s: Figures 5 and 7 to 11.
 ///
-/// The CPUs' work beside it (calls over TCP, check values and partitions in software) is no primitive of the
-/// FPGA: it is measured, not modelled.
+/// The work of CPUs in these figures (calls over TCP, check values and partitioning in software) is not
+/// modelled; it is measured elsewhere.
 pub fn at_10g(model: &StromFpga) -> Vec<Number> {
     let mut streams = streams(model, ["Figure 5b", "Figure 5c"]);
-    // §6.1: for large payloads.
+    // §6.1 states this rate for large payloads.
     for peak in streams.iter_mut().filter(|number| number.at == LONG.to_string()) {
         peak.measured = (peak.unit == Unit::Bandwidth).then_some(9.4e9 / 8.0);
     }
@@ -244,13 +244,13 @@ pub fn at_10g(model: &StromFpga) -> Vec<Number> {
     parts.into_iter().flatten().collect()
 }
 
-/// Everything that is predicted of the FPGA at 100 Gb/s: Figures 12 and 13.
+/// Returns all predictions for the FPGA at 100 Gb/s: Figures 12 and 13.
 pub fn at_100g(model: &StromFpga) -> Vec<Number> {
     let parts = [verbs(model, "Figure 12a"), streams(model, ["Figure 12b", "Figure 12c"]), counting(model)];
     parts.into_iter().flatten().collect()
 }
 
-/// READ and WRITE of each size.
+/// Predicts the latency of READs and WRITEs by size.
 fn verbs(model: &StromFpga, figure: &'static str) -> Vec<Number> {
     let mut bench = Bench::new(Get::default());
     let mut all = Vec::new();
@@ -261,7 +261,7 @@ fn verbs(model: &StromFpga, figure: &'static str) -> Vec<Number> {
     all
 }
 
-/// READs and WRITEs that are posted one behind the other: bytes, and messages, in a second.
+/// Predicts consecutive READs and WRITEs, in bytes and messages per second.
 fn streams(model: &StromFpga, [bytes, messages]: [&'static str; 2]) -> Vec<Number> {
     let mut bench = Bench::new(Get::default());
     let mut all = Vec::new();
@@ -279,8 +279,8 @@ fn streams(model: &StromFpga, [bytes, messages]: [&'static str; 2]) -> Vec<Numbe
     all
 }
 
-/// Figure 7: the value of a random element, 64 bytes. Walks visit each element; READs take one each, and one
-/// for the value.
+/// Figure 7: reads the 64-byte value of a random list element. A walk by the kernel visits the elements;
+/// READs need one for each element, and one for the value.
 fn lists(model: &StromFpga) -> Vec<Number> {
     let mut bench = Bench::new(Traversal::default());
     let value = bench.there.remote(VALUE).addr;
@@ -332,7 +332,7 @@ fn gets(model: &StromFpga) -> Vec<Number> {
         let get = rpc_ns(model, &bench.rpc(&lookup.emit()));
         let reads = read_ns(model, &bench.read(Slot::LEN)) + read_ns(model, &bench.read(len));
         let own = ns("Figure 8", "StRoM", len, get);
-        // Read from its figure by RedN's authors (their Table 5).
+        // Read from the figure by RedN's authors (Table 5 of their paper).
         all.push(match len {
             64 => stated(own, 7_000.0),
             4096 => stated(own, 12_000.0),
@@ -340,14 +340,14 @@ fn gets(model: &StromFpga) -> Vec<Number> {
         });
         all.push(ns("Figure 8", "READ", len, reads));
         if len == 64 {
-            // §6.2: around 5 us a lookup.
+            // §6.2 states a saving of around 5 µs per lookup.
             all.push(stated(ns("Figure 8", "saved by StRoM", len, reads - get), 5_000.0));
         }
     }
     all
 }
 
-/// Figures 9 and 10: an object with its check value, and a plain READ of as many bytes.
+/// Figures 9 and 10: an object with its check value, and a plain READ of the same size.
 fn objects(model: &StromFpga) -> Vec<Number> {
     let mut bench = Bench::new(Consistency::default());
     let mut all = Vec::new();
@@ -361,12 +361,12 @@ fn objects(model: &StromFpga) -> Vec<Number> {
         all.push(ns("Figure 9", "StRoM", len, checked));
         all.push(ns("Figure 9", "READ", len, read));
         if len == 4096 {
-            // §6.3: an overhead of 1 us, less than 8 %.
+            // §6.3 states an overhead of 1 µs, less than 8 %.
             all.push(stated(ns("Figure 9", "more than READ", len, checked.saturating_sub(read)), 1_000.0));
             let over = number("Figure 9", "over READ", len, Unit::Ratio, checked as f64 / read as f64);
             all.push(stated(over, 1.08));
         }
-        // The cost of a second read: an object that is torn, tried once and tried twice.
+        // Cost of a second read: a torn object with two tries, minus the object with one try.
         bench.there.store(0, &[6]);
         let again = rpc_ns(model, &bench.rpc(&twice)) - rpc_ns(model, &bench.rpc(&once));
         for failures in FAILURES {
@@ -404,7 +404,7 @@ fn shuffles(model: &StromFpga) -> Vec<Number> {
         all.push(ns("Figure 11", "StRoM", len, own));
         all.push(ns("Figure 11", "WRITE", len, plain));
         if len == LONG {
-            // §6.4: close to the same performance. No number is stated.
+            // §6.4 says that the performance is close to equal, without a number.
             let over = own as f64 / plain as f64;
             all.push(number("Figure 11", "StRoM over a plain WRITE", len, Unit::Ratio, over));
         }
@@ -412,7 +412,7 @@ fn shuffles(model: &StromFpga) -> Vec<Number> {
     all
 }
 
-/// Figure 13b: WRITEs whose values are counted in transit, and plain ones, one behind the other.
+/// Figure 13b: consecutive WRITEs whose values are counted in transit, and plain ones.
 fn counting(model: &StromFpga) -> Vec<Number> {
     let (mut plain, mut counted) = (Bench::new(HyperLogLog::default()), Bench::new(HyperLogLog::default()));
     counted.attach();
@@ -426,7 +426,7 @@ fn counting(model: &StromFpga) -> Vec<Number> {
         all.push(number("Figure 13", "StRoM", len, Unit::Bandwidth, rate(counted)));
         all.push(number("Figure 13", "WRITE", len, Unit::Bandwidth, rate(plain)));
         if len == LONG {
-            // §7.2: no overhead.
+            // §7.2 states that there is no overhead.
             let ratio = number("Figure 13", "HLL over a plain WRITE", len, Unit::Ratio, plain / counted);
             all.push(stated(ratio, 1.0));
         }

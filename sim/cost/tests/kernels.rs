@@ -1,4 +1,4 @@
-//! StRoM's figures in model time: the error of predictions is bounded, and only the primitives cost time.
+//! StRoM's figures in model time: the error of predictions is bounded, and only the primitives take time.
 
 use remora_cost::kernels::{at_10g, at_100g};
 use remora_cost::number::{Number, Unit};
@@ -17,9 +17,8 @@ fn modelled(numbers: &[Number], name: &str) -> f64 {
     numbers.iter().find(|number| path(number) == name).unwrap_or_else(|| panic!("no {name}")).modelled
 }
 
-/// Numbers of the text, and by how many thousandths they are missed: `docs/internals/notes/2026-11-strom.md`
-/// says why
-/// some are.
+/// Numbers of the paper's text, with the error in thousandths. `docs/internals/notes/2026-11-strom.md` explains
+/// the larger errors.
 const STATED: [(&str, i64); 8] = [
     ("Figure 5b, READ, 1048576", -14),
     ("Figure 5b, WRITE, 1048576", -14),
@@ -43,7 +42,7 @@ fn numbers_of_the_text_are_met_or_missed_as_they_are_said_to_be() {
 fn what_the_text_says_without_numbers_holds() {
     let all = all(&STROM_10G, &STROM_100G);
     let at = |name: &str| modelled(&all, name);
-    // §6.2: a kernel's walk grows slower than READs do, and is ahead of them at each length.
+    // §6.2: a kernel's walk grows more slowly than READs do, and is faster at each length.
     for len in [4, 8, 16, 32] {
         assert!(at(&format!("Figure 7, StRoM, {len}")) < at(&format!("Figure 7, READ, {len}")), "{len}");
     }
@@ -57,7 +56,7 @@ fn what_the_text_says_without_numbers_holds() {
         };
         assert!(grows("StRoM") < grows("READ"), "{size}");
     }
-    // §6.4: close to a plain WRITE. §7.1: sizes differ less at 100 G.
+    // §6.4: close to a plain WRITE. §7.1: sizes matter less at 100 Gb/s.
     assert!(at("Figure 11, StRoM over a plain WRITE, 1048576") < 1.05);
     let spread = |figure: &str| at(&format!("{figure}, READ, 1024")) / at(&format!("{figure}, READ, 64"));
     assert!(spread("Figure 12a") < spread("Figure 5a"));
@@ -69,7 +68,7 @@ fn nothing_but_primitives_is_charged_and_each_of_them_is() {
         let none = |constant: Constant| Constant { ns: 0, ..constant };
         let endless = |rate: Rate| Rate { bytes_per_us: u64::MAX, ..rate };
         StromFpga {
-            // A cycle that is begun counts as a nanosecond: words without end.
+            // A started cycle counts as a nanosecond, so words are unlimited here.
             width: u64::MAX,
             kernel_width: u64::MAX,
             clock: u64::MAX / 2,
@@ -84,7 +83,7 @@ fn nothing_but_primitives_is_charged_and_each_of_them_is() {
         }
     };
     for number in all(&free(STROM_10G), &free(STROM_100G)) {
-        // The remainder are begun nanoseconds: of each step, and of both ends of each frame.
+        // The remainder is rounding up to nanoseconds: of each step, and at both ends of each frame.
         let packets = number.at.parse::<f64>().unwrap() / 1024.0;
         let most = if number.figure == "Figure 11" { 3.0 * packets } else { 80.0 };
         if number.unit == Unit::Nanoseconds {

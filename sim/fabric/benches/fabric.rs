@@ -1,4 +1,4 @@
-//! Packet-hops a second on one core: permutation and incast on fat-trees, every host with a real NIC.
+//! Packet-hops per second on one core: permutation and incast on fat-trees, with a real NIC at every host.
 //!
 //! `cargo bench -p remora-fabric --bench fabric -- [HOSTS_K] [permutation|incast] [BYTES] [blank|whole]
 //! [fifo|voq]`

@@ -1,9 +1,9 @@
-//! The ECN field of frames (RFC 3168): who may be marked, and marks.
+//! The ECN field of frames (RFC 3168).
 
 use remora_wire::ethernet;
 use remora_wire::frame::{Network, Start};
 
-/// The ECN field of a frame; 0 where there is no IP header.
+/// Returns the ECN field of a frame; 0 if the frame has no IP header.
 #[inline]
 pub(crate) fn field(start: Start, frame: &[u8]) -> u8 {
     let at = match start {
@@ -19,7 +19,8 @@ pub(crate) fn field(start: Start, frame: &[u8]) -> u8 {
     }
 }
 
-/// Sets "congestion experienced" in a frame that may be marked. Returns false if it may not (RFC 3168 §5).
+/// Sets "congestion experienced" (CE) in an ECN-capable frame. Returns false, and changes nothing, if the
+/// frame is not ECN-capable (RFC 3168 §5).
 pub(crate) fn mark(start: Start, frame: &mut [u8]) -> bool {
     let at = match start {
         Start::Bth => return false,

@@ -1,4 +1,4 @@
-//! The event engine: simulated time and the queue of what happens next.
+//! The event engine: simulated time and the queue of future events.
 
 mod calendar;
 mod time;

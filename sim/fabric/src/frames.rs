@@ -1,33 +1,33 @@
-//! The bytes of frames under way.
+//! Storage of the frames that are in the network.
 //!
-//! A frame whose data is zeros needs no more than its headers and its last four bytes: they fit into two
-//! cache lines. All others are kept whole: the buffer that a NIC has written takes the place of another one.
+//! A frame whose data is zeros is stored without its data: its headers and its last four bytes fit into two
+//! cache lines. Other frames are stored whole, by exchanging buffers with the NIC instead of copying.
 
 use crate::network::PacketId;
 
-/// Bytes of a frame that are kept without its data, its last four included.
+/// Bytes that are stored of a frame without its data, including the last four.
 const KEPT: usize = 128;
-/// The ICRC.
+/// Size of the ICRC.
 const TAIL: usize = 4;
-/// Bytes of all headers of a frame, at most.
+/// Largest size of all headers of a frame.
 const HEADERS: usize = 256;
 
-/// Frames by the numbers of their packets.
+/// Frames by the ids of their packets.
 pub(crate) struct Frames {
     blank: Vec<[u8; KEPT]>,
     whole: Vec<Box<[u8]>>,
-    /// The frame that a NIC writes now.
+    /// Buffer of the frame that a NIC is writing.
     leaving: Box<[u8]>,
-    /// The blank frame that a NIC reads now. All bytes are zero that no blank frame has set.
+    /// Buffer of the blank frame that a NIC is reading. All bytes outside of the stored parts are zero.
     arriving: Box<[u8]>,
-    /// The whole frame that a NIC reads now.
+    /// Buffer of the whole frame that a NIC is reading.
     opened: Box<[u8]>,
-    /// Bytes of a buffer, unless a frame is longer.
+    /// Initial size of a buffer; longer frames get a larger one.
     usual: usize,
 }
 
 impl Frames {
-    /// Space for frames with so much payload, and for longer ones when they come.
+    /// Creates a storage with buffers for frames with `mtu` bytes of payload. Longer frames are possible.
     pub fn new(mtu: usize) -> Frames {
         let usual = mtu + HEADERS;
         Frames {
@@ -40,7 +40,7 @@ impl Frames {
         }
     }
 
-    /// Where a NIC writes a frame of `len` bytes.
+    /// Returns a buffer of `len` bytes, into which the NIC writes a frame.
     #[inline]
     pub fn lend(&mut self, len: usize) -> &mut [u8] {
         if self.leaving.len() < len {
@@ -49,18 +49,18 @@ impl Frames {
         &mut self.leaving[..len]
     }
 
-    /// The frame of `len` bytes that the NIC has written.
+    /// Returns the frame of `len` bytes that the NIC has written.
     #[inline]
     pub fn written(&self, len: usize) -> &[u8] {
         &self.leaving[..len]
     }
 
-    /// The frame of `len` bytes that the NIC has written, to change it.
+    /// Returns the written frame for modification.
     pub fn written_mut(&mut self, len: usize) -> &mut [u8] {
         &mut self.leaving[..len]
     }
 
-    /// The written frame belongs to a packet from now on, and cannot be read here any more.
+    /// Assigns the written frame to a packet. It can no longer be read by [`Frames::written`].
     #[inline]
     pub fn keep(&mut self, id: PacketId, whole: bool, len: usize) {
         let index = id.index();
@@ -80,13 +80,13 @@ impl Frames {
         }
     }
 
-    /// A packet has the bytes of the written frame, too.
+    /// Assigns a copy of the written frame to a packet.
     pub fn copy(&mut self, id: PacketId, len: usize) {
         self.make_place(id.index());
         fill(&mut self.whole[id.index()], &self.leaving[..len]);
     }
 
-    /// A packet has these bytes.
+    /// Assigns these bytes to a packet.
     pub fn put(&mut self, id: PacketId, bytes: &[u8]) {
         self.make_place(id.index());
         fill(&mut self.whole[id.index()], bytes);
@@ -100,7 +100,7 @@ impl Frames {
         }
     }
 
-    /// The frame of a packet that has arrived.
+    /// Returns the frame of a packet that has arrived, until [`Frames::close`].
     #[inline]
     pub fn open(&mut self, id: PacketId, whole: bool, len: usize) -> &mut [u8] {
         if whole {
@@ -117,7 +117,7 @@ impl Frames {
         &mut self.arriving[..len]
     }
 
-    /// Appends the frame of a packet that is under way to `out`.
+    /// Appends the frame of a packet in the network to `out`.
     pub fn append(&self, id: PacketId, whole: bool, len: usize, out: &mut Vec<u8>) {
         if whole {
             return out.extend_from_slice(&self.whole[id.index()][..len]);
@@ -132,13 +132,13 @@ impl Frames {
         out.extend_from_slice(&kept[KEPT - TAIL..]);
     }
 
-    /// The NIC has read the frame of a packet.
+    /// Ends the reading of a frame that [`Frames::open`] returned.
     #[inline]
     pub fn close(&mut self, id: PacketId, whole: bool, len: usize) {
         if whole {
             self.whole[id.index()] = std::mem::take(&mut self.opened);
         } else if len > KEPT - TAIL {
-            // Those before are written anew by each frame that reaches so far.
+            // Earlier bytes are overwritten by every frame that is long enough to reach them.
             self.arriving[(len - TAIL).max(KEPT - TAIL)..len].fill(0);
         }
     }

@@ -1,5 +1,5 @@
-//! The program's side of a simulated node. It fills work queues, rings doorbells and polls completions, as a
-//! user of the verbs would.
+//! The program's side of a simulated node: fills work queues, rings doorbells and polls completions, like an
+//! application that uses verbs.
 
 use remora_memory::{Access, Bytes, Key};
 use remora_nic::wqe::Bounds;
@@ -10,20 +10,20 @@ use remora_nic::{
 use remora_transport::state::State;
 use remora_wire::{Psn, Qpn};
 
-/// A program's queues, by number.
+/// The queues of a node's program.
 #[derive(Default)]
 pub(crate) struct Program {
     pub queue_pairs: Vec<Endpoint>,
     pub shared_queues: Vec<ReceiveQueue>,
     pub completion_queues: Vec<(u32, Poller)>,
-    /// Address that the next region gets: regions have addresses of their own, the same in every run.
+    /// Address of the last region. Regions have fixed addresses, so that they are equal in every run.
     pub next_address: u64,
 }
 
-/// One end of a queue pair, as the program sees it.
+/// A queue pair, as its program sees it.
 pub(crate) struct Endpoint {
     pub send: Ring,
-    /// None: it takes from a shared receive queue, or receives nothing.
+    /// Receive queue; `None` if the queue pair uses a shared receive queue or receives nothing.
     pub receive: Option<ReceiveQueue>,
     pub sent: u64,
     pub bounds: Bounds,
@@ -31,9 +31,9 @@ pub(crate) struct Endpoint {
 
 /// A free list of PRISM, as its server sees it.
 pub struct FreeList {
-    /// Number of the node.
+    /// Node that owns the free list.
     pub node: usize,
-    /// Its number, which ALLOCATE names.
+    /// Number of the free list, which ALLOCATE names.
     pub number: u64,
     pub(crate) posts: ReceiveQueue,
 }
@@ -66,118 +66,118 @@ impl ReceiveQueue {
     }
 }
 
-/// A queue pair of a node.
+/// A queue pair.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct QueuePair {
-    /// Node that owns it.
+    /// Node that owns the queue pair.
     pub node: usize,
     pub(crate) index: usize,
     /// Queue pair number.
     pub number: Qpn,
-    /// Its transport service.
+    /// Transport service.
     pub service: Service,
 }
 
-/// A shared receive queue of a node.
+/// A shared receive queue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SharedQueue {
-    /// Node that owns it.
+    /// Node that owns the queue.
     pub node: usize,
     pub(crate) index: usize,
-    /// Number of the shared receive queue.
+    /// Number of the queue in the NIC.
     pub number: Qpn,
 }
 
-/// A completion queue of a node.
+/// A completion queue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct CompletionQueue {
-    /// Node that owns it.
+    /// Node that owns the queue.
     pub node: usize,
     pub(crate) index: usize,
-    /// Its number in the NIC.
+    /// Number of the queue in the NIC.
     pub number: u32,
 }
 
-/// A registered region of a node.
+/// A registered memory region.
 #[derive(Clone, Debug)]
 pub struct Region {
-    /// Node that owns it.
+    /// Node that owns the region.
     pub node: usize,
-    /// Its local and remote key.
+    /// Local and remote key of the region.
     pub key: Key,
-    /// Address of its first byte.
+    /// Address of the first byte.
     pub address: u64,
     /// Memory of the region.
     pub bytes: Bytes,
 }
 
 impl Region {
-    /// The bytes `offset..offset + len`.
+    /// Returns a copy of the bytes `offset..offset + len`.
     pub fn load(&self, offset: usize, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.bytes.read(offset, &mut bytes).expect("within the region");
         bytes
     }
 
-    /// Changes the bytes from `offset` on.
+    /// Overwrites the bytes from `offset` on.
     pub fn store(&self, offset: usize, bytes: &[u8]) {
         self.bytes.write(offset, bytes).expect("within the region");
     }
 
-    /// An element of a list: `len` bytes from `offset` on.
+    /// Returns a scatter/gather element for `len` bytes from `offset` on.
     pub fn sge(&self, offset: usize, len: usize) -> remora_nic::Sge {
         remora_nic::Sge { addr: self.address + offset as u64, len: len as u32, lkey: self.key }
     }
 
-    /// The address of `offset` for a peer.
+    /// Returns remote address and key of the byte at `offset`.
     pub fn remote(&self, offset: usize) -> remora_nic::Remote {
         remora_nic::Remote { addr: self.address + offset as u64, rkey: self.key }
     }
 }
 
-/// How a queue pair is made and connected.
+/// The settings with which queue pairs are created and connected.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Slots of the send queue: a power of two.
+    /// Slots of the send queue; a power of two.
     pub send_slots: u32,
-    /// Receive work requests.
+    /// Receive work requests of the receive queue.
     pub receives: u32,
-    /// Elements of a send work request.
+    /// Largest number of scatter/gather elements of a send work request.
     pub max_sge: u32,
-    /// Elements of a receive work request.
+    /// Largest number of scatter/gather elements of a receive work request.
     pub receive_max_sge: u32,
-    /// Bytes of inline data.
+    /// Largest size of inline data, in bytes.
     pub max_inline: u32,
-    /// Every send work request is signaled.
+    /// If true, every send work request generates a completion.
     pub signal_all: bool,
-    /// How far the send queue is fetched.
+    /// Extent to which the NIC fetches the send queue.
     pub fetching: Fetching,
-    /// What the peer may do.
+    /// Access rights of the peer.
     pub access: Access,
     /// Path MTU, in bytes.
     pub mtu: u32,
-    /// First PSN of the first side, and of the second.
+    /// Initial PSN of the first and of the second side.
     pub psn: [u32; 2],
-    /// Local ACK timeout code.
+    /// Local ACK timeout, as the 5-bit code of the InfiniBand specification.
     pub timeout: u8,
-    /// Retries after a timeout.
+    /// Number of retries after a timeout.
     pub retry_cnt: u8,
-    /// Retries after RNR; 7 stands for no limit.
+    /// Number of retries after an RNR NAK; 7 means unlimited.
     pub rnr_retry: u8,
-    /// READs and atomics outstanding.
+    /// Largest number of outstanding READs and atomics as requester.
     pub max_rd_atomic: u8,
-    /// READs and atomics held as responder.
+    /// Largest number of outstanding READs and atomics as responder.
     pub max_dest_rd_atomic: u8,
-    /// RNR timer code.
+    /// RNR NAK timer, as the 5-bit code of the InfiniBand specification.
     pub min_rnr_timer: u8,
-    /// Q_Key of datagram queue pairs.
+    /// Q_Key of UD queue pairs.
     pub qkey: u32,
-    /// Both sides use IRN, with peers that remember so many packets ahead of the order. Without it the queue
-    /// pairs go back N.
+    /// With `Some`, both sides use IRN with this bitmap size: the number of packets that a receiver can
+    /// record ahead of a gap. With `None` they use go-back-N.
     pub irn: Option<u32>,
-    /// PRISM is agreed on.
+    /// If true, both sides negotiate PRISM.
     pub prism: bool,
-    /// StRoM is agreed on.
+    /// If true, both sides negotiate StRoM.
     pub strom: bool,
 }
 
@@ -208,12 +208,13 @@ impl Default for Settings {
     }
 }
 
-/// Everything that a peer may be allowed.
+/// All remote access rights.
 pub const REMOTE: Access = Access::from_bits(0xe).expect("three rights");
-/// Everything that a region may be allowed.
+/// All access rights.
 pub const ALL: Access = Access::from_bits(0xf).expect("four rights");
 
-/// The three changes that bring a queue pair of this service from RESET to RTS.
+/// Returns the three modifications that take a queue pair of this service from RESET to RTS. `psn` is the
+/// initial PSN of this side, then of the peer.
 pub fn changes(
     service: Service,
     address: AddressVector,

@@ -1,15 +1,14 @@
-//! 1RMA on a simulated node: regions with keys, command portals, and what a program does with them; and the
-//! experiments of its paper.
+//! 1RMA on simulated nodes: regions with keys, command portals, and the experiments of the paper.
 //!
-//! | module | figure |
+//! | module | figure of the paper |
 //! |---|---|
-//! | [`load`] | 11: load offered and accepted, and rates by slots |
-//! | [`beside`] | 12: small reads beside a long transfer |
-//! | [`rotation`] | 14: a client's gap while a key changes |
+//! | [`load`] | 11: offered and accepted load, and operation rates by the number of slots |
+//! | [`beside`] | 12: small reads during a long transfer |
+//! | [`rotation`] | 14: interruption of a client by a key rotation |
 //! | [`convergence`] | 15: two flows under the executor's congestion control |
-//! | [`jitter`] | 16a, b: windows and timers in a network with jitter |
+//! | [`jitter`] | 16a, b: solicitation windows and timers in a network with jitter |
 //!
-//! All of them run the code of the NIC and of the executor, on the network of [`path`].
+//! The experiments run the code of the NIC and of the executor on the network of [`path`].
 
 pub mod beside;
 mod client;
@@ -34,63 +33,63 @@ use remora_wire::rma::{Class, Kind, Nonce};
 use crate::program::{CompletionQueue, Region, ring};
 use crate::world::World;
 
-/// A command portal of a node, as its program sees it.
+/// A command portal, as its program sees it.
 #[derive(Debug)]
 pub struct Portal {
-    /// Node that owns it.
+    /// Node that owns the portal.
     pub node: usize,
-    /// Its number in the NIC.
+    /// Number of the portal in the NIC.
     pub number: u32,
-    /// The first of its slots.
+    /// First command slot of the portal.
     pub first: u16,
-    /// How many slots it has.
+    /// Number of command slots.
     pub slots: u16,
-    /// Its completion queue.
+    /// Completion queue.
     pub cq: CompletionQueue,
-    /// The process that its NIC names in requests.
+    /// Process id that the NIC puts into requests.
     pub pid: u32,
-    /// The incarnation of that process.
+    /// Incarnation of the process.
     pub incarnation: u32,
     ring: remora_nic::Ring,
     produced: u64,
 }
 
-/// A region that peers reach by 1RMA.
+/// A region that peers can access by 1RMA.
 #[derive(Clone, Debug)]
 pub struct Exposed {
-    /// Its memory.
+    /// Memory of the region.
     pub memory: Region,
-    /// Its RegionId.
+    /// RegionId.
     pub id: u32,
-    /// Its key.
+    /// Region key.
     pub key: RegionKey,
 }
 
-/// What an engine starts with, beyond its settings.
+/// The initial values of a 1RMA engine, in addition to its settings.
 #[derive(Copy, Clone, Debug)]
 pub struct Start {
-    /// The sender's word of its nonces.
+    /// Sender word of the nonces.
     pub sender: u32,
-    /// Where its nonces begin.
+    /// First counter value of the nonces.
     pub first_nonce: u64,
-    /// Regions at most.
+    /// Largest number of regions.
     pub regions: u32,
 }
 
 impl Portal {
-    /// The ring of its commands.
+    /// Returns the ring of commands.
     pub fn ring(&self) -> &remora_nic::Ring {
         &self.ring
     }
 }
 
 impl World {
-    /// A node speaks 1RMA from now on. Its engine starts anew with no region and no portal.
+    /// Enables 1RMA on a node, with a new engine that has no region and no portal.
     pub fn enable_rma(&mut self, node: usize, settings: &Settings, start: Start, cipher: Box<dyn Cipher>) {
         self.enable_rma_by(node, settings, start, cipher, None);
     }
 
-    /// The same with a clock of its own, which need not agree with the time of the world.
+    /// Like [`World::enable_rma`], with a clock of its own that may differ from the time of the world.
     pub fn enable_rma_by(
         &mut self,
         node: usize,
@@ -116,18 +115,18 @@ impl World {
         self.with_nic(node, |nic, _| nic.enable_rma(init));
     }
 
-    /// The table of a node's regions.
+    /// Returns the region table of a node.
     ///
     /// # Panics
-    /// If the node does not speak 1RMA.
+    /// Panics if 1RMA is not enabled on the node.
     pub fn regions(&self, node: usize) -> &Arc<Regions> {
         self.nodes[node].regions.as_ref().expect("a node that speaks 1RMA")
     }
 
-    /// Gives a region a RegionId, with these rights and this key.
+    /// Assigns a RegionId to a region, with these rights and this key.
     ///
     /// # Errors
-    /// `Full`.
+    /// Fails with `Full` if the table of regions is full.
     pub fn expose(
         &mut self,
         memory: &Region,
@@ -140,10 +139,10 @@ impl World {
         Ok(Exposed { memory: memory.clone(), id, key })
     }
 
-    /// Makes a portal with `slots` slots that completes into `cq`.
+    /// Creates a portal with `slots` slots whose commands complete into `cq`.
     ///
     /// # Errors
-    /// Those of the NIC.
+    /// Fails if the NIC rejects the portal.
     pub fn create_portal(
         &mut self,
         cq: CompletionQueue,
@@ -155,10 +154,10 @@ impl World {
         self.create_portal_of(cq, slots, pid, incarnation, pd)
     }
 
-    /// The same in another protection domain.
+    /// Like [`World::create_portal`], in another protection domain.
     ///
     /// # Errors
-    /// Those of the NIC.
+    /// Fails if the NIC rejects the portal.
     pub fn create_portal_of(
         &mut self,
         cq: CompletionQueue,
@@ -173,21 +172,21 @@ impl World {
         Ok(Portal { node: cq.node, number, first, slots, cq, pid, incarnation, ring, produced: 0 })
     }
 
-    /// Removes a portal.
+    /// Destroys a portal.
     ///
     /// # Errors
-    /// `Unknown`.
+    /// Fails with `Unknown` if the portal does not exist.
     pub fn destroy_portal(&mut self, portal: &Portal) -> Result<(), NicError> {
         let now = self.now();
         self.with_nic(portal.node, |nic, _| nic.destroy_portal(now, portal.number))
     }
 
-    /// Writes a command into a portal's ring and tells the NIC.
+    /// Writes a command into a portal's ring and rings the portal.
     pub fn issue(&mut self, portal: &mut Portal, command: &Command) {
         self.issue_bytes(portal, &command.bytes());
     }
 
-    /// Writes any 64 bytes into a portal's ring and tells the NIC.
+    /// Writes arbitrary 64 bytes into a portal's ring and rings the portal.
     pub fn issue_bytes(&mut self, portal: &mut Portal, bytes: &[u8; SLOT]) {
         portal.ring.store(portal.produced, bytes);
         portal.produced += 1;
@@ -195,23 +194,23 @@ impl World {
         self.with_nic(portal.node, |nic, _| nic.ring_portal(portal.number));
     }
 
-    /// Moves the producer index of a portal's ring to any value and tells the NIC.
+    /// Sets the producer index of a portal's ring to any value and rings the portal.
     pub fn move_producer(&mut self, portal: &Portal, index: u64) {
         portal.ring.set_word(Word::Produced, index);
         self.with_nic(portal.node, |nic, _| nic.ring_portal(portal.number));
     }
 
-    /// The next completion of a command.
+    /// Returns the next completion of a command.
     pub fn poll_rma(&mut self, cq: CompletionQueue) -> Option<Completion> {
         Completion::of(&self.poll_entry(cq)?)
     }
 
-    /// The endpoint of a node.
+    /// Returns the endpoint of a node.
     pub fn endpoint(&self, node: usize) -> Endpoint {
         self.nodes[node].endpoint
     }
 
-    /// K_d of a portal's process for a region and a kind of operation.
+    /// Derives K_d, the key of a portal's process for a region and a kind of operation.
     pub fn derive(&self, cipher: &mut dyn Cipher, portal: &Portal, key: &RegionKey, kind: Kind) -> [u8; 16] {
         let identity = Identity {
             address: self.endpoint(portal.node).address,
@@ -223,7 +222,7 @@ impl World {
     }
 }
 
-/// A command of a portal's slot. Its local and remote bytes begin where the operands say.
+/// Returns a command for a slot of a portal. `local` and `remote` name the first byte in both regions.
 pub fn command(
     portal: &Portal,
     slot: u16,

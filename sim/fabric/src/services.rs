@@ -1,5 +1,5 @@
-//! The program's side of the services beside RC: queue pairs of each, shared receive queues, address handles,
-//! XRC domains.
+//! The program's side of the transport services other than RC: their queue pairs, shared receive queues,
+//! address handles and XRC domains.
 
 use remora_nic::wqe::Bounds;
 use remora_nic::{
@@ -11,10 +11,11 @@ use crate::program::{CompletionQueue, Endpoint, QueuePair, ReceiveQueue, Setting
 use crate::world::World;
 
 impl World {
-    /// Makes a queue pair of any service in RESET. Its receives come from its own queue or from a shared one.
+    /// Creates a queue pair of any service in RESET. Receives come from `srq` if given, otherwise from a
+    /// receive queue of its own.
     ///
     /// # Errors
-    /// Those of the NIC.
+    /// Fails if the NIC rejects the queue pair.
     pub fn create_qp_of(
         &mut self,
         service: Service,
@@ -49,10 +50,10 @@ impl World {
         Ok(QueuePair { node, index: ends.len() - 1, number, service })
     }
 
-    /// Makes a shared receive queue for at least `max_wr` work requests.
+    /// Creates a shared receive queue for at least `max_wr` work requests.
     ///
     /// # Errors
-    /// Those of the NIC.
+    /// Fails if the NIC rejects the queue.
     pub fn create_srq(
         &mut self,
         node: usize,
@@ -71,15 +72,15 @@ impl World {
     /// Posts a receive work request to a shared receive queue.
     ///
     /// # Errors
-    /// Those of `ibv_post_srq_recv`.
+    /// Fails like `ibv_post_srq_recv`.
     pub fn post_shared(&mut self, srq: SharedQueue, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         self.nodes[srq.node].program.shared_queues[srq.index].push(request)
     }
 
-    /// Moves a shared receive queue to a capacity of `max_wr` work requests.
+    /// Resizes a shared receive queue to `max_wr` work requests.
     ///
     /// # Errors
-    /// [`NicError::TooSmall`] if what waits in it, or its limit, would not fit.
+    /// Fails with [`NicError::TooSmall`] if the posted requests, or the limit of the queue, would not fit.
     pub fn resize_srq(&mut self, srq: SharedQueue, max_wr: u32) -> Result<(), NicError> {
         let end = &self.nodes[srq.node].program.shared_queues[srq.index];
         let ring = ReceiveQueue::new(max_wr, end.max_sge).ring;
@@ -88,10 +89,10 @@ impl World {
         Ok(())
     }
 
-    /// Makes the target of extended reliable connections in RESET.
+    /// Creates an XRC target queue pair in RESET.
     ///
     /// # Errors
-    /// Those of the NIC.
+    /// Fails if the NIC rejects the queue pair.
     pub fn create_xrc_target(&mut self, node: usize, domain: u32) -> Result<QueuePair, NicError> {
         let number = self.with_nic(node, |nic, _| nic.create_xrc_target(domain))?;
         let ends = &mut self.nodes[node].program.queue_pairs;
@@ -100,10 +101,10 @@ impl World {
         Ok(QueuePair { node, index: ends.len() - 1, number, service: Service::XrcTarget })
     }
 
-    /// Posts a work request to a target beside the connected peer, and rings the doorbell.
+    /// Posts a work request to a target other than the connected peer, and rings the doorbell.
     ///
     /// # Errors
-    /// Those of `ibv_post_send`.
+    /// Fails like `ibv_post_send`.
     pub fn post_to(
         &mut self,
         qp: QueuePair,
@@ -115,20 +116,20 @@ impl World {
         Ok(())
     }
 
-    /// An address handle of node `from` for node `to`.
+    /// Creates an address handle on node `from` for node `to`.
     ///
     /// # Errors
-    /// Those of the NIC.
+    /// Fails if the NIC rejects the address handle.
     pub fn create_address_handle(&mut self, from: usize, to: usize) -> Result<u32, NicError> {
         let address = AddressVector::new(self.peer(to), self.route(from, to));
         let pd = self.pd(from);
         self.with_nic(from, |nic, _| nic.create_address_handle(pd, &address))
     }
 
-    /// Brings a queue pair from RESET to RTS that needs no peer.
+    /// Takes a queue pair that needs no peer from RESET to RTS.
     ///
     /// # Panics
-    /// If the NIC refuses.
+    /// Panics if the NIC rejects a modification.
     pub fn bring_up(&mut self, qp: QueuePair, psn: u32, settings: &Settings) {
         for change in self.way_to_rts(qp, qp, [psn, 0], settings) {
             self.modify(qp, &change).expect("a change that the table allows");

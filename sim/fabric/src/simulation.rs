@@ -1,8 +1,8 @@
-//! NICs on a network: a data center.
+//! Simulation of a data centre: hosts with real NICs on a simulated network.
 //!
-//! Every host has a NIC with its memory, the code that runs for real. The network moves descriptors; the
-//! bytes of a frame wait here until it arrives. A host runs only when something of its own is due: a frame
-//! has arrived, a port is free, a timer of its NIC expires.
+//! Every host has a `remora_nic::Nic` with its memory, the code that also runs over real ports. The network
+//! moves descriptors, while the bytes of a frame are stored here until the frame arrives. A host runs only
+//! when one of its events is due: a frame has arrived, a port is free, or a timer of its NIC expires.
 
 mod charging;
 mod far_end;
@@ -38,28 +38,28 @@ use host::Host;
 use peer::UPLINKS_MAX;
 use uplink::Uplink;
 
-/// How hosts behave.
+/// The configuration of a simulation.
 #[derive(Clone, Debug)]
 pub struct SimulationConfig {
-    /// Links, switches, pauses and marks.
+    /// Links, switches, PFC and ECN.
     pub network: NetworkConfig,
-    /// Every NIC. Its endpoint, classes and check of ICRCs are set for each host.
+    /// Configuration of every NIC. Endpoint, traffic classes and ICRC check are overwritten for each host.
     pub nic: remora_nic::Config,
-    /// What a frame is charged on links and in buffers.
+    /// Bytes that a frame occupies on links and in buffers.
     pub charging: Charging,
-    /// Bytes that each packet with data is charged on top.
+    /// Additional bytes that each data packet occupies.
     pub extra_header: u16,
-    /// Class of data.
+    /// Traffic class of data.
     pub data_class: u8,
-    /// Class of acknowledgements and CNPs.
+    /// Traffic class of acknowledgements and CNPs.
     pub ack_class: u8,
-    /// Frames carry an ICRC, and receivers check it.
+    /// If true, frames carry an ICRC and receivers check it.
     pub icrc: bool,
-    /// All bytes of frames are kept. Otherwise the data is zeros, and no bytes of it are kept.
+    /// If true, all bytes of a frame are stored. Otherwise the data is zeros and is not stored.
     pub whole: bool,
-    /// How queue pairs are made and connected.
+    /// Settings of connections.
     pub connection: Connection,
-    /// Work requests of a flow carry at most so many bytes.
+    /// Largest size of a work request, in bytes; longer flows use several.
     pub message: u32,
 }
 
@@ -92,14 +92,14 @@ impl Default for SimulationConfig {
     }
 }
 
-/// Entries of a host's completion queue.
+/// Entries of each host's completion queue.
 const COMPLETIONS: u64 = 1 << 8;
-/// Picoseconds after which a NIC with something due that cannot leave is asked again.
+/// Interval in picoseconds after which a NIC is run again if its due work cannot leave.
 const BLOCKED: u64 = 100 * Picos::NANOSECOND;
-/// Timers that a NIC looks at in one go.
+/// Largest number of timers that a NIC handles in one run.
 const BUDGET: usize = 64;
 
-/// A data center that runs.
+/// A running simulation.
 pub struct Simulation {
     network: Network,
     hosts: Vec<Host>,
@@ -108,18 +108,18 @@ pub struct Simulation {
     far_ends: FarEnds,
     config: SimulationConfig,
     observer: Option<Box<dyn Observer>>,
-    /// What the observer is told now.
+    /// Scratch space for the observations that are being reported.
     observations: Vec<Observation>,
 }
 
 impl Simulation {
-    /// One at time 0 without flows.
+    /// Creates a simulation at time 0 without flows.
     ///
     /// # Errors
-    /// Those of [`Network::new`], and a host with more links than a NIC has ports.
+    /// Fails if [`Network::new`] fails, or if a host has more links than a NIC has ports.
     ///
     /// # Panics
-    /// If it asks for more memory than the machine has.
+    /// Panics if there is not enough memory.
     pub fn new(topology: Topology, config: SimulationConfig) -> Result<Simulation, TopologyError> {
         let mut network = Network::new(topology, config.network.clone())?;
         check_uplinks(&network)?;
@@ -135,30 +135,30 @@ impl Simulation {
         Ok(Simulation { network, hosts, frames, flows, far_ends, config, observer: None, observations })
     }
 
-    /// The network.
+    /// Returns the network.
     pub fn network(&self) -> &Network {
         &self.network
     }
 
-    /// The network, to set failures or to end with its check.
+    /// Returns the network for changes, such as link failures, and for its final check.
     pub fn network_mut(&mut self) -> &mut Network {
         &mut self.network
     }
 
-    /// How it was made.
+    /// Returns the configuration.
     pub fn config(&self) -> &SimulationConfig {
         &self.config
     }
 
-    /// What the NIC of a host has counted.
+    /// Returns the counters of a host's NIC.
     pub fn counters(&self, host: u32) -> Counters {
         *self.hosts[host as usize].engine.enter().counters()
     }
 
-    /// Adds a flow; returns its number.
+    /// Adds a flow and returns its number.
     ///
     /// # Panics
-    /// If it names a host that is not there, or starts in the past.
+    /// Panics if the flow names a host that does not exist, has equal ends or starts in the past.
     pub fn add_flow(&mut self, spec: FlowSpec) -> u32 {
         assert!(spec.start >= self.network.now(), "a flow starts in the future");
         let hosts = self.hosts.len() as u32;
@@ -169,28 +169,28 @@ impl Simulation {
         number
     }
 
-    /// Does nothing happen any more before `limit`, or at it?
+    /// Returns true if no event is due up to and including `limit`.
     pub fn is_idle(&mut self, limit: Picos) -> bool {
         let next = self.network.next_time();
         next == Picos::NEVER || next > limit
     }
 
-    /// Has no flow that was added and has not ended started yet?
+    /// Returns true if none of the flows that have not ended has started.
     pub fn waits_for_start(&self) -> bool {
         self.flows.waits_for_start()
     }
 
-    /// Flows that have not ended.
+    /// Returns the number of flows that have not ended.
     pub fn running(&self) -> usize {
         self.flows.running()
     }
 
-    /// A flow, and how much of it the NIC has completed.
+    /// Returns a flow, and how many of its bytes the NIC has completed.
     pub fn flow(&self, number: u32) -> (&FlowSpec, u64) {
         self.flows.progress(number)
     }
 
-    /// Runs until `limit`, or until a flow ends at one of its hosts. Returns that.
+    /// Runs until a flow ends at one of its hosts or until `limit`. Returns the end of the flow.
     pub fn run(&mut self, limit: Picos) -> Option<FlowEnd> {
         if let Some(ended) = self.flows.next_end() {
             return Some(ended);
@@ -215,15 +215,16 @@ impl Simulation {
         None
     }
 
-    /// Counts the packets once more: those that NICs have sent are those that the network took, and each of
-    /// these is delivered, lost or in flight.
+    /// Checks that the network received exactly the packets that the NICs sent, and that each of them is
+    /// delivered, lost or in flight.
     fn check_balance(&self) {
         let balance = self.network.balance();
         let by_nics: u64 = (0..self.hosts.len() as u32).map(|host| self.counters(host).sent_pkts).sum();
         assert!(balance.holds() && balance.sent == by_nics, "{balance:?}, and NICs sent {by_nics}");
     }
 
-    /// What is due next, not later than `limit`. Whoever observes hears first of what came before.
+    /// Advances to the next event, but not beyond `limit`. The observer is called before the event takes
+    /// effect.
     #[inline]
     fn next_due(&mut self, limit: Picos) -> Option<Due> {
         let due = self.network.next_due(limit);
@@ -233,7 +234,7 @@ impl Simulation {
         due
     }
 
-    /// A frame has arrived at a host.
+    /// Delivers an arrived frame to a host's NIC.
     fn deliver(&mut self, number: u32, id: PacketId) {
         let packet = self.network.take(id);
         let now = self.network.now().instant();
@@ -261,7 +262,7 @@ impl Simulation {
         self.pump(number);
     }
 
-    /// Flows whose work the NIC has completed go on, or end.
+    /// Handles the completions of a host's NIC: the flows continue or end.
     fn complete(&mut self, number: u32) {
         while let Some(entry) = self.hosts[number as usize].poller.poll() {
             self.hosts[number as usize].poller.free();
@@ -285,7 +286,7 @@ impl Simulation {
         self.pump(number);
     }
 
-    /// Lets a host's NIC send for as long as it may.
+    /// Lets a host's NIC send as many packets as its ports accept.
     fn pump(&mut self, number: u32) {
         let host = &mut self.hosts[number as usize];
         let now: Instant = self.network.now().instant();
@@ -324,7 +325,8 @@ impl Simulation {
             uplink::expect_awaited(&mut self.network, number, awaited);
         }
         if deadline <= self.network.now() {
-            // What is due waits for a port that sends, which says when it is free; or for a pause to end.
+            // The due work waits either for a busy port, which reports when it is free, or for the end of a
+            // pause.
             deadline = if is_busy { Picos::NEVER } else { self.network.now().after(BLOCKED) };
         }
         if deadline < host.wake_at {
@@ -335,7 +337,7 @@ impl Simulation {
     }
 }
 
-/// Has a NIC enough ports for the links of each host?
+/// Checks that a NIC has enough ports for the links of each host.
 fn check_uplinks(network: &Network) -> Result<(), TopologyError> {
     for host in 0..network.hosts() as u32 {
         let links = network.uplinks(host).len();

@@ -1,7 +1,7 @@
-//! Which nodes a network has and which links join them, as plain values.
+//! Network topologies: nodes and the links between them, as plain values.
 //!
-//! Nodes are numbered from 0. The generators number hosts first, then switches by tier; a file may mix them.
-//! The ports of a node are numbered from 0 in the order in which the links name it.
+//! Nodes are numbered from 0. Generators number hosts first, then switches by tier; files may mix them. The
+//! ports of a node are numbered from 0 in the order of the links.
 
 mod dumbbell;
 mod ring;
@@ -15,63 +15,63 @@ pub use ring::Ring;
 pub use routes::Routes;
 pub use tree::Tree;
 
-/// The most nodes that a topology has.
+/// Largest number of nodes.
 pub const NODES_MAX: u64 = 100_000;
-/// The most links that a topology has.
+/// Largest number of links.
 pub const LINKS_MAX: u64 = 1_000_000;
-/// The most ports that a node has.
+/// Largest number of ports of a node.
 pub const PORTS_MAX: u64 = 32_768;
-/// The highest rate of a link, in bit/s: a byte takes a whole picosecond at 8 Tbit/s.
+/// Highest rate of a link, in bit/s: at 8 Tbit/s a byte takes one picosecond.
 pub const RATE_MAX: u64 = 8_000_000_000_000;
-/// The lowest rate of a link, in bit/s.
+/// Lowest rate of a link, in bit/s.
 pub const RATE_MIN: u64 = 1_000;
-/// The longest delay of a link, in picoseconds: ten seconds.
+/// Longest delay of a link, in picoseconds: ten seconds.
 pub const DELAY_MAX: u64 = 10_000_000_000_000;
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum NodeKind {
-    /// A NIC with programs: it sends and receives, and forwards nothing.
+    /// A NIC with programs, which sends and receives but does not forward.
     Host,
-    /// It forwards, and has no programs.
+    /// A switch, which only forwards.
     Switch,
 }
 
-/// One cable, which carries frames both ways at once.
+/// A full-duplex link.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Link {
-    /// The node at one end.
+    /// Node number of the first end.
     pub a: u32,
-    /// The node at the other end.
+    /// Node number of the second end.
     pub b: u32,
     /// Rate of each direction, in bit/s.
     pub rate: u64,
     /// Propagation delay of each direction, in picoseconds.
     pub delay: u64,
-    /// Probability that a packet is lost, from 0 to 1, the same both ways.
+    /// Probability from 0 to 1 that a packet is lost, for both directions.
     pub loss: f64,
 }
 
 impl Link {
-    /// The node at the far end of `near`.
+    /// Returns the node at the other end than `near`.
     pub fn far(&self, near: u32) -> u32 {
         if self.a == near { self.b } else { self.a }
     }
 }
 
-/// Links that are alike, such as those below one tier.
+/// The attributes of all links between two tiers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Level {
-    /// Rate of a link, in bit/s.
+    /// Rate of each link, in bit/s.
     pub rate: u64,
-    /// Delay of a link, in picoseconds.
+    /// Propagation delay of each link, in picoseconds.
     pub delay: u64,
-    /// Parallel links between two nodes; at least 1.
+    /// Number of parallel links between two nodes; at least 1.
     pub bundle: u32,
 }
 
 impl Level {
-    /// Single links of this rate (bit/s) and delay (ps).
+    /// Returns single links of this rate in bit/s and this delay in picoseconds.
     pub const fn new(rate: u64, delay: u64) -> Level {
         Level { rate, delay, bundle: 1 }
     }
@@ -80,11 +80,11 @@ impl Level {
 /// The tiers of a tree of switches, from the hosts upwards.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
-    /// Top of rack: it has the hosts.
+    /// Top-of-rack switches, to which the hosts are attached.
     Tor,
-    /// Aggregation; the spine, where there are two tiers.
+    /// Aggregation switches; the spine in a tree of two tiers.
     Agg,
-    /// Core, above the pods.
+    /// Core switches, above the pods.
     Core,
 }
 
@@ -98,46 +98,47 @@ impl fmt::Display for Tier {
     }
 }
 
-/// Where a switch stands in a tree.
+/// The position of a switch in a tree.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its tier.
+    /// Tier of the switch.
     pub tier: Tier,
-    /// Its pod, from 0; 0 for the core.
+    /// Number of the pod, from 0; 0 for core switches.
     pub pod: u32,
-    /// Its number among those of its tier and pod, from 0.
+    /// Number within the tier of the pod, from 0.
     pub position: u32,
-    /// Its number among all of its tier, from 0: htsim's agg and core columns have it.
+    /// Number within the whole tier, from 0, as in the `agg` and `core` columns of htsim's tables.
     pub number: u32,
 }
 
-/// One end of a link, seen from its node. Its index in the node's list is the port's number.
+/// A port of a node. Its number is its index in the list of the node's ports.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// The link, an index of [`Topology::links`].
+    /// Index of the link in [`Topology::links`].
     pub link: u32,
-    /// The node at the far end.
+    /// Node number of the far end.
     pub neighbour: u32,
 }
 
-/// A network: nodes and links.
+/// A network topology.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Topology {
-    /// What each node is; its index is its number.
+    /// Kind of each node, indexed by node number.
     pub nodes: Vec<NodeKind>,
-    /// All links. Their order numbers the ports of each node.
+    /// Links. Their order numbers the ports of each node.
     pub links: Vec<Link>,
-    /// Where each node stands, if it is a switch of a generated tree. As long as `nodes`, or empty.
+    /// Position of each switch of a generated network, indexed by node number. Either empty or as long as
+    /// `nodes`.
     pub places: Vec<Option<Place>>,
 }
 
 impl Topology {
-    /// The hosts, in ascending order.
+    /// Returns the node numbers of the hosts, in ascending order.
     pub fn hosts(&self) -> impl Iterator<Item = u32> + '_ {
         self.of_kind(NodeKind::Host)
     }
 
-    /// The switches, in ascending order.
+    /// Returns the node numbers of the switches, in ascending order.
     pub fn switches(&self) -> impl Iterator<Item = u32> + '_ {
         self.of_kind(NodeKind::Switch)
     }
@@ -146,23 +147,24 @@ impl Topology {
         (0u32..).zip(&self.nodes).filter(move |(_, is)| **is == kind).map(|(node, _)| node)
     }
 
-    /// Is this node a host? False for a number that no node has.
+    /// Returns true if the node is a host; false if it is a switch or does not exist.
     pub fn is_host(&self, node: u32) -> bool {
         self.nodes.get(node as usize) == Some(&NodeKind::Host)
     }
 
-    /// Where a switch stands; `None` for a host and where the tree is not known.
+    /// Returns the position of a switch, or `None` for a host or if positions are unknown.
     pub fn place(&self, node: u32) -> Option<Place> {
         self.places.get(node as usize).copied().flatten()
     }
 
-    /// The switch of this tier and number among all of its tier.
+    /// Returns the node number of a switch by its tier and its number within the tier.
     pub fn switch_at(&self, tier: Tier, number: u32) -> Option<u32> {
         let is_it = |place: &Option<Place>| place.is_some_and(|at| at.tier == tier && at.number == number);
         self.places.iter().position(is_it).map(|node| node as u32)
     }
 
-    /// The ports of every node, in the order of the links. Links that name unknown nodes have none.
+    /// Returns the ports of every node, in the order of the links. Ends at nodes that do not exist are
+    /// ignored.
     pub fn ports(&self) -> Vec<Vec<Port>> {
         let mut ports = vec![Vec::new(); self.nodes.len()];
         for (link, ends) in (0u32..).zip(&self.links) {
@@ -175,16 +177,17 @@ impl Topology {
         ports
     }
 
-    /// Adds the links of one bundle.
+    /// Adds the parallel links between two nodes.
     fn join(&mut self, a: u32, b: u32, level: Level) {
         let link = Link { a, b, rate: level.rate, delay: level.delay, loss: 0.0 };
         self.links.extend((0..level.bundle).map(|_| link));
     }
 
-    /// Is this a network that the fabric can run?
+    /// Checks that the fabric can run this topology.
     ///
     /// # Errors
-    /// The first fault: limits, then links in their order, then hosts without a link.
+    /// Returns the first fault: exceeded limits, then invalid links in their order, then hosts without a
+    /// link.
     pub fn check(&self) -> Result<(), TopologyError> {
         limit("nodes", self.nodes.len() as u64, NODES_MAX)?;
         limit("links", self.links.len() as u64, LINKS_MAX)?;
@@ -203,10 +206,10 @@ impl Topology {
         degree.iter().try_for_each(|ports| limit("ports of one node", *ports, PORTS_MAX))
     }
 
-    /// Does this link join two nodes that exist, at a rate, delay and loss that make sense?
+    /// Checks that a link joins two different nodes that exist, and has a valid rate, delay and loss.
     ///
     /// # Errors
-    /// The first fault. `number` is the link's index, for the words of the error.
+    /// Returns the first fault. `number` is the index of the link, for the message.
     pub fn check_link(&self, number: usize, link: &Link) -> Result<(), TopologyError> {
         let nodes = self.nodes.len();
         if let Some(node) = [link.a, link.b].into_iter().find(|node| *node as usize >= nodes) {
@@ -228,77 +231,77 @@ impl Topology {
     }
 }
 
-/// Refuses more of `what` than the limit.
+/// Fails if `asked` exceeds `limit`.
 fn limit(what: &'static str, asked: u64, limit: u64) -> Result<(), TopologyError> {
     if asked > limit { Err(TopologyError::TooMany { what, asked, limit }) } else { Ok(()) }
 }
 
-/// Why a topology cannot be run.
+/// The reason why a topology is invalid.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum TopologyError {
-    /// It has no host, so nobody sends.
+    /// No node is a host.
     NoHost,
-    /// No link names this host.
+    /// A host has no link.
     HostWithoutLink {
-        /// The host.
+        /// Node number of the host.
         host: u32,
     },
-    /// This host has more links than a NIC has ports.
+    /// A host has more links than a NIC has ports.
     HostLinks {
-        /// The host.
+        /// Node number of the host.
         host: u32,
-        /// Links of it.
+        /// Number of its links.
         links: usize,
-        /// Ports of a NIC.
+        /// Number of ports of a NIC.
         limit: usize,
     },
-    /// A link names a node that is not there.
+    /// A link names a node that does not exist.
     UnknownNode {
         /// Index of the link.
         link: usize,
-        /// The node that it names.
+        /// Node number that does not exist.
         node: u32,
-        /// How many nodes there are.
+        /// Number of nodes.
         nodes: usize,
     },
     /// A link joins a node to itself.
     Loop {
         /// Index of the link.
         link: usize,
-        /// The node.
+        /// Node number.
         node: u32,
     },
-    /// A rate outside of [`RATE_MIN`] to [`RATE_MAX`].
+    /// The rate of a link is not in [`RATE_MIN`]..=[`RATE_MAX`].
     Rate {
         /// Index of the link.
         link: usize,
-        /// What it asks for, in bit/s.
+        /// Rate of the link, in bit/s.
         rate: u64,
     },
-    /// A delay above [`DELAY_MAX`].
+    /// The delay of a link is above [`DELAY_MAX`].
     Delay {
         /// Index of the link.
         link: usize,
-        /// What it asks for, in picoseconds.
+        /// Delay of the link, in picoseconds.
         delay: u64,
     },
-    /// A probability that is not from 0 to 1.
+    /// The loss of a link is not a probability.
     Loss {
         /// Index of the link.
         link: usize,
-        /// What it asks for.
+        /// Loss of the link.
         loss: f64,
     },
-    /// More of something than the fabric takes.
+    /// A limit is exceeded.
     TooMany {
-        /// Nodes, links, ports of one node or entries of the routes.
+        /// Name of what is limited: nodes, links, ports of a node or entries of the routes.
         what: &'static str,
-        /// How many were asked for.
+        /// Requested number.
         asked: u64,
-        /// How many there may be.
+        /// Largest possible number.
         limit: u64,
     },
-    /// Parameters of a generator that give no network, with the rule that they break.
+    /// The parameters of a generator do not describe a network. The text states the violated rule.
     Shape(&'static str),
 }
 

@@ -1,24 +1,24 @@
-//! A running hash of everything that a world does: two runs did the same if their hashes are equal.
+//! A running hash of all events of a world. Two runs with equal hashes were equal.
 
 /// The hash so far.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Trace(u64);
 
 impl Trace {
-    /// Nothing happened yet.
+    /// Returns the initial hash.
     pub const fn new() -> Trace {
         Trace(0x243f_6a88_85a3_08d3)
     }
 
-    /// Something with a number happened.
+    /// Adds a number to the hash.
     #[inline]
     pub fn number(&mut self, number: u64) {
-        // Multiply and fold: each step is a bijection of the state, so that nothing is ever forgotten.
+        // Multiply and fold: each step is a bijection of the state, so no input is lost.
         let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = mixed ^ mixed >> 32;
     }
 
-    /// Adds bytes to the hash.
+    /// Adds bytes, and their number, to the hash.
     pub fn bytes(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         for word in words {
@@ -28,7 +28,7 @@ impl Trace {
         self.number(bytes.len() as u64);
     }
 
-    /// The hash so far.
+    /// Returns the hash.
     pub const fn get(self) -> u64 {
         self.0
     }

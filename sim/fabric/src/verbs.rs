@@ -1,4 +1,4 @@
-//! The verbs of a node's program: it creates queues, connects and posts to them, and polls completions.
+//! The verbs of a node's program: creates and connects queues, posts work requests and polls completions.
 
 use remora_memory::{Access, Bytes, Key, Range};
 use remora_nic::chain::LoopbackInit;
@@ -19,7 +19,7 @@ impl World {
     /// Registers `len` bytes of zeros on a node.
     ///
     /// # Panics
-    /// If the node's table refuses; tests of that use [`World::table`].
+    /// Panics if the node's table rejects the region. Tests of such errors use [`World::table`].
     pub fn register(&mut self, node: usize, len: usize, access: Access) -> Region {
         self.register_bytes(node, Bytes::heap(len).expect("memory for a region"), access)
     }
@@ -33,12 +33,12 @@ impl World {
         Region { node, key, address, bytes }
     }
 
-    /// Ends a region.
+    /// Deregisters a region.
     pub fn deregister(&mut self, region: &Region) {
         self.nodes[region.node].table.deregister(region.key).expect("a live region");
     }
 
-    /// Makes a completion queue of `slots` entries.
+    /// Creates a completion queue of `slots` entries.
     pub fn create_cq(&mut self, node: usize, slots: u32) -> CompletionQueue {
         let ring = ring(u64::from(slots));
         let number = self.with_nic(node, |nic, _| nic.create_cq(ring.clone())).expect("space for a queue");
@@ -47,7 +47,8 @@ impl World {
         CompletionQueue { node, index: queues.len() - 1, number }
     }
 
-    /// Makes a completion queue of `slots` entries that is counted and need not be polled.
+    /// Creates a completion queue of `slots` entries that may overrun: WAIT counts its completions, so it
+    /// need not be polled.
     pub fn create_counted_cq(&mut self, node: usize, slots: u32) -> CompletionQueue {
         let ring = ring(u64::from(slots));
         let number = self
@@ -58,10 +59,10 @@ impl World {
         CompletionQueue { node, index: queues.len() - 1, number }
     }
 
-    /// Makes a loopback queue pair, ready to send.
+    /// Creates a loopback queue pair in RTS.
     ///
     /// # Errors
-    /// Those of [`remora_nic::Nic`].
+    /// Fails if the NIC rejects the queue pair.
     pub fn create_loopback(
         &mut self,
         send_cq: CompletionQueue,
@@ -87,20 +88,20 @@ impl World {
         Ok(QueuePair { node, index: ends.len() - 1, number, service: Service::Rc })
     }
 
-    /// Registers the memory of a send queue: a *code region*, whose work requests may be rewritten. Slot `n`
-    /// is at `64 + 64 n`.
+    /// Registers the memory of a send queue as a *code region*, in which work requests may be rewritten. Slot
+    /// `n` is at offset `64 + 64 n`.
     ///
     /// # Panics
-    /// If the node's table refuses.
+    /// Panics if the node's table rejects the region.
     pub fn register_code(&mut self, qp: QueuePair, access: Access) -> Region {
         let bytes = self.end(qp).send.bytes().clone();
         self.register_bytes(qp.node, bytes, access)
     }
 
-    /// Moves a completion queue to `slots` entries.
+    /// Resizes a completion queue to `slots` entries.
     ///
     /// # Errors
-    /// [`NicError::TooSmall`] if what waits in it would not fit.
+    /// Fails with [`NicError::TooSmall`] if the entries in it would not fit.
     pub fn resize_cq(&mut self, cq: CompletionQueue, slots: u32) -> Result<(), NicError> {
         let ring = ring(u64::from(slots));
         self.with_nic(cq.node, |nic, _| nic.resize_cq(cq.number, ring.clone()))?;
@@ -108,10 +109,10 @@ impl World {
         Ok(())
     }
 
-    /// Makes a queue pair in RESET.
+    /// Creates an RC queue pair in RESET.
     ///
     /// # Errors
-    /// Those of the NIC.
+    /// Fails if the NIC rejects the queue pair.
     pub fn create_qp(
         &mut self,
         send_cq: CompletionQueue,
@@ -121,7 +122,7 @@ impl World {
         self.create_qp_of(Service::Rc, send_cq, receive_cq, None, settings)
     }
 
-    /// Two connected queue pairs, each with one completion queue for both its work queues.
+    /// Creates two connected queue pairs, each with a completion queue for both of its work queues.
     pub fn pair(
         &mut self,
         left: usize,
@@ -129,7 +130,7 @@ impl World {
         settings: &Settings,
     ) -> [(QueuePair, CompletionQueue); 2] {
         let mut side = |node| {
-            // Slots are free as soon as the NIC is done with them, so there may be more completions than
+            // Slots are reused as soon as the NIC has processed them, so there may be more completions than
             // slots.
             let cq = self.create_cq(node, 2 * (settings.send_slots + settings.receives));
             (self.create_qp(cq, cq, settings).expect("space for a queue pair"), cq)
@@ -139,18 +140,18 @@ impl World {
         ends
     }
 
-    /// Changes a queue pair.
+    /// Modifies a queue pair.
     ///
     /// # Errors
-    /// Those of the NIC.
+    /// Fails if the NIC rejects the modification.
     pub fn modify(&mut self, qp: QueuePair, change: &Modify) -> Result<(), ModifyFault> {
         self.with_nic(qp.node, |nic, _| nic.modify_qp(qp.number, change))
     }
 
-    /// Brings two queue pairs from RESET to RTS, each other's peers.
+    /// Connects two queue pairs to each other and takes them from RESET to RTS.
     ///
     /// # Panics
-    /// If the NIC refuses.
+    /// Panics if the NIC rejects a modification.
     pub fn connect(&mut self, left: QueuePair, right: QueuePair, settings: &Settings) {
         for (from, to, psn) in
             [(left, right, settings.psn), (right, left, [settings.psn[1], settings.psn[0]])]
@@ -161,7 +162,8 @@ impl World {
         }
     }
 
-    /// The three changes that bring `from` to RTS as the peer of `to`; `psn` is its own and its peer's first.
+    /// Returns the three modifications that take `from` to RTS as the peer of `to`. `psn` is the initial PSN
+    /// of `from`, then of `to`.
     pub fn way_to_rts(
         &self,
         from: QueuePair,
@@ -173,12 +175,12 @@ impl World {
         changes(from.service, address, to.number, psn, settings)
     }
 
-    /// The state of a queue pair.
+    /// Returns the state of a queue pair, or `None` if it does not exist.
     pub fn state(&mut self, qp: QueuePair) -> Option<State> {
         self.with_nic(qp.node, |nic, _| nic.qp_state(qp.number))
     }
 
-    /// Brings a queue pair to a state that takes no attributes: ERR, SQD or RESET.
+    /// Takes a queue pair to a state without attributes: ERR, SQD or RESET.
     pub fn bring(&mut self, qp: QueuePair, state: State) {
         self.modify(qp, &Modify { state: Some(state), ..Modify::default() })
             .expect("a state that takes nothing");
@@ -188,28 +190,28 @@ impl World {
         &mut self.nodes[qp.node].program.queue_pairs[qp.index]
     }
 
-    /// Posts a work request and rings the doorbell.
+    /// Posts a send work request and rings the doorbell.
     ///
     /// # Errors
-    /// Those of `ibv_post_send`.
+    /// Fails like `ibv_post_send`.
     pub fn post(&mut self, qp: QueuePair, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.post_quietly(qp, request)?;
         self.ring(qp);
         Ok(())
     }
 
-    /// Posts a work request without ringing the doorbell.
+    /// Posts a send work request without ringing the doorbell.
     ///
     /// # Errors
-    /// Those of `ibv_post_send`.
+    /// Fails like `ibv_post_send`.
     pub fn post_quietly(&mut self, qp: QueuePair, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.put(qp, request, &Target::Peer)
     }
 
-    /// Posts a work request of PRISM without ringing the doorbell.
+    /// Posts a PRISM work request without ringing the doorbell.
     ///
     /// # Errors
-    /// Those of `ibv_post_send`.
+    /// Fails like `ibv_post_send`.
     pub fn post_prism(&mut self, qp: QueuePair, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         let end = self.end(qp);
         let free = end.send.slots() - (end.sent - end.send.word(Word::Consumed));
@@ -220,11 +222,11 @@ impl World {
         Ok(())
     }
 
-    /// Makes a free list of `count` buffers of `size` bytes over a region, from `offset` on. Nothing is
-    /// posted.
+    /// Creates a free list of `count` buffers of `size` bytes in a region, from `offset` on. No buffer is
+    /// posted yet.
     ///
     /// # Errors
-    /// Those of the NIC.
+    /// Fails if the NIC rejects the free list.
     pub fn create_free_list(
         &mut self,
         region: &Region,
@@ -243,25 +245,25 @@ impl World {
     /// Posts the buffer at an address to a free list.
     ///
     /// # Errors
-    /// `QueueFull`.
+    /// Fails with `QueueFull` if all buffers are posted.
     pub fn post_buffer(&mut self, list: &mut FreeList, addr: u64) -> Result<(), PostError> {
         let sge = remora_nic::Sge { addr, len: 0, lkey: Key::new(0) };
         list.posts.push(&ReceiveRequest { id: 0, sges: &[sge] })
     }
 
-    /// The state of a free list's buffers.
+    /// Returns the state of a free list.
     ///
     /// # Panics
-    /// If the list does not exist.
+    /// Panics if the list does not exist.
     pub fn free_list_facts(&mut self, list: &FreeList) -> FreeListFacts {
         self.with_nic(list.node, |nic, _| nic.free_list_facts(list.number)).expect("a list that is there")
     }
 
-    /// Which buffers of a free list are neither free nor resting, as [`remora_nic::Nic::free_list_out`]
-    /// returns them.
+    /// Reports the buffers of a free list that are neither free nor resting: see
+    /// [`remora_nic::Nic::free_list_out`].
     ///
     /// # Panics
-    /// If the list does not exist.
+    /// Panics if the list does not exist.
     pub fn free_list_out(&mut self, list: &FreeList, first: u32, bits: &mut [u64]) {
         let asked = self.with_nic(list.node, |nic, _| nic.free_list_out(list.number, first, bits));
         asked.expect("a list that is there");
@@ -282,7 +284,7 @@ impl World {
         Ok(())
     }
 
-    /// Puts a slot of any bytes into the send queue without ringing the doorbell.
+    /// Writes arbitrary bytes into the next slot of the send queue without ringing the doorbell.
     pub fn post_slot(&mut self, qp: QueuePair, slot: &[u8; SLOT]) {
         let end = self.end(qp);
         end.send.store(end.sent, slot);
@@ -290,22 +292,23 @@ impl World {
         end.send.set_word(Word::Produced, end.sent);
     }
 
-    /// Slots ever posted to a send queue.
+    /// Returns the number of slots that were ever posted to a send queue.
     pub fn posted(&mut self, qp: QueuePair) -> u64 {
         self.end(qp).sent
     }
 
-    /// The memory of a send queue: `RedN` changes the slots in it.
+    /// Returns the ring of a send queue, in which RedN's programs change slots.
     pub fn send_ring(&mut self, qp: QueuePair) -> Ring {
         self.end(qp).send.clone()
     }
 
-    /// The memory of the queue pair's own receive queue, if it has one.
+    /// Returns the ring of the queue pair's own receive queue, or `None` if it has none.
     pub fn receive_ring(&mut self, qp: QueuePair) -> Option<Ring> {
         self.end(qp).receive.as_ref().map(|end| end.ring.clone())
     }
 
-    /// Slots posted to the queue pair's own receive queue: 0 if it has none.
+    /// Returns the number of slots that were ever posted to the queue pair's own receive queue; 0 if it has
+    /// none.
     pub fn receives_posted(&mut self, qp: QueuePair) -> u64 {
         self.end(qp).receive.as_ref().map_or(0, |end| end.posted)
     }
@@ -318,10 +321,10 @@ impl World {
     /// Posts a receive work request.
     ///
     /// # Errors
-    /// Those of `ibv_post_recv`.
+    /// Fails like `ibv_post_recv`.
     ///
     /// # Panics
-    /// If the queue pair has no receive queue of its own.
+    /// Panics if the queue pair has no receive queue of its own.
     pub fn post_receive(&mut self, qp: QueuePair, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         let end = self.end(qp).receive.as_mut().expect("a receive queue of its own");
         end.push(request)?;
@@ -331,24 +334,24 @@ impl World {
         Ok(())
     }
 
-    /// The next entry of a completion queue; it is given back to the NIC at once.
+    /// Returns the next entry of a completion queue, and frees its place at once.
     pub fn poll_entry(&mut self, cq: CompletionQueue) -> Option<Cqe> {
         let entry = self.poll_and_keep(cq)?;
         self.nodes[cq.node].program.completion_queues[cq.index].1.free();
         Some(entry)
     }
 
-    /// The next entry of a completion queue, which the NIC may not reuse yet.
+    /// Returns the next entry of a completion queue, without freeing its place.
     pub fn poll_and_keep(&mut self, cq: CompletionQueue) -> Option<Cqe> {
         self.nodes[cq.node].program.completion_queues[cq.index].1.poll()
     }
 
-    /// The next completion.
+    /// Returns the next completion.
     pub fn poll(&mut self, cq: CompletionQueue) -> Option<WorkCompletion> {
         self.poll_entry(cq).map(|entry| entry.completion)
     }
 
-    /// All completions that are there.
+    /// Returns all available completions.
     pub fn drain(&mut self, cq: CompletionQueue) -> Vec<WorkCompletion> {
         std::iter::from_fn(|| self.poll(cq)).collect()
     }

@@ -1,8 +1,8 @@
-//! The world: NICs with their memory, joined by links, and a time that jumps from one event to the next.
+//! Worlds: NICs with their memory, joined by links, in a time that jumps from event to event.
 //!
-//! A node runs when something of its own is due: a frame has arrived, a link has space again, a timer of its
-//! NIC expires, or its program has used the NIC. One that has frames for a full link tries again whenever
-//! anything happens, as an engine that polls does: the NIC's turns count such attempts.
+//! A node runs when one of its events is due: a frame has arrived, a link has space again, a timer of its NIC
+//! expires, or its program has used the NIC. A node with frames for a full link retries at every event of the
+//! world, as an engine that polls does, because the NIC counts such attempts.
 
 mod links;
 mod outlet;
@@ -31,26 +31,26 @@ use outlet::Outlet;
 /// The configuration of a world.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Everything random comes from this.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// NICs: 2 or more.
+    /// Number of NICs; 2 or more.
     pub nodes: usize,
-    /// Every link, in both directions.
+    /// Settings of every link, in both directions.
     pub link: LinkConfig,
-    /// All links that lead away from a node share its queue and its rate, as behind one port; else each has
-    /// its own. With a switch they always do.
+    /// If true, all links from a node share a queue and a rate, like a node with a single port. Otherwise
+    /// each link has its own. Always the case with a switch.
     pub shared_ports: bool,
-    /// A switch between the links and the nodes, with a port for each node.
+    /// Switch between the nodes, with a port for each node; `None` for direct links.
     pub switch: Option<SwitchConfig>,
-    /// What happens to frames.
+    /// Fault rules for frames.
     pub rules: Rules,
-    /// Where frames begin.
+    /// First header of the frames.
     pub start: Start,
-    /// IPv6 instead of IPv4.
+    /// If true, addresses are IPv6 instead of IPv4.
     pub ipv6: bool,
     /// Configuration of every NIC.
     pub nic: remora_nic::Config,
-    /// Every NIC's memory.
+    /// Configuration of every NIC's memory.
     pub memory: remora_memory::Config,
 }
 
@@ -80,25 +80,27 @@ impl Default for Config {
     }
 }
 
-/// One NIC, its memory, and the program that uses it.
+/// A NIC with its memory, and the program that uses it.
 pub(crate) struct Node {
     pub engine: Biased<Nic>,
     pub table: Arc<Table>,
     pub pd: Pd,
     pub endpoint: Endpoint,
-    /// Regions of 1RMA, if it speaks that.
+    /// Region table of 1RMA, if 1RMA is enabled.
     pub regions: Option<Arc<Regions>>,
     pub program: Program,
-    /// When it runs next by itself.
+    /// Time at which the node runs next.
     due: Instant,
-    /// It has frames that its full links do not take.
+    /// True if the node has frames that its full links do not accept.
     blocked: bool,
-    /// A node with more work than fits into a moment, such as an endless chain, continues at this time.
+    /// Time at which a node continues that had more work than fits into one instant, such as an endless
+    /// chain.
     resumes: Instant,
 }
 
 impl Node {
-    /// When it runs next by itself: at once, if its NIC has work that may leave, or when a timer expires.
+    /// Computes the time at which the node runs next: at once if its NIC has work that may leave, otherwise
+    /// when a timer expires.
     fn plan(&mut self, now: Instant) {
         let nic = self.engine.enter();
         let works = if nic.has_work() && !self.blocked { self.resumes.max(now) } else { Instant::NEVER };
@@ -106,31 +108,31 @@ impl Node {
     }
 }
 
-/// A simulated world. A value like any other: two of them do not know of each other.
+/// A simulated world. Several worlds are independent of each other.
 pub struct World {
     pub(crate) nodes: Vec<Node>,
     links: Links,
-    /// Steps since time last moved.
+    /// Number of steps since the time last advanced.
     at_once: u32,
 }
 
-/// Steps in one instant after which only a NIC that never settles remains as an explanation.
+/// Number of steps in one instant after which the only explanation is a NIC that never comes to rest.
 const RESTLESS: u32 = 1_000_000;
 
-/// UDP source port of node 0; the others follow.
+/// UDP source port of node 0; the other nodes have the following ones.
 const FIRST_PORT: u16 = 0xc000;
 
-/// Frames that a NIC sends before the next one has its turn.
+/// Number of frames that a NIC sends before the next node has its turn.
 const BUDGET: usize = 64;
-/// Turns of so many frames that a node has in one moment, and the pause behind them.
+/// Number of such turns of a node in one instant, and the pause after them.
 const ROUNDS: usize = 32;
 const PAUSE_NS: u64 = 1000;
 
 impl World {
-    /// A world at time 0 in which nothing happens yet.
+    /// Creates a world at time 0.
     ///
     /// # Panics
-    /// If the configuration asks for more memory than the machine has.
+    /// Panics if there is not enough memory.
     pub fn new(config: &Config) -> World {
         let node = |index: usize| {
             let table =
@@ -160,94 +162,95 @@ impl World {
         World { nodes, links: Links::new(config, endpoints), at_once: 0 }
     }
 
-    /// The virtual time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.links.network.now().instant()
     }
 
-    /// A hash of every frame and its time so far.
+    /// Returns a hash of all frames and their times so far.
     pub fn trace(&self) -> u64 {
         self.links.trace.get()
     }
 
-    /// What the fault rules did so far, all links together.
+    /// Returns the effects of the fault rules so far, summed over all links.
     pub fn faults(&self) -> Tally {
         self.links.tally()
     }
 
-    /// Frames that did not fit the switch's buffer on their way to `node`, and the most bytes that ever
-    /// waited there.
+    /// Returns the number of frames to `node` that the switch dropped, and the largest number of bytes that
+    /// waited for `node`.
     pub fn overflow(&self, node: usize) -> (u64, usize) {
         self.links.switch_port(node).map_or((0, 0), |port| (port.lost, port.most_queued as usize))
     }
 
-    /// Bytes that wait in the switch on their way to `node`, and how many frames it has marked there.
+    /// Returns the number of bytes that wait in the switch for `node`, and the number of frames that were
+    /// marked there.
     pub fn queue(&self, node: usize) -> (usize, u64) {
         self.links.switch_port(node).map_or((0, 0), |port| (port.queued as usize, port.marked))
     }
 
-    /// Other fault rules from now on.
+    /// Replaces the fault rules from now on.
     pub fn set_rules(&mut self, rules: &Rules, seed: u64) {
         self.links.set_rules(rules, seed);
     }
 
-    /// Cuts or mends the link that leads from one node to another.
+    /// Cuts or restores the link from one node to another.
     pub fn cut(&mut self, from: usize, to: usize, cut: bool) {
         self.links.cut(from, to, cut);
     }
 
-    /// Another rate of the link that leads from one node to another, bits in a second.
+    /// Changes the rate of the link from one node to another, in bit/s.
     pub fn set_rate(&mut self, from: usize, to: usize, rate: u64) {
         self.links.set_rate(from, to, rate);
     }
 
-    /// Keeps a copy of every frame sent from now on, until they are taken by [`World::sent`].
+    /// Keeps a copy of every frame from now on, until [`World::sent`] returns it.
     pub fn tap(&mut self) {
         self.links.tap.get_or_insert_default();
     }
 
-    /// The frames sent since the tap was opened or last emptied.
+    /// Returns the frames since the call of [`World::tap`] or the last call of this function.
     pub fn sent(&mut self) -> Vec<Sent> {
         self.links.tap.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Makes any frame arrive at node `to` a nanosecond from now, as if it came from `from`.
+    /// Makes a frame arrive at node `to` in a nanosecond, as if node `from` had sent it.
     pub fn inject(&mut self, from: usize, to: usize, bytes: &[u8]) {
         self.links.inject(self.now().after(1), from, to, bytes);
     }
 
-    /// Where frames begin.
+    /// Returns the first header of the frames.
     pub fn start(&self) -> Start {
         self.links.start
     }
 
-    /// The headers on the way from one node to another.
+    /// Returns the headers below the BTH for frames from one node to another.
     pub fn route(&self, from: usize, to: usize) -> Route {
         let mut destination = self.nodes[to].endpoint;
         if self.links.start != Start::Bth {
-            // A socket gets the frames for its own port. Where whole frames arrive, RoCE's port identifies
-            // them.
+            // With frames from the BTH on, the UDP port identifies the receiving socket. Otherwise RoCE's
+            // port identifies the frames.
             destination.udp_port = remora_wire::ROCE_PORT;
         }
         Route::new(self.nodes[from].endpoint, destination)
     }
 
-    /// The port's name for a node.
+    /// Returns the peer number of a node.
     pub fn peer(&self, node: usize) -> Peer {
         Peer(node as u32)
     }
 
-    /// The table of a node's memory.
+    /// Returns the memory table of a node.
     pub fn table(&self, node: usize) -> &Arc<Table> {
         &self.nodes[node].table
     }
 
-    /// The protection domain in which a node's program works.
+    /// Returns the protection domain of a node's program.
     pub fn pd(&self, node: usize) -> Pd {
         self.nodes[node].pd
     }
 
-    /// Runs `work` with a node's NIC and the right to touch its memory.
+    /// Runs `work` with a node's NIC and access to its memory.
     pub fn with_nic<R>(&mut self, node: usize, work: impl FnOnce(&mut Nic, Mem<'_>) -> R) -> R {
         let now = self.now();
         let node = &mut self.nodes[node];
@@ -255,23 +258,23 @@ impl World {
         let (nic, mem) = guard.parts();
         let done = work(nic, mem);
         drop(guard);
-        // What it has now may go to another link than what waits.
+        // New work may be for another link than the one that is full.
         node.blocked = false;
         node.plan(now);
         done
     }
 
-    /// What a node's NIC has counted.
+    /// Returns the counters of a node's NIC.
     pub fn counters(&self, node: usize) -> remora_transport::Counters {
         *self.nodes[node].engine.enter().counters()
     }
 
-    /// Time goes to the next event, which happens. Returns false if no further event can happen by itself.
+    /// Advances the time to the next event and handles it. Returns false if no event is left.
     pub fn step(&mut self) -> bool {
         self.step_until(Instant::NEVER)
     }
 
-    /// As [`World::step`], but time goes no further than `limit`, and false is returned when it gets there.
+    /// Like [`World::step`], but advances no further than `limit`. Returns false when `limit` is reached.
     pub fn step_until(&mut self, limit: Instant) -> bool {
         let (before, own) = (self.now(), self.nodes.iter().map(|node| node.due).min());
         let own = own.unwrap_or(Instant::NEVER);
@@ -288,19 +291,19 @@ impl World {
         true
     }
 
-    /// Lets `ns` nanoseconds pass.
+    /// Runs the world for `ns` nanoseconds.
     pub fn run_for(&mut self, ns: u64) {
         let limit = self.now().after(ns);
         while self.step_until(limit) {}
     }
 
-    /// Steps until nothing happens any more; false if that takes more than `steps`.
+    /// Runs the world until no event is left. Returns false if that takes more than `steps` steps.
     pub fn settle(&mut self, steps: usize) -> bool {
         (0..steps).any(|_| !self.step())
     }
 
-    /// Time goes to the first moment until `limit` in which the network does something that concerns a node,
-    /// and all of that moment is done; or to `limit`. Returns whether there was such a moment.
+    /// Advances to the first instant up to `limit` with an event for a node, and handles all events of that
+    /// instant. Otherwise advances to `limit`. Returns true if there was such an instant.
     fn happens(&mut self, limit: Instant) -> bool {
         while let Some(due) = self.links.network.next_due(Picos::from(limit)) {
             if !self.heed(due) {
@@ -315,13 +318,13 @@ impl World {
         false
     }
 
-    /// A node is due if this concerns it. Returns whether it does.
+    /// Handles an event. Returns true if a node must run.
     fn heed(&mut self, due: Due) -> bool {
         let now = self.now();
         match due {
             Due::Arrived(node, packet) => self.deliver(node as usize, packet),
             Due::Free(node) if !self.nodes[node as usize].blocked => return false,
-            // The tap sees frames where they leave a NIC.
+            // The tap records frames when they leave a NIC.
             Due::Observed => return false,
             Due::Free(node) | Due::Wake(node) => self.nodes[node as usize].due = now,
         }
@@ -348,7 +351,7 @@ impl World {
         let mut guard = node.engine.enter();
         let (nic, mem) = guard.parts();
         if nic.next_deadline() <= now {
-            // What has arrived by now has been delivered.
+            // All frames that have arrived by now were delivered before.
             nic.expire(now, now, BUDGET);
         }
         let mut outlet = Outlet::new(&mut self.links, index);

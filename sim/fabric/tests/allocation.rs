@@ -1,7 +1,7 @@
-//! Nothing on the path allocates after set-up: each verb, many times, with every allocation of the thread
-//! counted.
+//! The data path does not allocate after set-up: each verb runs many times while every allocation of the
+//! thread is counted.
 //!
-//! The count covers program, NIC, transport, memory and the simulated link alike.
+//! The count covers program, NIC, transport, memory and the simulated link.
 
 use allocation_counter::measure;
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
@@ -22,14 +22,14 @@ impl Steady {
 
     fn over(rules: Rules, irn: Option<u32>) -> Steady {
         let mut world = World::new(&Config { rules, ..Config::default() });
-        // Over IRN the timeout decides only when a queue pair fails.
+        // Over IRN the timeout only decides when a queue pair fails.
         let timeout = if irn.is_some() { 14 } else { Settings::default().timeout };
         let ends = world.pair(0, 1, &Settings { mtu: 1024, irn, timeout, ..Settings::default() });
         let (here, there) = (world.register(0, 1 << 16, ALL), world.register(1, 1 << 16, ALL));
         Steady { world, ends, here, there }
     }
 
-    /// One batch of eight from post to poll; receives are posted for those that take one.
+    /// Posts eight requests and polls their completions; receives are posted for operations that need one.
     fn batch(&mut self, operation: Operation, list: &[Sge], inline: bool) {
         let [(left, left_cq), (right, right_cq)] = self.ends;
         let takes_receive =
@@ -54,7 +54,7 @@ impl Steady {
         while self.world.poll(right_cq).is_some() {}
     }
 
-    /// The work of each verb, at small and at several packets' size.
+    /// The operations of each verb, with one packet and with several.
     fn work(&self) -> Vec<(&'static str, Operation, Vec<Sge>, bool)> {
         let (near, far) = (&self.here, self.there.remote(0));
         let small = vec![near.sge(0, 64)];

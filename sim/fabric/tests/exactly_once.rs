@@ -1,7 +1,8 @@
-//! Exactly once under faults: random verbs over bad links, seed by seed, against a plain model.
+//! Exactly-once execution under faults: random verbs over bad links, seed by seed, compared with a plain
+//! model.
 //!
-//! A failure names its seed. `REMORA_SEED=n cargo test -p remora-fabric --test exactly_once replay --
-//! --nocapture` runs only that one.
+//! A failure prints its seed. `REMORA_SEED=n cargo test -p remora-fabric --test exactly_once replay --
+//! --nocapture` runs only this seed.
 
 mod seeds;
 
@@ -10,7 +11,7 @@ use remora_fabric::World;
 use remora_transport::Counters;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The result of one seed.
+/// The result of a seed.
 #[derive(Clone, Debug, Default)]
 struct Outcome {
     report: Report,
@@ -32,13 +33,13 @@ fn one(seed: u64, verbs: u64, irn: bool) -> Outcome {
     Outcome { report, counters, faults: arm.world.faults(), trace: arm.world.trace() }
 }
 
-/// Of each link, as a whole run has them: two million verbs in all.
+/// Verbs per link in a whole run: two million in total.
 const VERBS: u64 = 20_000;
 
-/// A long run shows where it is after so many seeds.
+/// Number of seeds between two progress messages of a long run.
 const SHOWN: u64 = 500;
 
-/// Runs all seeds, and adds up their results.
+/// Runs all seeds and adds up their results.
 fn many(seeds: std::ops::Range<u64>, verbs: u64, irn: bool) -> Outcome {
     let mut sum = Outcome::default();
     let alone = |seed| {
@@ -61,14 +62,14 @@ fn many(seeds: std::ops::Range<u64>, verbs: u64, irn: bool) -> Outcome {
     sum
 }
 
-/// Everything that should have happened, did.
+/// Checks that everything that should have happened did happen.
 fn assert_complete(outcome: &Outcome) {
     let counters = &outcome.counters;
-    // Go-back-N's own: an answer that shows that an earlier one was lost.
+    // Only go-back-N has this event: a response shows that an earlier one was lost.
     assert_counted(outcome, &[("implied NAK", counters.implied_nak_seq_err)]);
 }
 
-/// The same over IRN, with its own troubles.
+/// Checks the same over IRN, including the events that only IRN has.
 fn assert_complete_with_irn(outcome: &Outcome) {
     let counters = &outcome.counters;
     let own = [
@@ -88,7 +89,7 @@ fn assert_counted(outcome: &Outcome, own: &[(&str, u64)]) {
     assert_eq!(report.missing(), Vec::<String>::new());
     let counted = [&seeds::reliable(counters)[..], &seeds::faults(faults), own].concat();
     assert_eq!(seeds::never(&counted), Vec::<String>::new());
-    // Seven retries against links this bad do not always suffice, but nearly.
+    // Seven retries over links this bad nearly always suffice.
     assert!(report.bad_luck * 100_000 < report.verbs(), "{} of {}", report.bad_luck, report.verbs());
 }
 

@@ -1,13 +1,13 @@
-//! Bytes that an idle queue pair of four slots each way takes: a fabric of a thousand hosts has a million of
-//! them.
+//! Memory of an idle queue pair with four slots in each direction: a fabric of a thousand hosts has a million
+//! of them.
 
 use allocation_counter::measure;
 use remora_fabric::{Config, Settings, World};
 
 const PAIRS: u64 = 256;
 
-/// Bytes per connected queue pair, its rings and what the world keeps of it included; and how many of them
-/// are left when all have gone.
+/// Returns the bytes per connected queue pair, including its rings and the world's records of it, and the
+/// bytes that remain when all are destroyed.
 fn bytes(irn: Option<u32>, reads: u8) -> (i64, i64) {
     let settings = Settings {
         send_slots: 4,
@@ -46,7 +46,7 @@ fn an_idle_queue_pair_of_four_slots_takes_few_kilobytes() {
         let (each, left) = bytes(irn, reads);
         println!("irn {irn:?}, {reads:2} READs: {each} bytes a queue pair, {left} of them left in the end");
         assert!(each <= most, "{each} bytes, {irn:?} {reads}");
-        // The world keeps the rings, and its table of queue pairs.
+        // The world keeps the rings and its table of queue pairs.
         assert!(left <= 1 << 10, "{left} bytes left, {irn:?} {reads}");
     }
 }

@@ -1,6 +1,6 @@
-//! Nothing on the path of the services beside RC allocates after set-up: UC, UD and multicast, XRC, shared
-//! receive queues, and windows. Every allocation of the thread is counted: program, NIC, memory and simulated
-//! link.
+//! The data path of the services other than RC does not allocate after set-up: UC, UD and multicast, XRC,
+//! shared receive queues, and windows. Every allocation of the thread is counted: program, NIC, memory and
+//! simulated link.
 
 use allocation_counter::measure;
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, REMOTE, Region, Settings, SharedQueue, World};
@@ -12,7 +12,7 @@ use remora_nic::{
 };
 use remora_wire::frame::{Endpoint, Route};
 
-/// A sender at node 0 and its receivers at node 1.
+/// A sender on node 0 and its receivers on node 1.
 struct Steady {
     world: World,
     cqs: [CompletionQueue; 2],
@@ -22,7 +22,7 @@ struct Steady {
     srq: Option<SharedQueue>,
     here: Region,
     there: Region,
-    /// Fewer may arrive than were sent.
+    /// True if messages may be lost.
     lossy: bool,
 }
 
@@ -67,14 +67,14 @@ impl Steady {
     fn receive(&mut self, id: u64, at: usize) {
         let list = [self.there.sge(at, 4096)];
         let request = ReceiveRequest { id, sges: &list };
-        // Where messages are lost, receives may be left over.
+        // If messages are lost, receives may remain posted.
         let _ = match self.srq {
             Some(srq) => self.world.post_shared(srq, &request),
             None => self.world.post_receive(self.to, &request),
         };
     }
 
-    /// Eight from post to poll.
+    /// Posts eight requests and polls their completions.
     fn batch(&mut self, operation: Operation, list: &[Sge]) {
         for id in 0..8 {
             self.receive(id, 16384);
@@ -153,7 +153,7 @@ fn extended_connections_and_shared_receive_queues_allocate_nothing() {
     for rules in [vec![], drops()] {
         for (service, shared) in [(Service::XrcInitiator, true), (Service::Rc, true)] {
             let mut steady = steady(service, shared, rules.clone());
-            // Over bad links both are exactly once.
+            // Both are exactly once over bad links as well.
             steady.lossy = false;
             let (small, long) = (vec![steady.here.sge(0, 64)], vec![steady.here.sge(0, 3000)]);
             let there = steady.there.remote(0);

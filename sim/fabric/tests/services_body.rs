@@ -1,5 +1,5 @@
-//! The conformance bodies for the services beside RC, over bad links, seed by seed. XRC is exactly once as
-//! RC; UC and UD deliver messages whole or not at all.
+//! The conformance tests for the services other than RC, over bad links, seed by seed. XRC is exactly once
+//! like RC; UC and UD deliver messages whole or not at all.
 //!
 //! A failure names its seed. This command runs only that one: `REMORA_SERVICE=uc REMORA_SEED=n cargo test -p
 //! remora-fabric --test services_body replay -- --nocapture`.
@@ -14,7 +14,7 @@ use remora_nic::Service;
 use remora_transport::Counters;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The results of one service's seeds.
+/// The results of the seeds of a service.
 #[derive(Clone, Debug, Default)]
 struct Outcome {
     reliable: Report,
@@ -39,7 +39,7 @@ fn one(service: Service, seed: u64, verbs: u64) -> Outcome {
     outcome
 }
 
-/// Runs all seeds, and adds up their results.
+/// Runs all seeds and adds up their results.
 fn many(service: Service, seeds: std::ops::Range<u64>, verbs: u64) -> Outcome {
     let mut sum = Outcome::default();
     let alone = |seed| {
@@ -128,10 +128,9 @@ fn over_a_good_link_every_message_with_a_receive_arrives() {
     }
 }
 
-/// Real NICs are quicker than their program whenever it loses its core for a moment.
+/// Real NICs are faster than their program whenever it is preempted.
 ///
-/// Regression: the body of the test took a WRITE that arrived before its queue pair failed for bytes
-/// that nobody wrote.
+/// Regression: the test took a WRITE that arrived before its queue pair failed for bytes that nobody wrote.
 #[test]
 fn a_write_may_arrive_before_its_program_has_failed_the_queue_pair() {
     for service in [Service::Uc, Service::Ud] {

@@ -1,4 +1,4 @@
-//! Large files take time in proportion to their size: a quadratic parser would take hours here.
+//! Large files take time in proportion to their size; a quadratic parser would take hours here.
 
 use remora_scenario::Source;
 use remora_scenario::format::hpcc::config::Config;
@@ -7,7 +7,7 @@ use remora_scenario::format::{htsim, own};
 
 const BYTES: usize = 5_000_000;
 
-/// `head`, then `unit` again and again up to the size.
+/// Returns `head`, followed by repetitions of `unit` up to the size.
 fn large(head: &str, unit: &str) -> String {
     head.to_owned() + &unit.repeat(BYTES / unit.len())
 }

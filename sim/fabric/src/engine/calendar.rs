@@ -1,74 +1,76 @@
 //! A calendar queue (Brown, CACM 1988): the near future in buckets of equal width, the rest in a heap.
 //!
-//! A bucket is sorted when its time comes. Events leave in the order of (time, key) alone: the order in which
-//! they were put in does not matter, nor does the width of a bucket.
+//! A bucket is sorted when its time comes. Events leave in the order of time and key, regardless of the order
+//! in which they were added and of the width of the buckets.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::Picos;
 
-/// Something happens to an entity at a time.
+/// A future event.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Event {
-    /// When.
+    /// Time of the event.
     pub at: Picos,
-    /// What and to whom. Of two events of one time the one with the lesser key comes first.
+    /// Kind and subject of the event. Of two events at the same time, the one with the smaller key comes
+    /// first.
     pub key: u32,
 }
 
 impl Event {
-    /// The order of events as one number: it is compared without a branch.
+    /// Returns the order of events as a single number, which is compared without a branch.
     #[inline]
     fn order(&self) -> u128 {
         u128::from(self.at.0) << u32::BITS | u128::from(self.key)
     }
 }
 
-/// Buckets of a year: a power of two.
+/// Number of buckets in a year of the calendar; a power of two.
 const BUCKETS: usize = 1 << 13;
-/// No entry.
+/// End of a list.
 const NONE: u32 = u32::MAX;
-/// Events of a bucket, on average, between which its width stays as it is. What a bucket's events touch is
-/// asked for when the bucket before it opens: it has enough of them to hide that time.
+/// Range of the mean number of events per bucket within which the width stays unchanged. Memory that the
+/// events of a bucket use is prefetched when the preceding bucket opens, so that bucket must have enough
+/// events to hide the latency.
 const FEW: u32 = 8;
 const MANY: u32 = 32;
-/// Buckets with events between two looks at the width.
+/// Number of non-empty buckets between two checks of the width.
 const LOOK: u32 = 4096;
 
 #[derive(Copy, Clone)]
 struct Entry {
     event: Event,
-    /// The next entry of its bucket, or of the free list.
+    /// Next entry of the same bucket, or of the free list.
     next: u32,
 }
 
-/// Events in the order of their times.
+/// A queue of events, ordered by time.
 pub struct Calendar {
-    /// The bucket that is open, its events sorted, the first one last.
+    /// Events of the open bucket, sorted; the next event is the last element.
     open: Vec<Event>,
-    /// Number of the open bucket: its times divided by the width.
+    /// Number of the open bucket: its time divided by the width.
     today: u64,
-    /// Binary logarithm of a bucket's width in picoseconds.
+    /// Binary logarithm of the width of a bucket in picoseconds.
     shift: u32,
-    /// The first entry of each bucket of the year that began with the open one.
+    /// First entry of each bucket of the year that began with the open bucket.
     buckets: Box<[u32]>,
-    /// A bit for each bucket that has entries.
+    /// Bitmap of the buckets that have entries.
     filled: Box<[u64]>,
     entries: Vec<Entry>,
     free: u32,
-    /// What lies beyond the year.
+    /// Events beyond the year.
     far: BinaryHeap<Reverse<Event>>,
     len: usize,
     has_opened: bool,
-    /// Buckets opened since the last look at the width, and their events.
+    /// Number of buckets opened since the last check of the width, and of their events.
     opened: u32,
     emptied: u32,
-    /// Space for all events while the width changes: a steady simulation allocates nothing.
+    /// Scratch space for all events while the width changes, so that a steady simulation does not allocate.
     moved: Vec<Event>,
 }
 
-/// Events for which that space is there from the start.
+/// Initial capacity of that scratch space, in events.
 const MOVED: usize = 256;
 
 impl Default for Calendar {
@@ -78,7 +80,7 @@ impl Default for Calendar {
 }
 
 impl Calendar {
-    /// An empty one at time 0.
+    /// Returns an empty queue at time 0.
     pub fn new() -> Calendar {
         Calendar {
             open: Vec::new(),
@@ -97,23 +99,23 @@ impl Calendar {
         }
     }
 
-    /// Events that wait.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Does none wait?
+    /// Returns true if there is no event.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds an event. One that lies before the last event that left comes next.
+    /// Adds an event. An event that is earlier than the last removed one becomes the next.
     #[inline]
     pub fn push(&mut self, event: Event) {
         self.len += 1;
         let day = event.at.0 >> self.shift;
         if day <= self.today {
-            // The open bucket has few events, and most of what is added to it comes late in it.
+            // The open bucket has few events, and most new ones are late in it.
             let at = self.open.partition_point(|later| *later > event);
             self.open.insert(at, event);
         } else if day - self.today < BUCKETS as u64 {
@@ -123,7 +125,7 @@ impl Calendar {
         }
     }
 
-    /// The time of the first event; `NEVER` if there is none.
+    /// Returns the time of the next event, or [`Picos::NEVER`] if there is none.
     #[inline]
     pub fn next_time(&mut self) -> Picos {
         if self.open.is_empty() {
@@ -132,7 +134,7 @@ impl Calendar {
         self.open.last().map_or(Picos::NEVER, |event| event.at)
     }
 
-    /// Takes out the first event, if its time is not past `limit`.
+    /// Removes the next event if its time is not after `limit`.
     #[inline]
     pub fn pop(&mut self, limit: Picos) -> Option<Event> {
         if self.open.is_empty() {
@@ -143,19 +145,19 @@ impl Calendar {
         Some(event)
     }
 
-    /// The events that come soon, the next one last.
+    /// Returns the events of the open bucket; the next event is the last element.
     #[inline]
     pub fn soon(&self) -> &[Event] {
         &self.open
     }
 
-    /// Has a bucket been opened since this was asked last?
+    /// Returns true if a bucket was opened since the last call.
     #[inline]
     pub fn has_opened(&mut self) -> bool {
         std::mem::take(&mut self.has_opened)
     }
 
-    /// The events of the next bucket, as far as they are known, in any order.
+    /// Returns the events of the next bucket that are known so far, in any order.
     pub fn next_bucket(&self) -> impl Iterator<Item = Event> {
         let first = self.next_filled().map_or(NONE, |day| self.buckets[day as usize % BUCKETS]);
         let entry = |place: u32| (place != NONE).then(|| &self.entries[place as usize]);
@@ -179,7 +181,7 @@ impl Calendar {
         self.filled[bucket / 64] |= 1 << (bucket % 64);
     }
 
-    /// Opens the next bucket that has events. What lies beyond the year comes into it as the year moves on.
+    /// Opens the next bucket that has events. Events beyond the year move into it as the year advances.
     #[inline(never)]
     fn open_next(&mut self) {
         if self.len == 0 {
@@ -211,7 +213,7 @@ impl Calendar {
         self.emptied += self.open.len() as u32;
     }
 
-    /// The number of the first bucket of the year that has events.
+    /// Returns the number of the first bucket of the year that has events.
     fn next_filled(&self) -> Option<u64> {
         let start = (self.today + 1) as usize % BUCKETS;
         let words = self.filled.len();
@@ -232,7 +234,7 @@ impl Calendar {
         None
     }
 
-    /// Files what has come within a year of the open bucket.
+    /// Moves events into buckets that are now within a year of the open bucket.
     fn take_in_far(&mut self) {
         let (today, shift) = (self.today, self.shift);
         while let Some(Reverse(event)) = self.far.peek().copied() {
@@ -245,7 +247,7 @@ impl Calendar {
         }
     }
 
-    /// Makes buckets narrower or wider if they had too many events, or too few.
+    /// Halves or doubles the width of the buckets if they had too many or too few events.
     fn adapt(&mut self) {
         let mean = self.emptied / self.opened.max(1);
         (self.opened, self.emptied) = (0, 0);
@@ -269,7 +271,7 @@ impl Calendar {
         all.extend(self.far.drain().map(|event| event.0));
         all.append(&mut self.open);
         self.shift = shift;
-        // All that waits lies behind the bucket that was open.
+        // All remaining events are after the bucket that was open.
         self.today = now >> shift;
         self.len = 0;
         all.drain(..).for_each(|event| self.push(event));
@@ -306,7 +308,7 @@ mod tests {
         assert_eq!((calendar.next_time(), calendar.is_empty()), (Picos::NEVER, true));
     }
 
-    /// Beside a plain heap, with far and near events, idle times and bursts in which the width changes.
+    /// Compares with a plain heap: near and far events, idle times and bursts that change the width.
     #[test]
     fn it_has_the_order_of_a_heap() {
         let mut random = Random::new(7);

@@ -1,4 +1,4 @@
-//! Simulated time, in picoseconds: a byte at 400 Gb/s takes 20 of them.
+//! Simulated time in picoseconds: a byte at 400 Gb/s takes 20 of them.
 
 use remora_transport::Instant;
 
@@ -7,7 +7,7 @@ use remora_transport::Instant;
 pub struct Picos(pub u64);
 
 impl Picos {
-    /// Later than everything.
+    /// A time after all others.
     pub const NEVER: Picos = Picos(u64::MAX);
 
     /// Picoseconds in a nanosecond.
@@ -15,20 +15,20 @@ impl Picos {
     /// Picoseconds in a microsecond.
     pub const MICROSECOND: u64 = 1_000_000;
 
-    /// This time and `ps` picoseconds; stays `NEVER` at the end of time.
+    /// Returns the time `ps` picoseconds later; [`Picos::NEVER`] stays unchanged.
     #[inline]
     #[must_use]
     pub const fn after(self, ps: u64) -> Picos {
         Picos(self.0.saturating_add(ps))
     }
 
-    /// Picoseconds since `earlier`, 0 if that lies ahead.
+    /// Returns the picoseconds since `earlier`, or 0 if `earlier` is later than this time.
     #[inline]
     pub const fn since(self, earlier: Picos) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The time as a NIC sees it: the nanosecond that has begun.
+    /// Returns the time as NICs see it: the nanosecond that has begun.
     #[inline]
     pub const fn instant(self) -> Instant {
         if self.0 == u64::MAX { Instant::NEVER } else { Instant(self.0 / Self::NANOSECOND) }
@@ -36,14 +36,14 @@ impl Picos {
 }
 
 impl From<Instant> for Picos {
-    /// The first picosecond in which a NIC sees this nanosecond.
+    /// The first picosecond of the nanosecond.
     #[inline]
     fn from(instant: Instant) -> Picos {
         Picos(instant.0.saturating_mul(Picos::NANOSECOND))
     }
 }
 
-/// Picoseconds that `bytes` take at `rate` bits a second, rounded up; 0 at rate 0.
+/// Returns the picoseconds that `bytes` bytes take at `rate` bit/s, rounded up; 0 at rate 0.
 #[inline]
 pub const fn transmission(bytes: u64, rate: u64) -> u64 {
     if rate == 0 {

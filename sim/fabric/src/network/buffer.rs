@@ -31,7 +31,7 @@ pub enum BufferConfig {
         /// PFC thresholds, or `None` without PFC.
         pause: Option<Thresholds>,
     },
-    /// One buffer that all ports share by dynamic thresholds.
+    /// A buffer that all ports share by dynamic thresholds.
     Shared(SharedConfig),
     /// The shared buffer of ConWeave's ns-3 program.
     Conweave(ConweaveConfig),

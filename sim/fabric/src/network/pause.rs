@@ -51,7 +51,7 @@ impl PauseConfig {
     /// Returns the headroom of a link: the number of bytes of one class that may still arrive after its
     /// buffer became full.
     ///
-    /// It consists of the packet that does not fit, the packets that arrive while the pause frame waits for a
+    /// The headroom consists of the packet that does not fit, the packets that arrive while the pause frame waits for a
     /// packet of `mtu` bytes, is sent and crosses the link, the packet that the sender has just started, and
     /// the packets on the link at that time. The reaction time counts like propagation delay.
     pub fn headroom(&self, rate: u64, delay: u64, mtu: u32) -> u32 {

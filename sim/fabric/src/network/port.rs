@@ -27,7 +27,7 @@ pub struct Queue {
     pub bytes: u32,
 }
 
-/// One direction of a link. The fields that every packet touches are in the first two cache lines.
+/// A direction of a link. The fields that every packet touches are in the first two cache lines.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Port {

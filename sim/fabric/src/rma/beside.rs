@@ -1,8 +1,8 @@
-//! Small reads beside one long transfer (1RMA paper, Figure 12).
+//! Small reads during a long transfer (1RMA paper, Figure 12).
 //!
-//! Reads of 64 bytes come by a Poisson process, ten thousand in a second. Beside them one transfer follows
-//! the other. With 1RMA both go through the command executor. Over a reliable connection both are READs of
-//! one queue pair.
+//! Reads of 64 bytes arrive as a Poisson process of ten thousand per second. Meanwhile long transfers follow
+//! each other without a gap. With 1RMA both pass the command executor; over a reliable connection both are
+//! READs of one queue pair.
 
 use std::collections::VecDeque;
 
@@ -16,29 +16,29 @@ use super::load::gap_ns;
 use super::path::{CLIENT, MakeCipher, Path, REGION};
 use crate::program::{ALL, Settings};
 
-/// Bytes of a small read.
+/// Size of a small read, in bytes.
 const SMALL: u32 = 64;
-/// Nanoseconds from one small read to the next, on average.
+/// Mean time between two small reads, in nanoseconds.
 const APART_NS: f64 = 100_000.0;
 /// Command slots of the program.
 const SLOTS: u16 = 64;
-/// Names a transfer that is not small: a queue pair takes 48 bits.
+/// Id of the long transfers. It must fit the 48-bit ids of a queue pair.
 const LONG: u64 = 1 << 40;
 
-/// What is beside the small reads.
+/// The parameters of the experiment.
 #[derive(Copy, Clone, Debug)]
 pub struct Beside {
-    /// Bytes of each long transfer; 0: there is none.
+    /// Size of each long transfer in bytes; 0 for none.
     pub long: u64,
-    /// The class of the long transfers; the small reads are latency.
+    /// Class of the long transfers. Small reads have the latency class.
     pub class: Class,
-    /// Small reads that are measured.
+    /// Number of measured small reads.
     pub reads: usize,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// How long the small reads took, in nanoseconds, sorted.
+/// Latencies of the small reads in nanoseconds, sorted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latencies(pub Vec<u64>);
 
@@ -48,19 +48,19 @@ impl Latencies {
         Latencies(taken)
     }
 
-    /// Their mean.
+    /// Returns the mean latency.
     pub fn mean(&self) -> f64 {
         self.0.iter().sum::<u64>() as f64 / self.0.len().max(1) as f64
     }
 
-    /// Their quantile, between 0 and 1.
+    /// Returns a quantile of the latencies; `part` is from 0 to 1.
     pub fn quantile(&self, part: f64) -> u64 {
         let last = self.0.len().saturating_sub(1);
         self.0.get((part * last as f64).round() as usize).copied().unwrap_or(0)
     }
 }
 
-/// By 1RMA, with the paper's congestion control.
+/// Measures 1RMA with the paper's congestion control.
 pub fn rma(beside: &Beside, make: MakeCipher<'_>) -> Latencies {
     let path = Path::simulation(beside.seed);
     let mut client = Client::new(&path, SLOTS, &path.congestion(), make);
@@ -88,10 +88,10 @@ pub fn rma(beside: &Beside, make: MakeCipher<'_>) -> Latencies {
     Latencies::of(taken)
 }
 
-/// By READs over a reliable connection, all of one queue pair.
+/// Measures READs of one queue pair over a reliable connection.
 ///
 /// # Panics
-/// If a READ fails: nothing is lost here.
+/// Panics if a READ fails, which cannot happen without loss.
 pub fn reliable_connection(beside: &Beside) -> Latencies {
     let mut world = Path::simulation(beside.seed).world();
     let settings = Settings { mtu: MAX_OPERATION, timeout: 16, ..Settings::default() };
@@ -128,7 +128,7 @@ pub fn reliable_connection(beside: &Beside) -> Latencies {
             begun.push(next);
             next = next.after(gap_ns(&mut random, APART_NS));
         }
-        // A full send queue keeps the program waiting, and the read's time runs.
+        // While the send queue is full the program waits; this time belongs to the latency of the read.
         while let Some(id) = waiting.front() {
             if post(&mut world, *id, SMALL as usize).is_err() {
                 break;

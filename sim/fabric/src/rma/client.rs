@@ -1,4 +1,4 @@
-//! A program with the command executor: transfers of any length, and what became of each command.
+//! A program with the command executor, for transfers of any length.
 
 use remora_nic::rma::Completion;
 use remora_transport::Instant;
@@ -7,7 +7,7 @@ use remora_wire::rma::{Class, Kind};
 
 use super::path::{MakeCipher, Nodes, Path, Wanted};
 
-/// A read to be executed.
+/// A read transfer.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Read {
     pub id: u64,
@@ -21,16 +21,16 @@ pub(super) struct Read {
 pub(super) struct Ended {
     pub server: usize,
     pub completion: Completion,
-    /// The end of its transfer, if this was the last of it.
+    /// End of the transfer, if this was its last command.
     pub transfer: Option<TransferEnd>,
 }
 
-/// The client's program. It takes no time of its own: it reacts in the moment in which a command ends.
+/// The client program. It takes no simulated time: it reacts in the instant in which a command ends.
 pub(super) struct Client {
     pub nodes: Nodes,
     pub executor: Executor,
     reads: Vec<Option<Read>>,
-    /// The server of the command in each slot.
+    /// For each slot: server of the command in it.
     issued: Vec<Option<usize>>,
 }
 
@@ -49,7 +49,7 @@ impl Client {
         self.nodes.world.now()
     }
 
-    /// Begins a read. Commands that fail are tried again.
+    /// Starts a read. Failed commands are retried without limit.
     pub fn submit(&mut self, read: Read) {
         let server = self.nodes.world.endpoint(read.server + 1).address;
         let transfer = Transfer {
@@ -65,7 +65,7 @@ impl Client {
         self.reads[place as usize] = Some(read);
     }
 
-    /// Issues all that the executor allows now.
+    /// Issues all commands that the executor allows now.
     fn issue(&mut self) {
         let now = self.now();
         while let Some(chunk) = self.executor.next(now) {
@@ -84,7 +84,7 @@ impl Client {
         Some(Ended { server, completion, transfer })
     }
 
-    /// Time goes on until the next command ends. None: it is `until`.
+    /// Advances the time until a command ends, or until `until` (returns `None`).
     pub fn advance(&mut self, until: Instant) -> Option<Ended> {
         loop {
             if let Some(ended) = self.poll() {

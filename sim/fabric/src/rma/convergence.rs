@@ -1,7 +1,7 @@
-//! How two flows share a client's port under the executor's congestion control (1RMA paper, Figure 15).
+//! Two flows that share a client's port under the executor's congestion control (1RMA paper, Figure 15).
 //!
-//! A flow is reads of 4 MB from a server of its own, one behind the other without a pause. The second one
-//! begins later.
+//! A flow consists of reads of 4 MB from its own server, one after the other without a gap. The second flow
+//! starts later.
 
 use remora_transport::Instant;
 use remora_transport::rma::Status;
@@ -11,76 +11,76 @@ use remora_wire::rma::{Class, MAX_OPERATION};
 use super::client::{Client, Ended, Read};
 use super::path::{MakeCipher, Path, REGION, line_goodput};
 
-/// When the second flow begins in the paper.
+/// Start of the second flow in the paper.
 pub const SECOND_NS: u64 = 400_000;
-/// Rates are those of so long a time.
+/// Interval over which rates are averaged.
 pub const RATE_OVER_NS: u64 = 20_000;
-/// Reads of a flow in progress: the second one takes over without a pause.
+/// Number of reads of a flow in progress, so that the next one continues without a gap.
 const IN_PROGRESS: u64 = 2;
 const SLOTS: u16 = 128;
 const STEP_NS: u64 = 1_000;
-/// What holds until the end holds for so long at least.
+/// Shortest time for which a condition must hold up to the end to count.
 const HELD_NS: u64 = 2 * RATE_OVER_NS;
 
-/// Two flows.
+/// The parameters of the experiment.
 #[derive(Copy, Clone, Debug)]
 pub struct Setup {
-    /// How the executor's windows react.
+    /// Settings of the executor's congestion control.
     pub congestion: CongestionSettings,
-    /// How long it goes on.
+    /// Duration of the experiment.
     pub ns: u64,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
 impl Setup {
-    /// With this control and this initial window.
+    /// Returns the experiment with this control and this initial window.
     pub fn new(kind: ControlKind, initial: f64, ns: u64) -> Setup {
         let congestion = Path::simulation(0).congestion();
         Setup { congestion: CongestionSettings { kind, initial, ..congestion }, ns, seed: 0 }
     }
 }
 
-/// A command that has ended.
+/// A command that has succeeded.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Op {
-    /// When, nanoseconds from the beginning.
+    /// Time of its end, in nanoseconds from the start.
     pub at_ns: u64,
-    /// Of which flow: 0 or 1.
+    /// Number of the flow: 0 or 1.
     pub flow: usize,
-    /// Until it entered service.
+    /// Time in nanoseconds from the start of the command until it entered service.
     pub issue_delay: u64,
-    /// From then on.
+    /// Time in nanoseconds that the command was in service.
     pub remote_delay: u64,
-    /// The smaller of the flow's window and the local one, behind it.
+    /// Window that was effective after the command: the smaller of the flow's window and the local window.
     pub cwnd: f64,
-    /// The local window behind it.
+    /// Local window after the command.
     pub local: f64,
 }
 
-/// A loss of goodput while two flows find their shares.
+/// The loss of goodput while two flows converge.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Dip {
-    /// The least part of the line.
+    /// Lowest goodput, as a share of the line's.
     pub least: f64,
-    /// Nanoseconds until it is over; None: not within the time looked at.
+    /// Nanoseconds until the goodput has recovered, or `None` if it did not within the examined time.
     pub again_ns: Option<u64>,
 }
 
-/// What happened.
+/// The results of the experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Commands that succeeded, in order.
+    /// Commands that succeeded, in the order of their ends.
     pub ops: Vec<Op>,
-    /// Others.
+    /// Number of failed commands.
     pub failures: u64,
-    /// How long it went on.
+    /// Duration of the experiment.
     pub ns: u64,
-    /// A hash of every frame and its time.
+    /// Hash of all frames and their times.
     pub trace: u64,
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(setup: &Setup, make: MakeCipher<'_>) -> Outcome {
     let path = Path { servers: 2, ..Path::simulation(setup.seed) };
     let mut client = Client::new(&path, SLOTS, &setup.congestion, make);
@@ -118,40 +118,43 @@ impl Outcome {
         });
     }
 
-    /// Commands that ended within this time.
+    /// Returns the commands that ended within this time.
     pub fn within(&self, from_ns: u64, to_ns: u64) -> &[Op] {
         let at = |ns| self.ops.partition_point(|op| op.at_ns < ns);
         &self.ops[at(from_ns)..at(to_ns.max(from_ns))]
     }
 
-    /// A flow's part of the line, over [`RATE_OVER_NS`] from then on.
+    /// Returns the rate of a flow, as a share of the line's goodput, averaged over [`RATE_OVER_NS`] from
+    /// `from_ns` on.
     pub fn rate(&self, flow: usize, from_ns: u64) -> f64 {
         let ops = self.within(from_ns, from_ns + RATE_OVER_NS);
         let count = ops.iter().filter(|op| op.flow == flow).count();
         count as f64 * f64::from(MAX_OPERATION) * 8e9 / RATE_OVER_NS as f64 / line_goodput()
     }
 
-    /// The first moment of `from_ns..to_ns` from which on all of it `holds`, if that is no passing state.
+    /// Returns the first time in `from_ns..to_ns`, relative to `from_ns`, from which on the condition `holds`
+    /// until the end. Returns `None` if it holds for less than [`HELD_NS`].
     fn since(&self, from_ns: u64, to_ns: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
         let steps = to_ns.checked_sub(from_ns + RATE_OVER_NS)? / STEP_NS;
         let holding = (0..=steps).rev().take_while(|step| holds(from_ns + step * STEP_NS)).last();
         holding.map(|step| step * STEP_NS).filter(|ns| steps * STEP_NS - ns >= HELD_NS)
     }
 
-    /// Nanoseconds until the first flow has 95 % of the line and keeps it until the second one begins.
+    /// Returns the nanoseconds until the first flow has 95 % of the line's goodput and keeps it until the
+    /// second flow starts.
     pub fn line_rate_ns(&self) -> Option<u64> {
         self.since(0, SECOND_NS.min(self.ns), |at| self.rate(0, at) >= 0.95)
     }
 
-    /// Nanoseconds from the second flow's beginning until each has half of what both have, within 10 %, and
-    /// keeps it until the end.
+    /// Returns the nanoseconds from the start of the second flow until each flow has 45 to 55 % of their
+    /// joint rate and keeps it until the end.
     pub fn fair_ns(&self) -> Option<u64> {
         let share = |at| self.rate(0, at) / (self.rate(0, at) + self.rate(1, at));
         self.since(SECOND_NS, self.ns, |at| (0.45..=0.55).contains(&share(at)))
     }
 
-    /// What both have of the line, at the least, within this time behind the second flow's beginning; and
-    /// how long it takes until they have 90 % of it again.
+    /// Returns the lowest joint rate of both flows within `ns` nanoseconds after the start of the second
+    /// flow, and the time until they have 90 % of the line's goodput after that.
     pub fn dip(&self, ns: u64) -> Dip {
         let both = |at| self.rate(0, at) + self.rate(1, at);
         let times: Vec<u64> = (SECOND_NS..SECOND_NS + ns).step_by(STEP_NS as usize).collect();
@@ -161,7 +164,7 @@ impl Outcome {
         Dip { least, again_ns: again.map(|at| at - SECOND_NS) }
     }
 
-    /// The smallest and the largest window of the first flow within this time.
+    /// Returns the smallest and the largest window of the first flow within this time.
     pub fn cwnd(&self, from_ns: u64, to_ns: u64) -> [f64; 2] {
         let own = self.within(from_ns, to_ns).iter().filter(|op| op.flow == 0);
         own.fold([f64::INFINITY, 0.0], |[least, most], op| [least.min(op.cwnd), most.max(op.cwnd)])

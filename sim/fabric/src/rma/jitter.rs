@@ -1,4 +1,4 @@
-//! Reads at line rate through a network with jitter, without congestion control (1RMA paper, Figure 16a, b).
+//! Reads at line rate in a network with jitter, without congestion control (1RMA paper, Figure 16a, b).
 
 use remora_fault::{Action, Rule, Rules};
 use remora_transport::Instant;
@@ -7,41 +7,41 @@ use remora_wire::rma::{Class, Kind, MAX_OPERATION};
 
 use super::path::{MakeCipher, Nodes, Path, Wanted, chunk_ns, line_goodput};
 
-/// Command slots: all of an engine. More than the timers let be in use at line rate.
+/// Command slots: all that an engine has, and more than can be in use at line rate with these timers.
 const SLOTS: u16 = 256;
 const WARM_UP_NS: u64 = 50_000;
 
-/// A solicitation window, and how late data comes.
+/// The parameters of the experiment.
 #[derive(Copy, Clone, Debug)]
 pub struct Jitter {
-    /// Bytes of the window.
+    /// Size of the solicitation window, in bytes.
     pub window: u32,
-    /// Each frame of data comes later by up to so many nanoseconds, evenly distributed.
+    /// Largest additional delay of a data frame in nanoseconds; delays are uniformly distributed from 0.
     pub jitter_ns: u64,
-    /// How long it is counted.
+    /// Duration of the measurement.
     pub ns: u64,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// What became of the reads, in parts of those that were issued.
+/// The results of the experiment. All but goodput and trace are shares of all reads.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct Shed {
-    /// Part of the line's goodput that succeeded.
+    /// Goodput of the successful reads, as a share of the line's goodput.
     pub goodput: f64,
-    /// Never sent: the window was full for too long.
+    /// Reads that were never sent, because the window was full for too long.
     pub dispatch_timeouts: f64,
-    /// Sent, and not answered in time.
+    /// Reads that were sent but not answered in time.
     pub timeouts: f64,
-    /// Refused by the server.
+    /// Reads that the server rejected.
     pub nacks: f64,
-    /// Found no free slot.
+    /// Reads for which no slot was free.
     pub unissued: f64,
-    /// A hash of every frame and its time.
+    /// Hash of all frames and their times.
     pub trace: u64,
 }
 
-/// A client issues a read of 4 KB each time that 4 KB cross the line.
+/// Runs the experiment: a client issues a read of 4 KB in each interval in which the line can carry 4 KB.
 pub fn run(jitter: &Jitter, make: MakeCipher<'_>) -> Shed {
     let action = Action::Delay { min_ns: 0, max_ns: jitter.jitter_ns };
     let data = Rule { opcodes: vec![Kind::Data as u8], ..Rule::new(action) };
@@ -51,7 +51,7 @@ pub fn run(jitter: &Jitter, make: MakeCipher<'_>) -> Shed {
     let mut nodes = Nodes::new(&path, SLOTS, make);
     let (begin, end) = (Instant(WARM_UP_NS), Instant(WARM_UP_NS + jitter.ns));
     let (mut ended, mut unissued, mut number) = ([0_u64; Status::ALL.len()], 0_u64, 0_u64);
-    // When each command that has a slot was issued: what was issued earlier does not count.
+    // Start of the command in each slot. Commands that started before the measurement do not count.
     let mut begun = vec![Instant(0); usize::from(SLOTS)];
     let mut done = 0_u64;
     while nodes.world.now() < end {

@@ -1,4 +1,4 @@
-//! Load offered and accepted, without the executor (1RMA paper, Figure 11).
+//! Offered and accepted load without the executor (1RMA paper, Figure 11).
 
 use remora_fault::Random;
 use remora_transport::Instant;
@@ -7,49 +7,50 @@ use remora_wire::rma::{Class, Kind, MAX_OPERATION};
 
 use super::path::{MakeCipher, Nodes, Path, Wanted, line_goodput};
 
-/// Slots of the program that offers load: as many as an engine has.
+/// Command slots of the program: all that an engine has.
 const SLOTS: u16 = 256;
-/// Before anything is counted.
+/// Time before the measurement starts.
 const WARM_UP_NS: u64 = 50_000;
 
-/// Commands of 4 KB that come by a Poisson process.
+/// The parameters of the experiment: commands of 4 KB that arrive as a Poisson process.
 #[derive(Copy, Clone, Debug)]
 pub struct Load {
-    /// Reads or writes.
+    /// Kind of the commands: reads or writes.
     pub kind: Kind,
-    /// Which windows a write debits.
+    /// Windows that a write debits.
     pub debit: WriteDebit,
-    /// An idle read, nanoseconds.
+    /// Latency of a read of 4 KB in an idle network, in nanoseconds.
     pub rtt_ns: u64,
-    /// Part of the line's goodput that is offered.
+    /// Offered load, as a share of the line's goodput.
     pub offered: f64,
-    /// How long it is counted.
+    /// Duration of the measurement.
     pub ns: u64,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// What came of a load, in parts of the line's goodput.
+/// The results of the experiment. Loads are shares of the line's goodput.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Accepted {
-    /// What came.
+    /// Offered load.
     pub offered: f64,
-    /// What succeeded.
+    /// Load of the successful commands.
     pub accepted: f64,
-    /// Commands that found no free slot, or no window in time.
+    /// Number of commands for which no slot was free, or that failed, for instance because the window was
+    /// full for too long.
     pub shed: u64,
-    /// A hash of every frame and its time.
+    /// Hash of all frames and their times.
     pub trace: u64,
 }
 
-/// Nanoseconds until the next of events that come by a Poisson process, `mean_ns` apart.
+/// Draws the time in nanoseconds until the next event of a Poisson process with this mean distance.
 pub(super) fn gap_ns(random: &mut Random, mean_ns: f64) -> u64 {
-    // From 2^-53 to 1: 53 bits, as many as a double holds.
+    // Uniform from 2⁻⁵³ to 1, with the 53 bits that a double holds.
     let uniform = ((random.bits() >> 11) + 1) as f64 / 9_007_199_254_740_992.0;
     (-uniform.ln() * mean_ns).round() as u64
 }
 
-/// Offers a load from one host to another.
+/// Measures a load from one host to another.
 pub fn accepted(load: &Load, make: MakeCipher<'_>) -> Accepted {
     let settings = Settings { write_debit: load.debit, ..Settings::paper() };
     let path = Path { settings, rtt_ns: load.rtt_ns, ..Path::simulation(load.seed) };
@@ -83,7 +84,7 @@ pub fn accepted(load: &Load, make: MakeCipher<'_>) -> Accepted {
     Accepted { offered: part(offered), accepted: part(done), shed, trace: nodes.world.trace() }
 }
 
-/// Reads of 64 bytes in a second of a program that keeps all of its slots in use.
+/// Returns the rate of 64-byte reads, per second, of a program that keeps all of its slots in use.
 pub fn rate_of_slots(slots: u16, ns: u64, make: MakeCipher<'_>) -> f64 {
     let mut nodes = Nodes::new(&Path::simulation(0), slots, make);
     let wanted = Wanted { server: 0, kind: Kind::Read, class: Class::Latency, size: 64, offset: 0 };

@@ -1,7 +1,7 @@
-//! The network of the 1RMA paper's experiments: a client and its servers around one switch.
+//! The network of the 1RMA paper's experiments: a client and servers around a switch.
 //!
-//! All links of a node share its port, and the switch has one port for each node. So what several servers
-//! send to one client meets at the client's port, and what one server sends leaves through its own.
+//! All links of a node share the node's port, and the switch has one port for each node. So the data that
+//! several servers send to a client competes for the client's port.
 
 use std::collections::VecDeque;
 
@@ -16,63 +16,65 @@ use remora_wire::rma::{Class, DATA_OVERHEAD, Kind, MAX_OPERATION, REQUEST_LEN};
 use super::{Exposed, Portal, Start, command};
 use crate::world::{Config, LinkConfig, SwitchConfig, World};
 
-/// Makes the cipher of an engine.
+/// A function that creates the cipher of an engine.
 pub type MakeCipher<'a> = &'a dyn Fn() -> Box<dyn Cipher>;
 
-/// Rate of each port, bits per second.
+/// Rate of each port, in bit/s.
 pub const LINE: u64 = 100_000_000_000;
-/// Bytes of a region: one transfer of the paper's.
+/// Size of a region in bytes: one transfer of the paper.
 pub const REGION: usize = 4 << 20;
-/// The client's node; servers follow.
+/// Node of the client. Servers have the following numbers.
 pub const CLIENT: usize = 0;
 
-/// Nanoseconds of a message on a line.
+/// Returns the nanoseconds that a message takes on a line.
 fn transmission_ns(message: usize) -> u64 {
     ((FrameStart::Ip.overhead(true) + message) as u64 * 8_000_000_000) / LINE
 }
 
-/// Nanoseconds of 4 KB of data on a line.
+/// Returns the nanoseconds that 4 KB of data take on a line.
 pub fn chunk_ns() -> u64 {
     transmission_ns(MAX_OPERATION as usize + DATA_OVERHEAD)
 }
 
-/// Payload that a line carries in messages of 4 KB, bits per second.
+/// Returns the payload rate of a line with messages of 4 KB, in bit/s.
 pub fn line_goodput() -> f64 {
     f64::from(MAX_OPERATION) * 8e9 / chunk_ns() as f64
 }
 
-/// A network, and the settings of its engines.
+/// The parameters of the network and its engines.
 #[derive(Clone, Debug)]
 pub struct Path {
-    /// A read of 4 KB while nothing else is under way, nanoseconds.
+    /// Latency of a read of 4 KB in an idle network, in nanoseconds.
     pub rtt_ns: u64,
-    /// How many servers there are.
+    /// Number of servers.
     pub servers: usize,
-    /// What happens to frames.
+    /// Fault rules.
     pub rules: Rules,
-    /// Of all engines.
+    /// Settings of all engines.
     pub settings: Settings,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
 impl Path {
-    /// The paper's simulation (§7.4, §7.5): a round trip of 5 us, the only one that it gives.
+    /// Returns the network of the paper's simulations (§7.4, §7.5), with a round trip of 5 µs, the only one
+    /// that the paper states.
     pub fn simulation(seed: u64) -> Path {
         Path { rtt_ns: 5_000, servers: 1, rules: Rules::default(), settings: Settings::paper(), seed }
     }
 
-    /// The executor's congestion control. A window holds no more commands than the solicitation window, as
-    /// more are never in service.
+    /// Returns the settings of the executor's congestion control. Its window is limited to the commands of a
+    /// solicitation window, because more are never in service.
     pub fn congestion(&self) -> CongestionSettings {
         let max = f64::from(self.settings.window) / f64::from(MAX_OPERATION);
         CongestionSettings { max, ..CongestionSettings::paper() }
     }
 
-    /// The world of this network. Ports hold two frames, so that it is the NIC who decides what is next.
+    /// Creates the world of this network. Ports queue only two frames, so that the NIC decides what is sent
+    /// next.
     pub fn world(&self) -> World {
         let crossed = 2 * (transmission_ns(REQUEST_LEN) + chunk_ns());
-        // A link and the switch on the way there, and on the way back.
+        // Four equal latencies: link and switch, in both directions.
         let latency_ns = self.rtt_ns.saturating_sub(crossed) / 4;
         let nic = remora_nic::Config { mtu: MAX_OPERATION, ..Config::default().nic };
         World::new(&Config {
@@ -88,31 +90,31 @@ impl Path {
     }
 }
 
-/// The nodes of a network that speak 1RMA: a client with a portal, and servers with a region each.
+/// The nodes of the network: a client with a portal, and servers with a region each.
 pub(super) struct Nodes {
     pub world: World,
     pub portal: Portal,
     pub local: Exposed,
     pub served: Vec<Exposed>,
-    /// Slots without a command, from 0 on.
+    /// Slots without a command, numbered from 0.
     pub free: VecDeque<u16>,
-    /// K_d for reads and writes of each server.
+    /// For each server: K_d of the client for reads and for writes.
     keys: Vec<[[u8; 16]; 2]>,
     cipher: Box<dyn Cipher>,
 }
 
-/// A command of a client, but for its slot.
+/// A command of the client without a slot.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Wanted {
     pub server: usize,
     pub kind: Kind,
     pub class: Class,
     pub size: u32,
-    /// First byte, in both regions; whole regions more do not matter.
+    /// Offset of the first byte in both regions, modulo their size.
     pub offset: u64,
 }
 
-/// A key of one byte.
+/// Returns a region key that repeats one byte.
 pub(super) fn key(byte: u8) -> RegionKey {
     RegionKey::new([byte; 16]).expect("a key that is not zero")
 }
@@ -143,22 +145,22 @@ impl Nodes {
         nodes
     }
 
-    /// K_d of the client.
+    /// Derives K_d of the client.
     fn derive(&mut self, key: &RegionKey, kind: Kind) -> [u8; 16] {
         self.world.derive(&mut *self.cipher, &self.portal, key, kind)
     }
 
-    /// K_d of another portal.
+    /// Derives K_d of another portal.
     pub fn derive_for(&mut self, portal: &Portal, key: &RegionKey, kind: Kind) -> [u8; 16] {
         self.world.derive(&mut *self.cipher, portal, key, kind)
     }
 
-    /// The client has the keys of a server's region from its K_r.
+    /// Derives the client's keys for a server's region from the region key K_r.
     pub fn replace_key(&mut self, server: usize, key: &RegionKey) {
         self.keys[server] = [Kind::Read, Kind::Write].map(|kind| self.derive(key, kind));
     }
 
-    /// Issues a command of this slot.
+    /// Issues a command in this slot.
     pub fn issue(&mut self, slot: u16, wanted: &Wanted) {
         let Wanted { server, kind, class, size, offset } = *wanted;
         let offset = offset % REGION as u64;
@@ -170,14 +172,14 @@ impl Nodes {
         self.world.issue(&mut self.portal, &Command { class, ..command });
     }
 
-    /// Issues a command of any free slot. False: there is none.
+    /// Issues a command in any free slot. Returns false if there is none.
     pub fn issue_any(&mut self, wanted: &Wanted) -> bool {
         let Some(slot) = self.free.pop_front() else { return false };
         self.issue(slot, wanted);
         true
     }
 
-    /// The next completion; its slot counts from 0.
+    /// Returns the next completion, with its slot numbered from 0.
     pub fn poll(&mut self) -> Option<Completion> {
         let completion = self.world.poll_rma(self.portal.cq)?;
         Some(Completion { slot: completion.slot - self.portal.first, ..completion })

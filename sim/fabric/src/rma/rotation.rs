@@ -1,7 +1,7 @@
-//! A client's gap while its server changes the key of a region (1RMA paper, Figure 14).
+//! The interruption of a client while its server rotates the key of a region (1RMA paper, Figure 14).
 //!
-//! The client reads 64 bytes again and again, one read begun before the other has ended. What software and
-//! drivers take is a constant here, with its source; what the NICs and the network take is simulated.
+//! The client continuously reads 64 bytes and starts reads before earlier ones have ended. The times of
+//! software and drivers are constants with their sources; the times of NICs and network are simulated.
 
 use remora_memory::Access;
 use remora_nic::rma::{Command, Operand, RegionKey, Rights};
@@ -16,36 +16,38 @@ use super::{Portal, command};
 use crate::program::{ALL, Settings};
 use crate::{QueuePair, World};
 
-/// From one read to the next.
+/// Time between the starts of two reads.
 const PROBE_NS: u64 = 500;
 const PROBE: u32 = 64;
 const SLOTS: u16 = 64;
-/// When the key changes, and how long the client goes on behind it.
+/// Time of the key rotation, and duration of the experiment after it.
 const CHANGE_NS: u64 = 50_000;
 const LAST_NS: u64 = 200_000;
-/// Software that gives a client its new key: a thread blocks and wakes (§6.1 gives 10 us for that).
+/// Time for software to give a client its new key: a thread blocks and wakes up, for which §6.1 of the paper
+/// states 10 µs.
 pub const GRANT_NS: u64 = 10_000;
-/// A driver that changes the key by its local control path (§7.3 gives 27 us).
+/// Time for a driver to change the key on its local control path; §7.3 states 27 µs.
 pub const DRIVER_NS: u64 = 27_000;
-/// Software that connects a queue pair again (§7.3 gives more than 2 ms).
+/// Time for software to connect a queue pair again; §7.3 states more than 2 ms.
 pub const RECONNECT_NS: u64 = 2_000_000;
 
-/// How the key changes.
+/// The way in which the key is rotated.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Rotation {
-    /// By Rekey from a third host. The client knows the next key, and takes it when the old one fails.
+    /// A third host sends a Rekey. The client knows the next key and uses it when the old one fails.
     Announced,
-    /// By Rekey. The client asks for the new key when the old one fails.
+    /// A third host sends a Rekey. The client requests the new key when the old one fails.
     Unannounced,
-    /// By the server's driver, which takes [`DRIVER_NS`]. The client knows the next key.
+    /// The server's driver changes the key, which takes [`DRIVER_NS`]. The client knows the next key.
     Driver,
 }
 
-/// The server and the third host, by their places among the servers.
+/// Server and third host, as indices among the servers.
 const SERVER: usize = 0;
 const CONTROL: usize = 1;
 
-/// The longest time between two reads that succeeded, less what lies between any two, nanoseconds.
+/// Returns the interruption in nanoseconds: the longest time between two successful reads, minus the normal
+/// time between them.
 pub fn gap_ns(rotation: Rotation, make: MakeCipher<'_>) -> u64 {
     let path = Path { servers: 2, ..Path::simulation(0) };
     let mut nodes = Nodes::new(&path, SLOTS, make);
@@ -79,7 +81,7 @@ pub fn gap_ns(rotation: Rotation, make: MakeCipher<'_>) -> u64 {
     client.gap
 }
 
-/// A portal of the third host, and the command by which it changes the server's key.
+/// Creates a portal of the third host, and the command by which it changes the server's key.
 fn rekeyer(nodes: &mut Nodes) -> (Portal, Command) {
     let world = &mut nodes.world;
     let cq = world.create_cq(CONTROL + 1, 4);
@@ -96,12 +98,12 @@ fn rekeyer(nodes: &mut Nodes) -> (Portal, Command) {
 
 /// The client's reads.
 struct Probes {
-    /// When the next one begins.
+    /// Start of the next read.
     next: Instant,
     next_key: RegionKey,
-    /// The region's name under the next key.
+    /// RegionId under the next key.
     next_region: u32,
-    /// When it has the next key; `NEVER` before it has asked for it.
+    /// Time at which the client has the next key; `NEVER` before it has requested the key.
     granted: Instant,
     changed: bool,
     succeeded: Option<Instant>,
@@ -146,11 +148,11 @@ impl Probes {
     }
 }
 
-/// The same for READs over a reliable connection: the region is registered anew, which ends the connection,
-/// and software connects it again.
+/// Returns the interruption in nanoseconds for READs over a reliable connection: the region is registered
+/// again, which breaks the connection, and software connects it again.
 ///
 /// # Panics
-/// If a queue pair does not change as the specification says.
+/// Panics if a queue pair does not change its state as the specification says.
 pub fn reconnect_gap_ns() -> u64 {
     let mut world = Path::simulation(0).world();
     let settings = Settings { timeout: 16, ..Settings::default() };
@@ -200,6 +202,6 @@ fn read(world: &mut World, pair: QueuePair, here: &crate::Region, there: &crate:
         payload: Payload::Sges(&list),
         flags: Flags { signaled: true, ..Flags::default() },
     };
-    // A full queue is the client's to wait for.
+    // If the send queue is full, the client skips this read.
     let _ = world.post(pair, &request);
 }

@@ -1,34 +1,37 @@
-//! What a frame is charged on links and in buffers.
+//! The number of bytes that a frame occupies on links and in buffers.
 
 use remora_wire::{irn, packet};
 
-/// Bytes that a frame takes on a link.
+/// The rule by which frames are charged.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Charging {
-    /// Its own, and those of Ethernet: preamble 8, header 14, check sequence 4, gap 12; 84 at least.
+    /// The frame with Ethernet's overhead: preamble 8, header 14, FCS 4, inter-frame gap 12; at least 84
+    /// bytes.
     #[default]
     Ethernet,
-    /// Those of ns-3's HPCC and ConWeave: payload and 48, acknowledgements 60. Times on links are whole
-    /// nanoseconds, rounded down.
+    /// The rule of HPCC's and ConWeave's ns-3 programs: payload and 48 bytes, 60 bytes for an
+    /// acknowledgement. Times on links are rounded down to whole nanoseconds.
     Ns3,
-    /// Those of htsim: payload and 64, acknowledgements 64.
+    /// The rule of htsim: payload and 64 bytes, 64 bytes for an acknowledgement.
     Htsim,
-    /// Ethernet's, as if all packets had plain headers: what a transport adds to them costs nothing.
+    /// Ethernet's rule, but as if all packets had the headers of plain RoCE v2: headers that a transport adds
+    /// are free.
     Ideal,
 }
 
-/// Preamble, header, check sequence and gap of Ethernet.
+/// Ethernet's preamble, header, FCS and inter-frame gap, in bytes.
 const ETHERNET: u16 = 38;
-/// The shortest frame with preamble and gap.
+/// Shortest Ethernet frame including preamble and gap, in bytes.
 const ETHERNET_LEAST: u16 = 84;
-/// IPv4 and UDP headers.
+/// Size of the IPv4 and UDP headers, in bytes.
 const BELOW: u16 = 28;
-/// BTH and ICRC; AETH.
+/// Size of BTH and ICRC, and of an AETH, in bytes.
 const TRANSPORT: u16 = 16;
 const AETH: u16 = 4;
 
 impl Charging {
-    /// What a frame that begins at its IPv4 header is charged. `irn`: it has IRN's additions.
+    /// Returns the charge of a frame that begins at its IPv4 header. `irn` is true if the frame has IRN's
+    /// additional headers.
     #[inline]
     pub fn charge(self, frame: &[u8], irn: bool) -> u16 {
         match self {
@@ -40,7 +43,8 @@ impl Charging {
         }
     }
 
-    /// What a data packet with so much payload is charged. One with further headers is charged more.
+    /// Returns the charge of a data packet with this payload. With [`Charging::Ethernet`], additional headers
+    /// cost more.
     pub fn full(self, payload: u32) -> u16 {
         let payload = payload as u16;
         match self {
@@ -52,7 +56,7 @@ impl Charging {
         }
     }
 
-    /// What an acknowledgement is charged.
+    /// Returns the charge of an acknowledgement.
     pub fn acknowledgement(self) -> u16 {
         match self {
             Charging::Ethernet | Charging::Ideal => (BELOW + TRANSPORT + AETH + ETHERNET).max(ETHERNET_LEAST),
@@ -61,13 +65,13 @@ impl Charging {
         }
     }
 
-    /// Are times on links whole nanoseconds?
+    /// Returns true if times on links are whole nanoseconds.
     pub fn is_whole_ns(self) -> bool {
         self == Charging::Ns3
     }
 }
 
-/// Bytes of data in a frame.
+/// Returns the number of data bytes in a frame.
 fn payload(frame: &[u8], irn: bool) -> usize {
     let Ok(view) = packet::View::new(frame.get(usize::from(BELOW)..).unwrap_or_default()) else { return 0 };
     let additions = if irn { irn::Additions::split(&view).ok() } else { None };

@@ -1,28 +1,28 @@
-//! How packets get to the far ends of queue pairs.
+//! The attributes of the packets to each queue pair.
 
 use remora_wire::Qpn;
 
-/// How packets get to the far end of a queue pair.
+/// The attributes that packets to a queue pair get in the network.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct FarEnd {
-    /// By which switches choose among equal paths, or the path itself.
+    /// Hash by which switches choose among equal paths, path, or index of a key.
     pub hash: u32,
-    /// `hash` is a path.
+    /// True if `hash` is a path.
     pub is_path: bool,
-    /// `hash` is the number of a key.
+    /// True if `hash` is the index of a key.
     pub is_key: bool,
-    /// All bytes of its frames are kept.
+    /// True if all bytes of the frames are stored.
     pub whole: bool,
 }
 
-/// By host and queue pair: how packets get there.
+/// The attributes by host and queue pair.
 pub struct FarEnds {
     hosts: Vec<Vec<FarEnd>>,
     mask: u32,
 }
 
 impl FarEnds {
-    /// For hosts with so many queue pairs each.
+    /// Returns an empty table for hosts with `max_qps` queue pairs each.
     pub fn new(hosts: usize, max_qps: u32) -> FarEnds {
         FarEnds { hosts: vec![Vec::new(); hosts], mask: max_qps.next_power_of_two() - 1 }
     }

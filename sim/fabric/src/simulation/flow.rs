@@ -1,4 +1,4 @@
-//! Flows: who sends how many bytes to whom, over queue pairs that are made for them or kept.
+//! The flows of a simulation: their progress, over queue pairs that are created for them or kept.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -10,34 +10,34 @@ use super::queue_pairs::{QueuePairs, Sharing};
 use super::spec::{EndAt, FlowEnd, FlowSpec};
 use crate::engine::Picos;
 
-/// A flow that runs.
+/// A flow that has started and not ended.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Running {
-    /// Its queue pairs, an index of [`Flows::pairs`].
+    /// Queue pairs of the flow: an index of [`Flows::pairs`].
     pub pair: u32,
-    /// Bytes in work requests that were posted.
+    /// Bytes in posted work requests.
     pub posted: u64,
-    /// Bytes in work requests that have completed.
+    /// Bytes in completed work requests.
     pub done: u64,
-    /// Receives that the destination is to complete.
+    /// Number of receives that the destination has not completed.
     pub receives: u64,
 }
 
-/// All flows.
+/// The flows of a simulation.
 #[derive(Default)]
 pub struct Flows {
     pub specs: Vec<FlowSpec>,
-    /// By flow: how far it is; `None`: it has not started, or has ended.
+    /// For each flow: its progress, or `None` if it has not started or has ended.
     pub running: Vec<Option<Running>>,
     /// Queue pairs in use.
     pub pairs: Vec<Option<Box<QueuePairs>>>,
-    /// Indices of `pairs` that are not in use.
+    /// Unused indices of `pairs`.
     pub free: Vec<u32>,
-    /// Queue pairs that are kept.
+    /// Kept queue pairs, as indices of `pairs`.
     pub kept: BTreeMap<Sharing, u32>,
-    /// By host: flows that have not started.
+    /// For each host: flows that have not started.
     waiting: Vec<BinaryHeap<Reverse<(Picos, u32)>>>,
-    /// Those that run.
+    /// Flows that have started and not ended.
     pub open: BTreeSet<u32>,
     ended: VecDeque<FlowEnd>,
     unfinished: usize,
@@ -83,7 +83,7 @@ impl Flows {
 }
 
 impl Simulation {
-    /// Starts the flows of a host whose time has come.
+    /// Starts the flows of a host that are due.
     pub(super) fn start_flows(&mut self, host: u32) {
         let now = self.network.now();
         while let Some(waiting) = self.flows.waiting.get_mut(host as usize) {
@@ -110,7 +110,7 @@ impl Simulation {
         }
     }
 
-    /// The NIC of a flow's destination has completed a receive.
+    /// Handles a receive that the NIC of a flow's destination has completed.
     pub(super) fn flow_received(&mut self, number: u32) {
         let spec = &self.flows.specs[number as usize];
         let Some(running) = &mut self.flows.running[number as usize] else { return };
@@ -121,7 +121,7 @@ impl Simulation {
         }
     }
 
-    /// The NIC has completed a work request of a flow.
+    /// Handles a work request of a flow that the NIC has completed.
     pub(super) fn flow_completed(&mut self, number: u32, status: Status) {
         let spec = &self.flows.specs[number as usize];
         let Some(running) = &mut self.flows.running[number as usize] else { return };
@@ -144,7 +144,7 @@ impl Simulation {
         self.post(pair);
     }
 
-    /// A queue pair has failed: all its flows end.
+    /// Ends all flows of a queue pair that has failed.
     fn fail(&mut self, pair: u32, status: Status) {
         let at = self.network.now();
         let pairs = self.flows.pairs[pair as usize].as_mut().expect("that has failed");

@@ -1,4 +1,4 @@
-//! A host: its NIC, its memory, and what it knows of the far ends of its queue pairs.
+//! A host: its NIC with memory and completion queue.
 
 use std::net::Ipv4Addr;
 
@@ -8,30 +8,29 @@ use remora_wire::frame::{Address, Endpoint};
 
 use crate::engine::Picos;
 
-/// Queue pairs of a host at once, unless its NIC is configured for more.
+/// Largest number of queue pairs of a host at the same time, unless the NIC is configured for more.
 pub const MAX_QPS: u32 = 1 << 12;
-/// Address of the one region that all flows read and write.
+/// Address of the memory region that all flows read and write.
 pub const ADDRESS: u64 = 0x10_0000_0000;
 
-/// One host.
 pub struct Host {
     pub engine: Biased<Nic>,
     pub pd: Pd,
-    /// Of the region of zeros.
+    /// Key of the region, which consists of zeros.
     pub key: Key,
     pub cq: u32,
     pub poller: Poller,
-    /// The earliest wish to run that stands.
+    /// Time of the earliest scheduled wake-up.
     pub wake_at: Picos,
 }
 
-/// The host of an address; `None`: it is no host's.
+/// Returns the number of the host with this address, or `None` if the address is not one of [`endpoint`].
 pub fn number(address: Address) -> Option<u32> {
     let [.., 10, a, b, c] = address.0 else { return None };
     u32::from_be_bytes([0, a, b, c]).checked_sub(1)
 }
 
-/// The address of a host.
+/// Returns the address of a host.
 pub fn endpoint(host: u32) -> Endpoint {
     let [_, a, b, c] = (host + 1).to_be_bytes();
     Endpoint { address: Ipv4Addr::new(10, a, b, c).into(), udp_port: remora_wire::ROCE_PORT }

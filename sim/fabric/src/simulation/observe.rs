@@ -1,4 +1,4 @@
-//! Whoever observes ports is told of what happens there, with the bytes of frames.
+//! Observers: callers that are notified of events at ports, with the bytes of the frames.
 
 use remora_wire::frame::{Network, Start};
 
@@ -7,59 +7,59 @@ use crate::engine::Picos;
 use crate::frames::Frames;
 use crate::network::{CLASSES, Flags, Observation, Observe, PauseFrame, PortEvent, PortId};
 
-/// Is told of what happens at the ports that are observed, in the order of time.
+/// A receiver of the events at observed ports, in the order of their times.
 pub trait Observer: Send {
-    /// One event.
+    /// Handles an event.
     fn observe(&mut self, seen: &Seen<'_>);
 }
 
-/// One event at a port that is observed.
+/// An event at an observed port.
 #[derive(Copy, Clone)]
 pub struct Seen<'a> {
     observation: &'a Observation,
     frames: &'a Frames,
-    /// Frames have their ICRC. Otherwise their last four bytes say nothing.
+    /// False if frames have no ICRC; their last four bytes are then undefined.
     pub sealed: bool,
 }
 
 impl Seen<'_> {
-    /// When. A frame departs with its first bit and arrives with its last.
+    /// Returns the time: of the first bit for a departure, of the last bit for an arrival.
     pub fn at(&self) -> Picos {
         self.observation.at
     }
 
-    /// The port of the node at which it happens.
+    /// Returns the port of the node at which the event happened.
     pub fn port(&self) -> PortId {
         self.observation.port
     }
 
-    /// What happens.
+    /// Returns the kind of the event.
     pub fn event(&self) -> PortEvent {
         self.observation.event
     }
 
-    /// What the pause frame says; `None`: it is a packet.
+    /// Returns the contents of a pause frame, or `None` for any other packet.
     pub fn pause(&self) -> Option<PauseFrame> {
         self.observation.pause()
     }
 
-    /// Class of the packet.
+    /// Returns the traffic class of the packet.
     pub fn class(&self) -> u8 {
         self.observation.packet.class
     }
 
-    /// Bytes that it is charged.
+    /// Returns the bytes that the packet occupies on links.
     pub fn charge(&self) -> u32 {
         self.observation.packet.charge.into()
     }
 
-    /// Bytes that wait for the port behind this event, by class.
+    /// Returns the bytes queued for the port after the event, by class.
     pub fn waiting(&self) -> &[u32; CLASSES] {
         &self.observation.waiting
     }
 
-    /// Writes the packet as it is here, from its IPv4 header on, over what was in `out`. A pause frame leaves
-    /// nothing there.
+    /// Replaces the contents of `out` by the packet, from its IPv4 header on. A pause frame leaves `out`
+    /// empty.
     pub fn packet(&self, out: &mut Vec<u8>) {
         out.clear();
         let packet = &self.observation.packet;
@@ -71,7 +71,8 @@ impl Seen<'_> {
     }
 }
 
-/// The hosts of a packet that hosts of a simulation send, from its IPv4 header on: source and destination.
+/// Returns source and destination host of a packet that begins at its IPv4 header, or `None` if one of the
+/// addresses is not a host's.
 pub fn hosts_of(packet: &[u8]) -> Option<[u32; 2]> {
     let (network, _) = Network::parse(packet).ok()?;
     let (source, destination) = network.addresses();
@@ -79,12 +80,12 @@ pub fn hosts_of(packet: &[u8]) -> Option<[u32; 2]> {
 }
 
 impl Simulation {
-    /// `observer` is told of what happens at ports that are observed, instead of the one before it.
+    /// Sets the observer, which replaces an earlier one.
     pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
         self.observer = Some(observer);
     }
 
-    /// Observes one direction of a link from now on.
+    /// Observes a direction of a link from now on.
     pub fn observe(&mut self, port: PortId, what: Observe) {
         self.network.observe(port, what);
     }
@@ -94,7 +95,7 @@ impl Simulation {
         self.network.observe_pauses();
     }
 
-    /// Tells the observer what was observed since it was told last.
+    /// Reports the observations since the last report to the observer.
     #[cold]
     #[inline(never)]
     pub(super) fn report(&mut self) {

@@ -1,32 +1,34 @@
-//! What a NIC knows of a peer: its host, and the flow's hash, by which a host with several links chooses one.
+//! The packing of a peer's host and a flow hash into the NIC's peer number. A host with several links chooses
+//! a link by this hash.
 
 use remora_wire::frame::Peer;
 
-/// Links of a host at most: a NIC's transmit queues have numbers for so many ports of eight classes.
+/// Largest number of links of a host: a NIC's transmit queue numbers have space for this many ports with
+/// eight classes each.
 pub const UPLINKS_MAX: usize = 8;
 
-/// Hashes of peers lie below this multiple of all numbers of links, so that they choose as the full hash
-/// does.
+/// Hashes are stored modulo this number. It is a multiple of 1 to 8, the possible numbers of links, so the
+/// stored hash chooses the same link as the full one.
 const HASHES: u32 = 840;
 const HOST_BITS: u32 = 16;
 
-/// The host of a peer, and a hash.
+/// A peer's host and hash.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct PeerHost {
-    /// Its number, which has 16 bits.
+    /// Number of the host, of 16 bits.
     pub host: u32,
-    /// By which a port is chosen.
+    /// Hash that chooses a link.
     pub hash: u32,
 }
 
 impl PeerHost {
-    /// The one that a NIC calls so.
+    /// Unpacks a peer number.
     #[inline]
     pub fn of(peer: Peer) -> PeerHost {
         PeerHost { host: peer.0 & ((1 << HOST_BITS) - 1), hash: peer.0 >> HOST_BITS }
     }
 
-    /// The name for the NIC.
+    /// Packs host and hash into a peer number.
     pub fn peer(self) -> Peer {
         Peer(self.host | (self.hash % HASHES) << HOST_BITS)
     }

@@ -1,4 +1,4 @@
-//! Connected queue pairs, and the work requests of flows on them.
+//! Connected queue pairs, and the work requests that flows post to them.
 
 use std::collections::VecDeque;
 
@@ -19,17 +19,17 @@ use super::{Simulation, host};
 use crate::network::{Balancing, flow_hash};
 use crate::program::{ReceiveQueue, Settings, changes, ring};
 
-/// Slots of a queue pair: as many as its flow needs, between these. One that is kept has the most, so that 32
-/// work requests are posted at once: more than any network has in flight.
+/// Slots of a queue pair: as many as its flow needs, within this range. A kept queue pair has the maximum, so
+/// that 32 work requests are posted at the same time; no network has more in flight.
 const SLOTS: std::ops::RangeInclusive<u64> = 4..=64;
-/// Slots that a work request takes at most.
+/// Largest number of slots of a work request.
 const SLOTS_OF_REQUEST: u64 = 2;
 
-/// Which flows share queue pairs that are kept: who sends to whom, whether it reads, class and path. The UDP
-/// source port is that of the first flow.
+/// Flows that share a kept queue pair: sender, receiver, true for READs, class and path. The UDP source port
+/// is that of the first flow.
 pub type Sharing = (u32, u32, bool, Option<u8>, Option<u32>);
 
-/// One end of a connection.
+/// An end of a connection.
 struct End {
     host: u32,
     number: Qpn,
@@ -38,41 +38,41 @@ struct End {
     sent: u64,
 }
 
-/// Two queue pairs that are connected, and the flows that they have.
+/// Two connected queue pairs, and their flows.
 pub struct QueuePairs {
-    /// Who posts, and its peer.
+    /// The end that posts, and its peer.
     ends: [End; 2],
-    /// Whose they are, if they are kept.
+    /// Key in [`Flows::kept`](super::flow::Flows::kept), if the queue pairs are kept.
     sharing: Option<Sharing>,
     /// Flows that have not ended, in the order of their work requests.
     flows: VecDeque<u32>,
-    /// How many of `flows` are posted to their end.
+    /// Number of `flows` whose work requests are all posted.
     posted: usize,
-    /// Work requests that have not completed.
+    /// Number of work requests that have not completed.
     outstanding: u64,
 }
 
 impl QueuePairs {
-    /// Adds a flow behind the others. Returns the host that posts.
+    /// Adds a flow after all others. Returns the host that posts its work requests.
     pub fn add(&mut self, flow: u32) -> u32 {
         self.flows.push_back(flow);
         self.ends[0].host
     }
 
-    /// A work request has completed.
+    /// Counts a completed work request.
     pub fn completed(&mut self) {
         self.outstanding -= 1;
     }
 
-    /// A flow has ended.
+    /// Removes a flow that has ended.
     pub fn remove(&mut self, flow: u32) {
-        // Work requests complete in order, so it is the first one.
+        // Work requests complete in order, so the flow is the first one.
         let first = self.flows.pop_front();
         debug_assert_eq!(first, Some(flow), "work requests complete in order");
         self.posted -= 1;
     }
 
-    /// All flows, which end with it.
+    /// Removes all flows and returns them.
     pub fn take_flows(&mut self) -> VecDeque<u32> {
         std::mem::take(&mut self.flows)
     }
@@ -83,8 +83,8 @@ impl QueuePairs {
 }
 
 impl Simulation {
-    /// The queue pairs of a flow that starts: those that are kept, or new ones. `None`: a host has as many as
-    /// there may be.
+    /// Returns the index of the queue pairs for a flow that starts: kept ones, or new ones. Returns `None` if
+    /// one of the hosts has no free queue pair.
     pub(super) fn queue_pairs_of(&mut self, flow: u32) -> Option<u32> {
         let spec = self.flows.specs[flow as usize].clone();
         let hosts = match spec.verb {
@@ -113,7 +113,7 @@ impl Simulation {
         Some(pair)
     }
 
-    /// A queue pair at each of two hosts. `None`: one of them has as many as there may be.
+    /// Creates a queue pair at each of two hosts. Returns `None` if one of them has no free queue pair.
     fn make_ends(&mut self, hosts: [u32; 2], slots: u32) -> Option<[End; 2]> {
         let own = self.make_end(hosts[0], slots)?;
         let Some(peer) = self.make_end(hosts[1], slots) else {
@@ -123,7 +123,7 @@ impl Simulation {
         Some([own, peer])
     }
 
-    /// Queue pairs end.
+    /// Destroys a connection.
     pub(super) fn destroy(&mut self, pair: u32) {
         let Some(pairs) = self.flows.pairs[pair as usize].take() else { return };
         pairs.ends.iter().for_each(|end| self.destroy_end(end));
@@ -135,7 +135,7 @@ impl Simulation {
 
     fn destroy_end(&mut self, end: &End) {
         let mut guard = self.hosts[end.host as usize].engine.enter();
-        // Nobody else knows it.
+        // Nothing else refers to the queue pair, so this cannot fail.
         let _ = guard.parts().0.destroy_qp(end.number);
     }
 
@@ -189,7 +189,7 @@ impl Simulation {
         }
     }
 
-    /// How the packets of one end of a flow get to the other one.
+    /// Sets the attributes of the packets from one end of a connection to the other.
     fn set_far_end(&mut self, spec: &FlowSpec, own: &End, peer: &End, port: u16) -> FarEnd {
         let is_data = own.host == spec.source;
         let mut far = FarEnd { whole: self.config.whole, ..FarEnd::default() };
@@ -210,15 +210,16 @@ impl Simulation {
         far
     }
 
-    /// The peer of a queue pair at `own`. With several links, packets of a path that is given leave by the
-    /// first one that leads there, as the path has no choice for it.
+    /// Returns the peer number for a queue pair of host `own`. If the flow has a given path and the host has
+    /// several links, the first link on the path is used, because a path does not name one.
     fn peer_of(&self, own: u32, host: u32, far: &FarEnd) -> Peer {
         let is_chosen = self.network.uplinks(own).len() > 1 && !far.is_path;
         let hash = if is_chosen { self.network.hash_at_host(own, far.hash) } else { 0 };
         PeerHost { host, hash }.peer()
     }
 
-    /// The queue pairs by which each host sends data. Flows that share a connection count one by one.
+    /// Returns for each host the queue pairs by which it sends data. Flows that share a queue pair count
+    /// separately.
     pub fn senders(&self) -> Vec<Senders> {
         let mut senders = vec![Senders::default(); self.hosts.len()];
         for number in &self.flows.open {
@@ -226,7 +227,7 @@ impl Simulation {
             let Some(running) = &self.flows.running[*number as usize] else { continue };
             let Some(pairs) = &self.flows.pairs[running.pair as usize] else { continue };
             let own = &pairs.ends[0];
-            // Who answers READs is asked for the next piece only when the one before it has come.
+            // The responder of a READ gets the next request only after the previous response has arrived.
             let is_asked = spec.verb == Verb::Read;
             let backlog = self.hosts[own.host as usize].engine.enter().backlog(own.number).unwrap_or(0);
             let of_host = &mut senders[spec.source as usize];
@@ -236,7 +237,7 @@ impl Simulation {
         senders
     }
 
-    /// Keeps work requests of flows posted.
+    /// Posts work requests of the flows while the send queue has space.
     pub(super) fn post(&mut self, pair: u32) {
         let message = u64::from(self.config.message);
         let Some(pairs) = &mut self.flows.pairs[pair as usize] else { return };
@@ -267,12 +268,12 @@ struct Posted {
     flow: u32,
     verb: Verb,
     len: u32,
-    /// The destination hears of its end, even of a WRITE's.
+    /// True if the destination must learn of the end of the work request, even of a WRITE.
     tells: bool,
 }
 
-/// Puts a work request into the send queue. `keys`: the regions of both hosts. Returns how many receives it
-/// takes at the destination.
+/// Writes a work request into the send queue. `keys` are the keys of both hosts' regions. Returns the number
+/// of receives that it consumes at the destination.
 fn put([own, peer]: &mut [End; 2], keys: [Key; 2], posted: &Posted) -> u64 {
     let &Posted { flow, verb, len, tells } = posted;
     let list = [Sge { addr: host::ADDRESS, len, lkey: keys[0] }];

@@ -1,4 +1,4 @@
-//! What a flow is, where it ends, and how its queue pairs are made.
+//! Flows, their ends, and the settings of their connections.
 
 use remora_nic::Status;
 use remora_transport::congestion::Algorithm;
@@ -6,7 +6,7 @@ use remora_transport::congestion::Algorithm;
 use crate::engine::Picos;
 use crate::network::FlowKey;
 
-/// How data moves.
+/// The RDMA operation that moves the data of a flow.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Verb {
     /// RDMA WRITE by the source.
@@ -21,34 +21,37 @@ pub enum Verb {
 /// A flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowSpec {
-    /// Host that has the data.
+    /// Number of the sending host.
     pub source: u32,
-    /// Host that gets it.
+    /// Number of the receiving host.
     pub destination: u32,
-    /// Bytes; 0 counts as 1.
+    /// Size in bytes; 0 counts as 1.
     pub bytes: u64,
-    /// When it starts.
+    /// Start of the flow.
     pub start: Picos,
-    /// How the data moves.
+    /// RDMA operation.
     pub verb: Verb,
-    /// Class of its data; that of the configuration, if not given.
+    /// Traffic class of the data. Default:
+    /// [`SimulationConfig::data_class`](super::SimulationConfig::data_class).
     pub class: Option<u8>,
-    /// UDP source port of its data; chosen by its number, if not given.
+    /// UDP source port of the data. By default it is derived from the flow's number.
     pub source_port: Option<u16>,
-    /// What switches hash of its data and of its acknowledgements, where they hash as another program does;
-    /// chosen by hosts and ports, if not given.
+    /// Keys of the data and of the acknowledgements, for networks with
+    /// [`Balancing::Keyed`](crate::network::Balancing::Keyed). By default they are derived from hosts and
+    /// ports.
     pub keys: Option<[FlowKey; 2]>,
-    /// Whoever runs the simulation hears of it when the destination has all bytes, too. The last bytes of a
-    /// WRITE then bring immediate data, as programs do it. A READ's destination hears of its end anyway.
+    /// If true, [`Simulation::run`](super::Simulation::run) also returns when the destination has all bytes.
+    /// The last bytes of a WRITE then carry immediate data. The destination of a READ learns of the end in
+    /// any case.
     pub tells_received: bool,
-    /// Packets in flight at most; as the NIC is configured, if not given.
+    /// Largest number of packets in flight. Default: the window of the NIC.
     pub window: Option<u32>,
-    /// The path of its data, as [`crate::network::path`] packs it; chosen by hashes, if not given.
+    /// Path of the data, as packed by [`crate::network::path`]. By default hashes choose the path.
     pub path: Option<u32>,
 }
 
 impl FlowSpec {
-    /// A WRITE, with all else as the simulation is configured.
+    /// Returns a WRITE with default values for everything else.
     pub fn write(source: u32, destination: u32, bytes: u64, start: Picos) -> FlowSpec {
         FlowSpec {
             source,
@@ -66,43 +69,43 @@ impl FlowSpec {
     }
 }
 
-/// Where a flow has ended.
+/// The end at which a flow has ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum EndAt {
-    /// Its destination has all bytes: [`FlowSpec::tells_received`].
+    /// The destination has all bytes. Reported only with [`FlowSpec::tells_received`].
     Destination,
-    /// The last acknowledgement is there, or the last data of a READ. Nothing of the flow follows.
+    /// The poster has the last acknowledgement, or the last data of a READ. Nothing of the flow follows.
     Poster,
 }
 
-/// A flow has ended at one of its hosts.
+/// The end of a flow at one of its hosts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FlowEnd {
-    /// Its number.
+    /// Number of the flow.
     pub flow: u32,
-    /// Where.
+    /// End at which the flow has ended.
     pub end: EndAt,
-    /// When.
+    /// Time of the end.
     pub at: Picos,
-    /// How: all but success means that its queue pair failed.
+    /// Status; every status but success means that the queue pair failed.
     pub status: Status,
 }
 
-/// How queue pairs are made and connected.
+/// The settings of connections.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// Payload bytes of a packet.
+    /// Payload of a full packet, in bytes.
     pub mtu: u32,
-    /// IRN, with peers that remember so many packets ahead of the order; without it the queue pairs go back
-    /// N.
+    /// With `Some`, queue pairs use IRN with this bitmap size: the number of packets that a receiver can
+    /// record ahead of a gap. With `None` they use go-back-N.
     pub irn: Option<u32>,
     /// Congestion control.
     pub congestion: Algorithm,
-    /// Local ACK timeout code.
+    /// Local ACK timeout, as the 5-bit code of the InfiniBand specification.
     pub timeout: u8,
-    /// Retries after a timeout.
+    /// Number of retries after a timeout.
     pub retry_cnt: u8,
-    /// Flows between two hosts share one connection, which stays. Otherwise each has its own.
+    /// If true, flows between two hosts share a connection, which is kept. Otherwise each flow has its own.
     pub kept: bool,
 }
 
@@ -119,11 +122,11 @@ impl Default for Connection {
     }
 }
 
-/// The queue pairs by which a host sends data of flows.
+/// The number of queue pairs by which a host sends.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Senders {
-    /// Those of flows that have started and not ended.
+    /// Queue pairs of flows that have started and not ended.
     pub all: u64,
-    /// Of these, those with data that was never sent.
+    /// Number of these that have data left which was never sent.
     pub unsent: u64,
 }

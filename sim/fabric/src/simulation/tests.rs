@@ -1,4 +1,4 @@
-//! What an observer sees of a simulation.
+//! Tests of observers of a simulation.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use crate::network::{BufferConfig, MarkConfig, PauseConfig, PauseFrame, PortEven
 use crate::topology::{Level, Tree};
 use crate::{Marks, network::Observe};
 
-/// What was seen at a port: when, what, and the packet or the pause frame.
+/// Time, port, event and bytes of a packet, and the contents of a pause frame.
 type Noted = (u64, PortId, PortEvent, Vec<u8>, Option<PauseFrame>);
 
 #[derive(Clone, Default)]
@@ -27,7 +27,8 @@ impl Observer for Notes {
 
 const LINK: Level = Level::new(100_000_000_000, Picos::MICROSECOND);
 
-/// Four hosts at one ToR, hosts 4 to 7 at another, two spines. Everything is marked, and pauses come early.
+/// Four hosts at one ToR, hosts 4 to 7 at another, two spines. Every packet is marked, and PFC thresholds are
+/// low.
 fn simulation(whole: bool) -> Simulation {
     let topology = Tree::leaf_spine(2, 2, 4, LINK, LINK).topology().unwrap();
     let pause = Some(Thresholds { xoff: 5_000, xon: 3_000 });
@@ -47,7 +48,7 @@ fn simulation(whole: bool) -> Simulation {
     Simulation::new(topology, config).unwrap()
 }
 
-/// Three hosts send 40,000 bytes each to host 4. Returns what is seen of these directions of links.
+/// Hosts 0 to 2 send 40,000 bytes each to host 4. Returns the events at the observed directions.
 fn run(whole: bool, observed: &[(PortId, Observe)]) -> (Simulation, Vec<Noted>) {
     let mut simulation = simulation(whole);
     let notes = Notes::default();
@@ -63,7 +64,7 @@ fn run(whole: bool, observed: &[(PortId, Observe)]) -> (Simulation, Vec<Noted>) 
     (simulation, seen)
 }
 
-/// The direction from host 4 to its switch: its first link.
+/// Direction from host 4 to its switch, by the host's first link.
 const HOST_4: PortId = PortId(8);
 
 #[test]
@@ -101,7 +102,7 @@ fn frames_are_seen_as_they_are_on_the_wire() {
 
 #[test]
 fn pause_frames_are_seen_where_they_leave_and_where_they_arrive() {
-    // From the switch of host 4 to both spines.
+    // Ports of the switch of host 4 to both spines.
     let uplinks = [PortId(20), PortId(22)];
     let both = Observe::DEPARTURES.with(Observe::ARRIVALS);
     let (simulation, seen) = run(false, &uplinks.map(|uplink| (uplink, both)));
@@ -125,7 +126,7 @@ fn pause_frames_are_seen_where_they_leave_and_where_they_arrive() {
 
 #[test]
 fn queues_are_seen_to_grow_and_to_drain() {
-    // The switch's port to host 4.
+    // Port of the switch to host 4.
     let out = HOST_4.reverse();
     let (_, seen) = run(false, &[(out, Observe::QUEUES)]);
     let count = |event| seen.iter().filter(|note| note.2 == event).count();

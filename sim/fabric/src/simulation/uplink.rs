@@ -1,4 +1,4 @@
-//! A host's ports as its NIC sees them.
+//! The ports of a host as the egress of its NIC.
 
 use remora_wire::frame::{Class, Egress, Lease, Peer, Start};
 use remora_wire::{Qpn, ipv4, udp};
@@ -10,24 +10,24 @@ use crate::ecn;
 use crate::frames::Frames;
 use crate::network::{Flags, Network, Packet, PortId};
 
-/// Where the BTH begins.
+/// Offset of the BTH in a frame.
 const BTH: usize = ipv4::LEN + udp::LEN;
 
-/// Bytes of the longest frame without data: an acknowledgement of IRN, or a READ request.
+/// Size of the longest frame without data: an acknowledgement of IRN, or a READ request.
 const CONTROL: usize = 80;
 
-/// The egress of one host.
+/// The egress of a host.
 pub struct Uplink<'a> {
     pub network: &'a mut Network,
     pub frames: &'a mut Frames,
     pub far_ends: &'a FarEnds,
     pub config: &'a SimulationConfig,
     pub host: u32,
-    /// The frame that is lent.
+    /// Frame that is lent to the NIC.
     pub lent: Option<Lent>,
 }
 
-/// A frame that a NIC writes.
+/// A frame that the NIC is writing.
 pub struct Lent {
     to: u32,
     port: PortId,
@@ -36,7 +36,8 @@ pub struct Lent {
 }
 
 impl Uplink<'_> {
-    /// The number of the port by which packets leave for a peer: routes and the peer's hash choose it.
+    /// Returns the number of the port by which packets to a peer leave, as chosen by the routes and the
+    /// peer's hash.
     #[inline]
     fn number(&self, peer: Peer) -> usize {
         if self.network.uplinks(self.host).len() == 1 {
@@ -46,7 +47,8 @@ impl Uplink<'_> {
         self.network.uplink_to(self.host, host, hash)
     }
 
-    /// Do all ports of the host send now? An event follows then when each of them can send again.
+    /// Returns true if all ports of the host are sending. Then an event is scheduled for the time at which
+    /// each can send again.
     #[inline]
     pub fn is_busy(&mut self) -> bool {
         let (now, ports) = (self.network.now(), self.network.uplinks(self.host).len());
@@ -62,8 +64,8 @@ impl Uplink<'_> {
     }
 }
 
-/// Asks for an event when a host's port that sends now can send again, for each port that queue pairs wait
-/// for. `awaited` has a bit for each transmit queue that they wait for.
+/// Schedules an event for each port that queue pairs wait for, at the time at which it can send again.
+/// `awaited` is a mask of the transmit queues that they wait for.
 #[cold]
 pub fn expect_awaited(network: &mut Network, host: u32, awaited: u64) {
     for number in 0..network.uplinks(host).len() {

@@ -1,25 +1,26 @@
-//! Two switches with hosts, and one link between them.
+//! The dumbbell topology.
 
 use super::{LINKS_MAX, Level, NODES_MAX, NodeKind, Place, Tier, Topology, TopologyError, limit};
 
-/// Two switches, each with hosts, joined by a bottleneck.
+/// Two switches, each with hosts, joined by a bottleneck link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Dumbbell {
-    /// Hosts of the first switch: numbers from 0.
+    /// Number of hosts at the first switch; they have the lowest node numbers.
     pub left: u32,
-    /// Hosts of the second switch: the numbers behind those.
+    /// Number of hosts at the second switch.
     pub right: u32,
-    /// The links of the hosts.
+    /// Links of the hosts.
     pub hosts: Level,
-    /// The link between the switches.
+    /// Link between the switches.
     pub middle: Level,
 }
 
 impl Dumbbell {
-    /// The network: hosts, then the two switches. The links of the hosts come first.
+    /// Builds the topology. Nodes: hosts, then both switches. Links: those of the hosts, then the one between
+    /// the switches.
     ///
     /// # Errors
-    /// A side without hosts, more nodes than the limit, or links of an impossible rate or delay.
+    /// Fails if a side has no hosts, if there are too many nodes, or if a link is invalid.
     pub fn topology(&self) -> Result<Topology, TopologyError> {
         if self.left == 0 || self.right == 0 || self.hosts.bundle == 0 || self.middle.bundle == 0 {
             return Err(TopologyError::Shape(

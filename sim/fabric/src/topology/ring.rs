@@ -1,26 +1,26 @@
-//! Switches in a ring, each with hosts: the smallest network whose paused ports can wait for each other.
+//! The ring topology: the smallest network in which paused ports can deadlock.
 
 use super::{LINKS_MAX, Level, NODES_MAX, NodeKind, Place, Tier, Topology, TopologyError, limit};
 
-/// A ring of switches.
+/// A ring of switches, each with hosts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Ring {
-    /// Switches; at least 3.
+    /// Number of switches; at least 3.
     pub switches: u32,
-    /// Hosts of each switch.
+    /// Number of hosts at each switch.
     pub hosts_per_switch: u32,
-    /// The links of the hosts.
+    /// Links of the hosts.
     pub hosts: Level,
-    /// The links between switches.
+    /// Links between neighbouring switches.
     pub around: Level,
 }
 
 impl Ring {
-    /// The network: hosts, then switches. Host `h` is at switch `h / hosts_per_switch`. The links of the
-    /// hosts come first, then the link of each switch to the next one.
+    /// Builds the topology. Nodes: hosts, then switches. Host `h` is at switch `h / hosts_per_switch`. Links:
+    /// those of the hosts, then one from each switch to the next.
     ///
     /// # Errors
-    /// Fewer than 3 switches, no hosts, more nodes than the limit, or an impossible rate or delay.
+    /// Fails if there are fewer than 3 switches, no hosts or too many nodes, or if a link is invalid.
     pub fn topology(&self) -> Result<Topology, TopologyError> {
         let count = [self.hosts_per_switch, self.hosts.bundle, self.around.bundle];
         if self.switches < 3 || count.contains(&0) {

@@ -1,39 +1,41 @@
-//! By which ports a node reaches a host on a shortest path.
+//! Shortest-path routes: the ports by which a node reaches each host.
 
 use std::collections::BTreeMap;
 
 use super::{NodeKind, Port, Topology, TopologyError, limit};
 
-/// Entries of the tables: nodes that choose, times groups of destinations. 256 MB of them.
+/// Largest number of table entries (forwarding nodes times groups of destinations); they take 256 MB.
 const ENTRIES_MAX: u64 = 1 << 26;
 
-/// A node that never chooses has no row in the tables.
+/// Marks a node without a row or group.
 const NONE: u32 = u32::MAX;
 
-/// The next hops of each node towards each host. Hosts forward nothing. A switch has all ports on a shortest
-/// path; a host with several links, those of them whose path has the highest rate at its slowest link.
+/// The next hops of each node towards each host. Hosts do not forward. A switch uses all ports on shortest
+/// paths. A host with several links uses, among these, the ports whose path has the highest rate on its
+/// slowest link.
 ///
-/// Hosts whose only link leads to the same switch are one group, and the tables have one entry for each node
-/// that chooses and each group. 1024 hosts at 128 ToRs below 320 switches take 320 x 128 entries of 4 bytes.
+/// Hosts with a single link to the same switch form a group, and the tables have an entry for each pair of a
+/// choosing node and a group. For 1024 hosts at 128 ToRs of 320 switches, that is 320 x 128 entries of 4
+/// bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routes {
-    /// For each node: its row in `entries`, or [`NONE`].
+    /// For each node: its row in `entries`, or [`NONE`] if it never chooses.
     row: Vec<u32>,
-    /// For each node: its group as a destination, or [`NONE`] if nothing leads there.
+    /// For each node: its group as a destination, or [`NONE`] if no path leads to it.
     group: Vec<u32>,
-    /// For each host of a group that shares a switch: that switch, and its port to the host.
+    /// For each host in a group of a switch: this switch, and its port to the host.
     last: Vec<Option<Last>>,
-    /// For each host that has one link, to a switch: its port.
+    /// For each host with a single link, to a switch: the port of this link.
     only: Vec<Option<u16>>,
     groups: usize,
-    /// Row by row: which of `lists` an entry is.
+    /// Indices of `lists`, row by row.
     entries: Vec<u32>,
-    /// Where each list of ports ends in `ports`; the first is empty.
+    /// End of each list of ports in `ports`. The first list is empty.
     lists: Vec<u32>,
     ports: Vec<u16>,
 }
 
-/// The last hop to a host that has one link.
+/// The last hop to a host that has a single link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct Last {
     switch: u32,
@@ -41,10 +43,10 @@ struct Last {
 }
 
 impl Routes {
-    /// The routes over those links for which `is_up` says so.
+    /// Computes the routes over the links for which `is_up` returns true.
     ///
     /// # Errors
-    /// What [`Topology::check`] refuses, and tables beyond their bound.
+    /// Fails if [`Topology::check`] rejects the topology, or if the tables would be too large.
     pub fn new(topology: &Topology, is_up: impl Fn(u32) -> bool) -> Result<Routes, TopologyError> {
         topology.check()?;
         let ports = topology.ports();
@@ -88,8 +90,8 @@ impl Routes {
         Ok(routes)
     }
 
-    /// The ports of `node` that lie on a shortest path to `host`, by ascending number of the neighbour and
-    /// then of the port. Empty: no path. `node` is a switch, or a host that sends.
+    /// Returns the ports of `node` on shortest paths to `host`, ordered by the node number of the neighbour
+    /// and then by port. Empty if there is no path. `node` must be a switch, or a host that sends.
     #[inline]
     pub fn ports(&self, node: u32, host: u32) -> &[u16] {
         let (node, host) = (node as usize, host as usize);
@@ -110,13 +112,13 @@ impl Routes {
         &self.ports[start as usize..self.lists[list] as usize]
     }
 
-    /// Bytes that the tables take.
+    /// Returns the size of the tables in bytes.
     pub fn memory(&self) -> usize {
         let nodes = self.row.len() * (4 + 4 + size_of::<Option<Last>>() + size_of::<Option<u16>>());
         nodes + 4 * (self.entries.len() + self.lists.len()) + 2 * self.ports.len()
     }
 
-    /// One breadth-first search from each group.
+    /// Fills the tables by a breadth-first search from each group.
     fn fill(&mut self, topology: &Topology, up: &[Vec<Hop>], sources: &[u32]) {
         let mut known = BTreeMap::from([(Vec::new(), 0)]);
         let mut search = Search::new(up.len());
@@ -128,7 +130,7 @@ impl Routes {
             }
             let distance = &search.distance;
             for (node, hops) in up.iter().enumerate() {
-                // A distance of 0 is the source itself, whose last hops are ports of their own.
+                // Distance 0 is the source itself, whose ports to its hosts are in `last`.
                 if self.row[node] == NONE || distance[node] == NONE || distance[node] == 0 {
                     continue;
                 }
@@ -148,7 +150,7 @@ impl Routes {
     }
 }
 
-/// A link that is up, seen from its node.
+/// A link that is up, seen from one of its nodes.
 #[derive(Copy, Clone, Debug)]
 struct Hop {
     neighbour: u32,
@@ -158,7 +160,7 @@ struct Hop {
     rate: u64,
 }
 
-/// The links of a node that are up, by neighbour and then by port.
+/// Returns the links of a node that are up, ordered by neighbour and then by port.
 fn hops(topology: &Topology, ports: &[Port], is_up: &impl Fn(u32) -> bool) -> Vec<Hop> {
     let numbered = (0u16..).zip(ports).filter(|(_, port)| is_up(port.link));
     let rate = |link: u32| topology.links[link as usize].rate;
@@ -169,13 +171,13 @@ fn hops(topology: &Topology, ports: &[Port], is_up: &impl Fn(u32) -> bool) -> Ve
     hops
 }
 
-/// One breadth-first search, whose memory the next one uses.
+/// A breadth-first search, whose memory is reused by the next one.
 struct Search {
-    /// How many links each node is away from the source. [`NONE`]: no path.
+    /// Distance of each node from the source in links, or [`NONE`] without a path.
     distance: Vec<u32>,
-    /// The nodes with a path, the nearest first.
+    /// Nodes with a path, nearest first.
     order: Vec<u32>,
-    /// For each of them: the rate of the slowest link of its widest shortest path, in bit/s.
+    /// For each node in `order`: rate of the slowest link of its widest shortest path, in bit/s.
     rate: Vec<u64>,
 }
 
@@ -216,8 +218,8 @@ impl Search {
         }
     }
 
-    /// The links of a node, which is not the source, to nodes that are nearer to the source and forward to it
-    /// or are the source.
+    /// Returns the links of `node` to nodes that are nearer to the source and can forward to it. `node` must
+    /// not be the source.
     #[inline]
     fn nearer<'a>(
         &'a self,
@@ -232,13 +234,13 @@ impl Search {
         hops.iter().filter(leads)
     }
 
-    /// The ports of those of these links whose path has the highest rate.
+    /// Returns the ports of those links whose path has the highest rate.
     fn widest<'a>(&self, nearer: impl Iterator<Item = &'a Hop> + Clone) -> Vec<u16> {
         let highest = nearer.clone().map(|hop| self.rate_by(hop)).max();
         nearer.filter(|hop| Some(self.rate_by(hop)) == highest).map(|hop| hop.port).collect()
     }
 
-    /// The rate of the slowest link from a link on.
+    /// Returns the rate of the slowest link on the path that begins with this link.
     fn rate_by(&self, hop: &Hop) -> u64 {
         hop.rate.min(self.rate[hop.neighbour as usize])
     }

@@ -1,4 +1,4 @@
-//! Trees have the nodes and links that they should have, routes are shortest, and mistakes have a remedy.
+//! Tests of generated networks, of routes and of errors.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn the_fat_tree_of_4_ports_is_wired_as_htsim_wires_it() {
     let ends = ends(&topology);
     assert_eq!(ends.len(), 16 + 16 + 16);
     assert_eq!(ends[..3], [(0, 16), (1, 16), (2, 17)]);
-    // ToRs are 16 to 23, aggs 24 to 31, cores 32 to 35.
+    // ToRs are nodes 16 to 23, aggregation switches 24 to 31, cores 32 to 35.
     assert_eq!(ends[16..20], [(16, 24), (16, 25), (17, 24), (17, 25)]);
     assert_eq!(ends[32..38], [(24, 32), (24, 34), (25, 33), (25, 35), (26, 32), (26, 34)]);
     let agg = Place { tier: Tier::Agg, pod: 1, position: 1, number: 3 };
@@ -44,7 +44,7 @@ fn leaf_and_spine_have_two_tiers_and_two_rates() {
     assert_eq!((topology.nodes.len(), topology.links.len()), (12 + 3 + 2, 12 + 3 * 2 * 2));
     assert_eq!(ends(&topology)[12..16], [(12, 15), (12, 15), (12, 16), (12, 16)]);
     assert_eq!((topology.links[11].rate, topology.links[12].rate), (100_000_000_000, 400_000_000_000));
-    // Both links of a bundle are choices.
+    // Both links of a bundle are alternatives.
     assert_eq!(routes(&topology).ports(12, 11), [4, 5, 6, 7]);
     assert_eq!(routes(&topology).ports(16, 11), [4, 5]);
 }
@@ -76,17 +76,17 @@ fn routes_go_up_by_all_ports_and_down_by_one() {
 fn choices_are_in_the_order_of_neighbours_not_of_links() {
     let mut topology = Tree::leaf_spine(2, 3, 1, LINK, LINK).topology().unwrap();
     topology.links.reverse();
-    // Leaf 2 has ports 0, 1, 2 to the spines 6, 5, 4 now, and port 3 to its host.
+    // Leaf 2 now has ports 0, 1, 2 to the spines 6, 5, 4, and port 3 to its host.
     assert_eq!(routes(&topology).ports(2, 1), [2, 1, 0]);
 }
 
 #[test]
 fn a_link_that_is_down_is_no_route() {
     let topology = Tree::leaf_spine(2, 2, 1, LINK, LINK).topology().unwrap();
-    // Links: 0 and 1 of the hosts, then leaf 2 to spines 4 and 5, then leaf 3.
+    // Links: 0 and 1 are the hosts', then those of leaf 2 to spines 4 and 5, then those of leaf 3.
     let without = |down: &[u32]| Routes::new(&topology, |link| !down.contains(&link)).unwrap();
     assert_eq!(without(&[]).ports(2, 1), [1, 2]);
-    // Spine 4 still has leaf 2, but no longer leads to leaf 3.
+    // Spine 4 still reaches leaf 2, but no longer leaf 3.
     assert_eq!(without(&[4]).ports(2, 1), [2]);
     assert_eq!(without(&[4, 5]).ports(2, 1), [] as [u16; 0]);
     assert_eq!(without(&[1]).ports(0, 1), [] as [u16; 0]);
@@ -96,7 +96,7 @@ fn a_link_that_is_down_is_no_route() {
 #[test]
 fn a_host_with_two_links_uses_both_and_forwards_nothing() {
     let mut topology = Tree::leaf_spine(2, 1, 1, LINK, LINK).topology().unwrap();
-    // Host 0 is at both leaves now, 2 and 3. Through it leaf 2 would be nearer to leaf 3.
+    // Host 0 is now attached to both leaves, 2 and 3. Through the host, leaf 2 would be nearer to leaf 3.
     topology.links.push(Link { a: 0, b: 3, ..topology.links[0] });
     let routes = routes(&topology);
     assert_eq!(routes.ports(0, 1), [1]);

@@ -1,32 +1,32 @@
-//! Trees of two or three tiers: fat-trees, leaf and spine, and what htsim's files describe.
+//! Trees of two or three tiers: fat-trees, leaf-spine networks, and the topologies of htsim's files.
 
 use super::{LINKS_MAX, Level, NODES_MAX, NodeKind, Place, Tier, Topology, TopologyError, limit};
 
-/// A tree of switches. Host `h` is at ToR `h / hosts_per_tor`, and each ToR has links to every agg of its
-/// pod. The agg at position `a` of each pod has links to the cores `a + aggs_per_pod * l`, as htsim wires
-/// them.
+/// A tree of switches. Host `h` is attached to ToR `h / hosts_per_tor`. Each ToR has links to all aggregation
+/// switches of its pod. The aggregation switch at position `a` of each pod has links to the cores `a +
+/// aggs_per_pod * l`, as in htsim.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// Pods; 1 where there are two tiers.
+    /// Number of pods; 1 in a tree of two tiers.
     pub pods: u32,
-    /// ToR switches of a pod.
+    /// Number of ToR switches in each pod.
     pub tors_per_pod: u32,
-    /// Hosts of a ToR.
+    /// Number of hosts at each ToR switch.
     pub hosts_per_tor: u32,
-    /// Aggregation switches of a pod: the spines, where there are two tiers.
+    /// Number of aggregation switches in each pod; the spine switches in a tree of two tiers.
     pub aggs_per_pod: u32,
-    /// Cores that each agg has links to; 0: there are two tiers.
+    /// Number of cores above each aggregation switch; 0 in a tree of two tiers.
     pub cores_per_agg: u32,
-    /// The links below the ToRs, the aggs and the cores.
+    /// Links below the ToR, aggregation and core switches, in this order.
     pub below: [Level; 3],
 }
 
 impl Tree {
-    /// The fat-tree of `k`-port switches, with `oversubscription` times `k/2` hosts at each ToR. With 1 it
-    /// has `k^3/4` hosts and full bisection. All links are alike.
+    /// Returns the fat-tree of switches with `k` ports, in which each ToR has `oversubscription` times `k/2`
+    /// hosts. With 1 it has `k³/4` hosts and full bisection bandwidth. All links are equal.
     ///
     /// # Errors
-    /// [`TopologyError::Shape`]: `k` is odd or below 2, or the oversubscription is 0.
+    /// Returns [`TopologyError::Shape`] if `k` is odd or below 2.
     pub fn fat(k: u32, oversubscription: u32, link: Level) -> Result<Tree, TopologyError> {
         if k < 2 || !k.is_multiple_of(2) {
             return Err(TopologyError::Shape("the k of a fat-tree is even and at least 2: choose such a k"));
@@ -42,7 +42,7 @@ impl Tree {
         })
     }
 
-    /// Leaf switches with hosts, each with links to every spine.
+    /// Returns a leaf-spine network: leaves with hosts, each with a link to every spine.
     pub fn leaf_spine(leaves: u32, spines: u32, hosts_per_leaf: u32, hosts: Level, up: Level) -> Tree {
         Tree {
             pods: 1,
@@ -54,7 +54,7 @@ impl Tree {
         }
     }
 
-    /// How many hosts, ToRs, aggs and cores it has.
+    /// Returns the numbers of hosts, ToRs, aggregation switches and cores.
     pub fn counts(&self) -> [u64; 4] {
         let [pods, tors, hosts, aggs, cores] =
             [self.pods, self.tors_per_pod, self.hosts_per_tor, self.aggs_per_pod, self.cores_per_agg]
@@ -63,11 +63,11 @@ impl Tree {
         [all.saturating_mul(hosts), all, pods.saturating_mul(aggs), aggs.saturating_mul(cores)]
     }
 
-    /// The network: hosts, ToRs, aggs and cores in this order, each tier pod by pod. Links go from the hosts
-    /// upwards in the order of the lower node.
+    /// Builds the topology. Nodes: hosts, ToRs, aggregation switches, cores, each tier pod by pod. Links:
+    /// from the hosts upwards, in the order of the lower node.
     ///
     /// # Errors
-    /// A count of 0 where one is needed, or more nodes or links than the limits.
+    /// Fails if a required number is 0, or if there are too many nodes or links.
     pub fn topology(&self) -> Result<Topology, TopologyError> {
         let least = [self.pods, self.tors_per_pod, self.hosts_per_tor, self.aggs_per_pod];
         if least.contains(&0) || self.below.iter().any(|level| level.bundle == 0) {

@@ -1,7 +1,7 @@
-//! The network of a world: its nodes are hosts.
+//! The network of a world, whose nodes are hosts.
 //!
-//! Each pair of nodes has a link of its own. Where the links of a node share a port, or where there is a
-//! switch, each node has one link to a switch instead.
+//! Each pair of nodes has its own link. If the links of a node share a port, or if there is a switch, each
+//! node has one link to a switch instead.
 
 use remora_fault::{Tally, Verdict};
 use remora_transport::Instant;
@@ -18,65 +18,65 @@ use crate::network::{
 use crate::topology::{Link, NodeKind, RATE_MAX, RATE_MIN, Topology};
 use crate::trace::Trace;
 
-/// Latency, rate and queue of a link.
+/// The settings of a link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
-    /// From the last bit's departure to its arrival, nanoseconds: ten seconds at most.
+    /// Propagation delay in nanoseconds, at most ten seconds.
     pub latency_ns: u64,
-    /// Bits per second; 0: a frame takes no time.
+    /// Rate in bit/s; at 0 a frame takes no time.
     pub rate: u64,
-    /// Frames that wait for their departure, at most. The one that is leaving is among them.
+    /// Largest number of frames that wait for departure, including the one that is being sent.
     pub queue: usize,
 }
 
 impl Default for LinkConfig {
-    /// A cable in a rack: 100 Gb/s, 1 µs.
+    /// A cable within a rack: 100 Gb/s, 1 µs.
     fn default() -> LinkConfig {
         LinkConfig { latency_ns: 1_000, rate: 100_000_000_000, queue: 64 }
     }
 }
 
-/// Latency, rate, buffer and marking of every port of the switch.
+/// The settings of the switch, for every port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SwitchConfig {
-    /// From the last bit's departure to its arrival at the node, nanoseconds: ten seconds at most.
+    /// Propagation delay from the switch to a node in nanoseconds, at most ten seconds.
     pub latency_ns: u64,
-    /// Bits per second; 0: a frame takes no time.
+    /// Rate in bit/s; at 0 a frame takes no time.
     pub rate: u64,
-    /// Bytes of frames that wait for a port, at most. The one that is leaving is not among them.
+    /// Largest number of bytes that wait for a port, without the frame that is being sent.
     pub buffer: usize,
-    /// When it marks; never, if not given.
+    /// ECN thresholds, or `None` if the switch does not mark.
     pub marks: Option<Marks>,
 }
 
-/// A frame as it left a NIC, for tests that look at frames.
+/// A frame as it left a NIC, for tests that examine frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// When it left the NIC.
+    /// Time of departure.
     pub at: Instant,
-    /// By which node.
+    /// Sending node.
     pub from: usize,
-    /// To which node.
+    /// Receiving node.
     pub to: usize,
-    /// The bytes of the frame.
+    /// Bytes of the frame.
     pub bytes: Vec<u8>,
-    /// What the fault rules did to it.
+    /// Effect of the fault rules on the frame.
     pub verdict: Verdict,
 }
 
-/// Behind a port that all links of a node share: whatever comes out of it is at its node at once.
+/// The switch behind shared ports if no switch is configured: it takes no time and never drops.
 const NO_SWITCH: SwitchConfig = SwitchConfig { latency_ns: 0, rate: 0, buffer: usize::MAX, marks: None };
 
-/// All links of a world, and the frames on them.
+/// The links of a world, and the frames on them.
 pub(crate) struct Links {
     pub network: Network,
     frames: Frames,
     pairs: Pairs,
     nodes: usize,
-    /// Each node has one link, to a switch. Else it has one to each other node.
+    /// True if each node has one link to a switch; false if each pair of nodes has a link.
     is_star: bool,
     queue: usize,
-    /// The nodes' endpoints, for frames to an address.
+    /// Endpoints of the nodes, to look up addresses.
     pub endpoints: Vec<Endpoint>,
     pub start: Start,
     pub trace: Trace,
@@ -124,9 +124,10 @@ impl Links {
         links
     }
 
-    /// Rates and latencies that a topology does not have: none, and other ones each way.
+    /// Sets rates and latencies that a topology cannot express: rate 0, and different values for both
+    /// directions.
     fn set_up(&mut self, link: LinkConfig, switch: Option<SwitchConfig>) {
-        // All times of a world are whole nanoseconds, as those of its NICs and tests are.
+        // All times of a world are whole nanoseconds, as those of NICs and tests are.
         self.network.round_to_ns();
         for port in 0..self.network.ports().len() as u32 {
             let is_switchs = self.is_star && port % 2 == 1;
@@ -139,8 +140,8 @@ impl Links {
         }
     }
 
-    /// The port by which frames of a node come to another. No link leads from a node to itself: such frames
-    /// come by one that leads to it.
+    /// Returns the port by which frames from one node reach another. Frames to the sender itself use a port
+    /// of another link to it, because no link joins a node to itself.
     fn port(&self, from: usize, to: usize) -> PortId {
         if self.is_star {
             return PortId(2 * from as u32);
@@ -149,22 +150,22 @@ impl Links {
             return self.port((to + 1) % self.nodes, to);
         }
         let (low, high) = (from.min(to), from.max(to));
-        // The links of the nodes before it, then those of its own.
+        // The links of all nodes with lower numbers come first, then those of this node.
         let link = low * (2 * self.nodes - low - 1) / 2 + (high - low - 1);
         PortId(2 * link as u32 + u32::from(from > to))
     }
 
-    /// Does a frame stay at its node?
+    /// Returns true if a frame is for its own sender and does not pass a switch.
     fn is_own(&self, from: usize, to: usize) -> bool {
         from == to && !self.is_star
     }
 
-    /// Have the links of a node one port together?
+    /// Returns true if the links of a node share a port.
     pub fn has_shared_ports(&self) -> bool {
         self.is_star
     }
 
-    /// The switch's port that leads to a node, if there is a switch.
+    /// Returns the switch's port to a node, if there is a switch.
     pub fn switch_port(&self, node: usize) -> Option<&Port> {
         self.is_star.then(|| self.network.port(PortId(2 * node as u32 + 1)))
     }
@@ -185,7 +186,8 @@ impl Links {
         self.network.set_rate(self.port(from, to), rate);
     }
 
-    /// Does the queue of a link take one more frame? If not, its node hears of it when it does.
+    /// Returns true if the queue of a link accepts another frame. If not,
+    /// [`Due::Free`](crate::network::Due::Free) is scheduled.
     pub fn has_space(&mut self, from: usize, to: usize) -> bool {
         if self.is_own(from, to) {
             return true;
@@ -200,12 +202,12 @@ impl Links {
         has_space
     }
 
-    /// Where a NIC writes a frame.
+    /// Returns a buffer into which a NIC writes a frame.
     pub fn lend(&mut self, len: usize) -> &mut [u8] {
         self.frames.lend(len)
     }
 
-    /// A NIC has written a frame.
+    /// Sends the frame that a NIC has written, subject to the fault rules.
     pub fn depart(&mut self, from: usize, to: usize, len: usize) {
         let frame = self.frames.written(len);
         let fate = self.pairs.judge(from, to, self.start, frame);
@@ -227,13 +229,13 @@ impl Links {
             return;
         }
         if fate.is_lost {
-            // It takes its time on the link all the same.
+            // A lost frame occupies its link, too.
             self.network.send(port, packet.lost());
             return;
         }
         let packet = match fate.verdict {
             Verdict::Delay { ns } => packet.late(ns * Picos::NANOSECOND),
-            // So many frames of its length, sent behind it without a pause, arrive first.
+            // This many frames of equal length, sent immediately after it, arrive first.
             Verdict::Reorder { frames } => {
                 let transmission = self.network.port(port).transmission(len as u32);
                 packet.late(u64::from(frames) * (transmission + Picos::NANOSECOND))
@@ -253,8 +255,8 @@ impl Links {
         self.frames.keep(id, true, len);
     }
 
-    /// A frame that no NIC sent has crossed the first link at `at`. What does not fit into a packet is cut
-    /// off.
+    /// Makes a frame that no NIC sent reach the end of the first link at time `at`. Frames are truncated to
+    /// 65,535 bytes.
     pub fn inject(&mut self, at: Instant, from: usize, to: usize, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(usize::from(u16::MAX))];
         let port = self.port(from, to);
@@ -262,7 +264,7 @@ impl Links {
         self.frames.put(id, bytes);
     }
 
-    /// A frame has arrived: its sender and its bytes. It is to be [closed](Links::close).
+    /// Returns the descriptor and the bytes of a frame that has arrived, until [`Links::close`].
     pub fn open(&mut self, id: PacketId) -> (Packet, &[u8]) {
         let packet = self.network.take(id);
         let bytes = self.frames.open(id, true, usize::from(packet.len));
@@ -272,18 +274,19 @@ impl Links {
         (packet, bytes)
     }
 
-    /// The NIC has read the frame that has arrived.
+    /// Ends the reading of an arrived frame.
     pub fn close(&mut self, id: PacketId, packet: &Packet) {
         self.frames.close(id, true, usize::from(packet.len));
     }
 }
 
-/// The packet of a frame; its hash is the number of its sender. All have one class, and so one queue.
+/// Returns the descriptor of a frame; its hash is the number of its sender. All frames have the same class,
+/// and thus share one queue.
 fn packet(start: Start, from: usize, to: usize, frame: &[u8]) -> Packet {
     let len = frame.len() as u16;
     let may_be_marked = ecn::field(start, frame) != 0;
     let flags = if may_be_marked { Flags::ECN_CAPABLE } else { Flags::NONE };
-    // An empty frame is a packet, too.
+    // An empty frame still needs a charge.
     let mut packet = Packet::new(to as u16, 0, len.max(1), from as u32).flagged(flags.with(Flags::WHOLE));
     packet.len = len;
     packet
@@ -293,7 +296,7 @@ fn link(a: usize, b: usize, rate: u64, delay: u64) -> Link {
     Link { a: a as u32, b: b as u32, rate: rate.clamp(RATE_MIN, RATE_MAX), delay, loss: 0.0 }
 }
 
-/// Each node has a link to each other one.
+/// Returns a topology with a link between each pair of nodes.
 fn mesh(nodes: usize, config: LinkConfig) -> Topology {
     let delay = config.latency_ns * Picos::NANOSECOND;
     let pairs = (0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| (a, b)));
@@ -301,7 +304,8 @@ fn mesh(nodes: usize, config: LinkConfig) -> Topology {
     Topology { nodes: vec![NodeKind::Host; nodes], links, places: Vec::new() }
 }
 
-/// Each node has a link to one switch. Each way has latencies of its own, which are set later.
+/// Returns a topology with a link from each node to a switch. Latencies differ by direction and are set
+/// later.
 fn star(nodes: usize, config: LinkConfig) -> Topology {
     let mut kinds = vec![NodeKind::Host; nodes];
     kinds.push(NodeKind::Switch);

@@ -1,16 +1,16 @@
-//! A node's egress: the links as its NIC sees them.
+//! The egress of a node: its links as the NIC sees them.
 
 use remora_wire::frame::{Class, Egress, Endpoint, Lease, Origin, Peer, Start};
 
 use super::links::Links;
 
-/// The egress of one node.
+/// The egress of a node.
 pub(super) struct Outlet<'a> {
     links: &'a mut Links,
     from: usize,
-    /// The frame that is lent: its receiver and its length.
+    /// Receiver and length of the frame that is lent to the NIC.
     lent: Option<(usize, usize)>,
-    /// Frames since the last flush: the position in a train, which the IPv4 identification shows.
+    /// Number of frames since the last flush: the position in a train, which becomes the IPv4 identification.
     train: u16,
 }
 
@@ -20,7 +20,7 @@ impl<'a> Outlet<'a> {
     }
 }
 
-/// Frames of a train at most, as a UDP port would build it.
+/// Largest number of frames in a train, as in the UDP port.
 const TRAIN: u16 = 64;
 
 impl Egress for Outlet<'_> {

@@ -1,33 +1,33 @@
-//! What befalls frames on their way from one node to another: fault rules, and links that are cut.
+//! Faults between nodes: fault rules, and cut links.
 
 use remora_fault::{Direction, Facts, Policy, Rules, Tally, Verdict};
 use remora_wire::frame::Start;
 
-/// Two nodes, one way.
+/// The state of one direction between two nodes.
 struct Pair {
     policy: Policy,
-    /// Verdicts of earlier rules.
+    /// Counters of earlier rules.
     past: Tally,
     direction: Direction,
     cut: bool,
 }
 
-/// Every pair of nodes, each way for itself.
+/// The directions between all nodes.
 pub(super) struct Pairs {
     nodes: usize,
     all: Vec<Pair>,
 }
 
-/// What happens to a frame.
+/// The fate of a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fate {
-    /// By the rules.
+    /// Verdict of the fault rules.
     pub verdict: Verdict,
-    /// It is lost, by the rules or because its link is cut.
+    /// True if the frame is lost, by the rules or because the link is cut.
     pub is_lost: bool,
 }
 
-/// The rules of a pair, with a random stream for each.
+/// Returns the rules for a direction, with a random stream of its own.
 fn policy(rules: &Rules, seed: u64, index: usize) -> Policy {
     let own = (index as u64 + 1).wrapping_mul(0x5851_f42d_4c95_7f2d);
     Policy::new(&Rules { seed: rules.seed ^ seed ^ own, ..rules.clone() })
@@ -44,12 +44,12 @@ impl Pairs {
         Pairs { nodes, all: (0..nodes * nodes).map(pair).collect() }
     }
 
-    /// A link that is cut loses everything, without counting it as a fault.
+    /// Cuts or restores a direction. A cut direction loses all frames, which are not counted as faults.
     pub fn cut(&mut self, from: usize, to: usize, cut: bool) {
         self.all[from * self.nodes + to].cut = cut;
     }
 
-    /// Other rules from now on.
+    /// Replaces the rules from now on.
     pub fn set_rules(&mut self, rules: &Rules, seed: u64) {
         for (index, pair) in self.all.iter_mut().enumerate() {
             pair.past.sum(&pair.policy.tally(pair.direction));
@@ -57,7 +57,7 @@ impl Pairs {
         }
     }
 
-    /// What the rules did so far, all pairs together.
+    /// Returns the effects of the rules so far, summed over all directions.
     pub fn tally(&self) -> Tally {
         let mut tally = Tally::default();
         for pair in &self.all {
@@ -67,11 +67,11 @@ impl Pairs {
         tally
     }
 
-    /// A frame leaves for another node.
+    /// Decides about a frame from one node to another.
     pub fn judge(&mut self, from: usize, to: usize, start: Start, frame: &[u8]) -> Fate {
         let pair = &mut self.all[from * self.nodes + to];
         let (facts, _) = Facts::of(start, frame, pair.direction, None);
-        // Any byte of the frame may be corrupted, those below the BTH too.
+        // Any byte of the frame may be corrupted, including those below the BTH.
         let facts = Facts { len: frame.len(), ..facts };
         let verdict = pair.policy.judge(pair.direction, &facts);
         Fate { verdict, is_lost: pair.cut || verdict == Verdict::Drop }

@@ -1,10 +1,10 @@
-//! Links without NICs: frames are put in by hand.
+//! Tests of links without NICs, in which frames are sent by hand.
 
 use remora_fault::{Action, Rule, Rules};
 
 use super::*;
 
-/// A thousand bytes take a microsecond.
+/// A thousand bytes take a microsecond at this rate.
 const RATE: u64 = 8_000_000_000;
 const LINK: LinkConfig = LinkConfig { latency_ns: 300, rate: RATE, queue: 3 };
 const SWITCH: SwitchConfig = SwitchConfig { latency_ns: 500, rate: RATE, buffer: 3_000, marks: None };
@@ -16,13 +16,13 @@ fn links(config: &Config) -> Links {
     Links::new(&config, (0..config.nodes).map(endpoint).collect())
 }
 
-/// A node sends a frame of `len` bytes, all of this value.
+/// Sends a frame of `len` bytes that all have this value.
 fn send(links: &mut Links, from: usize, to: usize, len: usize, value: u8) {
     links.lend(len).fill(value);
     links.depart(from, to, len);
 }
 
-/// All arrivals until nothing happens any more: when, where, and what value all bytes have.
+/// Runs until no event is left. Returns time, node and byte value of all arrivals.
 fn arrivals(links: &mut Links) -> Vec<(u64, u32, u8)> {
     let mut all = Vec::new();
     while let Some(due) = links.network.next_due(Picos::NEVER) {
@@ -36,7 +36,7 @@ fn arrivals(links: &mut Links) -> Vec<(u64, u32, u8)> {
     all
 }
 
-/// When the frame of each value arrives first, in the order of the values.
+/// Runs until no event is left. Returns the times of the arrivals, sorted by byte value.
 fn times(links: &mut Links) -> Vec<u64> {
     let mut all = arrivals(links);
     all.sort_by_key(|(at, _, value)| (*value, *at));
@@ -89,7 +89,7 @@ fn frames_leave_a_switch_one_after_the_other_at_the_rate_and_arrive_a_latency_la
     let mut links = links(&Config { nodes: 4, switch: Some(SWITCH), ..Config::default() });
     (1..4).for_each(|from| send(&mut links, from, 0, 1_000, from as u8));
     assert_eq!(arrivals(&mut links), [(2_800, 0, 1), (3_800, 0, 2), (4_800, 0, 3)]);
-    // An idle port begins at once.
+    // An idle port starts at once.
     send(&mut links, 1, 0, 500, 4);
     assert_eq!(arrivals(&mut links), [(4_800 + 500 + 300 + 500 + 500, 0, 4)]);
 }
@@ -98,7 +98,7 @@ fn frames_leave_a_switch_one_after_the_other_at_the_rate_and_arrive_a_latency_la
 fn what_just_fits_a_switch_is_taken_and_one_byte_more_is_lost() {
     for (last, lost) in [(1_000, 0), (1_001, 1)] {
         let mut links = links(&Config { nodes: 6, switch: Some(SWITCH), ..Config::default() });
-        // The first leaves while the others come, and the last comes last.
+        // The first frame leaves while the others arrive, and the last one arrives last.
         send(&mut links, 1, 0, 900, 1);
         for (from, len) in [(2, 1_000), (3, 1_000), (4, last)] {
             send(&mut links, from, 0, len, from as u8);
@@ -136,7 +136,7 @@ fn a_switch_marks_what_may_be_marked() {
                 links.close(id, &packet);
             }
         }
-        // The first finds an idle port, the second may not be marked and nothing waits before it.
+        // The first frame finds an idle port. The second is not ECN-capable, and nothing waits ahead of it.
         assert_eq!((fields, links.switch_port(0).unwrap().marked), (vec![2, 0, 3], 1));
     }
 }
@@ -175,7 +175,7 @@ fn a_cut_link_loses_everything_and_other_rules_keep_the_old_counts() {
     assert_eq!((links.tally().dropped, links.tally().passed), (1, 3));
 }
 
-/// No link leads from a node to itself, and yet its frames arrive as if there were one.
+/// No link joins a node to itself, but frames to the sender arrive as if there were one.
 #[test]
 fn a_node_has_frames_for_itself() {
     let mut links = links(&Config { nodes: 3, ..Config::default() });

@@ -1,23 +1,22 @@
-//! A fetched work request does not change any more (RedN, §3.1): only an ENABLE behind a WAIT gives doorbell
-//! order.
+//! A work request does not change after it was fetched (RedN, §3.1): only an ENABLE after a WAIT gives
+//! doorbell order.
 
 use crate::bench::{Bench, SIGNALED, SILENT, header};
 use remora_nic::wqe::WqeOpcode;
 use remora_nic::{Fetching, Operation};
 
-/// A chain turns a NOP into a WRITE before it comes to it. Returns whether the WRITE was executed.
+/// Runs a chain that turns a later NOP of its queue into a WRITE. Returns true if the WRITE was executed.
 fn rewrites(fetching: Fetching, barrier: bool) -> bool {
     let mut bench = Bench::new();
     let (main, answer) = (bench.chain(Fetching::Posted), bench.chain(fetching));
     bench.set_word(0, 1);
-    // The answer: a WRITE of 1, but for its op-code.
+    // The answer: a WRITE of 1 whose opcode is still NOP.
     let target = bench.data.remote(8);
     let slot = bench.put(&answer, Operation::Write(target), &[bench.data.sge(0, 8)], SIGNALED);
     answer.code.store(64 + 64 * slot as usize, &header(WqeOpcode::NOP, true, 0).to_le_bytes());
     let mut early = None;
     if !barrier {
-        // Enabled, hence fetched, before it is rewritten; a WAIT in front of it keeps it from being executed
-        // at once.
+        // Enabled, and hence fetched, before it is rewritten. A WAIT ahead of it delays its execution.
         early = Some(bench.put(&main, answer.enable(1), &[], SILENT));
     }
     let (compare, swap) = (header(WqeOpcode::NOP, true, 0), header(WqeOpcode::WRITE, true, 0));
@@ -40,8 +39,8 @@ fn behind_a_wait_and_an_enable_the_change_is_seen() {
     assert!(rewrites(Fetching::Enabled, true));
 }
 
-/// In one queue: work requests of the same batch were fetched before the change, always; those of the next
-/// batch were not.
+/// In one queue, work requests of the same batch are always fetched before the change, and those of the next
+/// batch after it.
 #[test]
 fn without_a_barrier_a_change_in_the_same_batch_is_never_seen_and_in_the_next_one_always() {
     for distance in [1, 7, 15, 16, 30] {

@@ -1,4 +1,4 @@
-//! One node with loopback queue pairs and a region: what every test here starts from.
+//! The test bed of these tests: one node with loopback queue pairs and a region.
 
 use std::cell::Cell;
 
@@ -14,7 +14,7 @@ pub struct Bench {
     pub data: Region,
 }
 
-/// A loopback queue pair, its completion queue and its code.
+/// A loopback queue pair with its completion queue and its code region.
 pub struct Chain {
     pub qp: QueuePair,
     pub cq: CompletionQueue,
@@ -29,12 +29,12 @@ impl Bench {
         Bench { world, data }
     }
 
-    /// A loopback queue pair of 64 slots.
+    /// Creates a loopback queue pair of 64 slots.
     pub fn chain(&mut self, fetching: Fetching) -> Chain {
         self.chain_of(fetching, 64)
     }
 
-    /// One of so many slots.
+    /// Creates a loopback queue pair of `send_slots` slots.
     pub fn chain_of(&mut self, fetching: Fetching, send_slots: u32) -> Chain {
         let settings = Settings { fetching, send_slots, receive_max_sge: 16, ..Settings::default() };
         let cq = self.world.create_counted_cq(0, 256);
@@ -43,12 +43,12 @@ impl Bench {
         Chain { qp, cq, code, posted: Cell::new(0) }
     }
 
-    /// Posts a work request, and returns its slot.
+    /// Posts a work request and returns its slot.
     pub fn put(&mut self, chain: &Chain, operation: Operation, list: &[Sge], flags: Flags) -> u64 {
         self.put_as(chain, 0, operation, list, flags)
     }
 
-    /// As [`put`](Bench::put), with an id.
+    /// Like [`put`](Bench::put), with an id.
     pub fn put_as(
         &mut self,
         chain: &Chain,
@@ -68,18 +68,18 @@ impl Bench {
         self.world.ring(chain.qp);
     }
 
-    /// Runs until nothing happens; what completed in `chain`'s queue.
+    /// Runs the world until no event is left. Returns the completions of `chain`.
     pub fn settle(&mut self, chain: &Chain) -> Vec<WorkCompletion> {
         assert!(self.world.settle(1_000_000), "it never comes to rest");
         self.world.drain(chain.cq)
     }
 
-    /// Completions ever written to `chain`'s queue.
+    /// Returns the number of completions ever written to the queue of `chain`.
     pub fn count(&mut self, chain: &Chain) -> u64 {
         self.world.with_nic(0, |nic, _| nic.cq_count(chain.cq.number)).unwrap()
     }
 
-    /// A word of the data.
+    /// Returns a word of the data region.
     pub fn word(&self, offset: usize) -> u64 {
         u64::from_le_bytes(self.data.load(offset, 8).try_into().unwrap())
     }
@@ -90,12 +90,12 @@ impl Bench {
 }
 
 impl Chain {
-    /// The word of `slot` at `byte`.
+    /// Returns the address of byte `byte` of `slot` in the code region.
     pub fn field(&self, slot: u64, byte: usize) -> Remote {
         self.code.remote(self.offset(slot, byte))
     }
 
-    /// The same as an element of a list, so many bytes.
+    /// Returns a scatter/gather element of `len` bytes at byte `byte` of `slot`.
     pub fn element(&self, slot: u64, byte: usize, len: usize) -> Sge {
         self.code.sge(self.offset(slot, byte), len)
     }
@@ -113,7 +113,7 @@ impl Chain {
     }
 }
 
-/// A header word.
+/// Returns a header word.
 pub fn header(opcode: WqeOpcode, signaled: bool, id: u64) -> u64 {
     u64::from(opcode.0) | u64::from(if signaled { flag::SIGNALED } else { 0 }) << 8 | id << 16
 }

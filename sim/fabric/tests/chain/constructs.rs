@@ -4,12 +4,12 @@ use crate::bench::{Bench, Chain, SIGNALED, SILENT, header};
 use remora_nic::wqe::{SLOT, Wqe, WqeOpcode};
 use remora_nic::{Fetching, Operation};
 
-/// Bytes 2 to 7 of a slot: the operand.
+/// Offset of the 48-bit id in a slot: bytes 2 to 7, the operand of comparisons.
 const ID: usize = 2;
-/// The count of a WAIT or ENABLE.
+/// Offset of the count of a WAIT or ENABLE.
 const COUNT: usize = 48;
 
-/// Copies, atomics, and WAITs and ENABLEs among the first `count` slots.
+/// Counts copies, atomics, and WAITs and ENABLEs among the first `count` slots.
 fn kinds(chain: &Chain, count: usize) -> [usize; 3] {
     let of = |slot: usize| {
         let bytes: [u8; SLOT] = chain.code.load(SLOT + SLOT * slot, SLOT).try_into().unwrap();
@@ -24,7 +24,7 @@ fn kinds(chain: &Chain, count: usize) -> [usize; 3] {
     ]
 }
 
-/// `if x == y { answer = 1 }`, with x and y in the data.
+/// Runs `if x == y { answer = 1 }`, with x and y in the data region.
 fn decide(x: u64, y: u64) -> u64 {
     let mut bench = Bench::new();
     let (main, then) = (bench.chain(Fetching::Posted), bench.chain(Fetching::Enabled));
@@ -56,12 +56,12 @@ fn an_if_is_a_copy_an_atomic_and_three_barriers() {
     }
 }
 
-/// `while i != n { i += 1 }`: a queue that enables itself until a break removes the completion that it waits
-/// for.
+/// Runs `while i != n { i += 1 }`: a queue that enables itself until a break removes the completion that it
+/// waits for.
 fn count_to(n: u64) -> (u64, u64) {
     let mut bench = Bench::new();
     let (main, test) = (bench.chain_of(Fetching::Recycled, 32), bench.chain_of(Fetching::Recycled, 1));
-    // The break: a WRITE of a header without SIGNALED over the one that the tail waits for.
+    // The break: overwrites the header that the tail waits for by one without SIGNALED.
     bench.set_word(8, header(WqeOpcode::NOP, false, 0));
     let last = main.field(16, 0);
     bench.put(&test, Operation::Write(last), &[bench.data.sge(8, 8)], SIGNALED);
@@ -80,7 +80,7 @@ fn count_to(n: u64) -> (u64, u64) {
     bench.put(&main, add(main.field(enable, COUNT), 1), &[scrap], SILENT);
     bench.put(&main, add(main.field(wait, COUNT), 1), &[scrap], SILENT);
     while bench.put(&main, Operation::Nop, &[], SILENT) < 15 {}
-    // The next batch: fetched when the test is over.
+    // The next batch, which is fetched after the test.
     bench.put(&main, Operation::Nop, &[], SIGNALED);
     let wait = bench.put(&main, main.wait(1), &[], SILENT);
     bench.put(&main, add(main.field(wait, COUNT), 1), &[scrap], SILENT);
@@ -99,7 +99,7 @@ fn a_recycled_loop_runs_without_any_program_until_its_break() {
     for n in [1, 2, 50] {
         let (i, executed) = count_to(n);
         assert_eq!(i, n);
-        // Each round its 32 and the test; the last one ends at the WAIT.
+        // 33 work requests per round: 32 and the test. The last round ends at the WAIT.
         assert_eq!(executed, n * 33 - 15);
     }
 }

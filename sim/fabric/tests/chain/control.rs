@@ -45,7 +45,7 @@ fn many_wait_for_one_count_and_each_for_its_own() {
     }
 }
 
-/// As on hardware, where a WAIT looks at how far the completion queue has been written.
+/// As on hardware, where a WAIT compares with the number of entries written to the completion queue.
 #[test]
 fn a_wait_counts_what_ended_in_error_and_what_was_flushed() {
     let mut bench = Bench::new();
@@ -63,8 +63,8 @@ fn a_wait_counts_what_ended_in_error_and_what_was_flushed() {
     assert_eq!(bench.count(&second), 2, "one for each, and the third still waits");
 }
 
-/// Regression: receives of a recycled queue were flushed twice each when their connection ended, and a
-/// chain behind them ran as often.
+/// Regression: receives of a recycled queue were flushed twice each when their connection ended, so a chain
+/// that waited for them ran twice as often.
 #[test]
 fn receives_that_go_round_are_flushed_once_each() {
     let mut bench = Bench::new();
@@ -206,7 +206,7 @@ fn what_cannot_be_waited_for_or_enabled_ends_the_queue() {
     assert_eq!(foreign, as_said(Status::LocalProtection), "nobody of its domain completes there");
 }
 
-/// A managed loopback queue pair of another domain, and its completion queue.
+/// A managed loopback queue pair in another protection domain, and its completion queue.
 struct Stranger {
     qp: remora_wire::Qpn,
     cq: u32,

@@ -1,4 +1,5 @@
-//! Loopback queue pairs: every verb on the memory of their own domain, with the checks of a connection.
+//! Loopback queue pairs: every verb on the memory of their own protection domain, with the checks of a
+//! connection.
 
 use crate::bench::{Bench, Chain, SIGNALED, SILENT};
 use remora_fabric::Settings;
@@ -29,7 +30,7 @@ fn bytes_go_from_place_to_place() {
     assert_eq!(bench.data.load(8192, 5000), pattern);
     assert_eq!(bench.data.load(16384, 10), pattern[..10]);
     assert_eq!(bench.data.load(24000, 4990), pattern[10..]);
-    // From pieces, and inline.
+    // From several elements, and inline.
     let pieces = [bench.data.sge(4000, 5), bench.data.sge(0, 5)];
     let to = bench.data.remote(30000);
     bench.put(&chain, Operation::Write(to), &pieces, SIGNALED);
@@ -73,7 +74,7 @@ fn a_message_to_itself_takes_a_receive() {
     let mut bench = Bench::new();
     let chain = bench.chain(Fetching::Posted);
     bench.data.store(0, &[7; 3000]);
-    // Sixteen pieces: as many as a chain's arguments are scattered to.
+    // Sixteen elements, the number to which the arguments of a chain are scattered.
     let pieces: Vec<_> = (0..16).map(|at| bench.data.sge(4096 + 256 * at, 200)).collect();
     bench.world.post_receive(chain.qp, &ReceiveRequest { id: 3, sges: &pieces }).unwrap();
     bench.put(&chain, Operation::SendImm(77), &[bench.data.sge(0, 3000)], SILENT);
@@ -92,7 +93,7 @@ fn a_message_to_itself_takes_a_receive() {
     assert_eq!((done[0].imm, bench.data.load(9000, 8)), (Some(5), vec![7; 8]));
 }
 
-/// A request that a connection refuses is refused here with the same status.
+/// A loopback queue pair refuses what a connection refuses, with the same status.
 #[test]
 fn rights_are_those_of_a_connection() {
     let mut bench = Bench::new();
@@ -198,7 +199,7 @@ fn a_message_too_long_for_its_receive_ends_both() {
     assert_eq!(statuses, [Status::LocalLength, Status::RemoteInvalidRequest]);
 }
 
-/// An endless chain of NOPs; [`executed`] counts those that it executes in so many nanoseconds.
+/// Creates an endless chain of NOPs. [`executed`] counts the NOPs that it executes in a time.
 fn endless(bench: &mut Bench) -> Chain {
     let wild = bench.chain_of(Fetching::Recycled, 16);
     (0..16).for_each(|_| {
@@ -221,14 +222,14 @@ fn executed(bench: &mut Bench, ns: u64) -> u64 {
 fn a_chain_runs_at_the_rate_that_its_queue_is_limited_to_until_it_is_ended() {
     let mut bench = Bench::new();
     let wild = endless(&mut bench);
-    // 64 bytes each at 512 Mb/s: a million a second, in turns of 64.
+    // 64 bytes each at 512 Mb/s: a million per second, in turns of 64.
     let first = executed(&mut bench, 10_000_000);
     assert!((9_800..10_200).contains(&first), "{first}");
     let faster = Modify { rate_limit: Some(2_048_000_000), ..Modify::default() };
     bench.world.modify(wild.qp, &faster).unwrap();
     let second = executed(&mut bench, 10_000_000);
     assert!((39_000..41_000).contains(&second), "{second}");
-    // The rate also counts moved bytes: 512 bytes and the work request's 64 at 2048 Mb/s.
+    // The rate also counts the moved bytes: 512 bytes plus 64 of the work request, at 2048 Mb/s.
     let copier = bench.chain(Fetching::Posted);
     bench.world.modify(copier.qp, &faster).unwrap();
     bench.world.bring(wild.qp, State::Err);
@@ -244,7 +245,7 @@ fn a_chain_runs_at_the_rate_that_its_queue_is_limited_to_until_it_is_ended() {
     assert_eq!(executed(&mut bench, 10_000_000), 0);
 }
 
-/// An endless chain of signaled NOPs, without any limit.
+/// Creates an endless chain of signaled NOPs without any limit.
 fn wild(bench: &mut Bench) -> Chain {
     let wild = bench.chain_of(Fetching::Recycled, 16);
     (0..16).for_each(|_| {
@@ -283,7 +284,7 @@ fn chains_that_never_end_leave_another_party_its_share() {
     let counts: Vec<u64> = chains.iter().map(|chain| bench.count(chain)).collect();
     let (alone, others) = (counts[15], counts[..15].iter().sum::<u64>());
     assert!(alone > 10_000 && alone.abs_diff(others) * 20 < others, "{counts:?}");
-    // Its own share is what the others' tenants do not use.
+    // Its share is what the other tenants do not use.
     for chain in &chains[..15] {
         bench.world.with_nic(0, |nic, _| nic.destroy_qp(chain.qp.number)).unwrap();
     }

@@ -1,5 +1,5 @@
-//! Bad input over IRN: packets that no requester or responder would send are dropped or refused, without a
-//! panic.
+//! Invalid input over IRN: packets that no correct requester or responder sends are dropped or refused,
+//! without a panic.
 
 use crate::bench::good;
 use crate::{bench, settings};
@@ -13,8 +13,8 @@ use remora_wire::{
     Extensions, NakCode, Opcode, Psn, Syndrome, aeth, atomic_ack, atomic_eth, bth, ieth, immdt, reth,
 };
 
-/// A random packet of RC's op-codes with additions that may fit or not; numbers near the expected ones, or
-/// any.
+/// Returns a random packet with an RC opcode, IRN headers that may or may not fit, and a PSN near the
+/// expected one or any.
 fn random_packet(random: &mut Random, forge: &Forge, near: u32, key: u32, va: u64) -> Vec<u8> {
     let opcode = loop {
         let opcode = Opcode(random.below(32) as u8);
@@ -164,15 +164,15 @@ fn what_is_further_ahead_than_the_bitmap_reaches_is_dropped() {
     assert_eq!((counters.irn_beyond_pkts, counters.irn_ahead_pkts), (1, 1));
 }
 
-/// Then all unacknowledged packets are reported as arrived. So there is nothing to retransmit, and nothing
-/// sets the timer.
+/// All unacknowledged packets are reported as arrived. So nothing needs retransmission, and nothing starts
+/// the timer.
 ///
 /// Regression: a peer that acknowledged what it could not take left a request without a timer.
 #[test]
 fn a_peer_that_acknowledges_what_it_could_not_take_is_given_up_by_the_timer() {
     let short = Settings { retry_cnt: 1, rnr_retry: 1, timeout: 1, ..settings() };
     let mut bench = crate::bench::Bench::new(&short);
-    // No receive is posted for the SEND; the three packets of the WRITE arrive ahead of it.
+    // No receive is posted for the SEND. The three packets of the WRITE arrive before it could be placed.
     bench.send(1, 0);
     bench.write(2, 594);
     let forge = Forge::new(&bench.world, 1, bench.left);

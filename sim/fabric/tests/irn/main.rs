@@ -1,5 +1,5 @@
-//! Queue pairs over IRN, end to end over the simulated world: the order in which packets are placed, held
-//! back and acknowledged.
+//! IRN queue pairs end to end in the simulated world: the order in which packets are placed, held back and
+//! acknowledged.
 
 #[path = "../rc/bench.rs"]
 #[allow(dead_code, reason = "the tests of plain RC use the rest")]
@@ -14,7 +14,7 @@ use remora_fabric::{Config, Settings};
 use remora_fault::{Rule, Rules};
 use remora_transport::rc::irn;
 
-/// Queue pairs that agreed on IRN, with small packets.
+/// Settings of queue pairs that negotiated IRN, with small packets.
 fn settings() -> Settings {
     Settings { mtu: 256, irn: Some(irn::Settings::default().reach()), ..Settings::default() }
 }
@@ -23,7 +23,7 @@ fn bench() -> bench::Bench {
     bench::Bench::new(&settings())
 }
 
-/// The same with other settings of IRN at both ends.
+/// Returns a bench with other IRN settings at both ends.
 fn bench_with(irn: irn::Settings) -> bench::Bench {
     let mut config = Config::default();
     config.nic.irn = irn;
@@ -34,7 +34,7 @@ fn rules(bench: &mut bench::Bench, rules: Vec<Rule>) {
     bench.world.set_rules(&Rules::of(rules), 1);
 }
 
-/// Only the `nth` frame (from 0) that fits.
+/// Applies `rule` only to the `nth` matching frame, from 0.
 fn nth(rule: Rule, nth: u64) -> Rule {
     Rule { after: nth, at_most: Some(1), ..rule }
 }

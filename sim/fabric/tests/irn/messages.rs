@@ -1,5 +1,5 @@
-//! Messages that take receive work requests: bound at first sight, completed in order. Also receivers that
-//! are not ready, and errors that wait for their turn.
+//! Messages that consume receive work requests: bound to them on first sight, completed in order. Also RNR,
+//! and errors that wait for their turn.
 
 use crate::bench::{SIGNALED, ends, good};
 use crate::{bench, nth, rules, settings};
@@ -26,7 +26,7 @@ fn a_message_that_is_complete_too_early_completes_in_its_turn() {
     }
     bench.world.ring(bench.left);
     bench.world.run_for(2_000);
-    // Each in its own buffer, though the first is missing; and nothing acknowledged.
+    // Each message is in its own buffer although the first is missing, and nothing is acknowledged.
     assert_eq!(bench.there.load(4096, 3), b"two");
     assert_eq!(bench.there.load(8192, 5), b"three");
     assert_eq!(bench.world.drain(bench.right_cq), []);
@@ -83,7 +83,7 @@ fn a_receiver_that_is_not_ready_says_so_in_order_and_drops_in_silence_what_comes
     }
     assert_eq!(bench.settle(), good([1, 2, 3]));
     assert_eq!(bench.right_ends(), good(0..3));
-    // All three were retransmitted after the one wait, without a timeout.
+    // All three were retransmitted after the one RNR wait, without a timeout.
     let left = bench.world.counters(0);
     assert_eq!((left.rnr_nak_retry_err, left.local_ack_timeout_err, left.retransmitted_pkts), (1, 0, 3));
 }
@@ -134,12 +134,12 @@ fn a_key_is_invalidated_in_the_order_of_its_message() {
     rules(&mut bench, vec![nth(Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_WRITE_ONLY]), 0)]);
     let region = bench.world.register(1, 64, ALL | remora_memory::Access::INVALIDATE);
     bench.receive(7, 64);
-    // The WRITE that needs the key is lost, and comes after the SEND that takes it away.
+    // The WRITE that needs the key is lost and arrives after the SEND that invalidates the key.
     bench.put(1, Operation::Write(region.remote(0)), &[bench.here.sge(0, 64)], SIGNALED).unwrap();
     bench.put(2, Operation::SendInv(region.key), &[bench.here.sge(0, 8)], SIGNALED).unwrap();
     bench.put(3, Operation::Write(region.remote(0)), &[bench.here.sge(0, 64)], SIGNALED).unwrap();
     bench.world.ring(bench.left);
-    // The third is placed early, while the key is alive, and its retransmission fails or does not happen.
+    // The third is placed early, while the key is valid; its retransmission fails or does not happen.
     let left = bench.settle();
     assert_eq!(left[..2], good([1, 2]));
     let right = bench.world.drain(bench.right_cq);
@@ -159,12 +159,12 @@ fn entries_of_a_shared_receive_queue_are_bound_at_first_sight() {
         left
     });
     for id in 0..4u64 {
-        // Two elements each, so that a work request takes more than its first slot.
+        // Two elements each, so that a work request occupies more than its first slot.
         let list = [sink.sge(id as usize * 4096, 100), sink.sge(id as usize * 4096 + 1000, 1000)];
         world.post_shared(srq, &ReceiveRequest { id, sges: &list }).unwrap();
     }
-    // The first message of the first pair is lost. Its second arrives first and takes two entries, the other
-    // pair's messages take the next two.
+    // The first message of the first pair is lost. Its second message arrives first and takes two entries;
+    // the messages of the other pair take the next two.
     let lose = nth(Rule::new(Action::Drop).towards(Directions::Send), 0);
     world.set_rules(&remora_fault::Rules::of(vec![lose]), 1);
     for (pair, id, at) in [(0, 1, 0), (0, 2, 256), (1, 3, 512), (1, 4, 768)] {

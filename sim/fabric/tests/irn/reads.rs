@@ -1,4 +1,4 @@
-//! READs and atomics over IRN: executed in order and once, their responses recovered by the responder's own
+//! READs and atomics over IRN: executed once and in order, with responses recovered by the responder's own
 //! sender.
 
 use crate::bench::{Bench, SIGNALED, good};
@@ -27,8 +27,8 @@ fn a_read_sees_the_write_before_it_though_that_was_lost() {
 /// The failed SEND is not retransmitted and completes only after the READ. Nothing can be sent, but the timer
 /// must run.
 ///
-/// Regression: a SEND that had failed behind a READ without an answer left both without an end, because
-/// the timer rested for a packet that never leaves. Fuzzers found it.
+/// Regression: after a SEND failed behind a READ without a response, neither ended, because the timer was
+/// stopped for a packet that never leaves. Found by fuzzing.
 #[test]
 fn a_read_without_an_answer_ends_though_a_failed_send_waits_behind_it() {
     let settings = Settings { rnr_retry: 0, retry_cnt: 2, ..settings() };
@@ -122,8 +122,8 @@ fn no_more_reads_are_outstanding_than_agreed_and_the_rest_follow() {
     bench.world.ring(bench.left);
     bench.world.run_for(1);
     assert_eq!(bench.frames(0).len(), 2);
-    // The (N)ACKs of responses are lost: the request for the next READ proves that the answers to the last
-    // but one arrived.
+    // The (N)ACKs of responses are lost: the request for the next READ proves that all responses but those to
+    // the last READ arrived.
     rules(&mut bench, vec![Rule::new(Action::Drop).only(&[Opcode::IRN_READ_ACKNOWLEDGE])]);
     bench.world.run_for(50_000);
     assert_eq!(crate::bench::ends(&bench.world.drain(bench.left_cq)), good(0..10));
@@ -138,7 +138,7 @@ fn memory_that_goes_when_the_read_is_over_ends_nobody_though_the_acknowledgement
     bench.world.run_for(10_000);
     assert_eq!(crate::bench::ends(&bench.world.drain(bench.left_cq)), good([1]));
     bench.world.deregister(&region);
-    // The responder wants to retransmit its response, and may not read it any more.
+    // The responder wants to retransmit its response but may no longer read the memory.
     bench.world.run_for(5_000_000);
     assert_eq!(bench.world.counters(1).irn_response_timeouts, 1);
     assert_eq!(bench.world.state(bench.right), Some(State::Rts));
@@ -151,7 +151,7 @@ fn memory_that_goes_under_a_read_is_a_remote_access_error() {
     for lost in [0, 3] {
         let mut bench = bench();
         let region = bench.world.register(1, 64 << 10, remora_fabric::ALL);
-        // When it is first sent, or when it is retransmitted.
+        // The loss is of the first transmission, or of a retransmission.
         let rule = Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_READ_RESPONSE_MIDDLE]);
         rules(&mut bench, if lost > 0 { vec![nth(rule, lost)] } else { vec![] });
         bench.post(1, Operation::Read(region.remote(0)), &[bench.here.sge(1 << 20, 64 << 10)]);
@@ -168,7 +168,7 @@ fn a_requester_that_is_gone_leaves_the_responder_in_peace() {
     bench.world.run_for(1_500);
     bench.world.cut(0, 1, true);
     rules(&mut bench, vec![Rule::new(Action::Drop).towards(Directions::Send)]);
-    // Its responses are retransmitted until the timeout, and then it is quiet.
+    // The responder retransmits until the timeout and is silent afterwards.
     bench.world.run_for(10_000_000);
     bench.world.sent();
     bench.world.run_for(100_000_000);

@@ -1,4 +1,5 @@
-//! Loss of requests: placed ahead, recovered one by one, by NACK or by timer; giving up.
+//! Loss of requests: later packets are placed early, lost ones are recovered one by one by NACK or timer, and
+//! retries are exhausted.
 
 use crate::bench::{Bench, SIGNALED, good};
 use crate::{bench, bench_with, nth, rules, settings};
@@ -14,7 +15,7 @@ fn lose_middle(bench: &mut Bench, which: u64) {
     rules(bench, vec![nth(Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_WRITE_MIDDLE]), which)]);
 }
 
-/// When the one request completes, in nanoseconds.
+/// Returns the time in nanoseconds at which the only request completes.
 fn completion_at(bench: &mut Bench) -> u64 {
     loop {
         assert!(bench.world.step(), "it comes to rest without a completion");
@@ -30,7 +31,8 @@ fn packets_behind_a_gap_are_placed_and_only_the_lost_one_is_sent_again() {
     let mut bench = bench();
     lose_middle(&mut bench, 1);
     bench.write(1, 256 * 8);
-    // After one way and a little: everything but the lost packet is placed, and nothing is complete.
+    // After slightly more than the one-way delay, all packets but the lost one are placed, and nothing is
+    // complete.
     bench.world.run_for(2_000);
     let (found, sent) = (bench.there.load(0, 2048), bench.here.load(0, 2048));
     assert_eq!((&found[..512], &found[768..]), (&sent[..512], &sent[768..]));
@@ -59,7 +61,7 @@ fn each_arrival_out_of_order_is_answered_by_a_nack_with_both_numbers() {
         assert_eq!(nack, additions.sack.is_some());
         answers.push((view.bth.psn.get(), additions.sack.map(|sack| sack.psn.get())));
     }
-    // Packet 0 in order, 2 to 4 ahead of 1, and then all of it.
+    // Packet 0 arrives in order, packets 2 to 4 ahead of packet 1, and then all are acknowledged.
     assert_eq!(answers, [(0, None), (1, Some(2)), (1, Some(3)), (1, Some(4)), (4, None)]);
 }
 
@@ -96,7 +98,7 @@ fn many_packets_in_flight_wait_for_the_long_timer() {
     rules(&mut bench, vec![Rule { at_most: Some(8), ..Rule::new(Action::Drop).towards(Directions::Send) }]);
     bench.write(1, 256 * 8);
     let took = completion_at(&mut bench);
-    // Nothing was selectively acknowledged: then the oldest packet leaves once a round trip.
+    // Nothing was selectively acknowledged, so the oldest packet is sent once per round trip.
     assert!((320_000..340_000).contains(&took), "{took} ns");
     assert_eq!(bench.world.counters(0).irn_short_timeouts, 0);
 }
@@ -131,7 +133,7 @@ fn the_ablations_send_more_or_wait_longer() {
 
 /// A local ACK timeout far below the round trip: go-back-N would send eight times within it.
 ///
-/// Regression: where `timeout` was shorter than the first timer of IRN, a peer was given up without any
+/// Regression: if `timeout` was shorter than the first timer of IRN, the peer was given up without any
 /// retransmission.
 #[test]
 fn however_short_the_timeout_a_request_is_sent_again_before_its_peer_is_given_up() {
@@ -152,7 +154,7 @@ fn a_peer_that_does_not_answer_is_given_up_after_the_patience_of_the_verbs() {
         bench.write(1, 64);
         assert_eq!(bench.settle(), [(1, Status::RetryExceeded)]);
         let took = bench.world.now().since(Instant(0)) / 1000;
-        // At the first timer that expires when patience is over.
+        // The retries end at the first timer that expires after the total timeout.
         assert!((us..us + 801).contains(&took), "{took} us for {us}");
     }
     let mut bench = Bench::new(&Settings { timeout: 0, ..settings() });
@@ -177,7 +179,7 @@ fn a_fence_waits_for_the_writes_before_it_too() {
         bench.put(2, Operation::Write(remote), &[here.sge(64, 5)], Flags { fence, ..SIGNALED }).unwrap();
         bench.world.ring(bench.left);
         assert_eq!(bench.settle(), good([1, 2]));
-        // Unfenced, the one that was lost comes last: what the documentation warns of.
+        // Without a fence the lost one is executed last, as the documentation warns.
         let expected: &[u8] = if fence { b"later" } else { b"first" };
         assert_eq!(bench.there.load(0, 5), expected);
     }

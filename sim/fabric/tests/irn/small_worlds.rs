@@ -1,26 +1,26 @@
-//! Exhaustive small worlds: all combinations of faults of the first few frames, with a mix of verbs.
+//! Exhaustive small worlds: all combinations of faults for the first few frames, with a mix of verbs.
 
 use crate::settings;
 use remora_fabric::{ALL, Config, World};
 use remora_fault::{Action, Directions, Rule, Rules};
 use remora_nic::{Flags, Operation, Payload, ReceiveRequest, Status, WorkRequest};
 
-/// What happens to a frame.
+/// The faults that a frame can have.
 const FATES: [Option<Action>; 4] = [
     None,
     Some(Action::Drop),
     Some(Action::Duplicate),
-    // Behind everything that the others send, and behind a timeout.
+    // Later than everything that the others send, and later than a timeout.
     Some(Action::Delay { min_ns: 150_000, max_ns: 150_000 }),
 ];
 
-/// The fates of the first `count` frames of one direction, in pattern `number`.
+/// Returns the rules for the first `count` frames of a direction, in fault pattern `number`.
 fn fates(number: usize, count: u32, directions: Directions) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
     for frame in 0..count {
         let fate = FATES[number / FATES.len().pow(frame) % FATES.len()];
         if let Some(action) = fate {
-            // A rule does not see the frames that earlier rules took.
+            // A rule does not see the frames that earlier rules matched.
             let after = u64::from(frame) - rules.len() as u64;
             rules.push(Rule { after, at_most: Some(1), ..Rule::new(action).towards(directions) });
         }
@@ -28,8 +28,8 @@ fn fates(number: usize, count: u32, directions: Directions) -> Vec<Rule> {
     rules
 }
 
-/// WRITE of three packets, SEND of two, atomic, READ of three responses, WRITE with immediate data, SEND,
-/// atomic.
+/// Runs a WRITE of three packets, SEND of two, atomic, READ of three responses, WRITE with immediate data,
+/// SEND, atomic.
 fn run(rules: Vec<Rule>, what: &str) {
     let mut world = World::new(&Config { rules: Rules::of(rules), ..Config::default() });
     let [(left, left_cq), (right, right_cq)] = world.pair(0, 1, &settings());
@@ -74,8 +74,8 @@ fn run(rules: Vec<Rule>, what: &str) {
     assert_eq!((here.load(6000, 8), here.load(6008, 8)), (vec![0; 8], 3u64.to_ne_bytes().to_vec()), "{what}");
 }
 
-/// Tries every combination of fates of the first frames. Nothing is lost, doubled or reordered, and
-/// every run ends.
+/// Tries all combinations of faults for the first frames. Nothing is lost, doubled or reordered, and every
+/// run ends.
 #[test]
 fn every_fate_of_the_first_six_frames_of_the_requester() {
     (0..4usize.pow(6))

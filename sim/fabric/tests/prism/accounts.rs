@@ -1,7 +1,7 @@
-//! The owner of every buffer, when half of all comparisons lose and clients die in the middle.
+//! The owner of every buffer, while half of all comparisons fail and clients die in the middle of operations.
 //!
-//! Clients put values into a table by chains, two clients for each slot. The server gives back the buffers
-//! that it knows of. The NIC gives back those that only it knows.
+//! Clients put values into a table by chains; two clients share a slot. The server recycles the buffers that
+//! it knows of, and the NIC those that only the NIC knows of.
 
 use remora_fabric::{ALL, CompletionQueue, Config, FreeList, QueuePair, Region, Settings, World};
 use remora_fault::Random;
@@ -14,24 +14,24 @@ use crate::bench::arms;
 
 const CLIENTS: usize = 8;
 const ROUNDS: usize = 6;
-/// Slots of the table: a pointer and a bound each.
+/// Number of slots of the table, each with a pointer and a bound.
 const SLOTS: usize = CLIENTS / 2;
-/// Two words of each client: the buffer that its chain took, and what its comparison found.
+/// Words per client: the buffer that its chain took, and the value that its comparison found.
 const BOXES: usize = 1024;
-/// Nothing was written here.
+/// Marks a word to which nothing was written.
 const BLANK: u64 = u64::MAX;
 const BUFFERS: usize = 4096;
-/// Bytes of a buffer: 16 packets.
+/// Size of a buffer: 16 packets.
 const BUFFER: usize = 16 * 256;
-/// Every client's and those in the table: while some rest it runs dry.
+/// Number of buffers: one per client and one per slot, so the list is empty while some buffers are resting.
 const COUNT: usize = CLIENTS + SLOTS;
 
 struct Client {
     ends: [QueuePair; 2],
     cq: CompletionQueue,
-    /// The value that it expects in its slot.
+    /// Value that the client expects in its slot.
     believes: u64,
-    /// Its chain is under way.
+    /// True while a chain of the client is in progress.
     busy: bool,
 }
 
@@ -52,7 +52,7 @@ struct Seen {
     lost: u64,
     none_free: u64,
     killed: u64,
-    /// Deaths in which the NIC gave back the buffer of half an ALLOCATE.
+    /// Number of deaths after which the NIC recycled the buffer of an incomplete ALLOCATE.
     halves: u64,
     rested: u64,
 }
@@ -88,8 +88,8 @@ impl Shop {
         16 * (client / 2)
     }
 
-    /// A READ of the slot, then ALLOCATE. If that took a buffer, CAS with the value that the client believes
-    /// to be there.
+    /// Posts a READ of the slot, then an ALLOCATE; if it took a buffer, a CAS with the value that the client
+    /// expects.
     fn put(&mut self, client: usize) {
         let (slot, boxes) = (Shop::slot(client), BOXES + 16 * client);
         let believes = self.word(slot);
@@ -131,7 +131,7 @@ impl Shop {
         self.world.ring(qp);
     }
 
-    /// Its program ends; a little later the server notices.
+    /// Ends the client's program. The server notices a little later.
     fn kill(&mut self, client: usize) {
         let [left, right] = self.clients[client].ends;
         self.world.bring(left, State::Err);
@@ -143,7 +143,7 @@ impl Shop {
         self.seen.halves += u64::from(unheard && self.world.free_list_facts(&self.list).free > before);
     }
 
-    /// The buffer that a finished chain leaves: the one that it took and did not link, or the one that it
+    /// Recycles the buffer that a finished chain leaves: the one it took but did not link, or the one it
     /// unlinked.
     fn give_back(&mut self, client: usize) {
         self.clients[client].busy = false;
@@ -163,7 +163,7 @@ impl Shop {
         self.seen.rested += u64::from(self.world.free_list_facts(&self.list).resting);
     }
 
-    /// Gives back the buffer of a chain that has just ended at once, even if others still read it.
+    /// Recycles the buffer of a chain that has just ended at once, even if others still read the buffer.
     fn attend(&mut self) {
         for client in 0..CLIENTS {
             let ended = self.world.drain(self.clients[client].cq);
@@ -202,7 +202,7 @@ impl Shop {
                 self.world.connect(ends[0], ends[1], &self.settings);
             }
         }
-        // Those that were still pinned are free when their bytes cannot be requested any more.
+        // Buffers that were still pinned become free when their bytes can no longer be requested.
         assert!(self.world.settle(10_000_000), "it never comes to rest");
         let facts = self.world.free_list_facts(&self.list);
         let live = (0..SLOTS).filter(|slot| self.word(16 * slot) != 0).count();

@@ -1,4 +1,4 @@
-//! READs through pointers that are delayed: the requests behind them find them done.
+//! READs through pointers that are delayed: later requests find them executed.
 
 use remora_fabric::Config;
 use remora_nic::prism::{Address, WorkRequest};
@@ -7,11 +7,11 @@ use remora_wire::frame::{Endpoint, Ingress};
 
 use crate::bench::{Bench, arms, read};
 
-/// Enough for the NIC to delay as many as it may, and then some.
+/// More requests than the NIC may delay at the same time.
 const MANY: u64 = 40;
 
-/// Frames come to the server's NIC one after the other before it sends anything, as from a port that has
-/// many.
+/// Delivers the frames to the server's NIC one after the other before it sends anything, as from a port with
+/// many frames.
 fn at_once(bench: &mut Bench) {
     bench.world.cut(0, 1, true);
     bench.world.tap();

@@ -1,4 +1,4 @@
-//! A client and a server that agreed on PRISM, and what the tests ask of them.
+//! A client and a server that negotiated PRISM, and the requests of the tests.
 
 use remora_fabric::{ALL, CompletionQueue, Config, FreeList, QueuePair, Region, Settings, World};
 use remora_memory::Key;
@@ -11,23 +11,23 @@ pub struct Bench {
     pub left: QueuePair,
     pub left_cq: CompletionQueue,
     pub right: QueuePair,
-    /// The client's memory: operations bring their bytes to its start, and their results to 1 MiB.
+    /// The client's memory. Operations take their bytes from its start, and their results arrive from 1 MiB
+    /// on.
     pub here: Region,
-    /// The server's memory.
     pub there: Region,
 }
 
-/// Where results come to in the client's memory.
+/// Offset of the results in the client's memory.
 pub const RESULTS: usize = 1 << 20;
 
-/// What the two agree on: PRISM, going back N, and PRISM over IRN.
+/// The two transports: PRISM over go-back-N, and PRISM over IRN.
 pub fn arms() -> [Settings; 2] {
     let go_back_n = Settings { mtu: 256, prism: true, max_inline: 512, ..Settings::default() };
     [go_back_n, Settings { irn: Some(128), ..go_back_n }]
 }
 
 impl Bench {
-    /// One for each of these.
+    /// Returns a bench for each of the two transports.
     pub fn arms() -> [Bench; 2] {
         arms().map(|settings| Bench::over(&Config::default(), &settings))
     }
@@ -44,7 +44,7 @@ impl Bench {
         self.there.remote(offset)
     }
 
-    /// A word of the server's memory.
+    /// Returns a word of the server's memory.
     pub fn word(&self, offset: usize) -> u64 {
         u64::from_le_bytes(self.there.load(offset, 8).try_into().unwrap())
     }
@@ -55,7 +55,7 @@ impl Bench {
         }
     }
 
-    /// The result of the operation with this id, of `size` bytes.
+    /// Returns the result of the operation with this id, of `size` bytes.
     pub fn result(&self, id: u64, size: usize) -> Number {
         let bytes = self.here.load(RESULTS + 32 * id as usize, size);
         let mut number = [0; 4];
@@ -69,7 +69,7 @@ impl Bench {
         self.here.sge(RESULTS + 32 * id as usize, 32)
     }
 
-    /// The request with this id, its result wanted.
+    /// Returns a request with this id whose result is requested.
     pub fn ask<'a>(&self, id: u64, operation: Operation<'a>) -> WorkRequest<'a> {
         let result = (!matches!(operation, Operation::Read { .. })).then(|| self.sge(id));
         let flags = Flags { signaled: true, ..Flags::default() };
@@ -80,13 +80,13 @@ impl Bench {
         self.world.post_prism(self.left, request).expect("space in the queue");
     }
 
-    /// Posts these at once, runs until nothing happens, and gives how they ended.
+    /// Posts these requests together and runs the world until no event is left. Returns the outcomes by id.
     pub fn run(&mut self, requests: &[WorkRequest<'_>]) -> Vec<(u64, Outcome)> {
         let ended = self.run_all(requests);
         ended.iter().map(|wc| (wc.id, outcome(wc))).collect()
     }
 
-    /// The same, with whole completions.
+    /// Like [`run`](Bench::run), with whole completions.
     pub fn run_all(&mut self, requests: &[WorkRequest<'_>]) -> Vec<WorkCompletion> {
         for request in requests {
             self.put(request);
@@ -96,7 +96,7 @@ impl Bench {
         self.world.drain(self.left_cq)
     }
 
-    /// A free list of `count` buffers of `size` bytes from `offset` on, all posted.
+    /// Creates a free list of `count` buffers of `size` bytes from `offset` on, and posts all of them.
     pub fn list(&mut self, offset: usize, size: u32, count: u32) -> FreeList {
         let mut list = self.world.create_free_list(&self.there, offset, size, count).unwrap();
         for index in 0..count {
@@ -107,13 +107,13 @@ impl Bench {
     }
 }
 
-/// How a completion that succeeded ended.
+/// Returns the outcome of a successful completion.
 pub fn outcome(wc: &WorkCompletion) -> Outcome {
     assert_eq!(wc.status, Status::Success, "{wc:?}");
     wc.outcome
 }
 
-/// All of these were done.
+/// Returns the outcomes if all of these operations were executed.
 pub fn all_done(ids: std::ops::Range<u64>) -> Vec<(u64, Outcome)> {
     ids.map(|id| (id, Outcome::Done)).collect()
 }
@@ -134,7 +134,7 @@ pub fn allocate<'a>(list: &FreeList, rkey: Key, data: Data<'a>) -> Operation<'a>
     Operation::Allocate { list: list.number, rkey, data }
 }
 
-/// A compare-and-swap of 8 bytes without masks.
+/// Returns a compare-and-swap of 8 bytes without masks.
 pub fn swap(mode: Mode, at: Address, compare: u64, swap: u64) -> Operation<'static> {
     let whole = [u64::MAX, 0, 0, 0];
     let operands = Operands {

@@ -1,5 +1,5 @@
-//! Bundles: packets that travel together and are lost together, and malformed bundles. Over IRN packets
-//! travel alone.
+//! Bundles: packets that are sent in one frame and lost together, and malformed bundles. Over IRN each packet
+//! has its own frame.
 
 use remora_fabric::forge::Forge;
 use remora_fabric::{Config, FreeList, Settings};
@@ -21,8 +21,8 @@ fn bench() -> Bench {
     bench_with(|_| {})
 }
 
-/// A plain WRITE to scratch memory, a buffer with this value whose address goes beside that, and a CAS that
-/// swaps `to` in.
+/// Posts a plain WRITE to scratch memory, an ALLOCATE of a buffer with this value whose address is stored
+/// beside it, and a CAS that swaps `to` in.
 fn chain(bench: &mut Bench, list: &FreeList, value: &[u8], to: u64) -> Vec<(u64, Outcome)> {
     let rkey = bench.there.key;
     let bound = remora_nic::WorkRequest {
@@ -38,7 +38,7 @@ fn chain(bench: &mut Bench, list: &FreeList, value: &[u8], to: u64) -> Vec<(u64,
     bench.run(&[new, WorkRequest { conditional: true, ..link }])
 }
 
-/// Frames that left since then: of requests, of answers.
+/// Returns the number of frames sent since `before`: requests, and responses.
 fn frames(bench: &Bench, before: [u64; 2]) -> [u64; 2] {
     [0, 1].map(|node| bench.world.counters(node).sent_pkts - before[node])
 }
@@ -50,7 +50,7 @@ fn a_chain_leaves_in_one_frame_and_so_do_its_answers() {
     assert_eq!(chain(&mut bench, &list, &[9; 512], 5), all_done(0..3));
     assert_eq!(frames(&bench, [0, 0]), [1, 1]);
     assert_eq!((bench.word(0), bench.there.load(65536 + 512, 512)), (5, vec![9; 512]));
-    // No operation depends on another: each is sent by itself, and each has its own answer.
+    // No operation depends on another, so each has its own frame and its own answer.
     let cell = Address::direct(bench.at(8));
     let alone: Vec<_> = (0..3).map(|id| bench.ask(id, swap(Mode::Equal, cell, id, id + 1))).collect();
     let before = frames(&bench, [0, 0]);
@@ -60,7 +60,7 @@ fn a_chain_leaves_in_one_frame_and_so_do_its_answers() {
 
 #[test]
 fn what_does_not_fit_the_path_mtu_travels_alone() {
-    // 256 bytes of path MTU: the WRITE and half of the ALLOCATE, perhaps.
+    // With a path MTU of 256 bytes, only the WRITE and half of the ALLOCATE could share a frame.
     let mut bench = bench();
     let list = bench.list(65536, 512, 2);
     assert_eq!(chain(&mut bench, &list, &[9; 240], 5), all_done(0..3));
@@ -71,7 +71,7 @@ fn what_does_not_fit_the_path_mtu_travels_alone() {
 
 #[test]
 fn what_is_lost_together_is_sent_again_together_and_executed_once() {
-    // The request, the answer, and both.
+    // Loses the request, the answer, or both.
     for (after, at_most) in [(0, 1), (1, 1), (0, 3)] {
         let mut bench = bench_with(|settings| settings.mtu = 1024);
         let list = bench.list(65536, 512, 3);
@@ -84,10 +84,10 @@ fn what_is_lost_together_is_sent_again_together_and_executed_once() {
     }
 }
 
-/// Two READs through pointers, a chain that takes a buffer and swaps, two READs, a chain.
+/// Posts two READs through pointers, a chain that takes a buffer and swaps, two READs, and a chain.
 ///
-/// As long as a chain is on its way, all travels together, and so do the answers, with those of memory. READs
-/// alone travel alone.
+/// While a chain is in progress, all requests share frames with it, and so do their answers, including those
+/// from memory. READs without a chain have their own frames.
 #[test]
 fn reads_between_chains_travel_with_them() {
     let mut bench = bench_with(|settings| settings.mtu = 4096);
@@ -139,7 +139,8 @@ fn what_is_refused_in_a_bundle_ends_the_connection_and_what_stands_behind_it_is_
     assert_eq!(bench.word(0), 2);
 }
 
-/// The peer answers so many at a time: a chain waits until all of it may be asked, unless that is never.
+/// The peer answers only `most` operations at a time. A chain waits until all of it fits, unless it never
+/// does.
 #[test]
 fn a_chain_of_more_operations_than_may_be_outstanding_goes_on_in_pieces() {
     for most in 1..=4 {
@@ -160,7 +161,7 @@ fn a_chain_of_more_operations_than_may_be_outstanding_goes_on_in_pieces() {
     }
 }
 
-/// A WRITE of 8 bytes to the start of the server's memory, as a part of a bundle.
+/// Returns a WRITE of 8 bytes to the start of the server's memory, as a part of a bundle.
 fn part(bench: &Bench, bth: bth::Repr) -> Vec<u8> {
     let reth = reth::Repr { va: bench.there.address, rkey: bench.there.key.get(), dma_len: 8 };
     let ext = Extensions { reth: Some(reth), ..Extensions::default() };
@@ -202,7 +203,7 @@ fn a_bundle_that_makes_no_sense_is_counted_and_goes_no_further() {
         let id = bench.ask(1, write(Address::direct(bench.at(0)), b"alive"));
         assert_eq!(bench.run(&[id]), [(1, Outcome::Done)], "{number}");
     }
-    // The parts before it have been executed.
+    // The parts before the malformed one are executed.
     for cut in [0, 4, 20] {
         let mut bench = bench();
         let forge = Forge::new(&bench.world, 0, bench.right);

@@ -1,5 +1,5 @@
-//! Chains of short operations, which are one packet in each direction: their results, losses, repeats and
-//! refusals, and chains that do not fit one packet.
+//! Chains of short operations, which are one packet in each direction: their results, losses, repetitions and
+//! refusals, and chains that do not fit into one packet.
 
 use remora_fabric::forge::{self, Forge};
 use remora_fabric::{Config, Settings};
@@ -28,7 +28,7 @@ fn then(request: WorkRequest<'_>) -> WorkRequest<'_> {
     WorkRequest { conditional: true, ..request }
 }
 
-/// Op-codes of the frames that left since `tap`, one behind the other.
+/// Returns the opcodes of the frames since `tap`, in order.
 fn opcodes(bench: &mut Bench) -> Vec<Opcode> {
     let start = bench.world.start();
     let sent = bench.world.sent();
@@ -37,7 +37,7 @@ fn opcodes(bench: &mut Bench) -> Vec<Opcode> {
         .collect()
 }
 
-/// A swap of so many bytes, without masks, that finds zeros.
+/// Returns a swap of `size` bytes without masks that expects zeros.
 fn wide(bench: &Bench, offset: usize, size: u8) -> Operation<'static> {
     let operands = Operands {
         mode: Mode::Equal,
@@ -67,7 +67,7 @@ fn each_kind_of_answer_comes_back_in_one_packet() {
         },
         then(bench.ask(3, read(Address::direct(bench.at(256)), 20, &into))),
         then(bench.ask(4, write(Address::direct(bench.at(1024)), b"at the end"))),
-        // Four is not above nine: what follows is left out.
+        // 4 is not greater than 9, so the operations after it are skipped.
         then(bench.ask(5, swap(Mode::Greater, Address::direct(bench.at(0)), 4, 10))),
         then(bench.ask(6, write(Address::direct(bench.at(1024)), b"never"))),
     ];
@@ -89,7 +89,7 @@ fn each_kind_of_answer_comes_back_in_one_packet() {
 fn what_is_too_much_for_one_packet_is_a_bundle() {
     let cell = |bench: &Bench| Address::direct(bench.at(0));
     let into = |bench: &Bench| [bench.here.sge(0, 33)];
-    // A READ of which 33 bytes may come; answers of 4 times 36 bytes.
+    // A READ of which 33 bytes may return; answers of 4 times 36 bytes.
     let mut long = bench();
     let bytes = into(&long);
     let steps = [
@@ -111,7 +111,7 @@ fn what_is_too_much_for_one_packet_is_a_bundle() {
         assert_eq!(bench.run(&steps), all_done(0..count));
         assert_eq!(opcodes(&mut bench)[0], opcode, "{count}");
     }
-    // A plain WRITE, which has no answer, and ten answers of 12 bytes; one more.
+    // A plain WRITE, which has no answer, and ten answers of 12 bytes; then one more.
     for (count, opcode) in [(11, Opcode::CHAIN), (12, Opcode::BUNDLE)] {
         let mut bench = bench_with(|settings| {
             (settings.max_rd_atomic, settings.max_dest_rd_atomic) = (32, 32);
@@ -152,8 +152,8 @@ fn a_chain_is_executed_once_whatever_is_lost_repeated_or_late() {
     }
 }
 
-/// The first operation leaves alone, since the others are not there yet. Its answer is lost, and so is the
-/// chain of the others. The retransmission is one chain, of which the first operation was done.
+/// The first operation is sent alone, since the others are not posted yet. Its answer is lost, and so is the
+/// chain of the others. The retransmission is one chain whose first operation was already executed.
 #[test]
 fn of_a_chain_that_was_done_in_part_the_rest_is_done() {
     let mut bench = bench();
@@ -175,7 +175,7 @@ fn of_a_chain_that_was_done_in_part_the_rest_is_done() {
 }
 
 /// An operation of a completed chain is requested by itself: the chain's answer is retransmitted, and nothing
-/// is done.
+/// is executed.
 #[test]
 fn any_operation_of_a_chain_brings_its_answer_again() {
     let mut bench = bench();
@@ -184,7 +184,7 @@ fn any_operation_of_a_chain_brings_its_answer_again() {
         [bench.ask(0, swap(Mode::Equal, cell, 0, 1)), then(bench.ask(1, swap(Mode::Equal, cell, 1, 2)))];
     steps.iter().for_each(|step| bench.put(step));
     bench.world.ring(bench.left);
-    // Not after all is quiet: then no client asks, and the answer is forgotten.
+    // Not after everything is quiet: then no client can ask, and the answer is forgotten.
     bench.world.run_for(10_000);
     assert_eq!(bench.world.drain(bench.left_cq).len(), 2);
     let forge = Forge::new(&bench.world, 0, bench.right);
@@ -201,7 +201,7 @@ fn any_operation_of_a_chain_brings_its_answer_again() {
     assert_eq!(bench.word(0), 2);
 }
 
-/// Equal, 8 bytes, all of them compared and swapped.
+/// Equality of 8 bytes, all of them compared and swapped.
 const OPERANDS: [u8; 20] = {
     let mut bytes = [0xff; 20];
     (bytes[0], bytes[1], bytes[2], bytes[3]) = (0, 8, 0, 0);
@@ -240,7 +240,7 @@ fn what_is_refused_in_a_chain_fails_there_and_what_came_before_it_has_its_answer
     }
 }
 
-/// A swap in a chain: zero becomes one.
+/// Returns a swap in a chain that turns zero into one.
 fn operation(bench: &Bench) -> Vec<u8> {
     let mut bytes = vec![0; 64];
     let target = Target::Atomic(swap_of(bench, 0));
@@ -252,7 +252,7 @@ fn operation(bench: &Bench) -> Vec<u8> {
     bytes
 }
 
-/// A swap in a chain: `from` becomes one more.
+/// Returns a swap in a chain that increments `from`.
 fn counting(bench: &Bench, from: u64) -> Vec<u8> {
     let mut bytes = operation(bench);
     let eth = swap_of(bench, from);
@@ -260,7 +260,7 @@ fn counting(bench: &Bench, from: u64) -> Vec<u8> {
     bytes
 }
 
-/// A READ of so many bytes in a chain.
+/// Returns a READ of `dma_len` bytes in a chain.
 fn reading(bench: &Bench, dma_len: u32) -> Vec<u8> {
     let Remote { addr, rkey } = bench.at(0);
     let target = Target::Range(reth::Repr { va: addr, rkey: rkey.get(), dma_len });
@@ -269,7 +269,7 @@ fn reading(bench: &Bench, dma_len: u32) -> Vec<u8> {
     bytes
 }
 
-/// Sends a chain whose header counts `count` operations. Returns the codes of the NAKs that follow.
+/// Sends a chain whose header states `count` operations. Returns the codes of the NAKs that follow.
 fn forged(bench: &mut Bench, psn: u32, count: u8, payload: &[u8]) -> Vec<NakCode> {
     let forge = Forge::new(&bench.world, 0, bench.right);
     let bth = bth::Repr { resv7: count, ..forge.bth(Opcode::CHAIN, psn) };
@@ -294,7 +294,7 @@ fn naks(bench: &mut Bench, frame: &[u8]) -> Vec<NakCode> {
 #[test]
 fn a_chain_that_makes_no_sense_is_refused_where_it_does_not() {
     type Payload = fn(&Bench) -> Vec<u8>;
-    // The count in the header, the operations in the payload, and whether the first one is executed.
+    // Count in the header, operations in the payload, and true if the first one is executed.
     let cases: [(u8, Payload, bool); 7] = [
         (0, operation, false),
         (17, |bench| operation(bench).repeat(17), false),
@@ -311,7 +311,7 @@ fn a_chain_that_makes_no_sense_is_refused_where_it_does_not() {
         assert_eq!(forged(&mut bench, 0, count, &payload), [NakCode::INVALID_REQUEST], "{number}");
         assert_eq!(bench.word(0), u64::from(done), "{number}");
     }
-    // 12 bytes and three times 36 are not too many; bytes beyond the count are not read.
+    // 12 bytes and three times 36 fit; bytes beyond the count are ignored.
     for payload in [|bench: &Bench| reading(bench, 32).repeat(3), |_: &Bench| vec![0xff; 8]] {
         let mut bench = bench();
         let payload = [operation(&bench), payload(&bench)].concat();
@@ -337,8 +337,8 @@ fn a_chain_in_the_middle_of_a_write_is_refused() {
     assert_eq!(bench.word(0), 0);
 }
 
-/// As many chains may be unanswered as READs and atomics: these come in one frame, so that no answer can have
-/// left.
+/// The number of unanswered chains is limited like READs and atomics. These arrive in one frame, so that no
+/// answer can have left.
 #[test]
 fn one_more_chain_than_may_be_unanswered_is_refused() {
     let most = u32::from(arms()[0].max_dest_rd_atomic);
@@ -360,8 +360,8 @@ fn one_more_chain_than_may_be_unanswered_is_refused() {
     assert_eq!(bench.word(0), u64::from(most));
 }
 
-/// A chain of plain WRITEs alone is acknowledged: it has no answers. A client that can avoid it does not send
-/// one.
+/// A chain that consists of plain WRITEs is acknowledged, because it has no answers. A correct client avoids
+/// such chains.
 #[test]
 fn a_chain_without_answers_is_acknowledged() {
     let mut bench = bench();
@@ -379,8 +379,8 @@ fn a_chain_without_answers_is_acknowledged() {
     assert_eq!((opcodes(&mut bench), bench.word(0)), (vec![Opcode::RC_ACKNOWLEDGE], 1));
 }
 
-/// Each left alone, and each answer is lost. They are retransmitted as one packet, and each answer leaves
-/// again.
+/// Each operation was sent alone, and each answer is lost. They are retransmitted as one packet, and each
+/// answer is sent again.
 #[test]
 fn what_was_done_one_by_one_is_answered_one_by_one_when_it_is_asked_for_together() {
     let mut bench = bench();
@@ -423,7 +423,7 @@ fn answer(verdict: Verdict, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// How a request that the server never receives ends at the client, when an answer to a chain still comes.
+/// Returns the end of a client's request that the server never received, after a forged answer to a chain.
 fn answered(
     bench: &mut Bench,
     steps: &[WorkRequest<'_>],
@@ -446,7 +446,7 @@ fn answered(
     ended.iter().map(|wc| wc.status).take_while(|status| *status != Status::WrFlushed).collect()
 }
 
-/// A peer's possible answers to two swaps, of which the second is conditional.
+/// The answers that a peer could send to two swaps, of which the second is conditional.
 #[test]
 fn an_answer_to_a_chain_that_makes_no_sense_ends_it() {
     let good = answer(Verdict::Done, &[0; 8]);
@@ -459,7 +459,7 @@ fn an_answer_to_a_chain_that_makes_no_sense_ends_it() {
         (2, 1, [good.clone(), short].concat(), &[done, bad]),
         (2, 1, good.repeat(3), &[done, bad]),
         (1, 0, good.clone(), &[done]),
-        // It acknowledges the answer after the first, which must have been lost.
+        // This answer acknowledges the answer after the first one, which must have been lost.
         (1, 1, good.clone(), &[]),
     ];
     for (number, (count, psn, payload, wanted)) in cases.into_iter().enumerate() {
@@ -480,18 +480,18 @@ fn an_answer_to_a_chain_brings_no_more_than_was_asked_for_and_answers_no_other_r
     let asked = bench.ask(0, read(Address::indirect(bench.at(0)), 8, &into));
     assert_eq!(answered(&mut bench, &[asked], 1, 0, &long), bad);
     assert_eq!(bench.here.load(0, 16), [0; 16]);
-    // A READ that takes two sequence numbers is in no chain.
+    // A READ that takes two sequence numbers is never in a chain.
     let mut bench = self::bench();
     let into = [bench.here.sge(0, 1500)];
     let asked = bench.ask(0, read(Address::indirect(bench.at(0)), 1500, &into));
     assert_eq!(answered(&mut bench, &[asked], 2, 1, &long), bad);
-    // Nor is a plain one.
+    // A plain READ is never in a chain either.
     let mut bench = self::bench();
     let plain = bench.ask(0, read(Address::direct(bench.at(0)), 8, &[]));
     let into = [bench.here.sge(0, 8)];
     let plain = WorkRequest { operation: read(Address::direct(bench.at(0)), 8, &into), ..plain };
     assert_eq!(answered(&mut bench, &[plain], 1, 0, &answer(Verdict::Done, &[1; 8])), bad);
-    // What has not left yet is not answered.
+    // An operation that has not been sent yet cannot be answered.
     let mut bench = bench_with(|settings| settings.max_rd_atomic = 1);
     let cell = Address::direct(bench.at(0));
     let steps = [0, 1].map(|id| bench.ask(id, swap(Mode::Equal, cell, id, id + 1)));

@@ -1,4 +1,4 @@
-//! Chains: conditional operations, redirected outputs, and the two that the paper's stores are made of.
+//! Chains: conditional operations, redirected outputs, and the two chains of the paper's stores.
 
 use remora_nic::prism::{Address, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
 use remora_nic::{Flags, Payload, Remote};
@@ -68,7 +68,7 @@ fn outputs_go_where_they_are_redirected_to() {
         let new = bench.ask(2, allocate(&list, bench.there.key, inline(b"buffer")));
         let new = WorkRequest { redirect: Some(bench.at(72).addr), ..new };
         assert_eq!(bench.run(&[moved, swapped, new]), all_done(0..3));
-        // How many bytes went there; of an ALLOCATE the address here too.
+        // Number of bytes written, and for the ALLOCATE also the address.
         assert_eq!([0, 1, 2].map(|id| bench.result(id, 8)[0]), [3000, 8, bench.word(72)]);
         assert_eq!(bench.there.load(10_000, 3001), [[9; 3000].as_slice(), &[0]].concat());
         assert_eq!((bench.word(64), bench.word(0)), (77, 78));
@@ -77,8 +77,9 @@ fn outputs_go_where_they_are_redirected_to() {
     }
 }
 
-/// §6.1: the bound goes to scratch memory, with the address of a new buffer beside it. Both go into the slot
-/// if it is still the old one. Then comes the buffer that is not in the table: the old one, or the new.
+/// §6.1: the bound goes to scratch memory, with the address of a new buffer beside it. Both are swapped into
+/// the slot if it is unchanged. Then the client learns which buffer is not in the table: the old or the new
+/// one.
 #[test]
 fn a_put_of_prism_kv_is_one_round_trip() {
     for mut bench in Bench::arms() {
@@ -109,7 +110,7 @@ fn a_put_of_prism_kv_is_one_round_trip() {
         let ended = bench.run_all(&[get]);
         assert_eq!((ended[0].byte_len, bench.here.load(0, 11)), (11, b"first value".to_vec()));
 
-        // A client that believes the slot empty loses, and learns which buffer it has to give back.
+        // A client that expects the slot to be empty fails, and learns which buffer it has to recycle.
         let late = put(&bench, 10, 0, b"late", &[4, 0, 0, 0, 0, 0, 0, 0]);
         let mine = WorkRequest { result: None, ..bench.ask(13, read(at_scratch(0), 8, &into)) };
         let ended = bench.run(&[late[0], late[1], late[2], WorkRequest { conditional: false, ..mine }]);
@@ -120,8 +121,8 @@ fn a_put_of_prism_kv_is_one_round_trip() {
     }
 }
 
-/// A chain leaves a result in scratch memory for its client to READ. The next chain, right behind it, must
-/// not overwrite that result before the READ.
+/// A chain leaves a result in scratch memory for its client to READ. The chain directly after it must not
+/// overwrite that result before the READ.
 #[test]
 fn a_read_of_scratch_memory_brings_what_was_there_when_its_turn_came() {
     for settings in arms() {

@@ -1,4 +1,4 @@
-//! Free lists: which buffers are taken, which come back, and when.
+//! Free lists: which buffers are taken, which are recycled, and when.
 
 use remora_fault::{Action, Rule, Rules};
 use remora_nic::prism::{Address, FreeListFacts, Operation, Outcome};
@@ -54,7 +54,7 @@ fn what_comes_back_is_taken_before_what_was_never_used() {
     for mut bench in Bench::arms() {
         let mut list = bench.list(65536, 64, 256);
         let mut seen = std::collections::BTreeSet::new();
-        // Each buffer is given back at once: only few are ever touched, even if many wait.
+        // Each buffer is recycled at once, so only few are ever used even if many are posted.
         for _ in 0..1000 {
             let new = bench.ask(0, allocate(&list, bench.there.key, inline(b"new")));
             assert_eq!(bench.run(&[new]), [(0, Outcome::Done)]);
@@ -86,11 +86,11 @@ fn a_buffer_that_is_being_read_rests_until_the_answer_can_be_asked_for_no_more()
         let into = [bench.here.sge(0, 4096)];
         let get = bench.ask(1, read(Address::bounded(bench.at(0)), 4096, &into));
         bench.put(&get);
-        // Over IRN the client acknowledges an answer; here the server never receives that.
+        // Over IRN the client acknowledges an answer; here the server never receives the acknowledgement.
         let unheard = Rule::new(Action::Drop).only(&[Opcode::IRN_READ_ACKNOWLEDGE]);
         bench.world.set_rules(&Rules::of(vec![unheard]), 1);
         bench.world.ring(bench.left);
-        // Answered, but the client might not have it.
+        // Answered, but for the server the client might not have the answer.
         while bench.world.poll(bench.left_cq).is_none() {
             assert!(bench.world.step());
         }
@@ -106,10 +106,10 @@ fn a_buffer_that_is_being_read_rests_until_the_answer_can_be_asked_for_no_more()
             assert!(bench.world.step());
         };
         assert_eq!(crate::bench::outcome(&ended), Outcome::NoBuffer);
-        // The client's timeout ends, and with it everything that it could request once more.
+        // After the client's timeout it can no longer request anything again.
         assert!(bench.world.settle(1_000_000));
         assert_eq!(free(&mut bench, &list), (1, 0));
-        // If it only received nothing, it continues.
+        // If the client only received nothing, it continues.
         bench.world.set_rules(&Rules::of(vec![]), 1);
         let more = [3, 4].map(|id| bench.ask(id, allocate(&list, bench.there.key, inline(b"y"))));
         assert_eq!(bench.run(&more), [(3, Outcome::Done), (4, Outcome::NoBuffer)]);
@@ -145,7 +145,7 @@ fn eight_later_answers_release_a_buffer_as_well() {
     }
 }
 
-/// §4.2 has no word about a client that dies in the middle.
+/// §4.2 does not say what happens if a client dies in the middle.
 #[test]
 fn the_buffer_of_half_an_allocate_comes_back_when_the_queue_pair_dies() {
     for (end, mut bench) in
@@ -196,8 +196,8 @@ fn as_many_lists_as_were_configured_and_no_more() {
     }
 }
 
-/// An ALLOCATE looks at a bounded number of posts. A query for taken buffers must not count the others as
-/// taken.
+/// An ALLOCATE examines a bounded number of posts. A query for taken buffers must not count the remaining
+/// ones as taken.
 #[test]
 fn what_was_posted_is_not_out_however_much_it_is() {
     let [mut bench, _] = Bench::arms();

@@ -1,5 +1,5 @@
-//! PRISM between simulated NICs: each primitive by itself, chains, refusals, and random operations over bad
-//! links beside a plain model.
+//! PRISM between simulated NICs: single primitives, chains, refusals, and random operations over bad links
+//! compared with a plain model.
 
 mod accounts;
 mod ahead;

@@ -1,12 +1,12 @@
-//! A server without a network: bytes, scratch memory, a free list, and the result of the last operation.
-//! Operations are applied to it one after the other, as the paper describes them.
+//! A model of a server without a network: bytes, scratch memory, a free list, and the result of the last
+//! operation. Operations are applied one after the other, as the paper describes them.
 
 use std::collections::VecDeque;
 
 use remora_nic::Payload;
 use remora_nic::prism::{Address, Data, Number, Operand, Operands, Operation, Outcome, SCRATCH};
 
-/// One request, as the model understands it.
+/// A request, as the model understands it.
 pub struct Request<'a> {
     pub operation: Operation<'a>,
     pub conditional: bool,
@@ -17,20 +17,20 @@ pub struct Request<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub outcome: Outcome,
-    /// The result, with as many bytes as count. None for a plain verb, or a READ whose bytes come to the
-    /// client.
+    /// Result and the number of its bytes that count. `None` for a plain verb, or for a READ whose bytes are
+    /// returned to the client.
     pub number: Option<(Number, usize)>,
-    /// What a READ brings.
+    /// Bytes that a READ returns.
     pub bytes: Vec<u8>,
 }
 
 pub struct Model {
-    /// The region, its first byte at `base`.
+    /// Memory of the region, whose first byte is at `base`.
     pub bytes: Vec<u8>,
     pub base: u64,
     pub scratch: [u8; 32],
     pub last: Outcome,
-    /// Buffers posted and not seen, and those that may be taken: the last one first.
+    /// Posted buffers that were not examined yet, and buffers that can be taken, the last one first.
     pub posted: VecDeque<u64>,
     pub free: Vec<u64>,
     pub buffer: usize,
@@ -55,7 +55,7 @@ impl Model {
         self.place(va, size).copy_from_slice(&bytes[..size]);
     }
 
-    /// Target and length behind an address.
+    /// Returns the target and the length of an address.
     pub fn target(&mut self, at: &Address, len: usize) -> (u64, usize) {
         if !at.indirect {
             return (at.remote.addr, len);
@@ -75,7 +75,7 @@ impl Model {
         }
     }
 
-    /// Does what `request` asks for; `local` is what the client's list names.
+    /// Executes `request`; `local` holds the bytes that the client's list names.
     pub fn apply(&mut self, request: &Request<'_>, local: &[u8]) -> Expected {
         let expected = self.execute(request, local);
         self.last = expected.outcome;
@@ -172,12 +172,12 @@ fn skipped(operation: &Operation<'_>, redirected: bool) -> Expected {
     Expected { outcome: Outcome::Skipped, number, bytes: Vec::new() }
 }
 
-/// Bit `at` of a number.
+/// Returns bit `at` of a number.
 fn bit(number: &Number, at: usize) -> bool {
     number[at / 64] >> (at % 64) & 1 == 1
 }
 
-/// Bit by bit, from the highest: the slow and plain way.
+/// Computes a masked swap bit by bit, from the highest bit.
 fn swap(operands: &Operands, compare: &Number, swap: &Number, old: &Number) -> (bool, Number) {
     use std::cmp::Ordering;
     let masked = |number: &Number, at: usize| bit(number, at) && bit(&operands.compare_mask, at);

@@ -1,5 +1,5 @@
-//! How PRISM over IRN differs from go-back-N: packets arrive before their turn, and answers may end early in
-//! a sequence. That sequence is acknowledged packet by packet.
+//! Differences of PRISM over IRN to go-back-N: packets arrive early, and answers may use fewer sequence
+//! numbers than were reserved, which are then acknowledged packet by packet.
 
 use remora_fabric::Config;
 use remora_fault::{Action, Rule, Rules};
@@ -13,7 +13,7 @@ fn bench() -> Bench {
     Bench::over(&Config::default(), &arms()[1])
 }
 
-/// The first packet with one of these op-codes is lost.
+/// Loses the first packet with one of these opcodes.
 fn lose(bench: &mut Bench, opcodes: &[Opcode]) {
     let once = Rule { at_most: Some(1), ..Rule::new(Action::Drop).only(opcodes) };
     bench.world.set_rules(&Rules::of(vec![once]), 1);
@@ -33,7 +33,7 @@ fn the_rest_of_a_chain_whose_first_packet_is_lost_is_asked_for_at_once() {
     assert_eq!(bench.run(&chain), all_done(0..3));
     let counters = bench.world.counters(0);
     assert_eq!((bench.world.faults().dropped, counters.local_ack_timeout_err), (1, 0), "no timer was needed");
-    // All of it is retransmitted, but once.
+    // Every packet is retransmitted, but only once.
     assert_eq!(counters.retransmitted_pkts, 4);
 }
 
@@ -87,14 +87,15 @@ fn a_plain_write_is_placed_before_an_operation_that_was_lost_and_a_fenced_one_is
         };
         let ended = bench.run_all(&[conditional]);
         assert!(ended.iter().all(|wc| wc.status == Status::Success), "{ended:?}");
-        // A conditional operation depends on the plain verb before it, wherever that was placed.
+        // A conditional operation depends on the plain verb before it, regardless of when that was placed.
         assert_eq!(bench.there.load(64, 2), b"on");
         let swapped = ended[0].outcome == Outcome::Done;
         assert_eq!((swapped, bench.there.load(0, 8)), (fence, vec![9; 8]));
     }
 }
 
-/// Each reserves 4096 numbers, far more than either side remembers, and needs two; some packets are lost.
+/// Each READ reserves 4096 sequence numbers, far more than either side records, and needs two; some packets
+/// are lost.
 #[test]
 fn answers_shorter_than_what_was_asked_for_are_skipped_however_much_was_reserved() {
     for seed in 0..20 {

@@ -1,4 +1,4 @@
-//! Each primitive by itself.
+//! Tests of single primitives.
 
 use remora_fault::{Action, Rule, Rules};
 use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH};
@@ -25,7 +25,7 @@ fn an_indirect_read_follows_the_pointer_and_a_bound_limits_it() {
             bench.here.store(0, &[0xee; 1024]);
             let into = [bench.here.sge(0, 1024)];
             let request = bench.ask(id as u64, read(from, asked, &into));
-            // A plain READ goes another way.
+            // A plain READ uses another code path.
             let ended = bench.run_all(&[WorkRequestOf(request).conditional()]);
             assert_eq!((ended[0].status, ended[0].byte_len), (Status::Success, got), "{from:?} {asked}");
             let mut expected = value[..got as usize].to_vec();
@@ -35,7 +35,7 @@ fn an_indirect_read_follows_the_pointer_and_a_bound_limits_it() {
     }
 }
 
-/// A request that is conditional on nothing: its flags are not all clear.
+/// A request that is conditional although nothing precedes it, so that its flags are not all clear.
 struct WorkRequestOf<'a>(remora_nic::prism::WorkRequest<'a>);
 
 impl<'a> WorkRequestOf<'a> {
@@ -119,8 +119,8 @@ fn compare_and_swap_has_six_modes_and_gives_the_old_value() {
     }
 }
 
-/// As PRISM-KV swaps a pointer (§6.1) and PRISM-RS a tag (§7.3): one field compared, all swapped, the new
-/// value at the server.
+/// The swaps of PRISM-KV's pointer (§6.1) and PRISM-RS's tag (§7.3): one field is compared, all fields are
+/// swapped, and the new value is at the server.
 #[test]
 fn wide_swaps_compare_one_field_and_take_another_from_memory() {
     for mut bench in Bench::arms() {
@@ -188,7 +188,7 @@ fn scratch_memory_is_the_connections_own() {
         assert_eq!(bench.run(&[put, get]), all_done(0..2));
         assert_eq!(bench.here.load(0, 32), [5; 32]);
 
-        // Another connection to the same server has its own, empty.
+        // Another connection to the same server has its own scratch memory, which is empty.
         let [(other, other_cq), _] = bench.world.pair(0, 1, &bench.settings);
         bench.here.store(0, &[0xee; 32]);
         bench.world.post_prism(other, &get).unwrap();
@@ -213,8 +213,8 @@ fn what_the_peer_has_not_agreed_to_fails_here_and_is_never_sent() {
     }
 }
 
-/// A long answer whose packets are lost one after the other: each request continues where the answer broke
-/// off.
+/// A long answer whose packets are lost one after the other: each new request continues where the answer
+/// stopped.
 #[test]
 fn a_long_read_through_a_pointer_goes_on_where_its_answer_broke_off() {
     for mut bench in Bench::arms() {
@@ -232,7 +232,7 @@ fn a_long_read_through_a_pointer_goes_on_where_its_answer_broke_off() {
         assert_eq!((ended[0].status, ended[0].byte_len as usize), (Status::Success, value.len()));
         assert!(bench.here.load(0, value.len()) == value);
         let answers = bench.world.sent().into_iter().filter(|sent| sent.from == 1).count();
-        // From its start each time it would be 1600.
+        // If every request restarted at the beginning, this would be 1600.
         assert!(answers < 1200, "{answers} packets for 400");
     }
 }

@@ -1,5 +1,5 @@
-//! The body of random operations with every flag beside the model, over any connection. Each verb, flag and
-//! outcome is counted, and none may be missing in the end.
+//! Random operations with every flag, compared with the model, over any connection. Each verb, flag and
+//! outcome is counted, and none may be missing at the end.
 
 use std::collections::BTreeMap;
 
@@ -11,49 +11,49 @@ use remora_nic::{Flags, Payload, Remote, Sge, Status, WorkCompletion};
 use super::Random;
 use super::model::{Expected, Model, Request};
 
-/// A client and a server, each with 2 MiB of memory, and a free list of the server's.
+/// A client and a server, each with 2 MiB of memory, and a free list of the server.
 pub trait Arm {
-    /// IRN is between them.
+    /// Returns true if the connection uses IRN.
     fn over_irn(&self) -> bool;
-    /// The server's memory.
+    /// Returns address and key of the server's memory.
     fn there(&self) -> Remote;
-    /// Bytes of it.
+    /// Reads from the server's memory.
     fn load_there(&self, offset: usize, len: usize) -> Vec<u8>;
-    /// The server's program writes there.
+    /// Writes to the server's memory, as the server's program does.
     fn store_there(&self, offset: usize, bytes: &[u8]);
-    /// Bytes of the client's memory.
+    /// Reads from the client's memory.
     fn load_here(&self, offset: usize, len: usize) -> Vec<u8>;
-    /// The client's program writes there.
+    /// Writes to the client's memory, as the client's program does.
     fn store_here(&self, offset: usize, bytes: &[u8]);
-    /// An element of it.
+    /// Returns a scatter/gather element of the client's memory.
     fn sge(&self, offset: usize, len: usize) -> Sge;
-    /// Makes the free list, from `offset` on, and posts all its buffers; its number.
+    /// Creates the free list, from `offset` on, and posts all its buffers. Returns its number.
     fn make_list(&mut self, offset: usize, size: u32, count: u32) -> u64;
-    /// Posts this buffer of it.
+    /// Posts a buffer of the free list.
     fn post_buffer(&mut self, index: usize);
-    /// Where its buffers are: in the free list, in use, or returned.
+    /// Returns the state of the free list.
     fn facts(&mut self) -> FreeListFacts;
-    /// The client posts an operation.
+    /// Posts an operation of the client.
     fn post(&mut self, request: &WorkRequest<'_>);
-    /// All that was posted has ended, so many; how.
+    /// Waits until all `count` posted operations have ended. Returns their completions.
     fn finish(&mut self, count: usize) -> Vec<WorkCompletion>;
 }
 
-/// Where results come to in the client's memory.
+/// Offset of the results in the client's memory.
 const RESULTS: usize = 1 << 20;
 
-/// The server's memory: pointers with bounds, then cells and values, then buffers.
+/// Layout of the server's memory: pointers with bounds, then cells and values, then buffers.
 const POINTERS: usize = 0;
 const VALUES: usize = 4096;
 const VALUES_LEN: usize = 60 << 10;
 const BUFFERS: usize = 64 << 10;
 const BUFFER: usize = 2048;
 const COUNT: usize = 5;
-/// Bytes of the longest value: 16 packets.
+/// Size of the longest value: 16 packets.
 const LONGEST: u64 = 16 * 256;
-/// Operations at once.
+/// Number of operations that are posted together.
 const ROUND: u64 = 24;
-/// The client's bytes to write, and where its READs come to.
+/// Offset in the client's memory of the bytes to write and of the destinations of READs.
 const LOCAL: usize = 512 << 10;
 
 struct Run<'a, A> {
@@ -64,7 +64,7 @@ struct Run<'a, A> {
     seen: BTreeMap<String, u64>,
 }
 
-/// What an operation is made of, so that its borrowed parts live long enough.
+/// The parts of an operation, kept so that its borrows live long enough.
 struct Parts {
     address: Address,
     len: u32,
@@ -101,7 +101,7 @@ impl<'a, A: Arm> Run<'a, A> {
         self.arm.there().addr + offset as u64
     }
 
-    /// The result of the operation with this id, of `size` bytes.
+    /// Returns the result of the operation with this id, of `size` bytes.
     fn result(&self, id: u64, size: usize) -> Number {
         let bytes = self.arm.load_here(RESULTS + 32 * id as usize, size);
         let mut number = [0; 4];
@@ -115,7 +115,7 @@ impl<'a, A: Arm> Run<'a, A> {
         *self.seen.entry(what.to_string()).or_default() += 1;
     }
 
-    /// Writes new pointers to places of values, with bounds.
+    /// Writes new pointers with bounds to offsets of values.
     fn point(&mut self) {
         for at in 0..16 {
             let target = VALUES as u64 + 32 * self.random.below((VALUES_LEN as u64 - LONGEST) / 32);
@@ -133,7 +133,7 @@ impl<'a, A: Arm> Run<'a, A> {
         Remote { addr, ..self.arm.there() }
     }
 
-    /// An aligned place of values, or of scratch.
+    /// Returns an aligned offset among the values or in scratch memory.
     fn cell(&mut self, size: u64) -> u64 {
         if self.random.below(5) == 0 {
             return SCRATCH + size * self.random.below(32 / size);
@@ -141,7 +141,7 @@ impl<'a, A: Arm> Run<'a, A> {
         self.at(VALUES) + size * self.random.below((VALUES_LEN as u64 - LONGEST) / size)
     }
 
-    /// A place for `len` bytes that is not within `LONGEST` of another.
+    /// Returns an offset for `len` bytes that is not within `LONGEST` of another one.
     fn apart(&mut self, from: u64, len: u64) -> u64 {
         loop {
             let at = if len <= 32 {
@@ -221,15 +221,15 @@ impl<'a, A: Arm> Run<'a, A> {
         }
     }
 
-    /// One round: operations posted together, then what each of them gave.
+    /// Runs a round: posts operations together, then checks the result of each.
     fn round(&mut self) {
         self.point();
         let mut expected: Vec<(Expected, u64)> = Vec::new();
         let mut reading = false;
         for id in 0..ROUND {
             let mut parts = self.parts();
-            // The bytes of a long READ are fetched when its answer leaves; the next operations may not change
-            // them.
+            // The bytes of a long READ are fetched when its answer leaves, so the next operations must not
+            // change them.
             parts.fence = reading || self.passes(&parts);
             let answer = self.put(id, &parts);
             reading = parts.verb == 0 && parts.redirect.is_none();
@@ -261,8 +261,8 @@ impl<'a, A: Arm> Run<'a, A> {
         self.give_back();
     }
 
-    /// Over IRN a plain WRITE is placed when it arrives, even if earlier packets are missing; but not into
-    /// scratch memory.
+    /// Returns true if the operation may be placed early: over IRN a plain WRITE is placed when it arrives,
+    /// even if earlier packets are missing, but not into scratch memory.
     fn passes(&self, parts: &Parts) -> bool {
         let plain = parts.verb == 1 && !parts.address.indirect && !parts.conditional && parts.there.is_none();
         self.arm.over_irn() && plain && parts.address.remote.addr < SCRATCH
@@ -306,7 +306,7 @@ impl<'a, A: Arm> Run<'a, A> {
         (expected, verb)
     }
 
-    /// The server posts some of the buffers that are neither free nor posted.
+    /// Posts some of the buffers that are neither free nor posted, as the server's program does.
     fn give_back(&mut self) {
         for at in 0..COUNT {
             let addr = self.at(BUFFERS + at * BUFFER);
@@ -318,7 +318,7 @@ impl<'a, A: Arm> Run<'a, A> {
         }
     }
 
-    /// No buffer is lost.
+    /// Checks that no buffer is lost.
     fn end(self) -> BTreeMap<String, u64> {
         let facts = self.arm.facts();
         let known = (self.model.free.len() + self.model.posted.len()) as u32;
@@ -327,7 +327,8 @@ impl<'a, A: Arm> Run<'a, A> {
     }
 }
 
-/// Rounds of operations on a fresh arm for each seed. Returns how often each verb, flag and outcome occurred.
+/// Runs rounds of operations on a fresh arm for each seed, and checks that each verb, flag and outcome
+/// occurred.
 pub fn body<A: Arm>(seeds: std::ops::Range<u64>, mut fresh: impl FnMut(u64) -> A, mut ended: impl FnMut(A)) {
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();
     for seed in seeds {

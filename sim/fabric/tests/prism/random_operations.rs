@@ -1,4 +1,4 @@
-//! Random operations over bad links: each fault is counted, and none may be missing in the end.
+//! Random operations over bad links: each kind of fault is counted, and none may be missing at the end.
 
 use remora_fabric::{Config, FreeList, Settings};
 use remora_fault::Random;
@@ -11,13 +11,13 @@ use crate::random_body::{Arm, body};
 
 struct Simulated {
     bench: Bench,
-    /// With the address of its first buffer, and the bytes of each.
+    /// Free list, address of its first buffer, and size of its buffers.
     list: Option<(FreeList, u64, u32)>,
 }
 
 impl Simulated {
     fn new(seed: u64, settings: &Settings) -> Simulated {
-        // Patient: in so many packets some are lost five times in a row.
+        // A long timeout: among this many packets some are lost five times in a row.
         let settings = Settings { timeout: 8, ..*settings };
         let mut bench = Bench::over(&Config { seed, ..Config::default() }, &settings);
         bench.world.set_rules(&bad_links(&mut Random::new(seed)), seed);

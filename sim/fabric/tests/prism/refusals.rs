@@ -1,5 +1,5 @@
-//! Refusals of a server: bad keys, pointers, bounds, alignments and flags end the queue pair with the NAK of
-//! their kind, and touch nothing.
+//! Refusals by a server: invalid keys, pointers, bounds, alignments and flags end the queue pair with the NAK
+//! of their kind, and change nothing.
 
 use remora_fabric::{ALL, Config, Settings};
 use remora_memory::Access;
@@ -8,7 +8,8 @@ use remora_nic::{Remote, Status};
 
 use crate::bench::{Bench, allocate, arms, inline, read, swap, write};
 
-/// The status of one request on a fresh connection of either kind, and that the server's memory is as it was.
+/// Returns the status of a request on a fresh connection of either kind, and checks that the server's memory
+/// is unchanged.
 fn refused(prepare: impl Fn(&Bench), request: impl Fn(&Bench) -> WorkRequest<'static>) -> Status {
     refused_with(ALL, prepare, request)
 }
@@ -180,7 +181,7 @@ fn connections_beyond_the_on_nic_memory_have_no_scratch_and_all_else() {
     let mut config = Config::default();
     config.memory.on_nic_bytes = 4096;
     for mut bench in arms().map(|settings| Bench::over(&config, &settings)) {
-        // All of it is lent out.
+        // All scratch memory is lent out.
         let mut lent = Vec::new();
         while let Ok(scratch) = bench.world.table(1).lend_scratch() {
             lent.push(scratch);

@@ -1,4 +1,4 @@
-//! Two connected queue pairs and a region at each end: what every test here starts from.
+//! The test bed of these tests: two connected queue pairs and a region at each end.
 
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Sent, Settings, World, forge};
 use remora_nic::{
@@ -36,7 +36,7 @@ impl Bench {
         Bench { world, left, left_cq, right, right_cq, here, there }
     }
 
-    /// Posts on the left without ringing.
+    /// Posts on the left without ringing the doorbell.
     pub fn put(
         &mut self,
         id: u64,
@@ -48,53 +48,53 @@ impl Bench {
         self.world.post_quietly(self.left, &request)
     }
 
-    /// Posts on the left and rings.
+    /// Posts on the left and rings the doorbell.
     pub fn post(&mut self, id: u64, operation: Operation, list: &[Sge]) {
         self.put(id, operation, list, SIGNALED).unwrap();
         self.world.ring(self.left);
     }
 
-    /// A WRITE of `len` bytes, from and to the start of the regions.
+    /// Posts a WRITE of `len` bytes between the starts of the regions.
     pub fn write(&mut self, id: u64, len: usize) {
         let (remote, list) = (self.there.remote(0), [self.here.sge(0, len)]);
         self.post(id, Operation::Write(remote), &list);
     }
 
-    /// A READ of `len` bytes, to the second MiB of ours.
+    /// Posts a READ of `len` bytes into the second MiB of the left region.
     pub fn read(&mut self, id: u64, len: usize) {
         let (remote, list) = (self.there.remote(0), [self.here.sge(1 << 20, len)]);
         self.post(id, Operation::Read(remote), &list);
     }
 
-    /// A SEND of the first `len` bytes.
+    /// Posts a SEND of the first `len` bytes.
     pub fn send(&mut self, id: u64, len: usize) {
         let list = [self.here.sge(0, len)];
         self.post(id, Operation::Send, &list);
     }
 
-    /// A receive of `len` bytes at the right, into its third MiB.
+    /// Posts a receive of `len` bytes on the right, into its third MiB.
     pub fn receive(&mut self, id: u64, len: usize) {
         let list = [self.there.sge(2 << 20, len)];
         self.world.post_receive(self.right, &ReceiveRequest { id, sges: &list }).unwrap();
     }
 
-    /// Runs until nothing happens, then gives what completed on the left: id and status.
+    /// Runs the world until no event is left. Returns id and status of the completions on the left.
     pub fn settle(&mut self) -> Vec<(u64, Status)> {
         assert!(self.world.settle(1_000_000), "it never comes to rest");
         ends(&self.world.drain(self.left_cq))
     }
 
-    /// What completed on the right.
+    /// Returns id and status of the completions on the right.
     pub fn right_ends(&mut self) -> Vec<(u64, Status)> {
         ends(&self.world.drain(self.right_cq))
     }
 
-    /// Frames sent since last asked, by the left or the right.
+    /// Returns the frames that a side has sent since the last call.
     pub fn frames(&mut self, from: usize) -> Vec<Sent> {
         self.world.sent().into_iter().filter(|sent| sent.from == from).collect()
     }
 
-    /// Op-codes sent since last asked: left, right.
+    /// Returns the opcodes sent since the last call by the left and by the right.
     pub fn opcodes(&mut self) -> [Vec<Opcode>; 2] {
         let start = self.world.start();
         let sent = self.world.sent();
@@ -107,7 +107,7 @@ impl Bench {
         })
     }
 
-    /// A frame's packet.
+    /// Parses the packet of a frame.
     pub fn packet<'a>(&self, sent: &'a Sent) -> Packet<'a> {
         forge::transport(self.world.start(), &sent.bytes).expect("NICs send whole packets")
     }
@@ -117,7 +117,7 @@ pub fn ends(completions: &[WorkCompletion]) -> Vec<(u64, Status)> {
     completions.iter().map(|wc| (wc.id, wc.status)).collect()
 }
 
-/// All of these succeeded, in this order.
+/// Returns the expected completions if all of these succeed in this order.
 pub fn good(ids: impl IntoIterator<Item = u64>) -> Vec<(u64, Status)> {
     ids.into_iter().map(|id| (id, Status::Success)).collect()
 }

@@ -9,7 +9,7 @@ use remora_transport::congestion::Algorithm;
 use remora_wire::ipv4;
 use remora_wire::{Extensions, Opcode, Packet, bth, reth};
 
-/// The ECN field of a frame that begins with its IP header.
+/// Returns the ECN field of a frame that begins with its IP header.
 fn ecn(sent: &Sent) -> u8 {
     ipv4::View::new(&sent.bytes).unwrap().ecn()
 }
@@ -29,7 +29,7 @@ fn controlled(algorithm: Algorithm, irn: Option<u32>) -> Bench {
     bench
 }
 
-/// A one-packet WRITE from the left as it comes out of a switch that has marked it.
+/// Returns a one-packet WRITE from the left as it leaves a switch that has marked it.
 fn marked_write(bench: &Bench, psn: u32) -> Vec<u8> {
     let forge = Forge::new(&bench.world, 0, bench.right);
     let reth = reth::Repr { va: bench.there.address, rkey: bench.there.key.get(), dma_len: 4 };
@@ -41,13 +41,13 @@ fn marked_write(bench: &Bench, psn: u32) -> Vec<u8> {
     frame
 }
 
-/// A CNP for the left, as the right would send it.
+/// Returns a CNP to the left, as the right would send it.
 fn cnp(bench: &Bench) -> Vec<u8> {
     let forge = Forge::new(&bench.world, 1, bench.left);
     forge.frame(bth::Repr { becn: true, ..forge.bth(Opcode::CNP, 0) }, Extensions::NONE, &[0; 16])
 }
 
-/// How long the left takes over a WRITE of a mebibyte, in nanoseconds.
+/// Returns the time in nanoseconds of a WRITE of 1 MiB by the left.
 fn duration(bench: &mut Bench) -> u64 {
     let before = bench.world.now();
     bench.write(9, 1 << 20);
@@ -74,7 +74,7 @@ fn marked_packets_are_answered_by_a_cnp_at_once_and_then_one_in_50_us() {
         assert_eq!((packet.payload, ecn(cnps[0])), (&[0; 16][..], 0));
         let counters = bench.world.counters(1);
         assert_eq!((counters.np_ecn_marked_roce_packets, counters.np_cnp_sent), (100, 2));
-        // The sender has no congestion control: it counts and continues.
+        // The sender has no congestion control, so it counts the CNP and continues.
         assert_eq!(bench.world.counters(0).rp_cnp_ignored, 2);
         assert_eq!(bench.there.load(0, 4), [1, 2, 3, 4], "a mark spoils nothing: {irn:?}");
     }
@@ -106,7 +106,7 @@ fn a_cnp_halves_the_rate_of_requests_and_of_read_responses() {
         bench.world.run_for(10);
         let held = duration(&mut bench);
         assert_eq!(bench.world.counters(0).rp_cnp_handled, 1);
-        // Half the rate at first, three quarters after 55 us, and so on.
+        // Half of the rate at first, three quarters after 55 µs, and so on.
         assert!(held * 20 > free * 23 && held < free * 2, "{held} after {free} ns, {irn:?}");
 
         let mut bench = controlled(Algorithm::Dcqcn, irn);
@@ -138,11 +138,11 @@ fn notifications_without_end_leave_the_least_rate_and_acknowledgements_pass_free
         bench.world.inject(1, 0, &frame);
         bench.world.run_for(10);
     }
-    // 10 Mb/s: a packet of 1 KiB takes 850 us.
+    // At 10 Mb/s a packet of 1 KiB takes 850 µs.
     bench.write(1, 2048);
     bench.world.run_for(100_000);
     assert!(bench.world.drain(bench.left_cq).is_empty());
-    // In that time the left serves the right, slowed but not stopped.
+    // Meanwhile the left answers the right, slowed down but not stopped.
     let (remote, list) = (bench.here.remote(0), [bench.there.sge(0, 64)]);
     let request = remora_nic::WorkRequest {
         id: 2,
@@ -182,13 +182,14 @@ fn the_lower_of_the_programs_limit_and_what_the_control_allows_is_the_rate() {
         };
         let mut bench = limited(Algorithm::None, 8_000_000_000);
         let slow = duration(&mut bench);
-        // A mebibyte and its headers, at a byte a nanosecond.
+        // 1 MiB and its headers, at a byte per nanosecond.
         assert!((1_048_576..1_100_000).contains(&slow), "{slow} ns, {irn:?}");
         let change = Modify { rate_limit: Some(0), ..Modify::default() };
         bench.world.modify(bench.left, &change).unwrap();
         let free = duration(&mut bench);
         assert!(free * 4 < slow, "{free} ns without the limit, {irn:?}");
-        // The control allows 40 Gb/s, then half of it and slowly more; 8 Gb/s are less, 39 Gb/s are not.
+        // The congestion control allows 40 Gb/s, then half of it and slowly more. A limit of 8 Gb/s is lower,
+        // one of 39 Gb/s is not.
         for (limit, held_by_the_limit) in [(8_000_000_000, true), (39_000_000_000, false)] {
             let mut bench = limited(Algorithm::Dcqcn, limit);
             let before = duration(&mut bench);

@@ -1,4 +1,4 @@
-//! One queue pair's long message does not keep another's short one waiting.
+//! The long message of one queue pair does not delay the short message of another.
 
 use crate::bench::{SIGNALED, ends, good};
 use remora_fabric::{ALL, Config, LinkConfig, QueuePair, Region, Settings, World, forge};
@@ -7,7 +7,7 @@ use remora_nic::{Operation, Payload, Sge, WorkRequest};
 use remora_wire::Opcode;
 use std::collections::BTreeMap;
 
-/// Posts one WRITE of the first `len` bytes.
+/// Posts a WRITE of the first `len` bytes.
 fn write(world: &mut World, qp: QueuePair, here: &Region, there: &Region, len: usize) {
     let list = [here.sge(0, len)];
     let write = WorkRequest {
@@ -19,7 +19,7 @@ fn write(world: &mut World, qp: QueuePair, here: &Region, there: &Region, len: u
     world.post(qp, &write).unwrap();
 }
 
-/// Frames that node 0 sends in so many nanoseconds, by the queue pair that they are for.
+/// Returns the number of frames that node 0 sends in `ns` nanoseconds, by destination queue pair.
 fn frames_of_0(world: &mut World, ns: u64) -> BTreeMap<u32, u32> {
     world.tap();
     world.sent();
@@ -34,14 +34,14 @@ fn frames_of_0(world: &mut World, ns: u64) -> BTreeMap<u32, u32> {
 
 #[test]
 fn a_write_of_a_gibibyte_delays_another_queue_pairs_read_by_a_few_packets() {
-    // A port that takes two frames at a time: what waits, waits in the NIC, where turns are taken.
+    // The port accepts two frames at a time, so that waiting frames are in the NIC, which takes turns.
     let link = LinkConfig { queue: 2, ..LinkConfig::default() };
     let mut world = World::new(&Config { link, ..Config::default() });
     let settings = Settings { mtu: 1024, max_sge: 30, ..Settings::default() };
     let [(long, long_cq), _] = world.pair(0, 1, &settings);
     let [(short, short_cq), _] = world.pair(0, 1, &settings);
     let (here, there) = (world.register(0, 64 << 20, Access::LOCAL_WRITE), world.register(1, 1 << 30, ALL));
-    // 16 elements over the same 64 MiB are a gibibyte.
+    // 16 elements over the same 64 MiB are 1 GiB.
     let list: Vec<Sge> = (0..16).map(|_| here.sge(0, 64 << 20)).collect();
     let write = WorkRequest {
         id: 1,
@@ -80,7 +80,7 @@ fn a_write_of_a_gibibyte_delays_another_queue_pairs_read_by_a_few_packets() {
     assert!(most <= 16, "{most} packets of the WRITE left between the READ's doorbell and its request");
 }
 
-/// Regression: on a port that was full a queue pair never gave way to others.
+/// Regression: on a full port a queue pair never gave way to others.
 #[test]
 fn queue_pairs_with_equal_work_share_the_link_equally() {
     let link = LinkConfig { queue: 4, ..LinkConfig::default() };

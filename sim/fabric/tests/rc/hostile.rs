@@ -1,4 +1,5 @@
-//! Bad input from the wire: each is counted and dropped or refused, and no byte changes that should not.
+//! Invalid input from the wire: each packet is counted and dropped or refused, and no byte changes that
+//! should not.
 
 use crate::bench::{Bench, good};
 use remora_fabric::forge::Forge;
@@ -17,7 +18,7 @@ fn bench() -> (Bench, Forge) {
     (bench, forge)
 }
 
-/// Sends frames to the right and gives by how much its counters moved.
+/// Sends frames to the right and returns the change of its counters.
 fn after(bench: &mut Bench, forge: &Forge, frames: &[Vec<u8>]) -> Counters {
     let before = bench.world.counters(1);
     frames.iter().for_each(|frame| forge.send(&mut bench.world, frame));
@@ -32,7 +33,7 @@ fn after(bench: &mut Bench, forge: &Forge, frames: &[Vec<u8>]) -> Counters {
     moved
 }
 
-/// A WRITE of 8 bytes of 0xee to the start of the right's region.
+/// Returns a WRITE of 8 bytes of 0xee to the start of the right's region.
 fn write(bench: &Bench, forge: &Forge, psn: u32) -> (bth::Repr, Extensions, [u8; 8]) {
     let reth = reth::Repr { va: bench.there.address, rkey: bench.there.key.get(), dma_len: 8 };
     let ext = Extensions { reth: Some(reth), ..Extensions::NONE };
@@ -276,7 +277,7 @@ fn a_response_of_the_wrong_length_or_kind_is_a_bad_response() {
     }
 }
 
-/// A packet of any RC op-code, whose remote address is the start of the right's region.
+/// Returns a packet of any RC opcode whose remote address is the start of the right's region.
 fn any(bench: &Bench, forge: &Forge, opcode: Opcode, psn: u32, payload: usize, dma_len: u32) -> Vec<u8> {
     let (va, rkey) = (bench.there.address, bench.there.key.get());
     let ext = Extensions {
@@ -316,7 +317,7 @@ fn random_and_mutated_packets_against_live_queue_pairs_never_panic() {
                     random.fill(&mut bytes);
                     bytes
                 }
-                // Random bytes behind a right header, sealed.
+                // Random bytes after a valid header, with a valid ICRC.
                 1 => {
                     let mut transport = vec![0; 12 + 4 * random.between(1, 60) as usize];
                     random.fill(&mut transport);

@@ -26,7 +26,7 @@ fn a_change_before_the_fetch_is_seen_and_one_inside_a_fetched_batch_is_not() {
     // Nothing is fetched before the doorbell.
     turn_into_nop(3);
     bench.world.ring(bench.left);
-    // One step fetches and executes the first batch of 16, and looks ahead no further than it submits.
+    // A step fetches and executes the first batch of 16, and fetches no further ahead.
     bench.world.step();
     turn_into_nop(7);
     assert_eq!(bench.settle(), good(0..32));
@@ -38,14 +38,14 @@ fn a_change_before_the_fetch_is_seen_and_one_inside_a_fetched_batch_is_not() {
 #[test]
 fn a_wqe_that_an_earlier_one_writes_is_seen_only_in_a_later_batch() {
     let mut bench = Bench::new(&Settings { send_slots: 64, ..Settings::default() });
-    // The send queue itself is registered: a code region.
+    // The send queue itself is registered as a code region.
     let ring = bench.world.send_ring(bench.left);
     let (pd, table) = (bench.world.pd(0), bench.world.table(0).clone());
     let code = table.register(pd, &[remora_memory::Range::at(ring.bytes(), 1 << 60)], ALL).unwrap();
     bench.there.store(0, &[WqeOpcode::NOP.0, flag::SIGNALED]);
     let list = [bench.here.sge(0, 8)];
-    // WQE 0 READs two bytes over the headers of WQE 5 (same batch) and, posted as WQE 1, of WQE 20 (the
-    // next).
+    // WQE 0 READs two bytes over the header of WQE 5 (in the same batch), and WQE 1 over that of WQE 20 (in
+    // the next batch).
     for (id, target) in [(0u64, 5u64), (1, 20)] {
         let header = remora_nic::Sge { addr: (1 << 60) + ring.position(target) as u64, len: 2, lkey: code };
         bench.put(id, Operation::Read(bench.there.remote(0)), &[header], SIGNALED).unwrap();
@@ -79,7 +79,7 @@ fn a_managed_queue_is_fetched_as_far_as_it_is_enabled() {
     assert_eq!(bench.settle(), good(0..3));
     enable(&mut bench, 2).unwrap();
     assert_eq!(bench.settle(), [], "the count never falls");
-    // An ENABLE may exceed the posted work requests: later ones are executed once they are posted.
+    // An ENABLE may exceed the number of posted work requests: later ones are executed once they are posted.
     enable(&mut bench, 41).unwrap();
     assert_eq!(bench.settle(), good(3..40));
     bench.write(40, 8);
@@ -97,7 +97,7 @@ fn only_a_managed_queue_is_enabled() {
     assert_eq!(bench.world.with_nic(0, |nic, _| nic.enable(number, 1)), Err(NicError::Unknown));
 }
 
-/// Regression: a LOCAL_INV behind a NOP was executed only after another doorbell.
+/// Regression: a LOCAL_INV after a NOP was executed only after another doorbell.
 #[test]
 fn local_inv_behind_a_nop_is_executed_without_another_doorbell() {
     let mut bench = Bench::new(&Settings::default());
@@ -206,14 +206,14 @@ fn a_program_is_woken_once_by_any_completion_or_only_by_a_solicited_one() {
     bench.put(5, Operation::Send, &list, Flags { solicited: true, ..SIGNALED }).unwrap();
     bench.world.ring(bench.left);
     assert_eq!(wakes(&mut bench), woken);
-    // An error counts like a solicited message. A request for any event is not weakened by one for solicited
-    // events.
+    // An error counts like a solicited message. A request for any event is not weakened by a later one for
+    // solicited events.
     notify(&mut bench, Notify::Solicited);
     bench.world.bring(bench.right, State::Err);
     assert_eq!(wakes(&mut bench), woken);
 }
 
-/// Regression: wake-ups of one completion queue could fill the queue of wake-ups.
+/// Regression: the wake-ups of a single completion queue could fill the queue of wake-ups.
 #[test]
 fn a_queue_whose_wake_up_waits_to_be_taken_takes_no_second_place() {
     let nic = remora_nic::Config { max_cqs: 4, ..Config::default().nic };
@@ -263,8 +263,8 @@ fn what_does_not_fit_a_queue_is_refused_when_it_is_posted() {
 fn a_wqe_that_makes_no_sense_is_a_local_operation_error_in_its_place() {
     let nonsense = [
         Wqe { header: 200 | 7 << 16, ..Wqe::default() },
-        // More elements than any list; more inline bytes than slots were posted for; an inline READ; an
-        // atomic of 4 bytes.
+        // More elements than any list, more inline bytes than the posted slots, an inline READ, an atomic of
+        // 4 bytes.
         Wqe {
             header: u64::from(WqeOpcode::WRITE.0) | 7 << 16,
             compare: MAX_SGE as u64 + 1,
@@ -293,7 +293,7 @@ fn a_wqe_that_makes_no_sense_is_a_local_operation_error_in_its_place() {
     }
 }
 
-/// Regression: a flushed WQE that claims 2^60 elements kept the NIC busy for ever.
+/// Regression: a flushed WQE that states 2^60 elements kept the NIC busy forever.
 #[test]
 fn any_bytes_in_a_send_queue_end_in_completions_and_never_in_a_panic() {
     let mut random = remora_fault::Random::new(5);
@@ -305,7 +305,7 @@ fn any_bytes_in_a_send_queue_end_in_completions_and_never_in_a_panic() {
         for _ in 0..random.between(1, 8) {
             let mut slot = [0; SLOT];
             random.fill(&mut slot);
-            // Half of them with an op-code that exists, and lengths that are not all absurd.
+            // Half of them have a valid opcode and mostly plausible lengths.
             if random.chance(0.5) {
                 slot[0] %= 10;
                 slot[18..24].fill(0);

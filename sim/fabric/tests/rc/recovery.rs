@@ -1,4 +1,4 @@
-//! Loss, duplicates, waiting and giving up.
+//! Loss, duplicates, waiting and exhausted retries.
 
 use crate::bench::{Bench, SIGNALED, SILENT, good};
 use remora_fabric::{Config, Settings};
@@ -14,7 +14,7 @@ fn rules(bench: &mut Bench, rules: Vec<Rule>) {
 
 #[test]
 fn psns_wrap_in_every_role() {
-    // Each of the four kinds of message crosses the wrap, in packets and between them.
+    // Each of the four kinds of message crosses the PSN wrap, within and between packets.
     for before in 0..7 {
         let start = 0x00ff_ffff - before;
         let mut bench =
@@ -116,7 +116,7 @@ fn a_duplicate_write_or_send_is_acknowledged_and_not_executed_again() {
 #[test]
 fn a_duplicate_atomic_is_answered_from_the_replay_store() {
     let mut bench = Bench::new(&Settings::default());
-    // Every first answer is lost, so that each atomic is asked for twice.
+    // Every first answer is lost, so that each atomic is requested twice.
     rules(&mut bench, vec![Rule::every(Action::Drop, 3).only(&[Opcode::RC_ATOMIC_ACKNOWLEDGE])]);
     for id in 0..10u64 {
         let list = [bench.here.sge(64 * id as usize, 8)];
@@ -239,7 +239,7 @@ fn the_window_bounds_what_is_in_flight() {
     assert_eq!(bench.frames(0).len(), 8);
 }
 
-/// Regression: a local error behind unacknowledged WRITEs waited for the retransmission timer.
+/// Regression: a local error after unacknowledged WRITEs waited for the retransmission timer.
 #[test]
 fn a_local_error_behind_writes_does_not_wait_for_a_timer() {
     let mut bench = Bench::new(&Settings { timeout: 0, ..Settings::default() });

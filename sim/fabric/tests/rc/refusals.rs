@@ -1,5 +1,4 @@
-//! Refusals by a peer or the own NIC: each cause with its status at the requester, its NAK, and nothing
-//! touched.
+//! Refusals by the peer or by the own NIC: the status at the requester, the NAK, and unchanged memory.
 
 use crate::bench::{Bench, SIGNALED, good};
 use remora_fabric::{ALL, Settings, forge};
@@ -10,7 +9,7 @@ use remora_transport::state::State;
 use remora_wire::aeth::Kind;
 use remora_wire::{NakCode, Opcode};
 
-/// Posts one request, which must end so on both sides; gives the NAK that was sent.
+/// Posts a request that must end with this status on both sides. Returns the NAK that was sent.
 fn refused(bench: &mut Bench, operation: Operation, list: &[Sge], status: Status) -> Option<NakCode> {
     bench.world.sent();
     bench.post(1, operation, list);
@@ -24,7 +23,7 @@ fn refused(bench: &mut Bench, operation: Operation, list: &[Sge], status: Status
     })
 }
 
-/// WRITE, READ and both atomics at one place.
+/// Returns WRITE, READ and both atomics at a remote address.
 fn one_sided(remote: Remote) -> [Operation; 4] {
     [
         Operation::Write(remote),

@@ -1,12 +1,12 @@
-//! A queue pair that is destroyed, or goes to RESET, takes its completions along, as `ibv_destroy_qp` and
-//! `ibv_modify_qp` do.
+//! A queue pair that is destroyed or moved to RESET takes its completions with it, as with `ibv_destroy_qp`
+//! and `ibv_modify_qp`.
 
 use crate::bench::{Bench, SILENT, ends, good};
 use remora_fabric::{CompletionQueue, QueuePair, Settings, World};
 use remora_nic::{NicError, Notify, Operation, Payload, ReceiveRequest, Status, WorkRequest};
 use remora_transport::state::State;
 
-/// Two queue pairs of node 0 with one completion queue, each connected to one of node 1.
+/// Two queue pairs of node 0 that share a completion queue, each connected to one of node 1.
 struct Shared {
     world: World,
     near: [QueuePair; 2],
@@ -73,13 +73,14 @@ fn completions_of_a_queue_pair_that_goes_to_reset_vanish_also_flushed_ones() {
     shared.world.bring(shared.near[0], State::Err);
     shared.world.bring(shared.near[0], State::Reset);
     assert_eq!(ends(&shared.world.drain(shared.cq)), good([50]));
-    // In ERR they stay: a program polls them.
+    // In ERR the completions stay, because a program polls them.
     shared.world.post_receive(shared.near[1], &ReceiveRequest { id: 4, sges: &[] }).unwrap();
     shared.world.bring(shared.near[1], State::Err);
     assert_eq!(ends(&shared.world.drain(shared.cq)), [(4, Status::WrFlushed)]);
 }
 
-/// A program that makes and destroys queue pairs, and polls in vain, never fills its completion queue.
+/// A program that repeatedly creates and destroys queue pairs without polling their completions does not fill
+/// its completion queue.
 #[test]
 fn a_completion_queue_outlives_any_number_of_queue_pairs_that_left_completions() {
     let settings = Settings { send_slots: 8, ..Settings::default() };
@@ -99,7 +100,7 @@ fn a_completion_queue_outlives_any_number_of_queue_pairs_that_left_completions()
     assert_eq!(bench.world.with_nic(0, |nic, _| nic.destroy_cq(cq.number)), Err(NicError::Unknown));
 }
 
-/// Unsignaled work leaves nothing to remove, and the queue pair's notification still comes.
+/// Unsignaled work leaves nothing to remove, and the notification of the queue pair still arrives.
 #[test]
 fn an_armed_queue_wakes_its_program_although_the_completion_is_gone() {
     let mut bench = Bench::new(&Settings::default());

@@ -1,6 +1,6 @@
-//! Packet scripts: one NIC against a peer that is only a script, for the corners of the protocol.
+//! Packet scripts: a NIC against a scripted peer, for the corner cases of the protocol.
 //!
-//! A script is lines of text:
+//! A script is a list of lines:
 //!
 //! ```text
 //! post write 100            the program posts (write, read, send, add; bytes)
@@ -77,7 +77,7 @@ impl Script {
         }
     }
 
-    /// A packet arrives at the NIC. Its addresses are in the NIC's own region.
+    /// Delivers a packet to the NIC. Its addresses are in the NIC's own region.
     fn arrive(&mut self, words: &[&str]) {
         let opcode = opcode(words[0]);
         let len = number(words, "len").unwrap_or(0);
@@ -149,7 +149,7 @@ impl Script {
     fn line(&mut self, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let Some((verb, rest)) = words.split_first() else { return };
-        // Packets that arrive on consecutive lines arrive at once.
+        // Packets on consecutive lines arrive at the same time.
         if *verb != "in" {
             self.bench.world.run_for(10);
         }
@@ -192,7 +192,7 @@ fn play(settings: Settings, text: &str) {
 }
 
 fn small() -> Settings {
-    // Timeout code 6: 262 µs.
+    // Timeout code 6 is 262 µs.
     Settings { mtu: 256, timeout: 6, retry_cnt: 2, ..Settings::default() }
 }
 
@@ -215,7 +215,7 @@ fn requester_segments_asks_once_and_takes_a_cumulative_acknowledgement() {
     );
 }
 
-/// Regression: a NAK that the network duplicates cost retries.
+/// Regression: a NAK that the network duplicated cost retries.
 #[test]
 fn requester_goes_back_to_the_gap_once_per_gap() {
     play(
@@ -377,7 +377,7 @@ fn responder_acknowledges_reports_a_gap_once_and_takes_the_packet_it_misses() {
     );
 }
 
-/// Regression: an acknowledgement that was owed got lost behind a NAK that was never sent.
+/// Regression: a pending acknowledgement was lost behind a NAK that was never sent.
 #[test]
 fn responder_keeps_an_acknowledgement_owed_when_a_gap_opens_and_closes_at_once() {
     play(
@@ -450,11 +450,11 @@ fn responder_answers_the_rest_of_a_read_again_but_not_another_one() {
     );
 }
 
-/// Regression: a replay entry that was overwritten while it was repeated made the responder read past
-/// the end of the next one.
+/// Regression: a replay entry that was overwritten while it was being repeated made the responder read past
+/// the end of the next entry.
 #[test]
 fn responder_forgets_a_repeated_read_that_a_new_one_overwrites_and_answers_only_the_new_one() {
-    // Found by the random body: the entry behind the overwritten one, long answered, was read past its end.
+    // Found by random testing: the entry after the overwritten one, long answered, was read past its end.
     play(
         Settings { max_dest_rd_atomic: 2, ..small() },
         "in RDMA_READ_Request psn=0 ack dma=8

@@ -1,7 +1,8 @@
-//! Timers measure the peer's silence and not the time for which packets wait on this side.
+//! Timers measure the silence of the peer, and not the time for which packets wait on this side.
 //!
-//! Packets may wait for a rate, a control of congestion, the window, SQD, other tenants, the port's queue, or
-//! a receiver that is not ready. A dead peer is found in each case, even if its requester sends slowly.
+//! Packets may wait for a rate limit, congestion control, the window, SQD, other tenants, the port's queue,
+//! or a receiver that is not ready (RNR). In each case a dead peer is detected, even if its requester sends
+//! slowly.
 
 use crate::bench::{Bench, SIGNALED, SILENT, ends, good};
 use remora_fabric::{Config, LinkConfig, QueuePair, Settings};
@@ -13,19 +14,19 @@ use remora_transport::timers::{ack_timeout_ns, rnr_timer_ns};
 use remora_wire::Opcode;
 
 const RATE: u64 = 10_000_000;
-/// Nanoseconds that a byte takes at that rate.
+/// Nanoseconds per byte at that rate.
 const NS_PER_BYTE: u64 = 800;
-/// What the pacer forgives after a pause, and what a round trip takes.
+/// Tolerance in nanoseconds: the burst of the pacer after a pause, and a round trip.
 const SLACK: u64 = 20_000;
 
-/// Plain RC, which goes back N, and IRN.
+/// Plain RC with go-back-N, and IRN.
 const BOTH: [Option<u32>; 2] = [None, Some(128)];
 
 fn limit(bench: &mut Bench, qp: QueuePair, rate: u64) {
     bench.world.modify(qp, &Modify { rate_limit: Some(rate), ..Modify::default() }).unwrap();
 }
 
-/// Two queue pairs, the left of which sends at [`RATE`].
+/// Returns two queue pairs, of which the left sends at [`RATE`].
 fn limited(settings: &Settings) -> Bench {
     let mut bench = Bench::new(settings);
     let left = bench.left;
@@ -33,7 +34,7 @@ fn limited(settings: &Settings) -> Bench {
     bench
 }
 
-/// How long it takes until `count` requests of the left have succeeded, in nanoseconds.
+/// Returns the nanoseconds until `count` requests of the left have succeeded.
 fn took(bench: &mut Bench, count: usize) -> u64 {
     let (begun, mut done) = (bench.world.now(), 0);
     while done < count {
@@ -45,7 +46,7 @@ fn took(bench: &mut Bench, count: usize) -> u64 {
     bench.world.now().since(begun)
 }
 
-/// What the frames of `from` take at [`RATE`], all but the last of them.
+/// Returns the transmission time at [`RATE`] of all frames of `from` but the last.
 fn time_of_frames(bench: &mut Bench, from: usize) -> u64 {
     let below = bench.world.start().overhead(true);
     let frames = bench.frames(from);
@@ -53,7 +54,7 @@ fn time_of_frames(bench: &mut Bench, from: usize) -> u64 {
     before.iter().map(|sent| (sent.bytes.len() - below) as u64 * NS_PER_BYTE).sum()
 }
 
-/// No timer has expired on either side, and nothing was sent twice.
+/// Checks that no timer has expired on either side and that nothing was retransmitted.
 fn assert_quiet(bench: &Bench, what: &str) {
     for node in 0..2 {
         let counters = bench.world.counters(node);
@@ -63,8 +64,8 @@ fn assert_quiet(bench: &Bench, what: &str) {
     }
 }
 
-/// Regression: a queue pair with a rate limit took its own pauses for the peer's silence: a WRITE at 10
-/// Mb/s ended by its retries.
+/// Regression: a queue pair with a rate limit took its own pauses for silence of the peer, so a WRITE at 10
+/// Mb/s exhausted its retries.
 #[test]
 fn a_limited_write_takes_its_bytes_over_the_rate_whatever_timeout_and_retry_cnt() {
     for irn in BOTH {
@@ -127,8 +128,8 @@ fn a_control_of_congestion_that_holds_packets_back_costs_no_timeout() {
 
 #[test]
 fn responses_that_the_responder_holds_back_run_no_timer_on_either_side() {
-    // Over IRN the responder has its own timer for its responses. Over go-back-N the requester's local ACK
-    // timeout must be longer than one response takes.
+    // Over IRN the responder has its own timer for its responses. With go-back-N the requester's local ACK
+    // timeout must be longer than a response takes.
     for (irn, timeout) in [(None, 14), (Some(128), 14)] {
         let settings = Settings { mtu: 4096, timeout, retry_cnt: 0, irn, ..Settings::default() };
         let mut bench = Bench::new(&settings);
@@ -137,7 +138,8 @@ fn responses_that_the_responder_holds_back_run_no_timer_on_either_side() {
         bench.read(1, 1 << 20);
         let took = took(&mut bench, 1);
         let expected = time_of_frames(&mut bench, 1);
-        // READ requests for pieces get no other answers, so the rate is the responder's.
+        // Each piece is requested by a READ request and answered by its responses only, so the rate is the
+        // responder's.
         assert!(took + SLACK > expected && took < expected + SLACK, "{took} for {expected} ns");
         assert_quiet(&bench, &format!("{irn:?}"));
         assert_eq!(bench.here.load(1 << 20, 1 << 20), bench.there.load(0, 1 << 20));
@@ -159,15 +161,15 @@ fn a_response_that_waits_to_be_sent_again_counts_as_no_silence_of_the_requester(
     bench.read(1, 64 << 10);
     took(&mut bench, 1);
     let responder = bench.world.counters(1);
-    // The next response leaves much later than RTO_low: the loss shows by silence, once.
+    // The next response leaves much later than RTO_low, so the loss is detected by silence, once.
     assert_eq!((responder.irn_responses_repeated, responder.irn_response_timeouts), (1, 1));
     assert_eq!(bench.world.counters(0).local_ack_timeout_err, 0);
 }
 
 #[test]
 fn a_packet_that_waits_to_be_sent_again_counts_as_no_silence_of_the_peer() {
-    // Over IRN the next packet leaves much later than RTO_low: the loss shows by silence, once. Over
-    // go-back-N it shows by the next packet, since no packet has asked for an acknowledgement.
+    // Over IRN the next packet leaves much later than RTO_low, so the loss is detected by silence, once. With
+    // go-back-N it is detected by the next packet, since no packet has requested an acknowledgement.
     for (irn, again, (timeouts, naks)) in [(None, 2..=3, (0, 1)), (Some(128), 1..=1, (1, 0))] {
         let settings = Settings { mtu: 4096, timeout: 8, retry_cnt: 1, irn, ..Settings::default() };
         let mut bench = limited(&settings);
@@ -208,8 +210,8 @@ fn a_queue_pair_that_is_drained_at_its_pace_sees_no_timeout() {
 #[test]
 fn a_window_too_small_for_the_next_read_does_not_wait_for_a_timer() {
     for irn in BOTH {
-        // A READ's responses fill the window, and the WRITE before it need not ask for an answer: a READ
-        // follows.
+        // A READ's responses fill the window, and the WRITE before it need not request an acknowledgement,
+        // because a READ follows.
         let nic = remora_nic::Config { window: 8, read_piece: 8, ..Config::default().nic };
         for timeout in [0, 8] {
             let settings = Settings { mtu: 256, timeout, retry_cnt: 0, irn, ..Settings::default() };
@@ -228,7 +230,7 @@ fn a_window_too_small_for_the_next_read_does_not_wait_for_a_timer() {
     }
 }
 
-/// A port that takes two frames at a time, and puts one on the wire in 33 µs.
+/// Returns a port that accepts two frames at a time and needs 33 µs for each.
 fn narrow() -> Config {
     let link = LinkConfig { queue: 2, rate: 1_000_000_000, ..LinkConfig::default() };
     Config { link, ..Config::default() }
@@ -237,7 +239,7 @@ fn narrow() -> Config {
 #[test]
 fn a_port_that_is_full_all_the_time_costs_no_timeout() {
     for irn in BOTH {
-        // 32 packets, of which one asks, take twice the timeout.
+        // 32 packets, of which one requests an acknowledgement, take twice the timeout.
         let settings = Settings { mtu: 4096, timeout: 7, retry_cnt: 0, irn, ..Settings::default() };
         let mut bench = Bench::over(&narrow(), &settings);
         bench.write(1, 1 << 20);
@@ -276,8 +278,8 @@ fn who_waits_for_the_turns_of_other_tenants_sees_no_timeout() {
 #[test]
 fn a_limited_sender_waits_for_a_receiver_and_sees_no_timeout() {
     for irn in BOTH {
-        // The receiver asks for 20 ms, which is longer than silence may last; behind the SEND a READ is under
-        // way.
+        // The receiver's RNR delay is 20 ms, longer than the allowed silence. A READ is outstanding behind
+        // the SEND.
         let settings =
             Settings { mtu: 4096, timeout: 8, retry_cnt: 0, min_rnr_timer: 22, irn, ..Settings::default() };
         let mut bench = limited(&settings);
@@ -295,7 +297,7 @@ fn a_limited_sender_waits_for_a_receiver_and_sees_no_timeout() {
     }
 }
 
-/// How long the left takes to detect that the peer does not answer, in nanoseconds.
+/// Returns the nanoseconds until the left detects that the peer does not answer.
 fn despair(bench: &mut Bench) -> u64 {
     let begun = bench.world.now();
     let end = loop {
@@ -308,7 +310,7 @@ fn despair(bench: &mut Bench) -> u64 {
     bench.world.now().since(begun)
 }
 
-/// A rate limit does not hide a dead peer: it is found within two timeouts and two packets for each try.
+/// A rate limit does not hide a dead peer: it is detected within two timeouts and two packets for each try.
 #[test]
 fn a_limited_sender_finds_a_dead_peer() {
     for (retry_cnt, rate) in [(0, RATE), (3, RATE), (7, RATE), (3, RATE / 50)] {
@@ -321,8 +323,8 @@ fn a_limited_sender_finds_a_dead_peer() {
         bench.world.run_for(2 * gap);
         bench.world.cut(0, 1, true);
         let (took, tries) = (despair(&mut bench), u64::from(retry_cnt) + 1);
-        // Each time a packet is asked about within a timeout and the one after it, and answered by silence
-        // for another.
+        // In each try an acknowledgement is requested within one timeout and a packet, and awaited for
+        // another timeout.
         let (least, most) = (tries * ack_timeout_ns(timeout), tries * 2 * (ack_timeout_ns(timeout) + gap));
         assert!(took >= least && took <= most, "{took} ns, not {least} to {most}, at {rate}");
         let counters = bench.world.counters(0);
@@ -338,7 +340,7 @@ fn a_limited_sender_over_irn_finds_a_dead_peer() {
     bench.world.run_for(10_000_000);
     bench.world.cut(0, 1, true);
     let took = despair(&mut bench);
-    // A packet later.
+    // Tolerance of a packet.
     let (least, most) = (4 * ack_timeout_ns(14) - 10_000_000, 4 * ack_timeout_ns(14) + 10_000_000);
     assert!(took >= least && took <= most, "{took} ns, not {least} to {most}");
 }
@@ -360,7 +362,8 @@ fn a_peer_that_makes_no_room_is_found_as_one_that_does_not_answer() {
 
 #[test]
 fn what_has_left_without_asking_is_asked_about_and_not_repeated_as_lost() {
-    // READs that may not be sent block the work requests behind them: the WRITE before need not have asked.
+    // READs that must not be sent yet block later work requests, so the WRITE before them need not have
+    // requested an acknowledgement.
     let mut bench =
         Bench::new(&Settings { timeout: 8, retry_cnt: 0, max_rd_atomic: 1, ..Settings::default() });
     let list: [Sge; 1] = [bench.here.sge(0, 64)];

@@ -59,7 +59,8 @@ fn everything_posted_is_flushed_in_order_send_queue_and_receive_queue() {
     }
     bench.world.ring(bench.left);
     bench.world.run_for(5_000);
-    // Some are on the way, some are fetched, some are not: all complete with an error, signaled or not.
+    // Some packets are in flight, some work requests are fetched, some are not: all complete with an error,
+    // signaled or not.
     for id in 30..40 {
         bench.put(id, Operation::Write(remote), &list, SILENT).unwrap();
     }
@@ -78,7 +79,7 @@ fn everything_posted_is_flushed_in_order_send_queue_and_receive_queue() {
     assert_eq!(bench.there.load(0, 64), vec![0; 64]);
 }
 
-/// Regression: the send queue slots of a failed request were never free again.
+/// Regression: the send queue slots of a failed request were never freed.
 #[test]
 fn a_failed_request_ends_the_queue_pair_and_gives_its_slots_back() {
     let settings = Settings { send_slots: 1, max_sge: 1, ..Settings::default() };
@@ -89,12 +90,12 @@ fn a_failed_request_ends_the_queue_pair_and_gives_its_slots_back() {
     assert_eq!(bench.settle(), [(1, Status::RemoteAccess)]);
     assert_eq!(bench.world.state(bench.left), Some(State::Err));
     assert_eq!(bench.world.state(bench.right), Some(State::Err));
-    // The queue of one slot is empty once more.
+    // The queue of one slot is empty again.
     bench.post(2, Operation::Write(nowhere), &list);
     assert_eq!(bench.settle(), [(2, Status::WrFlushed)]);
 }
 
-/// Regression: a move to ERR removed an event that was already waiting.
+/// Regression: a move to ERR removed an event that was already pending.
 #[test]
 fn going_to_err_by_ones_own_will_raises_no_event_and_takes_none_away() {
     let mut bench = Bench::new(&Settings::default());
@@ -216,7 +217,7 @@ fn a_peer_killed_in_mid_transfer_ends_the_work_within_the_retries() {
     assert_eq!(bench.world.state(bench.left), None);
 }
 
-/// Regression: deadlines of the pacer lay in the past.
+/// Regression: deadlines of the pacer were in the past.
 #[test]
 fn a_paced_queue_pair_keeps_its_rate_and_lets_time_pass() {
     let mut bench = Bench::new(&Settings::default());
@@ -224,7 +225,7 @@ fn a_paced_queue_pair_keeps_its_rate_and_lets_time_pass() {
     bench.world.bring(bench.right, State::Reset);
     bench.world.connect(bench.left, bench.right, &Settings { timeout: 12, ..Settings::default() });
     let rate = Modify { rate_limit: Some(8_000_000_000), ..only_state(State::Rts) };
-    // 1 GB/s: a million bytes take a millisecond.
+    // At 1 GB/s a million bytes take a millisecond.
     bench.world.modify(bench.left, &rate).unwrap();
     let start = bench.world.now();
     bench.write(1, 1_000_000);

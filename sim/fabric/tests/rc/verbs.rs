@@ -1,4 +1,4 @@
-//! Each verb, its op-codes and its effect, over a clean link.
+//! Each verb with its opcodes and its effect, over a clean link.
 
 use crate::bench::{Bench, SIGNALED, good};
 use remora_fabric::{ALL, Settings};
@@ -6,8 +6,8 @@ use remora_memory::Access;
 use remora_nic::{CompletionKind, Operation, Payload, ReceiveRequest, Status, WorkRequest};
 use remora_wire::Opcode;
 
-/// Regression: the ICRC of a frame for another UDP port than the one that the receiver sends from was
-/// checked with the wrong port.
+/// Regression: the ICRC of a frame was checked with the wrong UDP port if the receiver sends from another
+/// port.
 #[test]
 fn each_path_mtu_cuts_messages_into_first_middle_last_and_only() {
     for mtu in [256usize, 512, 1024, 2048, 4096] {
@@ -89,7 +89,7 @@ fn atomics_bring_the_old_value_and_a_failed_compare_changes_nothing() {
 #[test]
 fn no_bytes_at_all_go_through_every_verb() {
     let mut bench = Bench::new(&Settings::default());
-    // Nothing is accessed, so no key is looked at: these name nothing.
+    // Nothing is accessed, so no key is checked: these name nothing.
     let nowhere = remora_nic::Remote { addr: 0, rkey: remora_memory::Key::new(1) };
     let operations = [
         Operation::Send,
@@ -118,7 +118,7 @@ fn no_bytes_at_all_go_through_every_verb() {
 fn lists_of_one_to_thirty_elements_gather_and_scatter() {
     let mut bench = Bench::new(&Settings { max_sge: 30, receive_max_sge: 30, ..Settings::default() });
     for pieces in [1usize, 2, 3, 16, 17, 30] {
-        // Every third element is empty; the others differ in length and lie apart.
+        // Every third element is empty; the others differ in length and are not adjacent.
         let list: Vec<_> =
             (0..pieces).map(|at| bench.here.sge(at * 1000, if at % 3 == 1 { 0 } else { 100 + at })).collect();
         let bytes: Vec<u8> = list

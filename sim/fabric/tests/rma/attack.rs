@@ -1,5 +1,4 @@
-//! Attacks, numbered as in the list of `docs/reference/rma.md`: each test is named after what the attacker
-//! tries.
+//! Attacks, numbered as in `docs/reference/rma.md`. Each test is named after the attempt of the attacker.
 
 mod forged;
 mod keys;
@@ -15,7 +14,7 @@ use remora_wire::rma::{Body, Chain, Class, Kind, MAX_AAD, Message, Nonce, TAG_LE
 
 use crate::bed::{Bed, CLIENT, SERVER};
 
-/// Timeouts so long that an attacker has time for everything it tries.
+/// Settings with timeouts so long that an attacker has time for everything.
 pub fn patient() -> Settings {
     Settings {
         dispatch_timeout: 10_000_000,
@@ -25,7 +24,7 @@ pub fn patient() -> Settings {
     }
 }
 
-/// A message taken from a link: its bytes from the first byte of 1RMA on.
+/// A message recorded from a link, from the first byte of 1RMA on.
 #[derive(Clone)]
 pub struct Taken {
     pub from: usize,
@@ -44,7 +43,7 @@ impl Taken {
 }
 
 impl Bed {
-    /// The messages sent since the tap was opened or last emptied.
+    /// Returns the messages sent since the tap was opened or last emptied.
     pub fn taken(&mut self) -> Vec<Taken> {
         assert_eq!(self.world.start(), Start::Ip);
         let below = Start::Ip.overhead(true);
@@ -52,13 +51,13 @@ impl Bed {
         sent.map(|sent| Taken { from: sent.from, to: sent.to, bytes: sent.bytes[below..].to_vec() }).collect()
     }
 
-    /// Makes a message arrive at node `to`, as if node `from` had sent it.
+    /// Delivers a message to node `to`, as if node `from` had sent it.
     pub fn inject(&mut self, from: usize, to: usize, bytes: &[u8]) {
         let source = self.world.endpoint(from);
         self.inject_from(source, from, to, bytes);
     }
 
-    /// Likewise, with `source` for the sender's address and UDP port.
+    /// Like `inject`, with `source` as the sender's address and UDP port.
     pub fn inject_from(&mut self, source: Endpoint, from: usize, to: usize, bytes: &[u8]) {
         let route = Route { source, ..self.world.route(from, to) };
         let mut frame = vec![0; Start::Ip.overhead(true)];
@@ -72,8 +71,8 @@ impl Bed {
         self.inject(taken.from, taken.to, &taken.bytes);
     }
 
-    /// Issues a command and takes the messages that leave while all links are cut behind them, until one of
-    /// this kind has left. Links stay cut.
+    /// Returns the messages that are sent from now on, until one of this kind is sent. The links must be cut;
+    /// messages of the kinds in `deliver` are delivered all the same.
     pub fn until(&mut self, kind: Kind, deliver: &[Kind]) -> Vec<Taken> {
         let mut all = Vec::new();
         for _ in 0..10_000 {
@@ -115,7 +114,7 @@ impl Forger {
         Nonce { sender: 63 << 26, counter: self.counter }
     }
 
-    /// A whole message with a nonce of the forger's own.
+    /// Returns a complete message with a nonce of the forger.
     pub fn seal(
         &mut self,
         header: header::Repr,
@@ -142,7 +141,7 @@ impl Forger {
         (bytes, nonce)
     }
 
-    /// Opens a message; its text.
+    /// Opens a message and returns its plaintext.
     pub fn open(&mut self, message: &Message<'_>, chain: &Chain, key: &[u8; 16]) -> Option<Vec<u8>> {
         let mut aad = [0; MAX_AAD];
         let aad = chain.aad(message.clear, &mut aad).to_vec();
@@ -156,7 +155,7 @@ impl Forger {
     }
 }
 
-/// A request of this identity, of a slot that is no one's.
+/// Returns a request of this identity with an unused slot.
 pub fn request(kind: Kind, region: u32, offset: u64, length: u32) -> (header::Repr, Body) {
     let header = header::Repr {
         kind,

@@ -1,4 +1,4 @@
-//! A server and a client that speak 1RMA, and what tests ask of them.
+//! A server and a client with 1RMA, and the requests of the tests.
 
 use remora_cipher::{Aes, Record};
 use remora_fabric::program::Region;
@@ -9,17 +9,17 @@ use remora_nic::rma::{Command, Completion, Operand, RegionKey, Rights};
 use remora_transport::rma::{Settings, Status};
 use remora_wire::rma::Kind;
 
-/// Bytes of each region.
+/// Size of each region.
 pub const LEN: usize = 64 << 10;
 
-/// The node that serves, and the one that asks.
+/// Nodes of the server and of the client.
 pub const SERVER: usize = 0;
 pub const CLIENT: usize = 1;
 
 /// All rights.
 pub const ALL: Rights = Rights(7);
 
-/// Two nodes or more; node 0 has a region that all may use with its key.
+/// Two or more nodes; node 0 has a region that is accessible with its key.
 pub struct Bed {
     pub world: World,
     pub record: Record,
@@ -31,12 +31,12 @@ pub struct Bed {
     pub issuer: Aes,
 }
 
-/// A key of one byte.
+/// Returns a key that repeats one byte.
 pub fn key(byte: u8) -> RegionKey {
     RegionKey::new([byte; 16]).expect("a key that is not zero")
 }
 
-/// A region of a node with bytes that tell their place.
+/// Returns a region of a node whose bytes depend on their offset.
 pub fn region(world: &mut World, node: usize, len: usize) -> Region {
     let region = world.register(node, len, Access::LOCAL_WRITE);
     let bytes: Vec<u8> = (0..len).map(|at| (at * 7 + at / 256 + node * 101) as u8).collect();
@@ -44,7 +44,7 @@ pub fn region(world: &mut World, node: usize, len: usize) -> Region {
     region
 }
 
-/// How an engine starts: a sender's word for each node and start.
+/// Returns the initial values of an engine: a sender word for each node and start.
 pub fn start(node: usize, starts: u32) -> Start {
     Start { sender: (node as u32) << 26 | starts, first_nonce: 1_000_000 * u64::from(starts), regions: 64 }
 }
@@ -69,7 +69,7 @@ impl Bed {
         Bed { world, record, served, local, cq, portal, issuer: Aes::new(2) }
     }
 
-    /// A command of slot `slot`: `size` bytes between these offsets.
+    /// Returns a command in slot `slot`: `size` bytes between these offsets.
     pub fn command(&mut self, slot: u16, kind: Kind, size: u32, from: [u64; 2]) -> Command {
         let key = self.world.derive(&mut self.issuer, &self.portal, &self.served.key, kind);
         let [local, remote] = from;
@@ -96,13 +96,13 @@ impl Bed {
         panic!("the command does not end")
     }
 
-    /// Issues an operation of slot 0 and waits for its status.
+    /// Issues an operation in slot 0 and returns its status.
     pub fn status(&mut self, kind: Kind, size: u32, from: [u64; 2]) -> Status {
         let command = self.command(0, kind, size, from);
         self.run(&command).status
     }
 
-    /// Writes 16 bytes of key at the start of the local region and changes the served region's key to them.
+    /// Changes the served region's key to 16 times `byte`, by a Rekey from the start of the local region.
     pub fn rekey(&mut self, byte: u8) -> Completion {
         self.local.memory.store(0, &[byte; 16]);
         let command = self.command(0, Kind::Rekey, 16, [0, 0]);
@@ -113,7 +113,7 @@ impl Bed {
         completion
     }
 
-    /// Both ends are as at their start: windows free, nothing served or in line.
+    /// Checks that both ends are idle: windows are free, and nothing is served or queued.
     pub fn assert_idle(&mut self, settings: &Settings) {
         self.world.run_for(10 * settings.timeout + settings.max_server_timeout + settings.guard);
         for node in [SERVER, CLIENT] {

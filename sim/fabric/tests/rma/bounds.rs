@@ -1,4 +1,4 @@
-//! Every table is bounded, and here is what happens at its bound.
+//! Bounded tables, and the behaviour at each bound.
 
 use remora_fabric::Config;
 use remora_nic::NicError;
@@ -27,7 +27,7 @@ fn slots_portals_and_regions_are_as_many_as_were_asked_for() {
     assert_eq!(bed.world.expose(&memory, Rights::READ, key(4)).unwrap_err(), RegionError::Full);
 }
 
-/// Whatever stands in a ring: an error completion, and nothing leaves.
+/// Any contents of a ring cause an error completion at most; nothing is sent.
 #[test]
 fn commands_that_are_wrong_complete_in_error_at_once() {
     let mut bed = Bed::new(&Settings::paper());
@@ -64,7 +64,7 @@ fn commands_that_are_wrong_complete_in_error_at_once() {
     assert_eq!(statuses, [Status::LocalError, Status::Ok]);
 }
 
-/// The local region is another domain's: the key opens nothing.
+/// The local region belongs to another protection domain: the key does not help.
 #[test]
 fn local_operands_are_of_the_portals_own_domain() {
     let mut bed = Bed::new(&Settings::paper());
@@ -131,7 +131,7 @@ fn a_server_with_a_full_table_refuses_and_the_window_is_free_at_once() {
     bed.assert_idle(&settings);
 }
 
-/// What a NIC holds is a function of its settings, and not of who has asked.
+/// The size of a NIC depends on its settings, and not on the number of initiators.
 #[test]
 fn ten_thousand_initiators_leave_the_server_as_large_as_one() {
     let mut bed = Bed::new(&Settings::paper());
@@ -147,9 +147,9 @@ fn ten_thousand_initiators_leave_the_server_as_large_as_one() {
     assert!(bed.world.with_nic(SERVER, |nic, _| nic.rma_facts().unwrap().derivations) >= 10_000);
 }
 
-/// A peer that takes nothing any more fills its own buffers, and no one else's.
+/// A peer that accepts nothing any more fills only its own buffers.
 ///
-/// Regression: a peer whose buffers were full held up all 1RMA of an engine.
+/// Regression: a peer whose buffers were full blocked all 1RMA of an engine.
 #[test]
 fn a_peer_that_is_full_keeps_nobody_elses_reads_waiting() {
     const FULL: usize = 2;

@@ -1,4 +1,4 @@
-//! The delays that an engine counts are those of its completions, and the window is full for as long as an
+//! The delays that an engine counts are those of its completions, and the window counts as full while an
 //! operation waits for it.
 
 use remora_nic::rma::Delays;

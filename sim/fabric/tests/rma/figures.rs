@@ -1,4 +1,4 @@
-//! The experiments of the 1RMA paper's figures: what the paper says of each, in short.
+//! The experiments of the 1RMA paper's figures, compared with the paper's statements.
 
 use remora_cipher::Aes;
 use remora_fabric::rma::beside::{self, Beside};
@@ -27,7 +27,7 @@ fn a_chunk_takes_a_third_of_a_microsecond_and_a_line_carries_98_gigabits_of_data
     assert_eq!(Path::simulation(0).rtt_ns, 5_000);
 }
 
-/// How long two WRITEs of a node take, one to each of two others, nanoseconds.
+/// Returns the nanoseconds that two WRITEs of a node take, one to each of two other nodes.
 fn two_writes(shared_ports: bool) -> u64 {
     let mut world = World::new(&Config { nodes: 3, shared_ports, ..Config::default() });
     let len = 1 << 20;
@@ -65,7 +65,7 @@ fn accepted(kind: Kind, debit: WriteDebit, offered: f64) -> Accepted {
     load::accepted(&Load { kind, debit, rtt_ns: 5 * US, offered, ns: 300 * US, seed: 1 }, &cipher)
 }
 
-/// The load from which on less than 97 % of what is offered is accepted.
+/// Returns the load above which less than 97 % of the offered load is accepted.
 fn bend(kind: Kind, debit: WriteDebit) -> f64 {
     let loads = (4..=11).map(|step| f64::from(step) / 10.0);
     let mut all = loads.map(|offered| (offered, accepted(kind, debit, offered)));
@@ -73,7 +73,7 @@ fn bend(kind: Kind, debit: WriteDebit) -> f64 {
     bent.expect("no line carries 110 % of itself").0
 }
 
-/// Figure 11a. A write holds both windows for two round trips: 64 KB in 10 us are half of the line.
+/// Figure 11a. A write holds both windows for two round trips: 64 KB in 10 µs are half of the line rate.
 #[test]
 fn writes_leave_the_diagonal_before_reads_do() {
     let [reads, writes] = [Kind::Read, Kind::Write].map(|kind| bend(kind, WriteDebit::Both));
@@ -110,7 +110,7 @@ fn a_small_read_waits_for_a_few_chunks_by_1rma_and_for_the_whole_transfer_by_one
     assert!(more[1] > 10.0 * (rma[1].mean() - rma[0].mean()));
 }
 
-/// Figure 14: the order of the paper's. The driver's and the connection's times are constants.
+/// Figure 14: the order is that of the paper. The times of the driver and of the connection are constants.
 #[test]
 fn a_rekey_interrupts_less_than_a_driver_and_that_less_than_connecting_again() {
     let ways = [Rotation::Announced, Rotation::Unannounced, Rotation::Driver];
@@ -127,7 +127,7 @@ fn flows(kind: ControlKind, initial: f64) -> Outcome {
     convergence::run(&Setup::new(kind, initial, ns), &cipher)
 }
 
-/// Figure 15, as the settings ship. Of these the first alone was calibrated.
+/// Figure 15, with the default settings. Of these statements only the first was used for calibration.
 #[test]
 fn two_flows_share_a_port_within_microseconds_with_the_local_signal_and_not_without() {
     let with = flows(ControlKind::Delays, Path::simulation(0).congestion().initial);
@@ -150,8 +150,8 @@ fn two_flows_share_a_port_within_microseconds_with_the_local_signal_and_not_with
     assert!(remote < 6 * US, "15d: the network has no part in it: {remote} ns");
 }
 
-/// Algorithm 1 gains a quarter of an operation in a round trip: what the paper reaches in eight needs a start
-/// near the end.
+/// Algorithm 1 grows by a quarter of an operation per round trip: to converge in eight, as in the paper, it
+/// must start near the end.
 #[test]
 fn the_initial_window_decides_how_soon_a_flow_has_the_line_and_a_new_one_its_share() {
     let all = [1.0, 4.0, 8.0, 13.0, 16.0, 32.0].map(|initial| flows(ControlKind::Delays, initial));

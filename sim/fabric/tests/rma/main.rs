@@ -1,4 +1,4 @@
-//! 1RMA in simulated worlds: what it does, and what nobody can make it do.
+//! 1RMA in simulated worlds: its operations, and its resistance to attacks.
 
 mod attack;
 mod bed;

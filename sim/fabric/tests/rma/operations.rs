@@ -1,4 +1,4 @@
-//! Reads, writes and rekeys that succeed or are refused for a reason.
+//! Reads, writes and rekeys that succeed, or are refused for a reason.
 
 use remora_cipher::Aes;
 use remora_fabric::{Config, LinkConfig};
@@ -53,7 +53,7 @@ fn a_completion_names_its_slot_and_splits_its_delay() {
     let completion = bed.run(&command);
     assert_eq!((completion.slot, completion.kind, completion.size), (5, Kind::Read, 64));
     assert_eq!(completion.issue_delay, 0, "the window was free");
-    // Twice a microsecond of cable, and the frames' own time.
+    // Twice a microsecond of cable, and the transmission times of the frames.
     assert!((2_000..2_100).contains(&completion.total_delay), "{completion:?}");
     let command = bed.command(5, Kind::Write, 64, [0, 0]);
     let written = bed.run(&command);
@@ -128,7 +128,7 @@ fn a_rekey_takes_effect_at_once_and_leaves_other_regions_alone() {
     let first = std::mem::replace(&mut bed.served, other);
     assert_eq!(bed.status(Kind::Read, 64, [0, 0]), Status::Ok, "another region");
     bed.served = first;
-    // A key of zeros is none: it does not take effect.
+    // A key of zeros is invalid and does not take effect.
     assert_eq!(bed.rekey(0).status, Status::RemoteAuthenticationFailure);
     assert_eq!(bed.status(Kind::Read, 64, [0, 0]), Status::Ok);
     bed.assert_idle(&Settings::paper());
@@ -139,7 +139,7 @@ fn a_region_that_goes_ends_what_is_served_under_it() {
     let mut bed = Bed::new(&Settings::paper());
     let writes: Vec<_> = (0..4).map(|slot| bed.command(slot, Kind::Write, 4096, [0, 0])).collect();
     writes.iter().for_each(|command| bed.world.issue(&mut bed.portal, command));
-    // Their requests have arrived, their data has not.
+    // The requests have arrived, but not the data.
     bed.world.run_for(1_500);
     bed.world.regions(SERVER).deregister(bed.served.id).unwrap();
     let before = bed.served.memory.load(0, LEN);
@@ -157,7 +157,7 @@ fn memory_that_goes_before_its_region_is_not_touched() {
     bed.world.deregister(&memory);
     assert_eq!(bed.status(Kind::Read, 64, [0, 0]), Status::RemoteAccessError);
     assert_eq!(bed.status(Kind::Write, 64, [0, 0]), Status::RemoteAccessError);
-    // A rekey touches no memory.
+    // A rekey accesses no region memory.
     assert_eq!(bed.rekey(5).status, Status::Ok);
 }
 
@@ -212,7 +212,8 @@ fn the_same_seed_gives_the_same_trace() {
     assert_eq!(run(), run());
 }
 
-/// How long a write takes whose data is lost, if the client reads this time when it takes the solicit.
+/// Returns the time of a write whose data is lost, if the client's clock shows `read` when it receives the
+/// solicit.
 fn write_without_data(read: u64) -> u64 {
     let settings = Settings::paper();
     let mut bed = Bed::new(&settings);
@@ -235,10 +236,10 @@ fn write_without_data(read: u64) -> u64 {
     }
 }
 
-/// An engine that is stopped within a pass has an old time. What it takes then was sent later.
+/// An engine that is stopped within a pass has an old time. Its messages are then sent later than it assumes.
 ///
-/// Regression: an initiator that was stopped within a pass gave its server too little time, so a write
-/// could take effect after its TIMEOUT.
+/// Regression: an initiator that was stopped within a pass gave its server too little time, so a write could
+/// take effect after its TIMEOUT.
 #[test]
 fn the_timer_of_a_write_begins_when_the_solicit_is_taken() {
     let timeout = Settings::paper().timeout;

@@ -16,7 +16,7 @@ use remora_wire::rma::Kind;
 use crate::bed::{ALL, CLIENT, SERVER, region, start};
 use crate::seeds;
 
-/// Operations of one seed in a whole run: a million over a hundred links.
+/// Operations per seed in a whole run: a million over a hundred links.
 const OPERATIONS: u64 = 10_000;
 
 /// A bad link between a server and a client.
@@ -32,7 +32,7 @@ struct Link {
     starts: [u32; 2],
 }
 
-/// What one seed did.
+/// The result of a seed.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Outcome {
     report: RmaReport,
@@ -121,7 +121,7 @@ impl RmaArm for Link {
         served.key = self.world.regions(SERVER).get(served.id).expect("it is there").region_key;
     }
 
-    /// As after a crash: with the same regions and keys, and other nonces.
+    /// Restarts a node as after a crash: with the same regions and keys, and other nonces.
     fn restart(&mut self, node: usize) -> bool {
         let keys: Vec<RegionKey> = (0..REGIONS)
             .map(|region| {

@@ -1,4 +1,4 @@
-//! Portals of several programs on one NIC: how they share it, and that none harms another.
+//! Portals of several programs on one NIC: how they share it, and their isolation.
 
 use remora_fabric::rma::{Portal, command};
 use remora_fabric::{ALL, CompletionQueue, Config, LinkConfig, Settings as QpSettings, forge};
@@ -9,7 +9,7 @@ use remora_wire::rma::{Class, Kind};
 
 use crate::bed::{Bed, CLIENT, SERVER};
 
-/// No timer ends an operation.
+/// Settings with which no timer ends an operation.
 const PATIENT: Settings = Settings { rtt: 5_000, ..Settings::software() };
 
 /// A program on the client's NIC that keeps all slots of its portal busy.
@@ -39,7 +39,7 @@ impl Program {
         }
     }
 
-    /// Issues each command anew that has ended.
+    /// Issues each command again that has ended.
     fn go_on(&mut self, bed: &mut Bed) {
         while let Some(end) = bed.world.poll_rma(self.cq) {
             assert_eq!(end.status, Status::Ok);
@@ -72,9 +72,10 @@ fn slots_share_the_window_in_proportion() {
     }
 }
 
-/// The 99th percentile of the delays of 64-byte reads of one program, one at a time, beside another one.
+/// Returns the 99th percentile of the delays of 64-byte reads of a program, one at a time, beside another
+/// program.
 fn small_reads(beside: Option<Class>) -> u64 {
-    // A port that holds one frame: what waits, waits in the NIC.
+    // The port holds one frame, so waiting frames are in the NIC.
     let link = LinkConfig { queue: 1, ..LinkConfig::default() };
     let mut bed = Bed::with(&Config { link, ..Config::default() }, &PATIENT);
     let mut bulk = beside.map(|class| Program::new(&mut bed, 64, class, Kind::Read, 4096));
@@ -96,7 +97,7 @@ fn small_reads(beside: Option<Class>) -> u64 {
     let mut delays = Vec::new();
     turn(&mut bed, 50_000);
     for round in 0..1000_u64 {
-        // Pauses of many lengths, so that reads begin at all moments of a chunk.
+        // Pauses of many lengths, so that reads start at all phases of a chunk.
         turn(&mut bed, 200 + round * 37 % 1009);
         let command = bed.command(0, Kind::Read, 64, [0, 0]);
         bed.world.issue(&mut bed.portal, &command);
@@ -114,7 +115,7 @@ fn a_bulk_program_with_all_slots_busy_adds_two_chunks_at_most_to_the_p99_of_anot
     let chunk = 340;
     let (alone, beside) = (small_reads(None), small_reads(Some(Class::Bulk)));
     assert!(beside <= alone + 2 * chunk, "alone {alone} ns, beside bulk {beside} ns");
-    // It is the class that does it, and not an idle network.
+    // The class makes the difference, and not an idle network.
     let unclassed = small_reads(Some(Class::Latency));
     assert!(unclassed > alone + 2 * chunk, "alone {alone} ns, beside latency {unclassed} ns");
 }
@@ -129,11 +130,11 @@ fn portals_of_the_bulk_class_take_no_command_of_the_other() {
     assert!(bed.world.with_nic(CLIENT, |nic, _| nic.restrict_to_bulk(77)).is_err());
 }
 
-/// An index that no ring reaches names no commands. It costs the NIC a look and an error completion, and
-/// other portals nothing.
+/// An index beyond the ring names no commands. It costs the NIC a check and an error completion, and other
+/// portals nothing.
 ///
-/// Regression: a producer index beyond the ring made the engine fetch malformed commands without end, 64
-/// in each turn.
+/// Regression: a producer index beyond the ring made the engine fetch malformed commands endlessly, 64 in
+/// each turn.
 #[test]
 fn a_producer_index_beyond_the_ring_holds_nobody_up() {
     let mut bed = Bed::new(&Settings::paper());
@@ -146,20 +147,22 @@ fn a_producer_index_beyond_the_ring_holds_nobody_up() {
         assert_eq!((end.status, bed.world.poll_rma(cq)), (Status::LocalError, None), "index {index}");
     }
     assert!(bed.world.settle(10_000), "nothing is fetched again and again");
-    // Garbage within the ring is malformed, each command once.
+    // Garbage within the ring is malformed, once for each command.
     bed.world.move_producer(&wild, 4);
     assert_eq!(bed.status(Kind::Read, 64, [0, 0]), Status::Ok);
     assert_eq!(std::iter::from_fn(|| bed.world.poll_rma(cq)).count(), 4);
 }
 
-/// Bytes that the client's node sends to the server in a while: RoCE by queue pair, and 1RMA.
+/// Compares the bytes that the client's node sends to the server in a given time: RoCE by queue pair, and
+/// 1RMA.
 #[test]
 fn rma_has_the_turns_of_one_tenant_beside_those_with_queue_pairs() {
     let link = LinkConfig { queue: 4, ..LinkConfig::default() };
     let mut bed = Bed::with(&Config { link, ..Config::default() }, &PATIENT);
     let (here, there) = (bed.world.register(CLIENT, 1 << 20, ALL), bed.world.register(SERVER, 1 << 20, ALL));
     for tenant in [2, 2, 2, 3] {
-        // Frames of one length: an attempt that finds the link full costs a packet, whatever it would send.
+        // Frames of equal length: an attempt that finds the link full costs a packet, regardless of its
+        // length.
         let settings = QpSettings { mtu: 4096, ..QpSettings::default() };
         let [(qp, _), _] = bed.world.pair(CLIENT, SERVER, &settings);
         bed.world.with_nic(CLIENT, |nic, _| nic.set_tenant(qp.number, tenant)).unwrap();

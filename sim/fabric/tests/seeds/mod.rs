@@ -1,4 +1,4 @@
-//! Shared code of the bodies that run seed by seed: two threads over the seeds, and names of the events that
+//! Shared code of the tests that run seed by seed: two threads for the seeds, and names of the events that
 //! must have happened.
 
 use remora_fault::Tally;
@@ -7,12 +7,13 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The part of `whole` seeds that a run takes: a fifth, or all with `REMORA_WHOLE` (`make nightly` sets it).
+/// Returns the number of seeds of a run: a fifth of `whole`, or all with `REMORA_WHOLE` (set by `make
+/// nightly`).
 pub fn share(whole: u64) -> u64 {
     if std::env::var_os("REMORA_WHOLE").is_some() { whole } else { whole / 5 }
 }
 
-/// Runs `one` for each seed, on two threads; `add` takes the results, one at a time.
+/// Runs `one` for each seed on two threads. `add` receives the results, one at a time.
 pub fn each<T>(seeds: Range<u64>, one: impl Fn(u64) -> T + Sync, add: impl FnMut(u64, T) + Send) {
     let next = AtomicU64::new(seeds.start);
     let add = Mutex::new(add);
@@ -37,12 +38,12 @@ pub fn each<T>(seeds: Range<u64>, one: impl Fn(u64) -> T + Sync, add: impl FnMut
     });
 }
 
-/// What of this never happened.
+/// Returns the names of the events that never happened.
 pub fn never(counted: &[(&str, u64)]) -> Vec<String> {
     counted.iter().filter(|(_, count)| *count == 0).map(|(name, _)| (*name).to_owned()).collect()
 }
 
-/// Each kind of fault.
+/// Returns the count of each kind of fault.
 pub fn faults(faults: &Tally) -> [(&'static str, u64); 5] {
     [
         ("dropped", faults.dropped),
@@ -53,7 +54,8 @@ pub fn faults(faults: &Tally) -> [(&'static str, u64); 5] {
     ]
 }
 
-/// Each cause of a retry, each NAK code at both ends, and each reason for a drop, of a reliable connection.
+/// Returns the count of each retry cause, of each NAK code at both ends, and of each drop reason of a
+/// reliable connection.
 pub fn reliable(counters: &Counters) -> [(&'static str, u64); 16] {
     [
         ("timeout", counters.local_ack_timeout_err),

@@ -1,4 +1,4 @@
-//! Attributes of queue pairs by service, and those of path migration.
+//! Attributes of queue pairs by service, and the attributes of path migration.
 
 use remora_fabric::{Config, QueuePair, Settings, World};
 use remora_nic::{AddressVector, Modify, ModifyFault, PathMigration, Service};
@@ -23,7 +23,7 @@ fn each_service_goes_up_with_its_own_attributes_and_no_others() {
         let qp = make(&mut world, service);
         let settings = Settings::default();
         let steps = world.way_to_rts(qp, qp, [1, 2], &settings);
-        // What another service gives is missing something, or too much.
+        // The attributes of another service are incomplete, or too many.
         for other in SERVICES.iter().filter(|other| **other != service) {
             let address = AddressVector::new(world.peer(1), world.route(0, 1));
             let foreign = remora_fabric::changes(*other, address, qp.number, [1, 2], &settings);
@@ -43,8 +43,8 @@ fn each_service_goes_up_with_its_own_attributes_and_no_others() {
     }
 }
 
-/// A RoCE NIC has no second path. The kernel's verbs refuse an alternate path on Ethernet with EINVAL, but
-/// take and show the state of migration.
+/// A RoCE NIC has no second path. The kernel's verbs reject an alternate path on Ethernet with EINVAL, but
+/// accept and return the migration state.
 #[test]
 fn path_migration_is_taken_and_shown_and_an_alternate_path_refused() {
     for service in [Service::Rc, Service::Uc, Service::XrcInitiator] {

@@ -1,4 +1,4 @@
-//! Datagrams: address handles, Q_Keys, the 40 bytes before the payload.
+//! UD: address handles, Q_Keys, and the 40 bytes before the payload.
 
 use super::{ends, events, forge, opcodes, pattern, receive, request};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
@@ -14,7 +14,7 @@ use remora_wire::{Extensions, Opcode, Qpn, deth};
 const QKEY: u32 = 0x1111_1111;
 const GOOD: Status = Status::Success;
 
-/// Three nodes with a datagram queue pair each.
+/// Three nodes with a UD queue pair each.
 struct Bench {
     world: World,
     qps: Vec<QueuePair>,
@@ -185,7 +185,7 @@ fn bad_handles_keys_and_verbs_are_errors_of_the_sender() {
     );
     wrong(
         |bench| {
-            // A handle of another domain.
+            // An address handle of another protection domain.
             let other = bench.world.table(0).alloc_pd().unwrap();
             let address = AddressVector::new(bench.world.peer(1), bench.world.route(0, 1));
             let handle =
@@ -243,7 +243,7 @@ fn datagrams_for_connected_queue_pairs_and_others_for_datagram_ones_are_dropped(
     assert_eq!((bench.world.counters(1).unknown_qp, bench.settle(1)), (3, vec![]));
     forge(&mut bench.world, bench.qps[1], Opcode::UD_SEND_ONLY, 0, ext, &[1; 8]);
     assert_eq!(bench.settle(1), [(2, GOOD)]);
-    // Twice is twice: a datagram has no sequence.
+    // A duplicate is received twice: UD has no sequence.
     bench.receive(1, 3, 4096);
     forge(&mut bench.world, bench.qps[1], Opcode::UD_SEND_ONLY, 0, ext, &[1; 8]);
     assert_eq!(bench.settle(1), [(3, GOOD)]);
@@ -304,8 +304,7 @@ fn a_wrong_icrc_is_counted_and_dropped() {
     assert_eq!(bench.settle(1), [(1, GOOD)]);
 }
 
-/// Regression: a datagram in RTR raised the event of an established communication, which datagrams do
-/// not have.
+/// Regression: a datagram in RTR raised the event of an established communication, which UD does not have.
 #[test]
 fn datagrams_in_rtr_are_taken_and_establish_no_communication() {
     let mut bench = bench();

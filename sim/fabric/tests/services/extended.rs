@@ -1,5 +1,4 @@
-//! Extended reliable connections: an initiator, a target, and the shared receive queue that each request
-//! names.
+//! XRC: an initiator, a target, and the shared receive queue that each request names.
 
 use super::{ends, events, forge, opcodes, pattern, request};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, SharedQueue, World};
@@ -11,8 +10,8 @@ use remora_nic::{
 use remora_transport::state::State;
 use remora_wire::{Extensions, Opcode, Qpn, reth, xrceth};
 
-/// Two initiators of node 0, each with a target at node 1. The targets' domain has two shared receive queues,
-/// and another domain has one, each with its own completion queue.
+/// Two initiators on node 0, each with a target on node 1. The targets' XRC domain has two shared receive
+/// queues and another domain has one, each with its own completion queue.
 struct Bench {
     world: World,
     pairs: Vec<(QueuePair, QueuePair)>,
@@ -63,7 +62,7 @@ impl Bench {
         self.world.post_shared(self.srqs[srq].0, &ReceiveRequest { id, sges: &list }).unwrap();
     }
 
-    /// What the initiators completed.
+    /// Runs the world and returns the completions of the initiators.
     fn settle(&mut self) -> Vec<(u64, Status)> {
         assert!(self.world.settle(1_000_000));
         ends(&self.world.drain(self.cq))
@@ -174,7 +173,7 @@ fn a_queue_that_is_not_there_not_of_the_domain_or_not_for_xrc_is_an_invalid_requ
 #[test]
 fn memory_is_accessed_in_the_domain_of_the_queue_that_is_named() {
     let mut bench = bench(&Settings { mtu: 256, ..Settings::default() });
-    // A shared receive queue, and a region, of a second protection domain.
+    // A shared receive queue and a region of a second protection domain.
     let table = bench.world.table(1).clone();
     let pd = table.alloc_pd().unwrap();
     let xrc = XrcSrq { domain: bench.domains[0], cq: bench.srqs[0].1.number };
@@ -261,7 +260,7 @@ fn an_initiator_has_no_receives_a_target_no_sends_and_domains_are_busy_while_use
     bench.world.with_nic(1, |nic, _| nic.destroy_cq(third_cq.number)).unwrap();
     free(&mut bench, 1).unwrap();
     assert_eq!(bench.world.create_xrc_target(1, bench.domains[1]), Err(NicError::Unknown));
-    // A queue that packets name may go at any time.
+    // A queue that packets name may be destroyed at any time.
     let (first, _) = bench.srqs[0];
     bench.world.with_nic(1, |nic, _| nic.destroy_srq(first.number)).unwrap();
     bench.post(1, 1, Operation::Send, 8, 0);

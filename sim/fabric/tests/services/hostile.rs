@@ -1,4 +1,4 @@
-//! Hostile packets for live queue pairs of the other services, for their shared receive queues and for
+//! Hostile packets to live queue pairs of the other services, to their shared receive queues and to multicast
 //! groups.
 
 use super::{pattern, request};
@@ -17,11 +17,11 @@ use remora_wire::{
 };
 use std::net::Ipv4Addr;
 
-/// Live queue pairs of every service beside RC between node 0 and node 1, and RC with a shared receive queue.
+/// Live queue pairs of every service but RC between node 0 and node 1, and RC with a shared receive queue.
 struct Bench {
     world: World,
     cqs: [CompletionQueue; 2],
-    /// All queue pairs that packets can be sent to.
+    /// All queue pairs to which packets can be sent.
     victims: Vec<QueuePair>,
     uc: QueuePair,
     ud: [QueuePair; 2],
@@ -30,7 +30,7 @@ struct Bench {
     srqs: [SharedQueue; 2],
     here: Region,
     there: Region,
-    /// No packet may change it.
+    /// Region that no packet may change.
     guard: Region,
     group: Address,
 }
@@ -67,7 +67,7 @@ fn bench(config: &Config) -> Bench {
 }
 
 impl Bench {
-    /// Receives everywhere, and something under way on each connection.
+    /// Posts receives everywhere, and a request on each connection.
     fn work(&mut self) {
         let place = [self.there.sge(1 << 15, 4096)];
         for (id, srq) in self.srqs.into_iter().enumerate() {
@@ -89,7 +89,7 @@ impl Bench {
         }
     }
 
-    /// Any packet of this op-code: each header as often right as wrong.
+    /// Returns a packet with this opcode; each header is as often valid as invalid.
     fn any(&self, random: &mut Random, forge: &Forge, opcode: Opcode) -> Vec<u8> {
         let keys = [self.there.key, self.guard.key, Key::new(7)].map(Key::get);
         let (va, rkey) = (self.there.address + random.below(1 << 17), random.pick(&keys));
@@ -165,7 +165,7 @@ fn random_and_mutated_packets_of_every_service_never_panic_and_open_nothing() {
     assert_eq!(never, Vec::<&str>::new());
 }
 
-/// Datagrams still go from one to the other: nothing that came could end their queue pairs.
+/// Checks that datagrams still pass: no packet has ended their queue pairs.
 fn still_there(bench: &mut Bench) {
     let states = bench.ud.map(|qp| bench.world.state(qp));
     assert_eq!(states, [Some(State::Rts); 2]);

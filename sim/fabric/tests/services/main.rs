@@ -1,5 +1,4 @@
-//! The other transport services and the resources around them, between simulated NICs, one behaviour at a
-//! time.
+//! The other transport services and their resources between simulated NICs, one behaviour at a time.
 
 mod attributes;
 mod datagrams;
@@ -19,7 +18,7 @@ use remora_wire::{Extensions, Opcode, Packet, bth};
 
 const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
 
-/// A signaled request on a list.
+/// Returns a signaled request with this list.
 fn request(id: u64, operation: Operation, list: &[Sge]) -> WorkRequest<'_> {
     WorkRequest { id, operation, payload: Payload::Sges(list), flags: SIGNALED }
 }
@@ -36,7 +35,7 @@ fn events(world: &mut World, node: usize) -> Vec<AsyncEvent> {
     world.with_nic(node, |nic, _| std::iter::from_fn(|| nic.event()).collect())
 }
 
-/// Op-codes that a node has sent since last asked.
+/// Returns the opcodes that a node has sent since the last call.
 fn opcodes(world: &mut World, from: usize) -> Vec<Opcode> {
     let start = world.start();
     let sent = world.sent();
@@ -44,7 +43,7 @@ fn opcodes(world: &mut World, from: usize) -> Vec<Opcode> {
     frames.filter_map(|sent| forge::transport(start, &sent.bytes)).map(|packet| packet.bth.opcode).collect()
 }
 
-/// Sends a packet of a test's own making to `victim`, as if from node 0, and lets it arrive.
+/// Delivers a forged packet to `victim`, as if from node 0.
 fn forge(world: &mut World, victim: QueuePair, opcode: Opcode, psn: u32, ext: Extensions, payload: &[u8]) {
     let forge = Forge::new(world, 0, victim);
     let bth = bth::Repr { ack_req: true, ..forge.bth(opcode, psn) };

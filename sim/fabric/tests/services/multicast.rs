@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 const GOOD: Status = Status::Success;
 
-/// A sender at node 0, and three queue pairs of node 1 with a receive each.
+/// A sender on node 0, and three queue pairs of node 1 with a receive each.
 struct Bench {
     world: World,
     from: QueuePair,
@@ -55,7 +55,7 @@ impl Bench {
         receive(&mut self.world, self.to[place], place as u64, &list);
     }
 
-    /// Sends `len` bytes to a queue pair number at a group, by way of node 1; what completes there.
+    /// Sends `len` bytes to a queue pair number in a group, by way of node 1. Returns the completions there.
     fn send(&mut self, group: Address, qp: u32, qkey: u32, len: usize) -> Vec<(u64, Status)> {
         let own = self.world.route(0, 1).source;
         let route = Route::new(own, Endpoint { address: group, udp_port: remora_wire::ROCE_PORT });
@@ -110,13 +110,13 @@ fn each_member_has_its_own_key_receives_and_state() {
     bench.world.modify(bench.to[0], &other).unwrap();
     assert_eq!(bench.cast(100), [(1, GOOD), (2, GOOD)]);
     assert_eq!(bench.world.counters(1).qkey_viol_cntr, 1);
-    // One without a receive misses it, one in ERR is no longer there: the third gets it all the same.
+    // A queue pair without a receive misses the message, one in ERR does not count, and the third gets it.
     bench.receive(2);
     bench.world.bring(bench.to[0], State::Err);
     bench.world.drain(bench.cqs[1]);
     assert_eq!(bench.cast(100), [(2, GOOD)]);
     assert_eq!(bench.world.counters(1).out_of_buffer, 1);
-    // A receive that may not be written ends its own queue pair only.
+    // A receive into memory without write access ends only its own queue pair.
     let closed = bench.world.register(1, 4096, Access::NONE);
     receive(&mut bench.world, bench.to[1], 4, &[closed.sge(0, 4096)]);
     bench.receive(2);

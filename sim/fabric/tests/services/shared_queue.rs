@@ -1,5 +1,5 @@
-//! Shared receive queues: which queue pairs take from them, how they run low and dry, and the end of a queue
-//! pair.
+//! Shared receive queues: which queue pairs use them, their limit events, empty queues, and the end of a
+//! queue pair.
 
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, SharedQueue, World};
 use remora_memory::Access;
@@ -54,7 +54,7 @@ impl Bench {
         self.world.post_shared(self.srq, &ReceiveRequest { id, sges: &list })
     }
 
-    /// Completions at the right: id, status and which pair.
+    /// Returns the completions on the right: id, status and number of the pair.
     fn received(&mut self) -> Vec<(u64, Status, usize)> {
         assert!(self.world.settle(1_000_000));
         let done = self.world.drain(self.cqs[1]);
@@ -88,7 +88,8 @@ fn any_queue_pair_takes_the_next_work_request_whoever_came_first() {
 fn a_long_message_holds_its_work_request_while_others_come_and_go() {
     let mut bench = bench(&Settings { mtu: 256, ..Settings::default() });
     (0..4).for_each(|id| bench.receive(id).unwrap());
-    // A turn's worth of the long message leaves, then short ones of the others, then its rest.
+    // A turn of the long message is sent, then the short messages of the others, then the rest of the long
+    // one.
     bench.send(0, 10, 8000);
     bench.send(1, 11, 10);
     bench.send(2, 12, 20);
@@ -192,7 +193,7 @@ fn a_queue_pair_in_error_says_that_it_took_its_last_work_request() {
     let right = bench.pairs[0].1;
     bench.world.bring(right, State::Err);
     assert_eq!(bench.events(), [AsyncEvent::LastWqe(right.number)]);
-    // What had been taken is flushed; what waits in the queue is not its to flush.
+    // Receives that the queue pair had taken are flushed, but not those that wait in the shared queue.
     assert_eq!(
         bench.world.drain(bench.cqs[1]).iter().map(|wc| (wc.id, wc.status)).collect::<Vec<_>>(),
         [(0, Status::WrFlushed)]
@@ -201,7 +202,7 @@ fn a_queue_pair_in_error_says_that_it_took_its_last_work_request() {
     assert_eq!(bench.events(), [], "once");
     bench.send(1, 2, 8);
     assert_eq!(bench.received(), [(1, Status::Success, 1)]);
-    // One that meets a message too long ends in the same way.
+    // A queue pair with a message that is too long ends in the same way.
     bench.send(2, 3, 8193);
     assert_eq!(bench.received(), [(2, Status::LocalLength, 2)]);
     let two = bench.pairs[2].1.number;
@@ -279,7 +280,7 @@ fn queues_are_bounded_busy_while_used_and_numbered_anew() {
     assert!(![first.number, second.number].contains(&again.number));
     let gone = world.create_qp_of(Service::Rc, cq, cq, Some(first), &settings);
     assert_eq!(gone, Err(NicError::Unknown));
-    // A queue pair that is refused leaves nothing behind.
+    // A rejected queue pair leaves nothing behind.
     world.with_nic(0, |nic, _| nic.destroy_cq(cq.number)).unwrap();
     let domain = world.with_nic(0, |nic, _| nic.alloc_xrc_domain()).unwrap();
     assert_eq!(world.with_nic(0, |nic, _| nic.alloc_xrc_domain()), Err(NicError::Full));

@@ -43,7 +43,7 @@ impl Bench {
         receive(&mut self.world, self.ends[1], id, &list);
     }
 
-    /// What completed: left, right.
+    /// Runs the world and returns the completions on the left and on the right.
     fn settle(&mut self) -> [Vec<(u64, Status)>; 2] {
         assert!(self.world.settle(1_000_000));
         self.cqs.map(|cq| ends(&self.world.drain(cq)))
@@ -103,7 +103,7 @@ fn a_message_that_misses_a_packet_is_dropped_and_its_receive_serves_the_next() {
         bench.post(2, Operation::Send, 600);
         assert_eq!(bench.settle(), [vec![(2, GOOD)], vec![(4, GOOD)]]);
         assert_eq!(bench.there.load(4 * 8192, 600), bench.here.load(0, 600));
-        // Losing the first one, the receiver never knew of a message.
+        // If the first packet is lost, the receiver never knew of a message.
         assert_eq!(bench.world.counters(1).rx_dropped_messages, u64::from(lost > 0));
     }
 }
@@ -184,7 +184,7 @@ fn a_failed_send_brings_the_queue_pair_to_sqe_where_it_still_receives() {
     let back = [bench.there.sge(0, 64)];
     bench.world.post(bench.ends[1], &request(4, Operation::Send, &back)).unwrap();
     assert_eq!(bench.settle(), [vec![(9, GOOD)], vec![(4, GOOD)]]);
-    // The program brings it back.
+    // The program recovers the queue pair.
     bench.world.bring(left, State::Rts);
     bench.receive(5, 64);
     bench.world.post(left, &request(5, Operation::Send, &good)).unwrap();

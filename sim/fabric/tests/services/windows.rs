@@ -1,4 +1,4 @@
-//! Memory windows by work requests: BIND_MW, and how SEND_INV and LOCAL_INV take type 2 away.
+//! Memory windows by work requests: BIND_MW, and invalidation of type 2 windows by SEND_INV and LOCAL_INV.
 
 use super::{ends, pattern, receive, request};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
@@ -9,7 +9,7 @@ use remora_transport::state::State;
 const GOOD: Status = Status::Success;
 const REMOTE: Access = remora_fabric::REMOTE;
 
-/// Node 1 owns memory and binds windows to it; node 0 uses them, by two connections.
+/// Node 1 owns memory and binds windows to it; node 0 uses them over two connections.
 struct Bench {
     world: World,
     users: [QueuePair; 2],
@@ -45,7 +45,7 @@ impl Bench {
         Binding { window, key: window.next(), region: self.there.key, va, len, access: REMOTE }
     }
 
-    /// Binds by the owner of the pair, and gives how that ended.
+    /// Binds a window as the owner of the pair, and returns the status.
     fn bind(&mut self, pair: usize, binding: Binding) -> Status {
         self.world.post(self.owners[pair], &request(1, Operation::BindWindow(binding), &[])).unwrap();
         assert!(self.world.settle(1_000_000));
@@ -54,7 +54,7 @@ impl Bench {
         done[0].status
     }
 
-    /// A WRITE of 8 bytes through a key, by the user of the pair.
+    /// Posts a WRITE of 8 bytes with a key, as the user of the pair.
     fn write(&mut self, pair: usize, rkey: Key, at: u64) -> Status {
         let list = [self.here.sge(0, 8)];
         let remote = Remote { addr: self.there.address + at, rkey };
@@ -63,7 +63,7 @@ impl Bench {
         self.world.drain(self.cqs[0])[0].status
     }
 
-    /// SEND_INV of a key by the user of the pair: how both sides ended.
+    /// Posts a SEND_INV of a key as the user of the pair. Returns the status of both sides.
     fn send_inv(&mut self, pair: usize, key: Key) -> (Status, Status, Option<Key>) {
         receive(&mut self.world, self.owners[pair], 3, &[]);
         self.world.post(self.users[pair], &request(4, Operation::SendInv(key), &[])).unwrap();
@@ -138,8 +138,8 @@ fn reads_and_atomics_go_through_windows_with_their_rights() {
     assert_eq!(bench.here.load(16384, 8), 10u64.to_ne_bytes());
 }
 
-/// Regression: a SEND with invalidation of a wrong key was answered by a NAK although it may be
-/// acknowledged already (IBTA vol. 1 §9.9.6.3, class J).
+/// Regression: a SEND with invalidation of a wrong key was answered by a NAK although it may already be
+/// acknowledged (IBTA vol. 1 §9.9.6.3, class J).
 #[test]
 fn an_invalidation_closes_a_window_at_once_and_only_the_right_one_can() {
     // By the peer.
@@ -156,12 +156,12 @@ fn an_invalidation_closes_a_window_at_once_and_only_the_right_one_can() {
     assert!(bench.world.settle(1_000_000));
     assert_eq!(ends(&bench.world.drain(bench.cqs[1])), [(5, GOOD)]);
     assert_eq!(bench.write(0, binding.key, 0), Status::RemoteAccess);
-    // By another connection's peer; and type 1, by none.
+    // By the peer of another connection; and type 1, by nobody.
     for (kind, pair) in [(WindowType::Type2B, 1), (WindowType::Type1, 0)] {
         let mut bench = self::bench();
         let binding = bench.binding(bench.window(kind), 0, 64);
         assert_eq!(bench.bind(0, binding), GOOD);
-        // Class J of IBTA vol. 1 §9.9.6.3: no NAK, so the sender finds nobody there any more.
+        // Class J of IBTA vol. 1 §9.9.6.3: no NAK, so the sender gets no further answer.
         let ended = bench.send_inv(pair, binding.key);
         assert_eq!(ended, (Status::RetryExceeded, Status::MwBind, None), "{kind:?}");
         assert_eq!(bench.world.state(bench.owners[pair]), Some(State::Err));
@@ -190,7 +190,7 @@ fn a_binding_that_is_not_allowed_is_a_window_bind_error() {
 fn a_fenced_binding_waits_for_earlier_reads() {
     let mut bench = bench();
     let binding = bench.binding(bench.window(WindowType::Type1), 0, 64);
-    // The owner READs from the user; the window opens only when that has ended.
+    // The owner READs from the user; the window opens only after the READ.
     let (list, remote) = ([bench.there.sge(1024, 8)], bench.here.remote(0));
     let owner = bench.owners[0];
     bench.world.post_quietly(owner, &request(1, Operation::Read(remote), &list)).unwrap();

@@ -1,4 +1,4 @@
-//! The server's part in the growth of PRISM-KV's tables: a mover, and its way to itself.
+//! The server's part in the growth of PRISM-KV's tables: a mover, and its connection to the server itself.
 
 use remora_fabric::{Settings, World};
 use remora_store::kv::prism::{MovePolicy, Mover, PrismTable};
@@ -20,7 +20,7 @@ impl Growth {
         Growth { mover, link: Link { qp, cq, far } }
     }
 
-    /// It has its turn; false: it waits for nothing.
+    /// Gives the mover a turn. Returns false if it waits for nothing.
     pub fn turn(&mut self, world: &mut World) -> bool {
         while let Some(completion) = self.link.poll(world) {
             self.mover
@@ -30,7 +30,7 @@ impl Growth {
         self.mover.work(&mut Endpoint { world, qp: self.link.qp }).expect("a way to itself")
     }
 
-    /// Its server crashes.
+    /// Ends the mover when its server crashes.
     pub fn end(&self, world: &mut World) {
         self.link.end(world);
         end(world, self.link.far);

@@ -6,7 +6,7 @@ use remora_store::heap::{Class, Classes, Keeper, KeeperConfig, Lists, Peer, Reac
 use remora_store::{Broken, Connections, Post, PostPrism, Registered};
 use remora_transport::state::State;
 
-/// A queue pair in the world, as the machines see it.
+/// A queue pair in the world, as the stores' state machines see it.
 pub struct Endpoint<'a> {
     pub world: &'a mut World,
     pub qp: QueuePair,
@@ -30,7 +30,7 @@ impl PostPrism for Endpoint<'_> {
     }
 }
 
-/// The queue pairs of a client, one a server.
+/// The queue pairs of a client, one per server.
 pub struct Endpoints<'a> {
     pub world: &'a mut World,
     pub links: &'a [Link],
@@ -47,22 +47,22 @@ impl Connections for Endpoints<'_> {
     }
 }
 
-/// A client's end of a connection.
+/// The client's end of a connection.
 #[derive(Copy, Clone, Debug)]
 pub struct Link {
     pub qp: QueuePair,
     pub cq: CompletionQueue,
-    /// The server's end.
+    /// Queue pair of the server.
     pub far: QueuePair,
 }
 
 impl Link {
-    /// The next completion.
+    /// Returns the next completion.
     pub fn poll(&self, world: &mut World) -> Option<WorkCompletion> {
         world.poll(self.cq)
     }
 
-    /// The client is dead, or gives this connection up: its NIC sends nothing more on it.
+    /// Ends the connection because the client is dead or gives it up: its NIC sends nothing more on it.
     pub fn end(&self, world: &mut World) {
         end(world, self.qp);
         while world.poll(self.cq).is_some() {}
@@ -94,47 +94,47 @@ impl Lists for WorldLists<'_> {
     }
 }
 
-/// A connection as the server has it.
+/// A connection, as the server sees it.
 struct Connection {
     qp: QueuePair,
     cq: CompletionQueue,
     peer: Peer,
 }
 
-/// A server: memory in one region, of which the table has the front and the buffers the rest, and a keeper.
+/// A server: one memory region, whose start is the table and whose rest are the buffers, and a keeper.
 pub struct Host<T> {
     pub node: usize,
     pub table: T,
     pub keeper: Keeper,
-    /// Table and buffers, as the machines see them.
+    /// Table and buffers, as the stores' state machines see them.
     pub memory: Registered,
     region: Region,
     local: Registered,
     shape: Shape,
     lists: Vec<FreeList>,
     connections: Vec<Connection>,
-    /// Connections are refused, and nothing is answered.
+    /// True if connections are refused and nothing is answered.
     pub down: bool,
-    /// How often it came back: results of earlier connections no longer count.
+    /// Number of restarts. Results of connections before the last restart no longer count.
     pub restarts: u32,
 }
 
-/// How large a server is.
+/// The size of a server.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Bytes of the table.
+    /// Size of the table, in bytes.
     pub table_len: usize,
-    /// Buffers: their size, how many.
+    /// Size and number of the buffers of each class.
     pub classes: Vec<(u32, u32)>,
-    /// Clients at a time.
+    /// Largest number of clients at the same time.
     pub peers: u32,
 }
 
-/// Where a server's buffers are, all classes together.
+/// The buffers of a server, all classes together.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Buffers {
     pub capacity: u32,
-    /// Free or resting.
+    /// Free or resting buffers.
     pub free: u32,
     pub bad_posts: u64,
 }
@@ -143,15 +143,15 @@ pub fn registered(region: &Region) -> Registered {
     Registered { bytes: region.bytes.clone(), addr: region.address, key: region.key }
 }
 
-/// What a server's program does at its clients' request, beside keeping buffers.
+/// The work of a server's program for its clients, in addition to keeping buffers.
 pub trait Serves: Reachable {
-    /// Its clients call, and it has nothing for a keeper to do.
+    /// True if clients use RPC and there is no work for a keeper.
     const CALLED: bool = false;
 
-    /// Takes a completion of a client's queue pair, if its clients use RPC.
+    /// Handles a completion of a client's queue pair, if clients use RPC.
     ///
     /// # Errors
-    /// The client is gone, or sent a message that no correct client sends.
+    /// Fails if the client is gone, or has sent a message that no correct client sends.
     fn call(&mut self, qp: QueuePair, call: &WorkCompletion, nic: &mut Endpoint<'_>) -> Result<(), Broken> {
         let _ = (qp, call, nic);
         Err(Broken::Protocol)
@@ -169,8 +169,8 @@ pub fn arena(world: &mut World, node: usize, len: usize) -> Registered {
 }
 
 impl<T: Serves> Host<T> {
-    /// A server on a node, all buffers posted. `make` makes the table from the memory, whose first bytes
-    /// belong to the table.
+    /// Opens a server on a node and posts all buffers. `make` creates the table from the memory, which starts
+    /// with the table.
     pub fn open(
         world: &mut World,
         node: usize,
@@ -217,7 +217,7 @@ impl<T: Serves> Host<T> {
         self.keeper.post_all(&mut lists, |address| kept.contains(&address)).expect("space for every buffer");
     }
 
-    /// Connects a client; None if the server is down, or has as many as it takes.
+    /// Connects a client. Returns `None` if the server is down or has its maximum of clients.
     pub fn accept(&mut self, world: &mut World, client: usize, settings: &Settings) -> Option<Link> {
         if self.down {
             return None;
@@ -228,7 +228,7 @@ impl<T: Serves> Host<T> {
         Some(Link { qp, cq, far })
     }
 
-    /// The server's program has its turn.
+    /// Gives the server's program a turn.
     pub fn turn(&mut self, world: &mut World) {
         if self.down {
             return;
@@ -258,7 +258,8 @@ impl<T: Serves> Host<T> {
         if T::CALLED {
             return self.table.call(qp, completion, &mut Endpoint { world, qp });
         }
-        // Two hands on one world: the queue pair's is used for receive requests only.
+        // Both need the world, but the queue pair is used for receive requests only, which are therefore
+        // deferred.
         let mut posts = Deferred::default();
         let mut lists = WorldLists { world, lists: &mut self.lists };
         self.keeper.handle(peer, completion, &mut posts, &mut lists)?;
@@ -274,14 +275,14 @@ impl<T: Serves> Host<T> {
         self.keeper.disconnect(connection.peer);
     }
 
-    /// The server learns that a client is dead, or decides so.
+    /// Tells the server that a client is dead, or lets it decide so.
     pub fn lose(&mut self, world: &mut World, link: &Link) {
         if let Some(at) = self.connections.iter().position(|connection| connection.qp == link.far) {
             self.disconnect(world, at);
         }
     }
 
-    /// Clients that hold a sweep up are treated as dead.
+    /// Treats clients that hold up a sweep as dead.
     pub fn lose_late(&mut self, world: &mut World) {
         let late: Vec<Peer> = self.keeper.late().collect();
         for at in (0..self.connections.len()).rev() {
@@ -291,7 +292,7 @@ impl<T: Serves> Host<T> {
         }
     }
 
-    /// The server crashes: every connection ends, without a message to the clients.
+    /// Crashes the server: every connection ends, without a message to the clients.
     pub fn crash(&mut self, world: &mut World) {
         self.down = true;
         for connection in std::mem::take(&mut self.connections) {
@@ -299,7 +300,7 @@ impl<T: Serves> Host<T> {
         }
     }
 
-    /// The server restarts with its memory as it was; `make` makes the table out of it.
+    /// Restarts the server with its memory unchanged; `make` opens the table in it.
     pub fn restart(&mut self, world: &mut World, make: impl FnOnce(&Registered) -> T) {
         for list in self.lists.drain(..) {
             world
@@ -313,13 +314,13 @@ impl<T: Serves> Host<T> {
         self.restarts += 1;
     }
 
-    /// The server restarts with an empty memory.
+    /// Restarts the server with an empty memory.
     pub fn restart_empty(&mut self, world: &mut World, make: impl FnOnce(&Registered) -> T) {
         self.region.store(0, &vec![0; self.region.bytes.len()]);
         self.restart(world, make);
     }
 
-    /// Where the server's buffers are.
+    /// Returns the state of the server's buffers.
     pub fn buffers(&self, world: &mut World) -> Buffers {
         let facts = self.lists.iter().map(|list| world.free_list_facts(list));
         facts.fold(Buffers::default(), |all, facts| Buffers {
@@ -329,7 +330,7 @@ impl<T: Serves> Host<T> {
         })
     }
 
-    /// Buffers that the table points to.
+    /// Returns the number of buffers that the table points to.
     pub fn live(&self) -> u32 {
         let mut live = 0;
         (0..self.table.entries())
@@ -338,7 +339,7 @@ impl<T: Serves> Host<T> {
     }
 }
 
-/// Makes the free lists of a server, and a keeper that knows them.
+/// Creates the free lists of a server, and a keeper for them.
 fn lists(world: &mut World, region: &Region, shape: &Shape, local: &Registered) -> (Vec<FreeList>, Keeper) {
     let mut at = shape.table_len.next_multiple_of(64);
     let (mut lists, mut classes) = (Vec::new(), Vec::new());
@@ -368,7 +369,7 @@ impl Post for Deferred {
     }
 }
 
-/// Did this end a queue pair?
+/// Returns true if the completion shows the end of a queue pair.
 pub fn failed(completion: &WorkCompletion) -> bool {
     completion.status != Status::Success
 }

@@ -1,8 +1,8 @@
-//! Buffers between clients that link, unlink, lose, die and are cut off. At the end every buffer that the
-//! table does not point to is free.
+//! Buffers of clients that link, unlink, fail, die and are disconnected. At the end every buffer to which the
+//! table does not point is free.
 //!
-//! The store is the smallest one that uses buffers: slots that hold an address. An operation allocates, and
-//! swaps the new buffer in for the one that it believes to be there. Half of the operations believe wrongly.
+//! The store is the smallest one that uses buffers: slots that hold an address. An operation allocates a
+//! buffer and swaps it in for the one that it expects in the slot. Half of the operations expect a wrong one.
 
 use remora_fabric::{Config, Settings, World};
 use remora_fault::Random;
@@ -18,7 +18,7 @@ const SLOTS: usize = 4;
 const CLIENTS: usize = 8;
 const SERVER: usize = CLIENTS;
 
-/// The table: words that are addresses.
+/// The table: a list of addresses.
 struct Slots(Registered);
 
 impl Serves for Slots {}
@@ -43,12 +43,12 @@ const ALLOCATED: u64 = 2;
 const RETURN: u64 = 3;
 const LISTEN: u64 = 4;
 
-/// Where results come to in the arena, behind what `Returns` needs.
+/// Offsets of results in the arena, after the part that `Returns` needs.
 const OLD: usize = Returns::ARENA.next_multiple_of(64);
 const MINE: usize = OLD + 32;
 const ARENA: usize = OLD + 64;
 
-/// A client: one operation at a time.
+/// A client, with one operation at a time.
 struct Client {
     node: usize,
     server: Registered,
@@ -56,9 +56,9 @@ struct Client {
     arena: Registered,
     returns: Returns,
     link: Link,
-    /// The value that it read last in each slot.
+    /// For each slot: the value that the client read last.
     seen: [u64; SLOTS],
-    /// The operation in flight: which slot, and how its comparison ended.
+    /// Slot and phase of the operation in progress, and the outcome of its comparison.
     open: Option<(usize, Phase, Option<Outcome>)>,
     left: usize,
 }
@@ -74,8 +74,8 @@ impl Client {
         Some(Client { node, server, classes, arena, returns, link, seen: [0; SLOTS], open: None, left })
     }
 
-    /// The chain: a buffer, its address to scratch memory and from there into the slot. Then the address of
-    /// the buffer that is not in the table.
+    /// Posts the chain: a buffer, its address to scratch memory and from there into the slot, then the
+    /// address of the buffer that is not in the table.
     fn begin(&mut self, slot: usize, right: bool, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let rkey = self.server.key;
         let expected = if right { self.seen[slot] } else { 1 };
@@ -120,7 +120,7 @@ impl Client {
         Ok(())
     }
 
-    /// Takes a completion.
+    /// Handles a completion.
     fn complete(&mut self, completion: &WorkCompletion, nic: &mut impl Post) -> Result<(), Broken> {
         if failed(completion) {
             return Err(Broken::Completion(completion.status));
@@ -136,7 +136,7 @@ impl Client {
                 let (lost, now) = match ended {
                     Some(Outcome::Done) => (old, mine),
                     Some(Outcome::NotSwapped) => (mine, old),
-                    // No buffer, and so no comparison.
+                    // There was no buffer, and so no comparison.
                     _ => (0, self.seen[slot]),
                 };
                 self.seen[slot] = now;
@@ -151,7 +151,7 @@ impl Client {
         Ok(())
     }
 
-    /// The client's program has its turn.
+    /// Gives the client's program a turn.
     fn turn(&mut self, world: &mut World, random: &mut Random) -> Result<(), Broken> {
         while let Some(completion) = self.link.poll(world) {
             self.complete(&completion, &mut Endpoint { world, qp: self.link.qp })?;
@@ -189,7 +189,7 @@ impl Run {
         Run { world, random, plan, host, clients }
     }
 
-    /// All clients take a turn, and a little time passes.
+    /// Gives all clients a turn and advances the time a little.
     fn step(&mut self) {
         self.host.turn(&mut self.world);
         for at in (0..self.clients.len()).rev() {
@@ -201,7 +201,7 @@ impl Run {
         self.world.step_until(limit);
     }
 
-    /// A client is disconnected. If it died, the server learns of it. If its connection broke, it rejoins.
+    /// Disconnects a client. A dead client is reported to the server; one whose connection broke rejoins.
     fn leave(&mut self, at: usize, again: bool) {
         let client = self.clients.swap_remove(at);
         client.link.end(&mut self.world);
@@ -238,7 +238,7 @@ impl Run {
         (0..self.clients.len()).rev().for_each(|at| self.leave(at, true));
     }
 
-    /// All operations end, and the network is quiet.
+    /// Ends all operations and waits until the network is quiet.
     fn rest(&mut self) -> Buffers {
         for _ in 0..100_000 {
             self.step();

@@ -20,26 +20,26 @@ const CLIENTS: usize = 8;
 const SERVER: usize = CLIENTS;
 const WINDOW: u32 = 2;
 const MTU: u32 = 256;
-/// Lengths of values: four MTUs and more.
+/// Range of the lengths of values: more than four MTUs.
 const SHORTEST: u64 = 4 * MTU as u64;
 const LONGEST: u64 = 8 * MTU as u64;
 const STEPS: usize = 300;
-/// Keys at the beginning.
+/// Number of keys at the start.
 const FIRST: u64 = 4;
 
-/// How a run differs from others.
+/// The parameters of a run.
 #[derive(Copy, Clone)]
 struct Shaped {
     keys: u64,
-    /// Slots of the first table, and tables.
+    /// Slots of the first table, and largest number of tables.
     slots: u64,
     tables: u32,
     care: MovePolicy,
-    /// Buffers of each of the two sizes.
+    /// Number of buffers of each of the two sizes.
     buffers: u32,
-    /// Of 20 operations so many are GETs, and so many PUTs; the others are DELETEs.
+    /// Numbers of GETs and of PUTs among 20 operations; the others are DELETEs.
     mix: [u64; 2],
-    /// The swap of a slot is made without a look at its generation: a store that is broken on purpose.
+    /// If true, a slot is swapped without checking its generation: a deliberate bug.
     blind: bool,
 }
 
@@ -59,7 +59,7 @@ impl Shaped {
     }
 }
 
-/// A queue pair of a client, honest or not.
+/// A queue pair of a client, with or without the bug.
 struct Hand<'a> {
     end: Endpoint<'a>,
     blind: bool,
@@ -90,26 +90,26 @@ struct Program {
     node: usize,
     client: Client,
     link: Link,
-    /// Which of the history's clients its first place is.
+    /// Number of the client's first window place in the history.
     number: u32,
-    /// What each place of the window does, if it does something.
+    /// For each place of the window: its operation, if any.
     open: Vec<Option<(u64, u64)>>,
     blind: bool,
 }
 
-/// The history, and the next numbers of it.
+/// The history, and the next numbers in it.
 #[derive(Default)]
 struct Book {
     history: History,
     clients: u32,
     value: u64,
-    /// Operations that were refused for want of a buffer.
+    /// Number of operations that failed for lack of a buffer.
     refused: u32,
-    /// Looks that had to be repeated.
+    /// Number of repeated lookups.
     tries: u32,
-    /// Swaps, and those that came too late.
+    /// Number of swaps, and of those that failed.
     swaps: [u32; 2],
-    /// Slots that clients took to the next table themselves.
+    /// Number of slots that clients moved to the next table themselves.
     helped: u64,
 }
 
@@ -139,11 +139,11 @@ impl Program {
         Some(Program { node, client, link, number, open: vec![None; WINDOW as usize], blind })
     }
 
-    /// Takes the outcomes. Returns false if the connection has failed.
+    /// Handles the completions. Returns false if the connection has failed.
     fn hear(&mut self, world: &mut World, book: &mut Book) -> bool {
         while let Some(completion) = self.link.poll(world) {
             let now = world.now().0;
-            // Nothing else that a client asks for is compared with anything.
+            // Clients use no other comparison.
             if completion.kind == CompletionKind::CompareSwap {
                 let lost = completion.outcome == prism::Outcome::NotSwapped;
                 book.swaps[usize::from(lost)] += 1;
@@ -158,7 +158,7 @@ impl Program {
         true
     }
 
-    /// Starts an operation, if the window has a free slot.
+    /// Starts an operation, if the window has a free place.
     fn ask(
         &mut self,
         world: &mut World,
@@ -196,7 +196,7 @@ fn name(key: u64) -> [u8; 8] {
     *format!("key {key:4}").as_bytes().first_chunk().unwrap()
 }
 
-/// An operation has ended.
+/// Records the end of an operation.
 fn note(open: &mut [Option<(u64, u64)>], number: u32, ended: &Finished<'_>, now: u64, book: &mut Book) {
     let (key, value) = open[ended.slot.index()].take().expect("an operation that was started");
     let client = number + ended.slot.index() as u32;
@@ -227,7 +227,7 @@ struct Run {
     shaped: Shaped,
     host: Host<PrismTable>,
     growth: Growth,
-    /// Tables that were added before the server restarted last, and restarts in the middle of a move.
+    /// Tables added before the last restart of the server, and restarts during a move.
     added: u32,
     cut_short: u32,
     programs: Vec<Program>,
@@ -269,15 +269,15 @@ impl Run {
         }
     }
 
-    /// Tables that were added.
+    /// Returns the number of tables that were added.
     fn added(&self) -> u32 {
         self.added + self.growth.mover.counters().tables
     }
 
-    /// All clients take a turn, and a little time passes.
+    /// Gives all clients a turn and advances the time a little.
     fn step(&mut self, keys: u64) {
         self.host.turn(&mut self.world);
-        // It has few turns, so that much comes between.
+        // The mover has few turns, so that much happens between them.
         if self.random.below(8) == 0 {
             self.growth.turn(&mut self.world);
         }
@@ -294,8 +294,7 @@ impl Run {
         self.world.run_for(1_000);
     }
 
-    /// A client is disconnected. A dead one sends nothing; one whose connection broke reports it, and
-    /// rejoins.
+    /// Disconnects a client. A dead one sends nothing; one whose connection broke reports it and rejoins.
     fn leave(&mut self, at: usize, again: bool) {
         let mut program = self.programs.swap_remove(at);
         self.book.helped += program.client.helped();
@@ -325,7 +324,7 @@ impl Run {
     fn run(&mut self) {
         let lengths = self.random.between(50, 150) as usize;
         for step in 0..STEPS {
-            // Where tables grow, keys come one after the other, so that they grow at all times.
+            // If tables grow, keys are added one after the other, so that they grow at all times.
             let Shaped { keys, tables, .. } = self.shaped;
             let came = FIRST + step as u64 * keys.saturating_sub(FIRST) / (STEPS as u64 * 3 / 4);
             self.step(if tables > 1 { came.min(keys) } else { keys });
@@ -351,7 +350,7 @@ impl Run {
         self.fired.extend((links.reordered > 0).then_some("reordering"));
     }
 
-    /// A server that restarts empty counts as one that has deleted every key meanwhile.
+    /// Restarts the server. If it restarts empty, it counts as a client that has deleted every key meanwhile.
     fn restart(&mut self, empty: bool) {
         self.cut_short += u32::from(self.growth.mover.is_busy());
         self.added = self.added();
@@ -378,7 +377,7 @@ impl Run {
         (0..self.programs.len()).rev().for_each(|at| self.leave(at, true));
     }
 
-    /// All operations end, the network is quiet, and every buffer is accounted for.
+    /// Ends all operations, waits until the network is quiet, and accounts for every buffer.
     fn rest(&mut self, seed: u64) {
         self.asking = false;
         let capacity = 2 * self.shaped.buffers;
@@ -406,7 +405,7 @@ impl Run {
     }
 }
 
-/// Few slots, so that keys pass each other; enough buffers, or sometimes too few. Half of the tables grow.
+/// Draws few slots, so that keys displace each other, and mostly enough buffers. Half of the tables grow.
 fn drawn(seed: u64, blind: bool) -> Shaped {
     let mut random = Random::new(seed ^ 0x5eed);
     let keys = random.between(FIRST, 8);
@@ -457,9 +456,9 @@ fn histories(seeds: std::ops::Range<u64>) {
     assert!(grown[2..].iter().all(|runs| *runs > 0) && cut_short > 0 && helped > 0);
 }
 
-/// Eight or more clients on at most twelve keys, values of four MTUs and more; loss, reordering, deaths,
-/// restarts with and without memory, and partitions. A fifth of the histories have tables that grow. At
-/// the end all buffers are free but those of live values.
+/// Eight or more clients on at most twelve keys, with values of more than four MTUs; loss, reordering,
+/// deaths, restarts with and without memory, and partitions. A fifth of the histories have tables that grow.
+/// At the end, all buffers but those of live values are free.
 #[test]
 fn prism_kv_is_linearizable_and_no_buffer_is_lost() {
     histories(0..seeds::share(1000));
@@ -471,7 +470,7 @@ fn soak_ten_thousand_histories_of_prism_kv() {
     histories(1000..11_000);
 }
 
-/// One key, put and deleted by sixteen hands: most come too late, and each of those has taken a buffer.
+/// Sixteen clients put and delete one key: most swaps fail, and each failed PUT has taken a buffer.
 #[test]
 fn buffers_of_those_who_lose_come_back() {
     let mut swaps = [0; 2];

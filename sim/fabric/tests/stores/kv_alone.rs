@@ -1,4 +1,4 @@
-//! PRISM-KV with one operation at a time: the cost of each, lengths, bounds, and corrupted memory.
+//! PRISM-KV with one operation at a time: the cost of each operation, lengths, bounds, and corrupted memory.
 
 use remora_fabric::{Config, Sent, Settings, World, forge};
 use remora_fault::Random;
@@ -22,13 +22,13 @@ pub struct Alone {
     pub table: TableConfig,
 }
 
-/// One client of it.
+/// A client of the store.
 pub struct Program {
     pub client: Client,
     link: Link,
 }
 
-/// How an operation ended: its value, else its outcome; and its round trips.
+/// Value or outcome of an operation, and its number of round trips.
 pub type Ended = (Result<Vec<u8>, Outcome<'static>>, u32);
 
 const CONFIG: ClientConfig =
@@ -39,7 +39,7 @@ impl Alone {
         Alone::growing(slots, 1, classes)
     }
 
-    /// With so many tables at most.
+    /// Creates a store with at most `tables` tables.
     pub fn growing(slots: u64, tables: u32, classes: Vec<(u32, u32)>) -> Alone {
         let table = TableConfig { slots, tables, hash_seed: 9, max_key: 300, max_value: LONGEST };
         let mut world = World::new(&Config { nodes: SERVER + 1, ..Config::default() });
@@ -79,7 +79,7 @@ impl Alone {
         started.map(|_| ())
     }
 
-    /// Until the operation has ended; then until all is quiet.
+    /// Runs until the operation has ended and everything is quiet.
     fn end(&mut self, program: &mut Program) -> Ended {
         let mut ended = None;
         for _ in 0..2_000 {
@@ -147,14 +147,14 @@ pub fn found(value: &[u8]) -> Result<Vec<u8>, Outcome<'static>> {
     Ok(value.to_vec())
 }
 
-/// An operation, and how often the client's requests for it left with the server's answers between them.
+/// Runs an operation. Returns its result, and how often the client sent requests for it with answers of the
+/// server in between.
 fn watched<R>(alone: &mut Alone, client: usize, operation: impl FnOnce(&mut Alone) -> R) -> (R, usize) {
     alone.world.sent();
     let ended = operation(alone);
     let start = alone.world.start();
     let sent = alone.world.sent();
-    // Messages with returned buffers are not requests of the operation; nor are acknowledgements of the
-    // server's messages.
+    // Messages with returned buffers are not requests of the operation, and neither are acknowledgements.
     let counts = |sent: &&Sent| {
         let opcode = forge::transport(start, &sent.bytes).expect("a packet").bth.opcode;
         ![Opcode::RC_SEND_ONLY, Opcode::RC_ACKNOWLEDGE].contains(&opcode)
@@ -183,7 +183,7 @@ fn a_get_is_one_round_trip_and_a_put_two_or_one_if_the_slot_is_known() {
     assert_eq!(each(0, Put, b"second"), (DONE, 1), "its slot is known");
     assert_eq!(each(0, Get, b""), (found(b"second"), 1));
     assert_eq!(each(1, Put, b"third"), (DONE, 2), "known to another only");
-    // That a value has taken the place of the one that was seen changes nothing: the slot is the key's.
+    // Another value in the slot than the expected one changes nothing, because the slot belongs to the key.
     assert_eq!(each(0, Put, b"fourth"), (DONE, 1));
     assert_eq!(each(1, Get, b""), (found(b"fourth"), 1));
     assert_eq!(each(1, Delete, b""), (DONE, 1));
@@ -204,7 +204,7 @@ fn keys_and_values_of_all_lengths() {
         [0, 1, 37, 64 - HEADER - 3, 485, 486, 487, 4069, 4070, most, most - 1].into_iter().enumerate()
     {
         let value: Vec<u8> = (0..len).map(|byte| (byte * 7 + at) as u8).collect();
-        // Of 512 bytes with header and key the first READ brings all, of more another one.
+        // The first READ returns up to 512 bytes with header and key; longer ones need another READ.
         let key = format!("{at:03}");
         assert_eq!(alone.put(&mut program, key.as_bytes(), &value).0, DONE, "{len}");
         stored.push((key, value));
@@ -299,7 +299,7 @@ fn what_was_loaded_is_there_and_so_it_is_after_a_restart_with_memory() {
     assert_eq!(memory.bytes.len(), alone.host.memory.bytes.len());
 }
 
-/// Another key of the same hash: a test cannot find one, so an object is made to look like one.
+/// Another key with the same hash. A test cannot find one, so an object is altered to look like one.
 #[test]
 fn of_two_keys_of_one_hash_the_second_is_refused() {
     let mut alone = Alone::new(8, vec![(64, 4)]);
@@ -349,7 +349,7 @@ fn no_bytes_in_the_servers_memory_make_a_client_panic() {
     assert!(failed > 50 && ended > failed);
 }
 
-/// A slot or an object with some of its bytes changed, or a slot that leads somewhere in memory.
+/// Changes some bytes of a slot or an object, or makes a slot point anywhere in memory.
 fn lie(random: &mut Random, memory: &Registered) {
     let slots = 4 * SLOT as u64;
     match random.below(4) {

@@ -1,4 +1,4 @@
-//! PRISM-KV's tables as they grow, one operation at a time: what an operation costs then, and the bounds.
+//! PRISM-KV's tables while they grow, one operation at a time: the cost of operations, and the bounds.
 
 use remora_nic::prism::WorkRequest;
 use remora_nic::{PostError, ReceiveRequest};
@@ -34,7 +34,7 @@ impl PostPrism for Failing {
     }
 }
 
-/// Until there is nothing to move any more, or no place to move it to.
+/// Runs until nothing is left to move, or there is no space to move it to.
 fn settle(alone: &mut Alone, growth: &mut Growth) {
     for _ in 0..10_000 {
         if !growth.turn(&mut alone.world) {
@@ -100,7 +100,7 @@ fn a_get_looks_into_two_tables_once_and_then_into_the_new_one_alone() {
     let mut fresh = alone.join(0);
     let new: Vec<u32> = (0..32).map(|key| trips(&mut alone, &mut fresh, key)).collect();
     assert!(new.iter().sum::<u32>() < 48, "a quarter full: {new:?}");
-    // In the old table, where it knew the key and where its home is; and in the new one.
+    // In the old table, whose slot and home it knew; and in the new one.
     assert_eq!(trips(&mut alone, &mut knows, 5), 1 + new[5]);
     assert_eq!(trips(&mut alone, &mut knows, 5), 1, "known again");
     assert!(trips(&mut alone, &mut stranger, 6) > new[6]);
@@ -132,7 +132,7 @@ fn at_its_bound_a_table_refuses_new_keys_and_the_others_go_on() {
 fn what_has_no_place_in_the_next_table_stays_where_it_is_and_can_be_used() {
     let (mut alone, mut growth, mut program) = open(4, 2, 40);
     (0..4).for_each(|key| assert_eq!(alone.put(&mut program, &name(key), b"one").0, DONE));
-    // The new table is there and fills before anything is moved.
+    // The new table exists and fills before anything is moved.
     growth.mover.work(&mut Failing).unwrap_err();
     assert_eq!(alone.host.table.tables(), (2, 0));
     let mut growth = Growth::new(&mut alone.world, &alone.host, MovePolicy::Proved);

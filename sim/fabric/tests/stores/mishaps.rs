@@ -1,10 +1,10 @@
-//! The mishaps of a run, drawn from its seed, and how often each kind happened.
+//! The mishaps of a run, drawn from its seed, and counts of the kinds that happened.
 
 use remora_fabric::World;
 use remora_fault::Random;
 use remora_fault::{Action, Rule, Rules};
 
-/// Kinds of mishaps.
+/// The kinds of mishaps.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Mishap {
     Loss,
@@ -24,7 +24,7 @@ impl Mishap {
         [Mishap::Loss, Mishap::Reordering, Mishap::Death, Mishap::Restart, Mishap::Empty, Mishap::Partition];
 }
 
-/// Which of them a run has; each has a chance of two fifths.
+/// The mishaps of a run; each has a chance of two fifths.
 #[derive(Copy, Clone, Debug)]
 pub struct Plan {
     has: [bool; Mishap::ALL.len()],
@@ -35,7 +35,7 @@ impl Plan {
         Plan { has: std::array::from_fn(|_| random.below(5) < 2) }
     }
 
-    /// The same, and this.
+    /// Returns the plan with this mishap in addition.
     pub fn with(mut self, mishap: Mishap) -> Plan {
         self.has[mishap as usize] = true;
         self
@@ -45,7 +45,7 @@ impl Plan {
         self.has[mishap as usize]
     }
 
-    /// The rules of the links.
+    /// Returns the fault rules of the links.
     pub fn rules(&self) -> Rules {
         let loss = self.has(Mishap::Loss).then(|| Rule::chance(Action::Drop, 0.03));
         let late = self.has(Mishap::Reordering).then(|| Rule::chance(Action::Reorder { frames: 3 }, 0.05));
@@ -53,7 +53,7 @@ impl Plan {
     }
 }
 
-/// Mishaps that really came, over many runs.
+/// Counts of the mishaps that really happened, over many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     runs: u32,
@@ -63,12 +63,12 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// One came, in this run.
+    /// Records a mishap in this run.
     pub fn fired(&mut self, mishap: Mishap) {
         self.now[mishap as usize] = true;
     }
 
-    /// The run is over; loss and reordering are counted by its links.
+    /// Ends a run; loss and reordering are taken from the counters of its links.
     pub fn run_over(&mut self, world: &World) {
         let links = world.faults();
         self.now[Mishap::Loss as usize] |= links.dropped > 0;
@@ -79,12 +79,12 @@ impl Tally {
         self.fired.iter_mut().zip(now).for_each(|(fired, now)| *fired += u32::from(now));
     }
 
-    /// Did it come in the run that ended last?
+    /// Returns true if the mishap happened in the last run.
     pub fn fired_last(&self, mishap: Mishap) -> bool {
         self.last[mishap as usize]
     }
 
-    /// Each of these fired in a fifth of the runs at least.
+    /// Checks that each of these mishaps happened in at least a fifth of the runs.
     pub fn check(&self, mishaps: &[Mishap]) {
         println!("{} runs, of which had {:?}: {:?}", self.runs, Mishap::ALL, self.fired);
         for mishap in mishaps {
@@ -94,7 +94,7 @@ impl Tally {
     }
 }
 
-/// Cuts a node off from all others, or reconnects it.
+/// Disconnects a node from all others, or reconnects it.
 pub fn cut_off(world: &mut World, node: usize, nodes: usize, cut: bool) {
     for other in (0..nodes).filter(|other| *other != node) {
         world.cut(node, other, cut);

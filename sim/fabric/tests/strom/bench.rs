@@ -1,4 +1,4 @@
-//! A client and a server that agreed on StRoM, a kernel at the server, and the requests of the tests.
+//! A client and a server that negotiated StRoM, a kernel at the server, and the requests of the tests.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use remora_nic::{CompletionKind, Flags, NicError, Operation, Payload, ReceiveReq
 
 pub const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
 
-/// Op-code of the kernel that most tests deploy.
+/// RPC opcode of the kernel that most tests deploy.
 pub const OPCODE: u64 = 0x5354_524f_4d01;
-/// Bytes of the longest answer.
+/// Size of the longest answer.
 pub const LONGEST: u32 = 16_384;
-/// Where answers go in the client's memory, one buffer behind the other.
+/// Offset of the answers in the client's memory, one buffer after the other.
 pub const ANSWERS: usize = 1 << 20;
 /// Receives that the client keeps posted.
 const RECEIVES: u32 = 64;
@@ -29,27 +29,27 @@ pub struct Bench {
     pub right_cq: CompletionQueue,
     /// The client's memory.
     pub here: Region,
-    /// The server's, which its kernels may touch.
+    /// The server's memory that kernels may access.
     pub there: Region,
-    /// The server's, which they may not.
+    /// The server's memory that kernels must not access.
     pub guarded: Region,
 }
 
-/// How a request was answered.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: Status,
     pub bytes: Vec<u8>,
 }
 
-/// What the two agree on: StRoM, going back N, and StRoM over IRN.
+/// The two transports: StRoM over go-back-N, and StRoM over IRN.
 pub fn arms() -> [Settings; 2] {
     let go_back_n =
         Settings { mtu: 256, strom: true, receives: RECEIVES, timeout: 11, ..Settings::default() };
     [go_back_n, Settings { irn: Some(128), ..go_back_n }]
 }
 
-/// Links on which everything goes wrong at times.
+/// Returns rules for links on which every kind of fault occurs.
 pub fn bad_links(seed: u64) -> Rules {
     let mut random = Random::new(seed);
     let mut some = |most: f64| most * random.below(1000) as f64 / 1000.0;
@@ -78,7 +78,7 @@ impl Bench {
         bench
     }
 
-    /// One for each of the arms.
+    /// Returns a bench for each of the two transports.
     pub fn arms() -> [Bench; 2] {
         arms().map(|settings| Bench::new(1, &settings))
     }
@@ -109,7 +109,7 @@ impl Bench {
         self.world.with_nic(1, |nic, _| nic.deploy_kernel(init))
     }
 
-    /// Where the answer to a request goes.
+    /// Returns the destination of the answer to a request.
     pub fn place(&self, tag: u32) -> Place {
         let remote = self.here.remote(ANSWERS + tag as usize % 64 * LONGEST as usize);
         Place { addr: remote.addr, rkey: remote.rkey.get(), len: LONGEST }
@@ -121,7 +121,7 @@ impl Bench {
     }
 
     pub fn rpc_write(&mut self, opcode: u64, tag: u32, bytes: &[u8]) {
-        // From its own memory: that must stay until it has arrived.
+        // From its own memory, which must stay unchanged until the data has arrived.
         let at = tag as usize % 64 * (ANSWERS / 64);
         self.here.store(at, bytes);
         let sges = [self.here.sge(at, bytes.len())];
@@ -137,7 +137,7 @@ impl Bench {
         self.world.post(self.left, &request).unwrap();
     }
 
-    /// Runs until nothing happens any more, and gives the answers that came, by tag.
+    /// Runs the world until no event is left. Returns the answers by tag.
     pub fn run(&mut self) -> BTreeMap<u32, Answer> {
         assert!(self.world.settle(20_000_000), "it never comes to rest");
         self.answers()
@@ -159,7 +159,7 @@ impl Bench {
         answers
     }
 
-    /// The first word where the answer to a request goes.
+    /// Returns the first word at the destination of the answer to a request.
     pub fn answer_at(&self, tag: u32) -> u64 {
         let at = ANSWERS + tag as usize % 64 * LONGEST as usize;
         u64::from_le_bytes(self.here.load(at, 8).try_into().unwrap())
@@ -169,14 +169,14 @@ impl Bench {
         self.world.with_nic(1, |nic, _| nic.kernels().collect())
     }
 
-    /// Is all memory for answers free again, with so many lanes in use?
+    /// Returns true if all memory for answers is free and `busy` lanes are in use.
     pub fn is_at_rest(&mut self, busy: u32) -> bool {
         self.facts().iter().all(|facts| facts.answers == facts.free_answers && facts.busy_lanes == busy)
     }
 }
 
-/// A kernel for each of 100 seeds on both arms, over bad links. `ask` asks and judges, and counts each event
-/// that must happen.
+/// Runs a kernel for each of 100 seeds over both transports and bad links. `ask` sends requests, checks the
+/// answers and counts the events that must happen.
 pub fn every_seed<const N: usize, K: Kernel + Default + 'static>(
     ask: impl Fn(&mut Bench, &mut Random) -> [u64; N] + Sync,
 ) {
@@ -198,8 +198,8 @@ pub fn every_seed<const N: usize, K: Kernel + Default + 'static>(
     }
 }
 
-/// Writes all bytes that it gets to memory, one behind the other. After the bytes of an RPC WRITE it answers
-/// its position.
+/// Writes all bytes that it receives to memory, one after the other. It answers an RPC WRITE with its
+/// position.
 #[derive(Default)]
 pub struct Journal {
     pub at: u64,

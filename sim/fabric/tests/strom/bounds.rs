@@ -1,4 +1,4 @@
-//! Kernels at their bounds: impossible parameters, the last element and the one behind it, numbers that wrap,
+//! Kernels at their bounds: impossible parameters, the last element and the one after it, numbers that wrap,
 //! and misused streams.
 
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use remora_wire::{Address, Endpoint, Ingress};
 use crate::bench::{Answer, Bench, Endless, LONGEST, OPCODE, arms};
 use crate::shapes::list;
 
-/// A kernel of a kind at the server.
+/// Returns a bench with a kernel of this type for each transport.
 fn bench_with<K: Kernel + Default + 'static>() -> [Bench; 2] {
     Bench::arms().map(|mut bench| {
         bench.deploy(vec![Box::new(K::default())]);
@@ -22,14 +22,14 @@ fn bench_with<K: Kernel + Default + 'static>() -> [Bench; 2] {
     })
 }
 
-/// How these parameters are answered.
+/// Returns the status of the answer to these parameters.
 fn status(bench: &mut Bench, params: &[u8]) -> Status {
     bench.rpc(OPCODE, 1, params);
     bench.run()[&1].status
 }
 
-/// Rows as long as a row may be, as many as fit in an answer. The compared and summed fields are at their
-/// end.
+/// Prepares as many rows of maximum length as fit into an answer. The compared and summed fields are at their
+/// ends.
 fn longest_rows(bench: &Bench) -> Scan {
     (1..=3).for_each(|row| bench.there.store(row * DMA - 8, &7u64.to_le_bytes()));
     let (row, last) = (DMA as u16, DMA as u16 - 8);
@@ -98,13 +98,14 @@ fn a_sum_wraps_and_least_and_greatest_do_not() {
         // The first row is not less than itself.
         let less = Sums { count: 3, sum: 6, least: 3, greatest: u64::MAX - 1 };
         assert_eq!(ask(&mut bench, scan), Some(less));
-        // Nothing is left of the scan before.
+        // No state of the previous scan remains.
         let all = Sums { count: 4, sum: 5, least: 3, greatest: u64::MAX };
         assert_eq!(ask(&mut bench, Scan { predicate: Predicate::NotEqual, operand: 4, ..scan }), Some(all));
     }
 }
 
-/// A chain of so many elements, keys from 0 on at word 0, next at 2, value at 4: each value is its element.
+/// Creates a list of `elements` elements: keys from 0 on at word 0, next at word 2, value at word 4. Each
+/// value is its element.
 fn chain(bench: &Bench, elements: u64) -> Walk {
     let at = |number: u64| bench.there.remote(64 * number as usize).addr;
     for number in 0..elements {
@@ -183,8 +184,8 @@ fn of_first_reads_as_many_count_as_torn_as_are_to_and_second_ones_never_do() {
     }
 }
 
-/// Requests that come together. Some begin an answer and take it back, to read once more or because it does
-/// not fit.
+/// Requests that arrive together. Some start an answer and withdraw it, to read again or because it does not
+/// fit.
 #[test]
 fn requests_behind_an_answer_that_is_taken_back_get_their_own() {
     for mut bench in Bench::arms() {
@@ -202,7 +203,7 @@ fn requests_behind_an_answer_that_is_taken_back_get_their_own() {
                 let address = bench.there.remote(64 * tag as usize).addr;
                 bench.rpc(OPCODE, tag, &Object { address, len: 40, tries: 2 }.emit());
             }
-            // Every other one finds more rows than fit.
+            // Every second scan finds more rows than fit.
             for tag in 20..40 {
                 let scan =
                     Scan { predicate: Predicate::NotEqual, operand: 1 << 40, rows: tag % 2 + 2, ..scan };
@@ -245,14 +246,13 @@ fn a_histogram_that_makes_no_sense_is_refused() {
     }
 }
 
-/// As many partitions as there may be, more values each than are buffered, and partitions that begin anywhere
-/// in a line.
+/// The maximum number of partitions, with more values each than are buffered, at any alignment.
 #[test]
 fn as_many_partitions_as_there_may_be_get_all_their_values_in_order() {
     const PARTITIONS: usize = 1024;
     const EACH: usize = 40;
     for mut bench in bench_with::<Shuffle>() {
-        // Space for one value beside them, which stays empty.
+        // Space for one more value each, which stays empty.
         let apart = 8 * (EACH + 1);
         let at = |number: usize| number * apart;
         let all: Vec<Partition> = (0..PARTITIONS)
@@ -264,7 +264,7 @@ fn as_many_partitions_as_there_may_be_get_all_their_values_in_order() {
             }
             assert!(bench.run().values().all(|answer| answer.status == Status::DONE));
         }
-        // The bits above a value's partition number the value within it.
+        // The bits above a value's partition number count the values within the partition.
         let values: Vec<u64> = (0..(PARTITIONS * EACH) as u64)
             .map(|number| number / 1024 * 1024 + number.wrapping_mul(389) % 1024)
             .collect();
@@ -280,7 +280,7 @@ fn as_many_partitions_as_there_may_be_get_all_their_values_in_order() {
                 .collect();
             assert!(bench.there.load(at(number), apart) == wanted, "partition {number}");
         }
-        // Each is full: the next value does not fit.
+        // Each partition is full, so the next value does not fit.
         bench.rpc_write(OPCODE, 1, &values[7].to_le_bytes());
         assert_eq!(bench.run()[&1].status, Shuffle::FULL);
     }
@@ -305,7 +305,7 @@ fn a_rest_of_a_value_is_no_value() {
     }
 }
 
-/// Uses its streams by a number that selects the misuse.
+/// Misuses its streams in a way that a number selects.
 struct Odd(u64);
 
 impl Kernel for Odd {
@@ -320,7 +320,7 @@ impl Kernel for Odd {
         };
         streams.take();
         match input.bytes {
-            // As it should be, to the last byte.
+            // Correct use, to the last byte.
             [0] => streams.read(at, DMA as u32),
             [1] => streams.read(at, DMA as u32 + 1),
             [2] => {
@@ -345,7 +345,7 @@ impl Kernel for Odd {
                 streams.answer(Status::DONE, 64);
                 streams.forward(64);
             }
-            // It answers nothing.
+            // No answer.
             _ => {}
         }
         Progress::Rests
@@ -371,7 +371,7 @@ fn streams_used_as_they_must_not_be_end_the_request_and_nothing_else() {
     }
 }
 
-/// Reads without end. It records how often, and in which of these steps it saw that more had come.
+/// Reads without end. Records the number of reads, and the steps in which it saw new input.
 #[derive(Clone, Default)]
 struct Reads {
     at: u64,
@@ -392,7 +392,7 @@ impl Kernel for Reads {
     fn reset(&mut self) {}
 }
 
-/// Sends the server the packets of one request, whose answer is dropped. Returns the steps that each packet
+/// Sends the server the packets of a request whose answer is dropped. Returns the steps that each packet
 /// caused.
 fn steps_of_packets(bench: &mut Bench, ask: impl FnOnce(&mut Bench)) -> Vec<u64> {
     bench.world.set_rules(&Rules::of(vec![Rule::chance(Action::Drop, 1.0)]), 1);
@@ -416,7 +416,7 @@ fn steps_of_packets(bench: &mut Bench, ask: impl FnOnce(&mut Bench)) -> Vec<u64>
     sent.iter().map(step).collect()
 }
 
-/// A packet's acknowledgement waits for no more steps than these, also where each of them reads.
+/// The acknowledgement of a packet waits for no more steps than this, even if each of them reads.
 #[test]
 fn a_packet_gives_its_lane_so_many_steps_and_no_more() {
     for settings in arms() {
@@ -434,7 +434,7 @@ fn a_packet_gives_its_lane_so_many_steps_and_no_more() {
     }
 }
 
-/// A kernel that reads sees what came in the meantime in its next step.
+/// A kernel that reads sees input that arrived meanwhile in its next step.
 #[test]
 fn what_waits_is_seen_in_each_step() {
     for mut bench in Bench::arms() {

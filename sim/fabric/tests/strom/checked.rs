@@ -1,4 +1,4 @@
-//! READs that a kernel checks before their bytes leave.
+//! READs whose bytes a kernel checks before they are sent.
 
 use remora_fabric::Settings;
 use remora_fault::Random;
@@ -16,7 +16,7 @@ fn check(bench: &mut Bench, kernel: Option<u32>) -> Result<(), NicError> {
     bench.world.with_nic(1, |nic, _| nic.check_reads(qp, kernel))
 }
 
-/// READs so many bytes of the server's memory into the client's, from the same place on.
+/// Posts a READ of `len` bytes from the server's memory to the same offset of the client's.
 fn read(bench: &mut Bench, id: u64, at: usize, len: usize) {
     let sges = [bench.here.sge(at, len)];
     let operation = Operation::Read(bench.there.remote(at));
@@ -24,7 +24,7 @@ fn read(bench: &mut Bench, id: u64, at: usize, len: usize) {
     bench.world.post(bench.left, &request).unwrap();
 }
 
-/// How the READs ended, in the order in which they were asked.
+/// Returns the statuses of the READs in the order in which they were posted.
 fn ends(bench: &mut Bench) -> Vec<Status> {
     assert!(bench.world.settle(20_000_000), "it never comes to rest");
     let done = bench.world.drain(bench.left_cq);
@@ -38,7 +38,7 @@ fn object(random: &mut Random, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Objects of up to a packet, over bad links, of which half count as torn when they are read first.
+/// Reads objects of up to a packet over bad links; half of them count as torn on the first read.
 fn seed(seed: u64, settings: &Settings) -> u64 {
     let mut bench = Bench::new(seed, settings);
     let number = bench.deploy(vec![Box::new(Consistency::failing(500))]);
@@ -104,7 +104,7 @@ fn what_may_not_be_read_or_is_longer_than_a_packet_is_refused_when_it_comes() {
             bench.world.post(bench.left, &request).unwrap();
             assert_eq!(ends(&mut bench), [wanted], "{len} bytes at {at}");
         }
-        // Its check value would be behind the region.
+        // Its check value would be beyond the region.
         let mut bench = Bench::new(1, &settings);
         let number = bench.deploy(vec![Box::new(Consistency::default())]);
         check(&mut bench, Some(number)).unwrap();
@@ -130,7 +130,7 @@ fn an_object_that_is_whole_again_in_time_leaves_then_and_what_was_asked_behind_i
         bench.there.store(0, &whole);
         assert_eq!(ends(&mut bench), [Status::Success; 2]);
         assert_eq!(bench.here.load(0, 64), whole[..64]);
-        // The next one has the whole time.
+        // The next READ has the full number of attempts.
         bench.there.store(0, &[7; 72]);
         read(&mut bench, 3, 0, 64);
         bench.world.run_for(UNFIT_NS * 3 / 4);
@@ -139,7 +139,7 @@ fn an_object_that_is_whole_again_in_time_leaves_then_and_what_was_asked_behind_i
     }
 }
 
-/// Accepts a READ at a given attempt, and reports the number of attempts by the bytes that it passes.
+/// Accepts a READ at a given attempt. The bytes that it passes show the number of attempts.
 struct Patient {
     content_at: u32,
 }

@@ -1,4 +1,4 @@
-//! A kernel gets every byte once and in order, even if packets are lost, repeated or reordered.
+//! A kernel receives every byte once and in order, even if packets are lost, repeated or reordered.
 
 use remora_fabric::Settings;
 use remora_fault::Random;
@@ -37,7 +37,8 @@ fn seed(seed: u64, settings: &Settings) -> [u64; 2] {
             let answer = answers.get(tag).map(|answer| (answer.status, answer.bytes.len()));
             assert_eq!(answer, Some((Status::DONE, *len)), "seed {seed}, request {tag}");
         }
-        // The answer is where the last RPC directed it; over IRN, WRITEs to one place end in any order.
+        // The answer is at the place that the last RPC named; over IRN, WRITEs to the same place end in any
+        // order.
         if settings.irn.is_none() && lens.last().is_some_and(|(_, len)| *len > 0) {
             assert_eq!(bench.answer_at(place), start + journal.len() as u64, "seed {seed}");
         }

@@ -1,4 +1,4 @@
-//! The GET kernel beside a plain map.
+//! The GET kernel, compared with a plain map.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn kernels(count: usize) -> Vec<Box<dyn Kernel>> {
     (0..count).map(|_| Box::new(Get::default()) as Box<dyn Kernel>).collect()
 }
 
-/// A table of random buckets, some of them empty; and its content.
+/// Fills a table with random buckets, some of them empty. Returns its contents.
 fn fill(bench: &Bench, random: &mut Random) -> BTreeMap<u64, Vec<u8>> {
     let mut model = BTreeMap::new();
     let mut next = VALUES;
@@ -115,8 +115,7 @@ fn a_miss_answers_a_miss_and_not_the_first_bucket() {
     }
 }
 
-/// A GET that counts the calls of `foresee` that pass it a slot. A variant names memory that it has no right
-/// to.
+/// A GET that counts the calls of `foresee` with a slot. A variant names memory that it must not access.
 struct Foreseen {
     get: Get,
     seen: Arc<AtomicU32>,
@@ -144,7 +143,7 @@ fn many_requests_wait_in_their_lane_and_what_they_will_read_is_asked_for_ahead()
         let mut bench = Bench::new(1, settings);
         let seen = Arc::<AtomicU32>::default();
         let kernel = Foreseen { get: Get::default(), seen: seen.clone(), lies };
-        // Memory for one answer: the others' requests wait until it has arrived.
+        // Memory for a single answer: the other requests wait until it has arrived.
         let init = bench.init(Some(OPCODE), vec![Box::new(kernel)]);
         let init = KernelInit { answers: 1, ..init };
         bench.try_deploy(init).unwrap();
@@ -173,13 +172,13 @@ fn many_requests_wait_in_their_lane_and_what_they_will_read_is_asked_for_ahead()
 fn a_crowd_of_requests_that_comes_at_once_is_not_turned_away() {
     for settings in arms() {
         let mut bench = Bench::new(1, &Settings { send_slots: 512, ..settings });
-        // Memory for all answers: none of them leaves before the last request is there.
+        // Memory for all answers: none of them is sent before the last request has arrived.
         let init = bench.init(Some(OPCODE), kernels(1));
         let init = KernelInit { answers: 64, longest: 2048, ..init };
         bench.try_deploy(init).unwrap();
         let model = fill(&bench, &mut Random::new(1));
         let keys: Vec<u64> = model.keys().copied().cycle().take(60).collect();
-        // None of them arrives by itself.
+        // No request arrives on its own.
         bench.world.set_rules(&Rules::of(vec![Rule::chance(Action::Drop, 1.0)]), 1);
         bench.world.tap();
         for (tag, key) in keys.iter().enumerate() {

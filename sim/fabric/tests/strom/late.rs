@@ -8,10 +8,10 @@ use remora_wire::Opcode;
 
 use crate::bench::{Bench, Journal, OPCODE, arms};
 
-/// Requests one after the other.
+/// Number of requests, one after the other.
 const ASKED: usize = 256;
 
-/// Going back N, with this timeout.
+/// Returns a bench with go-back-N and this timeout.
 fn with_timeout(timeout: u8) -> Bench {
     let mut bench = Bench::new(1, &Settings { timeout, ..arms()[0] });
     deploy(&mut bench);
@@ -24,7 +24,7 @@ fn deploy(bench: &mut Bench) {
     bench.deploy(vec![Box::new(kernel) as Box<dyn Kernel>]);
 }
 
-/// Asks without a completion.
+/// Posts a request without a completion.
 fn ask(bench: &mut Bench, tag: u32) {
     let bytes = [&bench.place(tag).emit()[..], &b"48 bytes".repeat(6)].concat();
     let (operation, payload) = (Operation::Rpc { opcode: OPCODE, tag }, Payload::Inline(&bytes));
@@ -36,7 +36,8 @@ fn transport(bench: &Bench, sent: &Sent) -> remora_wire::bth::Repr {
     remora_fabric::forge::transport(bench.world.start(), &sent.bytes).unwrap().bth
 }
 
-/// Acknowledgements that a node has sent since the last look, and those that it asked for.
+/// Returns the number of acknowledgements that a node has sent since the last call, and of those that were
+/// requested.
 fn spoken(bench: &mut Bench, node: usize, sent: &[Sent]) -> (usize, usize) {
     let packets: Vec<_> =
         sent.iter().filter(|sent| sent.from == node).map(|sent| transport(bench, sent)).collect();
@@ -55,7 +56,7 @@ fn one_request_after_the_other_asks_for_few_acknowledgements() {
     let sent = bench.world.sent();
     let [here, there] = [0, 1].map(|node| spoken(&mut bench, node, &sent));
     for ((acknowledged, _), (_, asked)) in [(here, there), (there, here)] {
-        // Half of the queue's capacity: of the client's 128 slots, a request takes three.
+        // Half of the queue's capacity: a request takes three of the client's 128 slots.
         assert!(asked <= ASKED / 20, "{asked} are asked for");
         assert!(
             acknowledged <= asked + ASKED * 10_000 / DELAYED_ACK_NS as usize,
@@ -67,7 +68,7 @@ fn one_request_after_the_other_asks_for_few_acknowledgements() {
     assert_eq!((0..2).map(|node| bench.world.counters(node).retransmitted_pkts).sum::<u64>(), 0);
 }
 
-/// Everything behind a request in the queue completes with it, though nothing more leaves.
+/// Everything posted after a request completes with it, even though nothing more is sent.
 #[test]
 fn local_work_beside_a_request_ends_at_once() {
     let mut bench = with_timeout(14);
@@ -122,7 +123,7 @@ fn where_few_messages_or_answers_have_room_acknowledgements_are_asked_for_sooner
     let mut bench = Bench::new(1, &Settings { timeout: 14, send_slots: 16, ..arms()[0] });
     deploy(&mut bench);
     bench.world.tap();
-    // Three slots each, none of which waits for the time of an acknowledgement that is late.
+    // Three slots each, none of which waits for a delayed acknowledgement.
     for tag in 0..32 {
         ask(&mut bench, tag);
         bench.world.run_for(4_000);
@@ -149,7 +150,7 @@ fn where_few_messages_or_answers_have_room_acknowledgements_are_asked_for_sooner
     assert!((5..=8).contains(&asked), "the third of four buffers, then all of them: {asked}");
 }
 
-/// A port with space for a frame at a time, and answers that would take all of it.
+/// A port with space for one frame at a time, and answers that could occupy all of it.
 #[test]
 fn what_is_asked_for_leaves_between_answers_where_a_port_has_little_room() {
     let link = LinkConfig { queue: 1, rate: 10_000_000_000, ..LinkConfig::default() };

@@ -1,4 +1,4 @@
-//! Kernels come and go while the NIC runs, and lanes are fewer than clients.
+//! Kernels are deployed and removed while the NIC runs, and there are fewer lanes than clients.
 
 use remora_fabric::Settings;
 use remora_nic::kernel::{Ending, Get, Kernel, KernelInit, Lookup, Progress, Status, Streams, What};
@@ -7,7 +7,7 @@ use remora_nic::{NicError, Operation, Payload, ReceiveRequest, WorkRequest};
 use crate::bench::{Bench, OPCODE, SIGNALED, arms, bad_links};
 use crate::seeds;
 
-/// Answers with its own number.
+/// A kernel that answers with its own number.
 struct Says(u8);
 
 impl Kernel for Says {
@@ -22,7 +22,7 @@ impl Kernel for Says {
     fn reset(&mut self) {}
 }
 
-/// Takes what comes, and never answers.
+/// A kernel that accepts input and never answers.
 struct Silent;
 
 impl Kernel for Silent {
@@ -34,7 +34,7 @@ impl Kernel for Silent {
     fn reset(&mut self) {}
 }
 
-/// Serves the client that sent it parameters until that has sent bytes too.
+/// A kernel that serves a client from its parameters until its bytes.
 struct Held;
 
 impl Kernel for Held {
@@ -92,7 +92,7 @@ fn a_lane_at_work_is_replaced_when_it_rests() {
         bench.world.with_nic(1, |nic, _| nic.replace_kernel(number, vec![Box::new(Says(64))])).unwrap();
         bench.rpc(OPCODE, 2, b"");
         assert!(bench.run().is_empty(), "it goes on with the old one");
-        // The connection ends, so the lane rests.
+        // The connection ends, so the lane becomes free.
         bench.world.bring(bench.right, remora_transport::state::State::Err);
         assert!(bench.is_at_rest(0));
     }
@@ -122,7 +122,7 @@ impl Kernel for Busy {
     fn reset(&mut self) {}
 }
 
-/// The endings that came, in order.
+/// Returns the endings that were reported, in order.
 fn endings(bench: &mut Bench) -> Vec<(u32, Status)> {
     assert!(bench.world.settle(20_000_000), "it never comes to rest");
     let came = bench.world.drain(bench.left_cq).into_iter().filter_map(|completion| completion.imm);
@@ -178,7 +178,7 @@ fn requests_that_wait_for_a_kernel_that_is_removed_are_told_too() {
     }
 }
 
-/// Answers when it has all of a request, after so many more steps.
+/// A kernel that answers a number of steps after it has received the whole request.
 struct Slow {
     steps: u32,
     left: u32,
@@ -209,8 +209,7 @@ impl Kernel for Slow {
 fn requests_around_which_their_kernel_is_removed_are_answered_once_each() {
     let mut counts = [0; 3];
     for arm in 0..2 {
-        // The kernel is removed after each of the world's steps in turn, and another one is there at once, or
-        // none.
+        // The kernel is removed after each of the world's steps in turn, and either replaced at once or not.
         for after in 0..120 {
             let mut bench = Bench::new(1, &arms()[arm]);
             let number = bench.deploy(vec![Box::new(Slow { steps: 1500, left: 0 })]);
@@ -238,7 +237,7 @@ fn requests_around_which_their_kernel_is_removed_are_answered_once_each() {
     assert!(counts.iter().all(|count| *count > 10), "removed, served, nobody there: {counts:?}");
 }
 
-/// Answers a byte.
+/// A kernel that answers with a byte.
 struct Brief;
 
 impl Kernel for Brief {
@@ -260,7 +259,7 @@ fn requests_that_wait_for_room_when_their_kernel_is_removed_are_told() {
         let init = bench.init(Some(OPCODE), vec![Box::new(Brief)]);
         let init = KernelInit { answers: 2, ..init };
         let number = bench.try_deploy(init).unwrap();
-        // No acknowledgement of an answer arrives, so their memory is used up.
+        // No acknowledgement of an answer arrives, so the memory for answers is used up.
         bench.world.cut(1, 0, true);
         (0..8).for_each(|tag| bench.rpc(OPCODE, tag, b""));
         bench.world.run_for(200_000);
@@ -278,7 +277,8 @@ fn requests_that_wait_for_room_when_their_kernel_is_removed_are_told() {
     }
 }
 
-/// Clients of one lane over bad links, each with parameters and bytes in turn; how often there was no lane.
+/// Clients share one lane over bad links, and send parameters and bytes in turn. Returns how often there was
+/// no lane.
 fn many_requests(seed: u64, settings: &Settings) -> u64 {
     let mut bench = Bench::new(seed, settings);
     bench.deploy(vec![Box::new(Held)]);

@@ -1,5 +1,5 @@
-//! StRoM between simulated NICs: requests to kernels and their answers, refusals, kernels that come and go.
-//! Each kernel also runs over bad links beside a plain model.
+//! StRoM between simulated NICs: requests to kernels and their answers, refusals, deployment and removal of
+//! kernels. Each kernel also runs over bad links and is compared with a plain model.
 
 mod bench;
 mod bounds;

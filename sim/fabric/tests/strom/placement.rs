@@ -10,16 +10,16 @@ use remora_nic::{CompletionKind, NicError, Operation, Payload, ReceiveRequest, W
 use crate::bench::{Bench, OPCODE, SIGNALED, arms, bad_links};
 use crate::seeds;
 
-/// Counts passing bytes, and reports the count.
+/// A kernel that counts passing bytes and reports the count.
 #[derive(Default)]
 struct Counts {
-    /// It only looks at what passes, and knows of no places.
+    /// True if it only observes the bytes that pass, and does not know their addresses.
     looks: bool,
     bytes: u64,
     sum: u64,
 }
 
-/// Bytes weighed by where they go: each must pass at its place, once.
+/// Returns a sum of the bytes weighted by their addresses: each byte must pass once, at its address.
 fn weighed(bytes: &[u8], va: u64) -> u64 {
     bytes.iter().zip(va..).map(|(byte, at)| u64::from(*byte) * (at % 8191)).sum()
 }
@@ -69,7 +69,7 @@ fn attach(bench: &mut Bench, kernel: Option<u32>) -> Result<(), NicError> {
     bench.world.with_nic(1, |nic, _| nic.attach_kernel(qp, kernel))
 }
 
-/// WRITEs of random bytes to consecutive places; some consume a receive.
+/// Writes random bytes to consecutive addresses; some WRITEs consume a receive.
 fn seed(seed: u64, settings: &Settings, looks: bool) -> u64 {
     let mut bench = Bench::new(seed, settings);
     let number = bench.deploy(vec![Box::new(Counts { looks, ..Counts::default() })]);
@@ -145,7 +145,7 @@ fn an_estimate_is_a_by_product_of_receiving() {
         assert!((estimate - 5000.0).abs() < 4.0 * 0.0081 * 5000.0, "{estimate}");
         assert_eq!(bench.there.load(0, values.len()), values);
 
-        // No kernel looks any more, or there is none.
+        // No kernel observes any more, or there is none.
         attach(&mut bench, None).unwrap();
         bench.world.post(bench.left, &request).unwrap();
         assert!(bench.run().is_empty());
@@ -153,7 +153,7 @@ fn an_estimate_is_a_by_product_of_receiving() {
     }
 }
 
-/// Sends the peer each even value that the program hands it, to the address in the parameters.
+/// A kernel that sends each even value of the program to the peer, at the address in the parameters.
 #[derive(Default)]
 struct Evens {
     to: Option<(u64, u32)>,

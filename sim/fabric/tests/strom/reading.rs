@@ -1,14 +1,14 @@
-//! A kernel's reads, and where their bytes stay. Bytes that are read while a message is being made arrive at
-//! its continuation. The caller of a kernel must not notice.
+//! A kernel's reads, and the storage of their bytes. Bytes that are read while a message is being built
+//! arrive after it; the caller of a kernel must not notice this.
 
 use remora_nic::kernel::{Kernel, Progress, Status, Streams};
 
 use crate::bench::{Bench, LONGEST, OPCODE};
 
-/// One step, with the address of the server's memory.
+/// A step of the kernel, with the address of the server's memory.
 type Step = fn(&mut Streams<'_, '_>, u64) -> Progress;
 
-/// Makes these steps for a request, one after the other.
+/// A kernel that performs these steps for a request, one after the other.
 struct Scripted {
     steps: &'static [Step],
     memory: u64,
@@ -31,12 +31,12 @@ impl Kernel for Scripted {
     }
 }
 
-/// The contents of the server's memory.
+/// Returns the contents of the server's memory.
 fn memory() -> Vec<u8> {
     (0..=255).cycle().take(3 * LONGEST as usize).collect()
 }
 
-/// How these steps answer, twice: the second time the buffers are not fresh.
+/// Returns the answer to these steps. They are repeated once, because the buffers are not fresh then.
 fn answered(steps: &'static [Step]) -> (Status, Vec<u8>) {
     let mut said = Vec::new();
     for mut bench in Bench::arms() {
@@ -123,7 +123,7 @@ fn what_was_read_outlives_the_message_that_it_came_for() {
             streams.forward(4);
             Progress::Again
         },
-        // The answer has left, and its buffer is another's.
+        // The answer has been sent, and its buffer belongs to another one.
         left,
     ];
     let withdrawn: &[Step] = &[
@@ -145,7 +145,7 @@ fn what_was_read_outlives_the_message_that_it_came_for() {
     assert_eq!(answered(Box::leak(withdrawn.into())), (Status::MISS, [&b"1234"[..], &[1, 2, 3, 4]].concat()));
 }
 
-/// The rest of the longest answer begins at this offset, and is read with `MORE` further bytes.
+/// Offset of the rest of the longest answer, which is read with `MORE` further bytes.
 const BEHIND: u32 = 12_000;
 
 fn read_the_rest<const MORE: u32>(streams: &mut Streams<'_, '_>, memory: u64) -> Progress {

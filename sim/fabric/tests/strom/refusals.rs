@@ -1,4 +1,4 @@
-//! Requests that are refused, where, and which side learns of it.
+//! Requests that are refused, and which side learns of it.
 
 use remora_fabric::Settings;
 use remora_nic::kernel::{Get, Kernel, Lookup, Place, Slot, Status, TAG_MASK};
@@ -127,7 +127,7 @@ fn an_answer_to_where_the_requester_gave_no_right_ends_the_connection() {
             bench.world.with_nic(node, |nic, _| std::iter::from_fn(|| nic.event()).collect::<Vec<_>>())
         };
         assert!(events(&mut bench, 1).contains(&AsyncEvent::QpFatal(bench.right.number)));
-        // The answer was no work of the server's program.
+        // The server's program did nothing for the answer.
         assert_eq!(bench.world.drain(bench.right_cq).iter().filter(|wc| wc.id == 0).count(), 0);
         assert!(bench.is_at_rest(0));
     }

@@ -1,4 +1,4 @@
-//! The filter and the aggregation, beside plain iterators.
+//! The filter and aggregation kernels, compared with plain iterators.
 
 use remora_fault::Random;
 use remora_nic::kernel::{Aggregate, Filter, Predicate, Scan, Status, Sums};
@@ -8,7 +8,7 @@ use crate::bench::{Answer, Bench, LONGEST, OPCODE, every_seed};
 const PREDICATES: [Predicate; 4] =
     [Predicate::Equal, Predicate::Less, Predicate::Greater, Predicate::NotEqual];
 
-/// A table of random rows, and a scan of it.
+/// Creates a table of random rows. Returns the rows and a scan of them.
 fn table(bench: &Bench, random: &mut Random) -> (Vec<Vec<u8>>, Scan) {
     let words = 1 + random.below(12);
     let rows: Vec<Vec<u8>> = (0..random.below(200))

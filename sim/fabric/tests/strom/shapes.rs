@@ -1,4 +1,4 @@
-//! The traversal kernel over lists, trees, skip lists and graphs, beside a plain map.
+//! The traversal kernel over lists, trees, skip lists and graphs, compared with a plain map.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,7 +7,7 @@ use remora_nic::kernel::{Predicate, Shape, Status, Traversal, Walk};
 
 use crate::bench::{Answer, Bench, OPCODE, every_seed};
 
-/// The offset of the values, of 16 bytes each.
+/// Offset of the values, of 16 bytes each.
 const VALUES: usize = 1 << 18;
 
 /// An element under construction: words of 4 bytes.
@@ -32,7 +32,7 @@ fn place(bench: &Bench, number: usize, element: &Element) {
     bench.there.store(64 * number, &element.0);
 }
 
-/// The value of a key, and its address.
+/// Stores the value of a key and returns its address.
 fn value(bench: &Bench, key: u64) -> u64 {
     let offset = VALUES + 16 * key as usize;
     bench.there.store(offset, &bytes(key));
@@ -43,7 +43,7 @@ fn bytes(key: u64) -> Vec<u8> {
     [key.to_le_bytes(), (!key).to_le_bytes()].concat()
 }
 
-/// Asks for these keys at once: each that `has` holds for is found, the others are not. Counts both.
+/// Requests these keys together, and checks that exactly those for which `has` holds are found. Counts both.
 fn ask(bench: &mut Bench, walk: &Walk, keys: &[u64], has: impl Fn(u64) -> bool) -> [u64; 2] {
     for (tag, key) in keys.iter().enumerate() {
         bench.rpc(OPCODE, tag as u32, &Walk { key: *key, ..*walk }.emit());
@@ -61,7 +61,7 @@ fn ask(bench: &mut Bench, walk: &Walk, keys: &[u64], has: impl Fn(u64) -> bool) 
     counts
 }
 
-/// The walk of the paper's list: key at word 0, next at 2, value at 4.
+/// Returns the walk of the paper's list: key at word 0, next at word 2, value at word 4.
 pub fn list(address: u64) -> Walk {
     Walk {
         address,
@@ -78,7 +78,7 @@ pub fn list(address: u64) -> Walk {
     }
 }
 
-/// Different keys below 64, and eight to ask for.
+/// Returns different keys below 64, and eight keys to request.
 fn keys(random: &mut Random) -> (Vec<u64>, Vec<u64>) {
     let mut keys: Vec<u64> = (0..64).collect();
     for at in 0..keys.len() {
@@ -104,7 +104,7 @@ fn the_lists_of_the_paper() {
     });
 }
 
-/// Three keys with their values beside them, and a chain to the next slot.
+/// Three keys with their values beside them, and a link to the next slot.
 #[test]
 fn hash_tables_with_several_keys_an_element_and_positions_beside_the_key() {
     every_seed::<2, Traversal>(|bench, random| {
@@ -135,7 +135,7 @@ fn hash_tables_with_several_keys_an_element_and_positions_beside_the_key() {
     });
 }
 
-/// A tree by insertion: key at word 0, value at 2, children at 4 and 6.
+/// A tree built by insertion: key at word 0, value at word 2, children at words 4 and 6.
 #[test]
 fn binary_trees() {
     every_seed::<2, Traversal>(|bench, random| {
@@ -173,8 +173,8 @@ fn binary_trees() {
     });
 }
 
-/// Two levels of nodes with up to three keys: keys at words 0, 2, 4, children at 6, their number at 14.
-/// Values belong to leaves, at 6 words behind their key.
+/// Two levels of nodes with up to three keys: keys at words 0, 2, 4, children from word 6 on, their number at
+/// word 14. Leaves have values instead, 6 words after their keys.
 #[test]
 fn nodes_of_a_tree_with_several_keys() {
     every_seed::<2, Traversal>(|bench, random| {
@@ -191,8 +191,8 @@ fn nodes_of_a_tree_with_several_keys() {
             node.0[56..60].copy_from_slice(&(keys.len() as u32).to_le_bytes());
             node
         };
-        // The root's keys are the greatest of the leaves before the last. It has no values, so it is asked
-        // past.
+        // The root's keys are the greatest ones of all leaves but the last. It has no values, so it must not
+        // end the walk.
         let parts: Vec<u64> = leaves[..leaves.len() - 1].iter().map(|leaf| leaf[leaf.len() - 1]).collect();
         let root = node(&parts, &|number| at(bench, number + 1), leaves.len());
         for (number, leaf) in leaves.iter().enumerate() {
@@ -210,9 +210,9 @@ fn nodes_of_a_tree_with_several_keys() {
             shape,
             ..list(at(bench, 0))
         };
-        // A key that is also in the root would fit there.
+        // A key that is also in the root would match there.
         let in_leaves: Vec<u64> = asked.iter().copied().filter(|key| !parts.contains(key)).collect();
-        // Leaves have values where the root has children: a walk ends at them by the bound on elements.
+        // Leaves have values where the root has children: a walk ends at leaves by the limit on elements.
         for (tag, key) in in_leaves.iter().enumerate() {
             bench.rpc(OPCODE, tag as u32, &Walk { key: *key, most: 2, ..whole }.emit());
         }
@@ -232,7 +232,8 @@ fn nodes_of_a_tree_with_several_keys() {
     });
 }
 
-/// Key at word 0, value at 2, pointers of four levels from 4 on; the first element is a head without a key.
+/// Key at word 0, value at word 2, pointers of four levels from word 4 on. The first element is a head
+/// without a key.
 #[test]
 fn skip_lists() {
     every_seed::<2, Traversal>(|bench, random| {
@@ -261,7 +262,8 @@ fn skip_lists() {
     });
 }
 
-/// Key at word 0, value at 2, four edges from 4 on; some have no target, and there are cycles.
+/// Key at word 0, value at word 2, four edges from word 4 on. Some edges have no target, and there are
+/// cycles.
 #[test]
 fn graphs() {
     every_seed::<2, Traversal>(|bench, random| {
@@ -319,7 +321,7 @@ fn predicates_and_circles() {
             bench.rpc(OPCODE, 1, &walk.emit());
             assert_eq!(bench.run()[&1], wanted, "{walk:?}");
         }
-        // Table 2 by itself, without a shape.
+        // The parameters of Table 2 alone, without a shape.
         bench.rpc(OPCODE, 1, &Walk { key: 30, ..walk }.emit()[..32]);
         assert_eq!(bench.run()[&1], found(30));
     }

@@ -1,4 +1,4 @@
-//! The kernels for objects and streams of values: consistency, shuffle, `HyperLogLog`.
+//! The kernels for objects and for streams of values: consistency, shuffle, `HyperLogLog`.
 
 use std::collections::BTreeSet;
 
@@ -61,7 +61,7 @@ fn a_torn_object_whose_check_value_is_read_apart_is_not_answered() {
     }
 }
 
-/// The kernel, and a writer that is done with the object after so many reads of it.
+/// The consistency kernel, with a writer that completes the object after a number of reads.
 struct Mended {
     kernel: Consistency,
     reads: u32,
@@ -87,7 +87,7 @@ impl Kernel for Mended {
 
 #[test]
 fn an_object_that_comes_to_rest_is_read_again_until_it_has() {
-    // Mended behind the third read, so the fourth is whole; three are too few.
+    // The object is completed after the third read, so the fourth is consistent, and three are too few.
     for (tries, status) in [(3, Status::INCONSISTENT), (4, Status::DONE)] {
         for mut bench in Bench::arms() {
             let bytes = [7; 600];
@@ -114,7 +114,7 @@ fn each_value_comes_into_its_partition_in_order() {
         let mask = (1u64 << bits) - 1;
         let of =
             |partition: usize| values.iter().copied().filter(move |value| value & mask == partition as u64);
-        // One is a value too short, at times.
+        // Sometimes one partition has space for one value too few.
         let short = (random.below(3) == 0 && !values.is_empty()).then(|| (values[0] & mask) as usize);
         let mut partitions = Vec::new();
         let mut next = 0;
@@ -162,7 +162,7 @@ fn an_estimate_is_near_the_number_of_different_values() {
             let bytes = bench.run().remove(&9).unwrap().bytes;
             f64::from_le_bytes(bytes.try_into().unwrap())
         };
-        // So few collide seldom: four standard errors.
+        // Few values rarely collide: four standard errors.
         let count = different.len() as f64;
         let error = (estimate(bench) - count).abs();
         assert!(error <= 4.0 * 0.0081 * count + 1.0, "{error} of {count}");
@@ -173,7 +173,7 @@ fn an_estimate_is_near_the_number_of_different_values() {
     });
 }
 
-/// From few to millions, beside the number itself.
+/// From few values to millions, compared with the exact number.
 #[test]
 fn estimates_are_within_three_standard_errors_of_the_numbers_of_values() {
     for (number, exact) in [0u64, 1, 10, 1000, 20_000, 60_000, 400_000, 2_000_000].into_iter().enumerate() {
@@ -187,12 +187,13 @@ fn estimates_are_within_three_standard_errors_of_the_numbers_of_values() {
     }
 }
 
-/// Apache `DataSketches` hashes, counts and estimates in its own way, with as many registers. Both are as
-/// good as their standard errors, over the same values.
+/// Apache `DataSketches` hashes, counts and estimates in its own way, with the same number of registers. Over
+/// equal values, both errors match their standard errors.
 #[test]
 fn estimates_are_as_good_as_those_of_an_independent_library() {
     const STREAMS: u64 = 16;
-    // Theirs follows the order of the values: 0.83 / 2^7, from its documentation.
+    // The library's standard error depends on the order of the values: 0.83 / 2^7, according to its
+    // documentation.
     let standard = [0.0081, 0.0065];
     for count in [100, 3000, 40_000, 150_000_u64] {
         let mut squares = [0.0; 2];
@@ -201,7 +202,7 @@ fn estimates_are_as_good_as_those_of_an_independent_library() {
             let (mut ours, mut theirs) = (HyperLogLog::default(), HllSketch::new(14, HllType::Hll8).unwrap());
             let (mut exact, most) = (BTreeSet::new(), 2 * count);
             for _ in 0..count {
-                // Many of them more than once, and near each other.
+                // Many values repeat, and are close to each other.
                 let value = random.below(most);
                 exact.insert(value);
                 ours.add(&value.to_le_bytes());

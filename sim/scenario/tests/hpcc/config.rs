@@ -8,7 +8,7 @@ fn the_configurations_of_conweave_are_read_without_a_word_but_one() {
         [include_str!("../data/ns3-T2ms-irn-config.txt"), include_str!("../data/ns3-I32-pfc-config.txt")]
     {
         let read = Config::parse(text(file)).unwrap();
-        // Integers that are written as decimals: the program reads what is in front of the point.
+        // Integers written as decimals: the program reads the part before the point.
         let says = ["f:13: QLEN_MON_START is a whole number; 2.0 is read as 2, as in ns-3", "QLEN_MON_END"];
         let warned = warned(&read);
         assert!(warned.len() == 2 && warned[0] == says[0] && warned[1].contains(says[1]), "{warned:?}");
@@ -73,7 +73,7 @@ fn each_mistake_of_a_value_has_its_line_and_remedy() {
 
 /// SimAI's and astra-sim's configurations have such a stop time.
 ///
-/// Regression: a stop time of 4e13 s was refused as no number.
+/// Regression: a stop time of 4e13 s was rejected as not a number.
 #[test]
 fn numbers_that_are_too_large_mean_without_an_end() {
     let text = text("\u{feff}SIMULATOR_STOP_TIME 40000000000000.00\nQLEN_MON_END 99999999999999999999\n");

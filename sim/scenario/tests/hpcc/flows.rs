@@ -41,11 +41,11 @@ fn the_flows_of_conweave_get_the_ports_that_its_program_gave_them() {
 
 #[test]
 fn stale_digits_in_the_count_do_not_matter() {
-    // 2 over an estimate of 15 and a blank leaves 25.
+    // The digit 2 and a blank, written over an estimate that ended in 5, leave 25.
     let read = flows::parse(text("25 \n0 1 3 9 2.0\n1 0 3 9 2.0\n"), None).unwrap();
     assert_eq!(read.value.flows.len(), 2);
     assert_eq!(warned(&read), ["f:1: the count is 25, and the file has 2 flows; all of them are read"]);
-    // A count that is less is how users cut a file: ns-3 reads so many.
+    // Users truncate a file by a smaller count: ns-3 reads that many flows.
     let read = flows::parse(text("1\n0 1 3 9 2.0\n1 0 3 9 2.0\n"), None).unwrap();
     let says = "f:3: there are more flows than the count of 1; the others are ignored, as in ns-3";
     assert_eq!((read.value.flows.len(), warned(&read)), (1, vec![says.to_owned()]));

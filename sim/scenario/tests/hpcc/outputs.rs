@@ -29,7 +29,7 @@ fn a_flow_that_ends_is_a_line_of_either_dialect() {
 
 #[test]
 fn the_time_alone_is_what_the_program_prints() {
-    // 6 links of 100 Gbit/s and 1 us, 2 MB: the last column of ConWeave's own outputs, for 6, 4 and 2 links.
+    // 6 links of 100 Gbit/s and 1 µs, 2 MB: the last column of ConWeave's own outputs, for 6, 4 and 2 links.
     let hop = Hop { rate: 100_000_000_000, delay: 1000 };
     let fct = include_str!("../data/ns3-one-irn-fct.txt");
     let lines = parse_fct(text(fct)).unwrap().value;
@@ -37,7 +37,7 @@ fn the_time_alone_is_what_the_program_prints() {
         assert_eq!(alone(line.size, 1000, &vec![hop; links]), line.alone, "{links} links");
     }
     assert_eq!(lines.len(), 3);
-    // Each division is cut: 83.84 ns are 83.
+    // Each division is rounded down: 83.84 ns become 83.
     assert_eq!(alone(1000, 1000, &[Hop { rate: 100_000_000_000, delay: 0 }]), 80 + 83);
 }
 

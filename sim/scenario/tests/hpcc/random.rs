@@ -1,4 +1,4 @@
-//! What is written reads back, and no text makes a parser panic.
+//! Written files read back unchanged, and no text makes a parser panic.
 
 use crate::text;
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ fn flow_files() -> impl Strategy<Value = FlowFile> {
         };
         let mut flows: Vec<Flow> = rows.into_iter().map(flow).collect();
         flows::number(&mut flows, dialect);
-        // Without rows nothing tells the dialect.
+        // Without rows, the dialect cannot be inferred.
         FlowFile { dialect: if flows.is_empty() { Dialect::Hpcc } else { dialect }, flows }
     })
 }

@@ -10,7 +10,7 @@ fn the_topologies_of_conweave_are_read_and_their_prose_is_ignored() {
     let fat = parse(text(FAT)).unwrap();
     assert!(fat.warnings.is_empty(), "{:?}", fat.warnings);
     assert_eq!((fat.value.nodes.len(), fat.value.hosts().count(), fat.value.links.len()), (208, 128, 384));
-    // The same links, in the same order, as the table that was made from it.
+    // The same links, in the same order, as in the table that was derived from the file.
     let table = include_str!("../data/topo-fat-k8-128.csv").lines().skip(1);
     for (link, row) in fat.value.links.iter().zip(table) {
         let row: Vec<u64> = row.split(',').map(|word| word.parse().unwrap()).collect();
@@ -64,7 +64,7 @@ fn links_beyond_the_count_are_named() {
     );
 }
 
-/// Regression: topologies of PowerTCP and SimAI were refused for a wrong switch.
+/// Regression: topologies of PowerTCP and SimAI were rejected because of a wrong switch.
 #[test]
 fn first_lines_of_powertcp_reverie_and_simai_are_read_and_named() {
     const LINKS: &str = "0 2 100Gbps 1us 0\n1 3 100Gbps 1us 0\n2 3 100Gbps 1us 0\n";
@@ -78,7 +78,7 @@ fn first_lines_of_powertcp_reverie_and_simai_are_read_and_named() {
         assert_eq!(other.value, plain.value, "{first}");
         assert!(warned(&other)[0].starts_with(&format!("f:1: the first line is {program}")), "{first}");
     }
-    // HPCC's with its one switch in the first line is no dialect.
+    // HPCC's format with its only switch in the first line is not another dialect.
     let one = parse(text("3 1 2 2\n0 2 100Gbps 1us 0\n1 2 100Gbps 1us 0\n")).unwrap();
     assert_eq!((one.warnings.len(), one.value.links.len()), (0, 2));
 }

@@ -107,7 +107,7 @@ fn every_rate_of_the_topology_stands_in_every_map() {
         says,
         "f: PMAX_MAP lacks 100000000000, a rate of the topology: add the pair `100000000000 VALUE`"
     );
-    // What run.py writes for the first two rates.
+    // The values that run.py writes for the first two rates.
     let read = translated(&map.replace("25000000000 0.2", "100000000000 0"), None).unwrap();
     assert_eq!(warned(&read), ["f: PMAX_MAP has 0 for 100Gbps: nothing is marked up to KMAX"]);
     let says = translated("CC_MODE 1 LINK_DOWN 1 0 1", None).unwrap_err().to_string();

@@ -36,7 +36,7 @@ fn a_start_is_in_ps_and_stays_exact_beyond_a_float() {
     let cm = "# made by hand\nNodes 2\nConnections 2\nSeed 7\n0->1 start 123456789012 size 9\n1->0 start 1.5e3 size 9 prio 4";
     let read = parse(text(cm)).unwrap();
     let starts: Vec<_> = read.value.flows.iter().map(|flow| flow.start).collect();
-    // 123456789012 read as a 32-bit float is 123456790528.
+    // As a 32-bit float, 123456789012 would be 123456790528.
     assert_eq!(starts, [ConnectionStart::At(123_456_789_012), ConnectionStart::At(1500)]);
     assert_eq!(read.value.flows[1].priority, Some(4));
     // Flows without an id get numbers above all ids.
@@ -142,7 +142,7 @@ fn each_mistake_has_its_line_and_remedy() {
 
 /// Regression: a byte-order mark hid the first key of a configuration, or made a file unreadable.
 ///
-/// Regression: lines that end with carriage returns alone and blanks around the arrow were refused.
+/// Regression: lines that end with only a carriage return, and blanks around the arrow, were rejected.
 #[test]
 fn blanks_around_an_arrow_marks_and_carriage_returns_change_nothing() {
     const PLAIN: &str =

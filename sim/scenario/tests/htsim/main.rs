@@ -1,4 +1,4 @@
-//! htsim's files: each trap of the formats by literal values.
+//! htsim's files: each pitfall of the formats, by literal values.
 
 mod connections;
 mod options;
@@ -8,12 +8,12 @@ mod translation;
 
 use remora_scenario::{Read, ScenarioError, Source};
 
-/// A text under the name that the tests expect in messages.
+/// Returns a text with the name that the tests expect in messages.
 fn text(text: &str) -> Source<'_> {
     Source::new("f", text)
 }
 
-/// The words of an error: one line.
+/// Returns the message of an error, which must be one line.
 fn says<T>(result: Result<Read<T>, ScenarioError>) -> String {
     let Err(error) = result else { panic!("it was read") };
     let says = error.to_string();
@@ -21,7 +21,7 @@ fn says<T>(result: Result<Read<T>, ScenarioError>) -> String {
     says
 }
 
-/// The warnings, each a line.
+/// Returns the warnings, one line each.
 fn warned<T>(read: &Read<T>) -> Vec<String> {
     read.warnings.iter().map(|warning| warning.to_string()).collect()
 }

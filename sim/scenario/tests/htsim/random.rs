@@ -1,4 +1,4 @@
-//! What is written reads back, and no text makes a parser panic.
+//! Written files read back unchanged, and no text makes a parser panic.
 
 use crate::text;
 use proptest::prelude::*;

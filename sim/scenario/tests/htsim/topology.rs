@@ -11,7 +11,7 @@ fn the_topologies_of_htsim_are_the_trees_that_it_builds() {
     let tiny = parse(text(TINY)).unwrap();
     assert!(tiny.warnings.is_empty(), "{:?}", tiny.warnings);
     let link = Level::new(100_000_000_000, 1_000_000);
-    // 32 hosts, 4 ToRs of 8 with 2 links upwards each: 2 spines.
+    // 32 hosts, 4 ToRs with 8 hosts and 2 uplinks each: 2 spines.
     let tree = tiny.value.network().unwrap().tree;
     assert_eq!(tree, Tree::leaf_spine(4, 2, 8, link, link));
     let large = parse(text(LARGE)).unwrap();
@@ -32,7 +32,8 @@ const BUNDLED: &str = "Nodes 16\nTiers 3\nPodsize 8\nTier 0\ndownlink_speed_gbps
 #[test]
 fn speed_latency_and_bundle_belong_to_the_links_below_a_tier() {
     let text_of = BUNDLED.replace("Radix_Up 4\nBundle 2", "Radix_Up 4\nOversubscribed 1\nBundle 2");
-    // 16 links of ToRs upwards at 100 are 8 of aggs at 200: one core an agg, with one link of the four.
+    // 16 uplinks of ToRs at 100 are 8 uplinks of aggs at 200: one core per agg, with only one of the four
+    // links.
     let single = text_of.replace("Bundle 4", "Bundle 1");
     assert!(
         says(parse(text(&single)))
@@ -50,7 +51,7 @@ fn speed_latency_and_bundle_belong_to_the_links_below_a_tier() {
     assert_eq!(tree.below[1], Level { bundle: 2, ..Level::new(100_000_000_000, 600_000) });
     let topology = tree.topology().unwrap();
     assert_eq!(topology.links.len(), 16 + 16 + 16);
-    // The agg at position 1 has the cores 1 and 3.
+    // The agg at position 1 is linked to the cores 1 and 3.
     let agg = topology.switch_at(Tier::Agg, 1).unwrap();
     let cores: Vec<u32> = topology.ports()[agg as usize].iter().map(|port| port.neighbour).collect();
     let core = |number| topology.switch_at(Tier::Core, number).unwrap();

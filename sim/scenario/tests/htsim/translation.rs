@@ -39,9 +39,9 @@ fn a_matrix_runs_on_the_default_tree() {
     assert_eq!((flows.len(), flows[0].id, flows[0].src), (32, 1, 127));
 }
 
-/// In htsim a lossless queue beyond `-q` prints a line and enqueues.
+/// In htsim, a lossless queue longer than `-q` prints a line and enqueues.
 ///
-/// Regression: `-q` bounded lossless queues, too, and 15 flows of 15 never ended.
+/// Regression: `-q` also limited lossless queues, so 15 of 15 flows never ended.
 #[test]
 fn the_queue_size_bounds_queues_that_lose_and_no_lossless_ones() {
     let matrix = "Nodes 16\nConnections 2\n0->15 start 0 size 200000\n1->15 start 0 size 200000";
@@ -118,7 +118,7 @@ fn a_failure_is_of_the_link_that_is_wired() {
     };
     let read = translated("", &with("switch_type AGG switch_id 3 link_id 1"), None).unwrap();
     let topology = read.value.topology().unwrap();
-    // Agg 3 has position 1, and its cores are 1 and 3; htsim would take core 1 * 2 + 1 = 3 for link 0, too.
+    // Agg 3 has position 1, and its cores are 1 and 3. htsim would use core 1 * 2 + 1 = 3 for link 0 as well.
     let ends = [topology.switch_at(Tier::Agg, 3).unwrap(), topology.switch_at(Tier::Core, 3).unwrap()];
     assert_eq!(read.value.failures[0].ends, ends);
     assert!(read.value.failures[0].link(&topology).is_some());

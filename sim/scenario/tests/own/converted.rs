@@ -1,4 +1,4 @@
-//! A file of another simulator and what it is converted to are one scenario.
+//! A file of another simulator and its conversion are equal scenarios.
 
 use crate::text;
 use remora_scenario::format::hpcc::config::Config;

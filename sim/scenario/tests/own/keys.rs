@@ -176,7 +176,7 @@ fn files_that_a_scenario_names_are_supplied_by_the_caller() {
     assert!(files(&scenario).is_empty());
     let topology = scenario.topology().unwrap();
     assert_eq!((topology.nodes.len(), scenario.flows(&topology).unwrap().len()), (144, 200));
-    // The same names with htsim's files behind them.
+    // The same names, with the contents of htsim's files.
     let topo =
         include_str!("../data/fat_tree_1024.topo").replacen("Switch_Latency_ns 0", "Switch_Latency_ns 9", 1);
     assert_eq!(supply(&mut other, Source::new("net", &topo)), Ok(vec![]));
@@ -185,7 +185,7 @@ fn files_that_a_scenario_names_are_supplied_by_the_caller() {
     let topology = other.topology().unwrap();
     assert_eq!((topology.nodes.len(), other.flows(&topology).unwrap().len()), (1024 + 320, 1));
     assert_eq!(other.switch.latency_by_tier, Some([Time(9000), Time(0), Time(0)]));
-    // ToRs are 1024 to 1151, aggs 1152 to 1279; agg 1 has the cores 1, 9, 17.
+    // ToRs are nodes 1024 to 1151, aggs 1152 to 1279; agg 1 is linked to the cores 1, 9, 17.
     assert_eq!(other.failures[0].ends, [1153, 1280 + 17]);
     let bad = Source::new("flows", "1\n0 500 3 9 2");
     let mut third = parse(text(named)).unwrap().value;

@@ -1,4 +1,4 @@
-//! Our own scenario files: every key, every mistake, and that a conversion changes nothing.
+//! Remora's own scenario files: every key, every mistake, and conversions that change nothing.
 
 mod converted;
 mod keys;
@@ -6,7 +6,7 @@ mod random;
 
 use remora_scenario::Source;
 
-/// A text under the name that the tests expect in messages.
+/// Returns a text with the name that the tests expect in messages.
 fn text(text: &str) -> Source<'_> {
     Source::new("f.toml", text)
 }

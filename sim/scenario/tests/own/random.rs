@@ -1,4 +1,4 @@
-//! Any scenario reads back as it was, and no text makes the parser panic.
+//! Any scenario reads back unchanged, and no text makes the parser panic.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! A flow alone: what the formula says, and what peers measured.
+//! A single flow: the formula, and measurements of other simulators.
 
 use super::*;
 use remora_scenario::scenario::{Charging, Transport, TransportName};
 
-/// Flows between hosts of a rack, of a pod and of two pods, one at a time, in ns.
+/// Returns the completion times in ns of single flows within a rack, within a pod and between pods.
 fn measured(charging: Charging, transport: TransportName) -> [f64; 3] {
     [1, 4, 64].map(|dst| {
         let mut scenario = scenario(fat_tree(8), &[(0, dst, 2_000_000)]);
@@ -26,7 +26,7 @@ fn every_transport_takes_the_time_of_the_formula() {
     }
 }
 
-/// csg-htsim: 174.335 us in a rack, 178.516 in a pod, 182.696 between pods.
+/// csg-htsim: 174.335 µs within a rack, 178.516 µs within a pod, 182.696 µs between pods.
 #[test]
 fn it_takes_what_htsim_measured() {
     let times = measured(Charging::Htsim, TransportName::RocePfc);
@@ -34,7 +34,7 @@ fn it_takes_what_htsim_measured() {
     assert!(times.iter().zip(theirs).all(|(own, theirs)| within(*own, theirs)), "{times:?}");
 }
 
-/// conweave-ns3: 170.091, 174.265 and 178.439 us.
+/// conweave-ns3: 170.091, 174.265 and 178.439 µs.
 #[test]
 fn it_takes_what_ns3_measured() {
     for transport in [TransportName::RocePfc, TransportName::Irn] {

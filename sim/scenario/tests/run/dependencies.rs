@@ -1,4 +1,4 @@
-//! Flows that wait for others.
+//! Flows that wait for other flows.
 
 use remora_scenario::scenario::{Transport, TransportName};
 use remora_scenario::{After, Dependency, End, Start, Verb};
@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::*;
 
-/// When a second flow starts that waits for this end of the first, and how long the first took, in ps.
+/// Returns the start of a flow that waits for this end of a first flow, and the completion time of the first,
+/// in ps.
 fn starts(transport: TransportName, verb: Verb, end: End) -> (u64, u64) {
     let first = Flow { verb, ..Flow::write(1, 0, 12, 600_000, 0) };
     let wait = After { flows: vec![Dependency { flow: 1, end }], count: 1, delay: 7 };
@@ -21,7 +22,7 @@ fn starts(transport: TransportName, verb: Verb, end: End) -> (u64, u64) {
 
 #[test]
 fn a_flow_that_waits_for_the_receiver_starts_when_that_has_all_bytes() {
-    // The acknowledgement takes six links of a microsecond, and 86 bytes on each.
+    // The acknowledgement crosses six links of a microsecond, with 86 bytes on each.
     let back = 6 * (Picos::MICROSECOND + 86 * 80);
     for transport in [TransportName::RocePfc, TransportName::Irn] {
         for verb in [Verb::Write, Verb::Send] {

@@ -1,4 +1,4 @@
-//! Flows take the paths that other programs' hashes choose.
+//! Flows take the paths that the hashes of other simulators choose.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,8 @@ use remora_scenario::scenario::{Balance, Hash};
 
 use super::*;
 
-/// The first flows of ConWeave's load on its leaf-spine, the network, and the spines that they took there.
+/// Returns the network, the first flows of ConWeave's load on its leaf-spine, and the spines that they took
+/// in ConWeave.
 fn recorded() -> (Network, Vec<Flow>, BTreeMap<u64, u32>) {
     let text = include_str!("../data/leaf_spine_128_100G_OS2.txt");
     let network = topology::parse(Source::new("topology", text)).unwrap().value;
@@ -42,10 +43,10 @@ fn the_hash_of_ns3_chooses_the_spines_that_conweave_recorded() {
     assert!(spines.len() > 150);
 }
 
-/// The capture that saw a packet, by its UDP source port and its destination address.
+/// Number of the capture that recorded a packet, by UDP source port and destination address.
 type Taken = BTreeMap<(u16, [u8; 4]), usize>;
 
-/// What captures have seen.
+/// The packets that all captures have recorded.
 #[derive(Clone, Default)]
 struct Passed(Arc<Mutex<Taken>>);
 
@@ -55,7 +56,7 @@ impl Sink for Passed {
     fn frame(&mut self, capture: usize, frame: &Frame<'_>) {
         let FrameBytes::Packet(packet, _) = frame.bytes else { return };
         let (sport, to) = (u16::from_be_bytes([packet[20], packet[21]]), packet[16..20].try_into().unwrap());
-        // What comes down from the spine is not this switch's choice.
+        // Packets from a spine are not a choice of this switch.
         if frame.leaves {
             self.0.lock().unwrap().insert((sport, to), capture);
         }
@@ -70,7 +71,7 @@ fn packets_take_the_spines_that_conweave_recorded() {
     scenario.workloads = vec![Workload::listed(flows.clone())];
     scenario.switch.balance = Balance::Ecmp { hash: Hash::Ns3 };
     let mut run = Run::new(&scenario).unwrap();
-    // The ports of the first ToR to the spines 136 to 143.
+    // Ports of the first ToR to the spines 136 to 143.
     let captures: Vec<PortName> = (17..25).map(|port| PortName { node: 128, port }).collect();
     let passed = Passed::default();
     run.record(&scenario, &RecordConfig { captures: &captures, outputs: &[] }, Box::new(passed.clone()))

@@ -1,4 +1,4 @@
-//! Scenarios that run, with real NICs at every host.
+//! Runs of scenarios, with real NICs at every host.
 
 mod alone;
 mod dependencies;
@@ -18,12 +18,12 @@ use remora_scenario::scenario::{Network, Scenario};
 use remora_scenario::units::{Rate, Time};
 use remora_scenario::workload::Workload;
 
-/// A fat-tree of links with 100 Gb/s and a microsecond.
+/// Returns a fat-tree of links with 100 Gb/s and 1 µs.
 fn fat_tree(k: u32) -> Network {
     Network::FatTree { k, oversubscription: 1, rate: Rate(100_000_000_000), delay: Time(Picos::MICROSECOND) }
 }
 
-/// A scenario with these flows: source, destination, bytes, all at the start.
+/// Returns a scenario with these flows (source, destination, bytes), all starting at time 0.
 fn scenario(network: Network, flows: &[(u32, u32, u64)]) -> Scenario {
     let flow =
         |(id, (src, dst, size)): (usize, &(u32, u32, u64))| Flow::write(id as u64, *src, *dst, *size, 0);
@@ -31,7 +31,7 @@ fn scenario(network: Network, flows: &[(u32, u32, u64)]) -> Scenario {
     Scenario { workloads: vec![Workload::listed(flows)], ..Scenario::on(network) }
 }
 
-/// Runs it to its end. All flows must end well, and nothing may be found.
+/// Runs a scenario to its end. All flows must succeed, and no invariant may be violated.
 fn run(scenario: &Scenario) -> Vec<Row> {
     let mut run = Run::new(scenario).unwrap();
     let mut rows = Vec::new();

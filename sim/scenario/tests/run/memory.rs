@@ -1,8 +1,8 @@
-//! A thousand hosts fit into the memory of a small machine.
+//! A network of a thousand hosts fits into the memory of a small machine.
 
 use super::*;
 
-/// Kilobytes that this process has resident.
+/// Returns the resident memory of this process, in kilobytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();

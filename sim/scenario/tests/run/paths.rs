@@ -1,11 +1,11 @@
-//! Paths that are given, and their tables.
+//! Given paths, and their tables.
 
 use super::*;
 use remora_scenario::Source;
 use remora_scenario::format::paths::parse;
 use remora_scenario::scenario::{Balance, GivenPath, Transport, TransportName};
 
-/// Two flows from one rack to another pod, by these switches above theirs. Their times over those alone.
+/// Runs two flows from one rack to another pod over these switches above their ToR. Returns their slowdowns.
 fn slowdowns(above: [&[u32]; 2]) -> Vec<f64> {
     let paths = (0..).zip(above).map(|(flow, above)| GivenPath { flow, above: above.to_vec() }).collect();
     let mut scenario = scenario(fat_tree(4), &[(0, 12, 500_000), (1, 14, 500_000)]);
@@ -14,7 +14,7 @@ fn slowdowns(above: [&[u32]; 2]) -> Vec<f64> {
     run(&scenario).iter().map(Row::slowdown).collect()
 }
 
-/// A fat-tree of 4: hosts 0 to 15, ToRs 16 to 23, aggregation switches 24 to 31, cores 32 to 35.
+/// A fat-tree with k = 4: hosts 0 to 15, ToRs 16 to 23, aggregation switches 24 to 31, cores 32 to 35.
 #[test]
 fn flows_take_the_paths_that_are_given() {
     assert!(slowdowns([&[24, 32], &[25, 33]]).iter().all(|slowdown| *slowdown < 1.01), "no link is shared");

@@ -1,4 +1,4 @@
-//! Outputs beside the flows: each agrees with what the network and the NICs count.
+//! Outputs in addition to the flows: each agrees with the counters of network and NICs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ impl Collected {
         String::from_utf8(self.0.lock().unwrap().get(&output).cloned().unwrap_or_default()).unwrap()
     }
 
-    /// The numbers of each line; a word that is none is 0.
+    /// Returns the numbers of each line, with 0 for a word that is not a number.
     fn rows(&self, output: Output) -> Vec<Vec<u64>> {
         let numbers =
             |line: &str| line.split([',', ' ']).map(|word| word.parse().unwrap_or(0)).collect::<Vec<u64>>();
@@ -37,7 +37,7 @@ impl Collected {
     }
 }
 
-/// Six hosts of a rack send to a seventh in the next pod, which marks and pauses.
+/// Returns a scenario in which hosts 0 to 5 send to host 15, with ECN and PFC.
 fn incast(format: OutputFormat) -> Scenario {
     let flows: Vec<(u32, u32, u64)> = (0..6).map(|src| (src, 15, 100_000)).collect();
     let mut scenario = scenario(fat_tree(4), &flows);
@@ -56,7 +56,7 @@ fn incast(format: OutputFormat) -> Scenario {
     scenario
 }
 
-/// Runs it to its end.
+/// Runs a scenario to its end and collects its outputs.
 fn record(scenario: &Scenario) -> (Run, Collected) {
     let (mut run, collected) = (Run::new(scenario).unwrap(), Collected::default());
     let outputs = Output::of(scenario);
@@ -82,7 +82,7 @@ fn a_line_is_written_for_each_pause_frame_by_who_receives_it() {
         assert!((sent - 2..=sent).contains(&(lines.len() as u64)), "{} of {sent}", lines.len());
         let pauses = lines.iter().filter(|line| line[4] > 0).count() as u64;
         assert!((totals.pauses - 2..=totals.pauses).contains(&pauses));
-        // Hosts 0 to 5 hang on the ToRs 16 to 18, and some of them are paused by port 1.
+        // Hosts 0 to 5 are attached to ToRs 16 to 18, and some of them are paused by port 1.
         let host = lines.iter().find(|line| line[1] < 16).expect("a host is paused");
         assert_eq!((host[1] < 6, host[2]), (true, if head == 0 { 0 } else { 1 }));
     }
@@ -96,7 +96,7 @@ fn queues_are_counted_as_if_each_had_been_looked_at_each_100_ns() {
     let (_, collected) = record(&scenario);
     let text = collected.text(Output::Queues);
     let mut lines = text.lines();
-    // The run goes on behind the last sample.
+    // The run continues after the last sample.
     assert_eq!(lines.next(), Some("time: 60000"));
     let mut looked = Run::new(&scenario).unwrap();
     let mut counts: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
@@ -134,12 +134,12 @@ fn samples_agree_with_what_nics_and_ports_count() {
     let connections = collected.rows(Output::Connections);
     let of =
         |ns: u64, host: u64| connections.iter().find(|line| line[..2] == [ns, host]).unwrap()[2..].to_vec();
-    // All begin at once; 100 packets take 9 us, and most of their acknowledgements come later.
+    // All flows start at once; 100 packets take 9 µs, and most of their acknowledgements arrive later.
     assert_eq!((of(0, 0), of(0, 5), of(0, 15)), (vec![1, 1], vec![1, 1], vec![0, 0]));
     assert_eq!(of(10_000, 0), [1, 0]);
     let last = connections.last().unwrap()[0];
     assert_eq!(of(last, 0)[1], 0);
-    // Data leaves the ToRs 16 to 18 by the ports 3 and 4.
+    // Data leaves ToRs 16 to 18 by ports 3 and 4.
     let uplinks = collected.rows(Output::Uplinks);
     let at = |ns: u64| uplinks.iter().filter(move |line| line[0] == ns);
     assert_eq!(at(0).count(), 8 * 2, "two ports of eight ToRs");
@@ -149,7 +149,7 @@ fn samples_agree_with_what_nics_and_ports_count() {
     assert!(at(last).all(|line| line[2] == 3 || line[2] == 4));
 }
 
-/// Little-endian numbers of a record.
+/// Returns a little-endian number of a record.
 fn number(record: &[u8], at: usize, bytes: usize) -> u64 {
     record[at..at + bytes].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
@@ -165,14 +165,15 @@ fn a_trace_has_what_befalls_each_packet_at_its_nodes() {
     scenario.output.trace = vec![0, 16];
     let (_, collected) = record(&scenario);
     let bytes = collected.0.lock().unwrap()[&Output::Trace].clone();
-    // A header with 96 ports, then records.
+    // A header with 96 ports, followed by records.
     assert_eq!(number(&bytes, 0, 4), 96);
     let (head, records) = bytes.split_at(4 + 96 * 11 + 4);
-    // Six links of 1 us and 80 ns each, both ways but the packet once, at 100 Gb/s.
+    // Six links of 1 µs in both directions and six packets of 80 ns in one, at 100 Gb/s.
     assert_eq!(number(head, 4 + 96 * 11, 4), (2 * 6_000 + 6 * 80) * 100 / 8);
     assert_eq!(records.len() % 56, 0);
     let records: Vec<&[u8]> = records.chunks(56).collect();
-    // Host 0 sends four packets and one, and gets as many ACKs. The switch has each of them come and go.
+    // Host 0 sends four packets and one, and receives as many ACKs. Each of them arrives at and leaves the
+    // switch.
     let count = |node: u64, protocol: u64, event: u64| {
         let is_it = |record: &&&[u8]| {
             [number(record, 8, 2), number(record, 26, 1), number(record, 27, 1)] == [node, protocol, event]

@@ -1,12 +1,12 @@
-//! What the rule by which IRN sends packets again is worth.
+//! The benefit of the rule by which IRN retransmits packets.
 
 use super::*;
 use remora_fabric::simulation::{FlowSpec, Simulation};
 use remora_fabric::topology::{Link, NodeKind, Topology};
 use remora_scenario::setup;
 
-/// Picoseconds in which two hosts write 10 MB to each other, over a path of a hundred packets that loses them
-/// at random.
+/// Returns the picoseconds in which two hosts write 10 MB to each other, over a path of a hundred packets
+/// with random loss.
 fn exchange(eager: bool, loss: f64, seed: u64) -> u64 {
     let link = Link { a: 0, b: 1, rate: 40_000_000_000, delay: 11 * Picos::MICROSECOND, loss };
     let topology = Topology { nodes: vec![NodeKind::Host; 2], links: vec![link], places: Vec::new() };

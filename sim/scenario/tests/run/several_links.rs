@@ -1,4 +1,4 @@
-//! Hosts with several links: a flow leaves by a port with a shortest path, and is as fast as on that path
+//! Hosts with several links: a flow leaves by a port on a shortest path, and is as fast as if that path were
 //! alone.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use remora_scenario::scenario::{
     Balance, Control, ControlName, Failure, Hash, LinkText, Transport, TransportName,
 };
 
-/// Networks that share hosts: in each plane a host has at most one link.
+/// Networks (planes) that share their hosts. A host has at most one link in each plane.
 struct Planes {
     hosts: u32,
     nodes: u32,
@@ -23,7 +23,7 @@ impl Planes {
         Planes { hosts, nodes: hosts, links: Vec::new() }
     }
 
-    /// Adds leaves below spines, as many of each as asked for, and the links of these hosts to leaves.
+    /// Adds `leaves` leaf switches below `spines` spine switches, and links from hosts to leaves.
     fn add_switches(&mut self, leaves: u32, spines: u32, links: &[(u32, u32)], link: &str) {
         let (first_leaf, first_spine) = (self.nodes, self.nodes + leaves);
         self.nodes += leaves + spines;
@@ -35,7 +35,7 @@ impl Planes {
         self.links.push(plane);
     }
 
-    /// The network of one plane, or of all. A host without a link there is a switch.
+    /// Returns the network of one plane, or of all. A host without a link there becomes a switch.
     fn network(&self, plane: Option<usize>) -> Network {
         let links: Vec<LinkText> = match plane {
             Some(plane) => self.links[plane].clone(),
@@ -51,8 +51,8 @@ fn text(a: u32, b: u32, link: &str) -> LinkText {
     format!("{a} {b} {link}").parse().unwrap()
 }
 
-/// SimAI's shape: two servers of eight GPUs. A GPU has a link to the NVSwitch of its server, and one to the
-/// ToR of its server below two spines.
+/// SimAI's shape: two servers with eight GPUs each. A GPU has a link to the NVSwitch of its server, and one
+/// to the ToR of its server, below two spines.
 fn servers() -> Planes {
     let mut planes = Planes::of_hosts(16);
     let of_server: Vec<_> = (0..16).map(|gpu| (gpu, gpu / 8)).collect();
@@ -72,7 +72,7 @@ fn ring() -> Planes {
     planes
 }
 
-/// Two hosts and two switches, both at both.
+/// Two hosts and two switches, with all four links between them.
 fn twins() -> Planes {
     let mut planes = Planes::of_hosts(2);
     for _ in 0..2 {
@@ -81,7 +81,7 @@ fn twins() -> Planes {
     planes
 }
 
-/// Planes of random rates and shapes, and links between hosts, which are the fastest.
+/// Planes of random rates and shapes, and direct links between hosts, which are the fastest.
 fn random(seed: u64) -> Planes {
     let mut random = Random::new(seed);
     let mut planes = Planes::of_hosts(random.between(3, 9) as u32);
@@ -103,7 +103,7 @@ fn random(seed: u64) -> Planes {
     planes
 }
 
-/// How long each of these flows takes, one after the other.
+/// Returns the completion time of each of these flows, which run one after the other.
 fn times(network: Network, pairs: &[(u32, u32)], settings: &Scenario) -> Vec<u64> {
     let start = |number: usize| number as u64 * 2_000 * Picos::MICROSECOND;
     let flow = |(number, (src, dst)): (usize, &(u32, u32))| Flow {
@@ -117,15 +117,16 @@ fn times(network: Network, pairs: &[(u32, u32)], settings: &Scenario) -> Vec<u64
     rows.iter().map(|row| row.fct).collect()
 }
 
-/// Number of links of a shortest path; 0 without one.
+/// Returns the number of links on a shortest path; 0 without a path.
 fn hops(topology: &Topology, paths: &Paths, src: u32, dst: u32) -> usize {
     if topology.is_host(src) && topology.is_host(dst) { paths.of(src, dst).len() } else { 0 }
 }
 
-/// Pairs of hosts that are tried in a network, at most.
+/// Largest number of host pairs that are tested in a network.
 const PAIRS: usize = 9;
 
-/// Each flow takes at most 1.05 times as long as in the best of the planes that have a shortest path for it.
+/// Checks that each flow takes at most 1.05 times as long as in the best plane that has a shortest path for
+/// it.
 fn check(planes: &Planes, settings: &Scenario) {
     let all = planes.network(None).topology().unwrap();
     let all_paths = Paths::new(&all).unwrap();
@@ -161,8 +162,8 @@ fn settings(transport: TransportName, control: ControlName, seed: u64) -> Scenar
     settings
 }
 
-/// Regression: a host with several links chose its port by the destination's number and slept while
-/// another port was free: flows took 10 to 100 times as long, or never started.
+/// Regression: a host with several links chose its port by the destination's number and slept while another
+/// port was free. Flows took 10 to 100 times as long, or never started.
 #[test]
 fn a_flow_of_a_host_with_several_links_is_as_fast_as_on_its_best_path_alone() {
     for planes in [twins(), ring(), servers()] {
@@ -201,7 +202,7 @@ fn flows_by_different_links_of_a_host_do_not_slow_each_other() {
     }
 }
 
-/// The failure of a link at a time.
+/// Returns the failure of a link at a time.
 fn failure(ends: [u32; 2], at: u64) -> Failure {
     Failure { ends, nth: 0, at: Time(at), until: None }
 }
@@ -221,7 +222,7 @@ fn a_flow_goes_on_by_another_link_when_its_own_fails() {
     }
 }
 
-/// The hash of ns-3's programs divides by the number of paths.
+/// The hash of the ns-3 programs divides by the number of paths.
 ///
 /// Regression: a packet without a path ended the simulator.
 #[test]
@@ -242,8 +243,7 @@ fn packets_without_a_path_are_lost_and_counted_whatever_hash_chooses_the_paths()
     }
 }
 
-/// Regression: a host with more than eight links had port numbers beyond the bits of a NIC's transmit
-/// queues.
+/// Regression: a host with more than eight links had port numbers beyond the bits of a NIC's transmit queues.
 #[test]
 fn more_links_of_a_host_than_a_nic_has_ports_are_refused() {
     let mut planes = Planes::of_hosts(2);

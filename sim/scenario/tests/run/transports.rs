@@ -1,4 +1,4 @@
-//! Many flows: what each transport does with congestion and loss.
+//! Many flows: the behaviour of each transport under congestion and loss.
 
 use super::*;
 use remora_fabric::network::Finding;
@@ -7,7 +7,7 @@ use remora_scenario::scenario::{Control, ControlName, Failure, Host, QueuePairs,
 use remora_scenario::workload::Traffic;
 use remora_scenario::{Source, Verb};
 
-/// Sixteen hosts send 200 KB to one.
+/// Returns a scenario in which sixteen hosts send 200 KB each to one host.
 fn incast(name: TransportName) -> Scenario {
     let flows: Vec<_> = (1..17).map(|src| (src * 7 % 128, 0, 200_000)).collect();
     let transport = Transport { name, ..Transport::default() };
@@ -59,7 +59,7 @@ fn random_loss_on_every_link_ends_all_flows_of_every_transport() {
         let mut run = Run::new(&scenario).unwrap();
         let ended = std::iter::from_fn(|| run.advance(Picos::NEVER)).count();
         assert_eq!((ended, run.unfinished().count()), (16, 0), "{name}");
-        // A pause frame that is lost makes a switch lose packets of a lossless class: that is found.
+        // If a pause frame is lost, a switch drops packets of a lossless class; the watcher reports it.
         let (findings, _) = run.findings();
         assert!(
             findings.iter().all(|finding| matches!(finding, Finding::LosslessDrop { .. })),
@@ -89,7 +89,7 @@ fn acknowledgements_of_a_class_of_their_own_pass_data() {
 #[test]
 fn a_failed_only_path_ends_the_run() {
     let mut scenario = scenario(fat_tree(4), &[(0, 15, 2_000_000), (1, 14, 2_000)]);
-    // Host 0's own link.
+    // The link of host 0.
     scenario.failures =
         vec![Failure { ends: [0, 16], nth: 0, at: Time(20 * Picos::MICROSECOND), until: None }];
     let mut run = Run::new(&scenario).unwrap();
@@ -117,7 +117,7 @@ fn more_flows_than_a_host_has_queue_pairs_run_and_what_is_refused_says_so() {
     }
 }
 
-/// Two flows of one pair of hosts at once: when they end, in the order of their ids.
+/// Returns the times at which two simultaneous flows between the same hosts end, in the order of their ids.
 fn two_flows_of_a_pair(queue_pairs: QueuePairs) -> [u64; 2] {
     let mut scenario = scenario(fat_tree(4), &[(0, 15, 500_000), (0, 15, 500_000)]);
     scenario.host.queue_pairs = queue_pairs;
@@ -145,7 +145,7 @@ fn kept_connections_take_more_flows_than_they_have_slots_of_every_verb() {
         scenario.workloads = vec![Workload::listed(flows.into_iter().map(|flow| flow.0).collect())];
         let rows = run(&scenario);
         assert_eq!(rows.len(), 600, "{verb:?}");
-        // Those of one connection end in their order.
+        // Flows of one connection end in order.
         for src in 0..3 {
             let ids: Vec<u64> = rows
                 .iter()
@@ -178,6 +178,6 @@ fn latencies_of_switches_and_hosts_add_up() {
         (scenario.switch.latency, scenario.host.latency) = (Time(latency), Time(latency));
         run(&scenario)[0].fct
     });
-    // Five switches and a host, each way.
+    // Five switches and a host in each direction.
     assert_eq!(times[1] - times[0], 2 * 6 * 300_000);
 }

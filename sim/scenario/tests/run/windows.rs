@@ -1,10 +1,11 @@
-//! Windows of flows: how many packets are under way.
+//! Send windows: the number of packets in flight.
 
 use remora_scenario::scenario::{Charging, Control, Transport, TransportName};
 
 use super::*;
 
-/// Most packets under way of flows that all go to host 0, and the mean of their times over those alone.
+/// Returns the largest number of packets in flight while flows from all sources send to host 0, and their
+/// mean slowdown.
 fn under_way(control: Control, sources: &[u32]) -> (usize, f64) {
     let flows: Vec<(u32, u32, u64)> = sources.iter().map(|source| (*source, 0, 1_000_000)).collect();
     let mut scenario = scenario(fat_tree(8), &flows);
@@ -25,7 +26,7 @@ fn under_way(control: Control, sources: &[u32]) -> (usize, f64) {
 #[test]
 fn a_window_holds_as_many_packets_as_fill_the_longest_path() {
     let window = Control { window: Some(true), ..Control::default() };
-    // 156,000 bytes on six links of 1 us and 100 Gb/s: 156 packets of 1000 bytes. ACKs are packets, too.
+    // 156,000 bytes on six links of 1 µs and 100 Gb/s: 156 packets of 1000 bytes. ACKs count as packets, too.
     let (most, slowdown) = under_way(window.clone(), &[64]);
     assert!((140..=156).contains(&most), "{most}");
     assert!(slowdown < 1.01, "{slowdown}");
@@ -39,7 +40,7 @@ fn a_window_holds_as_many_packets_as_fill_the_longest_path() {
 #[test]
 fn a_window_of_the_pair_is_that_of_the_flows_own_path() {
     let window = |of_pair| Control { window: Some(true), window_of_pair: of_pair, ..Control::default() };
-    // Two links in a rack: 52,000 bytes.
+    // Two links within a rack: 52,000 bytes.
     let sources = [1, 2, 3];
     let (most, _) = under_way(window(Some(true)), &sources);
     assert!((130..=3 * 52).contains(&most), "{most}");

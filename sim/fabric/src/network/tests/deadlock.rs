@@ -1,9 +1,8 @@
-//! Switches in a ring that wait for each other.
+//! Deadlocks of switches in a ring.
 
 use super::*;
 
-/// Three switches in a ring, a host at each. Each host sends to the host two switches on, one way around:
-/// links of the other direction are so slow to choose that paths are given by hand.
+/// Three switches in a ring, with a host at each.
 fn ring_of_three() -> (Topology, Vec<u32>) {
     let mut nodes = vec![NodeKind::Host; 3];
     nodes.extend([NodeKind::Switch; 3]);
@@ -12,7 +11,7 @@ fn ring_of_three() -> (Topology, Vec<u32>) {
     (Topology { nodes, links, places: Vec::new() }, vec![0, 1, 2])
 }
 
-/// A ring of five: the shortest way to the host two switches on is clockwise, for all.
+/// A ring in which the shortest path to the host two switches ahead is clockwise for all hosts.
 fn clockwise(switches: u32) -> Topology {
     let level = Level::new(RATE, MICROSECOND / 10);
     Ring { switches, hosts_per_switch: 1, hosts: level, around: level }.topology().unwrap()

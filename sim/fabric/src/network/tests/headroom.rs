@@ -1,11 +1,12 @@
-//! The headroom that a lossless class needs: exactly so much.
+//! Tests of the headroom of a lossless class, to the byte.
 
 use super::*;
 
 const MTU: u32 = 1_000;
 
-/// What a switch loses that host 1 sends to host 2, whose link is slow. Host 0 sends to host 1 at the same
-/// times: when the pause frame for host 1 is to leave, a packet of `MTU` bytes has just begun before it.
+/// Returns the number of packets that a switch loses while host 1 sends to host 2 over a slow link. Host 0
+/// sends to host 1 at the same times, so that a packet of `MTU` bytes has just started when the pause frame
+/// to host 1 is due.
 fn lost(headroom: u32, delay: u64) -> u64 {
     let shared = SharedConfig {
         size: 3 * u64::from(headroom) + 50_000,
@@ -30,8 +31,8 @@ fn lost(headroom: u32, delay: u64) -> u64 {
 #[test]
 fn the_computed_headroom_loses_nothing_and_a_byte_less_does() {
     let pause = PauseConfig::default();
-    // The way there and back and the pause frame hold ten packets, so that the last one begins at the very
-    // time at which the pause takes effect.
+    // The round trip and the pause frame correspond to ten packets, so that the last packet starts exactly
+    // when the pause takes effect.
     let delay = (10 * 80_000 - 84 * 80) / 2;
     let headroom = pause.headroom(RATE, delay, MTU);
     assert_eq!(headroom, 13_000);

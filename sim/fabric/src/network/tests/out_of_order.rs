@@ -1,4 +1,4 @@
-//! Packets that do not come in the order of their link.
+//! Tests of packets that do not arrive in the order of their link.
 
 use super::*;
 

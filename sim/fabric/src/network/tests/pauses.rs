@@ -1,21 +1,21 @@
-//! Pause frames: when they are sent, arrive, take effect and end, to the picosecond.
+//! Tests of pause frames: when they are sent, arrive, take effect and end, to the picosecond.
 
 use super::*;
 
-/// Two hosts send to the third over one switch whose output is slow.
+/// Host 0 sends to host 1 through a switch whose output is slow.
 fn congested(pause: PauseConfig, thresholds: Thresholds) -> Network {
     let buffer = BufferConfig::Fifo { limit: 1 << 20, pause: Some(thresholds), per_port: false };
     let config = NetworkConfig { buffer, pause: Some(pause), ..NetworkConfig::default() };
     Network::new(star(2, RATE / 1_000, MICROSECOND), config).unwrap()
 }
 
-/// When the port of host 0 is paused for the first time, and when it goes on.
+/// Returns the times at which the port of host 0 is paused for the first time and at which it resumes.
 fn first_pause(network: &mut Network) -> (u64, u64) {
     let uplink = network.uplinks(0)[0];
     let (mut left, mut since) = (60, None);
     network.wake(0, Picos(0));
     while network.now() < Picos(20_000 * MICROSECOND) {
-        // Picosecond by picosecond until the pause. Its end concerns the host, and so is due.
+        // Advance by picoseconds until the pause. Its end is an event of the host and therefore due.
         let limit = since.map_or(network.now(), |_| Picos(20_000 * MICROSECOND));
         let mut due = network.next_due(limit);
         if due.is_none() && since.is_none() && network.port(uplink).paused == 0 {
@@ -43,13 +43,13 @@ fn first_pause(network: &mut Network) -> (u64, u64) {
 
 #[test]
 fn a_pause_begins_a_frame_and_a_delay_after_the_threshold_and_lasts_its_quanta() {
-    // The first packet leaves the switch at once. The fourth makes more than 2,500 bytes wait.
+    // The first packet leaves the switch at once. With the fourth, more than 2,500 bytes wait.
     let thresholds = Thresholds { xoff: 2_500, xon: 0 };
     let pause = PauseConfig { lasts: Lasts::Quanta(100), ..PauseConfig::default() };
     let threshold_at = 4 * 80_000 + MICROSECOND;
     let effect = threshold_at + 84 * 80 + MICROSECOND;
-    // Half of the 100 quanta of 5.12 ns later another frame is sent, and so on: the pause is renewed until
-    // the slow port has drained the buffer. A packet takes it 80 us.
+    // After half of the 100 quanta of 5.12 ns another frame is sent, and so on: the pause is renewed until
+    // the slow port, which needs 80 µs for a packet, has drained the buffer.
     let (from, until) = first_pause(&mut congested(pause, thresholds));
     assert_eq!(from, effect);
     assert!(until > 80 * MICROSECOND, "{until}");
@@ -81,8 +81,8 @@ fn a_pause_frame_that_takes_no_time_passes_the_packet_that_leaves() {
 fn a_resume_ends_the_pause_when_the_account_is_below_xon() {
     let thresholds = Thresholds { xoff: 2_500, xon: 2_500 };
     let (_, until) = first_pause(&mut congested(PauseConfig::default(), thresholds));
-    // Until the pause takes effect 1,086.72 ns pass: with what is on the link then, 28 packets have been
-    // sent. The slow port begins one each 80 us; when two wait, the resume leaves.
+    // 1,086.72 ns pass until the pause takes effect. By then 28 packets have been sent, including those on
+    // the link. The slow port starts a packet every 80 µs; when two packets wait, the resume frame is sent.
     let sent = (4 * 80_000 + MICROSECOND + 84 * 80 + MICROSECOND).div_ceil(80_000);
     let first_at = 80_000 + MICROSECOND;
     let begins = first_at + (sent - 3) * 80 * MICROSECOND;

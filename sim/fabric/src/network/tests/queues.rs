@@ -1,4 +1,4 @@
-//! The kinds of switches: what they take, what they lose, what they mark.
+//! Tests of the kinds of buffers: which packets they admit, drop and mark.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn a_fifo_loses_the_packet_that_does_not_fit() {
             let uplink = network.uplinks(host)[0];
             network.send(uplink, packet(5, 0, 1_000));
         }
-        // All five arrive at once. The first begins to leave, three wait.
+        // All five packets arrive at once. The first starts to leave, and three wait.
         assert_eq!(arrivals(&mut network).len(), 5 - lost);
         assert_eq!(network.totals().lost[Cause::Full as usize].packets, lost as u64);
         network.check();
@@ -46,7 +46,7 @@ fn virtual_output_queues_take_from_the_inputs_in_turn_and_each_input_has_its_own
 
 #[test]
 fn a_shared_buffer_gives_a_class_what_is_free_and_no_more() {
-    // 10,000 bytes: no reserve, no headroom, a queue may have as much as stays free.
+    // 10,000 bytes without reserve and headroom; a queue may hold as much as remains free.
     let shared = SharedConfig {
         size: 10_000,
         reserve: 0,
@@ -77,7 +77,7 @@ fn a_reserve_is_there_when_all_else_is_taken() {
         hysteresis: 0,
         lossless: 0,
     };
-    // Two ports with eight classes of 500 bytes: 2,000 are shared.
+    // Two ports with eight classes of 500 bytes: 2,000 bytes are shared.
     let mut buffer = Buffer::new(BufferConfig::Shared(shared), 2);
     let (mut greedy, mut modest) = (Account::default(), Account::default());
     let taken = (0..200).take_while(|_| buffer.admit(&mut greedy, 0, 100, 0, 0) == Admission::Taken).count();
@@ -106,7 +106,7 @@ fn marks_follow_red_by_the_queue_before_or_behind_the_packet() {
                 assert!(packet.hash != 9 || !packet.flags.has(Flags::MARKED), "it cannot be marked");
             }
         }
-        // At enqueue packets find 0, 0, 1000, ... bytes: beyond 4,000 all are marked, of those between some.
+        // On arrival, packets find 0, 0, 1000, ... bytes: above 4,000 all are marked, and some below.
         assert!((expected - 1..=expected + 2).contains(&marked), "{at_dequeue}: {marked}");
         assert_eq!(network.totals().marked, u64::from(marked));
     }

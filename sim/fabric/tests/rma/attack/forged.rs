@@ -1,4 +1,4 @@
-//! What a peer that holds the key may do, and where its rights end.
+//! The rights of a peer that holds the key, and their limits.
 
 use remora_nic::rma::{Identity, Rights};
 use remora_transport::rma::Status;
@@ -7,7 +7,7 @@ use remora_wire::rma::{Body, Chain, Kind, header};
 use super::{Forger, patient, request};
 use crate::bed::{Bed, CLIENT, LEN, SERVER, key, region};
 
-/// A peer with the key of a region that lacks the right, or that asks beyond its end, gets not one byte.
+/// A peer with the key of a region that lacks the right, or that requests bytes beyond its end, gets no byte.
 #[test]
 fn an_authentic_request_beyond_its_rights_moves_nothing() {
     let mut bed = Bed::new(&patient());
@@ -41,7 +41,7 @@ fn an_authentic_request_beyond_its_rights_moves_nothing() {
     assert_eq!((counters.rma_served, counters.rma_access_errors), (0, 10));
 }
 
-/// Hop 3 of a write, sent by one who holds the key: outside of its operation nothing is placed.
+/// Hop 3 of a write, sent by an attacker with the key: data outside of the operation is not placed.
 #[test]
 fn data_outside_of_its_operation_is_not_placed() {
     let mut bed = Bed::new(&patient());

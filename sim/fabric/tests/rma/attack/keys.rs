@@ -1,4 +1,4 @@
-//! Keys used for what they are not for, and what an answer tells about them.
+//! Keys that are used for something else, and the information in the answers.
 
 use remora_nic::rma::{Command, Identity, Operand, Rights};
 use remora_transport::rma::Status;
@@ -48,7 +48,7 @@ fn a_derived_key_is_good_for_one_operation_process_address_and_region() {
     assert!(bed.served.memory.load(0, LEN) == before);
 }
 
-/// Attack 14: who has no key learns nothing, not even from the work that the server does.
+/// Attack 14: a peer without a key learns nothing, not even from the work that the server does.
 #[test]
 fn unknown_freed_and_other_regions_get_the_same_answer_for_the_same_work() {
     let mut bed = Bed::new(&patient());
@@ -75,13 +75,14 @@ fn unknown_freed_and_other_regions_get_the_same_answer_for_the_same_work() {
     assert_eq!(seen[0], ((1, 1, 1), vec![(Kind::AuthenticationFailure, 48)]));
 }
 
-/// Attack 18, on one engine: what is queued or half done under the old key ends when the new one is there.
+/// Attack 18, on one engine: operations that are queued or in progress under the old key end when the new key
+/// takes effect.
 #[test]
 fn when_a_rekey_has_completed_nothing_under_the_old_key_reads_or_writes() {
     let mut bed = Bed::new(&patient());
     let half = bed.command(1, Kind::Write, 4096, [0, 8192]);
     bed.world.tap();
-    // A write whose data is held back, and reads that have not left.
+    // A write whose data is held back, and reads that have not been sent.
     bed.world.issue(&mut bed.portal, &half);
     bed.world.run_for(1_500);
     bed.world.cut(CLIENT, SERVER, true);
@@ -106,7 +107,7 @@ fn stands_in(ring: &remora_nic::Ring, key: &[u8; 16]) -> bool {
     bytes.windows(16).any(|run| run == key)
 }
 
-/// Attack 20: a ring has the key of a command until the NIC has fetched it, or the portal is gone.
+/// Attack 20: a ring holds the key of a command only until the NIC has fetched it or the portal is destroyed.
 #[test]
 fn no_ring_keeps_the_key_of_a_command() {
     let mut bed = Bed::new(&patient());

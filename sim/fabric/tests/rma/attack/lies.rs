@@ -1,4 +1,4 @@
-//! A peer that holds the key and lies.
+//! A peer that holds the key and sends false messages.
 
 use remora_transport::rma::Status;
 use remora_wire::frame::Endpoint;
@@ -7,7 +7,8 @@ use remora_wire::rma::{Body, Chain, Class, Kind, Nonce, completion, header, requ
 use super::{Forger, Taken, patient};
 use crate::bed::{Bed, CLIENT, SERVER};
 
-/// A command under way whose request the server has not got, its nonce, and the key of its operation.
+/// Returns the nonce, the key and the slot of a command in progress whose request the server has not
+/// received.
 fn asked(bed: &mut Bed, slot: u16, kind: Kind, size: u32) -> (Nonce, [u8; 16], u16) {
     bed.world.tap();
     bed.taken();
@@ -38,7 +39,7 @@ fn a_server_gets_the_bytes_of_the_command_and_no_others_whatever_its_solicit_nam
         let lie = header(Kind::Solicit, slot, region, offset, length);
         let (bytes, second) = forger.seal(lie, solicit(0x8005, u32::MAX), &chain, &key, &[]);
         bed.inject(SERVER, CLIENT, &bytes);
-        // A second one, and ones for slots that are idle or read.
+        // A second solicit, and solicits for slots that are idle or reading.
         let (again, _) = forger.seal(lie, solicit(0x8006, 1), &chain, &key, &[]);
         bed.inject(SERVER, CLIENT, &again);
         let (idle, _) =
@@ -49,7 +50,7 @@ fn a_server_gets_the_bytes_of_the_command_and_no_others_whatever_its_solicit_nam
         assert_eq!(left.len(), 1, "one piece of 64 bytes");
         let text = forger.open(&left[0].message(), &chain.then(second), &key).expect("it is for this server");
         assert_eq!(text, bed.local.memory.load(4096, 64), "the command's own bytes");
-        // The timeout that a server may ask for is bounded: the slot comes back.
+        // The timeout that a server may request is bounded, so the slot becomes free.
         assert_eq!(bed.wait().status, Status::Timeout);
     }
     let mut bed = Bed::new(&patient());
@@ -112,7 +113,7 @@ fn a_forged_failure_needs_the_nonce_of_the_request_and_ends_that_operation_alone
     assert_eq!(bed.world.poll_rma(bed.cq), None, "slot {beside} goes on");
 }
 
-/// Attack 12: the forger has seen the request, but sends from an address or UDP port of its own.
+/// Attack 12: the forger has seen the request but sends from its own address or UDP port.
 ///
 /// Regression: a failure under the reserved key was accepted from any address.
 #[test]
@@ -134,10 +135,10 @@ fn a_forged_failure_from_another_address_or_port_than_the_servers_is_not_believe
     assert_eq!(bed.world.poll_rma(bed.cq).map(|ended| ended.slot), Some(slot));
 }
 
-/// Attack 12: a stranger asks for failures to learn the nonces that the NIC will use for its own requests.
+/// Attack 12: a stranger provokes failures to learn the nonces that the NIC will use for its own requests.
 ///
-/// Regression: bad requests were answered under nonces of the counter that requests use, so that a
-/// stranger could predict the nonces of requests.
+/// Regression: bad requests were answered under nonces of the counter that requests use, so a stranger could
+/// predict the nonces of requests.
 #[test]
 fn a_failure_under_the_reserved_key_reveals_nothing_of_the_nonces_of_requests() {
     let mut bed = Bed::new(&patient());
@@ -159,11 +160,11 @@ fn a_failure_under_the_reserved_key_reveals_nothing_of_the_nonces_of_requests() 
     assert!(failures.iter().all(|failure| failure.sender != nonce.sender), "{failures:?} {nonce:?}");
 }
 
-/// A write whose data has left may take effect until the server's time is over. A failure that anyone can
-/// seal does not end it before: a copy of the request may have come damaged.
+/// A write whose data has been sent may take effect until the server's time is over. A failure that anyone
+/// can seal must not end it earlier, because it may answer a damaged copy of the request.
 ///
-/// Regression: a write ended with an authentication failure and its data changed memory afterwards. A
-/// link had doubled its request and damaged one copy; the server failed that copy and served the other.
+/// Regression: a write ended with an authentication failure, and its data changed memory afterwards. A link
+/// had duplicated its request and damaged one copy; the server rejected that copy and served the other.
 #[test]
 fn a_failure_under_the_reserved_key_does_not_end_a_write_whose_data_is_on_its_way() {
     for lost in [false, true] {
@@ -171,7 +172,7 @@ fn a_failure_under_the_reserved_key_does_not_end_a_write_whose_data_is_on_its_wa
         bed.world.tap();
         let command = bed.command(0, Kind::Write, 4096, [4096, 0]);
         bed.world.issue(&mut bed.portal, &command);
-        // The request, its solicit and the data take a microsecond each.
+        // Request, solicit and data take a microsecond each.
         bed.world.run_for(2_500);
         let taken = bed.taken();
         assert!(taken.iter().any(|taken| taken.kind() == Kind::Data), "the data has left");
@@ -192,7 +193,7 @@ fn a_failure_under_the_reserved_key_does_not_end_a_write_whose_data_is_on_its_wa
     }
 }
 
-/// A server that says a write was done before it has the bytes, or that a read has ended.
+/// A server that reports success of a write before it has the bytes, or success of a read without data.
 #[test]
 fn a_completion_without_the_bytes_is_no_success() {
     for kind in [Kind::Read, Kind::Write] {

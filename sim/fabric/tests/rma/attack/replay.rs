@@ -1,4 +1,4 @@
-//! What was sent once is sent again.
+//! Messages that are sent again.
 
 use remora_transport::rma::Status;
 use remora_wire::rma::{Chain, Kind};
@@ -41,7 +41,7 @@ fn a_replayed_write_changes_nothing_with_or_without_its_data() {
     let solicit =
         bed.taken().into_iter().find(|taken| taken.kind() == Kind::Solicit).expect("the server asks");
     assert_eq!(bed.world.counters(CLIENT).rma_unexpected, 1, "and nobody answers");
-    // The recorded data, told that it is for the operation that is served now.
+    // The recorded data, addressed to the operation that is served now.
     let mut data = of(Kind::Data);
     let server_slot = &solicit.bytes[32..34];
     data.bytes[2..4].copy_from_slice(server_slot);
@@ -100,7 +100,7 @@ fn a_replayed_rekey_changes_no_key() {
     bed.assert_idle(&patient());
 }
 
-/// Attack 8. The recording cipher panics if a key seals twice with one nonce.
+/// Attack 8. The recording cipher panics if a key seals twice with the same nonce.
 #[test]
 fn no_nonce_comes_twice_over_restarts_equal_processes_and_a_clock_set_back() {
     let settings = patient();
@@ -108,7 +108,7 @@ fn no_nonce_comes_twice_over_restarts_equal_processes_and_a_clock_set_back() {
     for starts in 1..20_u32 {
         for node in [SERVER, CLIENT] {
             let mut start = start(node, starts);
-            // The wall clock was set back: the random word of the start tells the nonces apart.
+            // The wall clock was set back: the random word of the start makes the nonces different.
             start.first_nonce = 1_000_000 - 1_000 * u64::from(starts);
             let cipher = Box::new(bed.record.wrap(remora_cipher::Aes::new(8)));
             bed.world.enable_rma(node, &settings, start, cipher);
@@ -121,7 +121,7 @@ fn no_nonce_comes_twice_over_restarts_equal_processes_and_a_clock_set_back() {
         for kind in [Kind::Read, Kind::Write] {
             assert_eq!(bed.status(kind, 256, [0, 0]), Status::Ok);
         }
-        // One key in two regions.
+        // The same key in two regions.
         let first = std::mem::replace(&mut bed.served, second);
         assert_eq!(bed.status(Kind::Read, 256, [0, 0]), Status::Ok);
         bed.served = first;
@@ -129,7 +129,7 @@ fn no_nonce_comes_twice_over_restarts_equal_processes_and_a_clock_set_back() {
     assert!(bed.record.pairs() >= 19 * 8, "{:?}", bed.record);
 }
 
-/// That the check of attack 8 can fail: a start that repeats another one's nonces is found.
+/// Checks that the test of attack 8 can fail: a start that repeats the nonces of another one is detected.
 #[test]
 #[should_panic(expected = "sealed twice")]
 fn an_engine_that_begins_where_it_began_before_is_found() {
@@ -155,7 +155,7 @@ fn late_messages_of_the_former_command_do_not_touch_the_next_one_of_the_slot() {
         assert_eq!(bed.status(kind, 16, [0, 0]), Status::Timeout);
         let late: Vec<_> = bed.taken().into_iter().filter(|taken| taken.to == CLIENT).collect();
         assert!(!late.is_empty(), "{kind:?}");
-        // A NACK and a failure that the attacker seals with the reserved key or a key of its own.
+        // A NACK and a failure that the attacker seals with the reserved key or its own key.
         let mut forger = Forger::new();
         let header = remora_wire::rma::header::Repr { kind: Kind::Nack, ..late[0].message().header };
         let (nack, _) = forger.seal(header, remora_wire::rma::Body::None, &Chain::EMPTY, &[9; 16], &[]);

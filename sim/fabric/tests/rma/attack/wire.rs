@@ -1,4 +1,4 @@
-//! Messages that are bent, cut, reflected or sent in masses.
+//! Messages that are altered, truncated, reflected or sent in masses.
 
 use remora_transport::rma::{Settings, Status};
 use remora_wire::rma::{Chain, Kind};
@@ -6,7 +6,7 @@ use remora_wire::rma::{Chain, Kind};
 use super::{Forger, Taken, patient, request};
 use crate::bed::{Bed, CLIENT, LEN, SERVER, key};
 
-/// All that an attacker makes of one message: each bit flipped, each length cut, bytes behind it.
+/// Returns all alterations of a message: each bit flipped, each shorter length, and additional bytes.
 fn bent(message: &[u8]) -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = (0..message.len()).map(|len| message[..len].to_vec()).collect();
     for bit in 0..message.len() * 8 {
@@ -28,7 +28,7 @@ fn bent(message: &[u8]) -> Vec<Vec<u8>> {
     all
 }
 
-/// The messages of an operation up to one of this kind, which is held back.
+/// Returns the messages of an operation up to the first of this kind, which is held back.
 fn held(bed: &mut Bed, operation: Kind, kind: Kind) -> Taken {
     bed.world.tap();
     bed.taken();
@@ -40,7 +40,8 @@ fn held(bed: &mut Bed, operation: Kind, kind: Kind) -> Taken {
     taken.into_iter().find(|taken| taken.kind() == kind).unwrap()
 }
 
-/// Attack 5: bent messages are neither taken nor answered as if they were right; the true one still is.
+/// Attack 5: altered messages are neither accepted nor answered like valid ones, and the original is still
+/// accepted.
 #[test]
 fn no_bent_message_of_any_kind_is_accepted() {
     let cases = [
@@ -70,7 +71,7 @@ fn no_bent_message_of_any_kind_is_accepted() {
         assert!(bed.local.memory.load(0, LEN) == before[0] && bed.served.memory.load(0, LEN) == before[1]);
         let key_after = bed.world.regions(SERVER).get(bed.served.id).unwrap().region_key;
         assert!(key_before == key_after, "{operation:?} by a bent {kind:?}");
-        // The message itself is still good.
+        // The original message is still valid.
         bed.cut_both(false);
         bed.again(&message);
         assert_eq!(bed.wait().status, Status::Ok, "{operation:?} {kind:?}");
@@ -81,7 +82,7 @@ fn no_bent_message_of_any_kind_is_accepted() {
 #[test]
 fn reflected_messages_fit_nowhere() {
     let mut bed = Bed::new(&patient());
-    // The client serves a region of the same RegionId under the same key.
+    // The client serves a region with the same RegionId under the same key.
     let own = bed.world.expose(&bed.local.memory, crate::bed::ALL, key(1)).unwrap();
     assert_eq!(bed.world.regions(CLIENT).get(own.id).unwrap().region_key, key(1));
     for (operation, kinds) in [
@@ -92,7 +93,7 @@ fn reflected_messages_fit_nowhere() {
             let message = held(&mut bed, operation, *kind);
             let before = [bed.local.memory.load(0, LEN), bed.served.memory.load(0, LEN)];
             let served = [SERVER, CLIENT].map(|node| bed.world.counters(node).rma_served);
-            // Back to who sent it, as it is and as any other kind.
+            // Back to its sender, unchanged and as any other kind.
             for other in Kind::ALL {
                 let mut bytes = message.bytes.clone();
                 bytes[0] = other as u8;
@@ -117,8 +118,8 @@ fn reflected_messages_fit_nowhere() {
     }
 }
 
-/// Attack 13: who spoofs an address makes a server send that one no more bytes than it sent, and failures
-/// only at a limited rate.
+/// Attack 13: a victim whose address is spoofed gets no more bytes from a server than the attacker sent, and
+/// failures only at a limited rate.
 #[test]
 fn a_stranger_gets_no_more_than_it_sends_and_failures_at_a_limited_rate() {
     let settings = Settings { failures_per_second: 100_000, ..patient() };
@@ -143,7 +144,7 @@ fn a_stranger_gets_no_more_than_it_sends_and_failures_at_a_limited_rate() {
     assert!(answers.len() >= 64, "{} failures", answers.len());
     let counters = bed.world.counters(SERVER);
     assert_eq!(counters.rma_failures_suppressed + answers.len() as u64, 5_000);
-    // A replayed read is authentic, so it is served: that is what an address can be made to receive.
+    // A replayed read is authentic, so it is served: this is the most that a victim can be made to receive.
     let command = bed.command(0, Kind::Read, 4096, [0, 0]);
     assert_eq!(bed.run(&command).status, Status::Ok);
     let read = bed.taken().into_iter().find(|taken| taken.kind() == Kind::Read).unwrap();
@@ -155,7 +156,7 @@ fn a_stranger_gets_no_more_than_it_sends_and_failures_at_a_limited_rate() {
     assert_eq!(data, 4096 + 48);
 }
 
-/// Attack 15: a flood by one is refused, and the reads of another go on.
+/// Attack 15: a flood by one initiator is refused, and the reads of another one continue.
 #[test]
 fn a_flood_of_writes_and_bad_requests_keeps_nobody_elses_reads_out() {
     let settings = Settings { served: 64, ..Settings::paper() };
@@ -190,7 +191,7 @@ fn a_flood_of_writes_and_bad_requests_keeps_nobody_elses_reads_out() {
     bed.assert_idle(&settings);
 }
 
-/// The last of all: random bytes behind each first byte, and random changes of true messages.
+/// Random bytes after each possible first byte, and random changes of valid messages.
 #[test]
 fn no_random_forgery_is_accepted() {
     let mut bed = Bed::new(&Settings { served: 4096, ..patient() });
@@ -212,7 +213,7 @@ fn no_random_forgery_is_accepted() {
                 let at = random.below(bytes.len() as u64) as usize;
                 bytes[at] ^= random.between(1, 255) as u8;
             }
-            // Two changes of one byte may cancel out.
+            // Two changes of a byte may cancel out.
             if bytes == message.bytes {
                 continue;
             }

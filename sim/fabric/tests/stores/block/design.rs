@@ -1,4 +1,4 @@
-//! The designs of replicated blocks, as the runs see them.
+//! The designs of replicated blocks, as the test runs use them.
 
 use remora_store::Registered;
 use remora_store::block::{ClientConfig, Grant, Layout, Machine, Tag, abdlock, prism_rs};
@@ -6,7 +6,7 @@ use remora_store::heap::Class;
 
 use crate::harness::{Host, Serves, Shape};
 
-/// A block as it was read from a quorum.
+/// A block, as read from a quorum.
 pub type Copied = (u64, Tag, Vec<u8>);
 
 /// A client machine with its table.
@@ -15,12 +15,12 @@ pub trait Design: Machine {
     fn arena_len(config: &ClientConfig) -> usize;
     fn client(config: ClientConfig, arena: Registered) -> Self;
     fn shape(layout: Layout, clients: u32, window: u16) -> Shape;
-    /// The table of a replica that begins with these blocks, the others never written.
+    /// Creates the table of a replica that starts with these blocks; the others were never written.
     fn table(layout: Layout, memory: &Registered, blocks: &[Copied]) -> Self::Table;
-    /// The table of a replica that still has its memory.
+    /// Opens the table of a replica that still has its memory.
     fn reopen(layout: Layout, memory: &Registered) -> Self::Table;
     fn grant(host: &mut Host<Self::Table>) -> Grant;
-    /// The connection that was granted this has ended at the replica.
+    /// Tells a replica that the connection with this grant has ended.
     fn ended(host: &mut Host<Self::Table>, grant: &Grant);
 }
 
@@ -75,7 +75,7 @@ impl Design for abdlock::Client {
     }
 
     fn shape(layout: Layout, clients: u32, _: u16) -> Shape {
-        // A server of the harness has buffers; no client takes this one.
+        // The harness's servers have buffers; no client uses this one.
         Shape { table_len: abdlock::Table::len(layout), classes: vec![(64, 1)], peers: clients }
     }
 

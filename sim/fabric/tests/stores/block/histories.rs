@@ -1,4 +1,4 @@
-//! Many seeds: every history is linearizable, and faults made on purpose are found.
+//! Histories of many seeds are linearizable, and deliberate bugs are detected.
 
 use remora_check::{Measures, Requirements, hold, linearizable};
 use remora_store::block::{Canary, abdlock, prism_rs};
@@ -39,7 +39,7 @@ fn histories<D: Design>(name: &str) {
     });
 }
 
-/// The first seed whose history the checker refuses.
+/// Returns the first seed whose history the checker rejects.
 fn found<D: Design>(canary: Canary) -> Option<u64> {
     (0..100).find(|seed| {
         let mut run: Run<D> = Run::new(*seed, canary);
@@ -48,8 +48,8 @@ fn found<D: Design>(canary: Canary) -> Option<u64> {
     })
 }
 
-/// Eight clients per history; loss, reordering, deaths, restarts with and without memory and partitions
-/// each occur in a fifth of the runs. At the end each replica has all buffers but the live ones.
+/// Eight clients per history. Loss, reordering, deaths, restarts with and without memory, and partitions each
+/// occur in at least a fifth of the runs. At the end, all buffers of each replica but the live ones are free.
 #[test]
 fn every_history_of_prism_rs_is_linearizable() {
     histories::<prism_rs::Client>("prism-rs");
@@ -67,7 +67,7 @@ fn a_prism_rs_whose_readers_do_not_write_back_is_found() {
     println!("found by seed {seed}");
 }
 
-/// Runs the histories of PRISM-RS, with back-off and recovery of locks.
+/// Runs the histories of ABDLOCK, with back-off and recovery of locks.
 #[test]
 fn every_history_of_abdlock_is_linearizable() {
     histories::<abdlock::Client>("abdlock");

@@ -1,4 +1,4 @@
-//! Reads one at a time: the value comes from one replica, even if others are behind, cut off, dead or empty.
+//! Single reads: the value comes from one replica, even if others are behind, disconnected, dead or empty.
 
 use remora_fabric::{Config, Settings, World};
 use remora_store::block::{
@@ -10,7 +10,7 @@ use super::run::Endpoints;
 use crate::harness::{Host, Link, arena};
 
 const LAYOUT: Layout = Layout { blocks: 24, block_len: 1024 };
-/// Bytes at most from a replica that answers its tag, and acknowledges.
+/// Largest number of bytes from a replica that answers with its tag and acknowledges.
 const LITTLE: u64 = 200;
 const WINDOW: u16 = 16;
 
@@ -20,17 +20,17 @@ struct Program<D> {
     links: Vec<Option<Link>>,
 }
 
-/// How an operation ended.
+/// The end of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Ended {
     value: Option<u8>,
     tag: Tag,
     round_trips: u32,
-    /// Time that it took, in microseconds.
+    /// Duration, in microseconds.
     took: u64,
 }
 
-/// So many replicas, and two clients.
+/// A store with some replicas and two clients.
 struct SmallStore<D: Design> {
     world: World,
     hosts: Vec<Host<D::Table>>,
@@ -39,7 +39,7 @@ struct SmallStore<D: Design> {
 }
 
 impl<D: Design> SmallStore<D> {
-    /// A silent connection fails after about 4 us times 2^`patience`, several times over.
+    /// Creates a store. A silent connection fails after several times 4 µs * 2^`patience`.
     fn new(replicas: usize, patience: u8) -> SmallStore<D> {
         let mut world = World::new(&Config { nodes: replicas + 2, ..Config::default() });
         let open = |world: &mut World, node| {
@@ -63,7 +63,7 @@ impl<D: Design> SmallStore<D> {
         few
     }
 
-    /// Connects clients to replicas that are there.
+    /// Connects the clients to all replicas that are up.
     fn connect(&mut self) {
         for Program { node, machine, links } in &mut self.clients {
             for (replica, host) in self.hosts.iter_mut().enumerate() {
@@ -85,7 +85,7 @@ impl<D: Design> SmallStore<D> {
         self.world.cut(replica, node, cut);
     }
 
-    /// A microsecond passes; an operation that has ended is shown.
+    /// Advances by a microsecond, and passes operations that have ended to `ended`.
     fn step(&mut self, mut ended: impl FnMut(usize, &Finished<'_>)) {
         let now = self.world.now();
         self.hosts.iter_mut().for_each(|host| host.turn(&mut self.world));
@@ -128,12 +128,12 @@ impl<D: Design> SmallStore<D> {
             .expect("it begins")
     }
 
-    /// Until the operation in this slot has ended.
+    /// Runs until the operation in this slot has ended.
     fn end(&mut self, client: usize, slot: Slot) -> Ended {
         self.ends(client, &[slot]).remove(0)
     }
 
-    /// Until those in these slots have.
+    /// Runs until the operations in these slots have ended.
     fn ends(&mut self, client: usize, slots: &[Slot]) -> Vec<Ended> {
         let begun = self.world.now();
         let mut ends = vec![None; slots.len()];
@@ -168,14 +168,14 @@ impl<D: Design> SmallStore<D> {
         self.end(client, slot)
     }
 
-    /// Writes a block, and waits for those that are slow.
+    /// Writes a block, and waits for slow replicas as well.
     fn write(&mut self, client: usize, block: u64, byte: u8) {
         let slot = self.begin_write(client, block, byte);
         self.end(client, slot);
         self.steps(50);
     }
 
-    /// Bytes that each replica sends while this happens, and a little longer.
+    /// Returns the bytes that each replica sends during `what` and shortly afterwards.
     fn sent<R>(&mut self, what: impl FnOnce(&mut SmallStore<D>) -> R) -> (R, Vec<u64>) {
         let all = |few: &SmallStore<D>| -> Vec<u64> {
             (0..few.hosts.len()).map(|node| few.world.counters(node).sent_bytes).collect()
@@ -186,7 +186,7 @@ impl<D: Design> SmallStore<D> {
         (result, all(self).iter().zip(before).map(|(after, before)| after - before).collect())
     }
 
-    /// The replica that would be asked for the value of each block, by the bytes that it sends.
+    /// Returns the replica from which a client would read the value of a block, judged by the sent bytes.
     fn source(&mut self, client: usize, block: u64) -> usize {
         let (_, sent) = self.sent(|few| few.read(client, block));
         let mut large = (0..sent.len()).filter(|replica| sent[*replica] > LITTLE);
@@ -198,7 +198,7 @@ impl<D: Design> SmallStore<D> {
 
 type Rs = SmallStore<prism_rs::Client>;
 
-/// Blocks that were written, each with its number.
+/// Returns a store whose blocks were written, each with its own number.
 fn written(replicas: usize, patience: u8) -> Rs {
     let mut few = Rs::new(replicas, patience);
     (0..LAYOUT.blocks).for_each(|block| few.write(0, block, block as u8));
@@ -221,7 +221,7 @@ fn a_read_brings_one_value_and_all_replicas_give_as_many() {
         }
         let fair = LAYOUT.blocks as usize / replicas;
         assert!(values.iter().all(|count| (fair..=fair + 1).contains(count)), "{values:?}");
-        // Clients begin at different replicas.
+        // Different clients start at different replicas.
         assert!(replicas == 1 || few.source(0, 0) != few.source(1, 0));
     }
 }
@@ -242,8 +242,8 @@ fn a_source_that_is_behind_costs_a_round_trip_and_the_value_is_the_newest() {
     assert!(ended.tag > before && ended.took < 100, "nobody is late: {ended:?}");
 }
 
-/// A write of `byte` to block 5 that reaches one replica. It does not reach `behind`, nor `other`, though the
-/// latter has answered its tag.
+/// Starts a write of `byte` to block 5 that reaches only one replica. It reaches neither `behind` nor
+/// `other`, although `other` has answered with its tag.
 fn written_at_one(few: &mut Rs, behind: usize, other: usize, byte: u8) {
     few.cut(0, behind, true);
     few.begin_write(0, 5, byte);
@@ -280,7 +280,7 @@ fn who_has_the_newest_alone_and_falls_silent_stops_no_read() {
     while few.world.counters(holder).sent_bytes == said {
         few.steps(1);
     }
-    // Its tag is under way, and is its last message.
+    // The holder's tag is in flight, and is its last message.
     few.cut(1, holder, true);
     few.steps(20);
     few.cut(1, other, false);
@@ -342,7 +342,7 @@ fn a_source_that_dies_in_the_middle_of_a_read_and_comes_back_empty_gives_values_
     let slot = few.begin_read(1, 5);
     few.hosts[source].crash(&mut few.world);
     assert_eq!(few.end(1, slot).value, Some(5));
-    // A repair copies what a quorum has (`run.rs` does it as replicas do).
+    // A repair copies the contents of a quorum, as `run.rs` does.
     few.steps(2_000);
     let all: Vec<Copied> = (0..LAYOUT.blocks)
         .map(|block| {
@@ -358,7 +358,7 @@ fn a_source_that_dies_in_the_middle_of_a_read_and_comes_back_empty_gives_values_
     assert!(from_it > LAYOUT.blocks as usize / 2, "{from_it}");
 }
 
-/// The same of ABDLOCK.
+/// Returns such a store of ABDLOCK.
 fn written_under_locks() -> SmallStore<abdlock::Client> {
     let mut few = SmallStore::new(3, 14);
     (0..LAYOUT.blocks).for_each(|block| few.write(0, block, block as u8));

@@ -1,4 +1,4 @@
-//! One run of a seed: three replicas, eight clients, and what goes wrong.
+//! A run of a seed: three replicas, eight clients, and mishaps.
 
 use remora_check::{History, Step, identify, stamp};
 use remora_fabric::{Config, Settings, World};
@@ -16,21 +16,21 @@ const CLIENTS: usize = 8;
 pub const NODES: usize = REPLICAS + CLIENTS;
 const WINDOW: u16 = 2;
 const KEYS: u64 = 4;
-/// Four whole packets and more.
+/// Blocks of more than four full packets.
 pub const LAYOUT: Layout = Layout { blocks: KEYS, block_len: 1024 };
-/// Clients that die where a fault of the store is looked for.
+/// Number of clients that die in a run with a deliberate bug.
 const DEATHS: u32 = 10;
-/// Operations of a client.
+/// Operations per client.
 const OPERATIONS: u32 = 14;
-/// Connections to a replica at a time: the server learns of a dead one late.
+/// Connections to a replica at the same time: the server notices a dead client late.
 const PEERS: u32 = 2 * CLIENTS as u32;
 
 fn settings() -> Settings {
-    // A lost connection is noticed after half a millisecond.
+    // A lost connection is detected after half a millisecond.
     Settings { mtu: 256, prism: true, timeout: 4, retry_cnt: 5, send_slots: 256, ..Settings::default() }
 }
 
-/// The queue pairs of a client; None where there is no connection.
+/// The queue pairs of a client; `None` for a replica without a connection.
 pub struct Endpoints<'a> {
     pub world: &'a mut World,
     pub links: &'a [Option<Link>],
@@ -48,7 +48,7 @@ impl Connections for Endpoints<'_> {
     }
 }
 
-/// A replica's grant, and its number of restarts at that time.
+/// Grant of a replica, and the replica's number of restarts at that time.
 type Granted = (Grant, u32);
 
 /// A client process.
@@ -57,10 +57,10 @@ struct Client<D> {
     machine: D,
     links: [Option<Link>; REPLICAS],
     grants: [Option<Granted>; REPLICAS],
-    /// The history's number of its slot 0.
+    /// Number of the client's slot 0 in the history.
     number: u32,
     left: u32,
-    /// What each slot writes.
+    /// For each slot: the value that it writes.
     values: Vec<u64>,
 }
 
@@ -87,7 +87,7 @@ impl<D: Design> Client<D> {
         } else {
             self.machine.read(now, block, &mut ends)
         };
-        // Slow replicas may hold up slots that are over.
+        // Slow replicas may keep finished slots occupied.
         let Ok(slot) = slot.map(Slot::index) else { return };
         self.left -= 1;
         self.values[slot] = *serial;
@@ -99,7 +99,7 @@ impl<D: Design> Client<D> {
         history.invoke(self.number + slot as u32, now.0, &[step]);
     }
 
-    /// Its program has its turn.
+    /// Gives the client's program a turn.
     fn turn(&mut self, world: &mut World, history: &mut History) {
         let now = world.now();
         for replica in 0..REPLICAS {
@@ -142,8 +142,8 @@ pub struct Run<D: Design> {
 impl<D: Design> Run<D> {
     pub fn new(seed: u64, canary: Canary) -> Run<D> {
         let mut random = Random::new(seed);
-        // A run with a fault of the store makes the fault likely. A client dies during an operation, and
-        // replicas get a write at different times.
+        // A run with a deliberate bug makes its effect likely: a client dies during an operation, and
+        // replicas receive a write at different times.
         let drawn = Plan::draw(&mut random);
         let plan = if canary == Canary::Sound { drawn } else { drawn.with(Mishap::Death) };
         let lossy = Rules::of(vec![Rule::chance(Action::Drop, 0.1)]);
@@ -172,13 +172,13 @@ impl<D: Design> Run<D> {
         run
     }
 
-    /// A client begins.
+    /// Starts a client.
     fn enter(&mut self, node: usize, left: u32) {
         self.incarnations += 1;
         self.clients.push(Client::new(&mut self.world, node, self.incarnations, left, self.canary));
     }
 
-    /// Connects a client to all replicas that are there.
+    /// Connects a client to all replicas that are up.
     fn connect(&mut self, at: usize) {
         for replica in 0..REPLICAS {
             let client = &mut self.clients[at];
@@ -195,7 +195,7 @@ impl<D: Design> Run<D> {
         }
     }
 
-    /// Ends the connections that a client cannot use any more.
+    /// Ends the connections that a client can no longer use.
     fn drop_lost(&mut self, at: usize) {
         let now = self.world.now();
         while let Some(lost) = self.clients[at].machine.lost() {
@@ -214,7 +214,7 @@ impl<D: Design> Run<D> {
         }
     }
 
-    /// All clients take a turn, and a little time passes.
+    /// Gives all clients a turn and advances the time a little.
     fn step(&mut self) {
         self.hosts.iter_mut().for_each(|host| host.turn(&mut self.world));
         for at in 0..self.clients.len() {
@@ -234,7 +234,7 @@ impl<D: Design> Run<D> {
         self.clients.iter().map(|client| client.left).sum()
     }
 
-    /// Runs until so few operations are left to begin, or for so many steps.
+    /// Runs until only `left` operations remain to be started, or for `steps` steps.
     fn until(&mut self, left: u32, steps: u32) {
         for _ in 0..steps {
             if self.left() <= left {
@@ -244,7 +244,8 @@ impl<D: Design> Run<D> {
         }
     }
 
-    /// The whole run: each mishap when a part of the operations has begun, one replica at a time.
+    /// Runs everything: each mishap happens after a part of the operations was started, at one replica at a
+    /// time.
     pub fn run(&mut self, tally: &mut Tally) {
         let all = OPERATIONS * CLIENTS as u32;
         self.until(all * 5 / 6, 4_000);
@@ -289,7 +290,7 @@ impl<D: Design> Run<D> {
         self.random.below(REPLICAS as u64) as usize
     }
 
-    /// A client dies; another one begins on its node. The replicas learn of it one after the other.
+    /// Lets a client die; another one starts on its node. The replicas notice it one after the other.
     fn kill(&mut self) {
         let at = self.random.below(self.clients.len() as u64) as usize;
         let dead = self.clients.swap_remove(at);
@@ -303,8 +304,8 @@ impl<D: Design> Run<D> {
         self.enter(dead.node, dead.left);
     }
 
-    /// A replica that has lost its memory: the others end all connections, then it reads each block from a
-    /// quorum.
+    /// Repairs a replica that has lost its memory: the other replicas end all connections, then it reads each
+    /// block from a quorum.
     fn repair(&mut self, replica: usize) {
         for at in 0..self.clients.len() {
             for (other, host) in self.hosts.iter_mut().enumerate().filter(|(other, _)| *other != replica) {
@@ -348,7 +349,7 @@ impl<D: Design> Run<D> {
         self.hosts[replica].restart_empty(&mut self.world, |memory| D::table(LAYOUT, memory, &copied));
     }
 
-    /// All operations and all delayed requests end. Then a buffer is free exactly if no table points to it.
+    /// Ends all operations and delayed requests. Then a buffer must be free exactly if no table points to it.
     fn rest(&mut self) {
         for _ in 0..60_000 {
             self.step();
@@ -368,7 +369,7 @@ impl<D: Design> Run<D> {
         panic!("it never rests: {open:?} in flight, {left} to begin, {buffers:?}, {stages:?}, {plan:?}");
     }
 
-    /// Are a replica's buffers where they belong?
+    /// Returns whether a replica's buffers are where they belong, and their counts.
     fn buffers(&mut self, replica: usize) -> (bool, Buffers, u32) {
         let host = &self.hosts[replica];
         let (buffers, live) = (host.buffers(&mut self.world), host.live());
@@ -377,7 +378,7 @@ impl<D: Design> Run<D> {
 }
 
 impl<D: Design> Client<D> {
-    /// Takes in the blocks that were read for a repair.
+    /// Collects the blocks that were read for a repair.
     fn copy(&mut self, world: &mut World, copied: &mut Vec<Copied>) {
         let now = world.now();
         for replica in 0..REPLICAS {
@@ -392,8 +393,8 @@ impl<D: Design> Client<D> {
     }
 }
 
-/// A replica ends a connection and its lease. It does not if the replica has restarted since: then another
-/// client has the same lease.
+/// Ends a connection and its lease at a replica, unless the replica has restarted since: then another client
+/// has the same lease.
 fn ended<D: Design>(host: &mut Host<D::Table>, world: &mut World, link: &Link, grant: Option<Granted>) {
     host.lose(world, link);
     if let Some((grant, restarts)) = grant

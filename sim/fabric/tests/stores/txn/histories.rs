@@ -1,4 +1,4 @@
-//! Histories of many runs by many seeds are judged; stores that are broken on purpose are found out.
+//! Histories of many runs by many seeds are judged, and deliberately broken stores are detected.
 
 use remora_check::{Measures, Requirements};
 use remora_fault::Random;
@@ -10,7 +10,7 @@ use crate::mishaps::{Mishap, Plan, Tally};
 use crate::seeds;
 
 const MAX_KEYS: u32 = 4;
-/// Connections of a shard at a time, with those of dead clients that it has not noticed yet.
+/// Connections of a shard at the same time, including those of dead clients that it has not noticed yet.
 const PEERS: u32 = 64;
 
 const PRISM_TX: PrismTx = PrismTx {
@@ -52,7 +52,7 @@ const FARM: Farm = Farm {
 const MISHAPS: [Mishap; 5] =
     [Mishap::Loss, Mishap::Reordering, Mishap::Death, Mishap::Restart, Mishap::Partition];
 
-/// So many runs with the correct rules; the counts of their transactions.
+/// Runs the correct rules for many seeds. Returns the counts of the transactions.
 fn histories<P: Protocol>(protocol: P, seeds: std::ops::Range<u64>) -> Ended {
     let (mut tally, mut measures) = (Tally::default(), Measures::default());
     let mut ended = Ended::default();
@@ -103,7 +103,7 @@ fn soak_ten_thousand_histories_are_serializable() {
     of_prism_tx(1_000_000..1_010_000);
 }
 
-/// Runs the faults of PRISM-TX's histories. Every value that is read is whole, and no lock is left.
+/// Runs the mishaps of PRISM-TX's histories. Every value that is read is whole, and no lock remains.
 #[test]
 fn histories_of_farm_are_strictly_serializable_whoever_dies() {
     of_farm(0..seeds::share(1000));
@@ -115,7 +115,8 @@ fn soak_ten_thousand_histories_of_farm_are_strictly_serializable() {
     of_farm(1_000_000..1_010_000);
 }
 
-/// Is there a seed below 100 whose history is not serializable under rules that are broken on purpose?
+/// Returns true if a seed below 100 gives a history that is not serializable, under deliberately broken
+/// rules.
 fn caught<P: Protocol>(protocol: P) -> bool {
     let quiet = Plan::draw(&mut Random::new(0));
     (0..100).any(|seed| {

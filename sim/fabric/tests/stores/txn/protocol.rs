@@ -1,4 +1,4 @@
-//! The two designs of transactions, as the runs see them.
+//! The two designs of transactions, as the test runs use them.
 
 use remora_check::{History, Violation};
 use remora_fabric::{QueuePair, Settings, World};
@@ -11,20 +11,21 @@ use remora_transport::Instant;
 
 use crate::harness::{Endpoint, Host, Link, Serves, Shape};
 
-/// The differences between the protocols. A value has the sizes of shards and clients, and the rules that the
-/// clients keep.
+/// The differences between the protocols. A value holds the sizes of shards and clients, and the rules that
+/// clients follow.
 pub trait Protocol: Copy {
     type Shard: Serves;
     type Client: Machine;
-    /// A client that is alone always commits at once: nobody dead can have left it something to do.
+    /// True if a client that is alone always commits at once, because dead clients leave it nothing to
+    /// repair.
     const ALONE_COMMITS: bool;
 
-    /// Tables and buffers.
+    /// Returns the sizes of table and buffers.
     fn shape(&self) -> Shape;
     fn open(&self, memory: &Registered) -> Self::Shard;
-    /// Bytes of a client's memory.
+    /// Returns the size of a client's memory, in bytes.
     fn arena_len(&self, shards: usize) -> usize;
-    /// A client of all shards, with its memory and a unique number above 0.
+    /// Creates a client of all shards, with its memory and a unique number above 0.
     fn join(
         &self,
         world: &mut World,
@@ -33,11 +34,12 @@ pub trait Protocol: Copy {
         arena: Registered,
         number: u64,
     ) -> Self::Client;
-    /// Until when a client pauses after so many transactions in a row have aborted.
+    /// Returns the time until which a client pauses after `aborted` transactions in a row have aborted.
     fn pause(client: &mut Self::Client, now: Instant, aborted: u32) -> Instant;
-    /// All connections of a client have ended: its transactions are ended. Returns how many locks it held.
+    /// Ends the transactions of a client whose connections have all ended. Returns the number of locks that
+    /// it held.
     fn recover(hosts: &mut [Host<Self::Shard>], number: u64) -> u64;
-    /// Checks that these clients are at rest; there are no others.
+    /// Checks that these clients are idle and that there are no others.
     #[track_caller]
     fn rests(host: &Host<Self::Shard>, clients: usize);
     fn judge(history: &History) -> Result<(), Violation>;
@@ -48,9 +50,9 @@ pub trait Protocol: Copy {
 pub struct PrismTx {
     pub shard: ShardConfig,
     pub client: ClientConfig,
-    /// Bytes of a buffer, and how many.
+    /// Size of a buffer in bytes, and number of buffers.
     pub buffers: (u32, u32),
-    /// Connections of a shard.
+    /// Largest number of connections of a shard.
     pub peers: u32,
 }
 
@@ -96,7 +98,7 @@ impl Protocol for PrismTx {
         now
     }
 
-    /// A client that meets an unfinished transaction repairs it.
+    /// Nothing to do: a client that meets an unfinished transaction repairs it.
     fn recover(_: &mut [Host<Shard>], _: u64) -> u64 {
         0
     }
@@ -121,7 +123,7 @@ impl Farm {
     }
 }
 
-/// A shard of FaRM's with the clients that it serves.
+/// A shard of FaRM with the clients that it serves.
 pub struct Served {
     shard: farm::Shard,
     callers: Vec<(QueuePair, Caller)>,
@@ -153,7 +155,7 @@ impl Protocol for Farm {
     const ALONE_COMMITS: bool = true;
 
     fn shape(&self) -> Shape {
-        // Objects stay where they are. A keeper has a buffer at least.
+        // Objects stay in place, but a keeper needs at least one buffer.
         Shape { table_len: self.shard.table_len(), classes: vec![(64, 1)], peers: self.shard.clients }
     }
 

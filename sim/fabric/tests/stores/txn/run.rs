@@ -13,7 +13,7 @@ use crate::mishaps::{Mishap, Plan, Tally, cut_off};
 
 pub const CLIENTS: usize = 8;
 pub const WINDOW: u32 = 2;
-/// Four packets and more.
+/// Size of a value: more than four packets.
 pub const VALUE: usize = 1100;
 const SHARDS: usize = 2;
 const KEYS: u64 = 12;
@@ -22,10 +22,10 @@ fn key(number: u64) -> Vec<u8> {
     format!("key {number}").into_bytes()
 }
 
-/// A transaction under way.
+/// A transaction in progress.
 struct Open {
     tx: Tx,
-    /// Its number in the history: one that is not busy.
+    /// Number in the history; not used by another transaction in progress.
     number: u32,
     began: u64,
     reads: Vec<(EntryId, u64)>,
@@ -35,7 +35,7 @@ struct Open {
 }
 
 impl Open {
-    /// Does it write the keys that it has read?
+    /// Returns true if the transaction writes the keys that it has read.
     fn changes(&self) -> bool {
         let written = |key: u64| {
             self.writes.iter().any(|step| matches!(step, Step::Write { key: written, .. } if *written == key))
@@ -52,24 +52,24 @@ struct Actor<C> {
     client: C,
     arena: Registered,
     open: Vec<Open>,
-    /// Numbers in the history that are not busy.
+    /// Unused numbers in the history.
     numbers: Vec<u32>,
     left: u32,
-    /// Microseconds that its clock is ahead.
+    /// Microseconds by which the clock is ahead.
     skew: u64,
-    /// Transactions that aborted in a row, and when the client continues.
+    /// Number of consecutive aborts, and end of the client's pause.
     aborted: u32,
     pause: Instant,
 }
 
-/// A client that is gone: the shards learn it when so many steps have passed.
+/// A client that is gone. The shards notice after a number of steps.
 struct DeadClient {
     name: u64,
     links: Vec<Link>,
     steps: u64,
 }
 
-/// Counts of the transactions.
+/// The counts of the transactions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ended {
     pub committed: u32,
@@ -133,7 +133,7 @@ impl<P: Protocol> Run<P> {
         };
         for node in 0..CLIENTS {
             let arena = arena(&mut run.world, node, protocol.arena_len(SHARDS));
-            // Up to four seconds apart.
+            // Clocks are up to four seconds apart.
             let skew = run.random.below(4_000_000);
             run.join(node, arena, 10, skew);
         }
@@ -164,7 +164,7 @@ impl<P: Protocol> Run<P> {
         });
     }
 
-    /// All clients take a turn, and a little time passes.
+    /// Gives all clients a turn and advances the time a little.
     pub fn step(&mut self) {
         self.hosts.iter_mut().for_each(|host| host.turn(&mut self.world));
         for at in (0..self.actors.len()).rev() {
@@ -182,7 +182,7 @@ impl<P: Protocol> Run<P> {
         self.world.step_until(limit);
     }
 
-    /// The shards end all connections of a dead client, and then its transactions.
+    /// Lets the shards end all connections of a dead client, and then its transactions.
     fn recover(&mut self, at: usize) {
         let DeadClient { name, links, .. } = self.graves.swap_remove(at);
         for link in &links {
@@ -191,7 +191,7 @@ impl<P: Protocol> Run<P> {
         self.ended.broken += P::recover(&mut self.hosts, name);
     }
 
-    /// A client is disconnected. If it is not dead, it reports its open transactions. Another one joins.
+    /// Disconnects a client, and another one joins. A client that is alive reports its open transactions.
     fn leave(&mut self, at: usize, alive: bool) {
         let mut actor = self.actors.swap_remove(at);
         let now = self.world.now().0;
@@ -208,7 +208,7 @@ impl<P: Protocol> Run<P> {
         self.join(actor.node, actor.arena, actor.left, actor.skew);
     }
 
-    /// A client's program has its turn.
+    /// Gives a client's program a turn.
     fn turn(&mut self, at: usize) -> Result<(), Broken> {
         for shard in 0..SHARDS {
             while let Some(completion) = self.actors[at].links[shard].poll(&mut self.world) {
@@ -266,7 +266,7 @@ impl<P: Protocol> Run<P> {
         record(&mut self.history, &mut actor.numbers, &open, outcome, now.0);
     }
 
-    /// Begins a transaction on up to three keys, if the window has a free slot.
+    /// Starts a transaction on up to three keys, if the window has a free place.
     fn begin(&mut self, at: usize) {
         let actor = &mut self.actors[at];
         if actor.left == 0 || actor.pause > self.world.now() || self.random.below(3) == 0 {
@@ -293,7 +293,7 @@ impl<P: Protocol> Run<P> {
         self.open(at, tx, &reads, &writes);
     }
 
-    /// What a transaction reads and writes.
+    /// Opens a transaction with these reads and writes.
     fn open(&mut self, at: usize, tx: Tx, reads: &[u64], writes: &[(u64, u64)]) {
         let actor = &mut self.actors[at];
         let mut connections = Endpoints { world: &mut self.world, links: &actor.links };
@@ -315,7 +315,7 @@ impl<P: Protocol> Run<P> {
         actor.open.push(Open { tx, number, began, reads, found, writes, committing: false });
     }
 
-    /// Commits what has all its values.
+    /// Commits the transactions that have all their values.
     fn commit(&mut self, at: usize) {
         let clock = self.world.now().0 / 1000 + self.actors[at].skew;
         for place in (0..self.actors[at].open.len()).rev() {
@@ -359,7 +359,7 @@ impl<P: Protocol> Run<P> {
         cut_off(&mut self.world, cut, CLIENTS + SHARDS, false);
     }
 
-    /// Steps until this holds.
+    /// Steps until the condition holds.
     fn until(&mut self, what: &str, holds: impl Fn(&Run<P>) -> bool) {
         for _ in 0..20_000 {
             if holds(self) {
@@ -370,8 +370,8 @@ impl<P: Protocol> Run<P> {
         panic!("{what}");
     }
 
-    /// All clients end their work and dead ones are recovered. Then one client reads all keys, four at a
-    /// time, and all is quiet.
+    /// Lets all clients end their work and recovers dead ones. Then a client reads all keys, four at a time,
+    /// until everything is quiet.
     pub fn rest(&mut self) {
         self.until("a transaction never ends", |run| {
             run.graves.is_empty() && run.actors.iter().all(|actor| actor.left == 0 && actor.open.is_empty())
@@ -384,7 +384,7 @@ impl<P: Protocol> Run<P> {
         }
     }
 
-    /// One transaction that reads these keys; false if it must be retried.
+    /// Reads these keys in one transaction. Returns false if it must be retried.
     fn read_all(&mut self, keys: std::ops::Range<u64>) -> bool {
         let before = self.ended.committed;
         let Ok(tx) = self.actors[0].client.begin() else {
@@ -396,7 +396,7 @@ impl<P: Protocol> Run<P> {
         self.ended.committed > before
     }
 
-    /// Buffers are free or live, every one.
+    /// Checks that every buffer is free or live.
     pub fn account(&mut self, seed: u64) {
         let mut missing = String::new();
         for _ in 0..20_000 {
@@ -416,8 +416,8 @@ impl<P: Protocol> Run<P> {
     }
 }
 
-/// The client's report of a transaction that has ended. A number whose transaction may still happen is not
-/// reused.
+/// Records the client's report of a transaction that has ended. The number of a transaction that may still
+/// take effect is not reused.
 fn record(history: &mut History, numbers: &mut Vec<u32>, open: &Open, outcome: Outcome, now: u64) {
     if !open.committing {
         return numbers.push(open.number);

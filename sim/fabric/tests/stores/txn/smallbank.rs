@@ -1,5 +1,5 @@
-//! SmallBank over both designs of transactions: clients move money between the accounts of two shards while
-//! links lose and reorder. At the end not a cent is missing, and the clients' results are serializable.
+//! SmallBank over both designs of transactions: clients move money between the accounts of two shards, while
+//! links lose and reorder. At the end no money is missing, and the clients' results are serializable.
 
 use remora_check::{History, Step, Violation};
 use remora_fabric::{Config, World};
@@ -16,7 +16,7 @@ const TELLERS: usize = 4;
 const SHARDS: usize = 2;
 const WINDOW: u32 = 3;
 const CUSTOMERS: u64 = 6;
-/// Jobs of each teller.
+/// Jobs per teller.
 const JOBS: u64 = 25;
 
 const MAX_KEYS: u32 = 3;
@@ -70,13 +70,13 @@ struct Bank<P: Protocol> {
     history: History,
 }
 
-/// A key as the history names it, and the writer of its value.
+/// Returns a key as the history names it, and the writer of its value.
 fn noted(key: &[u8], value: Option<&[u8]>) -> (u64, Option<u64>) {
     let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
     (word(key), value.map(|value| word(&value[8..])))
 }
 
-/// Notes a committed transaction. An aborted one is retried with the same values, so it is left out.
+/// Records a committed transaction. An aborted one is retried with the same values and therefore left out.
 fn note<D>(history: &mut History, client: u32, ended: &Ended<'_, D>, now: Instant) {
     let Outcome::Committed(_) = ended.outcome else { return };
     let script = ended.script;
@@ -113,7 +113,7 @@ impl<P: Protocol> Bank<P> {
         Bank { world, hosts, tellers, history: History::default() }
     }
 
-    /// A teller continues its jobs.
+    /// Lets a teller continue its jobs.
     fn turn<W: Workload>(&mut self, at: usize, runner: &mut Runner<W>) {
         let (now, Teller { links, client }) = (self.world.now(), &mut self.tellers[at]);
         let history = &mut self.history;
@@ -133,7 +133,7 @@ impl<P: Protocol> Bank<P> {
         (0..SHARDS).try_for_each(|shard| client.return_buffers(shard, connections)).expect("nothing breaks");
     }
 
-    /// Until the first of the tellers have finished all jobs.
+    /// Runs until the tellers of these runners have finished all jobs.
     fn run<W: Workload>(&mut self, runners: &mut [Runner<W>]) {
         for _ in 0..100_000 {
             self.hosts.iter_mut().for_each(|host| host.turn(&mut self.world));
@@ -147,7 +147,7 @@ impl<P: Protocol> Bank<P> {
         panic!("a job is never done");
     }
 
-    /// One teller executes so many jobs alone; returns their sum.
+    /// Lets a single teller execute `jobs` jobs alone. Returns their sum.
     fn alone<W: Workload>(&mut self, workload: W, jobs: u64) -> i64 {
         let mut runners = [Runner::new(workload, WINDOW as usize, 1)];
         runners[0].draw(jobs);
@@ -157,7 +157,7 @@ impl<P: Protocol> Bank<P> {
     }
 }
 
-/// A run of the bank: the counts, the error of the money, and the verdict on the history.
+/// Runs the bank. Returns the counts, the missing money, and the verdict on the history.
 fn day<P: Protocol>(protocol: P, seed: u64) -> (Counts, i64, Result<(), Violation>) {
     let mut random = Random::new(seed);
     let mut bank = Bank::new(protocol, seed);
@@ -168,7 +168,7 @@ fn day<P: Protocol>(protocol: P, seed: u64) -> (Counts, i64, Result<(), Violatio
     let rows = load.jobs();
     let before = bank.alone(load, rows);
     let teller = |client| {
-        // Clocks up to four seconds apart.
+        // Clocks are up to four seconds apart.
         let skew = random.below(4_000_000);
         let mut runner = Runner::new(workload(client), WINDOW as usize, seed).ahead(skew);
         runner.draw(JOBS);
@@ -212,8 +212,8 @@ fn over_farm_not_a_cent_is_missing() {
     days(FARM, 0..20);
 }
 
-/// A cheque is paid from both accounts, and writes one of them. With reads unchecked two clients that saw the
-/// same money both spend it. The money still adds up; the judge sees the fault.
+/// A cheque is paid from both accounts but writes only one of them. With unchecked reads, two clients that
+/// saw the same money both spend it. The sum is still right, and the checker finds the fault.
 #[test]
 fn where_reads_are_not_validated_the_history_says_so() {
     let unchecked = PRISM_TX.with(Rules::ReadsUnchecked);
