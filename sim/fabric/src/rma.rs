@@ -44,7 +44,7 @@ pub struct Portal {
     pub first: u16,
     /// Number of command slots.
     pub slots: u16,
-    /// Completion queue.
+    /// Completion queue of the commands.
     pub cq: CompletionQueue,
     /// Process id that the NIC puts into requests.
     pub pid: u32,
@@ -59,9 +59,9 @@ pub struct Portal {
 pub struct Exposed {
     /// Memory of the region.
     pub memory: Region,
-    /// RegionId.
+    /// RegionId by which peers name the region.
     pub id: u32,
-    /// Region key.
+    /// Region key, from which the keys of clients are derived.
     pub key: RegionKey,
 }
 

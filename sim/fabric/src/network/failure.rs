@@ -1,4 +1,4 @@
-//! Link failures.
+//! Link failures: links go down and come up at given times.
 
 use super::observe::Event;
 use super::observed::Observe;

@@ -51,9 +51,9 @@ impl PauseConfig {
     /// Returns the headroom of a link: the number of bytes of one class that may still arrive after its
     /// buffer became full.
     ///
-    /// The headroom consists of the packet that does not fit, the packets that arrive while the pause frame waits for a
-    /// packet of `mtu` bytes, is sent and crosses the link, the packet that the sender has just started, and
-    /// the packets on the link at that time. The reaction time counts like propagation delay.
+    /// The headroom consists of the packet that does not fit, the packets that arrive while the pause frame
+    /// waits for a packet of `mtu` bytes, is sent and crosses the link, the packet that the sender has just
+    /// started, and the packets on the link at that time. The reaction time counts like propagation delay.
     pub fn headroom(&self, rate: u64, delay: u64, mtu: u32) -> u32 {
         let on_the_way = u128::from(2 * delay + self.reaction) * u128::from(rate);
         let bytes = on_the_way.div_ceil(8_000_000_000_000) as u32;

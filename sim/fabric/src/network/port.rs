@@ -59,7 +59,7 @@ pub struct Port {
     pub up: bool,
     /// True if the link loses packets at random.
     pub lossy: bool,
-    /// Observed events.
+    /// Kinds of events that are observed at this port.
     pub observed: Observe,
     /// Queued bytes of all classes.
     pub queued: u32,

@@ -1,4 +1,4 @@
-//! Port ids.
+//! Ids of ports, and the pairing of the two directions of a link.
 
 /// Id of a port. The two directions of link `n` are the ports `2 n`, which leads from the link's first end,
 /// and `2 n + 1`, which leads from its second.

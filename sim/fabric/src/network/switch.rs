@@ -6,13 +6,13 @@ use super::route::{Balancing, Chooser};
 use super::voq::Voq;
 
 pub struct Switch {
-    /// Node number.
+    /// Number of the node in the topology.
     pub node: u32,
     /// Number of switches between this one and the nearest host.
     pub tier: u32,
     /// Ports by which the switch sends, in the order of its links.
     pub ports: Box<[PortId]>,
-    /// Packet buffer.
+    /// Packet buffer, which decides about admission and PFC.
     pub buffer: Buffer,
     /// Choice among equal paths.
     pub chooser: Chooser,

@@ -32,7 +32,7 @@ pub struct Load {
 /// The results of the experiment. Loads are shares of the line's goodput.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Accepted {
-    /// Offered load.
+    /// Load of the commands that arrived.
     pub offered: f64,
     /// Load of the successful commands.
     pub accepted: f64,

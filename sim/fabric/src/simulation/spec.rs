@@ -18,7 +18,7 @@ pub enum Verb {
     Send,
 }
 
-/// A flow.
+/// A flow: bytes that one host transfers to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowSpec {
     /// Number of the sending host.
@@ -29,7 +29,7 @@ pub struct FlowSpec {
     pub bytes: u64,
     /// Start of the flow.
     pub start: Picos,
-    /// RDMA operation.
+    /// RDMA operation that transfers the data.
     pub verb: Verb,
     /// Traffic class of the data. Default:
     /// [`SimulationConfig::data_class`](super::SimulationConfig::data_class).
@@ -99,7 +99,7 @@ pub struct Connection {
     /// With `Some`, queue pairs use IRN with this bitmap size: the number of packets that a receiver can
     /// record ahead of a gap. With `None` they use go-back-N.
     pub irn: Option<u32>,
-    /// Congestion control.
+    /// Congestion control of the queue pairs.
     pub congestion: Algorithm,
     /// Local ACK timeout, as the 5-bit code of the InfiniBand specification.
     pub timeout: u8,

@@ -82,7 +82,7 @@ fn writes_leave_the_diagonal_before_reads_do() {
     assert!(server_only.accepted > 0.87, "the server's window alone bears the line: {server_only:?}");
 }
 
-/// Figure 11b.
+/// Figure 11b: the rate of 64-byte reads by the number of command slots.
 #[test]
 fn the_rate_is_proportional_to_the_slots() {
     let one = load::rate_of_slots(1, 200 * US, &cipher);
@@ -93,7 +93,7 @@ fn the_rate_is_proportional_to_the_slots() {
     }
 }
 
-/// Figure 12.
+/// Figure 12: small reads during a long transfer.
 #[test]
 fn a_small_read_waits_for_a_few_chunks_by_1rma_and_for_the_whole_transfer_by_one_queue_pair() {
     let beside = |long| Beside { long, class: Class::Latency, reads: 60, seed: 1 };

@@ -7,7 +7,7 @@ use remora_wire::rma::{Chain, Kind};
 use super::{Forger, patient, request};
 use crate::bed::{ALL, Bed, CLIENT, LEN, SERVER, key, region};
 
-/// Attack 6.
+/// Attack 6: K_d is used for another operation, process, address or region.
 #[test]
 fn a_derived_key_is_good_for_one_operation_process_address_and_region() {
     let mut bed = Bed::new(&patient());

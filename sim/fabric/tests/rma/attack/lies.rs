@@ -28,7 +28,7 @@ fn solicit(server_slot: u16, timeout: u32) -> Body {
     Body::Solicit(solicit::Repr { server_slot, max_payload: 4096, timeout })
 }
 
-/// Attack 7.
+/// Attack 7: the solicit of a server names other bytes than those of the command.
 #[test]
 fn a_server_gets_the_bytes_of_the_command_and_no_others_whatever_its_solicit_names() {
     for (region, offset, length) in [(1, 0, 64), (2, 8192, 4096), (u32::MAX, u64::MAX, u32::MAX), (0, 0, 0)] {
@@ -63,7 +63,7 @@ fn a_server_gets_the_bytes_of_the_command_and_no_others_whatever_its_solicit_nam
     assert!(bed.taken().is_empty(), "a read has nothing to give");
 }
 
-/// Attack 11.
+/// Attack 11: pieces of data arrive twice, overlap or lie outside of the operation.
 #[test]
 fn pieces_that_come_twice_overlap_or_lie_outside_make_no_success() {
     let mut bed = Bed::new(&patient());
@@ -91,7 +91,7 @@ fn pieces_that_come_twice_overlap_or_lie_outside_make_no_success() {
     assert!(guard[0] == bed.local.memory.load(0, 4096) && guard[1] == bed.local.memory.load(8192, 4096));
 }
 
-/// Attack 12.
+/// Attack 12: an authentication failure is forged.
 #[test]
 fn a_forged_failure_needs_the_nonce_of_the_request_and_ends_that_operation_alone() {
     let mut bed = Bed::new(&patient());

@@ -6,7 +6,7 @@ use remora_wire::rma::{Chain, Kind};
 use super::{Forger, patient};
 use crate::bed::{Bed, CLIENT, LEN, SERVER, key, start};
 
-/// Attack 1.
+/// Attack 1: a read is replayed.
 #[test]
 fn a_replayed_read_is_served_with_another_ciphertext_and_changes_nothing() {
     let mut bed = Bed::new(&patient());
@@ -26,7 +26,7 @@ fn a_replayed_read_is_served_with_another_ciphertext_and_changes_nothing() {
     bed.assert_idle(&patient());
 }
 
-/// Attack 2.
+/// Attack 2: a write is replayed after its end, with and without its data.
 #[test]
 fn a_replayed_write_changes_nothing_with_or_without_its_data() {
     let mut bed = Bed::new(&patient());
@@ -53,7 +53,7 @@ fn a_replayed_write_changes_nothing_with_or_without_its_data() {
     assert_eq!(bed.world.counters(SERVER).rma_served_timeouts, 1, "its window comes back by the timeout");
 }
 
-/// Attack 3.
+/// Attack 3: the request of a write is duplicated while the write is in progress.
 #[test]
 fn a_write_whose_request_comes_twice_is_applied_once_however_late_its_second_solicit_is() {
     let mut bed = Bed::new(&patient());
@@ -81,7 +81,7 @@ fn a_write_whose_request_comes_twice_is_applied_once_however_late_its_second_sol
     assert_eq!(bed.served.memory.load(0, 128), vec![0x44; 128], "no byte changes after the completion");
 }
 
-/// Attack 4.
+/// Attack 4: a rekey is replayed, also after a newer one.
 #[test]
 fn a_replayed_rekey_changes_no_key() {
     let mut bed = Bed::new(&patient());
@@ -145,7 +145,7 @@ fn an_engine_that_begins_where_it_began_before_is_found() {
     }
 }
 
-/// Attack 9.
+/// Attack 9: late messages of a slot's former command arrive during the next one.
 #[test]
 fn late_messages_of_the_former_command_do_not_touch_the_next_one_of_the_slot() {
     for kind in [Kind::Read, Kind::Write, Kind::Rekey] {

@@ -78,7 +78,7 @@ fn no_bent_message_of_any_kind_is_accepted() {
     }
 }
 
-/// Attack 10.
+/// Attack 10: messages are reflected, or sent as another kind.
 #[test]
 fn reflected_messages_fit_nowhere() {
     let mut bed = Bed::new(&patient());
