@@ -1,4 +1,5 @@
-//! A client's calls over the connection that gave it its grants. Nothing here waits.
+//! The client side of a connection that carries both grants and calls. Only [`Caller::open`] and
+//! [`Caller::wait`] block.
 
 use remora_verbs::rma::Client;
 use rustls::ClientConnection;
@@ -12,18 +13,20 @@ use crate::channel::{Announcement, Channel, Credential, Pin, failed};
 use crate::message::{self, ClientMessage, GrantReply, LONGEST_REPLY, RegionGrant};
 use crate::{Error, Result};
 
-/// What a server says to a client that stays.
+/// A message from a server to a client whose connection stays open.
 #[derive(Debug)]
 pub enum ServerMessage {
-    /// The program above answers.
+    /// A reply of the server's [`CallHandler`](crate::CallHandler).
     Reply(Vec<u8>),
-    /// A region will have another key.
+    /// The announcement of the next key of a region.
     Announced(Announcement),
-    /// All grants under the present keys: [`renew`](Caller::renew) was called.
+    /// The grants for all regions under the current keys. The server sends them after
+    /// [`renew`](Caller::renew).
     Grants(Vec<RegionGrant>),
 }
 
-/// A client's connection for calls and grants.
+/// A client's connection to a grant server, on which it exchanges messages with the server's
+/// [`CallHandler`](crate::CallHandler) and receives announcements.
 pub struct Caller {
     server: SocketAddr,
     tls: ClientConnection,
@@ -33,10 +36,12 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Connects, and gets the grants, as [`Channel::open`] does; messages have at most `longest` bytes.
+    /// Connects to a server and returns the connection and the grants that [`Channel::open`] returns. A
+    /// message in either direction has at most `longest` bytes.
     ///
     /// # Errors
-    /// As there; `Full`: the server has no place for a client that stays; `Io`.
+    /// The errors of [`Channel::open`]; `Full` if the server already has as many staying clients as it takes;
+    /// `Io` if the socket cannot be made non-blocking.
     pub fn open(
         pin: Pin,
         credential: &Credential,
@@ -47,25 +52,25 @@ impl Caller {
         let (channel, grants) = Channel::open(pin, credential, client, timeout)?;
         let (mut tls, stream, came) = channel.into_parts()?;
         stream.set_nonblocking(true)?;
-        // The program above has so many messages under way as it allows itself.
+        // No limit, because the caller of this type limits how many messages it has under way.
         tls.set_buffer_limit(None);
         let longest = (longest + 1).max(LONGEST_REPLY);
         Ok((Caller { server: pin.address, tls, stream, came, longest }, grants))
     }
 
-    /// Sends a message to the program above. What the system does not take now leaves with later calls of
-    /// [`try_recv`](Caller::try_recv).
+    /// Sends a message to the server's [`CallHandler`](crate::CallHandler). Bytes that the socket does not
+    /// take at once stay in the TLS buffer, and later calls of [`try_recv`](Caller::try_recv) send them.
     ///
     /// # Errors
-    /// `HungUp`, `Tls`, `Io`.
+    /// `HungUp`, `Tls` or `Io` if the connection has failed.
     pub fn send(&mut self, message: &[u8]) -> Result<()> {
         self.write(&ClientMessage::call(message))
     }
 
-    /// Asks for the grants under the present keys.
+    /// Asks for the grants under the current keys. They arrive as [`ServerMessage::Grants`].
     ///
     /// # Errors
-    /// As [`send`](Caller::send).
+    /// The errors of [`send`](Caller::send).
     pub fn renew(&mut self) -> Result<()> {
         self.write(&ClientMessage::RENEW)
     }
@@ -87,10 +92,11 @@ impl Caller {
         Ok(())
     }
 
-    /// What the server said next, if there is something.
+    /// Returns the next message of the server, or `None` if none has arrived.
     ///
     /// # Errors
-    /// `HungUp`, `Protocol`, `Tls`, `Io`.
+    /// `HungUp` if the server has closed the connection; `Protocol` if the server sent a malformed message;
+    /// `Tls` or `Io` if the connection has failed.
     pub fn try_recv(&mut self) -> Result<Option<ServerMessage>> {
         loop {
             match message::next(&mut self.came, self.longest, GrantReply::decode) {
@@ -115,12 +121,13 @@ impl Caller {
         }
     }
 
-    /// Waits until the server may have said something, or until then.
+    /// Waits until bytes from the server have arrived, or until the time `until`. It can return early, also
+    /// without a message.
     ///
     /// # Errors
-    /// `Io`.
+    /// `Io` if the socket fails; `HungUp` if the server has reset the connection.
     pub fn wait(&self, until: Instant) -> Result<()> {
-        // The shortest time that the system can wait.
+        // The kernel cannot wait for less than a millisecond here, and refuses a timeout of zero.
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         self.stream.set_nonblocking(false)?;
         self.stream.set_read_timeout(Some(left))?;
@@ -134,13 +141,14 @@ impl Caller {
         }
     }
 
-    /// Opens what came, and keeps it.
+    /// Decrypts the TLS records that have arrived, and appends the plaintext to `came`.
     fn open_packets(&mut self) -> Result<()> {
         let opened = self.tls.process_new_packets();
         let state = opened.map_err(|error| failed(self.server, io::Error::other(error)))?;
         let (before, count) = (self.came.len(), state.plaintext_bytes_to_read());
         if self.came.capacity() < before + count {
-            // A vector that grows by itself leaves keys behind.
+            // The plaintext contains keys. A vector that reallocates does not clear its old memory;
+            // `Zeroizing` does.
             let mut larger = Zeroizing::new(Vec::with_capacity(2 * (before + count)));
             larger.extend_from_slice(&self.came);
             self.came = larger;

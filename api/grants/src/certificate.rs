@@ -1,4 +1,4 @@
-//! Who somebody is: certificates that nobody signs, their fingerprints, and tokens.
+//! Self-signed certificates, their fingerprints, and tokens: the identities of servers and clients.
 
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -14,17 +14,17 @@ use crate::hexadecimal::{hex, unhex};
 use crate::secret_file::{make_secret, read_secret, without_mark};
 use crate::{Error, Result};
 
-/// The SHA-256 of a certificate.
+/// The SHA-256 hash of an encoded (DER) certificate.
 #[derive(Copy, Clone, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub [u8; 32]);
 
-/// Why a text is no fingerprint or token.
+/// The error for a text that is not a fingerprint or token.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("64 hexadecimal digits")]
 pub struct ParseError;
 
 impl Fingerprint {
-    /// That of an encoded certificate.
+    /// Computes the fingerprint of a DER-encoded certificate.
     pub fn of(certificate: &[u8]) -> Fingerprint {
         Fingerprint(sha256(certificate))
     }
@@ -56,18 +56,19 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// A secret that admits whoever has it. [`Display`](fmt::Display) shows it, `Debug` does not.
+/// A secret of 32 bytes that admits any client that presents it. [`Display`](fmt::Display) prints the
+/// secret; `Debug` does not.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token([u8; Token::LEN]);
 
 impl Token {
-    /// Bytes of a token.
+    /// The length of a token in bytes.
     pub const LEN: usize = 32;
 
-    /// One that nobody can guess.
+    /// Generates a token from the system's random numbers.
     ///
     /// # Errors
-    /// The system has no randomness.
+    /// `Certificate` if the system provides no random numbers.
     pub fn random() -> Result<Token> {
         let mut bytes = [0; Token::LEN];
         SystemRandom::new()
@@ -76,10 +77,11 @@ impl Token {
         Ok(Token(bytes))
     }
 
-    /// That of a file, which is made if it is not there.
+    /// Reads the token in a file. If the file does not exist, generates a token and writes it there.
     ///
     /// # Errors
-    /// `File`, `Certificate`.
+    /// `File` if the file cannot be read or created, or holds no token; `Certificate` if the system provides
+    /// no random numbers.
     pub fn at(path: &Path) -> Result<Token> {
         if !path.exists() {
             let token = Token::random()?;
@@ -89,10 +91,10 @@ impl Token {
         Token::of_file(path)
     }
 
-    /// That of a file.
+    /// Reads the token in a file.
     ///
     /// # Errors
-    /// `File`.
+    /// `File` if the file cannot be read, other users can read it, or it holds no token.
     pub fn of_file(path: &Path) -> Result<Token> {
         let text = read_secret(path)?;
         let token = std::str::from_utf8(without_mark(&text)).ok().and_then(|text| text.trim().parse().ok());
@@ -103,7 +105,8 @@ impl Token {
         &self.0
     }
 
-    /// The hash of it is compared: how long that takes tells nothing of the token.
+    /// Returns true if `claimed` is this token. The comparison is between hashes, so its duration reveals
+    /// nothing about the token.
     pub(crate) fn is(&self, claimed: &[u8]) -> bool {
         sha256(&self.0) == sha256(claimed)
     }
@@ -135,25 +138,27 @@ impl Drop for Token {
     }
 }
 
-/// A certificate that nobody signs but its own key, with that key.
+/// A certificate and its private key. The certificates of [`new`](Certificate::new) are self-signed.
 pub struct Certificate {
     pub(crate) chain: CertificateDer<'static>,
     pub(crate) key: PrivateKeyDer<'static>,
 }
 
 impl Certificate {
-    /// A new one.
+    /// Generates a key and a self-signed certificate for it.
     ///
     /// # Errors
-    /// `Certificate`: the system has no randomness.
+    /// `Certificate` if the key or the certificate cannot be generated.
     pub fn new() -> Result<Certificate> {
         Certificate::of_pem(generate()?.as_bytes()).ok_or_else(|| not_made("it cannot be read back"))
     }
 
-    /// That of a file in PEM, which is made if it is not there.
+    /// Reads the certificate and key in a PEM file. If the file does not exist, generates both and writes
+    /// them there.
     ///
     /// # Errors
-    /// `File`, `Certificate`.
+    /// `File` if the file cannot be read or created, or holds no usable certificate and key; `Certificate` if
+    /// none can be generated.
     pub fn at(path: &Path) -> Result<Certificate> {
         if !path.exists() {
             make_secret(path, generate()?.as_bytes())?;
@@ -182,14 +187,15 @@ impl Certificate {
         Some(Certificate { chain, key })
     }
 
-    /// Checks that TLS can use certificate and key, before a peer is asked anything.
+    /// Checks that TLS can use the certificate and the key, so that the error names the user's own file and
+    /// not the peer.
     fn check(&self) -> Result<(), rustls::Error> {
         rustls::server::ParsedCertificate::try_from(&self.chain)?;
         let provider = rustls::crypto::ring::default_provider();
         CertifiedKey::from_der(vec![self.chain.clone()], self.key.clone_key(), &provider).map(drop)
     }
 
-    /// Its fingerprint.
+    /// Returns the fingerprint of the certificate.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&self.chain)
     }
@@ -207,7 +213,7 @@ impl fmt::Debug for Certificate {
     }
 }
 
-/// A certificate and its key in PEM.
+/// Generates a key and a self-signed certificate, and returns both in PEM.
 fn generate() -> Result<Zeroizing<String>> {
     let key = rcgen::KeyPair::generate().map_err(not_made)?;
     let params = rcgen::CertificateParams::new(vec![NAME.to_owned()]).map_err(not_made)?;
@@ -216,7 +222,7 @@ fn generate() -> Result<Zeroizing<String>> {
     Ok(Zeroizing::new(format!("{}{}", certificate.pem(), *pem)))
 }
 
-/// The name in each certificate: the fingerprint is what counts.
+/// The host name in every generated certificate. Clients check the fingerprint and ignore this name.
 pub(crate) const NAME: &str = "remora";
 
 fn not_made(why: impl fmt::Display) -> Error {
@@ -227,7 +233,7 @@ fn not_made(why: impl fmt::Display) -> Error {
 mod tests {
     use super::*;
 
-    /// A file with this text, which only its owner can read.
+    /// Creates a temporary file with the given contents, readable only by its owner.
     fn file(text: &[u8]) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();

@@ -1,4 +1,4 @@
-//! The client's side of the channel.
+//! The client side of the connection that fetches grants and receives announcements.
 
 use remora_verbs::rma::Client;
 use rustls::pki_types::ServerName;
@@ -14,49 +14,50 @@ use crate::certificate::{Certificate, Fingerprint, NAME, Token};
 use crate::message::{self, GrantReply, GrantRequest, LONGEST_REPLY, RegionGrant};
 use crate::{Error, Result, tls};
 
-/// A server, by its address and the fingerprint of its certificate.
+/// The address of a server and the fingerprint of the certificate that it must present.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
-    /// Its TCP address.
+    /// The server's TCP address.
     pub address: SocketAddr,
-    /// Of its certificate.
+    /// The fingerprint of the server's certificate.
     pub fingerprint: Fingerprint,
 }
 
-/// What admits a client.
+/// The proof by which a server admits a client.
 #[derive(Clone, Debug)]
 pub enum Credential {
-    /// The server's token.
+    /// The token of the server.
     Token(Token),
-    /// A certificate whose fingerprint the server lists.
+    /// A certificate whose fingerprint the server has in its list of clients.
     Certificate(Certificate),
 }
 
-/// A region will have another key.
+/// The announcement of the next key of a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
-    /// After so long.
+    /// The time until the new key takes effect.
     pub ahead: Duration,
-    /// The grant that will be good then.
+    /// The grant under the new key.
     pub granted: RegionGrant,
 }
 
-/// A connection to a server that gave its grants, and tells of new keys.
+/// A client's connection to a grant server. It has fetched the grants, and receives announcements of new
+/// keys.
 pub struct Channel {
     server: SocketAddr,
     stream: StreamOwned<ClientConnection, Timed>,
     came: Zeroizing<Vec<u8>>,
-    /// Announcements may come.
+    /// True while the server keeps the connection open for announcements.
     follows: bool,
 }
 
-/// A TCP connection whose calls all end at one time.
+/// A TCP stream whose reads and writes share one deadline.
 struct Timed {
     inner: TcpStream,
     until: Instant,
 }
 
-/// The shortest time that the system can wait.
+/// The shortest socket timeout in use. A timeout of zero is not allowed.
 const SHORTEST: Duration = Duration::from_micros(100);
 
 impl Timed {
@@ -84,10 +85,13 @@ impl Write for Timed {
 }
 
 impl Channel {
-    /// Connects from the client's own address, and asks for its grants, within `timeout`.
+    /// Connects from the address of `client` to a server and fetches the client's grants. The connection and
+    /// the answer together may take `timeout`.
     ///
     /// # Errors
-    /// Each [`Error`] that has the server's address.
+    /// `NoServer`, `NoWay`, `NotTls`, `Fingerprint`, `Silent`, `HungUp`, `Tls` or `Io` if no connection comes
+    /// up; `NotAdmitted` or `Translated` if the server refuses the client; `Protocol` if its answer is
+    /// malformed.
     pub fn open(
         pin: Pin,
         credential: &Credential,
@@ -135,10 +139,11 @@ impl Channel {
         }
     }
 
-    /// The next announcement, if one comes within `timeout`.
+    /// Waits up to `timeout` for the next announcement. Returns `None` if none arrives in that time.
     ///
     /// # Errors
-    /// `HungUp`: none will come; `Protocol`, `Tls`.
+    /// `HungUp` if the server does not send announcements on this connection, or has closed it; `Protocol`,
+    /// `Tls` or `Io` if the connection has failed.
     pub fn announcement(&mut self, timeout: Duration) -> Result<Option<Announcement>> {
         if !self.follows {
             return Err(Error::HungUp(self.server));
@@ -155,10 +160,11 @@ impl Channel {
         }
     }
 
-    /// The connection itself: TLS, TCP, and what came and was not taken yet.
+    /// Splits the channel into its parts: the TLS state, the TCP stream, and the received bytes that no
+    /// message has used yet.
     ///
     /// # Errors
-    /// `Full`: the server has no place for a client that stays.
+    /// `Full` if the server does not keep the connection open, because it has no place for another client.
     pub(crate) fn into_parts(self) -> Result<(ClientConnection, TcpStream, Zeroizing<Vec<u8>>)> {
         if !self.follows {
             return Err(Error::Full(self.server));
@@ -167,7 +173,7 @@ impl Channel {
         Ok((tls, stream.inner, self.came))
     }
 
-    /// Has the server ended a connection that it left open?
+    /// Returns true if the server had kept the connection open and has closed it since.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.follows && self.announcement(Duration::ZERO).is_err()
     }
@@ -189,7 +195,8 @@ impl Channel {
         }
     }
 
-    /// Keeps what came. A vector that grows would leave keys behind.
+    /// Appends received bytes to `came`. The old buffer of a growing vector is not cleared and would leave
+    /// keys in memory, so this function copies into a larger `Zeroizing` buffer.
     fn put(&mut self, piece: &[u8]) {
         if self.came.capacity() - self.came.len() < piece.len() {
             let mut larger = Zeroizing::new(Vec::with_capacity(2 * (self.came.len() + piece.len())));
@@ -204,7 +211,7 @@ impl Channel {
     }
 }
 
-/// What an error of the connection means.
+/// Converts an I/O error of the connection into the error that names its cause.
 pub(crate) fn failed(server: SocketAddr, error: io::Error) -> Error {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => return Error::Silent(server),
@@ -237,7 +244,8 @@ impl fmt::Debug for Channel {
     }
 }
 
-/// A TCP connection that leaves from the NIC's address: the server compares the two.
+/// Connects over TCP from the NIC's address, because the server compares the connection's source address
+/// with the NIC's.
 fn connect(server: SocketAddr, nic: IpAddr, timeout: Duration) -> Result<TcpStream> {
     let server = scoped(SocketAddr::new(server.ip().to_canonical(), server.port()), server);
     let nic = nic.to_canonical();
@@ -257,7 +265,7 @@ fn connect(server: SocketAddr, nic: IpAddr, timeout: Duration) -> Result<TcpStre
     Ok(socket.into())
 }
 
-/// The address with the interface of another one, if it is link-local.
+/// Returns the address `own`. If it is an IPv6 link-local address, it gets the scope (interface) of `of`.
 fn scoped(own: SocketAddr, of: SocketAddr) -> SocketAddr {
     match (own, of) {
         (SocketAddr::V6(own), SocketAddr::V6(of)) if own.ip().is_unicast_link_local() => {

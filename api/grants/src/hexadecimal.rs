@@ -1,8 +1,9 @@
-//! Fingerprints, tokens and keys as people write them.
+//! Conversion of fingerprints, tokens and keys from and to hexadecimal text.
 
 use std::fmt;
 
-/// The bytes of a text of hexadecimal digits, which colons may part.
+/// Parses `N` bytes from hexadecimal digits; colons between the digits are ignored. Returns `None` if the
+/// text has another character or another number of digits.
 pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let mut digits = text.chars().filter(|c| *c != ':');
@@ -13,7 +14,7 @@ pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     digits.next().is_none().then_some(bytes)
 }
 
-/// Writes bytes as hexadecimal digits.
+/// Writes bytes as lowercase hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }

@@ -1,15 +1,16 @@
-//! Grants of 1RMA over TLS 1.3: how a server's software gives a client the keys of its regions.
+//! Grants of 1RMA over TLS 1.3: a server program gives its clients the keys of its memory regions.
 //!
-//! A [`GrantServer`] has a certificate of its own, and admits clients by a [`Token`] or by the
-//! [`Fingerprint`] of their certificate. A client knows the fingerprint of the server's certificate
-//! ([`Pin`]). The server checks that the client's NIC has the address that its TCP connection comes from: the
-//! keys are derived from that address. It keeps no table of clients. It can [announce](GrantServer::announce)
-//! a region's next key to those whose connection is open.
+//! A [`GrantServer`] has its own certificate, and admits clients by a [`Token`] or by the [`Fingerprint`] of
+//! their certificate. A client knows the address of the server and the fingerprint of its certificate
+//! ([`Pin`]). The server checks that the client's TCP connection comes from the address of the client's NIC,
+//! because the keys are derived from that address. The server keeps no table of the grants it has given. It
+//! can [announce](GrantServer::announce) the next key of a region to the clients whose connections are open.
 //!
-//! A program above may answer messages of its clients over the same connections: it is a [`CallHandler`], and
-//! a client has a [`Caller`].
+//! A server program can also answer messages of its clients over the same connections: the server implements
+//! a [`CallHandler`], and the client uses a [`Caller`].
 //!
-//! A [`RmaSession`] has the client's side whole: it fetches grants, reads and writes, and follows new keys.
+//! An [`RmaSession`] is a complete client: it fetches grants, reads and writes regions, and follows new
+//! keys.
 //!
 //! ```
 //! use remora_grants::{Certificate, Credential, Offer, Pin, GrantServer, GrantOptions, RmaSession, Token};
@@ -54,5 +55,5 @@ pub use secret_file::{key_of_file, make_secret, read_secret};
 pub use server::{CallHandler, GrantCounters, GrantOptions, GrantServer, Offer, Replies};
 pub use session::RmaSession;
 
-/// What this crate's functions return.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

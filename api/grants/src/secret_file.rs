@@ -1,4 +1,4 @@
-//! Files that hold secrets: nobody but their owner may read them.
+//! Files that hold secrets and that only their owner may read.
 
 use remora_verbs::rma::RegionKey;
 use std::fs::{File, OpenOptions};
@@ -10,13 +10,13 @@ use zeroize::Zeroizing;
 use crate::hexadecimal::unhex;
 use crate::{Error, Result};
 
-/// Bytes of such a file at most.
+/// The maximum size of a secret file in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// What a file holds that only its owner may read.
+/// Reads a file that holds a secret. A regular file must not be accessible to group and others.
 ///
 /// # Errors
-/// `File`: it cannot be read, others can read it, or it is too long.
+/// `File` if the file cannot be read, other users have access to it, or it has more than 64 KiB.
 pub fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
     let shown = path.display();
     let refused = |error: std::io::Error| Error::File(format!("opening {shown}: {error}"));
@@ -33,25 +33,25 @@ pub fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
     Ok(bytes)
 }
 
-/// A text without the byte-order mark with which some editors begin it.
+/// Returns the text without a leading UTF-8 byte-order mark, which some editors write.
 pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
-/// Makes such a file.
+/// Creates a file with the given contents that only its owner can read and write.
 ///
 /// # Errors
-/// `File`: it is there already, or cannot be made.
+/// `File` if the file exists already or cannot be written.
 pub fn make_secret(path: &Path, bytes: &[u8]) -> Result<()> {
     let refused = |error: std::io::Error| Error::File(format!("making {}: {error}", path.display()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(refused)?;
     file.write_all(bytes).map_err(refused)
 }
 
-/// The region key in a file: 16 bytes, or 32 hexadecimal digits.
+/// Reads a region key from a file that holds 16 bytes or 32 hexadecimal digits.
 ///
 /// # Errors
-/// `File`.
+/// `File` if the file cannot be read, or holds no key; a key of zeros is not valid.
 pub fn key_of_file(path: &Path) -> Result<RegionKey> {
     let bytes = read_secret(path)?;
     let plain = <[u8; 16]>::try_from(&bytes[..]).ok();

@@ -1,4 +1,4 @@
-//! The server's side: one thread waits for all connections, and never for one of them.
+//! The grant server. One thread serves all connections and never blocks on a single one.
 
 mod acceptor;
 mod connection;
@@ -22,25 +22,27 @@ use offer::Next;
 
 pub use offer::Offer;
 
-/// Whom a server admits, and its bounds.
+/// The admitted clients and the limits of a server.
 #[derive(Clone, Debug)]
 pub struct GrantOptions {
-    /// The server's own certificate.
+    /// The certificate that the server presents.
     pub certificate: Certificate,
-    /// Who has it is admitted.
+    /// The token that admits a client. `None`: no token admits one.
     pub token: Option<Token>,
-    /// Whose certificate has one of these is admitted.
+    /// The fingerprints of the client certificates that admit a client.
     pub clients: HashSet<Fingerprint>,
-    /// How long a client may take from its connection to its grants.
+    /// The maximum time from a client's connection to its grants.
     pub deadline: Duration,
-    /// Hand-shakes at a time. At one more, the oldest is ended, if it is not brand-new.
+    /// The maximum number of TLS handshakes in progress. When another client connects at this limit, the
+    /// server ends the oldest handshake, unless that began less than 200 ms ago.
     pub handshakes: usize,
-    /// Clients that stay for announcements. Others ask again when a key is outdated.
+    /// The maximum number of clients that stay connected for announcements. A client beyond it has to ask for
+    /// new grants when a key is outdated.
     pub followers: usize,
 }
 
 impl GrantOptions {
-    /// Nobody is admitted yet.
+    /// Creates options with the default limits that admit no client yet.
     pub fn new(certificate: Certificate) -> GrantOptions {
         GrantOptions {
             certificate,
@@ -53,16 +55,18 @@ impl GrantOptions {
     }
 }
 
-/// Events of a server.
+/// The event counters of a server.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct GrantCounters {
-    /// Clients that got grants.
+    /// The number of grant replies sent, renewals included.
     pub granted: u64,
-    /// Clients that were not admitted, or came from another address than their NIC's.
+    /// The number of clients that were not admitted or whose connection came from an address other than their
+    /// NIC's.
     pub refused: u64,
-    /// Connections that ended without either: silent, no TLS, no grant's protocol.
+    /// The number of connections that ended before the server could grant or refuse: silent ones, and those
+    /// without TLS or with another protocol.
     pub failed: u64,
-    /// Announcements that were sent.
+    /// The number of announcements sent, counted once for each client.
     pub announced: u64,
 }
 
@@ -74,41 +78,42 @@ struct Counted {
     announced: AtomicU64,
 }
 
-/// What the thread and its owner share.
+/// The state that the server's thread and its owner share.
 #[derive(Debug)]
 struct Shared {
     offers: Vec<Offer>,
-    /// Numbers of the offers whose announcement is to be sent.
+    /// The indices of the offers whose announcement has yet to be sent.
     announce: Mutex<Vec<usize>>,
     counted: Counted,
     stop: AtomicBool,
 }
 
-/// What a program does for the clients that have their grants: it answers their messages over the same
-/// connections. One thread does so, and a client's messages come one after the other.
+/// A program's handler for messages of clients that have their grants. The replies use the same connections.
+/// One thread calls the handler, and it passes the messages of each client in order.
 pub trait CallHandler: Send {
-    /// Bytes of a message at most, either way.
+    /// The maximum length of a message in bytes, in both directions.
     fn longest(&self) -> usize;
 
-    /// Takes a message of the client on this connection. False: it breaks the protocol, and is ended.
+    /// Handles a message of the client on `connection`, and puts replies into `replies`. Returns false to end
+    /// the connection because the client broke the protocol.
     fn message(&mut self, connection: usize, message: &[u8], replies: &mut Replies) -> bool;
 
-    /// A connection is gone; another one may have its number.
+    /// Handles the end of a connection. A later connection may get the same number.
     fn ended(&mut self, connection: usize);
 }
 
-/// What is answered to a message.
+/// The replies to one message.
 #[derive(Debug)]
 pub struct Replies(Vec<Vec<u8>>);
 
 impl Replies {
-    /// Answers this.
+    /// Adds a reply. Replies are sent in the order in which they are added.
     pub fn push(&mut self, message: Vec<u8>) {
         self.0.push(message);
     }
 }
 
-/// Gives grants until it is dropped.
+/// A server that gives grants until it is dropped.
 pub struct GrantServer {
     address: SocketAddr,
     fingerprint: Fingerprint,
@@ -118,18 +123,20 @@ pub struct GrantServer {
 }
 
 impl GrantServer {
-    /// Gives grants for these regions at a TCP address; port 0 takes a free one.
+    /// Starts a server for the given regions at a TCP address; port 0 selects a free port.
     ///
     /// # Errors
-    /// `Listen`; `Offers`: names that are no names, or come twice; more than 256 regions.
+    /// `Listen` if the server cannot listen at the address; `Offers` if a name is empty, too long, has
+    /// control characters or occurs twice, or there are more than 256 regions; `Certificate` if TLS cannot
+    /// use the certificate; `Io` if the operating system refuses a resource.
     pub fn start(listen: SocketAddr, options: GrantOptions, offers: Vec<Offer>) -> Result<GrantServer> {
         GrantServer::start_with(listen, options, offers, None)
     }
 
-    /// The same for a program that answers messages of clients, too.
+    /// Starts a server as [`start`](GrantServer::start) does, with a handler for messages of clients.
     ///
     /// # Errors
-    /// As [`start`](GrantServer::start).
+    /// The errors of [`start`](GrantServer::start).
     pub fn start_with(
         listen: SocketAddr,
         options: GrantOptions,
@@ -157,26 +164,26 @@ impl GrantServer {
         Ok(GrantServer { address, fingerprint, shared, waker, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns the TCP address at which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The fingerprint of its certificate, which clients must know.
+    /// Returns the fingerprint of the server's certificate. Clients must know it.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
 
-    /// Its regions.
+    /// Returns the regions that the server grants.
     pub fn offers(&self) -> &[Offer] {
         &self.shared.offers
     }
 
-    /// Tells all clients that stayed which key a region will have after `ahead`. The key changes by
-    /// [`change_key`](GrantServer::change_key) alone.
+    /// Announces to all clients that stay connected the key that a region will have after the time `ahead`.
+    /// The key changes only when [`change_key`](GrantServer::change_key) is called.
     ///
     /// # Errors
-    /// `NoRegion`; `Io`: the thread cannot be woken.
+    /// `NoRegion` if the server has no region of that name; `Io` if the server's thread cannot be woken.
     pub fn announce(&self, name: &str, key: RegionKey, ahead: Duration) -> Result<()> {
         let number = self.number(name)?;
         *self.shared.offers[number].next() = Some(Next { key, at: Instant::now() + ahead });
@@ -185,10 +192,11 @@ impl GrantServer {
         Ok(())
     }
 
-    /// Changes a region's key to the one that was announced, or to a random one.
+    /// Changes the key of a region to the announced key, or to a random key if none was announced.
     ///
     /// # Errors
-    /// `NoRegion`; `Create`: the system has no randomness.
+    /// `NoRegion` if the server has no region of that name; `Create` if the system provides no random
+    /// numbers.
     pub fn change_key(&self, name: &str) -> Result<()> {
         let offer = &self.shared.offers[self.number(name)?];
         let next = offer.next().take();
@@ -203,7 +211,7 @@ impl GrantServer {
         })
     }
 
-    /// What happened so far.
+    /// Returns the event counters of the server.
     pub fn counters(&self) -> GrantCounters {
         let Counted { granted, refused, failed, announced } = &self.shared.counted;
         let [granted, refused, failed, announced] =
@@ -215,7 +223,7 @@ impl GrantServer {
 impl Drop for GrantServer {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        // A thread that cannot be woken ends at its next deadline.
+        // If the thread cannot be woken, it stops at its next deadline, for which `drop` does not wait.
         let woken = self.waker.wake().is_ok();
         if let Some(thread) = self.thread.take().filter(|_| woken) {
             let _ = thread.join();

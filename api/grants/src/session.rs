@@ -1,4 +1,4 @@
-//! A client whole: its NIC's portal, its grants, and the channel that renews them.
+//! A complete client: the portal of its NIC, its grants, and the channel that renews them.
 
 use remora_verbs::rma::{Grant, Portal, RegionKey, Rights, Rma, RmaError, RmaOptions, RmaRegion, Status};
 use remora_verbs::{Access, Context, PortKind};
@@ -10,15 +10,15 @@ use crate::channel::{Announcement, Channel, Credential, Pin};
 use crate::message::RegionGrant;
 use crate::{Error, Result};
 
-/// Bytes of the local region that operations go through.
+/// The size in bytes of the local region through which reads and writes are copied.
 const BUFFER: usize = 1 << 20;
-/// Commands in flight.
+/// The number of command slots of the portal.
 const SLOTS: u16 = 64;
-/// Grants that may be outdated when they are used, one after the other.
+/// The maximum number of times that one operation renews an outdated grant.
 const RENEWALS: usize = 4;
 
-/// Reads and writes a server's regions. While the server announces keys it follows them; otherwise it asks
-/// again when one is outdated.
+/// A client that reads and writes the regions of a server. It uses the keys that the server announces, and
+/// asks for new grants when a grant is outdated and no announcement replaces it.
 #[derive(Debug)]
 pub struct RmaSession {
     pin: Pin,
@@ -34,7 +34,7 @@ pub struct RmaSession {
     outdated: u64,
 }
 
-/// What an operation does, for its checks and its words.
+/// The kind of an operation, for the check of its right and the text of its errors.
 #[derive(Copy, Clone)]
 enum Verb {
     Read,
@@ -53,22 +53,24 @@ impl Verb {
 }
 
 impl RmaSession {
-    /// How long an operation or a hand-shake may take, unless [`set_timeout`](RmaSession::set_timeout) says
-    /// otherwise.
+    /// The default time limit of an operation or a handshake. [`set_timeout`](RmaSession::set_timeout)
+    /// changes it.
     pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Gets the grants of a server for this NIC.
+    /// Connects to a server and fetches the grants for the NIC of `context`.
     ///
     /// # Errors
-    /// Those of a [`Channel`]; `Shm`; the NIC's.
+    /// The errors of [`Channel::open`]; `Shm` if the NIC uses shared memory; `Create` or `Access` if the NIC
+    /// cannot provide the resources.
     pub fn open(context: &Context, pin: Pin, credential: Credential) -> Result<RmaSession> {
         RmaSession::open_within(context, pin, credential, RmaSession::TIMEOUT)
     }
 
-    /// The same, with another bound for the hand-shake and each operation.
+    /// Opens a session as [`open`](RmaSession::open) does, with another time limit for the handshake and each
+    /// operation.
     ///
     /// # Errors
-    /// As [`open`](RmaSession::open).
+    /// The errors of [`open`](RmaSession::open).
     pub fn open_within(
         context: &Context,
         pin: Pin,
@@ -102,30 +104,31 @@ impl RmaSession {
         })
     }
 
-    /// What the server grants.
+    /// Returns the grants of the server.
     pub fn regions(&self) -> &[RegionGrant] {
         &self.grants
     }
 
-    /// How often it has asked for grants.
+    /// Returns how often the session has asked the server for grants.
     pub fn asked(&self) -> u64 {
         self.asked
     }
 
-    /// How often an operation failed because its grant was outdated, and was done again by another one.
+    /// Returns how often an operation found its grant outdated.
     pub fn outdated(&self) -> u64 {
         self.outdated
     }
 
-    /// Bounds each operation.
+    /// Sets the time limit of each operation.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
 
-    /// Reads a region, from `offset` on.
+    /// Reads bytes of a region, starting at `offset` in bytes.
     ///
     /// # Errors
-    /// `NoRegion`, `NoRight`, `OutOfBounds`; how the operation ended.
+    /// `NoRegion`, `NoRight` or `OutOfBounds` before anything is sent; `NoAnswer`, `KeyChanges`, `Rma` or
+    /// `Access` if the operation fails; the errors of [`Channel::open`] if new grants cannot be fetched.
     pub fn read(&mut self, region: &str, offset: u64, into: &mut [u8]) -> Result<()> {
         let place = self.checked(region, Verb::Read, offset, into.len())?;
         let mut at = offset;
@@ -137,10 +140,10 @@ impl RmaSession {
         Ok(())
     }
 
-    /// Writes a region, from `offset` on.
+    /// Writes bytes to a region, starting at `offset` in bytes.
     ///
     /// # Errors
-    /// As [`read`](RmaSession::read). One that has not ended well may have taken effect in part.
+    /// The errors of [`read`](RmaSession::read). A failed write may have changed part of the region.
     pub fn write(&mut self, region: &str, offset: u64, bytes: &[u8]) -> Result<()> {
         let place = self.checked(region, Verb::Write, offset, bytes.len())?;
         let mut at = offset;
@@ -152,10 +155,10 @@ impl RmaSession {
         Ok(())
     }
 
-    /// Changes the key of a region, and gets the grants under the new one.
+    /// Changes the key of a region and fetches the grants under the new key.
     ///
     /// # Errors
-    /// As [`read`](RmaSession::read).
+    /// The errors of [`read`](RmaSession::read).
     pub fn rekey(&mut self, region: &str, key: &RegionKey) -> Result<()> {
         let place = self.checked(region, Verb::Rekey, 0, 0)?;
         self.buffer.memory().write(0, key.bytes())?;
@@ -165,7 +168,7 @@ impl RmaSession {
         self.ask()
     }
 
-    /// The place of a region that grants this.
+    /// Returns the index of the region's grant after checking the right and the bounds of the operation.
     fn checked(&self, region: &str, verb: Verb, offset: u64, len: usize) -> Result<usize> {
         let place = self.grants.iter().position(|granted| granted.name == region).ok_or_else(|| {
             let names: Vec<_> = self.grants.iter().map(|granted| &*granted.name).collect();
@@ -183,7 +186,7 @@ impl RmaSession {
         Ok(place)
     }
 
-    /// One operation on the buffer, with as many grants as it takes.
+    /// Runs one operation on the buffer, and renews the grant up to [`RENEWALS`] times if it is outdated.
     fn operate(&mut self, place: usize, verb: Verb, offset: u64, len: usize) -> Result<()> {
         for _ in 0..=RENEWALS {
             let grant = self.grants[place].grant;
@@ -206,8 +209,9 @@ impl RmaSession {
         Err(Error::KeyChanges(self.grants[place].name.clone()))
     }
 
-    /// Takes a key that was announced for this region, or asks for grants. A server announces one key before
-    /// it changes to it: of several, the last is in force or the one before it.
+    /// Takes the announced key of the region, or asks for grants if there is none. A server announces each
+    /// key before it changes to it. Of several announced keys the current one is therefore the last or the
+    /// one before it, and the older ones are skipped.
     fn renew(&mut self, place: usize) -> Result<()> {
         while let Ok(Some(announcement)) = self.channel.announcement(Duration::ZERO) {
             self.announced.push_back(announcement);
@@ -227,14 +231,14 @@ impl RmaSession {
         self.ask()
     }
 
-    /// Asks for all grants anew.
+    /// Fetches all grants over a new connection.
     fn ask(&mut self) -> Result<()> {
         let identity = self.portal.identity();
         let (channel, grants) = Channel::open(self.pin, &self.credential, &identity, self.timeout)?;
         self.asked += 1;
         let names = |grants: &[RegionGrant]| grants.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
         if names(&grants) != names(&self.grants) {
-            // Another server took its place: what was checked before may not hold.
+            // Another server has taken its place, so the earlier checks of rights and bounds may not hold.
             return Err(Error::HungUp(self.pin.address));
         }
         for RegionGrant { grant, .. } in &grants {

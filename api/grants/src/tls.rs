@@ -1,4 +1,4 @@
-//! TLS 1.3 without authorities: a certificate is what its fingerprint says.
+//! TLS 1.3 without certificate authorities: a certificate is accepted by its fingerprint.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
@@ -15,11 +15,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::certificate::{Certificate, Fingerprint};
 
-/// Whose certificate is good.
+/// The check of the peer's certificate.
 #[derive(Debug)]
 struct Verifier {
     provider: Arc<CryptoProvider>,
-    /// The server's; a server looks at its clients' when they ask for grants.
+    /// The fingerprint that the server's certificate must have. `None` on the server, which checks client
+    /// certificates when the request arrives.
     expected: Option<Fingerprint>,
 }
 
@@ -38,7 +39,7 @@ impl Verifier {
     }
 }
 
-/// TLS 1.2 is not offered.
+/// The error for TLS 1.2 signatures. TLS 1.2 is not offered, so they cannot occur.
 const OLD: Error = Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13);
 
 impl ServerCertVerifier for Verifier {
@@ -88,8 +89,9 @@ impl ClientCertVerifier for Verifier {
         false
     }
 
-    /// Its signature proves that the client has the key. Whether it is admitted is decided when it asks: so
-    /// it learns why not.
+    /// Accepts any certificate; the handshake's signature proves that the client has its key. The server
+    /// decides about admission when the client asks for grants, so that the client can receive the reason of
+    /// a refusal.
     fn verify_client_cert(
         &self,
         _certificate: &CertificateDer<'_>,
@@ -122,8 +124,8 @@ impl ClientCertVerifier for Verifier {
     }
 }
 
-/// The system's clock. A time before 1970, as on a board without a battery, counts as 1970: the dates of
-/// certificates are not looked at.
+/// The system clock. A time before 1970, as on a board without a battery, counts as 1970. That is harmless
+/// because the dates of certificates are not checked.
 #[derive(Debug)]
 struct SystemClock;
 
@@ -143,7 +145,8 @@ fn verifier(expected: Option<Fingerprint>) -> (Arc<CryptoProvider>, Arc<Verifier
     (provider, Arc::new(verifier))
 }
 
-/// The server's side. It resumes no session: each client shows its credential.
+/// Builds the server's TLS configuration. It offers no session resumption, so every client presents its
+/// credential.
 pub fn server(certificate: &Certificate) -> Result<Arc<ServerConfig>, Error> {
     let (provider, verifier) = verifier(None);
     let mut config = ServerConfig::builder_with_details(provider, Arc::new(SystemClock))
@@ -154,7 +157,7 @@ pub fn server(certificate: &Certificate) -> Result<Arc<ServerConfig>, Error> {
     Ok(Arc::new(config))
 }
 
-/// The client's side.
+/// Builds the client's TLS configuration.
 pub fn client(expected: Fingerprint, own: Option<&Certificate>) -> Result<Arc<ClientConfig>, Error> {
     let (provider, verifier) = verifier(Some(expected));
     let builder = ClientConfig::builder_with_details(provider, Arc::new(SystemClock))

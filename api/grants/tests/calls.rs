@@ -1,4 +1,4 @@
-//! Calls over the connection that gave the grants.
+//! Tests of calls over the connection that carries the grants.
 
 use remora_grants::{
     CallHandler, Caller, Certificate, Credential, Error, GrantOptions, GrantServer, Offer, Pin, Replies,
@@ -14,7 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LONGEST: usize = 100_000;
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Answers each message by itself, but "end", which breaks its protocol; tells whose connection ends.
+/// A handler that echoes each message, treats "end" as a protocol error, and reports the connections that
+/// end.
 struct Echo(Sender<usize>);
 
 impl CallHandler for Echo {
@@ -63,7 +64,7 @@ impl Bed {
     }
 }
 
-/// What the server says next.
+/// Waits for the next message of the server.
 fn next(caller: &mut Caller) -> Result<ServerMessage, Error> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -102,7 +103,7 @@ fn messages_of_any_length_come_back_in_order_and_grants_between_them() {
     let ServerMessage::Grants(grants) = next(&mut one).unwrap() else { panic!("grants") };
     assert_eq!((grants.len(), &*grants[0].name), (1, "memory"));
     assert_eq!(reply(&mut other), b"its own");
-    // Announcements come as they do without calls.
+    // A client with calls receives announcements like one without.
     bed.server.announce("memory", remora_verbs::rma::RegionKey::new([7; 16]).unwrap(), PATIENCE).unwrap();
     assert!(matches!(next(&mut one).unwrap(), ServerMessage::Announced(_)));
     drop(one);
@@ -113,9 +114,9 @@ fn messages_of_any_length_come_back_in_order_and_grants_between_them() {
 fn a_client_that_floods_keeps_nobody_else_out() {
     let bed = Bed::new(true);
     let (mut flood, mut other) = (bed.caller(), bed.caller());
-    // More than the server answers in a turn, and more than the system buffers.
+    // The messages exceed one turn of the server and the socket buffers.
     for _ in 0..400 {
-        // It reads nothing, for which it may be ended.
+        // This client reads nothing, so the server may end its connection.
         let _ = flood.send(&message(20_000));
     }
     other.send(b"in between").unwrap();
@@ -140,7 +141,7 @@ fn who_breaks_the_protocol_is_ended_alone() {
     }
     good.send(b"still there").unwrap();
     assert_eq!(reply(&mut good), b"still there");
-    // A server without calls takes none.
+    // A server without a handler ends a connection that sends a call.
     let bed = Bed::new(false);
     let mut caller = bed.caller();
     caller.send(b"call").unwrap();

@@ -1,4 +1,4 @@
-//! Grants between two NICs of this host, and everybody who shall get none.
+//! Tests of grants between two NICs of this host, and of the clients that must get none.
 
 use remora_grants::{
     Certificate, Channel, Credential, Error, Fingerprint, GrantCounters, GrantOptions, GrantServer, Offer,
@@ -18,7 +18,7 @@ fn loopback(host: &str) -> SocketAddr {
     SocketAddr::new(host.parse().expect("an address"), 0)
 }
 
-/// A server of one region.
+/// A server with one region.
 struct Bed {
     server: GrantServer,
     token: Token,
@@ -62,7 +62,7 @@ impl Bed {
         found == bytes
     }
 
-    /// Waits until its counters are so.
+    /// Waits until the server's counters satisfy `enough`.
     fn counts(&self, enough: impl Fn(&GrantCounters) -> bool) {
         let until = Instant::now() + PATIENCE;
         while !enough(&self.server.counters()) {
@@ -71,7 +71,7 @@ impl Bed {
         }
     }
 
-    /// Announces a key, which all who follow have when this returns.
+    /// Announces a key and waits until it was sent to all connected clients.
     fn announce(&self, key: u8, sent: u64) {
         let key = RegionKey::new([key; 16]).unwrap();
         self.server.announce("memory", key, Duration::from_millis(10)).unwrap();
@@ -87,14 +87,14 @@ fn nic(host: &str) -> Context {
     Device::udp(loopback(host)).unwrap().open().unwrap()
 }
 
-/// Somebody with this address.
+/// Returns a client with the given address.
 fn somebody(address: IpAddr) -> Client {
     Client { address: address.into(), pid: 1, incarnation: 1 }
 }
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// What a client learns that gets no grant.
+/// Returns the error text for a client that must get no grant.
 #[track_caller]
 fn refused(pin: Pin, credential: &Credential, client: &Client) -> String {
     refused_within(PATIENCE, pin, credential, client)
@@ -121,7 +121,7 @@ fn reads_writes_and_rekeys(host: &'static str) {
     session.rekey("memory", &RegionKey::new([7; 16]).unwrap()).unwrap();
     session.read("memory", 4000, &mut all[..9000]).unwrap();
     assert_eq!(session.asked(), 2, "a rekey comes with new grants");
-    // The other one learns it from its failure, and asks.
+    // The other client learns of the new key when its operation fails, and then asks for grants.
     other.read("memory", 4000, &mut all[..9000]).unwrap();
     assert!(all[..9000] == [0x5a; 9000]);
     assert_eq!((other.asked(), bed.server.counters().granted), (2, 4));
@@ -172,7 +172,7 @@ fn who_has_another_fingerprint_token_or_address_gets_one_line_and_no_key() {
 #[test]
 fn a_nic_with_another_address_than_its_connection_is_told_of_the_translation() {
     let bed = Bed::new("127.0.0.1", Rights::READ);
-    // The translation: a relay whose own connection comes from 127.0.0.1.
+    // A relay stands in for the NAT: its own connection comes from 127.0.0.1.
     let relay = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, server) = (relay.local_addr().unwrap(), bed.server.address());
     let relaying = std::thread::spawn(move || {
@@ -200,7 +200,7 @@ fn what_listens_there_may_be_nobody_silent_or_without_tls() {
     let credential = Credential::Token(Token::random().unwrap());
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let pin = Pin { address: free.local_addr().unwrap(), fingerprint: Fingerprint([7; 32]) };
-    // Its backlog takes the connection.
+    // The kernel accepts the connection into the backlog, and nobody answers it.
     assert!(refused_within(SHORT, pin, &credential, &somebody(HERE)).contains("is silent"));
     let plain = std::thread::spawn(move || {
         let mut peers: Vec<TcpStream> = (0..2).map(|_| free.accept().unwrap().0).collect();
@@ -227,7 +227,7 @@ fn a_server_ends_peers_that_are_silent_slow_plain_or_talk_too_much() {
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer);
     assert!(answer.len() < 16, "an alert at most: {answer:?}");
-    // A record that never ends.
+    // The header announces a record that never arrives completely.
     let mut slow = connect();
     slow.write_all(&[0x16, 3, 1, 2, 0]).unwrap();
     for peer in [&mut silent, &mut slow] {
@@ -248,7 +248,7 @@ fn silent_peers_do_not_keep_others_out() {
     drop(silent);
 }
 
-/// What a client sends to a server, recorded by a relay.
+/// Records what a client sends to the server, by means of a relay.
 fn recorded(bed: &Bed) -> Vec<u8> {
     let relay = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, server) = (relay.local_addr().unwrap(), bed.server.address());
@@ -308,20 +308,20 @@ fn an_announced_key_is_followed_without_asking_and_another_is_asked_for() {
     let (mut follower, mut bytes) = (bed.session(), [0; 64]);
     for turn in 1..=3 {
         bed.announce(turn, turn.into());
-        // The old key is good until it changes.
+        // The old key is valid until the server changes it.
         follower.read("memory", 0, &mut bytes).unwrap();
         bed.server.change_key("memory").unwrap();
         follower.read("memory", 0, &mut bytes).unwrap();
     }
     assert!(bytes == contents()[..64]);
-    // It was away for as long as many keys were good.
+    // Several keys were announced and replaced while the client was idle.
     for turn in 4..=12 {
         bed.announce(turn, turn.into());
         bed.server.change_key("memory").unwrap();
     }
     follower.read("memory", 0, &mut bytes).unwrap();
     assert_eq!(follower.asked(), 1);
-    // Who comes between an announcement and its key hears of it, too.
+    // A client that connects between an announcement and the change also receives that announcement.
     bed.announce(13, 13);
     let mut late = bed.session();
     bed.server.change_key("memory").unwrap();

@@ -1,4 +1,5 @@
-//! The thread: it accepts connections, drives each, and ends those that take too long.
+//! The server's thread. It accepts connections, processes their messages, and ends connections that take too
+//! long.
 
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token as Place};
@@ -18,13 +19,13 @@ use remora_verbs::rma::Client;
 
 pub(super) const WAKE: Place = Place(0);
 const LISTEN: Place = Place(1);
-/// Places of connections are counted from here.
+/// The first poll token of a connection; the tokens below belong to the waker and the listener.
 const FIRST: usize = 2;
-/// While all hand-shakes are taken, the oldest keeps its place for so long.
+/// The minimum age of a handshake before it may be ended to make room for a new connection.
 const HASTE: Duration = Duration::from_millis(200);
-/// How often the listener is looked at again after the system gave no descriptor.
+/// The interval after which the thread calls accept anew when the system had no free file descriptor.
 const AGAIN: Duration = Duration::from_millis(20);
-/// Messages of one client that are answered before those of others.
+/// The maximum number of messages of one client that are handled before other clients get a turn.
 const TURN: usize = 32;
 
 pub(super) struct Acceptor {
@@ -35,11 +36,11 @@ pub(super) struct Acceptor {
     shared: Arc<Shared>,
     connections: Slab<Connection>,
     calls: Option<Box<dyn CallHandler>>,
-    /// Bytes of a message of those at most.
+    /// The maximum length of a call message in bytes, with its kind byte; 0 without a handler.
     longest: usize,
-    /// Connections that had a turn, and may have more messages.
+    /// The connections that used up their turn and may have more messages.
     again: Vec<usize>,
-    /// Somebody waits in the listener, or may.
+    /// True if connections may be waiting in the listener's queue.
     waiting: bool,
 }
 
@@ -53,7 +54,7 @@ impl Acceptor {
         calls: Option<Box<dyn CallHandler>>,
     ) -> io::Result<Acceptor> {
         poll.registry().register(&mut listener, LISTEN, Interest::READABLE)?;
-        // And the byte that says that it is one.
+        // One byte more for the kind of the message.
         let longest = calls.as_ref().map_or(0, |calls| calls.longest() + 1);
         Ok(Acceptor {
             poll,
@@ -79,7 +80,7 @@ impl Acceptor {
             match self.poll.poll(&mut events, timeout) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // A descriptor that is gone is a fault of the program.
+                // An error other than an interruption means that the poll descriptor is not valid any more.
                 Err(_) => return,
             }
             for event in &events {
@@ -96,7 +97,7 @@ impl Acceptor {
         }
     }
 
-    /// Until the next deadline.
+    /// Returns the time until the next deadline, or until the next retry. `None` if there is neither.
     fn timeout(&self) -> Option<Duration> {
         let now = Instant::now();
         let deadlines = self.connections.iter().filter_map(|(_, one)| one.deadline());
@@ -128,7 +129,8 @@ impl Acceptor {
                     self.waiting = false;
                     return;
                 }
-                // It has hung up meanwhile, or there is no descriptor: the next pass looks again.
+                // The peer has hung up meanwhile, or no file descriptor is free. The next pass of the loop
+                // tries anew.
                 Err(_) => return,
             }
         }
@@ -138,7 +140,8 @@ impl Acceptor {
         self.connections.iter().filter(|(_, one)| one.deadline().is_some()).count()
     }
 
-    /// Ends the hand-shake that began first, unless it is brand-new.
+    /// Ends the oldest handshake, unless it is younger than [`HASTE`]. Returns false if it kept that
+    /// handshake.
     fn end_oldest(&mut self) -> bool {
         let oldest = self.connections.iter().filter_map(|(place, one)| Some((one.deadline()?, place))).min();
         let Some((deadline, place)) = oldest else { return true };
@@ -184,7 +187,7 @@ impl Acceptor {
         self.again.push(place);
     }
 
-    /// Hands a message to the program above, and sends its answers.
+    /// Passes a message to the call handler and sends the replies.
     fn call(&mut self, place: usize, message: &[u8]) {
         let Some(calls) = &mut self.calls else { return };
         let mut replies = Replies(Vec::new());
@@ -196,7 +199,7 @@ impl Acceptor {
         }
     }
 
-    /// All grants under the present keys.
+    /// Sends the grants for all regions under the current keys.
     fn renew(&mut self, place: usize, client: &Client) {
         let grants = self.shared.offers.iter().map(|offer| offer.grant(client)).collect();
         self.shared.counted.granted.fetch_add(1, Ordering::Relaxed);
@@ -225,7 +228,7 @@ impl Acceptor {
             let answer = if follows { Answer::Follows(client) } else { Answer::Leaves };
             one.answer(&GrantReply::Grants { follows, grants }, answer);
             if follows {
-                // What was announced before it came.
+                // Also send the announcements that were made before this client connected.
                 for (time, granted) in self.shared.offers.iter().filter_map(|o| o.announcement(&client)) {
                     one.send(&GrantReply::Announcement(time, granted));
                 }

@@ -1,4 +1,4 @@
-//! One client's connection: its hand-shake, its question, and then the announcements to it.
+//! One client's connection: its TLS handshake, its request, and then calls and announcements.
 
 use mio::net::TcpStream;
 use remora_verbs::rma::Client;
@@ -12,26 +12,26 @@ use zeroize::Zeroizing;
 use crate::certificate::Fingerprint;
 use crate::message::{self, ClientMessage, GrantReply, GrantRequest, LONGEST_REPLY, LONGEST_REQUEST};
 
-/// Bytes that a client may send before it has its grants, hand-shake included.
+/// The maximum number of bytes that a client may send before it has its grants, handshake included.
 const MOST: usize = 32 << 10;
 
-/// What a connection waits for.
+/// The state of a connection.
 enum State {
-    /// The client's question.
+    /// The client has yet to send its request.
     Asks { until: Instant },
-    /// Announcements.
+    /// The client has its grants and stays connected.
     Follows(Client),
-    /// The client's end.
+    /// The client has its answer; the server waits for the client to close.
     Leaves { until: Instant },
 }
 
-/// What happens to the client after its answer.
+/// The connection's fate after the answer: it stays open, or it ends.
 pub(super) enum Answer {
     Follows(Client),
     Leaves,
 }
 
-/// What became of a connection that is ready.
+/// The result of processing a connection that became ready.
 pub(super) enum Drive {
     Waits,
     Ended,
@@ -46,9 +46,9 @@ pub(super) struct Connection {
     state: State,
     came: Zeroizing<Vec<u8>>,
     received: usize,
-    /// Bytes of a message once it has its grants; 0: there may be none.
+    /// The maximum length in bytes of a message after the grants; 0 if the client may not send any.
     longest: usize,
-    /// It reads nothing.
+    /// True if the client does not read and the send buffer is full.
     deaf: bool,
 }
 
@@ -84,7 +84,7 @@ impl Connection {
         self.peer
     }
 
-    /// When it is ended; one that follows stays.
+    /// Returns the time at which the server ends the connection. `None` if the client stays connected.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Asks { until } | State::Leaves { until } => Some(until),
@@ -96,7 +96,7 @@ impl Connection {
         !matches!(self.state, State::Asks { .. })
     }
 
-    /// Who it is, if announcements go to it.
+    /// Returns the client, if it stays connected for announcements.
     pub(super) fn client(&self) -> Option<Client> {
         match self.state {
             State::Follows(client) => Some(client),
@@ -104,12 +104,13 @@ impl Connection {
         }
     }
 
-    /// That of the certificate which the client has shown, and whose key it has.
+    /// Returns the fingerprint of the client's certificate. The handshake has proved that the client has its
+    /// key.
     pub(super) fn certificate(&self) -> Option<Fingerprint> {
         self.tls.peer_certificates()?.first().map(|certificate| Fingerprint::of(certificate))
     }
 
-    /// Takes a message of what came, and sends what waits.
+    /// Reads from the socket, returns the next message if one is complete, and sends buffered data.
     pub(super) fn drive(&mut self) -> Drive {
         loop {
             match self.next() {
@@ -127,7 +128,7 @@ impl Connection {
                 return Drive::Ended;
             }
             let Ok(state) = self.tls.process_new_packets() else {
-                // The alert that says why.
+                // Sends the TLS alert that states the reason.
                 self.flush();
                 return Drive::Ended;
             };
@@ -138,7 +139,7 @@ impl Connection {
         if self.flush() { Drive::Waits } else { Drive::Ended }
     }
 
-    /// The next message of what came.
+    /// Returns the next complete message among the received bytes.
     fn next(&mut self) -> Drive {
         let found = match self.state {
             State::Asks { .. } => message::next(&mut self.came, LONGEST_REQUEST, GrantRequest::decode)
@@ -147,7 +148,7 @@ impl Connection {
                 message::next(&mut self.came, self.longest, ClientMessage::decode)
                     .map(|it| it.map(|request| Drive::Says(client, request)))
             }
-            // Nothing more may come.
+            // The client may send nothing in this state.
             _ if self.came.is_empty() => Ok(None),
             _ => Err(message::Malformed),
         };
@@ -158,12 +159,12 @@ impl Connection {
         }
     }
 
-    /// Did it send more than a question has?
+    /// Returns true if the client has sent more bytes than a handshake and a request can have.
     fn is_too_much(&self) -> bool {
         self.received > MOST && (self.longest == 0 || !self.is_answered())
     }
 
-    /// Takes so many opened bytes. None: they are more than a question has.
+    /// Takes `count` decrypted bytes. Returns `None` if they are more than a request has.
     fn take(&mut self, count: usize) -> Option<()> {
         let before = self.came.len();
         if !self.is_answered() && before + count > 4 + LONGEST_REQUEST {
@@ -184,14 +185,15 @@ impl Connection {
         };
     }
 
-    /// Seals a message. One that reads nothing is ended by the next [`flush`](Connection::flush).
+    /// Encrypts a message into the send buffer. If the buffer is full because the client does not read, the
+    /// next [`flush`](Connection::flush) reports the end of the connection.
     pub(super) fn send(&mut self, reply: &GrantReply) {
         if self.tls.writer().write_all(&reply.encode()).is_err() {
             self.deaf = true;
         }
     }
 
-    /// Sends what is sealed. False: the connection is at its end.
+    /// Writes the send buffer to the socket. Returns false if the connection is to be ended.
     pub(super) fn flush(&mut self) -> bool {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut self.stream) {

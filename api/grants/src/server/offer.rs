@@ -1,4 +1,4 @@
-//! A region that a server grants.
+//! The regions that a server grants.
 
 use remora_verbs::rma::{Client, RegionKey, Rights, RmaRegion};
 use std::fmt;
@@ -7,28 +7,29 @@ use std::time::{Duration, Instant};
 
 use crate::message::RegionGrant;
 
-/// A region that a server grants.
+/// A region that a server grants, with a name and rights.
 pub struct Offer {
-    /// Its name for clients.
+    /// The name by which clients ask for the region.
     pub(super) name: String,
     rights: Rights,
     region: Mutex<RmaRegion>,
     next: Mutex<Option<Next>>,
 }
 
-/// The key that was announced, and when it will be in force.
+/// The announced key and the time at which it takes effect.
 pub(super) struct Next {
     pub(super) key: RegionKey,
     pub(super) at: Instant,
 }
 
 impl Offer {
-    /// Offers a region with these rights, which may be fewer than the region's own.
+    /// Creates an offer of a region with the given rights, which may be fewer than those of the region
+    /// itself.
     pub fn new(name: impl Into<String>, rights: Rights, region: RmaRegion) -> Offer {
         Offer { name: name.into(), rights, region: Mutex::new(region), next: Mutex::default() }
     }
 
-    /// The region.
+    /// Locks the region and returns it.
     pub fn region(&self) -> MutexGuard<'_, RmaRegion> {
         self.region.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -37,13 +38,14 @@ impl Offer {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For this client, under the present key.
+    /// Computes the client's grant under the current key.
     pub(super) fn grant(&self, client: &Client) -> RegionGrant {
         let grant = self.region().grant(client).restricted(self.rights);
         RegionGrant { name: self.name.clone(), rights: self.rights, grant }
     }
 
-    /// For this client, under the key that was announced, and in which time that is in force.
+    /// Computes the client's grant under the announced key, with the time until that key takes effect. `None`
+    /// if no key is announced.
     pub(super) fn announcement(&self, client: &Client) -> Option<(Duration, RegionGrant)> {
         let next = self.next();
         let next = next.as_ref()?;
