@@ -1,4 +1,4 @@
-//! Contexts, protection domains, memory regions and completion queues.
+//! C functions for contexts, protection domains, memory regions and completion queues.
 
 use remora_verbs::{
     Access, CompletionKind, CompletionQueue, Context, CqOptions, Device, EMPTY, MemoryRegion, Mode,
@@ -22,7 +22,7 @@ macro_rules! kind {
 }
 pub(crate) use kind;
 
-/// A completion queue, which any thread may poll.
+/// A completion queue that any thread may poll.
 pub struct Cq(pub Mutex<CompletionQueue>);
 
 kind!(Context, b"rmr.cont", "remora_context");
@@ -30,7 +30,7 @@ kind!(ProtectionDomain, b"rmr.doma", "remora_pd");
 kind!(MemoryRegion, b"rmr.regi", "remora_mr");
 kind!(Cq, b"rmr.cmpq", "remora_cq");
 
-/// `remora_device_attr`: the attributes of a NIC that is to be opened.
+/// `remora_device_attr`: the attributes of the NIC that `remora_open` opens.
 #[repr(C)]
 pub struct DeviceAttr {
     pub port: u32,
@@ -52,11 +52,11 @@ pub struct Wc {
     pub vendor_err: u32,
 }
 
-/// Completions that are polled at a time.
+/// The maximum number of completions that one call returns.
 const AT_ONCE: usize = 64;
 
 fn device(attr: &DeviceAttr) -> Result<Device, Fault> {
-    // SAFETY: the header asks for strings.
+    // SAFETY: the header requires each pointer to be null or a C string.
     let (address, interface, capture) =
         unsafe { (string(attr.address)?, string(attr.interface)?, string(attr.capture)?) };
     let own = |text: &str| {
@@ -86,16 +86,16 @@ fn device(attr: &DeviceAttr) -> Result<Device, Fault> {
     }
 }
 
-/// Opens a NIC; its handle goes to `out`.
+/// Opens a NIC and writes its handle to `out`.
 ///
 /// # Safety
-/// The conditions of the header hold, here and for every function of this library.
+/// The caller meets the conditions of the header. The same holds for every function of this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_open(attr: *const DeviceAttr, out: *mut *mut Handle<Context>) -> c_int {
     number((|| {
         filled(out)?;
         filled(attr.cast_mut())?;
-        // SAFETY: not null, and as the header says.
+        // SAFETY: the pointer is not null, and the caller meets the conditions of the header.
         unsafe { give(device(&*attr)?.open()?, out) }
     })())
 }
@@ -105,10 +105,10 @@ macro_rules! end {
         $(#[$doc])*
         ///
         /// # Safety
-        /// As the header says.
+        /// The caller meets the conditions of the header.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(handle: *mut Handle<$type>) -> c_int {
-            // SAFETY: as the header says.
+            // SAFETY: the caller meets the conditions of the header.
             number(unsafe { take(handle) }.map(drop))
         }
     };
@@ -116,43 +116,43 @@ macro_rules! end {
 pub(crate) use end;
 
 end!(
-    /// Drops the handle of a context.
+    /// Frees the handle of a context.
     remora_close,
     Context
 );
 end!(
-    /// Drops the handle of a protection domain.
+    /// Frees the handle of a protection domain.
     remora_dealloc_pd,
     ProtectionDomain
 );
 end!(
-    /// Deregisters a region: its keys are dead.
+    /// Deregisters a memory region; its keys are no longer valid.
     remora_dereg_mr,
     MemoryRegion
 );
 end!(
-    /// Drops the handle of a completion queue.
+    /// Frees the handle of a completion queue.
     remora_destroy_cq,
     Cq
 );
 
-/// Allocates a protection domain; its handle goes to `out`.
+/// Allocates a protection domain and writes its handle to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_alloc_pd(
     context: *const Handle<Context>,
     out: *mut *mut Handle<ProtectionDomain>,
 ) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     number((|| unsafe { give(look(context)?.alloc_pd()?, filled(out)?) })())
 }
 
-/// Registers `length` bytes of the program's memory from `start` on; the region's handle goes to `out`.
+/// Registers `length` bytes of the program's memory at `start`, and writes the region's handle to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_reg_mr(
     pd: *const Handle<ProtectionDomain>,
@@ -164,35 +164,35 @@ pub unsafe extern "C" fn remora_reg_mr(
     number((|| {
         filled(out)?;
         let access = Access::from_bits(access).ok_or_else(|| Fault::invalid("a right that is not known"))?;
-        // SAFETY: the header asks for memory that outlives the region.
+        // SAFETY: the header requires memory that outlives the region.
         unsafe { give(look(pd)?.register_raw(start.cast(), length, access)?, out) }
     })())
 }
 
-/// The local key of a region; 0 for none.
+/// Returns the local key of a region, or 0 for an invalid handle.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_lkey(mr: *const Handle<MemoryRegion>) -> u32 {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     unsafe { look(mr) }.map_or(0, |region| region.lkey().get())
 }
 
-/// The remote key of a region; 0 for none.
+/// Returns the remote key of a region, or 0 for an invalid handle.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_rkey(mr: *const Handle<MemoryRegion>) -> u32 {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     unsafe { look(mr) }.map_or(0, |region| region.rkey().get())
 }
 
-/// Creates a completion queue for at least `depth` completions; its handle goes to `out`.
+/// Creates a completion queue for at least `depth` completions and writes its handle to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_create_cq(
     context: *const Handle<Context>,
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn remora_create_cq(
     number((|| {
         filled(out)?;
         let options = CqOptions { depth, ..CqOptions::default() };
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         unsafe { give(Cq(Mutex::new(look(context)?.create_cq_with(&options)?)), out) }
     })())
 }
@@ -220,10 +220,10 @@ fn emit_wc(wc: &WorkCompletion) -> Wc {
     }
 }
 
-/// Takes up to `count` completions; returns their number, or a negative errno.
+/// Takes up to `count` completions; with a timeout, waits for the first. Returns their number.
 ///
 /// # Safety
-/// `out` points to `count` elements, and the rest is as the header says.
+/// `out` points to `count` elements, and the caller meets the conditions of the header.
 unsafe fn completions(
     cq: *const Handle<Cq>,
     count: c_int,
@@ -232,7 +232,7 @@ unsafe fn completions(
 ) -> Result<c_int, Fault> {
     let wanted = usize::try_from(count).map_err(|_| Fault::invalid("a negative number of completions"))?;
     filled(out)?;
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     let cq = unsafe { look(cq)? };
     let mut cq = cq.0.lock().unwrap_or_else(PoisonError::into_inner);
     let mut some = [EMPTY; AT_ONCE];
@@ -248,25 +248,26 @@ unsafe fn completions(
     Ok(taken as c_int)
 }
 
-/// The number, or the negative errno of a failure, whose text is kept.
+/// Returns the number, or the negative errno of a failure whose text it stores for `remora_error`.
 pub(crate) fn count_or_errno(taken: Result<c_int, Fault>) -> c_int {
     taken.unwrap_or_else(|fault| -number(Err(fault)))
 }
 
-/// Takes completions that are there, without waiting; returns their number, or a negative errno.
+/// Takes completions without waiting. Returns their number, or a negative errno.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_poll_cq(cq: *const Handle<Cq>, count: c_int, out: *mut Wc) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     count_or_errno(unsafe { completions(cq, count, out, None) })
 }
 
-/// Polls until there is a completion or the time is over; returns their number, or a negative errno.
+/// Polls until there is a completion or `timeout_ms` milliseconds have passed. Returns the number of
+/// completions, or a negative errno.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_wait_cq(
     cq: *const Handle<Cq>,
@@ -275,6 +276,6 @@ pub unsafe extern "C" fn remora_wait_cq(
     timeout_ms: u32,
 ) -> c_int {
     let timeout = Duration::from_millis(timeout_ms.into());
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     count_or_errno(unsafe { completions(cq, count, out, Some(timeout)) })
 }

@@ -1,4 +1,4 @@
-//! Errors of the Rust API as an errno, and as a text.
+//! Conversion of the Rust API's errors into an errno and a text.
 
 use remora_verbs::{ConnectError, CreateError, OpenError, PollError, PostError, errno_of_open};
 use std::cell::RefCell;
@@ -9,7 +9,7 @@ thread_local! {
     static WORDS: RefCell<CString> = RefCell::default();
 }
 
-/// An errno, and a text that says what is wrong and how to mend it.
+/// An errno, with a text that states the problem and how to correct it.
 #[derive(Debug)]
 pub struct Fault {
     /// The errno, as a positive number.
@@ -27,20 +27,20 @@ impl Fault {
     }
 }
 
-/// 0, or the errno; its text is kept for [`remora_error`].
+/// Returns 0, or the errno of the failure. Stores the text of a failure for [`remora_error`].
 pub fn number(done: Result<(), Fault>) -> c_int {
     match done {
         Ok(()) => 0,
         Err(fault) => {
             let words = CString::new(fault.words.replace('\0', " ")).unwrap_or_default();
-            // While the thread ends nobody can read the text.
+            // The thread is ending if the storage is gone; nobody can read the text then.
             let _ = WORDS.try_with(|kept| *kept.borrow_mut() = words);
             fault.errno
         }
     }
 }
 
-/// One line about this thread's last failure.
+/// Returns one line of text about this thread's last failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn remora_error() -> *const c_char {
     WORDS.try_with(|kept| kept.borrow().as_ptr()).unwrap_or(c"".as_ptr())
@@ -74,7 +74,7 @@ impl From<ConnectError> for Fault {
     fn from(error: ConnectError) -> Fault {
         let errno = match &error {
             ConnectError::Refused(_) | ConnectError::Rejected(_) => libc::ECONNREFUSED,
-            // The server is full at the moment.
+            // The server has no room at the moment; a later attempt may succeed.
             ConnectError::Full(_) => libc::EAGAIN,
             ConnectError::Tcp(error) => error.raw_os_error().unwrap_or(libc::EIO),
             ConnectError::Timeout(_) => libc::ETIMEDOUT,

@@ -1,4 +1,4 @@
-//! Free lists of PRISM (`remora_free_list`).
+//! C functions for the free lists of PRISM (`remora_free_list`).
 
 use remora_verbs::{FreeList, FreeListOptions, MemoryRegion, ProtectionDomain};
 use std::ffi::c_int;
@@ -16,7 +16,7 @@ pub struct List {
 
 kind!(List, b"rmr.list", "remora_free_list");
 
-/// `remora_free_list_facts`: how many buffers are free, resting and taken.
+/// `remora_free_list_facts`: the numbers of buffers by state, and of bad posts.
 #[repr(C)]
 pub struct Facts {
     pub capacity: u32,
@@ -27,15 +27,15 @@ pub struct Facts {
 }
 
 end!(
-    /// Ends a free list.
+    /// Destroys a free list.
     remora_destroy_free_list,
     List
 );
 
-/// Creates a free list over a part of a region; its handle goes to `out`.
+/// Creates a free list over a part of a region and writes its handle to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_create_free_list(
     pd: *const Handle<ProtectionDomain>,
@@ -48,47 +48,47 @@ pub unsafe extern "C" fn remora_create_free_list(
     number((|| {
         filled(out)?;
         let options = FreeListOptions { offset, size, count, engine: 0 };
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         let inner = unsafe { look(pd)?.create_free_list(look(mr)?, &options)? };
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         unsafe { give(List { inner: Mutex::new(inner), count }, out) }
     })())
 }
 
-/// Calls `use_it` with the list and its number of buffers; returns its result.
+/// Locks the list and calls `use_it` with it and its number of buffers.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 unsafe fn with<T>(
     handle: *const Handle<List>,
     use_it: impl FnOnce(&mut FreeList, u32) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     let list = unsafe { look(handle)? };
     use_it(&mut list.inner.lock().unwrap_or_else(PoisonError::into_inner), list.count)
 }
 
-/// The number that ALLOCATE names the list by.
+/// Writes to `out` the number by which ALLOCATE operations refer to the list.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_free_list_number(handle: *const Handle<List>, out: *mut u64) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     number(unsafe { with(handle, |list, _| put(out, list.number())) })
 }
 
-/// The address of the buffer `index`.
+/// Writes the address of the buffer `index` to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_free_list_address(
     handle: *const Handle<List>,
     index: u32,
     out: *mut u64,
 ) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     number(unsafe {
         with(handle, |list, count| match index < count {
             true => put(out, list.address(index)),
@@ -97,17 +97,17 @@ pub unsafe extern "C" fn remora_free_list_address(
     })
 }
 
-/// The index of the buffer at `address`.
+/// Writes the index of the buffer at `address` to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_free_list_index(
     handle: *const Handle<List>,
     address: u64,
     out: *mut u32,
 ) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     number(unsafe {
         with(handle, |list, count| match list.index(address).filter(|index| *index < count) {
             Some(index) => put(out, index),
@@ -119,10 +119,10 @@ pub unsafe extern "C" fn remora_free_list_index(
 /// Makes the buffer `index` free.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_free_list_post(handle: *const Handle<List>, index: u32) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     number(unsafe {
         with(handle, |list, count| match index < count {
             true => Ok(list.post(index)?),
@@ -131,10 +131,10 @@ pub unsafe extern "C" fn remora_free_list_post(handle: *const Handle<List>, inde
     })
 }
 
-/// Which buffers are neither free nor resting.
+/// Writes a bit map of the buffers that are neither free nor resting; bit 0 is the buffer `first`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_free_list_out(
     handle: *const Handle<List>,
@@ -143,25 +143,26 @@ pub unsafe extern "C" fn remora_free_list_out(
     count: usize,
 ) -> c_int {
     number((|| {
-        // SAFETY: as the header says; it only checks that a list may be there.
+        // SAFETY: the caller meets the conditions of the header. `list` only checks that the pointer and the
+        // length are possible.
         unsafe { list(words.cast_const(), count)? };
         if count == 0 {
             return Ok(());
         }
-        // SAFETY: `list` refused an impossible list, and the header asks for `count` words.
+        // SAFETY: `list` refused an impossible pointer or length, and the header requires `count` words.
         let words = unsafe { std::slice::from_raw_parts_mut(words, count) };
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         unsafe { with(handle, |list, _| Ok(list.out(first, words)?)) }
     })())
 }
 
-/// How many buffers are free, resting and taken.
+/// Writes the numbers of free and resting buffers and of bad posts to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_free_list_query(handle: *const Handle<List>, out: *mut Facts) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     number(unsafe {
         with(handle, |list, _| {
             let facts = list.facts()?;

@@ -1,4 +1,5 @@
-//! Handles: boxes that a C program has by their address. They begin with a word for their kind.
+//! Handles: boxed values that a C program refers to by address. Each begins with a word that identifies its
+//! kind.
 
 use remora_memory::ForkMark;
 use remora_verbs::CreateError;
@@ -6,17 +7,17 @@ use std::ffi::{CStr, c_char, c_void};
 
 use crate::errno::Fault;
 
-/// A type that a handle may hold.
+/// A type whose values C programs use through handles.
 pub trait Kind {
-    /// The word that its handles begin with.
+    /// The word with which the handles of this kind begin.
     const WORD: u64;
-    /// The kind's name in error texts.
+    /// The name of the kind in error texts.
     const NAME: &'static str;
-    /// A forked child may use what it inherits.
+    /// True if a forked child may use the handles of its parent.
     const INHERITED: bool = false;
 }
 
-/// A boxed value behind its kind's word.
+/// A boxed value, preceded by the word of its kind.
 #[repr(C)]
 pub struct Handle<T> {
     word: u64,
@@ -27,16 +28,16 @@ pub struct Handle<T> {
 /// Boxes `value` and writes its handle to `out`.
 ///
 /// # Safety
-/// `out` may be written, unless it is null.
+/// `out` is null or may be written.
 pub unsafe fn give<T: Kind>(value: T, out: *mut *mut Handle<T>) -> Result<(), Fault> {
     let out = filled(out)?;
     let handle = Box::into_raw(Box::new(Handle { word: T::WORD, fork: ForkMark::get(), value }));
-    // SAFETY: the caller's promise, and `filled` refused null.
+    // SAFETY: `out` may be written by the caller's promise, and `filled` refused null.
     unsafe { out.write(handle) };
     Ok(())
 }
 
-/// Refuses a null pointer for a result.
+/// Returns the pointer, or an error if it is null or misaligned.
 pub fn filled<T>(out: *mut T) -> Result<*mut T, Fault> {
     if out.is_null() || !out.is_aligned() {
         Err(Fault::invalid("NULL where a result belongs"))
@@ -45,13 +46,13 @@ pub fn filled<T>(out: *mut T) -> Result<*mut T, Fault> {
     }
 }
 
-/// Writes a result.
+/// Writes a result to `out`.
 ///
 /// # Safety
-/// `out` may be written, unless it is null.
+/// `out` is null or may be written.
 pub unsafe fn put<T>(out: *mut T, value: T) -> Result<(), Fault> {
     let out = filled(out)?;
-    // SAFETY: the caller's promise, and `filled` refused null.
+    // SAFETY: `out` may be written by the caller's promise, and `filled` refused null.
     unsafe { out.write(value) };
     Ok(())
 }
@@ -61,18 +62,18 @@ fn check<T: Kind>(handle: *const Handle<T>) -> Result<(), Fault> {
     if handle.is_null() || !handle.is_aligned() {
         return Err(refused());
     }
-    // SAFETY: a live handle of any kind begins with a word; the header asks for live handles.
+    // SAFETY: every live handle begins with a word, and the header requires live handles.
     if unsafe { handle.cast::<u64>().read_volatile() } != T::WORD { Err(refused()) } else { Ok(()) }
 }
 
-/// The value behind a handle. Null, handles of another kind and those of a parent process are refused. The
-/// lock of the last may be held by a thread that was not forked.
+/// Returns the value of a handle. Refuses null, handles of another kind, and handles of the parent process:
+/// a lock of theirs may be held by a thread that does not exist in the child.
 ///
 /// # Safety
-/// The handle is null or of any kind, and is not destroyed while the result is used.
+/// The handle is null or of any kind, and is not destroyed while the result is in use.
 pub unsafe fn look<'a, T: Kind>(handle: *const Handle<T>) -> Result<&'a T, Fault> {
     check(handle)?;
-    // SAFETY: it is of this kind, and alive by the caller's promise.
+    // SAFETY: the handle is of this kind, and alive by the caller's promise.
     let handle = unsafe { &*handle };
     if !T::INHERITED && handle.fork.is_child() {
         return Err(CreateError::Forked.into());
@@ -80,14 +81,14 @@ pub unsafe fn look<'a, T: Kind>(handle: *const Handle<T>) -> Result<&'a T, Fault
     Ok(&handle.value)
 }
 
-/// Takes the value out of a handle, which ends.
+/// Destroys a handle and returns its value.
 ///
 /// # Safety
-/// As [`look`]; and nobody else uses the handle now or later.
+/// The conditions of [`look`], and nobody else uses the handle now or later.
 pub unsafe fn take<T: Kind>(handle: *mut Handle<T>) -> Result<T, Fault> {
     check(handle)?;
-    // SAFETY: `give` boxed it, and it is used no more by the caller's promise. The word is erased first, so
-    // that most mistakes show.
+    // SAFETY: `give` boxed the value, and by the caller's promise nobody uses the handle any more. Its word
+    // is erased first, so that most later uses of the handle are detected.
     let boxed = unsafe {
         handle.cast::<u64>().write_volatile(0);
         Box::from_raw(handle)
@@ -95,32 +96,32 @@ pub unsafe fn take<T: Kind>(handle: *mut Handle<T>) -> Result<T, Fault> {
     Ok(boxed.value)
 }
 
-/// A C string; `None` for null.
+/// Returns a C string as UTF-8, or `None` for null.
 ///
 /// # Safety
-/// It is null, or ends with a zero byte and lives while the result is used.
+/// The pointer is null or a string that ends with a zero byte and lives while the result is in use.
 pub unsafe fn string<'a>(text: *const c_char) -> Result<Option<&'a str>, Fault> {
     if text.is_null() {
         return Ok(None);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the pointer is a C string by the caller's promise.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map(Some).map_err(|_| Fault::invalid("a string that is no UTF-8"))
 }
 
-/// A block of bytes; empty for a length of 0.
+/// Returns a block of bytes, which is empty for a length of 0.
 ///
 /// # Safety
-/// `len` bytes may be read while the result is used, unless `start` is null.
+/// `start` is null, or `len` bytes from it may be read while the result is in use.
 pub unsafe fn bytes<'a>(start: *const c_void, len: usize) -> Result<&'a [u8], Fault> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the bytes may be read by the caller's promise.
     unsafe { list(start.cast(), len) }
 }
 
-/// A list; empty for a length of 0.
+/// Returns a slice, which is empty for a length of 0.
 ///
 /// # Safety
-/// `len` elements may be read while the result is used, unless `start` is null.
+/// `start` is null, or `len` elements from it may be read while the result is in use.
 pub unsafe fn list<'a, T>(start: *const T, len: usize) -> Result<&'a [T], Fault> {
     if len == 0 {
         return Ok(&[]);
@@ -128,6 +129,7 @@ pub unsafe fn list<'a, T>(start: *const T, len: usize) -> Result<&'a [T], Fault>
     if start.is_null() || !start.is_aligned() || len > isize::MAX as usize / size_of::<T>().max(1) {
         return Err(Fault::invalid("NULL, or too long, where a list belongs"));
     }
-    // SAFETY: the caller's promise; not null, aligned, and no longer than can be.
+    // SAFETY: the elements may be read by the caller's promise; the pointer is aligned and not null, and the
+    // length is possible.
     Ok(unsafe { std::slice::from_raw_parts(start, len) })
 }

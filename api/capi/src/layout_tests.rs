@@ -1,4 +1,5 @@
-//! The headers' structures are these: sizes and offsets, as C and C++ compilers see them.
+//! Tests of the structures in the C headers: C and C++ compilers must give them the sizes and offsets of the
+//! Rust structures.
 
 use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
@@ -12,7 +13,7 @@ use crate::rma::portal::{RmaWc, RmaWr};
 use crate::rma::{GrantBytes, Identity, RmaAttr};
 use crate::strom::CAnswer;
 
-/// Statements that print, and what they must print.
+/// C statements that print sizes and offsets, and the lines that they must print.
 #[derive(Default)]
 struct Layout {
     code: String,

@@ -1,4 +1,4 @@
-//! Posting operations of PRISM.
+//! C functions that post PRISM operations.
 
 use remora_verbs::prism::{Address, Data, Mode, Operand, Operands, Operation, WorkRequest};
 use remora_verbs::{Flags, Key, Payload, PostError, Remote, Sge};
@@ -67,7 +67,7 @@ const REDIRECT: u32 = 0x04;
 const COMPARE_INDIRECT: u32 = 0x100;
 const SWAP_INDIRECT: u32 = 0x200;
 
-/// Flags that an operation may have, by its number.
+/// The flags that each operation may have, indexed by opcode.
 const MAY: [u32; 5] = [
     ADDR_INDIRECT | ADDR_BOUNDED | CONDITIONAL | REDIRECT,
     ADDR_INDIRECT | ADDR_BOUNDED | DATA_INDIRECT | CONDITIONAL,
@@ -76,11 +76,11 @@ const MAY: [u32; 5] = [
     ADDR_INDIRECT | CONDITIONAL | REDIRECT | SWAP_INDIRECT,
 ];
 
-/// Elements of a list, and inline bytes, at most.
+/// The maximum numbers of list elements and of inline bytes.
 const MAX_SGE: usize = 30;
 const MAX_INLINE: usize = 960;
 
-/// Buffers for the list and the inline bytes of a work request while it is posted.
+/// Buffers for the list elements and the inline bytes of a work request while it is posted.
 struct Buffers {
     sges: [Sge; MAX_SGE],
     inline: [u8; MAX_INLINE],
@@ -90,7 +90,7 @@ fn sge(of: &CSge) -> Sge {
     Sge { addr: of.addr, len: of.length, lkey: Key::new(of.lkey) }
 }
 
-/// Is it more than a plain verb?
+/// Returns true if the work request needs the PRISM extension.
 fn needs_prism(wr: &Wr) -> bool {
     wr.prism_flags != 0 || !matches!(wr.opcode, READ | WRITE)
 }
@@ -118,19 +118,19 @@ fn check(wr: &Wr) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What a request put into the buffers.
+/// The used lengths of the buffers after [`fill`] has copied a request.
 struct Filled {
     elements: usize,
-    /// Bytes of inline data.
+    /// The number of inline bytes.
     inline: usize,
 }
 
-/// Copies the list's elements, or the bytes of an inline list, to `buffers`.
+/// Copies the list elements to `buffers`, or the bytes that they refer to if the request is inline.
 fn fill(wr: &Wr, most: u32, buffers: &mut Buffers) -> Result<Filled, Fault> {
     if wr.num_sge as usize > MAX_SGE {
         return Err(Fault::invalid("more elements than any queue pair takes"));
     }
-    // SAFETY: the header asks for so many elements.
+    // SAFETY: the header requires `num_sge` elements.
     let elements = unsafe { list(wr.sg_list, wr.num_sge as usize)? };
     for (place, element) in buffers.sges.iter_mut().zip(elements) {
         *place = sge(element);
@@ -143,7 +143,7 @@ fn fill(wr: &Wr, most: u32, buffers: &mut Buffers) -> Result<Filled, Fault> {
             if end > most {
                 return Err(Fault::invalid("more inline data than the queue pair was created for"));
             }
-            // SAFETY: the header asks for so many readable bytes at each inline element.
+            // SAFETY: the header requires each element of an inline request to refer to readable bytes.
             let bytes = unsafe { list(element.addr as *const u8, element.length as usize)? };
             buffers.inline[len..end].copy_from_slice(bytes);
             len = end;
@@ -174,7 +174,7 @@ fn operands(wr: &Wr) -> Result<Operands, Fault> {
     })
 }
 
-/// The operation, over the elements or bytes that `fill` put into `buffers`.
+/// Builds the operation from the elements or bytes that `fill` has put into `buffers`.
 fn operation<'a>(wr: &Wr, filled: &Filled, buffers: &'a Buffers) -> Result<Operation<'a>, Fault> {
     let has = |flag: u32| wr.prism_flags & flag != 0;
     let sges = &buffers.sges[..filled.elements];
@@ -223,12 +223,12 @@ fn post_one(
     Ok(post(&request)?)
 }
 
-/// Posts the list; a request that is refused stays in `at`.
+/// Posts a list of work requests. After a failure, `at` points to the request that was refused.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 unsafe fn post(qp: *const Handle<Qp>, at: &mut *mut Wr) -> Result<(), Fault> {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     let qp = unsafe { look(qp)? };
     filled(*at)?;
     let mut stage = qp.stage.lock().unwrap_or_else(PoisonError::into_inner);
@@ -241,7 +241,7 @@ unsafe fn post(qp: *const Handle<Qp>, at: &mut *mut Wr) -> Result<(), Fault> {
     let mut batch = pair.batch()?;
     while !at.is_null() {
         filled(*at)?;
-        // SAFETY: not null, aligned, and the header asks for a list of work requests.
+        // SAFETY: the pointer is not null and aligned, and the header requires a list of work requests.
         let wr = unsafe { &**at };
         if needs_prism(wr) && !agreed {
             return Err(Fault::new(libc::EOPNOTSUPP, "the peer did not agree on PRISM"));
@@ -252,10 +252,10 @@ unsafe fn post(qp: *const Handle<Qp>, at: &mut *mut Wr) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Posts a list of operations; `bad_wr` gets the first that is refused.
+/// Posts a list of operations. After a failure, `bad_wr` receives the first request that was refused.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_post_prism(
     qp: *const Handle<Qp>,
@@ -263,16 +263,16 @@ pub unsafe extern "C" fn remora_post_prism(
     bad_wr: *mut *mut Wr,
 ) -> c_int {
     let mut at = wr;
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     let done = unsafe { post(qp, &mut at) };
     if done.is_err()
         && let Ok(bad) = filled(bad_wr)
     {
-        // SAFETY: not null, and as the header says.
+        // SAFETY: the pointer is not null, and the caller meets the conditions of the header.
         unsafe { bad.write(at) };
     }
     number(done)
 }
 
-/// A queue pair takes at most its own `max_inline`; this is the greatest of all.
+/// Each queue pair has its own `max_inline`; this constant is the greatest possible value.
 const _: () = assert!(MAX_INLINE == remora_nic::wqe::MAX_INLINE && MAX_SGE == remora_nic::wqe::MAX_SGE);

@@ -1,4 +1,4 @@
-//! Queue pairs, and how they are connected.
+//! C functions for queue pairs, listeners and connection requests.
 
 use remora_verbs::{
     Access, ConnectError, ConnectRequest, CreateError, Init, Listener, ProtectionDomain, QpOptions, QueuePair,
@@ -11,11 +11,11 @@ use crate::device::{Cq, end, kind};
 use crate::errno::{Fault, number};
 use crate::handle::{Handle, Kind, bytes, filled, give, look, put, string, take};
 
-/// The stages of a queue pair.
+/// The stages in the life of a queue pair.
 pub enum Stage {
     Init(QueuePair<Init>),
     Ready(QueuePair),
-    /// Connecting failed: the queue pair is gone.
+    /// Connecting has failed and has consumed the queue pair.
     Gone,
 }
 
@@ -32,8 +32,8 @@ kind!(Listener, b"rmr.lstn", "remora_listener");
 impl Kind for ConnectRequest {
     const WORD: u64 = u64::from_be_bytes(*b"rmr.rqst");
     const NAME: &'static str = "remora_request";
-    // A connection that waits for an answer belongs to no device: a child may answer it with a queue pair of
-    // its own.
+    // A request that waits for an answer belongs to no device, so a forked child may answer it with a queue
+    // pair of its own.
     const INHERITED: bool = true;
 }
 
@@ -42,7 +42,7 @@ const PRISM: u32 = 2;
 const IRN: u32 = 4;
 const STROM: u32 = 8;
 
-/// `remora_qp_attr`: the attributes of a queue pair that is to be created.
+/// `remora_qp_attr`: the attributes of the queue pair that `remora_create_qp` creates.
 #[repr(C)]
 pub struct QpAttr {
     pub max_send_wr: u32,
@@ -67,15 +67,15 @@ end!(
     Qp
 );
 end!(
-    /// Ends a listener: it takes no further requests.
+    /// Closes a listener, which then takes no further requests.
     remora_close_listener,
     Listener
 );
 
-/// Fills in the default attributes, with REMORA_QP_PRISM.
+/// Fills in the default attributes, including REMORA_QP_PRISM.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_qp_attr_default(out: *mut QpAttr) -> c_int {
     let usual = QpOptions::default();
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn remora_qp_attr_default(out: *mut QpAttr) -> c_int {
         retry_cnt: usual.retry_cnt,
         max_recv_wr: usual.max_recv_wr,
     };
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     number(unsafe { put(out, attr) })
 }
 
@@ -103,7 +103,7 @@ fn options(attr: &QpAttr) -> Result<QpOptions, Fault> {
     if attr.flags & !(SIGNAL_ALL | PRISM | IRN | STROM) != 0 {
         return Err(Fault::invalid("flags that are not known"));
     }
-    // Checked before so many bytes are read that may not be there.
+    // This check comes before the bytes are read, because a greater length may be wrong.
     if attr.private_len > 256 {
         return Err(ConnectError::PrivateTooLong(attr.private_len as usize).into());
     }
@@ -124,16 +124,16 @@ fn options(attr: &QpAttr) -> Result<QpOptions, Fault> {
         max_dest_rd_atomic: attr.max_dest_rd_atomic,
         timeout: attr.timeout,
         retry_cnt: attr.retry_cnt,
-        // SAFETY: the header asks for so many bytes.
+        // SAFETY: the header requires `private_len` bytes.
         private_data: unsafe { bytes(attr.private_data, attr.private_len as usize)? }.to_vec(),
         ..QpOptions::default()
     })
 }
 
-/// Creates a queue pair that is to be connected; its handle goes to `out`.
+/// Creates a queue pair that has yet to be connected, and writes its handle to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_create_qp(
     pd: *const Handle<ProtectionDomain>,
@@ -144,28 +144,28 @@ pub unsafe extern "C" fn remora_create_qp(
     number((|| {
         filled(out)?;
         filled(attr.cast_mut())?;
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         let (pd, cq, options) = unsafe { (look(pd)?, look(cq)?, options(&*attr)?) };
         let cq = cq.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pair = pd.create_qp(&cq, &cq, &options).map_err(|error: CreateError| Fault::from(error))?;
         let (number, max_inline) = (pair.number(), options.max_inline);
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         unsafe { give(Qp { stage: Mutex::new(Stage::Init(pair)), number, max_inline }, out) }
     })())
 }
 
-/// The number of a queue pair; 0 for none.
+/// Returns the number of a queue pair, or 0 for an invalid handle.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_qp_num(qp: *const Handle<Qp>) -> u32 {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     unsafe { look(qp) }.map_or(0, |qp| qp.number)
 }
 
 impl Qp {
-    /// Takes a queue pair out of INIT, by `connect`.
+    /// Takes the queue pair out of the INIT stage and connects it with `connect`.
     fn connect(
         &self,
         connect: impl FnOnce(QueuePair<Init>) -> Result<QueuePair, Fault>,
@@ -185,11 +185,11 @@ impl Qp {
 /// Connects a queue pair to the listener at `address`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_connect(qp: *const Handle<Qp>, address: *const c_char) -> c_int {
     number((|| {
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         let (qp, address) = unsafe { (look(qp)?, string(address)?) };
         let address = address.ok_or_else(|| Fault::invalid("no address"))?;
         qp.connect(|pair| Ok(pair.connect(address)?))
@@ -199,11 +199,11 @@ pub unsafe extern "C" fn remora_connect(qp: *const Handle<Qp>, address: *const c
 /// Connects two queue pairs of this process.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_connect_pair(first: *const Handle<Qp>, second: *const Handle<Qp>) -> c_int {
     number((|| {
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         let (first, second) = unsafe { (look(first)?, look(second)?) };
         if std::ptr::eq(first, second) {
             return Err(Fault::invalid("a queue pair cannot be its own peer"));
@@ -224,13 +224,13 @@ pub unsafe extern "C" fn remora_connect_pair(first: *const Handle<Qp>, second: *
     })())
 }
 
-/// The extensions that were agreed on with the peer, as REMORA_QP_* flags.
+/// Returns the extensions agreed on with the peer, as REMORA_QP_* flags.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_agreed(qp: *const Handle<Qp>) -> u32 {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     let Ok(qp) = (unsafe { look(qp) }) else { return 0 };
     match &*qp.stage.lock().unwrap_or_else(PoisonError::into_inner) {
         Stage::Ready(pair) => pair.agreement().map_or(0, |agreed| {
@@ -241,14 +241,14 @@ pub unsafe extern "C" fn remora_agreed(qp: *const Handle<Qp>) -> u32 {
     }
 }
 
-/// Copies out up to `capacity` bytes; returns how many there are.
+/// Copies up to `capacity` bytes of `data` to `out`. Returns the length of all of `data`.
 ///
 /// # Safety
 /// `capacity` bytes may be written to `out`, unless it is null.
 unsafe fn copy(data: &[u8], out: *mut c_void, capacity: usize) -> Result<c_int, Fault> {
     if capacity > 0 {
         let out = filled(out.cast::<u8>())?;
-        // SAFETY: the caller's promise.
+        // SAFETY: `capacity` bytes may be written by the caller's promise.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), out, data.len().min(capacity)) };
     }
     Ok(data.len() as c_int)
@@ -258,52 +258,52 @@ fn len_or_errno(len: Result<c_int, Fault>) -> c_int {
     len.unwrap_or_else(|fault| -number(Err(fault)))
 }
 
-/// Copies the peer's private data out; returns its length, or a negative errno.
+/// Copies the peer's private data to `out`. Returns its length, or a negative errno.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_peer_data(qp: *const Handle<Qp>, out: *mut c_void, capacity: usize) -> c_int {
     len_or_errno((|| {
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         let qp = unsafe { look(qp)? };
         match &*qp.stage.lock().unwrap_or_else(PoisonError::into_inner) {
-            // SAFETY: as the header says.
+            // SAFETY: the caller meets the conditions of the header.
             Stage::Ready(pair) => unsafe { copy(pair.peer_private_data(), out, capacity) },
             _ => Err(Fault::new(libc::ENOTCONN, "it is not connected")),
         }
     })())
 }
 
-/// Listens at a TCP address; the listener's handle goes to `out`.
+/// Listens at a TCP address and writes the listener's handle to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_listen(address: *const c_char, out: *mut *mut Handle<Listener>) -> c_int {
     number((|| {
         filled(out)?;
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         let address = unsafe { string(address)? }.ok_or_else(|| Fault::invalid("no address"))?;
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         unsafe { give(Listener::bind(address)?, out) }
     })())
 }
 
-/// The TCP port of a listener; 0 for none.
+/// Returns the TCP port of a listener, or 0 for an invalid handle.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_listener_port(listener: *const Handle<Listener>) -> u16 {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     unsafe { look(listener) }.map_or(0, |listener| listener.address().port())
 }
 
-/// Waits for a request to connect; its handle goes to `out`.
+/// Waits for a connection request and writes its handle to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_get_request(
     listener: *const Handle<Listener>,
@@ -313,49 +313,49 @@ pub unsafe extern "C" fn remora_get_request(
     number((|| {
         filled(out)?;
         let timeout = Duration::from_millis(timeout_ms.into());
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         let request = unsafe { look(listener)? }.accept(Some(timeout))?;
         let request = request.ok_or_else(|| Fault::new(libc::ETIMEDOUT, "nobody came"))?;
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         unsafe { give(request, out) }
     })())
 }
 
-/// Copies the private data of a request out; returns its length, or a negative errno.
+/// Copies the private data of a request to `out`. Returns its length, or a negative errno.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_request_data(
     request: *const Handle<ConnectRequest>,
     out: *mut c_void,
     capacity: usize,
 ) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     len_or_errno(unsafe { look(request).and_then(|request| copy(request.private_data(), out, capacity)) })
 }
 
-/// Accepts a request with a queue pair; the request is gone.
+/// Accepts a request with a queue pair, and destroys the request.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_accept(request: *mut Handle<ConnectRequest>, qp: *const Handle<Qp>) -> c_int {
     number((|| {
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         let (qp, request) = unsafe { (look(qp)?, take(request)?) };
         qp.connect(|pair| Ok(request.accept(pair)?))
     })())
 }
 
-/// Refuses a request with a text; the request is gone.
+/// Refuses a request with a text, and destroys the request.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_reject(request: *mut Handle<ConnectRequest>, words: *const c_char) -> c_int {
     number((|| {
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         let (words, request) = unsafe { (string(words)?, take(request)?) };
         request.reject(words.unwrap_or("no"));
         Ok(())

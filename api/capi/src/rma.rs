@@ -1,4 +1,4 @@
-//! 1RMA: regions with keys, and grants of them. `portal.rs` has the client's transfers.
+//! C functions for 1RMA: regions, their keys, and grants. `portal.rs` has the client's transfers.
 
 pub mod portal;
 
@@ -13,13 +13,13 @@ use crate::device::{end, kind};
 use crate::errno::{Fault, number};
 use crate::handle::{Handle, Kind, bytes, filled, give, look, put, take};
 
-/// A region, whose key any thread may change.
+/// A region whose key any thread may change.
 pub struct Region(Mutex<RmaRegion>);
 
 kind!(Rma, b"rmr.1rma", "remora_rma");
 kind!(Region, b"rmr.rreg", "remora_rma_region");
 
-/// `remora_rma_attr`: sizes and times of 1RMA.
+/// `remora_rma_attr`: the limits and timeouts of 1RMA.
 #[repr(C)]
 pub struct RmaAttr {
     pub regions: u32,
@@ -31,7 +31,7 @@ pub struct RmaAttr {
     pub timeout_us: u32,
 }
 
-/// `remora_rma_identity`: who a client is for servers.
+/// `remora_rma_identity`: the identity of a client, from which servers derive its keys.
 #[repr(C)]
 pub struct Identity {
     pub address: [u8; 16],
@@ -39,19 +39,19 @@ pub struct Identity {
     pub incarnation: u32,
 }
 
-/// `remora_rma_grant`: a region's place and a client's keys.
+/// `remora_rma_grant`: the place of a region and a client's keys for it.
 #[repr(C)]
 pub struct GrantBytes {
     pub bytes: [u8; Grant::LEN],
 }
 
 end!(
-    /// Drops the handle of a device's 1RMA.
+    /// Frees the handle of a device's 1RMA.
     remora_close_rma,
     Rma
 );
 end!(
-    /// Ends a region, and deregisters its memory.
+    /// Destroys a region and deregisters its memory.
     remora_rma_dereg_mr,
     Region
 );
@@ -59,7 +59,7 @@ end!(
 /// Fills in the default attributes.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_rma_attr_default(out: *mut RmaAttr) -> c_int {
     let RmaOptions { settings, regions, keys, .. } = RmaOptions::default();
@@ -72,17 +72,17 @@ pub unsafe extern "C" fn remora_rma_attr_default(out: *mut RmaAttr) -> c_int {
         dispatch_timeout_us: (settings.dispatch_timeout / 1000) as u32,
         timeout_us: (settings.timeout / 1000) as u32,
     };
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     number(unsafe { put(out, attr) })
 }
 
-/// Entries of a table at most.
+/// The maximum number of entries of a table.
 const TABLE: u32 = 1 << 20;
-/// Operations at once at most.
+/// The maximum number of operations at a time.
 const OPERATIONS: u32 = i16::MAX as u32;
-/// The greatest window.
+/// The maximum size of the window.
 const WINDOW: u32 = 1 << 30;
-/// The longest timeout, in microseconds: solicits carry nanoseconds in 32 bits.
+/// The maximum timeout in microseconds. Solicitations carry it in nanoseconds with 32 bits.
 const TIMEOUT: u32 = 4_000_000;
 
 fn options(attr: &RmaAttr) -> Result<RmaOptions, Fault> {
@@ -106,10 +106,10 @@ fn options(attr: &RmaAttr) -> Result<RmaOptions, Fault> {
     Ok(RmaOptions { settings, regions, keys, ..usual })
 }
 
-/// Opens 1RMA of a device; its handle goes to `out`.
+/// Opens 1RMA on a device and writes its handle to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_open_rma(
     context: *const Handle<Context>,
@@ -119,20 +119,20 @@ pub unsafe extern "C" fn remora_open_rma(
     number((|| {
         filled(out)?;
         filled(attr.cast_mut())?;
-        // SAFETY: not null, and as the header says.
+        // SAFETY: the pointer is not null, and the caller meets the conditions of the header.
         unsafe { give(look(context)?.open_rma(&options(&*attr)?)?, out) }
     })())
 }
 
-/// The key of 16 bytes; `None` for null.
+/// Reads a region key of 16 bytes. Returns `None` for null.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 unsafe fn key(start: *const c_void) -> Result<Option<RegionKey>, Fault> {
     if start.is_null() {
         return Ok(None);
     }
-    // SAFETY: the header asks for so many bytes.
+    // SAFETY: the header requires 16 bytes.
     let given = unsafe { bytes(start, 16)? }.first_chunk();
     let key = given.and_then(|bytes| RegionKey::new(*bytes));
     key.map(Some).ok_or_else(|| Fault::invalid("16 zeros are no key: give NULL for a random one"))
@@ -144,10 +144,10 @@ fn rights(bits: u32) -> Result<Rights, Fault> {
     rights.ok_or_else(|| Fault::invalid("a right that is not known"))
 }
 
-/// Registers `length` bytes of the program's memory from `start` on; the region's handle goes to `out`.
+/// Registers `length` bytes of the program's memory at `start`, and writes the region's handle to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_rma_reg_mr(
     rma: *const Handle<Rma>,
@@ -161,56 +161,56 @@ pub unsafe extern "C" fn remora_rma_reg_mr(
     number((|| {
         filled(out)?;
         let rights = rights(bits)?;
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         let (rma, pd, key) = unsafe { (look(rma)?, look(pd)?, key(region_key)?) };
         let start = filled(start.cast::<u8>())?;
-        // SAFETY: the header asks for memory that stays mapped until the region is gone.
+        // SAFETY: the header requires memory that stays mapped until the region is destroyed.
         let memory = unsafe { pd.register_raw(start, length, Access::LOCAL_WRITE)? };
         let region = rma.expose(memory, rights, key).map_err(|error| match error {
             CreateError::TooMany(..) => Fault::new(libc::ENOMEM, error),
             other => other.into(),
         })?;
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         unsafe { give(Region(Mutex::new(region)), out) }
     })())
 }
 
-/// The region behind a handle, locked.
+/// Locks the region of a handle.
 ///
 /// # Safety
-/// As [`look`].
+/// The conditions of [`look`].
 unsafe fn region<'a>(handle: *const Handle<Region>) -> Result<MutexGuard<'a, RmaRegion>, Fault> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the handle meets the conditions of `look` by the caller's promise.
     Ok(unsafe { look(handle)? }.0.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The RegionId of a region goes to `out`.
+/// Writes the RegionId of a region to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_rma_region_id(handle: *const Handle<Region>, out: *mut u32) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     number((|| unsafe { put(out, region(handle)?.id()) })())
 }
 
-/// Gives a region another key.
+/// Gives a region a new key; null selects a random key.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_rma_set_key(
     handle: *const Handle<Region>,
     region_key: *const c_void,
 ) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     number((|| unsafe { Ok(region(handle)?.rekey(key(region_key)?)?) })())
 }
 
-/// Derives a client's keys for a region; the grant goes to `out`.
+/// Derives a client's keys for a region and writes the grant to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_rma_grant(
     handle: *const Handle<Region>,
@@ -223,50 +223,50 @@ pub unsafe extern "C" fn remora_rma_grant(
         filled(out)?;
         filled(client.cast_mut())?;
         let rights = rights(bits)?;
-        // SAFETY: not null, and as the header says.
+        // SAFETY: the pointer is not null, and the caller meets the conditions of the header.
         let (region, key, who) = unsafe { (region(handle)?, key(region_key)?, &*client) };
         let client = Client { address: Address(who.address), pid: who.pid, incarnation: who.incarnation };
         let grant = match &key {
             Some(key) => region.grant_under(&client, key),
             None => region.grant(&client),
         };
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         unsafe { put(out, GrantBytes { bytes: grant.restricted(rights).to_bytes() }) }
     })())
 }
 
-/// The grant of these bytes.
+/// Decodes a grant.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 unsafe fn grant(given: *const GrantBytes) -> Result<Grant, Fault> {
     let given = filled(given.cast_mut())?;
-    // SAFETY: not null, and as the header says.
+    // SAFETY: the pointer is not null, and the caller meets the conditions of the header.
     let grant = Grant::from_bytes(unsafe { &(*given).bytes }).filter(|grant| grant.server.address.is_host());
     grant.ok_or_else(|| Fault::invalid("a grant without the address of a server"))
 }
 
-/// The length of the region that was granted goes to `out`.
+/// Writes the length in bytes of the granted region to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_rma_grant_length(given: *const GrantBytes, out: *mut u64) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     number((|| unsafe { put(out, grant(given)?.len) })())
 }
 
-/// Finds the way to the server of a grant.
+/// Finds a route to the server of a grant.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_rma_reach(rma: *const Handle<Rma>, given: *const GrantBytes) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     number((|| unsafe { Ok(look(rma)?.reach(grant(given)?.server)?) })())
 }
 
-/// Transfers in progress in a portal at most, as the header says.
+/// The maximum number of transfers in progress in a portal that the header states.
 const _: () = assert!(TRANSFERS == 1024);
 
 impl From<RmaError> for Fault {

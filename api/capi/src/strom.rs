@@ -1,4 +1,4 @@
-//! StRoM: requests to kernels, and kernels.
+//! C functions for StRoM: requests to the kernels of a peer's NIC, and deployment of kernels.
 
 use remora_verbs::kernel::{Kernel, Shipped, crc64};
 use remora_verbs::{
@@ -14,7 +14,7 @@ use crate::errno::{Fault, number};
 use crate::handle::{Handle, Kind, bytes, filled, give, look, put, take};
 use crate::queue_pair::{Qp, Stage};
 
-/// Buffers for answers, which any thread may ask with.
+/// Buffers for answers that any thread may use.
 pub struct SharedAnswers(Mutex<AnswerBuffers>);
 
 kind!(SharedAnswers, b"rmr.answ", "remora_answers");
@@ -29,7 +29,7 @@ pub struct CAnswer {
 }
 
 end!(
-    /// Destroys buffers for answers.
+    /// Destroys answer buffers.
     remora_destroy_answers,
     SharedAnswers
 );
@@ -39,13 +39,13 @@ end!(
     KernelHandle
 );
 
-/// Lanes of a kernel at most.
+/// The maximum number of lanes of a kernel.
 const LANES: u32 = 1024;
 
-/// Creates `count` buffers of `size` bytes for answers; their handle goes to `out`.
+/// Creates `count` answer buffers of `size` bytes each and writes their handle to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_create_answers(
     pd: *const Handle<ProtectionDomain>,
@@ -55,17 +55,17 @@ pub unsafe extern "C" fn remora_create_answers(
 ) -> c_int {
     number((|| {
         filled(out)?;
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         let answers = unsafe { look(pd)? }.create_answers(count, size)?;
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         unsafe { give(SharedAnswers(Mutex::new(answers)), out) }
     })())
 }
 
-/// Posts a request on a queue pair that agreed on StRoM; its tag goes to `tag`.
+/// Posts a request on a queue pair whose peer agreed on StRoM, and writes the request's tag to `tag`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 unsafe fn ask(
     qp: *const Handle<Qp>,
     answers: *const Handle<SharedAnswers>,
@@ -73,7 +73,7 @@ unsafe fn ask(
     post: impl FnOnce(&mut AnswerBuffers, &mut QueuePair) -> Result<u32, PostError>,
 ) -> Result<(), Fault> {
     filled(tag)?;
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     let (qp, answers) = unsafe { (look(qp)?, look(answers)?) };
     let mut stage = qp.stage.lock().unwrap_or_else(PoisonError::into_inner);
     let Stage::Ready(pair) = &mut *stage else {
@@ -83,14 +83,14 @@ unsafe fn ask(
         return Err(Fault::new(libc::EOPNOTSUPP, "the peer did not agree on StRoM"));
     }
     let asked = post(&mut answers.0.lock().unwrap_or_else(PoisonError::into_inner), pair)?;
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     unsafe { put(tag, asked) }
 }
 
-/// Asks a kernel of the peer's NIC (the paper's `postRpc`).
+/// Sends a request to a kernel of the peer's NIC (`postRpc` in the paper).
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_post_rpc(
     op: u64,
@@ -101,17 +101,17 @@ pub unsafe extern "C" fn remora_post_rpc(
     tag: *mut u32,
 ) -> c_int {
     number((|| {
-        // SAFETY: the header asks for so many bytes.
+        // SAFETY: the header requires `size` bytes.
         let params = unsafe { bytes(parameters, size as usize)? };
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         unsafe { ask(qp, answers, tag, |answers, pair| answers.ask(pair, op, params)) }
     })())
 }
 
-/// Gives bytes to a kernel of the peer's NIC (the paper's `postRpcWrite`).
+/// Sends a request with bytes of local memory to a kernel of the peer's NIC (`postRpcWrite` in the paper).
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_post_rpc_write(
     op: u64,
@@ -123,14 +123,14 @@ pub unsafe extern "C" fn remora_post_rpc_write(
     tag: *mut u32,
 ) -> c_int {
     let local = [Sge { addr: origin as u64, len: size, lkey: Key::new(lkey) }];
-    // SAFETY: as the header says; the NIC checks the key.
+    // SAFETY: the caller meets the conditions of the header; the NIC checks the local key.
     number(unsafe { ask(qp, answers, tag, |answers, pair| answers.give(pair, op, &local)) })
 }
 
-/// Polls until the answer to a request has come or the time is over.
+/// Polls until the answer to a request has arrived or `timeout_ms` milliseconds have passed.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_wait_answer(
     answers: *const Handle<SharedAnswers>,
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn remora_wait_answer(
 ) -> c_int {
     number((|| {
         filled(out)?;
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         let (answers, cq) = unsafe { (look(answers)?, look(cq)?) };
         let mut cq = cq.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut answers = answers.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,12 +155,12 @@ pub unsafe extern "C" fn remora_wait_answer(
         let len = capacity.min(answer.len as usize);
         if len > 0 {
             let into = filled(into.cast::<u8>())?;
-            // SAFETY: not null, and the header asks for `capacity` bytes.
+            // SAFETY: the pointer is not null, and the header requires `capacity` bytes.
             let into = unsafe { std::slice::from_raw_parts_mut(into, len) };
             answers.read(&answer, into).map_err(Fault::invalid)?;
         }
         let result = CAnswer { tag, status: answer.status.0.into(), length: answer.len };
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         unsafe { put(out, result) }
     })())
 }
@@ -173,10 +173,10 @@ fn lanes(kernel: u32, count: u32) -> Result<Vec<Box<dyn Kernel>>, Fault> {
     }
 }
 
-/// Deploys a kernel that ships; its handle goes to `out`.
+/// Deploys a kernel of this library and writes its handle to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_deploy_kernel(
     pd: *const Handle<ProtectionDomain>,
@@ -189,21 +189,21 @@ pub unsafe extern "C" fn remora_deploy_kernel(
 ) -> c_int {
     number((|| {
         filled(out)?;
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         let (pd, mr) = unsafe { (look(pd)?, look(mr)?) };
         let options = KernelOptions { opcode: Some(op), grants: &[mr], longest, ..KernelOptions::default() };
         let handle = pd.deploy_kernel(lanes(kernel, count)?, &options)?;
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         unsafe { give(handle, out) }
     })())
 }
 
-/// The check value of an object: CRC-64/NVME.
+/// Computes the CRC-64/NVME of a block of bytes.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_crc64(start: *const c_void, len: usize) -> u64 {
-    // SAFETY: the header asks for so many bytes.
+    // SAFETY: the header requires `len` bytes.
     unsafe { bytes(start, len) }.map_or(0, crc64)
 }

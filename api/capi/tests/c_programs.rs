@@ -1,4 +1,4 @@
-//! C programs, compiled by the real compiler against what `scripts/install-c` installs, and run.
+//! Tests that compile C programs against the files that `scripts/install-c` installs, and run them.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A folder that is removed when the test is over, with the installed library.
+/// A folder with the installed library, which is removed when the test is over.
 struct Installed(PathBuf);
 
 impl Drop for Installed {
@@ -25,7 +25,7 @@ impl Installed {
     fn new(name: &str) -> Installed {
         let folder = std::env::temp_dir().join(format!("remora-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        // The libraries stand beside this test.
+        // The libraries are in the folder of this test program.
         let test = std::env::current_exe().unwrap();
         let built = test.parent().unwrap();
         run(Command::new(format!("{HERE}/../../scripts/install-c")).arg(&folder).arg(built));
@@ -38,7 +38,7 @@ impl Installed {
         run(&mut command).split_whitespace().map(str::to_owned).collect()
     }
 
-    /// The program of a source file, linked with the shared library.
+    /// Compiles a source file and links it with the shared library. Returns the program's path.
     fn program(&self, source: &str) -> PathBuf {
         let program = self.0.join(Path::new(source).file_stem().unwrap());
         let mut cc = Command::new("cc");
@@ -48,7 +48,7 @@ impl Installed {
         program
     }
 
-    /// As [`program`](Installed::program), linked with the static library.
+    /// Compiles a source file and links it with the static library. Returns the program's path.
     fn alone(&self, source: &str) -> PathBuf {
         let program = self.0.join("alone");
         let mut cc = Command::new("cc");
@@ -60,7 +60,7 @@ impl Installed {
     }
 }
 
-/// A process that is gone when the test is over.
+/// A process that is killed when the test is over.
 struct Server(Child);
 
 impl Drop for Server {
@@ -70,17 +70,18 @@ impl Drop for Server {
     }
 }
 
-/// The program under Valgrind, if there is one: it ends with status 9 if that finds a wrong access.
+/// Returns a command that runs the program under Valgrind, or `None` without Valgrind. The exit status is 9
+/// if Valgrind finds an error.
 fn valgrind(program: &Path) -> Option<Command> {
     Command::new("valgrind").arg("--version").output().ok()?;
     let mut valgrind = Command::new("valgrind");
-    // Engines have threads of their own, and none may keep the others out.
+    // Fair scheduling, because the library's threads poll and would keep other threads from running.
     valgrind.args(["--error-exitcode=9", "--quiet", "--fair-sched=try"]).arg(program);
     Some(valgrind)
 }
 
-/// The same for programs of 1RMA: wrong accesses alone. Valgrind takes ciphertext and tags of ring's
-/// assembler for bytes that nobody has written.
+/// Returns a command like [`valgrind`] that checks only accesses, for programs of 1RMA. Valgrind takes the
+/// ciphertext and tags that ring's assembler writes for uninitialized bytes.
 fn valgrind_accesses(program: &Path) -> Option<Command> {
     let mut valgrind = valgrind(program)?;
     let words: Vec<_> = valgrind.get_args().map(ToOwned::to_owned).collect();
@@ -89,7 +90,8 @@ fn valgrind_accesses(program: &Path) -> Option<Command> {
     Some(valgrind)
 }
 
-/// The output of client and server of `rma_read`, which meet at a Unix socket.
+/// Runs server and client of `rma_read`, which exchange the grant over a Unix socket, and returns their
+/// output.
 fn rma_conversation(
     installed: &Installed,
     mut server: Command,
@@ -110,7 +112,7 @@ fn rma_conversation(
     [client, rest]
 }
 
-/// The output of client and server.
+/// Runs client and server and returns their output.
 fn conversation(server: &mut Command, client: &Path, port: &str) -> (String, String) {
     server.args(["serve", port, "127.0.0.1:0"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut server = Server(server.spawn().unwrap());
@@ -126,7 +128,7 @@ fn conversation(server: &mut Command, client: &Path, port: &str) -> (String, Str
     (client, rest)
 }
 
-/// The output of a client: four values put, four puts that came too late, and the values of the gets.
+/// Returns the expected output of a client: four rounds of a put, a put with an old version, and a get.
 fn wanted() -> String {
     (1..=4).map(|round| format!("put 0, late put 1, got {} bytes\n", round * 1999)).collect()
 }
@@ -147,7 +149,8 @@ fn prism_kv_in_c_puts_and_gets_between_processes_and_every_buffer_comes_back() {
 fn kernels_answer_a_c_program_between_processes() {
     let installed = Installed::new("strom");
     let program = installed.program("examples/strom_get.c");
-    // Keys 1000, 6, 3 and 0; an object that is whole; two different values.
+    // Four requests by key (1000, 6, 3 and 0), a check of a whole object, and a count of two different
+    // values.
     let wanted = "1: \n0: ggggggg\n0: dddd\n0: a\n0: 1000 bytes of o\n0: about 2\n";
     for port in ["shm", "udp"] {
         let output = conversation(&mut Command::new(&program), &program, port);
@@ -155,7 +158,7 @@ fn kernels_answer_a_c_program_between_processes() {
     }
 }
 
-/// What client and server of `rma_read` print.
+/// The expected output of client and server of `rma_read`.
 const RMA: [&str; 2] = [
     "read 1048576 bytes by 4 transfers\nwrite 0\nrekey 0\nread under the old key 1\nread under the new key 0: HELLO\n",
     "HELLO\n",
@@ -185,7 +188,7 @@ fn valgrind_finds_nothing_in_a_c_program_of_1rma() {
 fn every_mistake_with_1rma_is_an_errno_or_a_status() {
     let installed = Installed::new("rma-arguments");
     let program = installed.program("tests/rma_arguments.c");
-    // Valgrind takes half a minute for it: `make nightly` has that.
+    // This takes half a minute under Valgrind, so only `make nightly` runs it there.
     let whole = std::env::var_os("REMORA_WHOLE").is_some();
     let checked = whole.then(|| valgrind_accesses(&program)).flatten().into_iter();
     for mut command in checked.chain([Command::new(&program)]) {
@@ -199,7 +202,7 @@ fn every_mistake_of_a_c_program_is_an_errno() {
     let installed = Installed::new("arguments");
     let program = installed.program("tests/arguments.c");
     assert_eq!(run(&mut Command::new(&program)), "every mistake was an errno\n");
-    // Where there is Valgrind, it finds no wrong access, of good arguments or bad.
+    // If Valgrind is installed, it must find no wrong access with good or bad arguments.
     if let Some(mut checked) = valgrind(&program) {
         run(&mut checked);
     }

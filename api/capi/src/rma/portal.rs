@@ -1,4 +1,4 @@
-//! Portals: transfers begun, and those that have ended.
+//! C functions for portals: they start transfers and report the end of transfers.
 
 use remora_verbs::rma::{Class, Kind as Operation, Portal, Rma};
 use remora_verbs::{PollError, ProtectionDomain};
@@ -17,13 +17,13 @@ pub struct SharedPortal(Mutex<Inner>);
 
 struct Inner {
     portal: Portal,
-    /// The program's numbers of transfers in progress, by the portal's.
+    /// The program's identifier of each transfer in progress, by the portal's identifier.
     ids: HashMap<u64, u64>,
 }
 
 kind!(SharedPortal, b"rmr.rprt", "remora_rma_portal");
 
-/// `remora_rma_wr`: a transfer to begin.
+/// `remora_rma_wr`: a transfer that `remora_rma_post` starts.
 #[repr(C)]
 pub struct RmaWr {
     pub wr_id: u64,
@@ -37,7 +37,7 @@ pub struct RmaWr {
     pub timeout_ms: u32,
 }
 
-/// `remora_rma_wc`: a transfer that has ended.
+/// `remora_rma_wc`: the result of a transfer that has ended.
 #[repr(C)]
 pub struct RmaWc {
     pub wr_id: u64,
@@ -51,13 +51,13 @@ end!(
     SharedPortal
 );
 
-/// Command slots of a portal at most: its completion queue holds two completions for each.
+/// The maximum number of command slots of a portal. Its completion queue needs two completions for each.
 const SLOTS: u32 = 1 << 14;
 
-/// Creates a portal; its handle goes to `out`.
+/// Creates a portal and writes its handle to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_rma_create_portal(
     rma: *const Handle<Rma>,
@@ -70,38 +70,38 @@ pub unsafe extern "C" fn remora_rma_create_portal(
         if !(1..=SLOTS).contains(&slots) {
             return Err(Fault::invalid(format_args!("{slots} slots: choose 1 to {SLOTS}")));
         }
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         let (rma, pd) = unsafe { (look(rma)?, look(pd)?) };
         let portal = rma.create_portal(pd, slots as u16)?;
         let ids = HashMap::with_capacity(TRANSFERS as usize);
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         unsafe { give(SharedPortal(Mutex::new(Inner { portal, ids })), out) }
     })())
 }
 
-/// The portal behind a handle, locked.
+/// Locks the portal of a handle.
 ///
 /// # Safety
-/// As [`look`].
+/// The conditions of [`look`].
 unsafe fn portal<'a>(handle: *const Handle<SharedPortal>) -> Result<MutexGuard<'a, Inner>, Fault> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the handle meets the conditions of `look` by the caller's promise.
     Ok(unsafe { look(handle)? }.0.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Who this program is for servers goes to `out`.
+/// Writes the client's identity, from which servers derive its keys, to `out`.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_rma_identity(
     handle: *const Handle<SharedPortal>,
     out: *mut Identity,
 ) -> c_int {
     number((|| {
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         let own = unsafe { portal(handle)? }.portal.identity();
         let identity = Identity { address: own.address.0, pid: own.pid, incarnation: own.incarnation };
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         unsafe { put(out, identity) }
     })())
 }
@@ -116,15 +116,15 @@ fn operation(wr: &RmaWr) -> Result<Operation, Fault> {
     }
 }
 
-/// Begins a transfer.
+/// Starts a transfer.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_rma_post(handle: *const Handle<SharedPortal>, wr: *const RmaWr) -> c_int {
     number((|| {
         filled(wr.cast_mut())?;
-        // SAFETY: not null, and as the header says.
+        // SAFETY: the pointer is not null, and the caller meets the conditions of the header.
         let (mut inner, wr) = unsafe { (portal(handle)?, &*wr) };
         let operation = operation(wr)?;
         let class = match wr.bulk {
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn remora_rma_post(handle: *const Handle<SharedPortal>, wr
             _ => return Err(Fault::invalid("bulk is 0 or 1")),
         };
         let timeout = (wr.timeout_ms > 0).then(|| Duration::from_millis(wr.timeout_ms.into()));
-        // SAFETY: as the header says.
+        // SAFETY: the caller meets the conditions of the header.
         let (local, grant) = unsafe { (region(wr.local)?, grant(wr.grant)?) };
         let (from, to, len) = (wr.local_offset, wr.remote_offset, wr.length);
         let id = inner.portal.submit(operation, class, &local, from, &grant, to, len, timeout)?;
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn remora_rma_post(handle: *const Handle<SharedPortal>, wr
 }
 
 impl Inner {
-    /// Takes up to `count` transfers that have ended; how many.
+    /// Writes the results of up to `count` ended transfers to `out` and returns their number.
     ///
     /// # Safety
     /// `out` points to `count` elements.
@@ -151,7 +151,7 @@ impl Inner {
         for at in 0..count {
             let (id, status) = match self.portal.poll() {
                 Ok(Some(ended)) => ended,
-                // What has been taken is not lost; an error comes again.
+                // Results already written are not lost; the next call returns the error.
                 Err(error) if at == 0 => return Err(error.into()),
                 Ok(None) | Err(_) => return Ok(at),
             };
@@ -163,15 +163,15 @@ impl Inner {
     }
 }
 
-/// Transfers that are taken at a time.
+/// The maximum number of results that one call returns.
 const AT_ONCE: usize = 64;
-/// Empty polls between two looks at the clock while waiting.
+/// The number of empty polls between two readings of the clock while waiting.
 const LOOK_EVERY: u32 = 64;
 
-/// Takes up to `count` transfers that have ended, and polls until there is one or the time is over.
+/// Takes up to `count` results of ended transfers. With a timeout, polls until there is one.
 ///
 /// # Safety
-/// `out` points to `count` elements, and the rest is as the header says.
+/// `out` points to `count` elements, and the caller meets the conditions of the header.
 unsafe fn completions(
     handle: *const Handle<SharedPortal>,
     count: c_int,
@@ -180,12 +180,12 @@ unsafe fn completions(
 ) -> Result<c_int, Fault> {
     let wanted = usize::try_from(count).map_err(|_| Fault::invalid("a negative number of completions"))?;
     filled(out)?;
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     let mut inner = unsafe { portal(handle)? };
     let mut deadline = None;
     loop {
         for _ in 0..LOOK_EVERY {
-            // SAFETY: no more than the caller's elements.
+            // SAFETY: `take` writes no more elements than the caller has.
             let taken = unsafe { inner.take(wanted.min(AT_ONCE), out)? };
             if taken > 0 || wanted == 0 || timeout.is_none() {
                 return Ok(taken as c_int);
@@ -195,29 +195,30 @@ unsafe fn completions(
         if timeout.is_some_and(|timeout| now > *deadline.get_or_insert(now + timeout)) {
             return Err(PollError::Timeout.into());
         }
-        // The other side may need this core.
+        // The peer may need this processor core.
         std::thread::yield_now();
     }
 }
 
-/// Takes transfers that have ended, without waiting; returns their number, or a negative errno.
+/// Takes results of ended transfers without waiting. Returns their number, or a negative errno.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_rma_poll(
     handle: *const Handle<SharedPortal>,
     count: c_int,
     out: *mut RmaWc,
 ) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     count_or_errno(unsafe { completions(handle, count, out, None) })
 }
 
-/// Polls until a transfer has ended or the time is over; returns their number, or a negative errno.
+/// Polls until a transfer has ended or `timeout_ms` milliseconds have passed. Returns the number of results,
+/// or a negative errno.
 ///
 /// # Safety
-/// As the header says.
+/// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_rma_wait(
     handle: *const Handle<SharedPortal>,
@@ -226,6 +227,6 @@ pub unsafe extern "C" fn remora_rma_wait(
     timeout_ms: u32,
 ) -> c_int {
     let timeout = Duration::from_millis(timeout_ms.into());
-    // SAFETY: as the header says.
+    // SAFETY: the caller meets the conditions of the header.
     count_or_errno(unsafe { completions(handle, count, out, Some(timeout)) })
 }
