@@ -1,43 +1,43 @@
-//! A counter's file, from the broker: one packet there, and one with a descriptor back.
+//! Access to counter files through the broker: one request packet, and one reply with a file descriptor.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
 use crate::rewrite::{PATH_MAX, folder};
 
-/// Of the broker's messages (`api/broker/src/message.rs`): the kind, the first bytes, and the version.
+/// The message kind, the magic bytes and the version of the broker's protocol (`api/broker/src/message.rs`).
 const KIND: u8 = 7;
 const MAGIC: &[u8; 8] = b"RemoraBr";
 const VERSION: u16 = 7;
-/// The kind of the reply that has a file.
+/// The kind of the reply that carries a file descriptor.
 const FILE: u8 = 8;
-/// The link in the tree whose target is the name of the broker's abstract socket.
+/// The symbolic link in the tree whose target is the name of the broker's abstract socket.
 const BROKER: &[u8] = b"/broker\0";
-/// Seconds in which the broker must answer; else the file of the tree is opened.
+/// The seconds within which the broker must answer. Afterwards the program gets the file in the tree.
 const PATIENCE: libc::time_t = 2;
 
-/// The user that stands for all users without an id in this user namespace.
+/// The user ID that stands for all users without an ID in this user namespace.
 const OVERFLOW: libc::uid_t = 65_534;
-/// The number of ids in the map of a user namespace that translates every user.
+/// The number of IDs in the map of a user namespace that translates every user.
 const EVERY_ID: &[u8] = b"4294967295";
 
-/// A descriptor that is closed when it is dropped.
+/// A file descriptor that is closed on drop.
 struct Descriptor(c_int);
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: it is this value's.
+        // SAFETY: the descriptor belongs to this value.
         unsafe { libc::syscall(libc::SYS_close, self.0) };
     }
 }
 
-/// Opens the counter of this name; `None`: no broker answers. `cloexec`: a program that is executed has it no
-/// more.
+/// Opens the counter of the given name through the broker. Returns `None` if no trusted broker answers. With
+/// `cloexec` the descriptor is closed on `exec`.
 pub fn open(name: &[u8], cloexec: bool) -> Option<c_int> {
     let broker = connect().filter(is_trusted)?;
     let mut packet = [0u8; 128];
     let len = emit(name, &mut packet)?;
-    // SAFETY: as many bytes as there are.
+    // SAFETY: the packet has at least `len` bytes.
     let sent = unsafe { libc::send(broker.0, packet.as_ptr().cast(), len, libc::MSG_NOSIGNAL) };
     if sent != len as isize {
         return None;
@@ -45,7 +45,7 @@ pub fn open(name: &[u8], cloexec: bool) -> Option<c_int> {
     receive(&broker, cloexec)
 }
 
-/// The request; its length.
+/// Encodes the request and returns its length in bytes. `None`: the name does not fit.
 fn emit(name: &[u8], packet: &mut [u8; 128]) -> Option<usize> {
     let end = 13 + name.len();
     let space = packet.get_mut(..end)?;
@@ -57,7 +57,7 @@ fn emit(name: &[u8], packet: &mut [u8; 128]) -> Option<usize> {
     Some(end)
 }
 
-/// A connection to the broker of the tree.
+/// Connects to the broker that wrote the tree.
 fn connect() -> Option<Descriptor> {
     let tree = folder()?;
     let mut link = [0u8; PATH_MAX];
@@ -65,9 +65,9 @@ fn connect() -> Option<Descriptor> {
     link.get_mut(..tree.len())?.copy_from_slice(tree);
     link.get_mut(tree.len()..end)?.copy_from_slice(BROKER);
     let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as u16, sun_path: [0; 108] };
-    // An abstract name begins with a zero.
+    // The name of an abstract socket begins with a zero byte.
     let most = address.sun_path.len() - 1;
-    // SAFETY: a C string, and as many bytes as the name may have.
+    // SAFETY: the link is a C string, and the buffer has `most` bytes.
     let got = unsafe {
         let to = address.sun_path.as_mut_ptr().add(1);
         libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, link.as_ptr(), to, most)
@@ -76,8 +76,8 @@ fn connect() -> Option<Descriptor> {
     let len = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + named;
     let wait = libc::timeval { tv_sec: PATIENCE, tv_usec: 0 };
     let size = size_of::<libc::timeval>() as libc::socklen_t;
-    // SAFETY: a fresh descriptor, an address of this length, and a value of the option's type. The system
-    // call is made by its number, since the C library's `socket` is this library's.
+    // SAFETY: the descriptor is fresh, the address has this length, and the value has the type of the option.
+    // The code makes the `socket` system call by its number, because this library replaces the C function.
     unsafe {
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
         let made = libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0);
@@ -90,11 +90,11 @@ fn connect() -> Option<Descriptor> {
     }
 }
 
-/// Whether the process that answers may hand this program a file: it has the program's user, or root, or the
-/// user that wrote the tree. Another process may have taken the name of a broker that has ended.
+/// Returns true if the answering process may give this program a file: its user is the program's user, root,
+/// or the owner of the tree. After a broker has ended, any process could take over the name of its socket.
 fn is_trusted(broker: &Descriptor) -> bool {
     let (Some(peer), Some(writer)) = (peer(broker), writer()) else { return false };
-    // SAFETY: a system call without arguments.
+    // SAFETY: the system call has no arguments.
     let own = unsafe { libc::geteuid() };
     is_among(peer, [own, 0, writer]) && (peer != OVERFLOW || has_every_id())
 }
@@ -103,11 +103,11 @@ fn is_among(uid: libc::uid_t, trusted: [libc::uid_t; 3]) -> bool {
     trusted.contains(&uid)
 }
 
-/// The user at the other end, as the kernel noted it.
+/// Returns the user at the other end of the connection, as the kernel recorded it.
 fn peer(broker: &Descriptor) -> Option<libc::uid_t> {
     let mut peer = libc::ucred { pid: 0, uid: OVERFLOW, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: as many bytes as the kernel is told of.
+    // SAFETY: the buffer has the length that the kernel receives.
     let done = unsafe {
         let into = (&raw mut peer).cast();
         libc::getsockopt(broker.0, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &raw mut len)
@@ -115,15 +115,15 @@ fn peer(broker: &Descriptor) -> Option<libc::uid_t> {
     (done == 0).then_some(peer.uid)
 }
 
-/// The user that wrote the tree.
+/// Returns the owner of the tree.
 fn writer() -> Option<libc::uid_t> {
     let tree = folder()?;
     let mut path = [0u8; PATH_MAX];
     path.get_mut(..tree.len())?.copy_from_slice(tree);
     path.get(tree.len()).filter(|end| **end == 0)?;
     let mut status = MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: a C string, and one status, which zeros are a value of. The call is made by its number, since
-    // the C library's is this library's.
+    // SAFETY: the path is a C string, and zeros are a valid `stat`. The code makes the call by its number,
+    // because this library replaces the C function.
     unsafe {
         let into = status.as_mut_ptr();
         let done = libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, path.as_ptr(), into, 0);
@@ -131,10 +131,10 @@ fn writer() -> Option<libc::uid_t> {
     }
 }
 
-/// Whether this user namespace translates every user. Else the overflow uid names nobody.
+/// Returns true if this user namespace translates every user. Otherwise the overflow ID identifies nobody.
 fn has_every_id() -> bool {
     let mut map = [0u8; 128];
-    // SAFETY: a C string, and as many bytes as there are.
+    // SAFETY: the path is a C string, and the buffer has the given length.
     let got = unsafe {
         let path = c"/proc/thread-self/uid_map".as_ptr();
         let opened = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_CLOEXEC);
@@ -147,13 +147,13 @@ fn has_every_id() -> bool {
     read.windows(EVERY_ID.len()).any(|part| part == EVERY_ID)
 }
 
-/// The reply's descriptor. Others that came with it are closed.
+/// Receives the reply and returns its file descriptor. Further descriptors in the reply are closed.
 fn receive(broker: &Descriptor, cloexec: bool) -> Option<c_int> {
     let mut packet = [0u8; 16];
-    // Aligned as the kernel's header is; the kernel closes what does not fit.
+    // The buffer is aligned like the kernel's header. The kernel closes descriptors that do not fit into it.
     let mut control = [0u64; 8];
     let mut part = libc::iovec { iov_base: packet.as_mut_ptr().cast(), iov_len: packet.len() };
-    // SAFETY: all of it are numbers and pointers, for which zeros are values.
+    // SAFETY: all fields are numbers or pointers, for which zeros are valid.
     let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
@@ -161,7 +161,7 @@ fn receive(broker: &Descriptor, cloexec: bool) -> Option<c_int> {
     message.msg_controllen = size_of_val(&control) as _;
     let flags = if cloexec { libc::MSG_CMSG_CLOEXEC } else { 0 };
     let mut first = None;
-    // SAFETY: the message's parts live until it returns; the headers are the kernel's.
+    // SAFETY: the parts of the message outlive the call, and the kernel writes the headers.
     let got = unsafe {
         let got = libc::recvmsg(broker.0, &raw mut message, flags);
         let mut header = libc::CMSG_FIRSTHDR(&raw const message);
@@ -179,14 +179,14 @@ fn receive(broker: &Descriptor, cloexec: bool) -> Option<c_int> {
     Some(number)
 }
 
-/// Takes the descriptors of a message into possession: the first stays in `first`, unless one is there, and
-/// the others are closed.
+/// Takes ownership of the descriptors of a control message. The first one goes to `first` unless that holds
+/// one already; the others are closed.
 ///
 /// # Safety
-/// `header` is one of the kernel's, with descriptors that nobody has taken.
+/// The kernel wrote `header`, and nobody has taken its descriptors.
 #[allow(clippy::unnecessary_cast, reason = "with musl the length of a header has 32 bits")]
 unsafe fn take_first(header: *const libc::cmsghdr, first: &mut Option<Descriptor>) {
-    // SAFETY: the caller's promise; the length is the kernel's.
+    // SAFETY: the caller promises a header of the kernel, which contains its length.
     unsafe {
         let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
         let descriptors = libc::CMSG_DATA(header).cast::<c_int>();
@@ -226,7 +226,7 @@ mod tests {
         for (kind, is_taken) in [(FILE, true), (1, false)] {
             let pipes: Vec<(PipeReader, PipeWriter)> = (0..4).map(|_| std::io::pipe().unwrap()).collect();
             let mut ends = [0; 2];
-            // SAFETY: two descriptors are written.
+            // SAFETY: the array has room for two descriptors.
             let made = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, ends.as_mut_ptr()) };
             assert_eq!(made, 0);
             let [ours, theirs] = ends.map(Descriptor);
@@ -239,19 +239,19 @@ mod tests {
             let open: Vec<bool> = readers.iter().map(|reader| !has_ended(reader.as_raw_fd())).collect();
             assert_eq!(open, [is_taken, false, false, false]);
             if let Some(taken) = taken {
-                // SAFETY: it was just taken.
+                // SAFETY: the test has just received the descriptor and owns it.
                 drop(unsafe { PipeWriter::from_raw_fd(taken) });
             }
         }
     }
 
-    /// Sends one byte and descriptors.
+    /// Sends one byte and the given descriptors.
     fn send(socket: &Descriptor, kind: u8, descriptors: &[c_int]) {
         let mut control = [0u64; 8];
         let mut byte = kind;
         let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
         let bytes = size_of_val(descriptors);
-        // SAFETY: zeros are values of a message, and its parts live until the call has returned.
+        // SAFETY: zeros are a valid message, and its parts outlive the call.
         unsafe {
             let mut message: libc::msghdr = MaybeUninit::zeroed().assume_init();
             (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
@@ -267,10 +267,10 @@ mod tests {
         }
     }
 
-    /// Whether nobody has the writing end of a pipe.
+    /// Returns true if no process has the writing end of the pipe open.
     fn has_ended(reader: c_int) -> bool {
         let mut waited = libc::pollfd { fd: reader, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one structure.
+        // SAFETY: there is one structure.
         unsafe { libc::poll(&raw mut waited, 1, 0) };
         waited.revents & libc::POLLHUP != 0
     }

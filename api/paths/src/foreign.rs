@@ -1,8 +1,9 @@
-//! One line about a libibverbs or librdmacm of the program's own, such as one that a Python wheel brings
-//! under another name: `remora run` has not replaced it, and the program finds no device by it.
+//! A warning about a foreign libibverbs or librdmacm, such as one that a Python wheel contains under another
+//! file name. `remora run` cannot replace it, so the program finds no Remora device through it.
 //!
-//! The objects are looked at when the program begins, when one of them asks the kernel for devices, and when
-//! the program ends, since any of them may be loaded later. No function of the dynamic linker is intercepted.
+//! This module inspects the loaded objects when the program starts, when one of them asks the kernel for
+//! devices, and when the program ends, because a program can load an object at any time. No function of the
+//! dynamic linker is intercepted.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::rewrite::{PATH_MAX, folder};
 
-/// The start of the names of the files that Remora's libraries replace.
+/// The prefixes of the file names that Remora's libraries replace.
 const REPLACED: [&[u8]; 2] = [b"libibverbs", b"librdmacm"];
 
 #[used]
@@ -21,26 +22,26 @@ static BEGINS: extern "C" fn() = tell;
 #[unsafe(link_section = ".fini_array")]
 static ENDS: extern "C" fn() = tell;
 
-/// Says once on the standard error which library is not Remora's, if there is one.
+/// Writes one line to the standard error if a foreign library is loaded. The line appears once in a process.
 pub extern "C" fn tell() {
     static SAID: AtomicBool = AtomicBool::new(false);
     if SAID.load(Ordering::Relaxed) || folder().is_none() {
         return;
     }
-    // SAFETY: the function is called for each object, with the list's locks held.
+    // SAFETY: the C library calls the function for each object while it holds the locks of its list.
     if unsafe { libc::dl_iterate_phdr(Some(look), null_mut()) } != 0 {
         SAID.store(true, Ordering::Relaxed);
     }
 }
 
-/// Returns 1, which ends the walk, when the object is a foreign one.
+/// Returns 1, which ends the iteration, if the object is a foreign library.
 unsafe extern "C" fn look(object: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> c_int {
-    // SAFETY: the dynamic linker's, for this call.
+    // SAFETY: the dynamic linker passes an object that is valid during this call.
     let name = unsafe { (*object).dlpi_name };
     if name.is_null() {
         return 0;
     }
-    // SAFETY: a C string.
+    // SAFETY: the name is a C string.
     let path = unsafe { CStr::from_ptr(name) }.to_bytes();
     let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else { return 0 };
     let file = &path[slash + 1..];
@@ -51,11 +52,11 @@ unsafe extern "C" fn look(object: *mut libc::dl_phdr_info, _: usize, _: *mut c_v
     1
 }
 
-/// True if this folder is the one that this library was loaded from.
+/// Returns true if this library was loaded from the given folder.
 fn is_own(folder: &[u8]) -> bool {
     let mut own = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: the address is one of this object, and the C library writes one `Dl_info`, whose name is a C
-    // string for an object that it knows.
+    // SAFETY: the address belongs to this object, and the C library fills in one `Dl_info`, whose name is a C
+    // string if the object is known.
     let own = unsafe {
         if libc::dladdr(tell as *const c_void, own.as_mut_ptr()) == 0 {
             return false;
@@ -66,20 +67,20 @@ fn is_own(folder: &[u8]) -> bool {
     matches!((identity(folder), identity(&own[..end])), (Some(one), Some(other)) if one == other)
 }
 
-/// The device and the inode of a folder, whose path ends with a slash.
+/// Returns the device and the inode of a folder. The path must end with a slash.
 fn identity(folder: &[u8]) -> Option<[u64; 2]> {
     let mut path = [0u8; PATH_MAX];
     path.get_mut(..folder.len()).filter(|_| folder.len() < PATH_MAX)?.copy_from_slice(folder);
     let mut found = MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: a C string, and space for the answer. A system call, since the C library's function of this
-    // name is this library's.
+    // SAFETY: the path is a C string, and there is space for the answer. The code makes a system call,
+    // because this library replaces the C function.
     let got =
         unsafe { libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, path.as_ptr(), found.as_mut_ptr(), 0) };
-    // SAFETY: the kernel has written it.
+    // SAFETY: the kernel has filled in the structure.
     (got == 0).then(|| unsafe { found.assume_init() }).map(|found| [found.st_dev, found.st_ino])
 }
 
-/// One line in one write, so that lines of several processes stay apart.
+/// Writes the line with a single write, so that the lines of several processes do not mix.
 fn say(path: &[u8]) {
     let mut line = [0u8; PATH_MAX + 256];
     let mut len = 0;
@@ -93,12 +94,12 @@ fn say(path: &[u8]) {
         space.copy_from_slice(part);
         len += part.len();
     }
-    // A path may have bytes that a terminal would obey.
+    // A path can contain control characters, which a terminal would interpret.
     for byte in &mut line[..len - 1] {
         if byte.is_ascii_control() {
             *byte = b'?';
         }
     }
-    // SAFETY: as many bytes as there are.
+    // SAFETY: the line has at least `len` bytes.
     unsafe { libc::syscall(libc::SYS_write, libc::STDERR_FILENO, line.as_ptr(), len) };
 }

@@ -1,14 +1,14 @@
-//! The functions that programs call, one file for each group. Every one asks whether its path is the
-//! device's, and calls the next function of its name.
+//! The functions that programs call instead of the C library's, in one file for each group. Each function
+//! checks if its path belongs to the device, and calls the next function of its name.
 
-/// Calls the next function of this name and type, inside an unsafe block; where there is none, the value
-/// behind `or` is the result, and errno is ENOSYS.
+/// Calls the next function of the given name and type, inside an unsafe block. If there is none, the result
+/// is the value after `or`, and errno is ENOSYS.
 macro_rules! next {
     ($name:literal as fn($($type:ty),*) -> $result:ty, ($($argument:expr),*) or $none:expr) => {{
         static FOUND: std::sync::atomic::AtomicPtr<std::ffi::c_void> =
             std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
         let found = crate::next::look(&FOUND, $name);
-        // NULL, or the C library's function of this name, whose type the manual page has.
+        // The pointer is NULL or the C library's function of this name, and its manual page gives the type.
         let function: Option<unsafe extern "C" fn($($type),*) -> $result> = std::mem::transmute(found);
         match function {
             Some(function) => function($($argument),*),

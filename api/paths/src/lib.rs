@@ -1,20 +1,20 @@
-//! `libremora-paths.so`: a preload library by which programs see the device below `/sys` and `/dev`.
+//! `libremora-paths.so`: a preload library through which programs see the device below `/sys` and `/dev`.
 //!
-//! It stands before the functions of the C library that take a path. A path of the device's is rewritten to
-//! one in the tree that the broker wrote (`api/broker/src/paths.rs`); every other path costs one comparison.
-//! Where the variable `REMORA_PATHS` is missing, nothing is rewritten.
+//! The library intercepts the functions of the C library that take a path. It rewrites a path of the device
+//! to a path in the tree that the broker wrote (`api/broker/src/paths.rs`); every other path costs one
+//! comparison. Without the variable `REMORA_PATHS` the library rewrites nothing.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
-//! | `own.rs` | which paths are the device's |
-//! | `rewrite.rs` | where such a path leads, also one that is relative to a folder |
-//! | `next.rs` | the functions that come next: the C library's |
-//! | `counter.rs` | a counter's file, from the broker |
-//! | `foreign.rs` | one line about a libibverbs or librdmacm that is not Remora's |
+//! | `own.rs` | the test if a path belongs to the device |
+//! | `rewrite.rs` | the rewritten path, also for a path relative to a folder |
+//! | `next.rs` | the functions that come next, which are usually the C library's |
+//! | `counter.rs` | access to counter files through the broker |
+//! | `foreign.rs` | the warning about a libibverbs or librdmacm that is not Remora's |
 //! | `hook/` | the functions that programs call |
 //!
-//! Programs call these functions in signal handlers and in forked children. So nothing here allocates or
-//! locks, and the standard library's files are not used: they would come back here.
+//! Programs call these functions in signal handlers and in forked children. The code therefore neither
+//! allocates nor locks, and does not use the standard library's files, which would call these functions.
 #![allow(unsafe_code, reason = "every argument is a foreign pointer")]
 #![cfg_attr(test, allow(dead_code, reason = "the functions that programs call are left out"))]
 #![allow(
@@ -25,7 +25,7 @@
 mod counter;
 #[cfg(not(test))]
 mod foreign;
-// A test's own calls stay the C library's.
+// Left out of unit tests, so that their own calls go to the C library.
 #[cfg(not(test))]
 mod hook;
 mod next;

@@ -1,28 +1,29 @@
-//! The functions behind this library's, which are the C library's unless another preload library has them.
+//! The functions that come after this library's in the symbol order: those of another preload library, or
+//! the C library's.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The function of this name behind this library; NULL: there is none. `found` keeps it.
+/// Returns the next function of the given name, or NULL if there is none. `found` caches the result.
 pub fn look(found: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let known = found.load(Ordering::Acquire);
     if !known.is_null() {
         return known;
     }
-    // SAFETY: a C string.
+    // SAFETY: the name is a C string.
     let looked = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     found.store(looked, Ordering::Release);
     looked
 }
 
-/// The calling thread's errno.
+/// Returns the calling thread's errno.
 pub fn errno() -> i32 {
-    // SAFETY: a place of the thread's own.
+    // SAFETY: the C library returns a place that belongs to the thread.
     unsafe { *libc::__errno_location() }
 }
 
-/// Sets it.
+/// Sets the calling thread's errno.
 pub fn set_errno(errno: i32) {
-    // SAFETY: as above.
+    // SAFETY: the C library returns a place that belongs to the thread.
     unsafe { *libc::__errno_location() = errno };
 }

@@ -1,21 +1,21 @@
-//! Which paths are the device's. All of it is arithmetic on bytes.
+//! Detection of the paths that belong to the device, by comparison of bytes alone.
 
-/// A folder that the device has.
+/// A folder that belongs to the device.
 #[derive(Debug, PartialEq, Eq)]
 struct Folder {
     path: &'static [u8],
-    /// The folder that has it, of the kernel's own.
+    /// The kernel's folder that contains this folder.
     parent: &'static [u8],
-    /// The entry that is a symbolic link, and the folder of this list that it leads into, as the kernel's
-    /// class folders have them.
+    /// The name of the entry that is a symbolic link, and the index in [`FOLDERS`] of the folder that the
+    /// link leads to. The kernel's class folders have such links.
     link: Option<(&'static [u8], usize)>,
 }
 
-/// Places in the list of folders.
+/// Indices in the list of folders.
 const INFINIBAND: usize = 1;
 const VIRTUAL: usize = 3;
-/// The folders that the device has, as the tree has them. Those of its virtual devices lie where the kernel
-/// puts those of Soft-RoCE.
+/// The folders of the device, as in the tree. The folders of virtual devices have the places that the kernel
+/// uses for Soft-RoCE.
 const FOLDERS: [Folder; 5] = [
     Folder { path: b"/sys/class/infiniband_verbs", parent: b"/sys/class", link: Some((b"uverbs0", 2)) },
     Folder { path: b"/sys/class/infiniband", parent: b"/sys/class", link: Some((b"remora0", VIRTUAL)) },
@@ -23,7 +23,7 @@ const FOLDERS: [Folder; 5] = [
     Folder { path: b"/sys/devices/virtual/infiniband", parent: b"/sys/devices/virtual", link: None },
     Folder { path: b"/dev/infiniband", parent: b"/dev", link: None },
 ];
-/// The start of a path that may lie in one of them, relative to a folder above it.
+/// The prefixes of relative paths that can lead into one of these folders.
 const RELATIVE: [&[u8]; 7] = [
     b"sys/class/infiniband",
     b"sys/devices/virtual/infiniband",
@@ -33,27 +33,28 @@ const RELATIVE: [&[u8]; 7] = [
     b"infiniband",
     b"dev/infiniband",
 ];
-/// The folders of counters, below one of the device's.
+/// The names of the folders with counters, below the folder of a port.
 const COUNTERS: [&[u8]; 2] = [b"counters", b"hw_counters"];
-/// What stands before them in a path of the device's.
+/// The part of a device path before these names.
 const PORT: &[u8] = b"/remora0/ports/1/";
 
-/// A path of the device's: one of its folders, and what follows.
+/// A path of the device: one of its folders, and the rest of the path.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Own<'a> {
     folder: &'static Folder,
     rest: &'a [u8],
 }
 
-/// A path that begins as the device's and leads out of its folders, as `/sys/class/infiniband/remora0/../..`
-/// does: it is the same as `folder` and `rest`, one behind the other.
+/// A path that begins in a device folder and leads out of it, such as `/sys/class/infiniband/remora0/../..`.
+/// The equivalent path is `folder` followed by `rest`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Outside<'a> {
     pub folder: &'static [u8],
     pub rest: &'a [u8],
 }
 
-/// What is left of `path` behind `folder`. Any number of slashes counts as one.
+/// Returns the part of `path` after `folder`, or `None` if the path begins differently. Repeated slashes
+/// count as one.
 fn behind<'a>(mut path: &'a [u8], folder: &[u8]) -> Option<&'a [u8]> {
     for byte in folder {
         path = path.strip_prefix(std::slice::from_ref(byte))?;
@@ -66,13 +67,13 @@ fn behind<'a>(mut path: &'a [u8], folder: &[u8]) -> Option<&'a [u8]> {
     (path.is_empty() || path[0] == b'/').then_some(path)
 }
 
-/// The device's part of an absolute path; `None`: it begins elsewhere.
+/// Splits an absolute path into a device folder and the rest. Returns `None` if the path begins elsewhere.
 pub fn own(path: &[u8]) -> Option<Own<'_>> {
     FOLDERS.iter().find_map(|folder| Some(Own { folder, rest: behind(path, folder.path)? }))
 }
 
 impl<'a> Own<'a> {
-    /// Where the path leads out of the device's folders; `None`: it does not.
+    /// Returns the path outside the device's folders to which this path leads, or `None` if it stays inside.
     pub fn outside(&self) -> Option<Outside<'a>> {
         let mut folder = self.folder;
         let mut rest = self.rest;
@@ -104,7 +105,7 @@ impl<'a> Own<'a> {
     }
 }
 
-/// May this relative path be one of the device's, seen from the right folder?
+/// Returns true if the relative path can belong to the device, depending on the folder it starts from.
 pub fn may_be_own(path: &[u8]) -> bool {
     let mut path = path;
     while let [b'.', b'/', rest @ ..] = path {
@@ -113,7 +114,7 @@ pub fn may_be_own(path: &[u8]) -> bool {
     RELATIVE.iter().any(|begin| path.starts_with(begin))
 }
 
-/// The counter that a path names: its file below the port's folder.
+/// Returns the counter that the path names, as its path below the port's folder.
 pub fn counter<'a>(own: &Own<'a>) -> Option<&'a [u8]> {
     let is_device = own.folder == &FOLDERS[INFINIBAND] || own.folder == &FOLDERS[VIRTUAL];
     let name = own.rest.strip_prefix(PORT).filter(|_| is_device)?;
@@ -163,7 +164,7 @@ mod tests {
         for (path, leads) in [
             ("/sys/class/infiniband/..", "/sys/class"),
             ("/sys/class/infiniband/../net/lo", "/sys/class/net/lo"),
-            // The device is a symbolic link, and a path leads on from where it points to.
+            // The device is a symbolic link, and `..` continues from the target of the link.
             ("/sys/class/infiniband/remora0/../..", "/sys/devices/virtual"),
             ("/sys/class/infiniband/remora0/ports/1/../../../../numa_node", "/sys/devices/virtual/numa_node"),
             ("/sys/class/infiniband_verbs/uverbs0/..//../", "/sys/devices/virtual/"),

@@ -1,4 +1,4 @@
-//! Where a path of the device's leads: into the tree of the broker.
+//! Conversion of the device's paths into paths of the broker's tree.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::next::{errno, set_errno};
 use crate::own;
 
-/// Bytes of a path at most, with its end.
+/// The maximum length of a path in bytes, including the zero at its end.
 pub const PATH_MAX: usize = libc::PATH_MAX as usize;
-/// The variable that has the folder of the tree (`api/broker/src/paths.rs`).
+/// The environment variable with the folder of the tree (`api/broker/src/paths.rs`).
 const PATHS: &CStr = c"REMORA_PATHS";
 
-/// Whether the process has ever been inside the tree, by a folder that it opened or works in. Only then are
-/// all relative paths looked at.
+/// The state that tells if the process has ever been inside the tree, through its working folder or an open
+/// folder. Only then does every relative path need a closer look.
 static INSIDE: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
 const OUTSIDE: u8 = 1;
 const ENTERED: u8 = 2;
 
-/// A path with its end, in a space of its own.
+/// A buffer with a zero-terminated path.
 pub struct Space {
     bytes: [u8; PATH_MAX],
     len: usize,
@@ -29,16 +29,16 @@ impl Space {
         Space { bytes: [0; PATH_MAX], len: 0 }
     }
 
-    /// Appends; `None`: it is too long.
+    /// Appends bytes to the path. Returns `None` if the path would be too long.
     fn push(&mut self, more: &[u8]) -> Option<()> {
         let end = self.len + more.len();
-        // The byte behind it stays 0.
+        // The byte after the path remains 0.
         self.bytes.get_mut(self.len..end).filter(|_| end < PATH_MAX)?.copy_from_slice(more);
         self.len = end;
         Some(())
     }
 
-    /// Puts other bytes in the place of the first ones; `None`: it is too long.
+    /// Replaces the first `replaced` bytes. Returns `None` if the path would be too long.
     fn replace_front(&mut self, replaced: usize, front: &[u8]) -> Option<()> {
         let end = (self.len - replaced) + front.len();
         if end >= PATH_MAX {
@@ -51,23 +51,24 @@ impl Space {
         Some(())
     }
 
-    /// Its bytes without the end.
+    /// Returns the path without the zero at its end.
     pub fn path(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// As the C library takes it.
+    /// Returns the path as a C string.
     pub fn pointer(&self) -> *const c_char {
         self.bytes.as_ptr().cast()
     }
 }
 
-/// The folder of the tree; `None`: this process has none, or more rights than its starter.
+/// Returns the folder of the tree. `None`: the variable is missing, or the process has more rights than its
+/// parent.
 pub fn folder<'a>() -> Option<&'a [u8]> {
-    // SAFETY: a C string. The string that it returns lives as long as the program does not change the
-    // variable; the caller copies or compares it at once.
+    // SAFETY: the name is a C string. The returned string is valid until the program changes the variable,
+    // and the caller copies or compares it at once.
     let folder = unsafe {
-        // A set-user-ID program that the linker loads this library into obeys no variable of its starter.
+        // A set-user-ID program must not obey the environment of the user that started it.
         if libc::getauxval(libc::AT_SECURE) != 0 {
             return None;
         }
@@ -77,22 +78,22 @@ pub fn folder<'a>() -> Option<&'a [u8]> {
     Some(folder.to_bytes()).filter(|folder| folder.starts_with(b"/") && folder.len() > 1)
 }
 
-/// Where a path of the device's leads.
+/// The result of rewriting a path.
 pub struct Found {
-    /// The path in the tree, or one of the kernel's that the device's leads to.
+    /// The path in the tree, or the kernel's path to which a path of the device leads.
     pub space: Space,
-    /// Where the name of a counter begins in it, if it is one's.
+    /// The offset of the counter's name in the path, if the path names a counter.
     counter: Option<usize>,
 }
 
 impl Found {
-    /// The counter's file below the port's folder.
+    /// Returns the path of the counter below the port's folder.
     pub fn counter(&self) -> Option<&[u8]> {
         self.counter.map(|begin| &self.space.path()[begin..])
     }
 }
 
-/// May this path be the device's? Nearly all are not, so this uses little of the stack.
+/// Returns true if the path can belong to the device. Most paths do not, so this function uses little stack.
 ///
 /// # Safety
 /// `path` is NULL or a C string.
@@ -101,13 +102,13 @@ pub unsafe fn may_be_own(path: *const c_char) -> bool {
     if path.is_null() {
         return false;
     }
-    // SAFETY: the string has a first byte, if only its end, and a second one unless the first is its end.
+    // SAFETY: a C string has a first byte, and a second one unless the first is its end.
     let (first, second) = unsafe {
         let first = *path as u8;
         (first, if first == 0 { 0 } else { *path.add(1) as u8 })
     };
     let candidate = match first {
-        // `/sys`, `/dev`, or slashes.
+        // The beginning of `/sys` or `/dev`, or repeated slashes.
         b'/' => matches!(second, b's' | b'd' | b'/'),
         0 => false,
         _ => {
@@ -115,7 +116,7 @@ pub unsafe fn may_be_own(path: *const c_char) -> bool {
                 || INSIDE.load(Ordering::Relaxed) != OUTSIDE
         }
     };
-    // SAFETY: a C string.
+    // SAFETY: the path is a C string by the caller's promise.
     candidate && looks_own(unsafe { CStr::from_ptr(path) }.to_bytes())
 }
 
@@ -127,14 +128,14 @@ fn looks_own(path: &[u8]) -> bool {
     }
 }
 
-/// Looks where a path leads that may be the device's. `dir` is a folder's descriptor, or AT_FDCWD. `None`: it
-/// is not the device's, and the call goes on as the program made it.
+/// Rewrites a path that can belong to the device. `dir` is a folder's descriptor or AT_FDCWD. Returns `None`
+/// if the path does not belong to the device; the call then goes on unchanged.
 ///
 /// # Safety
 /// `path` is a C string.
 #[inline(never)]
 pub unsafe fn find(dir: c_int, path: *const c_char) -> Option<Found> {
-    // SAFETY: as the caller says.
+    // SAFETY: the path is a C string by the caller's promise.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     let kept = errno();
     let found = match path {
@@ -145,7 +146,7 @@ pub unsafe fn find(dir: c_int, path: *const c_char) -> Option<Found> {
     found
 }
 
-/// Has the process been inside the tree? Its working folder may have been inherited.
+/// Returns true if the process has been inside the tree. It may have inherited a working folder there.
 fn has_entered() -> bool {
     match INSIDE.load(Ordering::Relaxed) {
         UNKNOWN => {
@@ -170,7 +171,7 @@ fn look_from(dir: c_int, path: &[u8]) -> Option<Found> {
     }
     whole.push(path.strip_prefix(b"./").unwrap_or(path))?;
     let tree = folder()?;
-    // A folder of the tree stands for the device's own.
+    // A folder of the tree stands for the corresponding folder of the device.
     let is_in_tree = whole.path().strip_prefix(tree).is_some_and(|rest| rest.starts_with(b"/"));
     if is_in_tree {
         whole.replace_front(tree.len(), b"")?;
@@ -185,8 +186,8 @@ fn look(path: &[u8]) -> Option<Found> {
     lead(&mut whole)
 }
 
-/// Where an absolute path leads; `None`: it has nothing to do with the device. One that leads out of the
-/// device's folders is one of the kernel's, without the folders that only the device has.
+/// Rewrites an absolute path. Returns `None` if it has nothing to do with the device. A path that leads out
+/// of the device's folders becomes the kernel's path, because only the tree has those folders.
 fn lead(path: &mut Space) -> Option<Found> {
     let mut left = false;
     while let Some(own) = own::own(path.path()) {
@@ -202,12 +203,12 @@ fn lead(path: &mut Space) -> Option<Found> {
     })?
 }
 
-/// The path of an open folder, or of the working folder.
+/// Returns the path of an open folder or of the working folder.
 fn folder_of(dir: c_int, space: &mut Space) -> Option<()> {
     let mut name = [0u8; 32];
     let link: &[u8] = if dir == libc::AT_FDCWD { b"/proc/self/cwd\0" } else { descriptor(dir, &mut name)? };
-    // SAFETY: a C string, and as many bytes as the space has but one. A system call, since the C library's
-    // function of this name is this library's.
+    // SAFETY: the link is a C string, and the buffer has one byte more than the given length. The code makes
+    // a system call, because this library replaces the C function.
     let got = unsafe {
         let to = space.bytes.as_mut_ptr();
         libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, link.as_ptr(), to, PATH_MAX - 1)
@@ -217,7 +218,7 @@ fn folder_of(dir: c_int, space: &mut Space) -> Option<()> {
     Some(())
 }
 
-/// The name of a descriptor's link, with its end.
+/// Returns the zero-terminated name of a descriptor's link in `/proc`.
 fn descriptor(dir: c_int, name: &mut [u8; 32]) -> Option<&[u8]> {
     let mut digits = [0u8; 10];
     let mut left = u32::try_from(dir).ok()?;
@@ -248,7 +249,8 @@ fn in_tree(path: &[u8]) -> Option<Found> {
     Some(Found { space, counter })
 }
 
-/// Makes a path that the system resolved one that the program knows: without the tree's folder.
+/// Removes the tree's folder from a path that the system resolved, so that the program sees the device's
+/// path.
 ///
 /// # Safety
 /// `path` is NULL, or a C string that may be written to.
@@ -257,11 +259,11 @@ pub unsafe fn out_of_tree(path: *mut c_char) {
         return;
     }
     let Some(tree) = folder() else { return };
-    // SAFETY: a C string.
+    // SAFETY: the path is a C string by the caller's promise.
     let resolved = unsafe { CStr::from_ptr(path) }.to_bytes();
     if resolved.strip_prefix(tree).is_some_and(|rest| rest.starts_with(b"/")) {
         let left = resolved.len() - tree.len();
-        // SAFETY: the bytes behind the folder and the end, inside one string.
+        // SAFETY: both ranges are inside the string, whose end is copied too.
         unsafe { std::ptr::copy(path.add(tree.len()), path, left + 1) };
     }
 }

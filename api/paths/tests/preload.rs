@@ -1,20 +1,20 @@
-//! The preload library as `scripts/dropin` links it, in programs that the `remora` command runs.
+//! Tests of the preload library, linked like `scripts/dropin` does, in programs that `remora run` starts.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// The root of the repository.
+/// The path of the repository's root.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-/// The port of the device.
+/// The path of the device's port.
 const PORT: &str = "/sys/class/infiniband/remora0/ports/1";
 
-/// The folder of this test.
+/// Returns the folder of this test program.
 fn built() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_owned()
 }
 
-/// The folder that has the library.
+/// Returns the folder that contains the preload library.
 fn folder() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         let archives =
@@ -28,15 +28,15 @@ fn folder() -> &'static Path {
         let mut script = Command::new(format!("{ROOT}/scripts/dropin"));
         let status = script.arg("--archive").arg(newest).arg(&folder).status().unwrap();
         assert!(status.success());
-        // By which `remora run` knows the folder; no program here loads it.
+        // `remora run` recognizes the folder by this file; no program of the tests loads it.
         std::fs::write(folder.join("libibverbs.so.1"), b"").unwrap();
         folder
     });
     &FOLDER
 }
 
-/// Runs a program at this address under `remora run`. Returns what it printed; nothing is on the standard
-/// error.
+/// Runs a program under `remora run` with the given address. Returns its standard output; the standard error
+/// must be empty.
 #[track_caller]
 fn run(address: &str, words: &[&str]) -> String {
     let (out, err) = both(address, words);
@@ -44,7 +44,7 @@ fn run(address: &str, words: &[&str]) -> String {
     out
 }
 
-/// Runs a program that succeeds. Returns what is on its standard output and standard error.
+/// Runs a program, which must succeed, and returns its standard output and standard error.
 #[track_caller]
 fn both(address: &str, words: &[&str]) -> (String, String) {
     let remora = built().parent().unwrap().join("remora");
@@ -70,12 +70,12 @@ fn programs_see_one_device_below_sys_and_dev() {
     assert_eq!(run(address, &["readlink", "-f", PORT]), resolved, "no path of the tree is shown");
     let character = "test -c /dev/infiniband/uverbs0 && test -r /dev/infiniband/uverbs0 && echo readable";
     assert_eq!(run(address, &["sh", "-c", character]), "readable\n");
-    // A program that chooses its addresses sees theirs, in their order.
+    // A program that chooses its addresses sees exactly those, in its order.
     let gids = [&format!("{PORT}/gids/0"), &format!("{PORT}/gids/1"), &format!("{PORT}/gids/2")];
     let listed = run("127.94.0.9,127.94.0.10", &["cat", gids[0], gids[1], gids[2]]);
     let prefix = "0000:0000:0000:0000:0000:";
     assert_eq!(listed, format!("{prefix}ffff:7f5e:0009\n{prefix}ffff:7f5e:000a\n{prefix}0000:0000:0000\n"));
-    // Another folder of the kernel's stays what it is.
+    // Other folders of the kernel stay visible.
     assert_eq!(run(address, &["cat", "/sys/class/net/lo/ifindex"]), "1\n");
 }
 
@@ -90,7 +90,7 @@ fn a_device_is_a_link_and_paths_above_it_are_the_kernels() {
     assert!(run(address, &["ls", "-la", "/sys/class/infiniband"]).contains(" ..\n"));
     let class = run(address, &["ls", "/sys/class"]);
     assert_eq!(run(address, &["ls", "/sys/class/infiniband/.."]), class);
-    // A program that works in the device's folder, by the C library's `realpath` and relative paths.
+    // A program that works in the device's folder, with the C library's `realpath` and relative paths.
     let script = format!(
         "import os, ctypes\n\
          libc = ctypes.CDLL(None)\n\
@@ -121,7 +121,7 @@ fn a_library_of_the_programs_own_that_was_not_replaced_is_named_in_one_line() {
     let load = format!("import ctypes, socket; ctypes.CDLL('{}')", own.display());
     let err = told(format!("{load}; print('done')"));
     assert!(err.starts_with(&line) && err.lines().count() == 1, "{err}");
-    // At the moment when it asks for devices, and no second time.
+    // The line appears when the library asks for devices, and only once.
     let asks = "try: socket.socket(16, 3, 20)\nexcept OSError: print('asked', file=__import__('sys').stderr)";
     let err = told(format!("{load}\n{asks}\nprint('done')"));
     assert!(err.starts_with(&line) && err.ends_with("\nasked\n") && err.lines().count() == 2, "{err}");

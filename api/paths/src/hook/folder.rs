@@ -1,14 +1,14 @@
-//! Folders: reading one, and working in one.
+//! Functions that read a folder or change the working folder.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
 
 use super::stat::at;
 
-/// As the C library's.
+/// Replaces the C library's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut c_void {
-    // SAFETY: the program's arguments.
+    // SAFETY: the arguments are the program's.
     unsafe {
         at(
             libc::AT_FDCWD,
@@ -18,19 +18,19 @@ pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut c_void {
     }
 }
 
-/// As the C library's.
+/// Replaces the C library's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn chdir(path: *const c_char) -> c_int {
-    // SAFETY: the program's arguments.
+    // SAFETY: the arguments are the program's.
     unsafe { at(libc::AT_FDCWD, path, |_, path| next!(c"chdir" as fn(*const c_char) -> c_int, (path) or -1)) }
 }
 
-/// A function that chooses or compares entries; the program's.
+/// The program's function that selects or compares entries.
 type Entries = *mut c_void;
 
 macro_rules! scandir {
     ($($name:ident $text:literal,)+) => {$(
-        /// As the C library's.
+        /// Replaces the C library's function of this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             path: *const c_char,
@@ -38,7 +38,7 @@ macro_rules! scandir {
             choose: Entries,
             compare: Entries,
         ) -> c_int {
-            // SAFETY: the program's arguments.
+            // SAFETY: the arguments are the program's.
             unsafe {
                 at(libc::AT_FDCWD, path, |_, path| {
                     next!($text as fn(*const c_char, *mut c_void, Entries, Entries) -> c_int,
@@ -52,7 +52,7 @@ scandir!(scandir c"scandir", scandir64 c"scandir64",);
 
 macro_rules! scandirat {
     ($($name:ident $text:literal,)+) => {$(
-        /// As the C library's.
+        /// Replaces the C library's function of this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             dir: c_int,
@@ -61,7 +61,7 @@ macro_rules! scandirat {
             choose: Entries,
             compare: Entries,
         ) -> c_int {
-            // SAFETY: the program's arguments.
+            // SAFETY: the arguments are the program's.
             unsafe {
                 at(dir, path, |dir, path| {
                     next!($text as fn(c_int, *const c_char, *mut c_void, Entries, Entries) -> c_int,

@@ -1,4 +1,4 @@
-//! Links, and paths without any. What was resolved is shown without the tree's folder.
+//! Functions that read links and resolve paths. A resolved path does not show the folder of the tree.
 
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
@@ -6,10 +6,10 @@ use std::ptr::null_mut;
 use super::stat::at;
 use crate::rewrite::out_of_tree;
 
-/// As the C library's.
+/// Replaces the C library's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn readlink(path: *const c_char, to: *mut c_char, size: usize) -> isize {
-    // SAFETY: the program's arguments.
+    // SAFETY: the arguments are the program's.
     unsafe {
         at(
             libc::AT_FDCWD,
@@ -19,10 +19,10 @@ pub unsafe extern "C" fn readlink(path: *const c_char, to: *mut c_char, size: us
     }
 }
 
-/// As the C library's.
+/// Replaces the C library's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn readlinkat(dir: c_int, path: *const c_char, to: *mut c_char, size: usize) -> isize {
-    // SAFETY: the program's arguments.
+    // SAFETY: the arguments are the program's.
     unsafe {
         at(dir, path, |dir, path| {
             next!(c"readlinkat" as fn(c_int, *const c_char, *mut c_char, usize) -> isize,
@@ -31,7 +31,8 @@ pub unsafe extern "C" fn readlinkat(dir: c_int, path: *const c_char, to: *mut c_
     }
 }
 
-/// As the C library's, for a compiler that knows the buffer's size.
+/// Replaces the C library's function of this name, which the compiler calls if it knows the size of the
+/// buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __readlink_chk(
     path: *const c_char,
@@ -39,7 +40,7 @@ pub unsafe extern "C" fn __readlink_chk(
     size: usize,
     known: usize,
 ) -> isize {
-    // SAFETY: the program's arguments.
+    // SAFETY: the arguments are the program's.
     unsafe {
         at(libc::AT_FDCWD, path, |_, path| {
             next!(c"__readlink_chk" as fn(*const c_char, *mut c_char, usize, usize) -> isize,
@@ -48,7 +49,8 @@ pub unsafe extern "C" fn __readlink_chk(
     }
 }
 
-/// As the C library's, for a compiler that knows the buffer's size.
+/// Replaces the C library's function of this name, which the compiler calls if it knows the size of the
+/// buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __readlinkat_chk(
     dir: c_int,
@@ -57,7 +59,7 @@ pub unsafe extern "C" fn __readlinkat_chk(
     size: usize,
     known: usize,
 ) -> isize {
-    // SAFETY: the program's arguments.
+    // SAFETY: the arguments are the program's.
     unsafe {
         at(dir, path, |dir, path| {
             next!(c"__readlinkat_chk" as fn(c_int, *const c_char, *mut c_char, usize, usize) -> isize,
@@ -66,10 +68,10 @@ pub unsafe extern "C" fn __readlinkat_chk(
     }
 }
 
-/// As the C library's.
+/// Replaces the C library's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realpath(path: *const c_char, to: *mut c_char) -> *mut c_char {
-    // SAFETY: the program's arguments, and a string that the next function made.
+    // SAFETY: the arguments are the program's, and the next function returns NULL or a string.
     unsafe {
         let resolved = at(
             libc::AT_FDCWD,
@@ -81,10 +83,11 @@ pub unsafe extern "C" fn realpath(path: *const c_char, to: *mut c_char) -> *mut 
     }
 }
 
-/// As the C library's, for a compiler that knows the buffer's size.
+/// Replaces the C library's function of this name, which the compiler calls if it knows the size of the
+/// buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __realpath_chk(path: *const c_char, to: *mut c_char, known: usize) -> *mut c_char {
-    // SAFETY: as for `realpath`.
+    // SAFETY: the reasons are those in `realpath`.
     unsafe {
         let resolved = at(libc::AT_FDCWD, path, |_, path| {
             next!(c"__realpath_chk" as fn(*const c_char, *mut c_char, usize) -> *mut c_char,
@@ -95,10 +98,10 @@ pub unsafe extern "C" fn __realpath_chk(path: *const c_char, to: *mut c_char, kn
     }
 }
 
-/// As the C library's.
+/// Replaces the C library's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn canonicalize_file_name(path: *const c_char) -> *mut c_char {
-    // SAFETY: as for `realpath`.
+    // SAFETY: the reasons are those in `realpath`.
     unsafe {
         let resolved = at(
             libc::AT_FDCWD,

@@ -1,36 +1,36 @@
-//! Asking after files: their state, their rights, their attributes.
+//! Functions that query the status, the access rights or the extended attributes of a file.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::rewrite::{find, may_be_own};
 
-/// Calls `go` with the folder and the path that the program's lead to.
+/// Calls `go` with the folder and path to use in place of the program's.
 ///
 /// # Safety
 /// `path` is NULL or a C string.
 #[inline]
 pub(super) unsafe fn at<T>(dir: c_int, path: *const c_char, go: impl FnOnce(c_int, *const c_char) -> T) -> T {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller meets the conditions.
     unsafe { if may_be_own(path) { rewritten(dir, path, go) } else { go(dir, path) } }
 }
 
-/// Apart, since the space for a path is large for the stack of a signal handler.
+/// A separate function, because its path buffer is too large for the stack of a signal handler.
 #[inline(never)]
 unsafe fn rewritten<T>(dir: c_int, path: *const c_char, go: impl FnOnce(c_int, *const c_char) -> T) -> T {
-    // SAFETY: as the caller says.
+    // SAFETY: the path is a C string by the caller's promise.
     match unsafe { find(dir, path) } {
         None => go(dir, path),
         Some(found) => go(libc::AT_FDCWD, found.space.pointer()),
     }
 }
 
-/// A function whose first argument is a path.
+/// Defines functions whose first argument is a path.
 macro_rules! path_first {
     ($($name:ident $text:literal ($($argument:ident: $type:ty),*) -> $result:ty;)+) => {$(
-        /// As the C library's.
+        /// Replaces the C library's function of this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(path: *const c_char, $($argument: $type),*) -> $result {
-            // SAFETY: the program's arguments.
+            // SAFETY: the arguments are the program's.
             unsafe {
                 at(libc::AT_FDCWD, path, |_, path| {
                     next!($text as fn(*const c_char, $($type),*) -> $result, (path, $($argument),*) or -1)
@@ -40,15 +40,15 @@ macro_rules! path_first {
     )+};
 }
 
-/// A function whose path is relative to a folder, both behind `$before`.
+/// Defines functions whose path is relative to a folder; the arguments of `$before` precede both.
 macro_rules! path_at {
     ($($name:ident $text:literal ($($before:ident: $early:ty),*) ($($argument:ident: $type:ty),*) -> $result:ty;)+) => {$(
-        /// As the C library's.
+        /// Replaces the C library's function of this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             $($before: $early,)* dir: c_int, path: *const c_char, $($argument: $type),*
         ) -> $result {
-            // SAFETY: the program's arguments.
+            // SAFETY: the arguments are the program's.
             unsafe {
                 at(dir, path, |dir, path| {
                     next!($text as fn($($early,)* c_int, *const c_char, $($type),*) -> $result,
@@ -84,13 +84,13 @@ path_at! {
     __fxstatat64 c"__fxstatat64" (version: c_int) (to: *mut c_void, flags: c_int) -> c_int;
 }
 
-// What programs call that were compiled before version 2.33 of the C library.
+// The functions that programs call if they were compiled for a version of the C library before 2.33.
 macro_rules! versioned {
     ($($name:ident $text:literal,)+) => {$(
-        /// As the C library's.
+        /// Replaces the C library's function of this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(version: c_int, path: *const c_char, to: *mut c_void) -> c_int {
-            // SAFETY: the program's arguments.
+            // SAFETY: the arguments are the program's.
             unsafe {
                 at(libc::AT_FDCWD, path, |_, path| {
                     next!($text as fn(c_int, *const c_char, *mut c_void) -> c_int, (version, path, to) or -1)
