@@ -1,4 +1,4 @@
-//! What `rdma_cma.h` shows.
+//! The structures and constants of `rdma_cma.h`.
 
 use super::device::IbvGid;
 use super::objects::{IbvCompChannel, IbvContext, IbvCq, IbvPd, IbvQp, IbvSrq};
@@ -6,28 +6,29 @@ use super::queue_pair::IbvAhAttr;
 use super::sa::IbvSaPathRec;
 use std::ffi::{c_char, c_int, c_void};
 
-/// `RDMA_PS_TCP`.
+/// The port space `RDMA_PS_TCP` of reliable connections.
 pub const PS_TCP: c_int = 0x0106;
-/// `RDMA_PS_UDP`.
+/// The port space `RDMA_PS_UDP` of datagrams.
 pub const PS_UDP: c_int = 0x0111;
-/// `RDMA_PS_IB`.
+/// The port space `RDMA_PS_IB` of native InfiniBand addresses.
 pub const PS_IB: c_int = 0x013f;
 /// The Q_Key of datagrams (`RDMA_UDP_QKEY`).
 pub const UDP_QKEY: u32 = 0x0123_4567;
-/// As many READs and atomics as the device allows (`RDMA_MAX_RESP_RES`, `RDMA_MAX_INIT_DEPTH`).
+/// The value that selects the device's maximum number of READs and atomics (`RDMA_MAX_RESP_RES`,
+/// `RDMA_MAX_INIT_DEPTH`).
 pub const MOST: u8 = 0xff;
-/// `RAI_PASSIVE`.
+/// The flag `RAI_PASSIVE`: the address is for listening.
 pub const RAI_PASSIVE: c_int = 1;
-/// `RAI_NUMERICHOST`.
+/// The flag `RAI_NUMERICHOST`: the host is a numeric address.
 pub const RAI_NUMERICHOST: c_int = 2;
-/// `RAI_FAMILY`.
+/// The flag `RAI_FAMILY`: the hints select an address family.
 pub const RAI_FAMILY: c_int = 8;
-/// `RAI_SA`.
+/// The flag `RAI_SA`: the route is resolved with the subnet administrator.
 pub const RAI_SA: c_int = 16;
-/// `RAI_DNS`.
+/// The flag `RAI_DNS`: the host name is resolved through DNS.
 pub const RAI_DNS: c_int = 32;
 
-/// `enum rdma_cm_event_type`.
+/// The values of `enum rdma_cm_event_type`.
 pub mod event_type {
     use std::ffi::c_int;
 
@@ -51,33 +52,33 @@ pub mod event_type {
 }
 
 abi! {
-    /// GIDs of both ends, and the partition.
+    /// The GIDs of both ends and the partition key.
     struct RdmaIbAddr = "struct rdma_ib_addr" {
         sgid: IbvGid,
         dgid: IbvGid,
         pkey: u16,
     }
 
-    /// Addresses of both ends.
+    /// The addresses of both ends.
     struct RdmaAddr = "struct rdma_addr" {
         src_storage: libc::sockaddr_storage,
         dst_storage: libc::sockaddr_storage,
         addr: RdmaIbAddr,
     }
 
-    /// The way to the peer.
+    /// The route to the peer.
     struct RdmaRoute = "struct rdma_route" {
         addr: RdmaAddr,
         path_rec: *mut IbvSaPathRec,
         num_paths: c_int,
     }
 
-    /// A channel of events.
+    /// A channel that delivers events.
     struct RdmaEventChannel = "struct rdma_event_channel" {
         fd: c_int,
     }
 
-    /// An id: what a socket is to TCP.
+    /// A connection identifier, which corresponds to a socket in TCP.
     struct RdmaCmId = "struct rdma_cm_id" {
         verbs: *mut IbvContext,
         channel: *mut RdmaEventChannel,
@@ -96,7 +97,7 @@ abi! {
         qp_type: c_int,
     }
 
-    /// What one side says of its connection.
+    /// The parameters that one side sends when it connects or accepts.
     struct RdmaConnParam = "struct rdma_conn_param" {
         private_data: *const c_void,
         private_data_len: u8,
@@ -109,7 +110,7 @@ abi! {
         qp_num: u32,
     }
 
-    /// Where datagrams go.
+    /// The destination of datagrams.
     struct RdmaUdParam = "struct rdma_ud_param" {
         private_data: *const c_void,
         private_data_len: u8,
@@ -118,7 +119,7 @@ abi! {
         qkey: u32,
     }
 
-    /// An event.
+    /// An event of the connection manager.
     struct RdmaCmEvent = "struct rdma_cm_event" {
         id: *mut RdmaCmId,
         listen_id: *mut RdmaCmId,
@@ -127,7 +128,7 @@ abi! {
         param: EventParam,
     }
 
-    /// What `rdma_getaddrinfo` finds and takes as hints.
+    /// The hints and results of `rdma_getaddrinfo`.
     struct RdmaAddrinfo = "struct rdma_addrinfo" {
         ai_flags: c_int,
         ai_family: c_int,
@@ -146,7 +147,7 @@ abi! {
         ai_next: *mut RdmaAddrinfo,
     }
 
-    /// How a multicast group is joined.
+    /// The parameters for joining a multicast group.
     struct RdmaCmJoinMcAttrEx = "struct rdma_cm_join_mc_attr_ex" {
         comp_mask: u32,
         join_flags: u32,
@@ -154,12 +155,12 @@ abi! {
     }
 }
 
-/// What an event says, by the port space of its id.
+/// The parameters of an event, by the port space of its identifier.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub union EventParam {
     pub conn: RdmaConnParam,
     pub ud: RdmaUdParam,
-    /// Of an event that the program wrote itself.
+    /// The argument of an event that the program wrote itself.
     pub arg: u64,
 }

@@ -1,13 +1,13 @@
-//! Completion queues that are polled value by value, and what they are made with.
+//! Completion queues whose completions are read one value at a time, and the attributes that create them.
 
 use super::objects::{IbvCompChannel, IbvContext, IbvPd};
 use std::ffi::{c_int, c_void};
 
-/// A reader of one value of the present completion.
+/// A function that reads one value of the current completion.
 pub type Read<T> = Option<unsafe extern "C" fn(*mut IbvCqEx) -> T>;
 
 abi! {
-    /// A completion queue that is polled value by value. It begins as an `IbvCq`.
+    /// A completion queue whose completions are read one value at a time. The structure begins as an `IbvCq`.
     struct IbvCqEx = "struct ibv_cq_ex" {
         context: *mut IbvContext,
         channel: *mut IbvCompChannel,
@@ -41,18 +41,18 @@ abi! {
         read_completion_wallclock_ns: Read<u64>,
     }
 
-    /// Attributes of a poll.
+    /// The attributes of a poll (`ibv_start_poll`).
     struct IbvPollCqAttr = "struct ibv_poll_cq_attr" {
         comp_mask: u32,
     }
 
-    /// Tag matching, which this device has not.
+    /// The data of tag matching, which this device does not support.
     struct IbvWcTmInfo = "struct ibv_wc_tm_info" {
         tag: u64,
         r#priv: u32,
     }
 
-    /// Attributes of a completion queue that is polled value by value.
+    /// The attributes of a new [`IbvCqEx`].
     struct IbvCqInitAttrEx = "struct ibv_cq_init_attr_ex" {
         cqe: u32,
         cq_context: *mut c_void,
@@ -64,7 +64,7 @@ abi! {
         parent_domain: *mut IbvPd,
     }
 
-    /// What `ibv_modify_cq` changes.
+    /// The attributes that `ibv_modify_cq` changes.
     struct IbvModifyCqAttr = "struct ibv_modify_cq_attr" {
         attr_mask: u32,
         moderate: [u16; 2],

@@ -12,7 +12,8 @@ use std::ffi::{c_int, c_uint, c_void};
 pub const EXTENDED: *mut c_void = usize::MAX as *mut c_void;
 
 abi! {
-    /// What stands before the context. It grows upwards: `sz` tells how much of it is there.
+    /// The table that precedes the context. It grows towards lower addresses; `sz` tells the caller how much
+    /// of it exists.
     struct VerbsContext = "struct verbs_context" {
         query_port: Option<unsafe extern "C" fn(*mut IbvContext, u8, *mut IbvPortAttr, usize) -> c_int>,
         advise_mr: Option<unsafe extern "C" fn(*mut IbvPd, c_int, u32, *mut IbvSge, u32) -> c_int>,
@@ -59,7 +60,7 @@ abi! {
         context: IbvContext,
     }
 
-    /// An asynchronous event. `element` is the address of its object, or a port's number.
+    /// An asynchronous event. `element` holds the address of the affected object, or the number of a port.
     struct IbvAsyncEvent = "struct ibv_async_event" {
         element: u64,
         event_type: c_int,

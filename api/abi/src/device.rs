@@ -1,9 +1,10 @@
-//! Devices, ports and the GID table.
+//! Devices, ports, and the entries of the GID table.
 
 use std::ffi::{c_char, c_int, c_void};
 
 abi! {
-    /// A device in the list. 1 KiB of zeros follows it: libmlx5 and libefa look there for their own mark.
+    /// A device in the list. The library puts 1 KiB of zeros after it, because libmlx5 and libefa read their
+    /// own mark there.
     struct IbvDevice = "struct ibv_device" {
         _ops: [*mut c_void; 2],
         node_type: c_int,
@@ -58,13 +59,13 @@ abi! {
         phys_port_cnt: u8,
     }
 
-    /// What on-demand paging a device does.
+    /// The on-demand paging capabilities of a device.
     struct IbvOdpCaps = "struct ibv_odp_caps" {
         general_caps: u64,
         per_transport_caps: [u32; 3],
     }
 
-    /// Receive side scaling, which this device has not.
+    /// The capabilities of receive-side scaling, which this device does not support.
     struct IbvRssCaps = "struct ibv_rss_caps" {
         supported_qpts: u32,
         max_rwq_indirection_tables: u32,
@@ -73,7 +74,7 @@ abi! {
         rx_hash_function: u8,
     }
 
-    /// The extended attributes of a device. Callers that are older than this pass a smaller size.
+    /// The extended attributes of a device. Callers compiled with older headers pass a smaller size.
     struct IbvDeviceAttrEx = "struct ibv_device_attr_ex" {
         orig_attr: IbvDeviceAttr,
         comp_mask: u32,
@@ -120,7 +121,7 @@ abi! {
         port_cap_flags2: u16,
     }
 
-    /// One entry of the GID table.
+    /// An entry of the GID table.
     struct IbvGidEntry = "struct ibv_gid_entry" {
         gid: IbvGid,
         gid_index: u32,
@@ -129,13 +130,13 @@ abi! {
         ndev_ifindex: u32,
     }
 
-    /// The device's clock.
+    /// The reading of the device's clock.
     struct IbvValuesEx = "struct ibv_values_ex" {
         comp_mask: u32,
         raw_clock: libc::timespec,
     }
 
-    /// Vendor options of a connection, of which this device has none.
+    /// The vendor options of a connection; this device has none.
     struct IbvEce = "struct ibv_ece" {
         vendor_id: u32,
         options: u32,
@@ -143,12 +144,13 @@ abi! {
     }
 }
 
-/// A GID (`union ibv_gid`): 16 bytes in network order, aligned as the two words that C has there.
+/// A GID (`union ibv_gid`): 16 bytes in network order, with the alignment of the two 64-bit words in the C
+/// union.
 #[repr(C, align(8))]
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct IbvGid {
     pub raw: [u8; 16],
 }
 
-/// Ports up to this byte were all that the first programs knew (`_compat_ibv_port_attr`).
+/// The size of the port attributes that the first version of the ABI knows (`_compat_ibv_port_attr`).
 pub const COMPAT_PORT_ATTR: usize = std::mem::offset_of!(IbvPortAttr, port_cap_flags2);

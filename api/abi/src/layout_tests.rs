@@ -1,4 +1,5 @@
-//! Every size and offset of the public structs, compared with Debian's headers by the C compiler.
+//! A comparison of every size and offset of the public structs with Debian's headers, by means of the C
+//! compiler.
 
 use super::{Layout, cma, completion, context, device, memory, objects, queue_pair, receive, sa, work};
 use std::fmt::Write;
@@ -17,16 +18,17 @@ const VERBS: [&[Layout]; 9] = [
     work::LAYOUTS,
 ];
 
-/// Headers of one library of Debian's.
+/// The headers of one of Debian's libraries.
 struct Headers {
     library: &'static str,
     names: &'static [&'static str],
     structs: Vec<&'static Layout>,
-    /// The comparison has more lines.
+    /// The number of lines that the comparison must exceed.
     floor: usize,
 }
 
-/// Lines of names and numbers, by `line` for each: "struct x" and its size, "struct x.field" and its offset.
+/// Calls `line` for every name and number: "struct x" with its size, and "struct x.field" with its offset.
+/// Returns the resulting text.
 fn lines(structs: &[&Layout], mut line: impl FnMut(&mut String, &str, usize)) -> String {
     let mut text = String::new();
     for Layout { name, size, fields } in structs {
@@ -38,7 +40,7 @@ fn lines(structs: &[&Layout], mut line: impl FnMut(&mut String, &str, usize)) ->
     text
 }
 
-/// A C program that prints a line for each size and offset.
+/// Returns a C program that prints one line for each size and offset.
 fn program(headers: &Headers) -> String {
     let names = headers.names.iter().chain(&["stddef.h", "stdio.h"]);
     let includes: String = names.map(|name| format!("#include <{name}>\n")).collect();
@@ -58,7 +60,7 @@ fn compare(headers: &Headers) {
     std::fs::create_dir_all(&folder).unwrap();
     let (source, binary) = (folder.join("layout.c"), folder.join("layout"));
     std::fs::write(&source, program(headers)).unwrap();
-    // The headers have functions of the libraries, which nobody calls here.
+    // The headers contain inline functions that call the libraries, which this program does not use.
     let flags = ["-O1", "-ffunction-sections", "-Wl,--gc-sections", &format!("-l{library}"), "-libverbs"];
     let compiled = Command::new("cc").arg("-o").arg(&binary).arg(&source).args(flags).output().unwrap();
     assert!(
@@ -87,7 +89,7 @@ fn every_size_and_offset_of_verbs_is_that_of_debians_headers() {
     });
 }
 
-/// The structs of verbs, too, as programs of rdma_cm see them.
+/// The structs of verbs are part of this test, because programs of rdma_cm use them too.
 #[test]
 fn every_size_and_offset_of_rdma_cm_is_that_of_debians_headers() {
     compare(&Headers {

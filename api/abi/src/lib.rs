@@ -1,15 +1,15 @@
-//! The public ABIs of libibverbs and librdmacm: the shapes of what programs and these libraries hand to each
-//! other. They are written from the ABIs themselves; `layout_tests.rs` compares each size and offset with the
-//! C compiler's.
+//! The public ABIs of libibverbs and librdmacm: the structures that programs and these libraries exchange.
+//! They were written from the ABIs themselves; `layout_tests.rs` compares each size and offset with those of
+//! the C compiler.
 //!
-//! `cma.rs` is what `rdma_cma.h` shows, `sa.rs` is `sa.h`, and all other shapes are of `verbs.h`. In
-//! `errno.rs` is how functions return.
+//! `cma.rs` has the structures of `rdma_cma.h`, `sa.rs` those of `sa.h`, and the other files those of
+//! `verbs.h`. `errno.rs` has the ways in which functions report errors.
 //!
-//! Names are those of C in Rust's spelling. A union stands as the words that it takes.
+//! The names are those of C in Rust's spelling. A union of C appears as words of the same size.
 #![allow(missing_docs, reason = "fields are those of C, which its manual pages explain")]
 #![allow(non_snake_case, reason = "some names of the ABI are not")]
 
-/// `#[repr(C)]` structs with their C names, and the list by which a test compares them.
+/// Defines `#[repr(C)]` structs with their C names, and the list with which a test compares them.
 macro_rules! abi {
     ($($(#[$doc:meta])+ struct $name:ident = $c:literal { $($field:ident: $type:ty,)+ })+) => {
         $(
@@ -21,7 +21,7 @@ macro_rules! abi {
             }
         )+
 
-        /// Each struct: its name in C, its size, and the offsets of its fields.
+        /// The name in C, the size, and the offsets of the fields of each struct.
         #[cfg(test)]
         pub(super) const LAYOUTS: &[super::Layout] = &[$(super::Layout {
             name: $c,

@@ -1,29 +1,29 @@
-//! Thread and parent domains, and memory on the device.
+//! Thread domains, parent domains, and memory on the device.
 
 use super::objects::{IbvContext, IbvPd};
 use std::ffi::{c_int, c_void};
 
-/// A program's allocator for the memory of objects: accepted, and not called.
+/// A program's allocator for the memory of objects. The library accepts it and does not call it.
 pub type PdAlloc = Option<unsafe extern "C" fn(*mut IbvPd, *mut c_void, usize, usize, u64) -> *mut c_void>;
-/// The other half of it.
+/// The program's function that frees memory of its [`PdAlloc`].
 pub type PdFree = Option<unsafe extern "C" fn(*mut IbvPd, *mut c_void, *mut c_void, u64)>;
-/// Copies into device memory.
+/// The function that copies into device memory.
 pub type MemcpyToDm = Option<unsafe extern "C" fn(*mut IbvDm, u64, *const c_void, usize) -> c_int>;
-/// Copies out of device memory.
+/// The function that copies out of device memory.
 pub type MemcpyFromDm = Option<unsafe extern "C" fn(*mut c_void, *mut IbvDm, u64, usize) -> c_int>;
 
 abi! {
-    /// A thread domain.
+    /// A thread domain (`ibv_alloc_td`).
     struct IbvTd = "struct ibv_td" {
         context: *mut IbvContext,
     }
 
-    /// Attributes of a thread domain.
+    /// The attributes of a thread domain.
     struct IbvTdInitAttr = "struct ibv_td_init_attr" {
         comp_mask: u32,
     }
 
-    /// Attributes of a parent domain.
+    /// The attributes of a parent domain.
     struct IbvParentDomainInitAttr = "struct ibv_parent_domain_init_attr" {
         pd: *mut IbvPd,
         td: *mut IbvTd,
@@ -33,7 +33,7 @@ abi! {
         pd_context: *mut c_void,
     }
 
-    /// Memory on the device.
+    /// A block of memory on the device.
     struct IbvDm = "struct ibv_dm" {
         context: *mut IbvContext,
         memcpy_to_dm: MemcpyToDm,
@@ -42,7 +42,7 @@ abi! {
         handle: u32,
     }
 
-    /// Attributes of memory on the device.
+    /// The attributes of memory on the device.
     struct IbvAllocDmAttr = "struct ibv_alloc_dm_attr" {
         length: usize,
         log_align_req: u32,

@@ -1,14 +1,15 @@
-//! The objects that the functions of the data path name, and those functions. Each names the context that it
+//! The objects that the data path uses, and the table of its functions. Each object points to its context,
+//! and the context contains the table.
 //! is of, which names them.
 
 use super::device::IbvDevice;
 use std::ffi::{c_int, c_void};
 
-/// A function that this library does not offer: programs see the empty place and answer EOPNOTSUPP.
+/// A function that this library does not offer. Programs find a null pointer and report EOPNOTSUPP.
 pub type Absent = Option<unsafe extern "C" fn()>;
 
 abi! {
-    /// The functions of the data path. The places between them belonged to the first ABI.
+    /// The functions of the data path. The unnamed places belonged to the first version of the ABI.
     struct IbvContextOps = "struct ibv_context_ops" {
         _compat_query_device: [Absent; 7],
         alloc_mw: Option<unsafe extern "C" fn(*mut IbvPd, c_int) -> *mut IbvMw>,
@@ -25,7 +26,7 @@ abi! {
         _compat_create_ah: [Absent; 5],
     }
 
-    /// An open device.
+    /// An open device with its functions.
     struct IbvContext = "struct ibv_context" {
         device: *mut IbvDevice,
         ops: IbvContextOps,
@@ -36,13 +37,13 @@ abi! {
         abi_compat: *mut c_void,
     }
 
-    /// A protection domain.
+    /// A protection domain (`ibv_alloc_pd`).
     struct IbvPd = "struct ibv_pd" {
         context: *mut IbvContext,
         handle: u32,
     }
 
-    /// A memory region.
+    /// A registered memory region.
     struct IbvMr = "struct ibv_mr" {
         context: *mut IbvContext,
         pd: *mut IbvPd,
@@ -53,7 +54,7 @@ abi! {
         rkey: u32,
     }
 
-    /// A memory window.
+    /// A memory window (`ibv_alloc_mw`).
     struct IbvMw = "struct ibv_mw" {
         context: *mut IbvContext,
         pd: *mut IbvPd,
@@ -62,7 +63,7 @@ abi! {
         r#type: c_int,
     }
 
-    /// What a window shall show.
+    /// The memory to which a window gives access.
     struct IbvMwBindInfo = "struct ibv_mw_bind_info" {
         mr: *mut IbvMr,
         addr: u64,
@@ -77,21 +78,21 @@ abi! {
         bind_info: IbvMwBindInfo,
     }
 
-    /// One element of a list.
+    /// An element of a scatter/gather list.
     struct IbvSge = "struct ibv_sge" {
         addr: u64,
         length: u32,
         lkey: u32,
     }
 
-    /// A completion channel.
+    /// A completion channel, which delivers notifications.
     struct IbvCompChannel = "struct ibv_comp_channel" {
         context: *mut IbvContext,
         fd: c_int,
         refcnt: c_int,
     }
 
-    /// A completion queue.
+    /// A completion queue (`ibv_create_cq`).
     struct IbvCq = "struct ibv_cq" {
         context: *mut IbvContext,
         channel: *mut IbvCompChannel,
@@ -104,7 +105,7 @@ abi! {
         async_events_completed: u32,
     }
 
-    /// One completion.
+    /// The completion of a work request.
     struct IbvWc = "struct ibv_wc" {
         wr_id: u64,
         status: c_int,
@@ -132,7 +133,7 @@ abi! {
         events_completed: u32,
     }
 
-    /// A queue pair.
+    /// A queue pair of any type.
     struct IbvQp = "struct ibv_qp" {
         context: *mut IbvContext,
         qp_context: *mut c_void,
@@ -149,7 +150,7 @@ abi! {
         events_completed: u32,
     }
 
-    /// An address handle.
+    /// An address handle for datagrams.
     struct IbvAh = "struct ibv_ah" {
         context: *mut IbvContext,
         pd: *mut IbvPd,
@@ -179,7 +180,7 @@ abi! {
     }
 }
 
-/// Where a work request goes (`wr`): its meaning depends on the op-code.
+/// The remote part of a work request (`wr`). The opcode selects its variant.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub union RemotePart {
@@ -196,7 +197,7 @@ pub struct RdmaPart {
     pub rkey: u32,
 }
 
-/// The target and operands of an atomic.
+/// The target and operands of an atomic operation.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct AtomicPart {

@@ -1,4 +1,4 @@
-//! Queue pairs that are posted to function by function, attributes of queue pairs, and address vectors.
+//! Attributes of queue pairs, address vectors, and queue pairs with one function for each operation.
 
 use super::device::IbvGid;
 use super::objects::{IbvAh, IbvCq, IbvMw, IbvMwBindInfo, IbvPd, IbvQp, IbvSge, IbvSrq};
@@ -6,22 +6,22 @@ use super::receive::IbvXrcd;
 use super::work::IbvDataBuf;
 use std::ffi::{c_int, c_void};
 
-/// `IBV_QPT_RC`.
+/// The type `IBV_QPT_RC`: reliable connection.
 pub const QPT_RC: c_int = 2;
-/// `IBV_QPT_UC`.
+/// The type `IBV_QPT_UC`: unreliable connection.
 pub const QPT_UC: c_int = 3;
-/// `IBV_QPT_UD`.
+/// The type `IBV_QPT_UD`: unreliable datagram.
 pub const QPT_UD: c_int = 4;
-/// `IBV_QPT_RAW_PACKET`.
+/// The type `IBV_QPT_RAW_PACKET`: raw Ethernet packets.
 pub const QPT_RAW_PACKET: c_int = 8;
-/// `IBV_QPT_XRC_SEND`.
+/// The type `IBV_QPT_XRC_SEND`: the initiator of an extended reliable connection.
 pub const QPT_XRC_SEND: c_int = 9;
-/// `IBV_QPT_XRC_RECV`.
+/// The type `IBV_QPT_XRC_RECV`: the target of an extended reliable connection.
 pub const QPT_XRC_RECV: c_int = 10;
-/// `IBV_QPT_DRIVER`.
+/// The type `IBV_QPT_DRIVER`: a type of the vendor's.
 pub const QPT_DRIVER: c_int = 0xff;
 
-/// `enum ibv_qp_state`.
+/// The values of `enum ibv_qp_state`.
 pub mod qp_state {
     use std::ffi::c_int;
 
@@ -31,7 +31,7 @@ pub mod qp_state {
     pub const ERR: c_int = 6;
 }
 
-/// `enum ibv_qp_attr_mask`.
+/// The bits of `enum ibv_qp_attr_mask`.
 pub mod attr_mask {
     use std::ffi::c_int;
 
@@ -59,7 +59,7 @@ pub mod attr_mask {
     pub const RATE_LIMIT: c_int = 1 << 25;
 }
 
-/// `enum ibv_qp_init_attr_mask`.
+/// The bits of `enum ibv_qp_init_attr_mask`.
 pub mod init_attr {
     pub const PD: u32 = 1 << 0;
     pub const XRCD: u32 = 1 << 1;
@@ -67,11 +67,11 @@ pub mod init_attr {
     pub const SEND_OPS_FLAGS: u32 = 1 << 6;
 }
 
-/// A queue pair that is posted to function by function.
+/// A pointer to a queue pair with one function for each operation.
 type Ex = *mut IbvQpEx;
 
 abi! {
-    /// A queue pair that is posted to function by function, as Debian 12 knows it.
+    /// A queue pair with one function for each operation, in the layout of Debian 12.
     struct IbvQpEx = "struct ibv_qp_ex" {
         qp_base: IbvQp,
         comp_mask: u64,
@@ -109,7 +109,7 @@ abi! {
         max_inline_data: u32,
     }
 
-    /// Attributes of a queue pair that is to be made.
+    /// The attributes of a new queue pair.
     struct IbvQpInitAttr = "struct ibv_qp_init_attr" {
         qp_context: *mut c_void,
         send_cq: *mut IbvCq,
@@ -120,7 +120,7 @@ abi! {
         sq_sig_all: c_int,
     }
 
-    /// Hashing of receives, which this device has not.
+    /// The hash parameters of incoming packets, which this device does not support.
     struct IbvRxHashConf = "struct ibv_rx_hash_conf" {
         rx_hash_function: u8,
         rx_hash_key_len: u8,
@@ -128,7 +128,7 @@ abi! {
         rx_hash_fields_mask: u64,
     }
 
-    /// More attributes of a queue pair that is to be made.
+    /// The extended attributes of a new queue pair.
     struct IbvQpInitAttrEx = "struct ibv_qp_init_attr_ex" {
         qp_context: *mut c_void,
         send_cq: *mut IbvCq,
@@ -148,7 +148,7 @@ abi! {
         send_ops_flags: u64,
     }
 
-    /// Attributes of an XRC target that is shared.
+    /// The attributes for opening a shared XRC target.
     struct IbvQpOpenAttr = "struct ibv_qp_open_attr" {
         comp_mask: u32,
         qp_num: u32,
@@ -157,7 +157,7 @@ abi! {
         qp_type: c_int,
     }
 
-    /// A limit of a queue pair's rate.
+    /// The rate limit of a queue pair.
     struct IbvQpRateLimitAttr = "struct ibv_qp_rate_limit_attr" {
         rate_limit: u32,
         max_burst_sz: u32,
@@ -174,7 +174,7 @@ abi! {
         traffic_class: u8,
     }
 
-    /// An address vector.
+    /// An address vector, which describes the path to a peer.
     struct IbvAhAttr = "struct ibv_ah_attr" {
         grh: IbvGlobalRoute,
         dlid: u16,

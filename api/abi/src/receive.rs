@@ -3,38 +3,38 @@
 use super::objects::{IbvContext, IbvCq, IbvPd};
 use std::ffi::{c_int, c_void};
 
-/// `IBV_SRQT_BASIC`.
+/// The type `IBV_SRQT_BASIC` of shared receive queues.
 pub const SRQT_BASIC: c_int = 0;
-/// `IBV_SRQT_XRC`.
+/// The type `IBV_SRQT_XRC` of shared receive queues.
 pub const SRQT_XRC: c_int = 1;
-/// `enum ibv_srq_init_attr_mask`.
+/// The bits of `enum ibv_srq_init_attr_mask`.
 pub mod srq_init_attr {
     pub const TYPE: u32 = 1 << 0;
     pub const PD: u32 = 1 << 1;
     pub const XRCD: u32 = 1 << 2;
     pub const CQ: u32 = 1 << 3;
-    /// Every bit that `verbs.h` names; the last is tag matching.
+    /// All bits that `verbs.h` names. The last one is for tag matching.
     pub const KNOWN: u32 = 0x1f;
 }
 
-/// `IBV_XRCD_INIT_ATTR_FD` and `_OFLAGS`, both of which a new domain needs.
+/// `IBV_XRCD_INIT_ATTR_FD` and `IBV_XRCD_INIT_ATTR_OFLAGS`. A new domain needs both.
 pub const XRCD_INIT_ATTR: u32 = 1 << 0 | 1 << 1;
 
 abi! {
-    /// The size and limit of a shared receive queue.
+    /// The size and the limit of a shared receive queue.
     struct IbvSrqAttr = "struct ibv_srq_attr" {
         max_wr: u32,
         max_sge: u32,
         srq_limit: u32,
     }
 
-    /// Attributes of a shared receive queue that is to be made.
+    /// The attributes of a new shared receive queue.
     struct IbvSrqInitAttr = "struct ibv_srq_init_attr" {
         srq_context: *mut c_void,
         attr: IbvSrqAttr,
     }
 
-    /// More of them.
+    /// The extended attributes of a new shared receive queue.
     struct IbvSrqInitAttrEx = "struct ibv_srq_init_attr_ex" {
         srq_context: *mut c_void,
         attr: IbvSrqAttr,
@@ -46,12 +46,12 @@ abi! {
         tm_cap: [u32; 2],
     }
 
-    /// An XRC domain.
+    /// An XRC domain (`ibv_open_xrcd`).
     struct IbvXrcd = "struct ibv_xrcd" {
         context: *mut IbvContext,
     }
 
-    /// Attributes of an XRC domain.
+    /// The attributes of an XRC domain.
     struct IbvXrcdInitAttr = "struct ibv_xrcd_init_attr" {
         comp_mask: u32,
         fd: c_int,

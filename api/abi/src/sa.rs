@@ -1,10 +1,10 @@
-//! What `sa.h` shows of a subnet administrator.
+//! The structures of `sa.h`, in which a subnet administrator describes paths.
 
 use super::device::IbvGid;
 use std::ffi::c_int;
 
 abi! {
-    /// A path, as a subnet manager describes it.
+    /// A path as a subnet administrator describes it.
     struct IbvSaPathRec = "struct ibv_sa_path_rec" {
         dgid: IbvGid,
         sgid: IbvGid,
@@ -27,7 +27,7 @@ abi! {
         preference: u8,
     }
 
-    /// The same as the kernel hands it over (`rdma/ib_user_sa.h`).
+    /// A path in the form that the kernel uses towards programs (`rdma/ib_user_sa.h`).
     struct IbUserPathRec = "struct ib_user_path_rec" {
         dgid: [u8; 16],
         sgid: [u8; 16],

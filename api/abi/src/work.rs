@@ -1,10 +1,10 @@
-//! Headers, and bytes of the program.
+//! Packet headers and data buffers of the program.
 
 use super::device::IbvGid;
 use std::ffi::c_void;
 
 abi! {
-    /// A global route header, as it stands before a datagram.
+    /// A global route header, as it precedes a received datagram.
     struct IbvGrh = "struct ibv_grh" {
         version_tclass_flow: u32,
         paylen: u16,
@@ -14,7 +14,7 @@ abi! {
         dgid: IbvGid,
     }
 
-    /// Bytes of the program.
+    /// A buffer of the program.
     struct IbvDataBuf = "struct ibv_data_buf" {
         addr: *mut c_void,
         length: usize,
