@@ -1,5 +1,5 @@
-//! Any bytes that a client may send to `remora serve cache`. The answers do not depend on where the network
-//! cuts, output is bounded, and all memory is freed.
+//! Fuzzes `remora serve cache` with arbitrary client bytes. The answers must not depend on how the network
+//! splits the bytes, the output is bounded, and all memory is freed at the end.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,8 +10,8 @@ use remora_transport::Instant;
 
 const NOW: Instant = Instant(1_700_000_000_000_000_000);
 
-/// A cache, and all its answers to one client. The client's bytes come in pieces of `piece`, and it reads so
-/// many at a time.
+/// Returns a cache and all its answers to one client. The client's bytes arrive in pieces of `piece` bytes,
+/// and the client reads `read` bytes at a time.
 fn answers(bytes: &[u8], piece: usize, read: usize) -> (Cache, Vec<u8>) {
     let memory =
         Registered { bytes: Bytes::heap(MIN_MEMORY).expect("little memory"), addr: 0, key: Key::new(0) };
@@ -48,7 +48,7 @@ fuzz_target!(|data: &[u8]| {
     let (_, whole) = answers(bytes, usize::MAX / 2, usize::MAX);
     let (mut cache, pieces) = answers(bytes, usize::from(*piece) + 1, usize::from(*read) * 64 + 1);
     assert!(whole == pieces, "{:?} and {:?}", whole.escape_ascii(), pieces.escape_ascii());
-    // The longest value fits, once the rest is freed.
+    // The longest value fits after everything else has been freed.
     let (mut session, mut out) = (Session::new(&mut cache), Vec::new());
     session.run(&mut cache, NOW, format!("set a 0 0 {MAX_VALUE}\r\n").as_bytes(), &mut out);
     session.run(&mut cache, NOW, &vec![b'v'; MAX_VALUE], &mut out);

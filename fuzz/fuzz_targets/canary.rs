@@ -1,5 +1,5 @@
-//! The canary: a fuzzer that must fail. Behind a real parser sits a check for one packet in 2^40. A run of
-//! half a minute that does not find it does not fuzz.
+//! The canary, a target that must fail: after a real parser comes a check that one packet in 2^40 fails. If
+//! a run of half a minute does not find that packet, the fuzzer does not work.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

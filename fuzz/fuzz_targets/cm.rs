@@ -1,5 +1,6 @@
-//! Peers of a connection manager that send anything, programs that call anything, time that passes: all
-//! invariants hold, each program hears of its id in order, and nothing is left in the end.
+//! Fuzzes a connection manager with arbitrary messages of peers, calls of programs and passing time. All
+//! invariants must hold, each program receives the events of its ID in order, and no resource is left at the
+//! end.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! A whole frame, from any start: it is parsed or refused. A parsed one is emitted as a frame of the same
-//! meaning, with the same ICRC over it.
+//! Fuzzes the parser of whole frames, beginning at any layer. An accepted frame must be emitted as a frame
+//! of the same meaning, with the same ICRC.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +7,8 @@ use remora_wire::frame::{Dissected, Network, dissect};
 use remora_wire::icrc::{self, Flow};
 use remora_wire::{Start, ethernet, ipv4, udp};
 
-/// The ICRC of a frame's bytes by its definition equals the one that the NIC computes.
+/// Checks that the ICRC computed from the frame's bytes by its definition equals the one that the NIC
+/// computes.
 fn same_icrc(start: Start, bytes: &[u8], whole: &Dissected<'_>) {
     let Some((network, header)) = &whole.network else { return };
     let ip = if start == Start::Ethernet { ethernet::LEN } else { 0 };
@@ -21,7 +22,7 @@ fn same_icrc(start: Start, bytes: &[u8], whole: &Dissected<'_>) {
     assert_eq!(flow.accepts(network.ip_id(), covered, whole.icrc), slow == whole.icrc);
 }
 
-/// Makes the checksum of an IPv4 header right: no mutation would hit it.
+/// Corrects the checksum of an IPv4 header, which a mutation would hardly ever do.
 fn mend(start: Start, bytes: &mut [u8]) {
     let at = if start == Start::Ethernet { ethernet::LEN } else { 0 };
     let Some(from_ip) = bytes.get_mut(at..) else { return };
@@ -45,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
     let below = out.len() - whole.packet.buffer_len();
     let mut expected = bytes[..below].to_vec();
     if matches!(whole.network, Some((Network::V4(_), _))) {
-        // Of the two zeros of ones' complement, the one that is written is 0.
+        // Ones' complement has two zeros; the emitted checksum is the one of zero bits.
         let checksum = below - udp::LEN - ipv4::LEN + 10;
         if expected[checksum..checksum + 2] == [0xff; 2] {
             expected[checksum..checksum + 2].fill(0);

@@ -1,5 +1,5 @@
-//! Each header by itself: any bytes have a value or are refused. A value emits the bytes that it was parsed
-//! from, except for the bits that `docs/reference/wire/frames.md` draws as reserved.
+//! Fuzzes each header parser alone with arbitrary bytes. A parsed value must emit the bytes that it was
+//! parsed from, except for the bits that `docs/reference/wire/frames.md` draws as reserved.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +8,8 @@ use remora_wire::{
     aeth, atomic_ack, atomic_eth, bth, deth, ethernet, icrc, ieth, immdt, ipv4, ipv6, reth, udp, xrceth,
 };
 
-/// Parses, emits over the parsed bytes, and compares. The pairs are bytes, and their bits that are ignored.
+/// Parses the bytes, emits the value over them, and compares. The pairs are a byte's offset and its ignored
+/// bits.
 macro_rules! comes_back {
     ($header:ident, $bytes:expr $(, $at:literal & $bits:literal)*) => {{
         let bytes: &[u8] = $bytes;
@@ -29,7 +30,7 @@ fn without(bytes: &[u8], reserved: &[(usize, u8)]) -> Vec<u8> {
     bytes
 }
 
-/// The view reports whether the checksum is right; an emitted one is right.
+/// Checks that the view reports a wrong checksum, and that an emitted checksum is right.
 fn ipv4_comes_back(bytes: &[u8]) {
     let Ok(view) = ipv4::View::new(bytes) else { return };
     let value = ipv4::Repr::parse(&view);
@@ -37,7 +38,7 @@ fn ipv4_comes_back(bytes: &[u8]) {
     value.emit(&mut out);
     let written = ipv4::View::new(&out).expect("our own bytes");
     assert!(written.checksum_ok() && ipv4::Repr::parse(&written) == value);
-    // Of the two zeros of ones' complement, the one that is written is 0.
+    // Ones' complement has two zeros; the emitted checksum is the one of zero bits.
     let other_zero = bytes[10..12] == [0xff; 2] && out[10..12] == [0; 2];
     assert_eq!(view.checksum_ok(), out == bytes || other_zero);
     assert!(!value.to_string().is_empty());

@@ -1,5 +1,5 @@
-//! Messages of a hostile client to the offloads that ship. Their effects stay within the client's grant, cost
-//! no more than a message may, and hurt no other client.
+//! Fuzzes the offloads of this repository with messages of a hostile client. Their effects must stay within
+//! the client's grant, cost no more than a message may, and not disturb another client.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

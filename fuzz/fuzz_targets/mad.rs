@@ -1,6 +1,5 @@
-//! Any bytes as a MAD of the communication manager, and as each part of one: they have a value or are
-//! refused. A value emits the bytes that it was parsed from, except for the bits that are drawn as
-//! reserved.
+//! Fuzzes the parsers of the connection manager's MADs and of each of their parts with arbitrary bytes. A
+//! parsed value must emit the bytes that it was parsed from, except for the bits that are drawn as reserved.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +8,8 @@ use remora_wire::mad::{
     sidr_req,
 };
 
-/// Parses, emits over the parsed bytes, and compares. The pairs are bytes, and their bits that are ignored.
+/// Parses the bytes, emits the value over them, and compares. The pairs are a byte's offset and its ignored
+/// bits.
 macro_rules! comes_back {
     ($part:ident, $bytes:expr $(, $at:literal & $bits:literal)*) => {{
         let bytes: &[u8] = $bytes;
@@ -30,7 +30,7 @@ fn without(bytes: &[u8], reserved: &[(usize, u8)]) -> Vec<u8> {
     bytes
 }
 
-/// The value comes back; of the bytes, those that are not looked at are zero then.
+/// Checks that a parsed value is emitted and parsed as the same value. Ignored bytes become zeros.
 fn value_comes_back(bytes: &[u8]) {
     if let Ok(view) = ip_cm::View::new(bytes) {
         let value = ip_cm::Repr::parse(&view);
@@ -46,7 +46,8 @@ fn value_comes_back(bytes: &[u8]) {
     }
 }
 
-/// A whole MAD: parsed, emitted and parsed again it is the same, and emitted again it has the same bytes.
+/// Checks that a whole MAD is the same after parsing, emitting and parsing, and that it is emitted to the
+/// same bytes each time.
 fn message_comes_back(bytes: &[u8]) {
     let Ok(view) = header::View::new(bytes) else { return };
     let header = header::Repr::parse(&view);

@@ -1,13 +1,13 @@
-//! A packet from the BTH to the ICRC, as in any frame: accepted or refused. An accepted one emits the same
-//! bytes, except for reserved bits and pad, which are sent as zeros. Between peers of IRN the payload begins
-//! with its additions.
+//! Fuzzes the packet parser from the BTH to the ICRC. An accepted packet must emit the same bytes, except
+//! for reserved bits and padding, which are sent as zeros. Between peers with IRN the payload begins with
+//! additional headers.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use remora_wire::irn::{self, Additions};
 use remora_wire::{Packet, icrc, packet};
 
-/// The packet emitted again, with the old ICRC.
+/// Emits the packet and appends the old ICRC.
 fn written(packet: &Packet<'_>, trailer: &[u8]) -> Vec<u8> {
     let mut out = vec![0x5a; packet.buffer_len()];
     let end = packet.emit(&mut out);
@@ -16,7 +16,7 @@ fn written(packet: &Packet<'_>, trailer: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The bits that are ignored.
+/// Clears the reserved bits of the bytes.
 fn without_reserved(packet: &Packet<'_>, bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let mut at = remora_wire::bth::LEN;

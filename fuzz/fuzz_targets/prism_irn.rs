@@ -1,5 +1,5 @@
-//! Hostile packets of PRISM against reliable connections over IRN. Memory without a key stays unchanged and
-//! unread, as does the scratch memory of another connection. No buffer is lost or given twice.
+//! Fuzzes reliable connections with IRN by hostile PRISM packets. Memory without a key must stay unchanged
+//! and unread, also the scratch memory of another connection. No buffer may be lost or allocated twice.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Hostile packets against reliable connections that go back N. Protected memory stays unchanged and unread,
-//! each honest work request ends once, and queue pairs work afterwards.
+//! Fuzzes reliable connections with go-back-N by hostile packets. Protected memory must stay unchanged and
+//! unread, each honest work request completes once, and the queue pairs work after a reset.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! As `responder`, against reliable connections over IRN.
+//! Fuzzes reliable connections with IRN by hostile packets, with the checks of `responder`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

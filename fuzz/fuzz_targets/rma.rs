@@ -1,5 +1,6 @@
-//! A rude peer of 1RMA that has keys, and programs that write any bytes into their portal. Memory changes and
-//! leaves by true messages only, each command ends once, and the window is whole in the end.
+//! Fuzzes 1RMA by a peer with keys that follows no rule, and by programs that write arbitrary bytes into
+//! their portal. Memory may change and be sent only by authentic messages, each command ends once, and the
+//! solicitation window is complete at the end.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any bytes as a scenario file of each format: they have a value or are refused in one line, and a value
-//! reads back as it was written. The first byte chooses the format.
+//! Fuzzes the parsers of each format of scenario files. A file must give a value or one line of error text,
+//! and a written value must read back unchanged. The first byte of the input selects the format.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +9,7 @@ use remora_scenario::format::hpcc::{cdf, flows, outputs, topology, trace};
 use remora_scenario::format::{htsim, own};
 use remora_scenario::{Read, Scenario, ScenarioError, Source};
 
-/// The value, if there is one. Words are one line each, and not many.
+/// Returns the value, if there is one. Warnings and errors must have one line each, and be few.
 fn value<T>(read: Result<Read<T>, ScenarioError>) -> Option<T> {
     match read {
         Ok(read) => {
@@ -24,13 +24,13 @@ fn value<T>(read: Result<Read<T>, ScenarioError>) -> Option<T> {
     }
 }
 
-/// A small network can be built, and its flows come out; whatever is wrong with them has words.
+/// Checks that a small network can be built and its flows computed, or that the errors have texts.
 fn runs(scenario: &Scenario) {
     let Ok(toml) = own::to_toml(scenario) else { return };
     let again = value(own::parse(Source::new("f", &toml))).expect("our own text");
     assert!(again == *scenario, "{toml}");
     let Ok(topology) = scenario.topology() else { return };
-    // A load may ask for millions of flows, which takes time and finds nothing.
+    // A load can ask for millions of flows, which takes long and finds nothing.
     let is_listed = |workload: &remora_scenario::workload::Workload| {
         matches!(workload.traffic, remora_scenario::workload::Traffic::Flows { .. })
     };
@@ -40,7 +40,7 @@ fn runs(scenario: &Scenario) {
     }
 }
 
-/// A flow file and a configuration in one: what stands before a `%` is the first.
+/// Splits the text at `%` into a topology, a flow file and a configuration, and converts them to a scenario.
 fn translated(text: &str) {
     let mut parts = text.splitn(3, '%').map(|text| Source::new("f", text));
     let (Some(net), Some(rows), Some(config)) = (parts.next(), parts.next(), parts.next()) else { return };
@@ -81,7 +81,7 @@ fuzz_target!(|data: &[u8]| {
         }
         1 => {
             let Some(read) = value(flows::parse(source, None)) else { return };
-            // Without rows nothing tells the dialect.
+            // A file without rows does not show its dialect.
             if !read.flows.is_empty() {
                 assert_eq!(value(flows::parse(Source::new("f", &flows::write(&read)), None)), Some(read));
             }

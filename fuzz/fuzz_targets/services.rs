@@ -1,5 +1,5 @@
-//! As `responder`, against the other services: unreliable connections, datagrams, extended reliable
-//! connections, and each with a shared receive queue.
+//! Fuzzes the other services with the checks of `responder`: unreliable connections, datagrams, extended
+//! reliable connections, and each of them with a shared receive queue.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

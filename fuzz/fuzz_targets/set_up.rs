@@ -1,11 +1,11 @@
-//! The messages of connection set-up, which any stranger may send to a listener: taken or refused. A taken
-//! one emits the same bytes.
+//! Fuzzes the parser of connection set-up messages, which any host can send to a listener. An accepted
+//! message must emit the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use remora_host::connect::Message;
 
-/// The bytes of IRN's reach in a whole message.
+/// The bytes of a whole message that hold IRN's reach.
 const REACH: std::ops::Range<usize> = 80..84;
 
 fuzz_target!(|data: &[u8]| {
@@ -13,7 +13,7 @@ fuzz_target!(|data: &[u8]| {
     let bytes = message.emit();
     let again = Message::parse(&bytes).expect("our own bytes");
     if let Message::Reject(_) = message {
-        // Text for people is cut, and cleaned of control characters: a second cleaning changes nothing.
+        // Rejection texts are cut and control characters removed; a second pass changes nothing.
         assert_eq!(again.emit(), bytes);
     } else {
         assert_eq!(again, message);

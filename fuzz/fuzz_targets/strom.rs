@@ -1,5 +1,5 @@
-//! Hostile packets and parameters for kernels. Kernels touch and read only granted memory, write no more than
-//! fits, and leak neither lanes nor answer memory.
+//! Fuzzes kernels with hostile packets and parameters. Kernels may access only granted memory, write no more
+//! than fits, and must not leak lanes or answer buffers.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,6 @@
-//! Any bytes in the queues of a program: the NIC neither panics nor hangs, and touches and sends only what
-//! the program's keys open. The peer, whose program is sound, gets the same messages as from a sound one.
+//! Fuzzes a NIC with arbitrary bytes in a program's queues. The NIC must not panic or hang, and may access
+//! and send only memory that the program's keys open. The peer, whose program is correct, receives the same
+//! messages as from a correct program.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

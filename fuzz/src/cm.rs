@@ -1,6 +1,7 @@
-//! A connection manager among peers and programs of which none keeps any rule.
+//! A connection manager between peers and programs that follow no rule.
 //!
-//! Peers know what the manager calls its ids, as real ones do, so many of their messages are nearly right.
+//! The peers know the IDs that the manager uses, as real peers do, so many of their messages are nearly
+//! valid.
 
 mod peer;
 
@@ -18,35 +19,35 @@ use remora_wire::{Address, Qpn};
 use crate::to_the_end;
 use peer::{Crafted, service};
 
-/// Ids that one MAD or call may make leave or tell of.
+/// The maximum number of messages or IDs that one MAD or call may cause.
 const CAUSED: usize = 2;
 
 /// An input of the fuzzer.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Input {
-    /// Ids, MADs and events at most.
+    /// The limits of IDs, MADs and events.
     bounds: [u8; 3],
     seed: u32,
     #[arbitrary(with = to_the_end)]
     actions: Vec<Action>,
 }
 
-/// One action of an input.
+/// An action of an input.
 #[derive(Arbitrary, Clone, Debug)]
 enum Action {
-    /// A message of a peer, most of it right.
+    /// A message of a peer, mostly valid.
     Peer(Crafted),
-    /// The same again, one byte changed.
+    /// A message of a peer with one byte changed.
     Twisted(Crafted, u8, u8),
-    /// One of the last MADs of the manager comes back to it.
+    /// A MAD among the last ones of the manager, sent back to it.
     Reflected(u8, u8),
-    /// Any bytes of any length.
+    /// A message of arbitrary bytes and length.
     Bytes(#[arbitrary(with = crate::bytes)] Vec<u8>),
-    /// A program calls.
+    /// A call of a program.
     Call(Call, u8),
-    /// Time passes: to the next timer, or so many times 16 ms.
+    /// The passing of time: until the next timer, or for the given number of times 16 ms.
     Wait(Option<u16>),
-    /// The driver takes MADs and events, or leaves them.
+    /// The driver's removal of MADs (first) and of events (second), or not.
     Take(bool, bool),
 }
 
@@ -65,12 +66,13 @@ enum Call {
     SidrReply { status: u8 },
 }
 
-/// The address of the `n`-th node; the manager has 0 and 1.
+/// Returns the address of the `n`-th node. The manager has the nodes 0 and 1.
 fn address(n: u8) -> Address {
     Ipv4Addr::new(10, 0, 0, 1 + n % 4).into()
 }
 
-/// How far an id is, by its last event: each event is further than the one before.
+/// Returns the progress of an ID by its last event. Each event of an ID has a higher rank than the one
+/// before.
 fn rank(kind: &EventKind) -> u8 {
     match kind {
         EventKind::ConnectRequest(_) | EventKind::SidrRequest { .. } => 1,
@@ -84,20 +86,20 @@ fn rank(kind: &EventKind) -> u8 {
     }
 }
 
-/// A manager, its programs' handles, and what its peers know.
+/// The manager, the handles of its programs, and the knowledge of its peers.
 struct Bench {
     cm: Cm,
     now: Instant,
-    /// Handles count up, so that no event is another id's.
+    /// The next handle. Handles count up, so no event can belong to an earlier ID with the same handle.
     fresh: u64,
-    /// The rank of each id's last event; `None` once the program has given it up.
+    /// The rank of the last event of each ID, or `None` after the program has destroyed the ID.
     heard: BTreeMap<u64, Option<u8>>,
-    /// The last MADs that left.
+    /// The last MADs that the manager sent.
     sent: Vec<[u8; LEN]>,
 }
 
 impl Input {
-    /// Does all of it, and then lets everything end.
+    /// Performs all actions, and then ends all IDs and timers.
     pub fn run(self) {
         let [ids, outgoing, events] = self.bounds;
         let config = CmConfig {
@@ -148,7 +150,8 @@ impl Bench {
         }
     }
 
-    /// A MAD comes. What it causes has a bound, so that peers gain nothing by it.
+    /// Delivers a MAD. The number of MADs that it causes is limited, so that a peer cannot use the manager as
+    /// an amplifier.
     fn receive(&mut self, from: u8, to: u8, mad: &[u8]) {
         self.take(true, false);
         let gids = GidPair::new(address(to % 2), address(from));
@@ -175,17 +178,17 @@ impl Bench {
         }
     }
 
-    /// Each program hears of its id, in order, and nothing once it has given it up.
+    /// Checks that each program receives its events in order, and none after it has destroyed the ID.
     fn hear(&mut self, event: &CmEvent) {
         let last = self.heard.get_mut(&event.handle).expect("an id that somebody has");
-        // What was queued before the program gave it up is for nobody.
+        // An event that was queued before the program destroyed the ID has no receiver.
         let Some(last) = last else { return };
         let rank = rank(&event.kind);
         assert!(rank > *last, "{event:?} after {last}");
         *last = rank;
     }
 
-    /// Some handle that was in use once.
+    /// Returns a handle that has been in use.
     fn handle(&self, which: u8) -> u64 {
         let used = self.heard.len().max(1);
         self.heard.keys().rev().nth(usize::from(which) % used.min(16)).copied().unwrap_or(u64::MAX)
@@ -231,7 +234,7 @@ impl Bench {
         }
     }
 
-    /// A call that makes an id or a listener.
+    /// Performs a call that creates an ID or a listener.
     fn begin(&mut self, call: Call, handle: u64) -> Result<(), CmError> {
         match call {
             Call::Connect { to, service: which, qpn, retries } => {
@@ -260,7 +263,7 @@ impl Bench {
         }
     }
 
-    /// All programs end, and all timers.
+    /// Destroys all IDs and lets all timers expire.
     fn end(&mut self) {
         self.take(true, true);
         let handles: Vec<u64> = self.heard.keys().copied().collect();
@@ -284,13 +287,13 @@ impl Bench {
     }
 }
 
-/// The header of annex A11, for services that have one.
+/// Returns the IP header of annex A11, if the service has one.
 fn ip_of(gids: GidPair, service_id: ServiceId) -> Option<ip_cm::Repr> {
     let addresses = ip_cm::Addresses::of(gids.local, gids.remote);
     service_id.is_rdma_ip().then_some(ip_cm::Repr { port: 9, addresses })
 }
 
-/// The ports of the services.
+/// The service IDs of the test.
 const PORTS: [ServiceId; 4] = [
     ServiceId::rdma_ip(PortSpace::Tcp, 1),
     ServiceId::rdma_ip(PortSpace::Udp, 1),

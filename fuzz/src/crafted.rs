@@ -1,4 +1,4 @@
-//! Packets of a hostile peer: any op-code, PSN, key, length and payload, with a right ICRC.
+//! Packets of a hostile peer with any opcode, PSN, key, length and payload, and a valid ICRC.
 
 use arbitrary::Arbitrary;
 use remora_fabric::forge::Forge;
@@ -12,15 +12,15 @@ use remora_wire::{
 use crate::hostile_address::{Edge, HostileAddress};
 use crate::node_memory::{NodeMemory, harmless};
 
-/// The upper three bits of the op-codes of unreliable services.
+/// The upper three bits of the opcodes of unreliable services.
 const UC: u8 = 0x20;
 const UD: u8 = 0x60;
-/// Bytes of payload at most.
+/// The maximum payload in bytes.
 const LONGEST: u16 = 1200;
 
-/// Lengths of regions, receives, windows and atomics, and a byte more or less.
+/// The lengths of regions, receives, windows and atomics, and neighbouring values.
 const EDGES: [u32; 15] = [0, 1, 7, 8, 9, 63, 64, 65, 511, 512, 513, 1023, 1024, 1025, 2048];
-/// Requests that need nothing before them.
+/// The opcodes of requests that need no earlier packet.
 const STARTS: [Opcode; 7] = [
     Opcode::RC_SEND_ONLY,
     Opcode::RC_RDMA_WRITE_FIRST,
@@ -30,35 +30,35 @@ const STARTS: [Opcode; 7] = [
     Opcode::RC_FETCH_ADD,
     Opcode::RC_SEND_ONLY_INV,
 ];
-/// Of 256 packets so many keep lengths that do not fit their op-code.
+/// The number of packets in 256 whose lengths do not fit their opcode.
 const ODD: u8 = 0x40;
-/// So many, and more, probe a bound and a right: they are sound but for these.
+/// The lowest value of [`Crafted::fit`] for a probe: a packet that is valid except for a bound or a right.
 const PROBE: u8 = 0xd0;
-/// Requests that probe, of a reliable connection, and their lengths. The first is an unreliable connection's,
-/// too.
+/// The opcodes of the probes on a reliable connection, and their lengths. An unreliable connection uses only
+/// the first one.
 const PROBES: [Opcode; 4] =
     [Opcode::RC_RDMA_WRITE_ONLY, Opcode::RC_RDMA_READ_REQUEST, Opcode::RC_FETCH_ADD, Opcode::RC_COMPARE_SWAP];
 const PROBE_LENGTHS: [u32; 4] = [16, 1, 64, 200];
-/// No READ that fits its op-code asks for more.
+/// The maximum length of a READ that fits its opcode.
 const WHOLE: u32 = 2048;
 
-/// A length, often one at a bound.
+/// A length in bytes, often at a limit.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub enum Length {
-    /// So many packets of the path MTU.
+    /// The given number of packets of the path MTU.
     Packets(u8),
-    /// So many bytes more than that.
+    /// The given number of packets, and then the given number of bytes more.
     More(u8, u8),
-    /// So many bytes.
+    /// The given number of bytes.
     Few(u8),
-    /// One of [`EDGES`]: a known length, or a byte more or less.
+    /// An entry of [`EDGES`], the lengths at known limits.
     Edge(u8),
-    /// Any 32 bits.
+    /// An arbitrary length.
     Any(u32),
 }
 
 impl Length {
-    /// The length in bytes.
+    /// Returns the length in bytes.
     pub fn bytes(self, mtu: u32) -> u32 {
         match self {
             Length::Packets(count) => u32::from(count) * mtu,
@@ -70,15 +70,16 @@ impl Length {
     }
 }
 
-/// One packet of a hostile peer.
+/// A packet of a hostile peer.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Crafted {
-    /// The lower five bits are the operation; or one that starts something, or any op-code.
+    /// The choice of the opcode: the operation in the lower five bits, a starting request, or any opcode.
     opcode: u8,
     flags: u8,
-    /// From the PSN that would be next; most are that one.
+    /// The distance from the next PSN, which is mostly zero.
     psn: i8,
-    /// Below [`ODD`]: any lengths. From [`PROBE`] on: what most other fields say does not count.
+    /// The choice of validity: below [`ODD`] any lengths, from [`PROBE`] on a probe that ignores most other
+    /// fields.
     fit: u8,
     place: HostileAddress,
     payload: Length,
@@ -88,29 +89,29 @@ pub struct Crafted {
     number: u8,
 }
 
-/// The context of a packet: the sender that it imitates, and the target of its attack.
+/// The connection that a packet attacks: the sender that the packet imitates, and the victim's memory.
 pub struct Context<'a> {
-    /// Makes it look as if it came from the peer.
+    /// The builder of frames that seem to come from the peer.
     pub forge: &'a Forge,
     /// The victim's memory.
     pub memory: &'a NodeMemory,
-    /// The key of the window there.
+    /// The key of the memory window in it.
     pub window: Key,
-    /// The connection's path MTU.
+    /// The path MTU of the connection in bytes.
     pub mtu: u32,
-    /// The upper three bits of the connection's op-codes.
+    /// The upper three bits of the connection's opcodes.
     pub service: u8,
-    /// IRN was agreed on.
+    /// True if the connection uses IRN.
     pub irn: bool,
-    /// Next PSN of requests, and of answers.
+    /// The next PSN of requests, and of answers.
     pub cursor: &'a mut [u32; 2],
-    /// Bytes of the message under way that are still to be sent.
+    /// The remaining bytes of the message in progress.
     pub left: &'a mut u32,
-    /// READs and atomics that have probed so far.
+    /// The number of READs and atomics sent as probes so far.
     pub fetches: &'a mut u32,
     /// The Q_Key of datagrams.
     pub qkey: u32,
-    /// The shared receive queue of XRC.
+    /// The number of the XRC shared receive queue.
     pub srq: Qpn,
 }
 
@@ -123,8 +124,8 @@ impl Crafted {
         }
     }
 
-    /// Distance from the PSN that would be next: mostly 0, else a few, or about the window of a peer over
-    /// IRN.
+    /// Returns the distance from the next PSN: mostly 0, otherwise a few packets, or about the window of a
+    /// peer with IRN.
     fn distance(&self) -> i32 {
         match self.psn {
             few @ -16..=16 => i32::from(few),
@@ -133,7 +134,8 @@ impl Crafted {
         }
     }
 
-    /// Bytes of payload, and of the whole message, of which `left` are to follow.
+    /// Returns the bytes of payload and of the whole message. `left` is updated to the bytes that are still
+    /// to follow.
     fn lengths(&self, opcode: Opcode, mtu: u32, left: &mut u32) -> (u32, u32) {
         let (payload, total) = (self.payload.bytes(mtu), self.total.bytes(mtu));
         if self.fit < ODD {
@@ -162,7 +164,7 @@ impl Crafted {
         let opcode = self.opcode(context.service);
         let cursor = &mut context.cursor[usize::from(opcode.is_response())];
         let psn = Psn::new(cursor.wrapping_add_signed(self.distance()) & 0x00ff_ffff);
-        // A repeated or early packet does not move it.
+        // A repeated or early packet does not advance the next PSN.
         if self.distance() == 0 {
             *cursor = (*cursor + 1) & 0x00ff_ffff;
         }
@@ -192,7 +194,7 @@ impl Crafted {
         context: &Context<'_>,
     ) -> Extensions {
         let rkey = key.get();
-        // The upper bits are zeros, so that no operand is a secret's bytes.
+        // The upper bits are zeros, so that an operand cannot contain bytes of the secret.
         let (swap_add, compare) = (u64::from(self.operand), u64::from(self.number) * 0x11);
         let qkey = if self.number < 0xf0 { context.qkey } else { self.operand };
         let srq = if self.number < 0xf0 { context.srq } else { Qpn::new(self.operand & 0x00ff_ffff) };
@@ -210,7 +212,7 @@ impl Crafted {
         }
     }
 
-    /// IRN's additions to a packet of this op-code.
+    /// Builds IRN's additional headers for a packet of this opcode.
     fn additions(&self, bth: &bth::Repr, ext: &Extensions, dma_len: u32, context: &Context<'_>) -> Additions {
         let (key, va) = self.place.of(context.memory, context.window, u64::from(dma_len));
         let rest = reth::Repr { va, rkey: key.get(), dma_len };
@@ -228,8 +230,8 @@ impl Crafted {
         fitting.next().unwrap_or_default()
     }
 
-    /// A request in order, at or beyond the bound of a region, by the region's own key. Only bounds and
-    /// rights refuse it.
+    /// Builds a request in order, at or beyond the end of a region, with the region's own key. Only checks of
+    /// bounds and rights can refuse it.
     fn probe(&self, context: &mut Context<'_>) -> Vec<u8> {
         let among = if context.service == UC { 1 } else { PROBES.len() };
         let plain = PROBES[usize::from(self.opcode) % among];
@@ -279,15 +281,15 @@ impl Crafted {
     }
 }
 
-/// A number that no other connection of the world has: a frame in its peer's name may rightly end a
-/// connection.
+/// Returns the number of a queue pair that no other connection has, because a frame that is forged in a
+/// peer's name may end that peer's connection.
 fn unknown_qpn(operand: u32) -> Qpn {
     const OTHERS: u32 = 0x10;
     let number = operand & 0x00ff_ffff;
     Qpn::new(if number < 2 { number } else { number | OTHERS })
 }
 
-/// Any bytes behind a right base header, sealed.
+/// Builds a sealed frame with arbitrary bytes after a valid base header.
 pub fn behind(context: &mut Context<'_>, opcode: u8, psn: i8, bytes: &[u8]) -> Vec<u8> {
     let at = context.cursor[0].wrapping_add_signed(i32::from(psn)) & 0x00ff_ffff;
     let mut transport = vec![0; bth::LEN];

@@ -1,5 +1,5 @@
-//! Packets of PRISM of a hostile peer: any flags, addresses, pointers, bounds, operands and masks, with a
-//! right ICRC.
+//! PRISM packets of a hostile peer with any flags, addresses, pointers, bounds, operands and masks, and a
+//! valid ICRC.
 
 use arbitrary::Arbitrary;
 use remora_memory::Key;
@@ -13,11 +13,11 @@ use crate::crafted::{Context, Length};
 use crate::hostile_address::{Edge, HostileAddress};
 use crate::node_memory::harmless;
 
-/// Of 256 packets so many keep flags and lengths that do not fit their op-code.
+/// The number of packets in 256 whose flags and lengths do not fit their opcode.
 const ODD: u8 = 0x30;
-/// So many, and more, probe a bound and a right: they are sound but for these.
+/// The lowest value of [`Flagged::fit`] for a probe: a packet that is valid except for a bound or a right.
 const PROBE: u8 = 0xc0;
-/// What probes, its flags and its lengths.
+/// The opcodes of the probes with their flags, and the lengths.
 const PROBES: [(Opcode, Flags); 4] = [
     (Opcode::RC_RDMA_READ_REQUEST, Flags::CONDITIONAL),
     (Opcode::RC_RDMA_WRITE_ONLY, Flags::CONDITIONAL),
@@ -25,27 +25,27 @@ const PROBES: [(Opcode, Flags); 4] = [
     (Opcode::RC_FETCH_ADD, Flags::CONDITIONAL),
 ];
 const PROBE_LENGTHS: [u32; 4] = [16, 8, 32, 64];
-/// No packet that fits asks for more.
+/// The maximum length of a packet that fits its opcode.
 const WHOLE: u32 = 3000;
 
-/// An address that a packet names.
+/// A remote address in a packet.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub enum PacketAddress {
-    /// A pointer and its bound, in the open region.
+    /// A pointer with its bound, in the open region.
     Pointer(u8),
     /// A word of the open region.
     Open(u8),
-    /// In scratch memory, or near its start or end.
+    /// An address in scratch memory, or near its start or end.
     Scratch(u8),
-    /// Any other address.
+    /// An arbitrary hostile address.
     HostileAddress(HostileAddress),
 }
 
-/// Pointers in the open region, 16 bytes each, from its first byte on.
+/// The number of pointers at the start of the open region, of 16 bytes each.
 pub const POINTERS: usize = 8;
 
 impl PacketAddress {
-    /// The key and the address.
+    /// Returns the key and the address for an access of `len` bytes.
     pub fn of(self, context: &Context<'_>, len: u64) -> (Key, u64) {
         let open = context.memory.open(0);
         match self {
@@ -60,22 +60,23 @@ impl PacketAddress {
     }
 }
 
-/// One packet of PRISM.
+/// A PRISM packet of a hostile peer.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Flagged {
     verb: u8,
     flags: u8,
-    /// Below [`ODD`]: any flags and lengths. From [`PROBE`] on: what most other fields say does not count.
+    /// The choice of validity: below [`ODD`] any flags and lengths, from [`PROBE`] on a probe that ignores
+    /// most other fields.
     fit: u8,
     psn: i8,
     target: PacketAddress,
     redirect: PacketAddress,
     source: PacketAddress,
     len: Length,
-    /// Mode, size, which masks, and which operands are in the responder's memory.
+    /// The mode, the size, the choice of masks, and the operands that are in the responder's memory.
     shape: u16,
     numbers: [u16; 2],
-    /// An offset behind the headers, and the change of the byte at it.
+    /// The offset of a byte after the headers, and the change of that byte.
     bent: Option<(u8, u8)>,
 }
 
@@ -84,11 +85,11 @@ pub struct Flagged {
 pub struct Progress {
     flags: u8,
     left: u32,
-    /// READs, atomics and operations of PRISM so far.
+    /// The number of READs, atomics and PRISM operations so far.
     fetches: u32,
 }
 
-/// The flags that an op-code may have, with those that must be there.
+/// Returns the flags that the opcode may have, including the required ones.
 fn fitting(opcode: Opcode, bits: u8) -> Flags {
     let without = |flags: Flags| bits & !flags.bits();
     let (indirect, bounded) = (Flags::ADDR_INDIRECT, Flags::ADDR_BOUNDED);
@@ -109,7 +110,7 @@ impl Flagged {
     fn opcode(&self, progress: &Progress) -> Opcode {
         match self.verb {
             ..0x40 => Opcode::RC_RDMA_READ_REQUEST,
-            // The message under way continues, mostly.
+            // Mostly, the message in progress continues.
             _ if progress.left > 0 && self.verb < 0xe0 => Opcode::RC_RDMA_WRITE_LAST,
             0x40..0x70 => Opcode::RC_RDMA_WRITE_ONLY,
             0x70..0x90 => Opcode::RC_RDMA_WRITE_FIRST,
@@ -132,7 +133,7 @@ impl Flagged {
         [8, 16, 32, 32][usize::from(self.shape >> 3 & 3)]
     }
 
-    /// The operands behind an atomic's addresses, and the fields of its header.
+    /// Writes the operands that follow an atomic's addresses, and returns the operand fields of its header.
     fn operands(&self, swaps: bool, context: &Context<'_>, out: &mut Vec<u8>) -> (u64, u64) {
         let limbs = usize::from(self.size()) / 8;
         let number = |kind: u16, value: u16| -> Number {
@@ -159,7 +160,7 @@ impl Flagged {
         (compare, swap_add)
     }
 
-    /// Bytes of payload of a WRITE's packet, and of all of it.
+    /// Returns the bytes of payload of one packet, and of the whole WRITE.
     fn lengths(&self, opcode: Opcode, flags: Flags, mtu: u32, progress: &mut Progress) -> (u32, u32) {
         let any = self.len.bytes(mtu);
         if self.fit < ODD {
@@ -182,7 +183,8 @@ impl Flagged {
         }
     }
 
-    /// The frame; `lists` are those that it may allocate from, and may not.
+    /// Builds the frame. `lists` are the numbers of a free list that the peer may use and of one that it may
+    /// not.
     pub fn frame(&self, context: &mut Context<'_>, lists: [u64; 2], progress: &mut Progress) -> Vec<u8> {
         let (bth, ext, payload) = self.packet(context, lists, progress);
         let (opcode, flags) = (bth.opcode, Flags::from_bits(bth.resv7));
@@ -200,7 +202,7 @@ impl Flagged {
         context.forge.frame(bth, ext, &bytes)
     }
 
-    /// The frame of these operations as a chain, whose header counts `odd` of them, if that is given.
+    /// Builds a frame with these operations as a chain. `odd` replaces the count in its header.
     pub fn chain(
         these: &[Flagged],
         odd: Option<u8>,
@@ -230,8 +232,8 @@ impl Flagged {
         context.forge.frame(bth, Extensions::NONE, &bytes)
     }
 
-    /// An operation in order, at or beyond the bound of a region or of scratch memory. Only bounds and rights
-    /// refuse it.
+    /// Builds an operation in order, at or beyond the end of a region or of scratch memory. Only checks of
+    /// bounds and rights can refuse it.
     fn probe(&self, context: &mut Context<'_>, progress: &mut Progress) -> (bth::Repr, Extensions, Vec<u8>) {
         let (opcode, flags) = PROBES[usize::from(self.verb) % PROBES.len()];
         (progress.flags, progress.left) = (flags.bits(), 0);
@@ -248,7 +250,7 @@ impl Flagged {
         }
         let (key, va) = match region {
             0x80..0xc0 => {
-                // It is the end of the address space.
+                // The range ends at the end of the address space, or beyond.
                 let beyond = if over & 1 == 0 { 0 } else { 8u64 };
                 (context.memory.open(0).rkey, beyond.wrapping_sub(len.into()))
             }
@@ -270,7 +272,7 @@ impl Flagged {
         (bth, ext, payload)
     }
 
-    /// The packet, but for what IRN adds.
+    /// Builds the packet without IRN's additional headers.
     fn packet(
         &self,
         context: &mut Context<'_>,
@@ -293,7 +295,7 @@ impl Flagged {
         progress.flags = flags.bits();
         let (len, total) = self.lengths(opcode, flags, mtu, progress);
         let (key, mut va) = self.target.of(context, u64::from(total));
-        // The list of the open region, or the one behind it that peers may not use.
+        // The free list in the open region, or the list that peers may not use.
         if flags.has(Flags::ALLOCATE) && self.fit >= ODD {
             va = lists[usize::from(self.flags >> 7)];
         }
@@ -332,7 +334,7 @@ impl Flagged {
         (bth, ext, payload)
     }
 
-    /// Mostly the next; else a few before or behind it.
+    /// Returns the PSN: mostly the next one, otherwise one a few before or after it.
     fn psn(&self, context: &mut Context<'_>, opcode: Opcode, flags: Flags, total: u32) -> Psn {
         let cursor = &mut context.cursor[0];
         let distance = match self.psn {
@@ -353,7 +355,7 @@ fn is_read(opcode: Opcode) -> bool {
     opcode == Opcode::RC_RDMA_READ_REQUEST
 }
 
-/// Does the op-code want headers that are not made here?
+/// Returns true if the opcode needs headers other than those in `ext`.
 fn ext_differs(opcode: Opcode, ext: &Extensions) -> bool {
     opcode.has_reth() != ext.reth.is_some()
         || opcode.has_atomic_eth() != ext.atomic.is_some()
@@ -365,7 +367,7 @@ fn ext_differs(opcode: Opcode, ext: &Extensions) -> bool {
         || opcode.has_atomic_ack()
 }
 
-/// IRN's additions: none, if there are flags.
+/// Builds IRN's additional headers. A packet with PRISM flags has none.
 fn additions(opcode: Opcode, flags: Flags, progress: &Progress, ext: &Extensions) -> Additions {
     let none = Additions::default();
     if flags != Flags::NONE {

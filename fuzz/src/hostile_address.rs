@@ -1,49 +1,49 @@
-//! Addresses and keys of a hostile peer or program: often right, often a little wrong.
+//! Addresses and keys of a hostile peer or program, often valid and often nearly valid.
 
 use arbitrary::Arbitrary;
 use remora_memory::Key;
 
 use crate::node_memory::{FRAME, Name, NodeMemory};
 
-/// Greatest distance from a region's first byte: a little more than the length of most regions.
+/// The maximum distance from a region's first byte, a little more than the length of most regions.
 const NEAR: i64 = 1100;
 
 /// A key and an address.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub enum HostileAddress {
-    /// In or near a region.
+    /// An address in or near a region.
     Near {
-        /// Number of the region.
+        /// The number of the region.
         region: u8,
-        /// Offset from its first byte.
+        /// The offset from its first byte.
         offset: i16,
     },
-    /// The access ends where a region or the window ends, or a byte before or behind.
+    /// An access that ends where a region or the window ends, or one byte before or after.
     End {
-        /// Number of the region.
+        /// The number of the region.
         region: u8,
-        /// How many bytes behind.
+        /// The number of bytes beyond the end.
         over: u8,
     },
-    /// The right address with another region's key.
+    /// A valid address with the key of another region.
     Mixed {
-        /// Number of the region whose key is used.
+        /// The number of the region whose key is used.
         key: u8,
-        /// Number of the region whose address is used.
+        /// The number of the region whose address is used.
         region: u8,
     },
-    /// Through the window.
+    /// An address with the key of the window.
     Window(i16),
-    /// In the open region.
+    /// An address in the open region.
     Open(u8),
-    /// By a key that was never given.
+    /// A key that was never given.
     Bent {
-        /// Number of the region whose key is changed.
+        /// The number of the region whose key is changed.
         region: u8,
-        /// Bits turned in it.
+        /// The bits that are inverted in the key.
         bits: u32,
     },
-    /// Any key and address.
+    /// An arbitrary key and address.
     Any {
         /// The remote key.
         key: u32,
@@ -52,17 +52,17 @@ pub enum HostileAddress {
     },
 }
 
-/// The bounds of a region or of the window, and a little beyond.
+/// An end of a region or of the window, and a distance beyond it.
 #[derive(Copy, Clone, Debug)]
 pub struct Edge {
-    /// Number of the region; the highest are the window.
+    /// The number of the region; the highest numbers select the window.
     pub region: u8,
-    /// Which bound, and how far beyond.
+    /// The choice of the start or the end, and the distance beyond it.
     pub over: u8,
 }
 
 impl Edge {
-    /// The key and the address of `len` bytes that end or begin at the bound, or beyond it.
+    /// Returns the key and the address of `len` bytes that end or begin at the edge or beyond it.
     pub fn of(self, memory: &NodeMemory, window: Key, len: u64) -> (Key, u64) {
         let (key, start, end) = match self.region {
             0xe0.. => {
@@ -86,7 +86,7 @@ impl Edge {
 }
 
 impl HostileAddress {
-    /// The key and the address of `len` bytes, in a node's memory whose window has the key `window`.
+    /// Returns the key and the address for `len` bytes in a node's memory. `window` is the key of its window.
     pub fn of(self, memory: &NodeMemory, window: Key, len: u64) -> (Key, u64) {
         match self {
             HostileAddress::Near { region, offset } => {

@@ -1,9 +1,9 @@
-//! A hostile client of an offload (RedN, section 3.5): it may SEND, and its messages are scattered into work
-//! requests.
+//! A hostile client of an offload (RedN, section 3.5). The client may SEND, and the NIC scatters its
+//! messages into work requests.
 //!
-//! [`word`] builds its messages, [`layout`] lays out memory. Most inputs go to an offload that ships, whose
-//! client chooses addresses and operands. The others go to one that the verifier refuses, because its client
-//! chooses everything.
+//! [`word`] builds the messages, [`layout`] the memory. Most inputs use an offload of this repository, whose
+//! client chooses addresses and operands. The others use one that the verifier refuses, because its client
+//! chooses every field.
 
 mod layout;
 mod word;
@@ -24,9 +24,9 @@ use crate::node_memory::{SECRET, harmless, leaks};
 use crate::testbed::small;
 use crate::to_the_end;
 
-/// The offload whose client chooses everything.
+/// The offload whose client chooses every field.
 const WIDE: (&str, &str) = ("wide", include_str!("injections/wide.chain"));
-/// All offloads, without the bytes of given regions.
+/// All offloads, without the contents of the regions that the server provides.
 static PROGRAMS: LazyLock<Vec<(&str, Program)>> = LazyLock::new(|| {
     let light = |(name, text)| {
         let mut program = assemble(text).expect("it ships");
@@ -38,42 +38,42 @@ static PROGRAMS: LazyLock<Vec<(&str, Program)>> = LazyLock::new(|| {
     };
     OFFLOADS.into_iter().chain([WIDE]).map(light).collect()
 });
-/// Bytes of a message at most; each has its own memory for a while.
+/// The maximum size of a message in bytes. Each message has its own memory until it is received.
 const MESSAGE: usize = 512;
-/// Receives of the client, for its answers.
+/// The number of receives that the client posts for answers.
 const RECEIVES: usize = 24;
-/// Work requests for a message at most: `list.chain` has the most.
+/// The maximum number of work requests for a message; `list.chain` needs the most.
 const WORKS: u64 = 128;
-/// A refused message has still come, and its end flushes the one receive: two rounds beside the requested
-/// ones. The offloads begin with a third.
+/// The number of additional rounds: a refused message has arrived all the same, and its end flushes the one
+/// posted receive. The initial round of each offload is the third.
 const BESIDE: u64 = 3;
 
 /// An input of the fuzzer.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Input {
     program: u8,
-    /// Records of another client: data of the server, which a message may address.
+    /// Records of another client in the server's memory, which a message can address.
     planted: [Record; RECORDS as usize],
     #[arbitrary(with = to_the_end)]
     actions: Vec<Action>,
 }
 
-/// One action of the client.
+/// An action of the client.
 #[derive(Arbitrary, Clone, Debug)]
 enum Action {
-    /// A message in the offload's shape.
+    /// A message in the form that the offload expects.
     Ask(Ask),
-    /// A whole work request.
+    /// A message that is a whole work request.
     Work(Work),
-    /// A message of words, cut to so many bytes.
+    /// A message of words, cut to the given number of bytes.
     Words([Word; 9], u8),
-    /// Any bytes as a message.
+    /// A message of arbitrary bytes.
     Bytes(#[arbitrary(with = crate::bytes)] Vec<u8>),
-    /// The same byte, repeated.
+    /// A message that repeats one byte.
     Long(u8, u16),
-    /// A verb that it may not use: WRITE, READ, fetch-and-add, compare-and-swap.
+    /// A verb that the client may not use: WRITE, READ, fetch-and-add or compare-and-swap.
     Verb(u8, Word, u8),
-    /// Time passes, tenths of a microsecond.
+    /// The passing of time, in tenths of a microsecond.
     Wait(u8),
 }
 
@@ -89,9 +89,10 @@ struct Run {
     layout: Layout,
     name: &'static str,
     client: Endpoint,
-    /// Another client; none beside the offload whose client may do everything in its own protection domain.
+    /// An honest second client. `None` with the offload whose client may do everything in its protection
+    /// domain.
     honest: Option<Endpoint>,
-    /// Memory that must not change, as it is at first.
+    /// The initial contents of the memory that must not change.
     first: [Vec<u8>; 3],
     sent: usize,
 }
@@ -121,7 +122,8 @@ impl Run {
         let client = install(&mut world, &layout, program);
         let honest = (!wide).then(|| install(&mut world, &layout, &PROGRAMS[0].1));
         layout.numbers = Some(client.offload.numbers.clone());
-        // `list-break.chain` never ends on a circular list: the server must keep that list straight.
+        // `list-break.chain` does not end on a circular list, so the server must keep its list free of
+        // cycles.
         let planted: &[Record] = if *name == "list-break" { &[] } else { &input.planted };
         let planted: Vec<u8> = planted.iter().flat_map(|record| record.bytes(&layout)).collect();
         layout.fill(&planted);
@@ -146,7 +148,7 @@ impl Run {
 
     fn post(&mut self, operation: Operation, payload: Payload<'_>) {
         let flags = Flags { signaled: true, ..Flags::default() };
-        // If its queue is full, or its connection has ended, posting fails.
+        // Posting fails if the queue is full or the connection has ended.
         let _ = self.world.post(self.client.qp, &WorkRequest { id: 1, operation, payload, flags });
     }
 
@@ -178,10 +180,10 @@ impl Run {
         let _ = self.world.drain(self.client.cq);
     }
 
-    /// Runs until all is quiet, within the cost of a message.
+    /// Runs until the world is idle, and checks the number of executed work requests.
     fn rest(&mut self) {
         let most = WORKS * (BESIDE + self.sent as u64);
-        // An endless run is detected early.
+        // The check after each part detects an endless run early.
         let at_rest = (0..1000).any(|_| {
             let at_rest = self.world.settle(100);
             let works = self.world.counters(0).wqes_executed;
@@ -196,7 +198,7 @@ impl Run {
         assert!(at_rest, "it goes on and on");
     }
 
-    /// Checks that all is quiet, and that other memory is unchanged and unread.
+    /// Runs until the world is idle, and checks that other memory is unchanged and unread.
     fn check(&mut self) {
         self.rest();
         for (now, first) in untouchable(&self.layout).map(GuardedRegion::whole).iter().zip(&self.first) {
@@ -211,7 +213,7 @@ impl Run {
         self.check_code();
     }
 
-    /// The code of both offloads is unchanged, except for the targets in its text.
+    /// Checks that the code of both offloads is unchanged except for its declared targets.
     fn check_code(&self) {
         for (_, now, _) in self.client.offload.memory() {
             assert!(!leaks(&now), "the offload has what nobody may see");
@@ -222,7 +224,7 @@ impl Run {
         }
     }
 
-    /// Another client is served as before.
+    /// Checks that the honest client is served as before.
     fn is_served(&mut self) {
         let Some(Endpoint { qp, cq, .. }) = self.honest else { return };
         let key = 5;
@@ -242,7 +244,7 @@ impl Run {
     }
 }
 
-/// Memory that nothing may change.
+/// Returns the memory that no message may change.
 fn untouchable(layout: &Layout) -> [&GuardedRegion; 3] {
     [&layout.table, &layout.secret, &layout.own]
 }
@@ -251,7 +253,7 @@ impl Input {
     /// Runs the input.
     ///
     /// # Panics
-    /// If the client reaches memory that it was not granted.
+    /// Panics if the client reaches memory that was not granted to it.
     pub fn run(&self) {
         let mut run = Run::new(self);
         self.actions.iter().for_each(|one| run.make(one));

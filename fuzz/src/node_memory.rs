@@ -1,5 +1,5 @@
-//! The memory of one node: regions with different rights, guards around each, and a record of what may
-//! change.
+//! The memory of one node: regions with different rights, guards around each, and a record of the bytes that
+//! may change.
 
 use std::ops::Range;
 
@@ -7,45 +7,45 @@ use remora_fabric::{ALL, REMOTE, Region, World};
 use remora_memory::{Access, Bytes, Key};
 use remora_nic::{Remote, Sge};
 
-/// Bytes before and after each region that belong to no region.
+/// The number of bytes before and after each region that belong to no region.
 const GUARD: usize = 64;
-/// The byte that fills memory that no peer may read. No input can bring this byte, so frames that hold
-/// several of them are a leak.
+/// The byte in memory that no peer may read. No input contains it, so a frame with a row of them shows a
+/// leak.
 pub const SECRET: u8 = 0xc5;
-/// The byte that fills other memory.
+/// The byte in other memory.
 const PLAIN: u8 = 0x11;
-/// Secret bytes in a row that prove a leak; an ICRC's four bytes may be chance. A run of 15 always contains
-/// such a row.
+/// The number of secret bytes in a row that prove a leak, because the four bytes of an ICRC can be secret
+/// bytes by chance. A run of 15 secret bytes always contains such a row.
 const LEAK: usize = 8;
 
-/// The bound part of the framed region.
+/// The part of the framed region to which the window is bound.
 pub const FRAME: Range<usize> = 64..128;
-/// Where honest work requests take bytes from, in the program's own region.
+/// The offset of the bytes that honest work requests send, in the program's own region.
 pub const SOURCE: usize = 0;
-/// Bytes of each slot for an honest receive, and for the bytes of an honest READ.
+/// The size in bytes of each slot for an honest receive or for the data of an honest READ.
 pub const SLOT: usize = 512;
-/// Receives of a node at most, and READs.
+/// The maximum numbers of receives and of READs of a node.
 pub const SLOTS: usize = 8;
 const RECEIVES: usize = 2048;
 const SINKS: usize = RECEIVES + SLOTS * SLOT;
 const SPARE: usize = SINKS + SLOTS * SLOT;
 
-/// The owner and the rights of a region.
+/// A region, named by its owner and rights.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Name {
-    /// The program's own: its work requests use this.
+    /// The program's own region, which its work requests use.
     Own,
-    /// Peers may do everything.
+    /// A region in which peers may do everything.
     Open,
-    /// Peers may read.
+    /// A region that peers may read.
     Readable,
-    /// Peers may write and not read.
+    /// A region that peers may write and not read.
     Writable,
-    /// Peers may do nothing.
+    /// A region without access for peers.
     Private,
-    /// As open, but in another protection domain.
+    /// A region like [`Name::Open`] in another protection domain.
     Foreign,
-    /// Peers may do nothing, except through a window.
+    /// A region that peers may access only through a window.
     Framed,
 }
 
@@ -72,9 +72,9 @@ impl Name {
 #[derive(Debug)]
 pub struct GuardedRegion {
     name: Name,
-    /// Its local and remote key.
+    /// The local and remote key of the region.
     pub key: Key,
-    /// Address of its first byte.
+    /// The address of its first byte.
     pub address: u64,
     bytes: Bytes,
     /// The initial contents, guards included.
@@ -83,7 +83,7 @@ pub struct GuardedRegion {
 }
 
 impl GuardedRegion {
-    /// Bytes of the region.
+    /// Returns the length of the region in bytes.
     pub fn len(&self) -> u64 {
         self.name.len() as u64
     }
@@ -99,7 +99,7 @@ pub struct NodeMemory {
 }
 
 impl NodeMemory {
-    /// The regions of `node`. The bytes of `guarded` regions are secrets, as those of the guards.
+    /// Creates the regions of `node`. The `guarded` regions and all guards are filled with secret bytes.
     pub fn new(world: &World, node: usize, guarded: &[Name]) -> NodeMemory {
         let foreign = world.table(node).alloc_pd().expect("a second protection domain");
         let region = |(place, name): (usize, &Name)| {
@@ -121,23 +121,23 @@ impl NodeMemory {
         NodeMemory { node, regions: NAMES.iter().enumerate().map(region).collect(), receives: 0, sinks: 0 }
     }
 
-    /// The region of this name.
+    /// Returns the region of the given name.
     pub fn guarded(&self, name: Name) -> &GuardedRegion {
         &self.regions[NAMES.iter().position(|other| *other == name).expect("every name has one")]
     }
 
-    /// The region of this number; any number is valid.
+    /// Returns the region that the number selects; every number is valid.
     pub fn any(&self, number: u8) -> &GuardedRegion {
         &self.regions[usize::from(number) % self.regions.len()]
     }
 
-    /// These bytes of a region may change from now on.
+    /// Allows bytes of a region to change from now on.
     pub fn allow(&mut self, name: Name, range: Range<usize>) {
         let region = self.regions.iter_mut().find(|region| region.name == name).expect("every name has one");
         region.may_change.push(range);
     }
 
-    /// Allows the changes that peers with these rights on the connection may make.
+    /// Allows the changes that peers can make with the connection's rights.
     pub fn allow_peers(&mut self, rights: Access) {
         let writes = rights.contains(Access::REMOTE_WRITE);
         if writes {
@@ -149,7 +149,7 @@ impl NodeMemory {
         }
     }
 
-    /// Allows the changes that the node's own program may cause, by any work request.
+    /// Allows the changes that the node's own program can cause by any work request.
     pub fn allow_program(&mut self) {
         for name in NAMES.into_iter().filter(|name| *name != Name::Foreign) {
             if name.access().contains(Access::LOCAL_WRITE) {
@@ -158,21 +158,22 @@ impl NodeMemory {
         }
     }
 
-    /// Memory for an honest receive of `len` bytes, at most [`SLOT`]; None after [`SLOTS`] of them.
+    /// Returns memory for an honest receive of `len` bytes, at most [`SLOT`]. Returns `None` after [`SLOTS`]
+    /// calls.
     pub fn receive(&mut self, len: usize) -> Option<Sge> {
         let at = RECEIVES + self.receives * SLOT;
         self.receives += 1;
         (self.receives <= SLOTS).then(|| self.lend(at, len))
     }
 
-    /// Memory for the bytes of an honest READ or atomic.
+    /// Returns memory for the data of an honest READ or atomic, or `None` after [`SLOTS`] calls.
     pub fn sink(&mut self, len: usize) -> Option<Sge> {
         let at = SINKS + self.sinks * SLOT;
         self.sinks += 1;
         (self.sinks <= SLOTS).then(|| self.lend(at, len))
     }
 
-    /// Memory for one more receive.
+    /// Returns memory for one more receive.
     pub fn spare(&mut self) -> Sge {
         self.lend(SPARE, SLOT)
     }
@@ -182,41 +183,41 @@ impl NodeMemory {
         self.own(at, len)
     }
 
-    /// An element of the program's own region.
+    /// Returns a list element in the program's own region.
     pub fn own(&self, at: usize, len: usize) -> Sge {
         let region = self.guarded(Name::Own);
         Sge { addr: region.address + at as u64, len: len as u32, lkey: region.key }
     }
 
-    /// An address in the open region, for a peer.
+    /// Returns an address in the open region, for use by a peer.
     pub fn open(&self, at: usize) -> Remote {
         let region = self.guarded(Name::Open);
         Remote { addr: region.address + at as u64, rkey: region.key }
     }
 
-    /// Changes bytes of a region, as the program does.
+    /// Changes bytes of a region, as the node's program does.
     pub fn store(&mut self, name: Name, at: usize, bytes: &[u8]) {
         self.guarded(name).bytes.write(GUARD + at, bytes).expect("within the region");
         self.allow(name, at..at + bytes.len());
     }
 
-    /// Bytes of a region.
+    /// Reads bytes of a region.
     pub fn load(&self, name: Name, at: usize, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.guarded(name).bytes.read(GUARD + at, &mut bytes).expect("within the region");
         bytes
     }
 
-    /// The same as a region of the fabric.
+    /// Returns the region in the fabric's type.
     pub fn region(&self, name: Name) -> Region {
         let GuardedRegion { key, address, bytes, .. } = self.guarded(name);
         Region { node: self.node, key: *key, address: *address, bytes: bytes.clone() }
     }
 
-    /// Checks that memory which peers may read holds no secret bytes.
+    /// Checks that the memory which peers may read holds no secret bytes.
     ///
     /// # Panics
-    /// If it does.
+    /// Panics if the memory holds a row of secret bytes.
     pub fn check_readable(&self) {
         for name in [Name::Open, Name::Readable] {
             let bytes = self.load(name, 0, name.len());
@@ -227,7 +228,7 @@ impl NodeMemory {
     /// Checks that only allowed bytes have changed.
     ///
     /// # Panics
-    /// If others have.
+    /// Panics if another byte has changed.
     pub fn check(&self) {
         for region in &self.regions {
             let mut bytes = vec![0; region.bytes.len()];
@@ -236,7 +237,7 @@ impl NodeMemory {
                 let range = GUARD + range.start..GUARD + range.end;
                 bytes[range.clone()].copy_from_slice(&region.image[range]);
             }
-            // As a whole first: the fuzzer instruments each comparison.
+            // The first comparison covers the whole region, because the fuzzer instruments every comparison.
             if bytes != region.image {
                 let changed = bytes.iter().zip(&region.image).position(|(now, before)| now != before);
                 let at = changed.map(|at| at as isize - GUARD as isize);
@@ -246,17 +247,17 @@ impl NodeMemory {
     }
 }
 
-/// Rights of a connection out of three bits.
+/// Returns the rights of a connection that three bits select.
 pub fn rights(bits: u8) -> Access {
     Access::from_bits(u32::from(bits) << 1 & REMOTE.bits()).expect("rights of peers")
 }
 
-/// Does this frame hold a run of secret bytes?
+/// Returns true if the frame contains a row of secret bytes.
 pub fn leaks(frame: &[u8]) -> bool {
     frame.chunks_exact(LEAK).any(|chunk| chunk == [SECRET; LEAK])
 }
 
-/// Takes the secret byte out of an input.
+/// Replaces the secret byte in bytes of an input.
 pub fn harmless(bytes: &mut [u8]) {
     for byte in bytes.iter_mut().filter(|byte| **byte == SECRET) {
         *byte = !SECRET;

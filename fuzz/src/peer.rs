@@ -1,4 +1,4 @@
-//! A hostile peer: packets of any kind against live queue pairs, between and amid honest work.
+//! A hostile peer that sends packets of any kind to live queue pairs, between honest work requests.
 
 use arbitrary::Arbitrary;
 use remora_fabric::forge::Forge;
@@ -10,7 +10,7 @@ use crate::node_memory::{Name, SOURCE};
 use crate::testbed::{Kind, Setup, Testbed};
 use crate::{bytes, to_the_end};
 
-/// Regions whose bytes are secrets.
+/// The regions that are filled with secret bytes.
 pub(crate) const GUARDED: &[Name] = &[Name::Private, Name::Writable, Name::Foreign, Name::Framed];
 
 /// An input of the fuzzer.
@@ -21,18 +21,18 @@ pub struct Input {
     actions: Vec<Action>,
 }
 
-/// One action of an input.
+/// An action of an input.
 #[derive(Arbitrary, Clone, Debug)]
 pub(crate) enum Action {
-    /// A packet to the right.
+    /// A packet to the right side.
     Packet(Crafted),
-    /// Some, one behind the other.
+    /// Three packets in sequence.
     Burst([Crafted; 3]),
-    /// A packet to the left: an answer, or a request against the connection's direction.
+    /// A packet to the left side: an answer, or a request against the connection's direction.
     Back(Crafted),
-    /// The same one twice, or cut off, or with a bit turned after its ICRC was made.
+    /// A packet that is sent twice, cut short, or changed by a bit after its ICRC was computed.
     Damaged(Crafted, u16, Damage),
-    /// Any bytes behind a right base header.
+    /// Arbitrary bytes after a valid base header.
     Behind {
         opcode: u8,
         psn: i8,
@@ -40,7 +40,7 @@ pub(crate) enum Action {
         #[arbitrary(with = bytes)]
         bytes: Vec<u8>,
     },
-    /// Any bytes, as a whole frame.
+    /// Arbitrary bytes as a whole frame.
     Bytes {
         left: bool,
         #[arbitrary(with = bytes)]
@@ -50,11 +50,11 @@ pub(crate) enum Action {
     Honest { left: bool, verb: Verb, len: u16 },
     /// An honest receive.
     Receive { left: bool, len: u16 },
-    /// Time passes, nanoseconds.
+    /// The passing of time, in nanoseconds.
     Wait(u16),
 }
 
-/// What happens to a frame.
+/// The damage to a frame.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub(crate) enum Damage {
     Twice,
@@ -62,7 +62,7 @@ pub(crate) enum Damage {
     Bit,
 }
 
-/// An honest work request.
+/// The verb of an honest work request.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub(crate) enum Verb {
     Send,
@@ -74,20 +74,21 @@ pub(crate) enum Verb {
     CompareSwap,
 }
 
-/// The nodes, and the next PSNs that a hostile peer would use against either side: of requests, of answers.
+/// The testbed, with the next PSNs (of requests and of answers) that a hostile peer would use against either
+/// side.
 pub(crate) struct Attack {
     pub testbed: Testbed,
     pub cursors: [[u32; 2]; 2],
-    /// Bytes of its message to either side that are still to be sent.
+    /// The remaining bytes of the hostile message to either side.
     left: [u32; 2],
-    /// READs and atomics that have probed either side.
+    /// The number of READs and atomics sent as probes to either side.
     fetches: [u32; 2],
 }
 
 impl Attack {
     pub fn new(testbed: Testbed) -> Attack {
         let [left, right] = testbed.settings.psn;
-        // Against the left come the right's requests, and answers to its own.
+        // The left side receives the right side's requests, and answers to its own.
         Attack { testbed, cursors: [[right, left], [left, right]], left: [0; 2], fetches: [0; 2] }
     }
 
@@ -183,7 +184,7 @@ impl Input {
     /// Runs the input.
     ///
     /// # Panics
-    /// If the NIC breaks a rule.
+    /// Panics if the NIC violates a requirement.
     pub fn run(&self, kind: Kind) {
         let mut attack = Attack::new(Testbed::new(kind, false, &self.setup, false, [GUARDED; 2]));
         for one in &self.actions {

@@ -1,5 +1,5 @@
 //! A hostile peer on a connection that agreed on PRISM, and a server whose free lists, pointers and scratch
-//! memory must survive it.
+//! memory must stay intact.
 
 use arbitrary::Arbitrary;
 use remora_fabric::{CompletionQueue, FreeList, QueuePair};
@@ -15,7 +15,7 @@ use crate::peer::{Action as Plain, Attack, GUARDED};
 use crate::testbed::{Kind, Setup, Testbed};
 use crate::to_the_end;
 
-/// Buffers of each list, in the second half of its region.
+/// The number of buffers of each free list, in the second half of its region.
 const COUNT: u32 = 4;
 const SIZE: u32 = 128;
 const BUFFERS: usize = 512;
@@ -28,26 +28,26 @@ pub struct Input {
     actions: Vec<Action>,
 }
 
-/// One action of an input.
+/// An action of an input.
 #[derive(Arbitrary, Clone, Debug)]
 enum Action {
-    /// A packet of PRISM to the right.
+    /// A PRISM packet to the right side.
     Packet(Flagged),
-    /// Some, one behind the other.
+    /// Three packets in sequence.
     Burst([Flagged; 3]),
     /// The server's program writes a pointer and its bound.
     Point { which: u8, to: PacketAddress, bound: Length },
     /// The server's program posts a buffer.
     Post(u8),
-    /// An honest operation.
+    /// An honest operation with a number.
     Honest(Honest, u16),
     /// An action of any connection.
     Plain(Plain),
-    /// Some as a chain in one packet, whose header gives this count.
+    /// Three operations as a chain in one packet, whose header has the given count.
     Chain([Flagged; 3], Option<u8>),
 }
 
-/// An honest operation.
+/// The kind of an honest operation.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 enum Honest {
     Get,
@@ -61,10 +61,10 @@ struct OtherClient {
     cq: CompletionQueue,
 }
 
-/// The nodes, with the lists of a PRISM server.
+/// The nodes, with the free lists of a PRISM server.
 struct PrismServer {
     attack: Attack,
-    /// In the open region, and in one where peers may do nothing.
+    /// The free list in the open region, and the one in a region without access for peers.
     lists: [FreeList; 2],
     progress: Progress,
     bad_posts: u64,
@@ -106,7 +106,7 @@ impl PrismServer {
     fn post(&mut self, index: u32) {
         let first = self.attack.testbed.memories[1].open(BUFFERS);
         let before = self.facts(0);
-        // An address that is no buffer is ignored, and counted.
+        // An address that is not a buffer is ignored and counted.
         let posted = self.attack.testbed.world.post_buffer(&mut self.lists[0], address(&first, index));
         let after = self.facts(0);
         let taken = after.free + after.resting - before.free - before.resting;
@@ -171,7 +171,7 @@ impl PrismServer {
         }
     }
 
-    /// A list without users: every posted buffer is free, and all of them can be posted.
+    /// Checks a free list without users: every posted buffer is free, and all of them can be posted.
     fn account(&mut self) {
         assert_eq!(self.facts(0).resting, 0, "nobody is left who could touch a buffer");
         (0..COUNT).for_each(|index| self.post(index));
@@ -185,8 +185,8 @@ fn address(first: &Remote, index: u32) -> u64 {
 }
 
 impl OtherClient {
-    /// Its scratch memory is full of secret bytes; it is lent next behind that of the hostile peer's
-    /// connection.
+    /// Connects the other client. Its scratch memory is full of secret bytes, and follows that of the hostile
+    /// peer's connection.
     fn new(testbed: &mut Testbed) -> OtherClient {
         let settings = remora_fabric::Settings {
             access: remora_fabric::REMOTE,
@@ -234,18 +234,18 @@ impl Input {
     /// Runs the input.
     ///
     /// # Panics
-    /// If the NIC breaks a rule.
+    /// Panics if the NIC violates a requirement.
     pub fn run(&self, kind: Kind) {
         let mut testbed = Testbed::new(kind, true, &self.setup, false, [GUARDED; 2]);
         let other_client = OtherClient::new(&mut testbed);
         let mut server = PrismServer::new(testbed);
-        // The hostile peer's connection gets its scratch memory first, if it has rights enough to ask for it.
+        // The hostile peer's connection gets its scratch memory first, if its rights suffice for asking.
         if server.attack.testbed.settings.access == remora_fabric::REMOTE {
             server.honest(Honest::Swap, 1);
         }
         assert!(server.attack.testbed.world.settle(200_000), "it never comes to rest");
         other_client.fill(&mut server.attack.testbed);
-        // Frames of the other connection are no leak, and it has all rights.
+        // The other connection has all rights, so its earlier frames are not a leak.
         server.attack.testbed.world.sent();
         server.attack.testbed.begin_attack();
         self.actions.iter().for_each(|one| server.make(one));

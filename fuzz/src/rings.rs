@@ -1,4 +1,4 @@
-//! A hostile program: its queues hold any bytes, and its doorbell may ring at any time.
+//! A hostile program, whose queues hold arbitrary bytes and which rings the doorbell at any time.
 
 use arbitrary::Arbitrary;
 use remora_nic::wqe::{Wqe, WqeOpcode};
@@ -9,11 +9,11 @@ use crate::node_memory::{Name, SOURCE, harmless};
 use crate::testbed::{Kind, Setup, Testbed};
 use crate::to_the_end;
 
-/// Secret regions of the hostile program's node, and of its peer's.
+/// The secret regions of the hostile program's node, and of its peer's.
 const GUARDED: [&[Name]; 2] =
     [&[Name::Foreign], &[Name::Private, Name::Writable, Name::Foreign, Name::Framed]];
 
-/// Op-codes that are known, and one more.
+/// The number of known opcodes, plus one.
 const OPCODES: u8 = WqeOpcode::LOGICAL_XOR.0 + 2;
 
 /// An input of the fuzzer.
@@ -26,36 +26,36 @@ pub struct Input {
     actions: Vec<Action>,
 }
 
-/// One action of an input.
+/// An action of an input.
 #[derive(Arbitrary, Clone, Debug)]
 enum Action {
     /// The first slot of a work request.
     Work(Work),
     /// Two list elements, or the bytes that the NIC reads as such.
     Elements([HostileAddress; 2], [u16; 2]),
-    /// Any 64 bytes, repeated.
+    /// A slot of 64 arbitrary bytes, repeated from 16.
     Slot([u8; 16]),
     /// A slot of the receive queue.
     Receive(Work),
-    /// Rings the doorbell.
+    /// A ring of the doorbell.
     Ring,
-    /// The producer index, as an offset from the posted count.
+    /// A change of the producer index, as an offset from the posted count.
     Produced(i8),
-    /// Any index in the header of the send queue, or of the receive queue.
+    /// A change of any index in the header of the send queue or of the receive queue.
     Word { receive: bool, which: u8, value: u64 },
-    /// A managed queue may be fetched up to here.
+    /// A new limit to which a managed queue may be fetched.
     Enable(u8),
-    /// The peer posts a receive.
+    /// A receive that the peer posts.
     PeerReceive(u16),
-    /// The peer sends.
+    /// A SEND of the peer.
     PeerSend(u16),
-    /// The peer writes.
+    /// A WRITE of the peer.
     PeerWrite(u16),
-    /// Time passes, nanoseconds.
+    /// The passing of time, in nanoseconds.
     Wait(u16),
 }
 
-/// The first slot of a work request, most of it sound.
+/// The first slot of a work request, mostly valid.
 #[derive(Arbitrary, Clone, Debug)]
 struct Work {
     opcode: u8,
@@ -65,7 +65,7 @@ struct Work {
     len: u16,
     list: u8,
     operand: u32,
-    /// Which fields are not sound.
+    /// The choice of invalid fields.
     odd: u8,
 }
 
@@ -102,7 +102,8 @@ impl Work {
             wqe.imm = u64::from(window & !0xff | self.operand & 0xff);
         }
         match wqe.opcode() {
-            // The first completion queues are those of the node; a count that is near, and the queue itself.
+            // The operands are one of the node's first completion queues with a near count, or the queue
+            // itself.
             WqeOpcode::WAIT => (wqe.remote, wqe.swap_add) = (local % 8, u64::from(self.operand % 32)),
             WqeOpcode::ENABLE => {
                 (wqe.remote, wqe.swap_add) = (u64::from(own.qp.number.get()), u64::from(self.operand % 64));
@@ -131,7 +132,7 @@ fn harmless_slot(mut slot: [u8; 64]) -> [u8; 64] {
 fn elements(testbed: &Testbed, places: &[HostileAddress; 2], lens: &[u16; 2]) -> [u8; 64] {
     let lens = lens.map(|len| u64::from(len % 1200));
     let [first, second] = [0, 1].map(|at| places[at].of(&testbed.memories[0], testbed.windows[0], lens[at]));
-    // Elements have the shape of bytes 8 to 39 of a first slot, here from byte 0 on.
+    // List elements have the layout of bytes 8 to 39 of a first slot, here beginning at byte 0.
     let wqe = Wqe {
         header: first.1,
         local: lens[0],
@@ -195,7 +196,7 @@ impl Input {
     /// Runs the input.
     ///
     /// # Panics
-    /// If the NIC breaks a rule.
+    /// Panics if the NIC violates a requirement.
     pub fn run(&self) {
         let mut testbed = Testbed::new(self.kind, false, &self.setup, self.managed, GUARDED);
         testbed.make_hostile(0);

@@ -1,9 +1,9 @@
-//! 1RMA against a rude peer: it has keys to some regions, knows every nonce on the wire, and keeps to no
-//! rule; and against programs that write any bytes into their portal.
+//! Fuzzing of 1RMA: a peer that has keys to some regions, knows every nonce on the wire and follows no rule;
+//! and programs that write arbitrary bytes into their portal.
 //!
-//! The peer seals what it sends with the ciphers that ship, so that most of it is authentic. The model knows
-//! which messages were true, and holds the NIC to it: memory changes only by them, no byte leaves that the
-//! peer may not have, each command ends once, and the window is whole in the end.
+//! The peer encrypts its messages with the real ciphers, so most of them are authentic. A model records
+//! which messages were valid and checks the NIC by them: only those may change memory, no byte may be sent
+//! that the peer must not have, each command ends once, and the solicitation window is complete at the end.
 
 mod forger;
 mod model;
@@ -23,7 +23,7 @@ pub struct Input {
     actions: Vec<Action>,
 }
 
-/// The parameters of the world.
+/// The parameters of the simulated network.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 struct Setup {
     shape: u8,
@@ -32,7 +32,7 @@ struct Setup {
     tables: u8,
 }
 
-/// A place, or a length, near the bounds at which something could be wrong.
+/// An offset or a length, near limits at which a check could be wrong.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 enum Near {
     Start(u8),
@@ -50,7 +50,7 @@ impl Near {
     }
 }
 
-/// What a length is.
+/// The choice of a length.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 enum Size {
     Units(u8),
@@ -68,28 +68,28 @@ impl Size {
     }
 }
 
-/// One action of an input.
+/// An action of an input.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 enum Action {
     /// A request of the peer.
     Request { kind: u8, region: u8, offset: Near, size: Size, wrong: Wrong },
-    /// Data for a write or rekey of the peer that the NIC has solicited.
+    /// Data of a write or rekey of the peer that the NIC has solicited.
     Written { which: u8, offset: Near, size: Size, wrong: Wrong },
     /// An answer to a command of the NIC's program.
     Answer { which: u8, kind: u8, offset: Near, size: Size, timeout: u16, wrong: Wrong },
-    /// A piece of a read of the NIC's program that is as it should be, the next one or the one before.
+    /// A valid piece of a read of the NIC's program: the next one, or the one before.
     Piece { which: u8, again: bool },
-    /// A message that was on the wire, once more, to either side.
+    /// A replay of a message that was on the wire, to either side.
     Replay { which: u8, bit: u16, flips: bool },
-    /// Any bytes behind a first byte of 1RMA.
+    /// Arbitrary bytes after a first byte of 1RMA.
     Bytes { kind: u8, seed: u64, len: u8 },
-    /// A command of the NIC's program that keeps to the rules.
+    /// A valid command of the NIC's program.
     Command { kind: u8, slot: u8, size: Size, offset: Near, bulk: bool },
-    /// Any 64 bytes as a command.
+    /// A command of 64 arbitrary bytes.
     Slot { seed: u64, like: u8 },
-    /// The region's owner gives it another key, or ends it.
+    /// The owner of a region changes its key, or deregisters it.
     Owner { region: u8, ends: bool },
-    /// Time passes, nanoseconds.
+    /// The passing of time, in nanoseconds.
     Wait(u16),
 }
 
@@ -101,7 +101,7 @@ impl Input {
     /// Runs the input.
     ///
     /// # Panics
-    /// If the NIC does what it must not.
+    /// Panics if the NIC violates a requirement.
     pub fn run(self) {
         let mut model = Model::new(&self.setup);
         for action in &self.actions {

@@ -13,14 +13,14 @@ use remora_wire::{Extensions, Opcode, reth};
 
 use crate::to_the_end;
 
-/// Bytes of the server's memory that its kernels may touch, and of that before and behind it which they may
-/// not.
+/// The length in bytes of the memory that kernels may access, and of the forbidden memory before and after
+/// it.
 const LEN: usize = 1 << 12;
-/// The bytes of the forbidden memory, which may not be sent.
+/// The bytes of the forbidden memory, which no frame may contain.
 const SECRET: [u8; 16] = *b"nobody sees this";
-/// Bytes of the client's that answers may go to.
+/// The length in bytes of the client's memory for answers.
 const ANSWERS: usize = 1 << 10;
-/// Op-codes of kernels, and one that has none.
+/// The number of kernel opcodes, including one without a kernel.
 const KERNELS: u64 = 7;
 
 /// An input of the fuzzer.
@@ -41,10 +41,10 @@ enum Number {
     Any(u64),
 }
 
-/// One action of an input.
+/// An action of an input.
 #[derive(Arbitrary, Clone, Debug)]
 enum Action {
-    /// A packet: op-code, how far ahead, kernel, tag, length announced, bytes.
+    /// A packet with an opcode, a PSN distance, a kernel, a tag, an announced length, and bytes.
     Packet {
         opcode: u8,
         ahead: u8,
@@ -57,19 +57,19 @@ enum Action {
     },
     /// An honest request with any parameters.
     Rpc { kernel: u8, place: AnswerBuffer, numbers: [Number; 5], cut: u8 },
-    /// Honest bytes of an RPC WRITE.
+    /// An honest RPC WRITE with the given number of bytes.
     RpcWrite { kernel: u8, len: u16 },
     /// A plain WRITE into memory that the kernels read.
     Write { at: u16, number: Number },
-    /// Attaches a kernel to the data of WRITEs, or detaches it.
+    /// The attachment of a kernel to the data of WRITEs, or its detachment.
     Attach(Option<u8>),
-    /// A kernel is removed.
+    /// The removal of a kernel.
     Remove(u8),
-    /// Time passes, in nanoseconds.
+    /// The passing of time, in nanoseconds.
     Wait(u16),
 }
 
-/// Where answers go.
+/// The place for answers.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 enum AnswerBuffer {
     Right,
@@ -262,7 +262,7 @@ impl Input {
     /// Runs the input.
     ///
     /// # Panics
-    /// If the NIC or a kernel breaks a rule.
+    /// Panics if the NIC or a kernel violates a requirement.
     pub fn run(&self) {
         let mut run = Run::new(self);
         self.actions.iter().for_each(|one| run.make(one));

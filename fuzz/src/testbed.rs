@@ -15,34 +15,34 @@ use remora_wire::{Qpn, Start};
 
 use crate::node_memory::{self, FRAME, Name, NodeMemory, SLOT, SOURCE};
 
-/// Least bytes of a receive: the 40 bytes before a datagram, and a small message.
+/// The minimum size of a receive: the 40 bytes before a datagram, and a small message.
 const LEAST: usize = 64;
-/// Steps after which a world that still moves will never rest.
+/// The number of steps after which a network that is not idle counts as endless.
 const RESTLESS: usize = 200_000;
 
-/// What joins the two nodes.
+/// The service between the two nodes.
 #[derive(Arbitrary, Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Reliable connection that goes back N.
+    /// A reliable connection with go-back-N.
     Rc,
-    /// Reliable connection over IRN.
+    /// A reliable connection with IRN.
     Irn,
-    /// Reliable connection that takes from a shared receive queue.
+    /// A reliable connection with a shared receive queue.
     RcShared,
-    /// Unreliable connection, with its own receive queue.
+    /// An unreliable connection with its own receive queue.
     Uc,
-    /// Unreliable connection that takes from a shared receive queue.
+    /// An unreliable connection with a shared receive queue.
     UcShared,
-    /// Datagrams, with their own receive queue.
+    /// Datagrams with their own receive queue.
     Ud,
-    /// Datagrams that take from a shared receive queue.
+    /// Datagrams with a shared receive queue.
     UdShared,
-    /// Extended reliable connection.
+    /// An extended reliable connection.
     Xrc,
 }
 
 impl Kind {
-    /// The service at the left, and at the right.
+    /// Returns the service of the left and of the right side.
     fn services(self) -> [Service; 2] {
         match self {
             Kind::Rc | Kind::Irn | Kind::RcShared => [Service::Rc; 2],
@@ -56,7 +56,7 @@ impl Kind {
         matches!(self, Kind::RcShared | Kind::UcShared | Kind::UdShared | Kind::Xrc)
     }
 
-    /// The upper three bits of its op-codes.
+    /// Returns the upper three bits of the service's opcodes.
     pub fn opcodes(self) -> u8 {
         match self {
             Kind::Rc | Kind::Irn | Kind::RcShared => 0,
@@ -67,7 +67,7 @@ impl Kind {
     }
 }
 
-/// The parameters of the world.
+/// The parameters of the simulated network.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub struct Setup {
     shape: u8,
@@ -77,7 +77,7 @@ pub struct Setup {
     depth: u8,
 }
 
-/// A world as small as possible: each input has its own.
+/// Returns the configuration of a network that is as small as possible, because each input has its own.
 pub fn small() -> Config {
     let nic = remora_nic::Config {
         max_qps: 14,
@@ -105,9 +105,9 @@ impl Setup {
         Config { start, ipv6: self.shape & 0x40 != 0, ..small() }
     }
 
-    /// The rights of peers.
+    /// Returns the rights that peers have.
     pub fn rights(&self) -> Access {
-        // Most inputs shall get somewhere.
+        // Most inputs have all rights, so that their requests are executed.
         if self.rights < 0x80 { remora_fabric::REMOTE } else { node_memory::rights(self.rights & 7) }
     }
 
@@ -140,56 +140,56 @@ impl Setup {
     }
 }
 
-/// One node's end of the connection, and its program's books.
+/// A node's end of the connection, and the record of its program's work requests.
 pub struct Side {
-    /// The queue pair.
+    /// The queue pair of this side.
     pub qp: QueuePair,
     cq: CompletionQueue,
-    /// The shared receive queue, if the queue pair takes from one.
+    /// The shared receive queue, if the queue pair uses one.
     pub srq: Option<SharedQueue>,
     handle: u32,
-    /// Its program keeps to the rules: each work request ends once.
+    /// True while the program is honest, so that each work request must complete once.
     orderly: bool,
-    /// Sends that were posted, and which ended.
+    /// The posted sends; true for those that have completed.
     sends: Vec<bool>,
-    /// Receives that were posted: their length, and which ended.
+    /// The posted receives: their length, and true if completed.
     receives: Vec<(usize, bool)>,
 }
 
 impl Side {
-    /// Its address handle for the peer.
+    /// Returns the address handle for the peer.
     pub fn handle(&self) -> u32 {
         self.handle
     }
 }
 
-/// The world, its memory, and the connection.
+/// The network, its memory, and the connection.
 pub struct Testbed {
-    /// The simulated world.
+    /// The simulated network.
     pub world: World,
-    /// Each node's memory.
+    /// The memory of each node.
     pub memories: [NodeMemory; 2],
-    /// Each node's end: left, right.
+    /// The left and the right end of the connection.
     pub sides: [Side; 2],
     /// The key of each node's window.
     pub windows: [Key; 2],
-    /// The service that joins them.
+    /// The service of the connection.
     pub kind: Kind,
-    /// Settings of both queue pairs.
+    /// The settings of both queue pairs.
     pub settings: Settings,
     congestion: Algorithm,
-    /// What either NIC had counted before the attack.
+    /// The counters of both NICs before the attack.
     before: [Counters; 2],
 }
 
 impl Testbed {
-    /// The connection in RTS, nothing posted; `prism` is agreed on. The bytes of `guarded` regions are
-    /// secrets at that node.
+    /// Creates a connection in RTS with nothing posted. `prism` selects the extension. The `guarded` regions
+    /// of each node are filled with secret bytes.
     pub fn new(kind: Kind, prism: bool, setup: &Setup, managed: bool, guarded: [&[Name]; 2]) -> Testbed {
         let mut world = World::new(&setup.config());
         let fetching = if managed { Fetching::Enabled } else { Fetching::Posted };
         let settings = Settings { fetching, prism, ..setup.settings(kind) };
-        // The peer's queue is never managed: no work request would enable it.
+        // The peer's queue is never managed, because no work request would enable it.
         let sides = [settings, Settings { fetching: Fetching::Posted, ..settings }];
         let sides = [0, 1].map(|node| side(&mut world, node, kind, &sides[node]));
         let mut memories = [0, 1].map(|node| NodeMemory::new(&world, node, guarded[node]));
@@ -212,7 +212,7 @@ impl Testbed {
         testbed
     }
 
-    /// From RESET to RTS.
+    /// Takes both queue pairs from RESET to RTS.
     fn connect(&mut self) {
         let [left, right] = [self.sides[0].qp, self.sides[1].qp];
         if left.service == Service::Ud {
@@ -225,7 +225,7 @@ impl Testbed {
         }
     }
 
-    /// The target of a work request of `node`.
+    /// Returns the target for a work request of `node`.
     fn target(&self, node: usize) -> Target {
         let (own, peer) = (&self.sides[node], &self.sides[1 - node]);
         match own.qp.service {
@@ -238,7 +238,7 @@ impl Testbed {
         }
     }
 
-    /// Posts an honest work request with one element. False if the queue did not take it.
+    /// Posts an honest work request with one element. Returns false if the queue did not take it.
     pub fn post(&mut self, node: usize, operation: Operation, sge: Sge) -> bool {
         let (qp, target) = (self.sides[node].qp, self.target(node));
         if qp.service == Service::XrcTarget {
@@ -255,7 +255,7 @@ impl Testbed {
         posted
     }
 
-    /// Posts an honest operation of PRISM to the right. False if the queue did not take it.
+    /// Posts an honest PRISM operation to the right side. Returns false if the queue did not take it.
     pub fn post_prism(&mut self, operation: prism::Operation<'_>, redirect: Option<u64>) -> bool {
         let id = self.sides[0].sends.len() as u64;
         let flags = Flags { signaled: true, ..Flags::default() };
@@ -269,19 +269,19 @@ impl Testbed {
         posted
     }
 
-    /// Posts an honest SEND of the first `len` bytes of the program's own.
+    /// Posts an honest SEND of the first `len` bytes of the program's own region.
     pub fn send(&mut self, node: usize, len: usize) -> bool {
         let sge = self.memories[node].own(SOURCE, len);
         self.post(node, Operation::Send, sge)
     }
 
-    /// Posts an honest READ, cut to the memory that is left for it.
+    /// Posts an honest READ of at most the bytes of a slot. Returns false without a free slot.
     pub fn read(&mut self, node: usize, remote: Remote, len: usize) -> bool {
         let sink = self.memories[node].sink(len.min(SLOT));
         sink.is_some_and(|sge| self.post(node, Operation::Read(remote), sge))
     }
 
-    /// Posts a receive of `len` bytes, or a few more.
+    /// Posts a receive of `len` bytes, or of [`LEAST`] if that is more.
     pub fn receive(&mut self, node: usize, len: usize) {
         let len = len.clamp(LEAST, SLOT);
         let Some(sge) = self.memories[node].receive(len) else { return };
@@ -298,13 +298,13 @@ impl Testbed {
         }
     }
 
-    /// From now on the program of `node` is hostile.
+    /// Makes the program of `node` hostile from now on.
     pub fn make_hostile(&mut self, node: usize) {
         self.sides[node].orderly = false;
         self.memories[node].allow_program();
     }
 
-    /// One more receive at the right, for which there is always memory.
+    /// Posts one more receive at the right side, for which there is always memory.
     fn spare_receive(&mut self) {
         let (side, list) = (&self.sides[1], [self.memories[1].spare()]);
         let request = ReceiveRequest { id: 0, sges: &list };
@@ -315,7 +315,7 @@ impl Testbed {
         .expect("space for one more");
     }
 
-    /// Takes what completed at a node, and checks it against the books.
+    /// Takes the completions of a node and checks them against the posted work requests.
     pub fn drain(&mut self, node: usize) {
         let side = &mut self.sides[node];
         for done in self.world.drain(side.cq) {
@@ -329,14 +329,14 @@ impl Testbed {
             } else {
                 let (len, ended) = &mut side.receives[id];
                 assert!(!std::mem::replace(ended, true), "receive {id} of node {node} ended twice");
-                // A WRITE's bytes are not bounded by the receive work request that it completes.
+                // A WRITE may have more bytes than the receive work request that it completes.
                 let fits = done.kind != CompletionKind::Receive || done.byte_len as usize <= *len;
                 assert!(fits || done.status != Status::Success, "{done:?} of {len}");
             }
         }
     }
 
-    /// The world settles; then memory, frames, states and books are checked.
+    /// Lets the network settle, and then checks memory, frames, states and completions.
     pub fn rest(&mut self) {
         assert!(self.world.settle(RESTLESS), "it never comes to rest");
         self.check();
@@ -358,7 +358,7 @@ impl Testbed {
         }
     }
 
-    /// From now on requests need the rights of the connection: those of others have been executed.
+    /// Records the counters. Requests executed later need the rights of the connection.
     pub fn begin_attack(&mut self) {
         self.before = [0, 1].map(|node| self.world.counters(node));
     }
@@ -389,15 +389,15 @@ impl Testbed {
         }
     }
 
-    /// The queue pairs go back to RESET and up: after any fault they work as new ones. Returns false if their
-    /// completion queues have overflowed, which cannot be repaired.
+    /// Takes the queue pairs through RESET to RTS; after any fault they must work as new ones. Returns false
+    /// if a completion queue has overflowed, which cannot be repaired.
     pub fn works_after_reset(&mut self) -> bool {
         if (0..2).any(|node| self.world.counters(node).cq_overrun > 0) {
             return false;
         }
         for node in [0, 1] {
             let qp = self.sides[node].qp;
-            // A hostile program's indices count from the posted count.
+            // The indices in a hostile program's queues must equal the posted counts.
             let (posted, receives) = (self.world.posted(qp), self.world.receives_posted(qp));
             self.world.send_ring(qp).set_word(Word::Produced, posted);
             if let Some(ring) = self.world.receive_ring(qp) {
@@ -424,7 +424,7 @@ impl Testbed {
         true
     }
 
-    /// A fresh pair in the same world writes and reads.
+    /// Checks that a new pair in the same network can write and read.
     pub fn fresh_pair(&mut self) {
         let settings =
             Settings { access: remora_fabric::REMOTE, fetching: Fetching::Posted, ..self.settings };
@@ -471,7 +471,7 @@ fn side(world: &mut World, node: usize, kind: Kind, settings: &Settings) -> Side
     Side { qp, cq, srq, handle, orderly: true, sends: Vec::new(), receives: Vec::new() }
 }
 
-/// A window on a part of the framed region; of type 2, which a peer may invalidate, or of type 1.
+/// Creates a window on a part of the framed region: of type 1, or of type 2, which a peer may invalidate.
 fn window(world: &mut World, memory: &NodeMemory, side: &Side, type1: bool) -> Key {
     let (node, pd) = (side.qp.node, world.pd(side.qp.node));
     let kind = if type1 { WindowType::Type1 } else { WindowType::Type2B };

@@ -1,4 +1,4 @@
-//! Messages of peers, most of them nearly right.
+//! Messages of peers, most of them nearly valid.
 
 use arbitrary::Arbitrary;
 use remora_wire::mad::{
@@ -9,32 +9,32 @@ use remora_wire::{Psn, Qpn};
 
 use super::{PORTS, address};
 
-/// A message of a peer.
+/// A message of a peer, with its choices.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub(super) struct Crafted {
-    /// The node that sends.
+    /// The node that sends the message.
     pub from: u8,
-    /// The address of the manager to which it goes.
+    /// The address of the manager that receives the message.
     pub to: u8,
     kind: u8,
-    /// Which of the manager's ids is meant: that of one of its last MADs.
+    /// The index of one of the manager's last MADs, whose ID the message refers to.
     local: u8,
-    /// What the peer calls it.
+    /// The ID that the peer uses.
     remote: u8,
     guid: bool,
     qpn: u8,
     service: u8,
-    /// What else can be chosen.
+    /// Further choices, by message kind.
     more: u8,
 }
 
-/// The service that a byte chooses.
+/// Returns the service that a byte selects.
 pub(super) fn service(which: u8) -> ServiceId {
     PORTS[usize::from(which) % PORTS.len()]
 }
 
 impl Crafted {
-    /// The whole MAD. `sent` are the manager's last ones, whose ids the peer knows.
+    /// Returns the whole MAD. `sent` are the manager's last MADs, from which the peer knows the IDs.
     pub fn mad(&self, sent: &[[u8; LEN]]) -> [u8; LEN] {
         let chosen = sent.get(usize::from(self.local) % sent.len().max(1));
         let word = |at: usize| {
@@ -43,7 +43,7 @@ impl Crafted {
         let transaction =
             chosen.and_then(|mad| header::View::new(mad).ok()).map_or(1, |view| view.transaction_id());
         let ours = word(header::LEN);
-        // A peer that answers uses its id of the chosen message, if that names one.
+        // A peer that answers uses its own ID in the chosen MAD, if that names one.
         let theirs = match word(header::LEN + 4) {
             id if id != 0 && self.remote & 0x80 != 0 => id,
             _ => 0x100 + u32::from(self.remote % 4),
@@ -113,7 +113,7 @@ impl Crafted {
         0x0200_0000_0000_1000 | u64::from(self.guid)
     }
 
-    /// Private data that begin with the header of annex A11.
+    /// Returns private data that begins with the header of annex A11.
     fn private<const N: usize>(&self) -> [u8; N] {
         let mut data = [0; N];
         let addresses = ip_cm::Addresses::of(address(self.from), address(self.to % 2));

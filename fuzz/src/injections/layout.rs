@@ -9,13 +9,13 @@ use remora_nic::{Fetching, Ring};
 
 use crate::node_memory::SECRET;
 
-/// Bytes of each region.
+/// The length of each region in bytes.
 pub const LEN: usize = 4096;
-/// Bytes around it that belong to none.
+/// The length of the guards around a region in bytes.
 const GUARD: usize = 64;
-/// Offset of the buckets of another client. Values have their own.
+/// The offset of the records of another client. The values have a different offset.
 pub const PLANTED: usize = 1024;
-/// Number of those records.
+/// The number of those records.
 pub const RECORDS: u8 = 6;
 const VALUES: u64 = 2048;
 const VALUE: u64 = 256;
@@ -29,7 +29,7 @@ pub struct GuardedRegion {
 }
 
 impl GuardedRegion {
-    /// So much memory of a node at an address, with `around` before and behind it.
+    /// Registers memory of a node at an address, with guards of the byte `around` before and after it.
     fn new(world: &World, node: usize, pd: Pd, access: Access, address: u64, around: u8) -> GuardedRegion {
         let bytes = Bytes::heap(LEN + 2 * GUARD).expect("memory for a region");
         bytes.write(0, &[around; LEN + 2 * GUARD]).expect("its own bytes");
@@ -39,65 +39,65 @@ impl GuardedRegion {
         GuardedRegion { address, key, len: LEN, bytes }
     }
 
-    /// Stores bytes, as the program does.
+    /// Stores bytes, as the node's program does.
     pub fn store(&self, at: usize, bytes: &[u8]) {
         self.bytes.write(GUARD + at, bytes).expect("within it");
     }
 
-    /// So many of its bytes.
+    /// Reads `len` bytes.
     pub fn load(&self, at: usize, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.bytes.read(GUARD + at, &mut bytes).expect("within it");
         bytes
     }
 
-    /// All of its bytes, and the guards.
+    /// Reads the region and its guards.
     pub fn whole(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.bytes.len()];
         self.bytes.read(0, &mut bytes).expect("its own bytes");
         bytes
     }
 
-    /// The same as a region of the fabric.
+    /// Returns the region in the fabric's type.
     pub fn region(&self, node: usize) -> remora_fabric::Region {
-        // Programs get address and key, and do not store through it.
+        // The programs get the address and the key, and do not store through this value.
         remora_fabric::Region { node, key: self.key, address: self.address, bytes: self.bytes.clone() }
     }
 
-    /// An element of a list.
+    /// Returns a list element for a part of the region.
     pub fn sge(&self, at: usize, len: usize) -> remora_nic::Sge {
         remora_nic::Sge { addr: self.address + at as u64, len: len as u32, lkey: self.key }
     }
 }
 
-/// A managed queue pair and its completion queue.
+/// A managed queue pair of another protection domain, and its completion queue.
 pub struct Stranger {
     pub qp: remora_wire::Qpn,
     pub cq: u32,
 }
 
-/// All memory of an input.
+/// All memory of one input.
 pub struct Layout {
-    /// The server's: chains may read it.
+    /// The server's memory that chains may read.
     pub table: GuardedRegion,
-    /// Memory that no chain may reach: of the same domain, with a key that no client holds; or of another
-    /// one.
+    /// Memory that no chain may reach: in the same protection domain with a key that no client has, or in
+    /// another protection domain.
     pub secret: GuardedRegion,
-    /// The client's, for answers.
+    /// The client's memory for answers.
     pub reply: GuardedRegion,
-    /// The client's own, to which the server has no key.
+    /// The client's own memory, for which the server has no key.
     pub own: GuardedRegion,
-    /// The client's messages, and its answers.
+    /// The client's memory for its messages, and that for the answers to them.
     pub messages: GuardedRegion,
     pub answers: GuardedRegion,
-    /// A managed queue of another domain, and its completion queue.
+    /// A managed queue of another protection domain, with its completion queue.
     pub stranger: Stranger,
-    /// The offload's addresses, keys and numbers.
+    /// The addresses, keys and queue numbers of the offload.
     pub numbers: Option<Numbers>,
 }
 
 impl Layout {
-    /// On node 0 the server's, on node 1 the client's.
+    /// Allocates the server's memory on node 0 and the client's on node 1.
     pub fn new(world: &mut World, abroad: bool) -> Layout {
         let (here, there) = (world.pd(0), world.pd(1));
         let elsewhere = world.table(0).alloc_pd().expect("a second domain");
@@ -115,8 +115,8 @@ impl Layout {
         }
     }
 
-    /// Fills it: buckets of eight keys, which are also nodes of a list, the empty node behind them, records
-    /// of others, values.
+    /// Fills the table: eight buckets that are also the nodes of a list, the empty node after them, the
+    /// records of others, and the values.
     pub fn fill(&self, planted: &[u8]) {
         let (table, address) = (&self.table, self.table.address);
         for at in 0..LIST as u64 {
@@ -131,24 +131,24 @@ impl Layout {
         self.secret.store(0, &[SECRET; LEN]);
     }
 
-    /// Some region of either node.
+    /// Returns the region that the number selects, on either node.
     pub fn any(&self, number: u8) -> &GuardedRegion {
         [&self.table, &self.secret, &self.reply, &self.own][usize::from(number) % 4]
     }
 
-    /// A key, also the offload's own.
+    /// Returns a key, which may be that of the offload's code.
     pub fn key(&self, number: u8) -> u64 {
         let code = self.numbers.as_ref().map_or(0, |numbers| numbers.key);
         let keys = [&self.table, &self.secret, &self.reply, &self.own].map(|region| region.key.get());
         keys.get(usize::from(number) % 5).copied().unwrap_or(code).into()
     }
 
-    /// The address of a queue of the offload's.
+    /// Returns the address of a queue of the offload.
     pub fn code(&self, number: u8) -> u64 {
         self.of_queue(number, |numbers| numbers.code)
     }
 
-    /// The number of a queue: the offload's, or the stranger's.
+    /// Returns the number of a queue pair of the offload, or of the stranger.
     pub fn queue(&self, number: u8) -> u64 {
         if number % 4 == 0 {
             self.stranger.qp.get().into()
@@ -157,7 +157,7 @@ impl Layout {
         }
     }
 
-    /// The number of a completion queue: the offload's, or the stranger's.
+    /// Returns the number of a completion queue of the offload, or of the stranger.
     pub fn completion_queue(&self, number: u8) -> u64 {
         if number % 4 == 0 {
             self.stranger.cq.into()
@@ -172,7 +172,7 @@ impl Layout {
     }
 }
 
-/// A queue of another domain that no work request has enabled.
+/// Creates a queue pair of another protection domain that no work request has enabled.
 fn stranger(world: &mut World, pd: Pd) -> Stranger {
     let ring = || Ring::new(Bytes::heap(Ring::size(8)).expect("memory for a queue")).expect("a ring");
     world.with_nic(0, |nic, _| {
@@ -191,7 +191,7 @@ fn stranger(world: &mut World, pd: Pd) -> Stranger {
     })
 }
 
-/// How far the stranger's queue may be fetched: 0, unless a chain has changed it.
+/// Returns the limit to which the stranger's queue may be fetched. It is 0 unless a chain has changed it.
 pub fn limit(world: &mut World, stranger: remora_wire::Qpn) -> Option<u64> {
     world.with_nic(0, |nic, _| nic.send_queue_facts(stranger)).map(|facts| facts.limit)
 }

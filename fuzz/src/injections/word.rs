@@ -10,26 +10,26 @@ use crate::node_memory::harmless;
 /// A word of a message, often an address.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub enum Word {
-    /// A bucket or node of the table.
+    /// The address of a bucket or list node in the table.
     Node(u8),
-    /// A record of another client.
+    /// The address of a record of another client.
     Planted(u8),
-    /// Near the begin or the end of a region.
+    /// An address near the start or the end of a region.
     Edge { region: u8, end: bool, by: i8 },
-    /// A word of the offload's own queues.
+    /// The address of a word in the offload's own queues.
     Code { queue: u8, word: u8 },
-    /// A header: op-code, flags, id.
+    /// A header of a work request: opcode, flags and identifier.
     Header(u8, u8, u8),
     /// A local and a remote key.
     Keys(u8, u8),
     /// A small number, often a length.
     Small(u8),
-    /// Any 64 bits.
+    /// An arbitrary word of 64 bits.
     Any(u64),
 }
 
 impl Word {
-    /// The value of the word.
+    /// Returns the value of the word.
     pub fn value(self, layout: &Layout) -> u64 {
         match self {
             Word::Node(at) => layout.table.address + u64::from(at % 10) * BUCKET,
@@ -50,31 +50,31 @@ impl Word {
     }
 }
 
-/// Op-codes that are known, and one more.
+/// The number of known opcodes, plus one.
 const OPCODES: u8 = WqeOpcode::LOGICAL_XOR.0 + 2;
 
-/// The bytes of words.
+/// Returns the bytes of the words.
 pub fn bytes(words: &[Word], layout: &Layout) -> Vec<u8> {
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.value(layout).to_le_bytes()).collect();
     harmless(&mut bytes);
     bytes
 }
 
-/// A request to an offload: about two addresses, for a key.
+/// A request to an offload, with about two addresses and a key.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub struct Ask {
     at: [u8; 2],
-    /// Replaces the first of these addresses.
+    /// The replacement of the first address, if any.
     odd: Option<Word>,
     key: u8,
-    /// Replaces the right header.
+    /// The replacement of the valid header, if any.
     header: Option<Word>,
-    /// How much longer, or shorter, the message is than it should be.
+    /// The difference between the length of the message and the valid length.
     more: i8,
 }
 
 impl Ask {
-    /// The message, in the form that an offload takes.
+    /// Returns the message in the form that the offload expects.
     pub fn message(&self, name: &str, layout: &Layout) -> Vec<u8> {
         let header = self.header.map_or(wanted(1 + u64::from(self.key % 8)), |word| word.value(layout));
         let place = |at: u8| if at % 2 == 0 { Word::Node(at / 2) } else { Word::Planted(at / 2) };
@@ -90,7 +90,7 @@ impl Ask {
             }
         };
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        // A byte more or less is what matters; other actions change the length further.
+        // A difference of one byte is the interesting case; other actions change the length further.
         if !(-64..=64).contains(&self.more) {
             bytes.resize(bytes.len().saturating_add_signed(isize::from(self.more) % 16), 0x5a);
         }
@@ -99,7 +99,7 @@ impl Ask {
     }
 }
 
-/// An address and its key, most of them right.
+/// An address with its key, mostly valid.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub struct KeyedAddress {
     region: u8,
@@ -116,7 +116,7 @@ impl KeyedAddress {
         };
         let by = u64::from(self.by);
         match self.odd {
-            // The access ends where the region ends, or a byte before or behind.
+            // The access ends where the region ends, or one byte before or after.
             0..0x20 => ((address + len).wrapping_sub(access).wrapping_add(by % 3).wrapping_sub(1), key),
             0x20..0x40 => (address + by * 8, layout.key(self.odd)),
             0x40..0x50 => (address + by, key),
@@ -125,7 +125,7 @@ impl KeyedAddress {
     }
 }
 
-/// A record of another client: in the form of a bucket, with any header.
+/// A record of another client in the form of a bucket, with any header.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub struct Record {
     opcode: u8,
@@ -136,7 +136,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record's bytes.
+    /// Returns the bytes of the record.
     pub fn bytes(&self, layout: &Layout) -> Vec<u8> {
         let header = Word::Header(self.opcode, self.flags, self.len).value(layout);
         let words = [header, self.at.of(layout, self.len.into()).0, self.len.into(), self.next.value(layout)];
@@ -146,7 +146,7 @@ impl Record {
     }
 }
 
-/// A work request that is almost sound, for the offload that takes whole ones.
+/// A nearly valid work request, for the offload that takes whole ones.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub struct Work {
     opcode: u8,
@@ -156,13 +156,13 @@ pub struct Work {
     remote: KeyedAddress,
     compare: Word,
     add: Word,
-    /// The second element of a list.
+    /// The second element of the list.
     second: Option<(KeyedAddress, u8)>,
     queue: u8,
 }
 
 impl Work {
-    /// Its bytes, and those of its list.
+    /// Returns the bytes of the work request and of its list.
     pub fn message(&self, layout: &Layout) -> Vec<u8> {
         let opcode = WqeOpcode(self.opcode % OPCODES);
         let len = self.len.into();

@@ -1,37 +1,37 @@
-//! Messages that a peer with keys can make.
+//! Messages that a peer with keys can create.
 
 use arbitrary::Arbitrary;
 use remora_cipher::Aes;
 use remora_nic::rma::{Cipher, Identity};
 use remora_wire::rma::{Body, Chain, Message, Nonce, TAG_LEN, header};
 
-/// What is wrong with a message.
+/// The fault of a message.
 #[derive(Arbitrary, Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// Nothing.
+    /// No fault.
     Nothing,
-    /// As often as the rest together.
+    /// No fault; this variant makes valid messages as frequent as all others together.
     NothingAgain,
-    /// It is sealed with another key.
+    /// The message is encrypted with another key.
     Key,
-    /// It is sealed for another chain of hops.
+    /// The message is encrypted for another chain of hops.
     Chain,
-    /// A bit of its tag is turned.
+    /// A bit of the tag is inverted.
     Tag(u8),
-    /// A bit of its clear part is turned after it was sealed.
+    /// A bit of the clear part is inverted after encryption.
     Clear(u16),
-    /// It is cut.
+    /// The message is cut short.
     Cut(u8),
 }
 
 impl Wrong {
-    /// Is it the true message of its kind?
+    /// Returns true if the message is valid.
     pub fn is_nothing(self) -> bool {
         matches!(self, Wrong::Nothing | Wrong::NothingAgain)
     }
 }
 
-/// Seals and opens with any key.
+/// A cipher with any key.
 pub struct Forger {
     aes: Aes,
     counter: u64,
@@ -46,7 +46,7 @@ impl Forger {
         self.aes.derive(key, &identity.bytes())
     }
 
-    /// A message, and the nonce that it has.
+    /// Builds a message and returns its bytes and its nonce.
     pub fn seal(
         &mut self,
         header: header::Repr,
@@ -72,7 +72,7 @@ impl Forger {
         bytes[end..].copy_from_slice(&tag);
         match wrong {
             Wrong::Tag(bit) => bytes[end + usize::from(bit) / 8 % TAG_LEN] ^= 1 << (bit % 8),
-            // The first byte would make another kind of message of it, which is not what this is about.
+            // The first byte stays, because a change there would make a message of another kind.
             Wrong::Clear(bit) => bytes[1 + usize::from(bit) / 8 % (clear - 1)] ^= 1 << (bit % 8),
             Wrong::Cut(len) => bytes.truncate(bytes.len() - 1 - usize::from(len) % (bytes.len() - 1)),
             _ => {}
@@ -80,7 +80,7 @@ impl Forger {
         (bytes, nonce)
     }
 
-    /// The text of a message, if this key and chain open it.
+    /// Returns the plaintext of a message, or `None` if the key and the chain do not decrypt it.
     pub fn open(&mut self, message: &Message<'_>, chain: &Chain, key: &[u8; 16]) -> Option<Vec<u8>> {
         let aad = aad(message.clear, chain);
         self.aes.load(0, key);
@@ -89,7 +89,8 @@ impl Forger {
     }
 }
 
-/// What a tag covers beside the text, put together here and not by the code under test.
+/// Builds the additional data that the tag covers. This is a separate implementation from the code under
+/// test.
 fn aad(clear: &[u8], chain: &Chain) -> Vec<u8> {
     let nonces = chain.hops().iter().flat_map(|nonce| {
         let Nonce { sender, counter } = *nonce;

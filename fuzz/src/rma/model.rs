@@ -1,4 +1,4 @@
-//! The world of one input, and what must hold in it.
+//! The simulated network of one input, and the model of its correct behaviour.
 
 use remora_cipher::Aes;
 use remora_fabric::rma::{Portal, Start, command};
@@ -15,18 +15,18 @@ use super::forger::{Forger, Wrong};
 use super::{Action, Setup, Size, class, kind};
 use crate::node_memory::SECRET;
 
-/// The node with the NIC, and the node that is the peer.
+/// The node with the NIC, and the node of the hostile peer.
 const NIC: usize = 0;
 const PEER: usize = 1;
-/// Bytes of each region, and of each guard.
+/// The length in bytes of each region, and of each guard.
 const LEN: usize = 8 << 10;
 const GUARD: usize = 64;
 const PLAIN: u8 = 0x11;
 const SLOTS: u16 = 8;
-/// Local bytes of each command slot.
+/// The bytes of local memory for each command slot.
 const STRIPE: usize = MAX_OPERATION as usize;
 
-/// The regions of the NIC: rights, whether the peer has their key, and whether their bytes are secret.
+/// The NIC's regions: their rights, if the peer has the key, and if the bytes are secret.
 const REGIONS: [(Rights, bool, bool); 5] = [
     (Rights(7), true, false),
     (Rights::READ, true, false),
@@ -39,7 +39,7 @@ struct Served {
     id: u32,
     bytes: Bytes,
     image: Vec<u8>,
-    /// Its present key; the peer has it if it had the first one.
+    /// The current key. The peer has it if it had the first one.
     key: [u8; 16],
     known: bool,
     rights: Rights,
@@ -54,20 +54,20 @@ struct Asked {
     len: u32,
     nonce: Nonce,
     key: [u8; 16],
-    /// The NIC may serve it: it is authentic, and within its rights.
+    /// True if the NIC may serve the request, because it is authentic and within the rights.
     valid: bool,
-    /// The NIC's solicit: its slot and nonce.
+    /// The slot and nonce of the NIC's solicitation.
     solicited: Option<(u16, Nonce)>,
 }
 
 /// A command of the NIC's program.
 struct Running {
     command: Command,
-    /// The request's nonce, once it has left.
+    /// The nonce of the request, after the NIC has sent it.
     nonce: Option<Nonce>,
-    /// The true solicit that was sent for it, if any: its nonce.
+    /// The nonce of the valid solicitation that the peer has sent for the command.
     solicited: Option<Nonce>,
-    /// Units for which a true piece was sent.
+    /// A bit map of the units for which the peer has sent a valid piece.
     units: u64,
     next: u32,
 }
@@ -79,18 +79,18 @@ pub struct Model {
     served: Vec<Served>,
     local: u32,
     local_bytes: Bytes,
-    /// What the local region held when each command began, and may hold.
+    /// The expected contents of the local region.
     image: Vec<u8>,
     cq: CompletionQueue,
     portal: Portal,
     asked: Vec<Asked>,
     running: Vec<Option<Running>>,
-    /// Requests of commands that left and have not ended, by size, in order.
+    /// The requests of commands in progress, with their sizes, in the order in which they were sent.
     outstanding: Vec<(u16, u32)>,
-    /// Messages that were on the wire: to whom, and their bytes.
+    /// The messages that were on the wire: the receiver and the bytes.
     wire: Vec<(usize, Vec<u8>)>,
     valid_requests: u64,
-    /// Commands of any bytes were written: what they do is not modelled.
+    /// True after commands of arbitrary bytes were written. The model does not cover their effects.
     wild: bool,
 }
 
@@ -167,7 +167,7 @@ impl Model {
         }
     }
 
-    /// Local bytes of the NIC's program.
+    /// Reads local bytes of the NIC's program.
     fn load(&self, offset: usize, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.local_bytes.read(GUARD + offset, &mut bytes).expect("inside");
@@ -224,7 +224,7 @@ impl Model {
         self.inject(&bytes);
     }
 
-    /// Data for the `which`-th solicited request.
+    /// Sends data for the `which`-th solicited request.
     fn written(&mut self, which: u8, offset: u64, len: u32, wrong: Wrong) {
         let open: Vec<usize> =
             (0..self.asked.len()).filter(|index| self.asked[*index].solicited.is_some()).collect();
@@ -253,7 +253,7 @@ impl Model {
             if kind == Kind::Rekey {
                 let mut new = [0; 16];
                 new.copy_from_slice(&text);
-                // It takes effect, or not: see which.
+                // The model learns from the region if the rekey has taken effect.
                 self.inject(&bytes);
                 let now = self.world.regions(NIC).get(id).map(|region| *region.region_key.bytes());
                 if now == Some(new) {
@@ -273,7 +273,7 @@ impl Model {
         self.inject(&bytes);
     }
 
-    /// The command that an answer is for, and its slot.
+    /// Returns the slot of the command that an answer is for.
     fn target(&self, which: u8) -> Option<usize> {
         let sent: Vec<usize> = (0..self.running.len())
             .filter(|slot| self.running[*slot].as_ref().is_some_and(|running| running.nonce.is_some()))
@@ -333,7 +333,7 @@ impl Model {
         self.inject(&bytes);
     }
 
-    /// A true piece of a read.
+    /// Sends a valid piece of a read.
     fn piece(&mut self, which: u8, again: bool) {
         let Some(slot) = self.target(which) else { return };
         let Some(running) = &mut self.running[slot] else { return };
@@ -405,7 +405,8 @@ impl Model {
         self.world.run_for(1);
     }
 
-    /// Any bytes, or those of a command with some of them changed. From then on commands are not modelled.
+    /// Writes a command of arbitrary bytes, or a running command with a change. From then on the model
+    /// ignores commands.
     fn slot(&mut self, seed: u64, like: u8) {
         let mut random = remora_fault::Random::new(seed);
         let mut bytes = [0; 64];
@@ -416,7 +417,7 @@ impl Model {
             bytes = running.command.bytes();
             bytes[at] = value;
         }
-        // It may name local bytes of any command.
+        // The command can name local bytes of any other command.
         self.wild = true;
         self.world.issue_bytes(&mut self.portal, &bytes);
         self.world.run_for(1);
@@ -433,16 +434,16 @@ impl Model {
             served.lives = false;
         } else {
             served.key[15] = served.key[15].wrapping_add(1) | 1;
-            // The peer is told, if it had the key before.
+            // The peer learns the new key if it had the old one.
             regions.rekey(served.id, &RegionKey::new(served.key).expect("a key")).expect("it lives");
         }
     }
 
-    /// What left, what completed, and what memory holds now.
+    /// Checks the messages sent, the completions, and the contents of memory.
     pub fn look(&mut self) {
         let below = FrameStart::Ip.overhead(true);
         let completions: Vec<_> = std::iter::from_fn(|| self.world.poll_rma(self.cq)).collect();
-        // What has completed since the last look may have done so before others left.
+        // A command that has completed since the last look may have done so before other messages were sent.
         let completed: Vec<u16> = completions.iter().map(|completion| completion.slot).collect();
         self.outstanding.retain(|(slot, _)| !completed.contains(slot));
         for sent in self.world.sent() {
@@ -467,7 +468,7 @@ impl Model {
         self.check_memory();
     }
 
-    /// A message has left the NIC.
+    /// Checks a message that the NIC has sent.
     fn left(&mut self, bytes: &[u8]) {
         let message = Message::parse(bytes).expect("a NIC sends what can be parsed");
         let header = message.header;
@@ -499,7 +500,7 @@ impl Model {
         self.outstanding.push((header.slot, running.command.size));
     }
 
-    /// Data of a read of the peer's: it asked for it, with the right to.
+    /// Checks the data of a read of the peer, which must have asked for it with the required right.
     fn read_left(&mut self, message: &Message<'_>) {
         let Some(asked) = self.asked.get(usize::from(message.header.slot)) else { return };
         assert!(asked.valid && asked.kind == Kind::Read, "bytes leave without key or right");
@@ -512,7 +513,7 @@ impl Model {
         assert!(!crate::node_memory::leaks(&text), "secret bytes leave");
     }
 
-    /// Hop 3 of a command: its own bytes, and no others.
+    /// Checks the data of a write or rekey, which must be the command's own bytes.
     fn answer_left(&mut self, message: &Message<'_>) {
         if self.wild {
             return;
@@ -563,7 +564,7 @@ impl Model {
         assert!(now == self.image, "local bytes of no read have changed");
     }
 
-    /// Everything ends, and the window is whole.
+    /// Lets everything end and checks that the solicitation window is complete.
     pub fn end(mut self) {
         self.world.run_for(200_000);
         self.look();
@@ -586,7 +587,7 @@ fn units(size: u32, offset: u64, len: u32) -> Option<u64> {
     Some(first(end.div_ceil(64)) & !first(offset / 64))
 }
 
-/// A region between two guards, its memory, and what it holds.
+/// Creates a region between two guards, and returns it with its memory and its contents.
 fn guarded(
     world: &World,
     number: u64,
