@@ -58,7 +58,8 @@ fn compare(headers: &Headers) {
     let library = headers.library;
     let folder = std::env::temp_dir().join(format!("remora-layout-{library}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let (source, binary) = (folder.join("layout.c"), folder.join("layout"));
+    let source = folder.join("layout.c");
+    let binary = folder.join("layout");
     std::fs::write(&source, program(headers)).unwrap();
     // The headers contain inline functions that call the libraries, which this program does not use.
     let flags = ["-O1", "-ffunction-sections", "-Wl,--gc-sections", &format!("-l{library}"), "-libverbs"];

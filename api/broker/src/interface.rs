@@ -59,7 +59,8 @@ impl Interfaces {
     /// The name of the interface that has this address, or `None`. A link-local address may name its
     /// interface.
     pub(crate) fn of(&self, address: SocketAddr) -> Option<&str> {
-        let (ip, scope) = (address.ip(), scope(address));
+        let ip = address.ip();
+        let scope = scope(address);
         let has = |wanted: &dyn Fn(&IpAddr) -> bool| {
             let mut within = self.0.iter().filter(|(_, interface)| scope == 0 || interface.index == scope);
             let found = within.find(|(_, interface)| interface.addresses.iter().any(wanted));

@@ -110,7 +110,8 @@ fn show(folder: &Path, state: &PortState, interfaces: &Interfaces) -> io::Result
         replace(&port, name, words)?;
     }
     for index in 0..GIDS {
-        let (gid, name) = (state.gids.get(index).copied().flatten(), index.to_string());
+        let gid = state.gids.get(index).copied().flatten();
+        let name = index.to_string();
         replace(&port.join("gids"), &name, &gid_text(gid.map(|gid| gid.ip)))?;
         let interface = gid.and_then(|gid| interfaces.name(gid.interface));
         for (folder, words) in [("types", gid.map(|_| "RoCE v2")), ("ndevs", interface)] {
@@ -159,7 +160,8 @@ fn gid_text(gid: Option<IpAddr>) -> String {
 }
 
 fn write_verbs(root: &Path) -> io::Result<()> {
-    let (entry, devices) = (root.join(UVERBS), root.join("dev/infiniband"));
+    let entry = root.join(UVERBS);
+    let devices = root.join("dev/infiniband");
     fs::create_dir_all(&entry)?;
     fs::create_dir_all(&devices)?;
     let class = root.join(VERBS_CLASS);

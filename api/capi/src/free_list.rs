@@ -166,7 +166,9 @@ pub unsafe extern "C" fn remora_free_list_query(handle: *const Handle<List>, out
     number(unsafe {
         with(handle, |list, _| {
             let facts = list.facts()?;
-            let (capacity, free, resting) = (facts.capacity, facts.free, facts.resting);
+            let capacity = facts.capacity;
+            let free = facts.free;
+            let resting = facts.resting;
             put(out, Facts { capacity, free, resting, reserved: 0, bad_posts: facts.bad_posts })
         })
     })

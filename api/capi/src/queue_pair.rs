@@ -148,7 +148,8 @@ pub unsafe extern "C" fn remora_create_qp(
         let (pd, cq, options) = unsafe { (look(pd)?, look(cq)?, options(&*attr)?) };
         let cq = cq.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pair = pd.create_qp(&cq, &cq, &options).map_err(|error: CreateError| Fault::from(error))?;
-        let (number, max_inline) = (pair.number(), options.max_inline);
+        let number = pair.number();
+        let max_inline = options.max_inline;
         // SAFETY: the caller meets the conditions of the header.
         unsafe { give(Qp { stage: Mutex::new(Stage::Init(pair)), number, max_inline }, out) }
     })())

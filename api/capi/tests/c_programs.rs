@@ -136,7 +136,8 @@ fn wanted() -> String {
 #[test]
 fn prism_kv_in_c_puts_and_gets_between_processes_and_every_buffer_comes_back() {
     let installed = Installed::new("kv");
-    let (shared, alone) = (installed.program("examples/prism_kv.c"), installed.alone("examples/prism_kv.c"));
+    let shared = installed.program("examples/prism_kv.c");
+    let alone = installed.alone("examples/prism_kv.c");
     for (port, server, client) in
         [("shm", &shared, &shared), ("udp", &shared, &alone), ("shm", &alone, &shared)]
     {
@@ -167,7 +168,8 @@ const RMA: [&str; 2] = [
 #[test]
 fn a_c_program_reads_writes_and_rekeys_another_by_1rma() {
     let installed = Installed::new("rma");
-    let (shared, alone) = (installed.program("examples/rma_read.c"), installed.alone("examples/rma_read.c"));
+    let shared = installed.program("examples/rma_read.c");
+    let alone = installed.alone("examples/rma_read.c");
     for (port, client) in [("shm", &shared), ("udp", &shared), ("udp", &alone)] {
         let done = rma_conversation(&installed, Command::new(&shared), Command::new(client), port);
         assert_eq!(done, RMA, "{port}");

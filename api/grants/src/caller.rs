@@ -145,7 +145,8 @@ impl Caller {
     fn open_packets(&mut self) -> Result<()> {
         let opened = self.tls.process_new_packets();
         let state = opened.map_err(|error| failed(self.server, io::Error::other(error)))?;
-        let (before, count) = (self.came.len(), state.plaintext_bytes_to_read());
+        let before = self.came.len();
+        let count = state.plaintext_bytes_to_read();
         if self.came.capacity() < before + count {
             // The plaintext contains keys. A vector that reallocates does not clear its old memory;
             // `Zeroizing` does.

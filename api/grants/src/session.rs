@@ -190,7 +190,8 @@ impl RmaSession {
     fn operate(&mut self, place: usize, verb: Verb, offset: u64, len: usize) -> Result<()> {
         for _ in 0..=RENEWALS {
             let grant = self.grants[place].grant;
-            let (len, timeout) = (len as u64, self.timeout);
+            let len = len as u64;
+            let timeout = self.timeout;
             let ended = match verb {
                 Verb::Read => self.portal.read(&self.buffer, 0, &grant, offset, len, timeout),
                 Verb::Write => self.portal.write(&self.buffer, 0, &grant, offset, len, timeout),

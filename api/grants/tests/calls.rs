@@ -90,7 +90,8 @@ fn message(len: usize) -> Vec<u8> {
 #[test]
 fn messages_of_any_length_come_back_in_order_and_grants_between_them() {
     let bed = Bed::new(true);
-    let (mut one, mut other) = (bed.caller(), bed.caller());
+    let mut one = bed.caller();
+    let mut other = bed.caller();
     let lens = [0, 1, 16_384, 3, 70_000, LONGEST];
     for len in lens {
         one.send(&message(len)).unwrap();
@@ -113,7 +114,8 @@ fn messages_of_any_length_come_back_in_order_and_grants_between_them() {
 #[test]
 fn a_client_that_floods_keeps_nobody_else_out() {
     let bed = Bed::new(true);
-    let (mut flood, mut other) = (bed.caller(), bed.caller());
+    let mut flood = bed.caller();
+    let mut other = bed.caller();
     // The messages exceed one turn of the server and the socket buffers.
     for _ in 0..400 {
         // This client reads nothing, so the server may end its connection.

@@ -178,7 +178,8 @@ fn a_nic_with_another_address_than_its_connection_is_told_of_the_translation() {
     let relaying = std::thread::spawn(move || {
         let near = relay.accept().unwrap().0;
         let far = TcpStream::connect(server).unwrap();
-        let (mut from, mut to) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+        let mut from = near.try_clone().unwrap();
+        let mut to = far.try_clone().unwrap();
         let there = std::thread::spawn(move || std::io::copy(&mut from, &mut to));
         let _ = std::io::copy(&mut { far }, &mut { near });
         let _ = there.join();
@@ -255,9 +256,12 @@ fn recorded(bed: &Bed) -> Vec<u8> {
     let recording = std::thread::spawn(move || {
         let mut near = relay.accept().unwrap().0;
         let far = TcpStream::connect(server).unwrap();
-        let (mut back, mut client) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+        let mut back = far.try_clone().unwrap();
+        let mut client = near.try_clone().unwrap();
         let backwards = std::thread::spawn(move || std::io::copy(&mut back, &mut client));
-        let (mut all, mut piece, mut far) = (Vec::new(), [0; 4096], far);
+        let mut all = Vec::new();
+        let mut piece = [0; 4096];
+        let mut far = far;
         while let Ok(count @ 1..) = near.read(&mut piece) {
             all.extend_from_slice(&piece[..count]);
             let _ = far.write_all(&piece[..count]);
@@ -295,7 +299,8 @@ fn the_grant_of_one_client_is_none_for_another() {
     let bed = Bed::new("127.0.0.1", Rights::READ);
     let stolen = bed.session().regions()[0].grant;
     let thief = nic("127.0.0.1");
-    let (rma, domain) = (thief.open_rma(&RmaOptions::default()).unwrap(), thief.alloc_pd().unwrap());
+    let rma = thief.open_rma(&RmaOptions::default()).unwrap();
+    let domain = thief.alloc_pd().unwrap();
     let buffer = rma.expose(domain.allocate(64, Access::LOCAL_WRITE).unwrap(), Rights::NONE, None).unwrap();
     let mut portal: Portal = rma.create_portal(&domain, 4).unwrap();
     let refused = portal.read(&buffer, 0, &stolen, 0, 64, PATIENCE).unwrap_err();
@@ -305,7 +310,8 @@ fn the_grant_of_one_client_is_none_for_another() {
 #[test]
 fn an_announced_key_is_followed_without_asking_and_another_is_asked_for() {
     let bed = Bed::new("127.0.0.1", Rights::READ);
-    let (mut follower, mut bytes) = (bed.session(), [0; 64]);
+    let mut follower = bed.session();
+    let mut bytes = [0; 64];
     for turn in 1..=3 {
         bed.announce(turn, turn.into());
         // The old key is valid until the server changes it.
@@ -337,7 +343,8 @@ fn an_announced_key_is_followed_without_asking_and_another_is_asked_for() {
 #[test]
 fn who_cannot_stay_for_announcements_asks_again() {
     let bed = Bed::with("127.0.0.1", Rights::READ, |options| options.followers = 1);
-    let (mut stays, mut asks) = (bed.session(), bed.session());
+    let mut stays = bed.session();
+    let mut asks = bed.session();
     bed.announce(9, 1);
     bed.server.change_key("memory").unwrap();
     for session in [&mut stays, &mut asks] {

@@ -123,10 +123,12 @@ fn watched(
     events: PortEvents,
     adapter: Arc<ChannelAdapter>,
 ) -> Result<Opened, OpenError> {
-    let (counted, failing) = (Arc::clone(&adapter), Arc::clone(&adapter));
+    let counted = Arc::clone(&adapter);
+    let failing = Arc::clone(&adapter);
     let port = Arc::new(PortView::new(events.first().clone()));
     adapter.learn_local(&port.addresses());
-    let (told, learning) = (Arc::clone(&port), Arc::clone(&adapter));
+    let told = Arc::clone(&port);
+    let learning = Arc::clone(&adapter);
     let events = events.on_change(move |state| {
         told.change(state);
         learning.learn_local(&told.addresses());

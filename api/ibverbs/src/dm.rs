@@ -126,7 +126,8 @@ pub unsafe extern "C" fn reg_dm_mr(
     flags: c_uint,
 ) -> *mut IbvMr {
     errno::pointer((|| {
-        let (domain, object) = (pd::look(pd)?, handles::look::<DmObject>(dm)?);
+        let domain = pd::look(pd)?;
+        let object = handles::look::<DmObject>(dm)?;
         let access = mr::access(flags)?;
         let offset = place(object, offset, length)?;
         if !access.contains(Access::ZERO_BASED) {

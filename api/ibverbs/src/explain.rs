@@ -106,7 +106,8 @@ pub fn forget(qp: u32) {
 /// from another error.
 #[cold]
 pub fn completion(context: *mut IbvContext, completion: &IbvWc) {
-    let (status, qp) = (completion.status, completion.qp_num);
+    let status = completion.status;
+    let qp = completion.qp_num;
     if status == SUCCESS || status == FLUSHED || !is_first(status, qp) {
         return;
     }
@@ -174,7 +175,8 @@ fn unreachable(nic: &Nic, peer: &RemoteQp) -> Option<String> {
         return Some("; the port is down: the interface is not up, or has no carrier".to_owned());
     }
     let headers = if own.is_ipv4() { IPV4_HEADERS } else { IPV6_HEADERS };
-    let (takes, needs) = (narrowness(own, peer.ip)?, peer.path_mtu + headers);
+    let takes = narrowness(own, peer.ip)?;
+    let needs = peer.path_mtu + headers;
     (takes < needs).then(|| {
         format!(
             "; the way there takes packets of {takes} bytes, and a path MTU of {} needs {needs}: give the queue pair a \

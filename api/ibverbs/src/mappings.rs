@@ -39,7 +39,8 @@ pub fn check(start: *mut c_void, length: usize, rights: u64) -> Result<(), c_int
     // Opened each time, because a forked child has mappings of its own.
     let allowed = match File::open("/proc/self/maps") {
         Ok(maps) => {
-            let (first, end) = (first as u64, end as u64);
+            let first = first as u64;
+            let end = end as u64;
             by_query(&maps, first, end, rights).unwrap_or_else(|| by_text(maps, first, end, rights))
         }
         Err(_) => has_no_hole(first, end),
@@ -94,7 +95,8 @@ fn by_text(maps: File, first: u64, end: u64, rights: u64) -> bool {
 /// Parses the start, end and rights of a line such as `7f00-7f10 rw-p …`.
 fn mapping(line: &[u8]) -> Option<(u64, u64, u64)> {
     let mut words = line.split(|byte| *byte == b' ');
-    let (range, shown) = (std::str::from_utf8(words.next()?).ok()?, words.next()?);
+    let range = std::str::from_utf8(words.next()?).ok()?;
+    let shown = words.next()?;
     let (from, to) = range.split_once('-')?;
     let right = |at: usize, letter, right| if shown.get(at) == Some(&letter) { right } else { 0 };
     let rights = right(0, b'r', READABLE) | right(1, b'w', WRITABLE);

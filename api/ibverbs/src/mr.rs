@@ -190,7 +190,8 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     };
     // SAFETY: the program does not change a region, and does not call this during other uses.
     let verbs = unsafe { &mut *object.verbs.get() };
-    let (moves, changes) = (flags & TRANSLATION != 0, flags & ACCESS != 0);
+    let moves = flags & TRANSLATION != 0;
+    let changes = flags & ACCESS != 0;
     let senseless = flags & !(TRANSLATION | DOMAIN | ACCESS) != 0 || flags == 0;
     if senseless || moves && (start.is_null() || length == 0) || flags & DOMAIN != 0 && pd.is_null() {
         errno::set(libc::EINVAL);

@@ -40,7 +40,8 @@ pub unsafe extern "C" fn alloc_mw(pd: *mut IbvPd, kind: c_int) -> *mut IbvMw {
         adapter.refuse_child().map_err(errno::of_create)?;
         let key = adapter.table().alloc_window(object.pd, window).map_err(errno::of_memory)?;
         let context = object.verbs.context;
-        let (rkey, handle) = (key.get(), key.get());
+        let rkey = key.get();
+        let handle = key.get();
         let verbs = UnsafeCell::new(IbvMw { context, pd, rkey, handle, r#type: kind });
         Ok(handles::give(Box::new(MwObject { verbs, key })))
     })())

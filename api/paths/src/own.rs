@@ -119,7 +119,8 @@ pub fn counter<'a>(own: &Own<'a>) -> Option<&'a [u8]> {
     let is_device = own.folder == &FOLDERS[INFINIBAND] || own.folder == &FOLDERS[VIRTUAL];
     let name = own.rest.strip_prefix(PORT).filter(|_| is_device)?;
     let slash = name.iter().position(|byte| *byte == b'/')?;
-    let (folder, file) = (&name[..slash], &name[slash + 1..]);
+    let folder = &name[..slash];
+    let file = &name[slash + 1..];
     let is_file = !file.is_empty() && !file.contains(&b'/') && file != b"." && file != b"..";
     (COUNTERS.contains(&folder) && is_file).then_some(name)
 }

@@ -52,7 +52,8 @@ fn both(address: &str, words: &[&str]) -> (String, String) {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", "60"]).arg(remora).args(["run", "--address", address, "--"]).args(words);
     let output = command.env("REMORA_LIBRARY_PATH", folder()).output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let out = String::from_utf8_lossy(&output.stdout);
+    let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{words:?}: {}\n{out}\n{err}", output.status);
     (out.into_owned(), err.into_owned())
 }

@@ -23,7 +23,8 @@ pub fn parse(at: *const libc::sockaddr) -> Result<SocketAddr, c_int> {
             }
             libc::AF_INET6 => {
                 let there = at.cast::<libc::sockaddr_in6>().read_unaligned();
-                let (ip, port) = (Ipv6Addr::from(there.sin6_addr.s6_addr), u16::from_be(there.sin6_port));
+                let ip = Ipv6Addr::from(there.sin6_addr.s6_addr);
+                let port = u16::from_be(there.sin6_port);
                 Ok(SocketAddrV6::new(ip, port, there.sin6_flowinfo, there.sin6_scope_id).into())
             }
             _ => Err(libc::EINVAL),

@@ -97,7 +97,8 @@ fn any_address(node: *const c_char, service: *const c_char, hints: &RdmaAddrinfo
 /// Resolves a name and a service. The error is the resolver's own number.
 pub fn found(node: *const c_char, service: *const c_char, hints: &RdmaAddrinfo) -> Result<Found, c_int> {
     let is_passive = hints.ai_flags & RAI_PASSIVE != 0;
-    let (mut source, mut destination) = (None, None);
+    let mut source = None;
+    let mut destination = None;
     let mut name = std::ptr::null_mut();
     if let Some(any) = any_address(node, service, hints) {
         source = Some(any);
@@ -168,7 +169,8 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
 /// Hands a result over to the program, which frees it.
 pub fn give(found: Found) -> *mut RdmaAddrinfo {
     let found = Box::leak(Box::new(found));
-    let (source, destination) = (&raw mut found.source, &raw mut found.destination);
+    let source = &raw mut found.source;
+    let destination = &raw mut found.destination;
     let verbs = &mut found.verbs;
     if verbs.ai_src_len > 0 {
         verbs.ai_src_addr = source.cast();

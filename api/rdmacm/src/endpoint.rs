@@ -49,7 +49,8 @@ pub unsafe extern "C" fn rdma_create_ep(
     errno::minus_one((|| {
         // SAFETY: NULL, or the program's.
         let (out, found, attr) = unsafe { (out.as_mut(), found.as_ref(), attr.as_mut()) };
-        let (out, found) = (out.ok_or(libc::EINVAL)?, found.ok_or(libc::EINVAL)?);
+        let out = out.ok_or(libc::EINVAL)?;
+        let found = found.ok_or(libc::EINVAL)?;
         let none = std::ptr::null_mut();
         let id = create::create(none, none.cast(), found.ai_port_space, Some(found.ai_qp_type))?;
         IDS.give(Arc::clone(&id));

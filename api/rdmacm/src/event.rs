@@ -63,7 +63,8 @@ impl NewEvent {
         let private_data = self.private_data.into_boxed_slice();
         // The bytes on the heap keep their address when the box moves.
         let begin = if private_data.is_empty() { std::ptr::null() } else { private_data.as_ptr().cast() };
-        let (begin, len): (*const c_void, u8) = (begin, private_data.len().min(255) as u8);
+        let begin: *const c_void = begin;
+        let len: u8 = private_data.len().min(255) as u8;
         let param = match self.detail {
             EventDetail::Nothing => {
                 let conn = RdmaConnParam { private_data: begin, ..crate::ibverbs::zeroed() };

@@ -32,7 +32,8 @@ fn join(id: &IdObject, group: SocketAddr, context: *mut c_void, sends_only: bool
         return Err(libc::EINVAL);
     }
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let (context, outstanding) = (context as usize, Arc::default());
+    let context = context as usize;
+    let outstanding = Arc::default();
     state.groups.push(Membership { number, group, context, sends_only, is_attached: false, outstanding });
     post::post(id, event_type::MULTICAST_JOIN, 0, number).inspect_err(|_| {
         state.groups.pop();
@@ -58,7 +59,8 @@ pub fn joined(id: &Arc<IdObject>, number: u64) -> Option<*mut RdmaCmEvent> {
     let mut state = id.state();
     let at = state.groups.iter().position(|membership| membership.number == number)?;
     let Membership { group, context, sends_only, .. } = state.groups[at];
-    let (gid, qp) = (mgid(group), id.shown().qp);
+    let gid = mgid(group);
+    let qp = id.shown().qp;
     let attached = if qp.is_null() || sends_only {
         Ok(())
     } else {

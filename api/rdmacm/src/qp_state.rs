@@ -23,7 +23,8 @@ pub type Attributes = (IbvQpAttr, c_int);
 
 /// Returns the address vector of an id's peer.
 pub fn address_vector(id: &IdObject) -> IbvAhAttr {
-    let (dgid, state) = (id.shown().route.addr.addr.dgid, id.state());
+    let dgid = id.shown().route.addr.addr.dgid;
+    let state = id.state();
     let traffic_class = state.options.tos;
     let grh =
         IbvGlobalRoute { dgid, flow_label: 0, sgid_index: state.gid_index, hop_limit: HOPS, traffic_class };
@@ -142,7 +143,8 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
         let id = id::look(id)?;
         // SAFETY: NULL, or the program's.
         let (attr, out_mask) = unsafe { (attr.as_mut(), out_mask.as_mut()) };
-        let (attr, out_mask) = (attr.ok_or(libc::EINVAL)?, out_mask.ok_or(libc::EINVAL)?);
+        let attr = attr.ok_or(libc::EINVAL)?;
+        let out_mask = out_mask.ok_or(libc::EINVAL)?;
         (*attr, *out_mask) = attributes(&id, attr.qp_state)?;
         Ok(())
     })())

@@ -51,7 +51,8 @@ fn finish(id: &IdObject, status: c_int) {
 
 /// Waits in a thread for a host on the link of the id's address.
 fn await_host(id: &Arc<IdObject>, mut host: OnLinkHost, limit: Duration) -> Result<(), c_int> {
-    let (id, until) = (Arc::clone(id), Instant::now() + limit);
+    let id = Arc::clone(id);
+    let until = Instant::now() + limit;
     background::start(move || {
         let status = if appears(&mut host, until) { 0 } else { -libc::ETIMEDOUT };
         finish(&id, status);
@@ -75,7 +76,8 @@ pub fn resolve_address(
     let gids = id.manager.gids();
     let to = address::destination(&gids, to);
     let from = from.filter(|_| state.phase == Phase::Idle);
-    let (port, from) = (from.map_or(0, |from| from.port()), from.filter(|from| !from.ip().is_unspecified()));
+    let port = from.map_or(0, |from| from.port());
+    let from = from.filter(|from| !from.ip().is_unspecified());
     let bound = state.local.filter(|local| !local.ip().is_unspecified());
     let found = match (bound, from) {
         (Some(bound), _) => address::own(&gids, bound).map(|_| None),

@@ -79,7 +79,8 @@ pub fn take_out(channel: &ChannelObject, id: u64) -> Vec<IdEvent> {
 
 /// Reads everything in the socket. Returns the number of markers, and the other events.
 fn drain(channel: &ChannelObject) -> (usize, Vec<IdEvent>) {
-    let (mut markers, mut events) = (0, Vec::new());
+    let mut markers = 0;
+    let mut events = Vec::new();
     let mut packet = [0_u8; IdEvent::MAX_LEN];
     while let Ok((len, _)) = rustix::net::recv(&channel.socket, &mut packet[..], RecvFlags::DONTWAIT)
         && let Some(event) = IdEvent::parse(&packet[..len])

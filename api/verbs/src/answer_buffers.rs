@@ -112,7 +112,8 @@ impl AnswerBuffers {
     /// `Queue(QueueFull)` if the buffer of that tag is in use.
     fn begin(&self) -> Result<u32, PostError> {
         let count = self.states.len() as u32;
-        let (index, use_of_it) = (self.asked % count, self.asked / count);
+        let index = self.asked % count;
+        let use_of_it = self.asked / count;
         if self.states[index as usize] != BufferState::Empty {
             return Err(PostError::Queue(QueueError::QueueFull));
         }

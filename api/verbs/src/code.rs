@@ -67,7 +67,9 @@ impl ProtectionDomain {
         if count > MAX_PARTS {
             return Err(CreateError::TooMany("queues and sections", count as u64, MAX_PARTS as u64));
         }
-        let (mut parts, mut places, mut len) = (Vec::with_capacity(count), Vec::new(), 0);
+        let mut parts = Vec::with_capacity(count);
+        let mut places = Vec::new();
+        let mut len = 0;
         for section in sections {
             let of = CodeOf::Memory(len as u64, section.len as u64);
             parts.push(CodePart { of, iova: section.iova });

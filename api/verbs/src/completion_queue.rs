@@ -338,7 +338,8 @@ impl CompletionQueue {
     /// # Errors
     /// `Timeout` if none came in time, and the errors of [`poll`](CompletionQueue::poll).
     pub fn wait(&mut self, out: &mut [WorkCompletion], timeout: Duration) -> Result<usize, PollError> {
-        let (mut turn, mut deadline) = (0u32, None);
+        let mut turn = 0u32;
+        let mut deadline = None;
         loop {
             let taken = self.poll(out)?;
             if taken > 0 || out.is_empty() {

@@ -58,7 +58,8 @@ impl AddressHandle {
         endpoint: Endpoint,
     ) -> Result<AddressHandle, CreateError> {
         let engines = domain.context().adapter()?.engines();
-        let (asked, most) = (engine as u64 + 1, engines.len() as u64);
+        let asked = engine as u64 + 1;
+        let most = engines.len() as u64;
         let engine = engines.get(engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
         let peer = remora_host::connect::reach(engine, endpoint)
             .map_err(|error| CreateError::Unreachable(error.to_string()))?;
@@ -75,7 +76,8 @@ impl AddressHandle {
     ) -> Result<AddressHandle, CreateError> {
         let number = AddressHandle::create(domain, engine, peer, endpoint)
             .inspect_err(|_| remora_host::connect::release(engine, peer))?;
-        let (domain, engine) = (domain.clone(), Arc::clone(engine));
+        let domain = domain.clone();
+        let engine = Arc::clone(engine);
         Ok(AddressHandle { inner: Arc::new(HandleInner { domain, engine, number, endpoint, peer }) })
     }
 
@@ -219,7 +221,8 @@ pub struct DatagramQueuePair {
 impl Drop for DatagramQueuePair {
     fn drop(&mut self) {
         if !self.local.context.fork().is_child() {
-            let (engine, number) = (&self.local.engine, self.local.number);
+            let engine = &self.local.engine;
+            let number = self.local.number;
             self.groups.drain(..).for_each(|group| leave(engine, number, group));
         }
     }
@@ -238,7 +241,8 @@ impl DatagramQueuePair {
         make: MakeQp,
     ) -> Result<DatagramQueuePair, CreateError> {
         let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, Service::Ud, srq, options)?;
-        let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
+        let send_cq = send_cq.shared();
+        let receive_cq = receive_cq.shared();
         let local =
             LocalQp::new(domain.context(), send_cq.engine()?, Service::Ud, options, |nic| make(nic, init))?;
         // The IP header that precedes each received datagram is built from these fields.
@@ -427,7 +431,8 @@ impl DatagramQueuePair {
     /// [`ConnectError`] if the listener does not answer or refuses.
     pub fn resolve(&self, address: impl ToSocketAddrs) -> Result<RemoteQueue, ConnectError> {
         self.local.refuse_to_connect()?;
-        let (side, timeout) = (self.local.side(), self.local.options.connect_timeout);
+        let side = self.local.side();
+        let timeout = self.local.options.connect_timeout;
         let (agreed, _) = remora_host::connect::connect(address, &side, timeout, |_| Ok(()))?;
         self.remote(agreed)
     }
@@ -436,7 +441,8 @@ impl DatagramQueuePair {
     /// [`ConnectRequest::accept_datagrams`](crate::ConnectRequest::accept_datagrams).
     pub(crate) fn answer(&self, request: Request) -> Result<RemoteQueue, ConnectError> {
         self.local.refuse_to_connect()?;
-        let (side, timeout) = (self.local.side(), self.local.options.connect_timeout);
+        let side = self.local.side();
+        let timeout = self.local.options.connect_timeout;
         let (agreed, _) = request.accept(&side, timeout, |_| Ok(()))?;
         self.remote(agreed)
     }
@@ -486,7 +492,8 @@ mod tests {
         assert_eq!(GlobalRoute::parse(&grh), None);
         grh[20] = 0x45;
         grh[32..].copy_from_slice(&[10, 0, 0, 1, 239, 1, 2, 3]);
-        let (source, destination) = (Ipv4Addr::new(10, 0, 0, 1).into(), Ipv4Addr::new(239, 1, 2, 3).into());
+        let source = Ipv4Addr::new(10, 0, 0, 1).into();
+        let destination = Ipv4Addr::new(239, 1, 2, 3).into();
         assert_eq!(GlobalRoute::parse(&grh), Some(GlobalRoute { source, destination }));
         grh[3] = 1;
         assert_eq!(GlobalRoute::parse(&grh), None, "the bytes before an IPv4 header are zero");

@@ -102,7 +102,8 @@ impl FreeList {
     ) -> Result<FreeList, CreateError> {
         domain.context().refuse_child()?;
         let engines = domain.context().adapter()?.engines();
-        let (asked, most) = (options.engine as u64 + 1, engines.len() as u64);
+        let asked = options.engine as u64 + 1;
+        let most = engines.len() as u64;
         let engine = engines.get(options.engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
         let most = u64::from(remora_nic::MAX_RING_SLOTS);
         if !(1..=most).contains(&u64::from(options.count)) {
@@ -118,10 +119,12 @@ impl FreeList {
         }
         let posts = domain.context().ring(options.count)?;
         let base = region.remote(options.offset as u64).addr;
-        let (size, count) = (options.size, options.count);
+        let size = options.size;
+        let count = options.count;
         let init = FreeListInit { pd: domain.pd()?, ring: posts.clone(), base, size, count };
         let number = engine.control(|control| control.nic.create_free_list(init))?;
-        let (engine, domain) = (Arc::clone(engine), domain.clone());
+        let engine = Arc::clone(engine);
+        let domain = domain.clone();
         Ok(FreeList { number, base, size, engine, domain, posts: ReceiveSide::new(posts, 1, 1) })
     }
 

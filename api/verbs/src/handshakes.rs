@@ -106,7 +106,8 @@ impl Handshakes {
             return Err(ConnectError::Full(full));
         }
         let connection = request.connection().map_err(ConnectError::Tcp)?;
-        let (id, done) = (self.next, Arc::clone(&self.done));
+        let id = self.next;
+        let done = Arc::clone(&self.done);
         std::thread::Builder::new()
             .name("remora-accept".to_owned())
             .stack_size(STACK)

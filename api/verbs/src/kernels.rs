@@ -117,7 +117,8 @@ impl KernelHandle {
     ) -> Result<KernelHandle, CreateError> {
         domain.context().refuse_child()?;
         let engines = domain.context().adapter()?.engines();
-        let (asked, most) = (options.engine as u64 + 1, engines.len() as u64);
+        let asked = options.engine as u64 + 1;
+        let most = engines.len() as u64;
         let engine = engines.get(options.engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
         let answers = count_answers(kernels.len() as u64, options)?;
         let init = KernelInit {
@@ -130,7 +131,8 @@ impl KernelHandle {
             limit: options.limit,
         };
         let number = engine.control(|control| control.nic.deploy_kernel(init))?;
-        let (engine_handle, domain) = (EngineHandle::Own(Arc::clone(engine)), domain.clone());
+        let engine_handle = EngineHandle::Own(Arc::clone(engine));
+        let domain = domain.clone();
         Ok(KernelHandle { number, engine_handle, domain })
     }
 

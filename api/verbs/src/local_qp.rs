@@ -136,7 +136,8 @@ impl LocalQp {
     /// Gives the queue pair a doorbell of the shared set `set`, which another process rings from now on.
     /// Returns the doorbell's index in the set.
     pub fn share_bell(&mut self, set: u32) -> Result<u32, CreateError> {
-        let (number, bell) = (self.number, self.bell);
+        let number = self.number;
+        let bell = self.bell;
         let shared = self.engine.control(|control| {
             let shared = control.hang_shared_bell(set, number)?;
             control.take_bell(bell);
@@ -166,7 +167,8 @@ impl LocalQp {
     }
 
     pub fn address_vector(&self, agreement: &Agreement) -> AddressVector {
-        let (ours, theirs) = (self.engine.facts().source, agreement.remote.endpoint);
+        let ours = self.engine.facts().source;
+        let theirs = agreement.remote.endpoint;
         let accepts = agreement.source_port().map_or(PeerFrames::AnyPort, PeerFrames::Port);
         AddressVector { accepts, ..AddressVector::new(agreement.peer, Route::new(ours, theirs)) }
     }
@@ -225,7 +227,8 @@ impl LocalQp {
     pub fn connect(&mut self, address: impl ToSocketAddrs) -> Result<(), ConnectError> {
         self.refuse_to_connect()?;
         let mut up = None;
-        let (side, timeout) = (self.side(), self.options.connect_timeout);
+        let side = self.side();
+        let timeout = self.options.connect_timeout;
         let bring_up = |agreement: &Agreement| self.bring_up(agreement, &mut up);
         let agreed = remora_host::connect::connect(address, &side, timeout, bring_up);
         // Kept even on an error: a queue pair that is up uses its peer until it is dropped.
@@ -238,7 +241,8 @@ impl LocalQp {
     pub fn answer(&mut self, request: Request) -> Result<Answered, ConnectError> {
         self.refuse_to_connect()?;
         let mut up = None;
-        let (side, timeout) = (self.side(), self.options.connect_timeout);
+        let side = self.side();
+        let timeout = self.options.connect_timeout;
         let agreed = request.answer(&side, timeout, |agreement| self.bring_up(agreement, &mut up));
         self.agreement = up;
         Ok(agreed?.1)
@@ -247,7 +251,8 @@ impl LocalQp {
     pub fn connect_pair(first: &mut LocalQp, second: &mut LocalQp) -> Result<(), ConnectError> {
         first.refuse_to_connect()?;
         second.refuse_to_connect()?;
-        let (sides, mut ups) = ((first.side(), second.side()), (None, None));
+        let sides = (first.side(), second.side());
+        let mut ups = (None, None);
         let timeout = first.options.connect_timeout;
         remora_host::connect::connect_pair(&sides.0, &sides.1, timeout, |which, agreement| match which {
             0 => first.bring_up(agreement, &mut ups.0),

@@ -228,7 +228,8 @@ impl<'p> Loader<'p> {
             if !fits(pair, queue) {
                 return Err(LoadError::Unfit(queue.name.clone()));
             }
-            let (send_cq, receive_cq) = (pair.send_cq_number(), pair.receive_cq_number());
+            let send_cq = pair.send_cq_number();
+            let receive_cq = pair.receive_cq_number();
             *numbers = QueueNumbers { qp: pair.number(), send_cq, receive_cq, code: numbers.code };
         }
         let own = self.places(&mut numbers)?;

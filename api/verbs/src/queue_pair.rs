@@ -114,7 +114,8 @@ pub(crate) fn parts(
 ) -> Result<(QueuePairInit, Ring, Incoming), CreateError> {
     options.check(Own::of(service, srq.is_some()))?;
     domain.context().refuse_child()?;
-    let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
+    let send_cq = send_cq.shared();
+    let receive_cq = receive_cq.shared();
     if !send_cq.context.is(domain.context()) || !receive_cq.context.is(domain.context()) {
         return Err(CreateError::OtherContext);
     }
@@ -167,7 +168,8 @@ impl QueuePair<Init> {
         if options.prism {
             domain.context().adapter()?.table().use_wide()?;
         }
-        let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
+        let send_cq = send_cq.shared();
+        let receive_cq = receive_cq.shared();
         let local =
             LocalQp::new(domain.context(), send_cq.engine()?, service, options, |nic| nic.create_qp(init))?;
         let inner = Inner::own(local, domain, send_cq, receive_cq, send_ring, receive, options);

@@ -98,7 +98,8 @@ fn slots(max_wr: u32, max_sge: u32) -> Result<u32, CreateError> {
 impl Srq {
     pub(crate) fn new(domain: &ProtectionDomain, options: &SrqOptions) -> Result<Srq, CreateError> {
         let engines = domain.context().adapter()?.engines();
-        let (asked, most) = (options.engine as u64 + 1, engines.len() as u64);
+        let asked = options.engine as u64 + 1;
+        let most = engines.len() as u64;
         let engine = engines.get(options.engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
         Srq::make(domain, engine, options, None)
     }

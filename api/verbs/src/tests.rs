@@ -30,9 +30,11 @@ struct Connections {
 }
 
 fn ends(device: impl Fn() -> Device, irn: bool) -> Connections {
-    let (here, there) = (device().open().unwrap(), device().open().unwrap());
+    let here = device().open().unwrap();
+    let there = device().open().unwrap();
     let domains = [&here, &there].map(|context| context.alloc_pd().unwrap());
-    let (cq, far_cq) = (here.create_cq(2 * PAIRS as u32).unwrap(), there.create_cq(16).unwrap());
+    let cq = here.create_cq(2 * PAIRS as u32).unwrap();
+    let far_cq = there.create_cq(16).unwrap();
     let options = QpOptions { timeout: TIMEOUT, retry_cnt: 0, irn, ..QpOptions::default() };
     let pair = |_| {
         let near = domains[0].create_qp(&cq, &cq, &options).unwrap();
@@ -70,7 +72,8 @@ fn answers_count_that_came_before_their_timers_were_looked_at(device: impl Fn() 
             std::thread::sleep(Duration::from_millis(1));
         }
     });
-    let (mut done, mut over) = ([EMPTY; 16], 0);
+    let mut done = [EMPTY; 16];
+    let mut over = 0;
     while over < PAIRS {
         let came = ends.cq.wait(&mut done, LONG).unwrap();
         assert!(came > 0, "{over} of {PAIRS} are over");

@@ -78,7 +78,8 @@ impl MemoryWindow {
         len: usize,
         access: Access,
     ) -> WorkRequest<'static> {
-        let (window, key) = (self.key, self.key.next());
+        let window = self.key;
+        let key = self.key.next();
         let va = region.address().wrapping_add(offset as u64);
         self.key = key;
         self.first = if access.contains(Access::ZERO_BASED) { 0 } else { va };

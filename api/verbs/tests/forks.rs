@@ -96,8 +96,10 @@ struct Everything {
 
 impl Everything {
     fn on(device: &Device) -> Everything {
-        let (near, far) = (device.open().unwrap(), device.open().unwrap());
-        let (domain, far_domain) = (near.alloc_pd().unwrap(), far.alloc_pd().unwrap());
+        let near = device.open().unwrap();
+        let far = device.open().unwrap();
+        let domain = near.alloc_pd().unwrap();
+        let far_domain = far.alloc_pd().unwrap();
         let channel = near.create_channel().unwrap();
         let cq = near
             .create_cq_with(&CqOptions { depth: 64, channel: Some(&channel), ..CqOptions::default() })
@@ -426,14 +428,16 @@ fn a_child_ends_neither_its_parents_daemon_nor_its_attachment() {
 fn objects_of_1rma_stay_the_parents() {
     let _alone = alone();
     for device in [&devices()[1], &devices()[3]] {
-        let (server, client) = (device.open().unwrap(), device.open().unwrap());
+        let server = device.open().unwrap();
+        let client = device.open().unwrap();
         let serving = server.open_rma(&RmaOptions::default()).unwrap();
         let rma = client.open_rma(&RmaOptions::default()).unwrap();
         let domain = client.alloc_pd().unwrap();
         let memory = |domain: &ProtectionDomain| domain.allocate(4096, Access::LOCAL_WRITE).unwrap();
         let served = serving.expose(memory(&server.alloc_pd().unwrap()), Rights(7), None).unwrap();
         let mut local = rma.expose(memory(&domain), Rights::NONE, None).unwrap();
-        let (other, mut portal) = (memory(&domain), rma.create_portal(&domain, 8).unwrap());
+        let other = memory(&domain);
+        let mut portal = rma.create_portal(&domain, 8).unwrap();
         let grant = served.grant(&portal.identity());
         portal.read(&local, 0, &grant, 0, 64, LONG).unwrap();
         let received = server.counters().rcvd_pkts;

@@ -48,7 +48,8 @@ fn a_context_closes_under_traffic() {
         let (near, near_domain) = open(&device);
         let (far, far_domain) = open(&device);
         let options = QpOptions { timeout: 8, retry_cnt: 1, ..QpOptions::default() };
-        let (mut cq, far_cq) = (near.create_cq(64).unwrap(), far.create_cq(64).unwrap());
+        let mut cq = near.create_cq(64).unwrap();
+        let far_cq = far.create_cq(64).unwrap();
         let memory = near_domain.allocate(1 << 20, shared()).unwrap();
         let table = far_domain.allocate(1 << 20, shared()).unwrap();
         let one = near_domain.create_qp(&cq, &cq, &options).unwrap();
@@ -62,7 +63,8 @@ fn a_context_closes_under_traffic() {
         drop((two, far_cq, table, far_domain, far));
         // If this thread was delayed so long that all of that work had completed, this WRITE has not.
         one.post_send(&work::write(32, &[memory.sge(0, 1 << 20)], place)).unwrap();
-        let (mut failed, mut done) = (0, [EMPTY; 64]);
+        let mut failed = 0;
+        let mut done = [EMPTY; 64];
         let mut seen = 0;
         while seen < 33 {
             let count = cq.wait(&mut done, LONG).unwrap();
@@ -85,12 +87,14 @@ fn deregistration_under_load_ends_the_traffic_with_an_error() {
         for _ in 0..10 {
             let bytes = remora_verbs::Bytes::heap(1 << 16).unwrap();
             let table: MemoryRegion = far_domain.register(&bytes, shared()).unwrap();
-            let (mut cq, mut far_cq) = (near.create_cq(64).unwrap(), far.create_cq(64).unwrap());
+            let mut cq = near.create_cq(64).unwrap();
+            let mut far_cq = far.create_cq(64).unwrap();
             let options = QpOptions::default();
             let one = near_domain.create_qp(&cq, &cq, &options).unwrap();
             let two = far_domain.create_qp(&far_cq, &far_cq, &options).unwrap();
             let (mut one, _two) = QueuePair::connect_pair(one, two).unwrap();
-            let (remote, over) = (table.remote(0), AtomicBool::new(false));
+            let remote = table.remote(0);
+            let over = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 let over = &over;
                 scope.spawn(move || {
@@ -130,7 +134,8 @@ fn deregistration_under_load_ends_the_traffic_with_an_error() {
 #[test]
 fn a_full_completion_queue_is_an_error_and_an_event() {
     let (context, domain) = open(&Device::shm());
-    let (mut small, cq) = (context.create_cq(4).unwrap(), context.create_cq(64).unwrap());
+    let mut small = context.create_cq(4).unwrap();
+    let cq = context.create_cq(64).unwrap();
     let one = domain.create_qp(&small, &small, &QpOptions::default()).unwrap();
     let two = domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
     let (mut one, _two) = QueuePair::connect_pair(one, two).unwrap();
@@ -169,7 +174,8 @@ fn a_forked_child_finds_everything_inert_and_the_parent_goes_on() {
     for device in devices() {
         let (near, near_domain) = open(&device);
         let (far, far_domain) = open(&device);
-        let (mut cq, far_cq) = (near.create_cq(16).unwrap(), far.create_cq(16).unwrap());
+        let mut cq = near.create_cq(16).unwrap();
+        let far_cq = far.create_cq(16).unwrap();
         let memory = near_domain.allocate(64, shared()).unwrap();
         let table = far_domain.allocate(64, shared()).unwrap();
         let one = near_domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
@@ -221,7 +227,8 @@ fn threads_may_share_an_engine() {
                 let (near, near_domain, far, far_domain, table) =
                     (&near, &near_domain, &far, &far_domain, &table);
                 scope.spawn(move || {
-                    let (mut cq, far_cq) = (near.create_cq(64).unwrap(), far.create_cq(4).unwrap());
+                    let mut cq = near.create_cq(64).unwrap();
+                    let far_cq = far.create_cq(4).unwrap();
                     let memory = near_domain.allocate(64, shared()).unwrap();
                     let one = near_domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
                     let two = far_domain.create_qp(&far_cq, &far_cq, &QpOptions::default()).unwrap();
@@ -231,7 +238,8 @@ fn threads_may_share_an_engine() {
                         let place = table.remote(thread * 64);
                         one.post_send(&work::write(1, &[memory.sge(0, 8)], place)).unwrap();
                         one.post_send(&work::read(2, &[memory.sge(8, 8)], place)).unwrap();
-                        let (mut done, mut seen) = ([EMPTY; 2], 0);
+                        let mut done = [EMPTY; 2];
+                        let mut seen = 0;
                         while seen < 2 {
                             seen += cq.wait(&mut done, LONG).unwrap();
                         }
@@ -251,7 +259,8 @@ fn queue_pairs_come_and_go() {
         let (far, far_domain) = open(&device);
         let mut peers = std::collections::BTreeSet::new();
         for _ in 0..300 {
-            let (cq, far_cq) = (near.create_cq(4).unwrap(), far.create_cq(4).unwrap());
+            let cq = near.create_cq(4).unwrap();
+            let far_cq = far.create_cq(4).unwrap();
             let options = QpOptions { max_send_wr: 16, max_recv_wr: 4, ..QpOptions::default() };
             let one = near_domain.create_qp(&cq, &cq, &options).unwrap();
             let two = far_domain.create_qp(&far_cq, &far_cq, &options).unwrap();

@@ -41,16 +41,19 @@ const SPANS: usize = 4;
 const ROUNDS: u64 = 240;
 
 fn rounds([near, far]: [Context; 2]) {
-    let (near_domain, far_domain) = (near.alloc_pd().unwrap(), far.alloc_pd().unwrap());
+    let near_domain = near.alloc_pd().unwrap();
+    let far_domain = far.alloc_pd().unwrap();
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
     let memory = near_domain.allocate(1 << 16, access).unwrap();
     let table = far_domain.allocate(1 << 16, access).unwrap();
-    let (mut cq, mut far_cq) = (near.create_cq(64).unwrap(), far.create_cq(64).unwrap());
+    let mut cq = near.create_cq(64).unwrap();
+    let mut far_cq = far.create_cq(64).unwrap();
     let one = near_domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
     let two = far_domain.create_qp(&far_cq, &far_cq, &QpOptions::default()).unwrap();
     let (mut one, mut two) = QueuePair::connect_pair(one, two).unwrap();
     let mut round = || {
-        let (local, word) = ([memory.sge(0, 30_000)], [memory.sge(0, 8)]);
+        let local = [memory.sge(0, 30_000)];
+        let word = [memory.sge(0, 8)];
         two.post_recv(&ReceiveRequest { id: 1, sges: &[table.sge(0, 64)] }).unwrap();
         two.post_recv(&ReceiveRequest { id: 2, sges: &[] }).unwrap();
         let requests = [
@@ -110,7 +113,8 @@ struct Services {
 }
 
 fn services(device: &Device) -> Services {
-    let (near, far) = (device.open().unwrap(), device.open().unwrap());
+    let near = device.open().unwrap();
+    let far = device.open().unwrap();
     let domains = [near.alloc_pd().unwrap(), far.alloc_pd().unwrap()];
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::MW_BIND;
     let [memory, table] = domains.each_ref().map(|domain| domain.allocate(1 << 16, access).unwrap());
@@ -129,7 +133,8 @@ fn services(device: &Device) -> Services {
     let target = xrc.create_target(&options).unwrap();
     let (initiator, _target) = XrcInitiator::connect_pair(initiator, target).unwrap();
     let window = domains[1].allocate_window(WindowType::Type2B).unwrap();
-    let (unreliable, connected) = ([one, two], [connected.0, connected.1]);
+    let unreliable = [one, two];
+    let connected = [connected.0, connected.1];
     Services { memory, table, cqs, unreliable, datagrams, to, initiator, _target, srq, connected, window }
 }
 
@@ -147,7 +152,8 @@ impl Services {
     }
 
     fn round(&mut self) {
-        let (local, there) = ([self.memory.sge(0, 3000)], self.table.remote(0));
+        let local = [self.memory.sge(0, 3000)];
+        let there = self.table.remote(0);
         let list = [self.table.sge(8192, 4096)];
         let receive = ReceiveRequest { id: 1, sges: &list };
         self.unreliable[1].post_recv(&receive).unwrap();
@@ -177,11 +183,14 @@ fn rounds_of_services(device: &Device) {
 
 /// Performs requests to kernels, one with an answer of several packets, and WRITEs that pass a kernel.
 fn rounds_of_kernels(device: &Device) {
-    let (near, far) = (device.open().unwrap(), device.open().unwrap());
-    let (near_domain, far_domain) = (near.alloc_pd().unwrap(), far.alloc_pd().unwrap());
+    let near = device.open().unwrap();
+    let far = device.open().unwrap();
+    let near_domain = near.alloc_pd().unwrap();
+    let far_domain = far.alloc_pd().unwrap();
     let [memory, table] = [&near_domain, &far_domain]
         .map(|domain| domain.allocate(1 << 16, Access::LOCAL_WRITE | Access::REMOTE_WRITE).unwrap());
-    let (mut cq, far_cq) = (near.create_cq(64).unwrap(), far.create_cq(64).unwrap());
+    let mut cq = near.create_cq(64).unwrap();
+    let far_cq = far.create_cq(64).unwrap();
     let strom = QpOptions { strom: true, path_mtu: 1024, ..QpOptions::default() };
     let one = near_domain.create_qp(&cq, &cq, &strom).unwrap();
     let two = far_domain.create_qp(&far_cq, &far_cq, &strom).unwrap();
@@ -212,7 +221,8 @@ fn rounds_of_kernels(device: &Device) {
 
 /// Performs encrypted reads, writes and rekeys of several commands each, alternately under two keys.
 fn rounds_of_rma(device: &Device) {
-    let (near, far) = (device.open().unwrap(), device.open().unwrap());
+    let near = device.open().unwrap();
+    let far = device.open().unwrap();
     let pair = |context: &Context| {
         let cq = context.create_cq(4).unwrap();
         context.alloc_pd().unwrap().create_qp(&cq, &cq, &QpOptions::default()).unwrap()
@@ -229,7 +239,8 @@ fn rounds_of_rma(device: &Device) {
         ..Settings::software()
     };
     let options = RmaOptions { settings, ..RmaOptions::default() };
-    let (serving, rma) = (far.open_rma(&options).unwrap(), near.open_rma(&options).unwrap());
+    let serving = far.open_rma(&options).unwrap();
+    let rma = near.open_rma(&options).unwrap();
     let memory = |domain: &ProtectionDomain| domain.allocate(1 << 16, Access::LOCAL_WRITE).unwrap();
     let keys = [1, 2].map(|byte| RegionKey::new([byte; 16]).unwrap());
     let served = serving.expose(memory(&far.alloc_pd().unwrap()), Rights(7), Some(keys[0].clone())).unwrap();
@@ -237,7 +248,8 @@ fn rounds_of_rma(device: &Device) {
     let local = rma.expose(memory(&domain), Rights::NONE, None).unwrap();
     let mut portal = rma.create_portal(&domain, 16).unwrap();
     let grants = keys.each_ref().map(|key| served.grant_under(&portal.identity(), key));
-    let (mut present, long) = (0, Duration::from_secs(60));
+    let mut present = 0;
+    let long = Duration::from_secs(60);
     let mut round = || {
         portal.write(&local, 0, &grants[present], 64, 9_000, long).unwrap();
         portal.read(&local, 0, &grants[present], 1, 30_000, long).unwrap();

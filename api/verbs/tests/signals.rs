@@ -54,7 +54,8 @@ fn a_handler_posts_or_is_refused(device: &Device) {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let context = device.open().unwrap();
     let domain = context.alloc_pd().unwrap();
-    let (mut cq, others) = (context.create_cq(64).unwrap(), context.create_cq(64).unwrap());
+    let mut cq = context.create_cq(64).unwrap();
+    let others = context.create_cq(64).unwrap();
     let connected = |cq: &CompletionQueue| {
         let make = || domain.create_qp(cq, cq, &QpOptions::default()).unwrap();
         QueuePair::connect_pair(make(), make()).unwrap()
@@ -70,7 +71,8 @@ fn a_handler_posts_or_is_refused(device: &Device) {
     // SAFETY: the handler uses only the objects behind `HANDLED`, and atomics.
     unsafe { libc::signal(libc::SIGUSR2, handler as libc::sighandler_t) };
     // SAFETY: returns the id of the calling thread.
-    let (thread, done) = (unsafe { libc::pthread_self() }, &AtomicU64::new(0));
+    let thread = unsafe { libc::pthread_self() };
+    let done = &AtomicU64::new(0);
     let turns = std::thread::scope(|scope| {
         scope.spawn(move || {
             while done.load(Ordering::Relaxed) == 0 {

@@ -72,7 +72,8 @@ impl Cm {
     /// than [`CmConfig`] requires.
     pub fn new(config: CmConfig) -> Cm {
         let ids = config.max_ids as usize;
-        let (max_outgoing, max_events) = (config.max_outgoing as usize, config.max_events as usize);
+        let max_outgoing = config.max_outgoing as usize;
+        let max_events = config.max_events as usize;
         assert!(config.max_listeners > 0 && max_outgoing >= SPACE && max_events >= SPACE, "{config:?}");
         Cm {
             config,

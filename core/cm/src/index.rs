@@ -69,7 +69,8 @@ mod tests {
     proptest! {
         #[test]
         fn as_a_map(steps in proptest::collection::vec((0_u8..12, 0_u32..100, any::<bool>()), 0..100)) {
-            let (mut index, mut model) = (Index::new(8), BTreeMap::new());
+            let mut index = Index::new(8);
+            let mut model = BTreeMap::new();
             for (key, slot, adds) in steps {
                 if adds {
                     let fits = model.len() < 8 && !model.contains_key(&key);

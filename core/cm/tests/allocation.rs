@@ -63,7 +63,8 @@ impl Managers {
     }
 
     fn answer(&mut self, at: usize, handle: u64, kind: &EventKind) {
-        let (now, cm) = (self.now, &mut self.cms[at]);
+        let now = self.now;
+        let cm = &mut self.cms[at];
         let qpn = Qpn::new(handle as u32);
         match kind {
             EventKind::ConnectRequest(_) => {

@@ -121,7 +121,8 @@ fn cold_copy(span: Span<'_>, source: &Bytes, len: usize, from: usize, to: usize)
             (span.part(at * len + to, len).unwrap(), slice(source, at * len + from, len))
         }
     };
-    let (mut first, mut second) = (walk(0), walk(pieces / 2));
+    let mut first = walk(0);
+    let mut second = walk(pieces / 2);
     let cases = vec![
         case("memcpy", move |_| {
             let (target, data) = first();
@@ -148,7 +149,8 @@ fn checks() {
         mem.check(pd, black_box(key), black_box(va), 64, Access::REMOTE_WRITE).map_or(1, |span| span.len())
     };
     let mut last = 0;
-    let (mut a, mut b) = (random(), random());
+    let mut a = random();
+    let mut b = random();
     let cases = vec![
         case("nothing", |turn| turn),
         case("one range", |turn| ask(one, turn as u64 & 0xffff)),

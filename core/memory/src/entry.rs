@@ -150,7 +150,8 @@ impl Entry {
         match count {
             NULL | WINDOW => None,
             0 => {
-                let (iova, size) = (self.iova.load(Ordering::Relaxed), self.len.load(Ordering::Relaxed));
+                let iova = self.iova.load(Ordering::Relaxed);
+                let size = self.len.load(Ordering::Relaxed);
                 Piece { iova, len: size, start }.place(va, len)
             }
             _ => {

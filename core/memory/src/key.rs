@@ -127,7 +127,8 @@ pub fn permute(value: u32, bits: u32, key: u64) -> u32 {
     let half = bits.div_ceil(2);
     let mut value = value;
     loop {
-        let (mut left, mut right) = (value >> half, value & mask(half));
+        let mut left = value >> half;
+        let mut right = value & mask(half);
         for round in 0..8 {
             let mixed = mix(key, u64::from(right) << 8 | round) as u32 & mask(half);
             (left, right) = (right, left ^ mixed);

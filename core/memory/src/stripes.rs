@@ -139,7 +139,8 @@ pub(crate) fn hold(at: *const u8, len: usize) -> Option<Alone> {
 /// Takes the locks over `len` bytes. Bytes in two blocks have two locks, which every thread takes in the
 /// order of their indices.
 fn hold_both(at: usize, len: usize) -> Alone {
-    let (a, b) = (index(at), index(at.wrapping_add(len.saturating_sub(1))));
+    let a = index(at);
+    let b = index(at.wrapping_add(len.saturating_sub(1)));
     let first = LOCKS.stripes[a.min(b)].hold();
     Alone { _first: first, _second: (a != b).then(|| LOCKS.stripes[a.max(b)].hold()) }
 }

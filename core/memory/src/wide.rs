@@ -98,7 +98,8 @@ pub(crate) unsafe fn store(at: *mut u128, value: u128) -> bool {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 unsafe fn locked(at: *mut u128, compare: u128, swap: u128) -> Option<u128> {
-    let (mut low, mut high) = (compare as u64, (compare >> 64) as u64);
+    let mut low = compare as u64;
+    let mut high = (compare >> 64) as u64;
     let fault: u32;
     // Like `marked_asm`. The compiler reserves rbx, so the code swaps it in and out around the instruction,
     // also after a fault. The registers are named, because the compiler might choose rbx for one of them.
@@ -133,7 +134,8 @@ unsafe fn one_at_a_time(at: *mut u128, change: impl FnOnce(u128) -> Option<u128>
         let half = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
         (half(0), half(8))
     };
-    let (a, b) = (first.load(Ordering::SeqCst).to_ne_bytes(), second.load(Ordering::SeqCst).to_ne_bytes());
+    let a = first.load(Ordering::SeqCst).to_ne_bytes();
+    let b = second.load(Ordering::SeqCst).to_ne_bytes();
     let was = u128::from_ne_bytes(std::array::from_fn(|i| if i < 8 { a[i] } else { b[i - 8] }));
     if let Some(new) = change(was) {
         let (new_a, new_b) = halves(new);

@@ -13,7 +13,8 @@ const ROUNDS: u64 = 200;
 
 /// Maps a fresh page and never unmaps it: a later mapping at its address would hide a touch.
 fn page() -> *mut u8 {
-    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping at an address of the kernel's choice.
     let page = unsafe { libc::mmap(std::ptr::null_mut(), PAGE, protection, flags, -1, 0) };
     assert_ne!(page, libc::MAP_FAILED);
@@ -76,7 +77,9 @@ fn deregister_under_load(hammers: usize) {
     let scene = Scene::default();
     std::thread::scope(|scope| {
         for hammer in 0..hammers {
-            let (engine, scene, table) = (&engines[hammer % 2], &scene, &table);
+            let engine = &engines[hammer % 2];
+            let scene = &scene;
+            let table = &table;
             scope.spawn(move || {
                 while !scene.stop.load(Ordering::Relaxed) {
                     // Nothing to do: lets the other threads go on, where there are fewer cores than threads.

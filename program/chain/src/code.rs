@@ -346,7 +346,8 @@ impl Code<'_> {
                 // If this work request is awake, it copies the next piece into the next comparison.
                 // Otherwise the next comparison sees other bytes and fails.
                 Some(next) => {
-                    let (at, len) = (x + (number as u64 + 1) * ID_BYTES, next.len() as u64);
+                    let at = x + (number as u64 + 1) * ID_BYTES;
+                    let len = next.len() as u64;
                     Work::write(at, self.ahead(4 + 5) + ID, len)
                 }
                 None => then.clone(),

@@ -46,7 +46,8 @@ impl<'a> Names<'a> {
                 }
             }
             Segment::Queue(at) => {
-                let (slot, byte) = (place.offset / SLOT as u64, place.offset % SLOT as u64);
+                let slot = place.offset / SLOT as u64;
+                let byte = place.offset % SLOT as u64;
                 // `max_by_key` returns the last of equal fields; `rev` makes that the first name of a word.
                 let fields = FIELDS.iter().rev().filter(|field| field.offset <= byte);
                 let field = fields.max_by_key(|field| field.offset);
@@ -137,7 +138,8 @@ pub fn disassemble(slot: &[u8; SLOT], more: &[[u8; SLOT]], names: &Names<'_>) ->
             format!("cas {}, {compare} => {swap}{}", names.address(wqe.remote), old(&wqe, names))
         }
         _ if opcode == WqeOpcode::FETCH_ADD || opcode.is_calculation() => {
-            let (at, operand) = (names.address(wqe.remote), names.operand(wqe.swap_add));
+            let at = names.address(wqe.remote);
+            let operand = names.operand(wqe.swap_add);
             format!("{} {at}, {operand}{}", verb(opcode), old(&wqe, names))
         }
         _ => verb(opcode),
@@ -148,7 +150,8 @@ pub fn disassemble(slot: &[u8; SLOT], more: &[[u8; SLOT]], names: &Names<'_>) ->
 
 /// Returns the text of a WRITE, with or without immediate data.
 fn write(wqe: &Wqe, more: &[[u8; SLOT]], names: &Names<'_>) -> String {
-    let (verb, to) = (verb(wqe.opcode()), names.address(wqe.remote));
+    let verb = verb(wqe.opcode());
+    let to = names.address(wqe.remote);
     if wqe.flags() & flag::INLINE != 0 {
         let bytes: Vec<u8> = more.iter().flatten().copied().take(wqe.length() as usize).collect();
         return format!("{verb} {} -> {to}", brought(&bytes));

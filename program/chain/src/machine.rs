@@ -177,7 +177,8 @@ impl Machine {
 
     /// Rings the doorbell of one queue.
     pub fn ring(&mut self, queue: usize) {
-        let (loaded, mut engine) = (&self.queues[queue], self.engine.enter());
+        let loaded = &self.queues[queue];
+        let mut engine = self.engine.enter();
         loaded.send.set_word(Word::Produced, loaded.posted);
         engine.doorbell(loaded.qp);
         let enabled = self.program.queues[queue].enabled;
@@ -390,7 +391,9 @@ fn create(
         return Err(LoadError::NoPowerOfTwo { queue: queue.name.clone() });
     }
     let full = |_| LoadError::TooBig;
-    let (send, completions, received) = (ring(queue.ring_slots())?, ring(COMPLETIONS)?, ring(COMPLETIONS)?);
+    let send = ring(queue.ring_slots())?;
+    let completions = ring(COMPLETIONS)?;
+    let received = ring(COMPLETIONS)?;
     let send_cq = nic.create_cq_ignoring_overrun(completions.clone()).map_err(full)?;
     let receive_cq = nic.create_cq_ignoring_overrun(received.clone()).map_err(full)?;
     let pieces = queue.receive_pieces();

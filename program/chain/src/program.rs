@@ -251,20 +251,23 @@ impl Work {
 
     /// Returns a WRITE of `len` bytes.
     pub fn write(from: Location, to: Location, len: u64) -> Work {
-        let (local, remote) = (Value::At(from), Value::At(to));
+        let local = Value::At(from);
+        let remote = Value::At(to);
         Work { local, remote, len, compare: Value::Number(1), ..Work::of(WqeOpcode::WRITE) }
     }
 
     /// Returns a READ of `len` bytes.
     pub fn read(from: Location, to: Location, len: u64) -> Work {
-        let (local, remote) = (Value::At(to), Value::At(from));
+        let local = Value::At(to);
+        let remote = Value::At(from);
         Work { local, remote, len, compare: Value::Number(1), ..Work::of(WqeOpcode::READ) }
     }
 
     /// Returns an inline WRITE of constant bytes.
     pub fn put(bytes: &[u8], to: Location) -> Work {
         let inline = bytes.to_vec();
-        let (remote, len) = (Value::At(to), bytes.len() as u64);
+        let remote = Value::At(to);
+        let len = bytes.len() as u64;
         Work { remote, len, flags: flag::INLINE, inline, ..Work::of(WqeOpcode::WRITE) }
     }
 
@@ -289,7 +292,8 @@ impl Work {
     }
 
     pub(crate) fn atomic(opcode: WqeOpcode, at: Location, operand: Value, old: Location) -> Work {
-        let (local, remote) = (Value::At(old), Value::At(at));
+        let local = Value::At(old);
+        let remote = Value::At(at);
         Work { local, remote, len: 8, swap_add: operand, ..Work::of(opcode) }
     }
 

@@ -54,7 +54,8 @@ pub(crate) fn differences(base: Location, before: &[u8], after: &[u8]) -> Vec<Ch
     let mut changes: Vec<Change> = Vec::new();
     for at in (0..before.len()).step_by(8) {
         let range = at..before.len().min(at + 8);
-        let (before, after) = (&before[range.clone()], &after[range]);
+        let before = &before[range.clone()];
+        let after = &after[range];
         if before == after {
             continue;
         }
@@ -77,7 +78,8 @@ mod tests {
 
     #[test]
     fn neighbours_are_one_change_in_data_and_fields_each_their_own() {
-        let (before, mut after) = ([0; 40], [0; 40]);
+        let before = [0; 40];
+        let mut after = [0; 40];
         for at in [8, 17, 39] {
             after[at] = 1;
         }

@@ -166,7 +166,8 @@ impl Verifier<'_> {
 
     /// Checks that the ranges of a work request are inside the memory of the program.
     fn memory(&mut self, queue: usize, at: usize, work: &Work) {
-        let (remote, local) = ("remote", "local");
+        let remote = "remote";
+        let local = "local";
         let mut ends = vec![(remote, work.remote, work.len + more(work))];
         if WqeOpcode(work.opcode) == WqeOpcode::SEND {
             ends.clear();
@@ -187,7 +188,8 @@ impl Verifier<'_> {
                 );
                 continue;
             };
-            let (end, limit) = (place.offset.checked_add(len), self.len_of(place.segment));
+            let end = place.offset.checked_add(len);
+            let limit = self.len_of(place.segment);
             if end.is_none_or(|end| end > limit) {
                 let what = format!(
                     "{len} bytes from {} on end behind the region granted, which has {limit}",

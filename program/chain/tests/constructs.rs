@@ -52,7 +52,9 @@ fn word(machine: &Machine, at: Location) -> u64 {
 fn decide(x: u64, test: Test, y: u64, by_var: bool) -> (u64, Cost) {
     let mut program = Program::new();
     let mut code = Code::once(&mut program, "main");
-    let (x, one, answer) = (code.var("x", x), code.var("one", 1), code.var("answer", 0));
+    let x = code.var("x", x);
+    let one = code.var("one", 1);
+    let answer = code.var("answer", 0);
     let y = if by_var { Operand::Var(code.var("y", y)) } else { Operand::Number(y) };
     code.when(x, test, y, Work::write(one, answer, 8));
     let works = code.works().len() - 1;
@@ -144,10 +146,12 @@ fn recycled(test: Test, y: u64, start: Vars, budget: u64) -> (Vars, RunEnd) {
 
 #[test]
 fn loops_end_where_those_of_plain_numbers_do() {
-    let (mut ended, mut endless) = (0, 0);
+    let mut ended = 0;
+    let mut endless = 0;
     for seed in 0..120 {
         let mut numbers = Numbers(seed);
-        let (x, y) = (numbers.any() % 40, numbers.any() % 40);
+        let x = numbers.any() % 40;
+        let y = numbers.any() % 40;
         let start = [x, [1, 2, 3, 0][(numbers.any() % 4) as usize], 0];
         for test in Test::ALL {
             for by_var in [false, true] {
@@ -226,7 +230,8 @@ fn longer_operands_take_a_comparison_for_each_six_bytes() {
             program.sections.push(section);
             let key = Location { segment: Segment::Section(1), offset: 0 };
             let mut code = Code::once(&mut program, "main");
-            let (one, answer) = (code.var("one", 1), code.var("answer", 0));
+            let one = code.var("one", 1);
+            let answer = code.var("answer", 0);
             code.when_bytes(key, &bytes, Work::write(one, answer, 8));
             let pieces = usize::from(len).div_ceil(6);
             let Cost { copies, atomics, controls } = Cost::of(code.works());
@@ -241,7 +246,8 @@ fn longer_operands_take_a_comparison_for_each_six_bytes() {
 type Model = [u64; 4];
 
 fn one_step(code: &mut Code<'_>, vars: [Location; 4], numbers: &mut Numbers, model: &mut Model) {
-    let (a, b) = ((numbers.any() % 4) as usize, (numbers.any() % 4) as usize);
+    let a = (numbers.any() % 4) as usize;
+    let b = (numbers.any() % 4) as usize;
     let number = numbers.any();
     let (operand, value) = if numbers.any().is_multiple_of(2) {
         (Operand::Var(vars[b]), model[b])
@@ -283,7 +289,9 @@ fn one_step(code: &mut Code<'_>, vars: [Location; 4], numbers: &mut Numbers, mod
 #[test]
 fn arithmetic_is_that_of_plain_numbers() {
     for seed in 0..100 {
-        let (mut numbers, mut program, mut model) = (Numbers(seed), Program::new(), Model::default());
+        let mut numbers = Numbers(seed);
+        let mut program = Program::new();
+        let mut model = Model::default();
         let mut code = Code::once(&mut program, "main");
         let vars = [0; 4].map(|_| code.var("", 0));
         for _ in 0..30 {
@@ -298,7 +306,8 @@ fn arithmetic_is_that_of_plain_numbers() {
 #[test]
 fn the_modes_of_mov_reach_what_they_name() {
     for seed in 0..100 {
-        let (mut numbers, mut program) = (Numbers(seed), Program::new());
+        let mut numbers = Numbers(seed);
+        let mut program = Program::new();
         let mut section = Section { name: "data".into(), ..Section::default() };
         let table: Vec<u64> = (0..16).map(|_| numbers.any()).collect();
         section.put("table", &table.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
@@ -310,7 +319,8 @@ fn the_modes_of_mov_reach_what_they_name() {
         let pointer = at(128);
         let mut code = Code::once(&mut program, "main");
         let [i, j, k] = [0; 3].map(|_| numbers.any() % 16);
-        let (index, to) = (code.var("", 8 * i), [0; 3].map(|_| code.var("", 0)));
+        let index = code.var("", 8 * i);
+        let to = [0; 3].map(|_| code.var("", 0));
         code.load(to[0], pointer, Operand::Number(0));
         code.load(to[1], pointer, Operand::Number(8 * j));
         code.load(to[2], pointer, Operand::Var(index));

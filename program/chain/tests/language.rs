@@ -91,7 +91,8 @@ fn chain(text: &str) -> Machine {
 
 /// Checks that chain and interpreter compute the same variables and arrays.
 fn same(text: &str) -> Plain {
-    let (machine, plain) = (chain(text), Plain::run(&parse(text).unwrap()));
+    let machine = chain(text);
+    let plain = Plain::run(&parse(text).unwrap());
     for (name, value) in &plain.vars {
         assert_eq!(machine.word(name), Some(*value), "{name} of\n{text}");
     }
@@ -158,7 +159,9 @@ fn any(seed: &mut u64, depth: u32, loops: &mut u32) -> String {
         2 => "t[k]".to_owned(),
         _ => var(draw(3)),
     };
-    let (x, y, z) = (amount(&mut draw), amount(&mut draw), amount(&mut draw));
+    let x = amount(&mut draw);
+    let y = amount(&mut draw);
+    let z = amount(&mut draw);
     let target = if draw(4) == 0 { "t[k]".to_owned() } else { var(draw(3)) };
     let test = ["==", "!=", "<", "<=", ">", ">="][draw(6) as usize];
     let kind = draw(if depth == 0 { 6 } else { 9 });
@@ -168,12 +171,14 @@ fn any(seed: &mut u64, depth: u32, loops: &mut u32) -> String {
         1 => format!("k = {}\n", draw(4)),
         2..=5 => format!("{target} {change} {x}\n{target} &= 63\n"),
         6 | 7 => {
-            let (yes, no) = (any(seed, depth - 1, loops), any(seed, depth - 1, loops));
+            let yes = any(seed, depth - 1, loops);
+            let no = any(seed, depth - 1, loops);
             format!("if {y} {test} {z} {{\n{yes}}} else {{\n{no}}}\n")
         }
         _ => {
             *loops += 1;
-            let (name, body) = (format!("n{loops}"), any(seed, depth - 1, loops));
+            let name = format!("n{loops}");
+            let body = any(seed, depth - 1, loops);
             let more = any(seed, depth - 1, loops);
             format!(
                 "{name} = 3\nwhile {name} > 0 {{\n{name} -= 1\n{body}if {y} {test} {z} {{\nbreak\n}}\n{more}}}\n"
@@ -185,7 +190,8 @@ fn any(seed: &mut u64, depth: u32, loops: &mut u32) -> String {
 #[test]
 fn programs_out_of_seeds_agree_with_an_ordinary_interpreter() {
     for seed in 0..150 {
-        let (mut state, mut loops) = (seed * 77 + 1, 0);
+        let mut state = seed * 77 + 1;
+        let mut loops = 0;
         let body: String = (0..6).map(|_| any(&mut state, 2, &mut loops)).collect();
         let counters: String = (1..=loops).map(|number| format!("var n{number}\n")).collect();
         same(&format!("var a = 1\nvar b = 2\nvar c = 3\nvar k\narray t[4] = 4, 3, 2, 1\n{counters}{body}"));

@@ -56,7 +56,8 @@ fn fill(machine: &mut Machine, keys: u64, ways: usize) -> Vec<Option<u64>> {
         let free = places(key, BUCKETS)[..ways].iter().copied().find(|place| !taken[*place as usize]);
         let Some(place) = free else { continue };
         taken[place as usize] = true;
-        let (at, len) = (VALUES + key * VALUE, 1 + key * 5 % VALUE);
+        let at = VALUES + key * VALUE;
+        let len = 1 + key * 5 % VALUE;
         let bytes = bucket(key, address + at, len);
         assert!(machine.write(table + place * BUCKET, &bytes) && machine.write(table + at, &value(key, len)));
         lengths[key as usize] = Some(len);
@@ -110,7 +111,8 @@ fn two_buckets_are_looked_at_side_by_side_and_one_behind_the_other() {
 fn list(machine: &mut Machine) -> (Location, u64) {
     let (list, address) = region(machine, "list");
     for at in 0..LIST as u64 {
-        let (key, next) = (100 + at, address + (at + 1) * BUCKET);
+        let key = 100 + at;
+        let next = address + (at + 1) * BUCKET;
         let bytes = node(key, address + VALUES + at * VALUE, 64, next);
         assert!(machine.write(list + at * BUCKET, &bytes));
         assert!(machine.write(list + VALUES + at * VALUE, &value(key, 64)));
@@ -160,7 +162,8 @@ fn a_list_with_a_break_is_searched_no_further_than_the_key() {
 #[test]
 fn the_caches_chain_answers_from_either_bucket_and_tells_what_is_to_be_checked() {
     let mut machine = machine("cache");
-    let ((buckets, at), (values, lie)) = (region(&machine, "buckets"), region(&machine, "values"));
+    let (buckets, at) = region(&machine, "buckets");
+    let (values, lie) = region(&machine, "values");
     let port = machine.program().queue("port").unwrap();
     let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     assert!(machine.write(values, b"onetwo"));

@@ -67,7 +67,8 @@ fn ask_answers_a_client_that_holds_no_key() {
 #[test]
 fn steps_are_the_run() {
     let text = include_str!("../programs/count.chain");
-    let (mut whole, mut stepped) = (machine(text), machine(text));
+    let mut whole = machine(text);
+    let mut stepped = machine(text);
     whole.start();
     stepped.start();
     whole.run(10_000);

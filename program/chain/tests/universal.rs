@@ -54,7 +54,8 @@ fn rule_110(row: &[u64]) -> Vec<u64> {
 fn rule_110_goes_its_way_generation_by_generation() {
     let mut chain = Universal::new(compile(include_str!("../programs/rule110.chain")).unwrap());
     while chain.go(1 << 20) {}
-    let (mut row, mut generations) = (vec![0; 64], Vec::new());
+    let mut row = vec![0; 64];
+    let mut generations = Vec::new();
     row[62] = 1;
     for _ in 0..30 {
         row = rule_110(&row);
@@ -74,8 +75,11 @@ fn a_busy_beaver_works_as_long_as_it_is_known_to() {
     // head, and the next state.
     let table =
         [[(1, 1, 2), (1, -1, 2)], [(1, -1, 1), (0, -1, 3)], [(1, 1, 0), (1, -1, 4)], [(1, 1, 4), (0, 1, 1)]];
-    let (mut tape, mut head, mut state) = (vec![0_u64; 64], 32_i64, 1_usize);
-    let (mut heads, mut states) = (Vec::new(), Vec::new());
+    let mut tape = vec![0_u64; 64];
+    let mut head = 32_i64;
+    let mut state = 1_usize;
+    let mut heads = Vec::new();
+    let mut states = Vec::new();
     while state != 0 {
         let (write, by, next) = table[state - 1][tape[head as usize] as usize];
         tape[head as usize] = write;
@@ -95,10 +99,15 @@ fn a_busy_beaver_works_as_long_as_it_is_known_to() {
 /// An ordinary interpreter of Brainfuck. Returns the output, the tape, and the position in each step.
 fn brainfuck(code: &str, input: &[u64]) -> (Vec<u64>, Vec<u64>, Vec<u64>) {
     let code: Vec<u8> = code.bytes().filter(|byte| b"+-<>[].,".contains(byte)).collect();
-    let (mut tape, mut head, mut pc, mut trail) = (vec![0_u64; 128], 0, 0, Vec::new());
-    let (mut output, mut input) = (Vec::new(), input.iter());
+    let mut tape = vec![0_u64; 128];
+    let mut head = 0;
+    let mut pc = 0;
+    let mut trail = Vec::new();
+    let mut output = Vec::new();
+    let mut input = input.iter();
     let jump = |from: usize, by: i64| {
-        let (mut at, mut depth) = (from as i64, 0);
+        let mut at = from as i64;
+        let mut depth = 0;
         loop {
             depth += match code[at as usize] {
                 b'[' => 1,

@@ -54,13 +54,15 @@ fn derive_and_load(bencher: Bencher) {
 
 #[divan::bench(args = SIZES)]
 fn seal(bencher: Bencher, size: usize) {
-    let (mut aes, mut text) = (table(), vec![5; size]);
+    let mut aes = table();
+    let mut text = vec![5; size];
     bencher.counter(BytesCount::new(size)).bench_local(|| aes.seal(0, &NONCE, &AAD, black_box(&mut text)));
 }
 
 #[divan::bench(args = SIZES)]
 fn open(bencher: Bencher, size: usize) {
-    let (mut aes, mut sealed) = (table(), vec![5; size]);
+    let mut aes = table();
+    let mut sealed = vec![5; size];
     let tag = aes.seal(0, &NONCE, &AAD, &mut sealed);
     let mut text = sealed.clone();
     bencher.counter(BytesCount::new(size)).bench_local(|| {
@@ -71,7 +73,8 @@ fn open(bencher: Bencher, size: usize) {
 
 #[divan::bench(args = SIZES)]
 fn seal_and_open(bencher: Bencher, size: usize) {
-    let (mut aes, mut text) = (table(), vec![5; size]);
+    let mut aes = table();
+    let mut text = vec![5; size];
     bencher.counter(BytesCount::new(size)).bench_local(|| {
         let tag = aes.seal(0, &NONCE, &AAD, black_box(&mut text));
         assert!(aes.open(0, &NONCE, &AAD, black_box(&mut text), &tag));

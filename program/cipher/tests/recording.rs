@@ -6,7 +6,8 @@ use remora_nic::rma::Cipher;
 #[test]
 fn different_pairs_are_noted_and_the_cipher_seals_and_opens_as_without() {
     let record = Record::new();
-    let (mut noted, mut plain) = (record.wrap(Aes::new(2)), Aes::new(2));
+    let mut noted = record.wrap(Aes::new(2));
+    let mut plain = Aes::new(2);
     for cipher in [&mut noted as &mut dyn Cipher, &mut plain] {
         cipher.load(0, &[1; 16]);
         cipher.load(1, &[2; 16]);
@@ -14,7 +15,8 @@ fn different_pairs_are_noted_and_the_cipher_seals_and_opens_as_without() {
     }
     // One nonce under two keys, and one key with two nonces, are allowed.
     for (place, nonce) in [(0, [1; 12]), (1, [1; 12]), (1, [2; 12])] {
-        let (mut one, mut other) = (*b"text", *b"text");
+        let mut one = *b"text";
+        let mut other = *b"text";
         let tag = noted.seal(place, &nonce, b"aad", &mut one);
         assert_eq!((tag, one), (plain.seal(place, &nonce, b"aad", &mut other), other));
         assert!(noted.open(place, &nonce, b"aad", &mut one, &tag));

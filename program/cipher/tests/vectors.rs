@@ -30,7 +30,8 @@ fn nist_vectors_are_sealed_and_opened() {
     let mut aes = Aes::new(1);
     for vector in all {
         let [key, nonce, tag] = ["Key", "IV", "Tag"].map(|name| &vector[name][..]);
-        let (nonce, tag) = (nonce.try_into().unwrap(), tag.try_into().unwrap());
+        let nonce = nonce.try_into().unwrap();
+        let tag = tag.try_into().unwrap();
         aes.load(0, key.try_into().unwrap());
         let mut text = vector["PT"].clone();
         assert_eq!(&aes.seal(0, nonce, &vector["AAD"], &mut text), tag, "{vector:?}");
@@ -57,7 +58,8 @@ proptest! {
         aad in prop::collection::vec(any::<u8>(), 0..200),
         text in prop::collection::vec(any::<u8>(), 0..=4096),
     ) {
-        let (mut ours, mut theirs) = (text.clone(), text);
+        let mut ours = text.clone();
+        let mut theirs = text;
         let mut aes = Aes::new(1);
         aes.load(0, &key);
         let tag = aes.seal(0, &nonce, &aad, &mut ours);

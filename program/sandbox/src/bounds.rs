@@ -166,7 +166,9 @@ impl Shape {
             LOCALS.check(locals)?;
         }
         let each = 1 + locals + of.copied().unwrap_or(0);
-        let (mut depth, mut branches, mut loops) = (0u64, 0, 0);
+        let mut depth = 0u64;
+        let mut branches = 0;
+        let mut loops = 0;
         for operator in body.get_operators_reader().map_err(malformed)? {
             let operator = operator.map_err(malformed)?;
             loops += u64::from(matches!(operator, Operator::Loop { .. }));

@@ -134,7 +134,9 @@ pub fn fill(mail: &mut [u8], streams: &Streams<'_, '_>, shown: Shown) {
 pub fn empty(mail: &mut [u8], streams: &mut Streams<'_, '_>) -> Result<Shown, InvalidMailbox> {
     let words = Fields(mail);
     let status = Status(words.word(76) as u8);
-    let (len, forward, put) = (words.word(80), words.word(96) as usize, words.word(100) as usize);
+    let len = words.word(80);
+    let forward = words.word(96) as usize;
+    let put = words.word(100) as usize;
     let taken = words.word(64) != 0;
     if taken {
         streams.take();
@@ -159,7 +161,8 @@ pub fn empty(mail: &mut [u8], streams: &mut Streams<'_, '_>) -> Result<Shown, In
     if words.word(104) != 0 {
         streams.close();
     }
-    let (command, asked) = (words.word(108), words.word(120));
+    let command = words.word(108);
+    let asked = words.word(120);
     match command {
         0 => {}
         // A native kernel may read more, but the mailbox has no space for it.

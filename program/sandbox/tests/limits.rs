@@ -104,7 +104,8 @@ fn an_instruction_that_does_a_lot_of_work_is_too_long_for_a_step() {
     let fields = r#"(table $t 65536 funcref) (elem $e func $f) (func $f)
         (data $d "01234567") (func $pages (drop (memory.grow (i32.const 15))))"#;
     let with = |step: &str| ends(fields, &format!("(call $pages) {step} {DONE}"));
-    let (most, more) = (200_000, 270_000);
+    let most = 200_000;
+    let more = 270_000;
     for (name, arguments) in
         [("fill", "(i32.const 100) (i32.const 0)"), ("copy", "(i32.const 100) (i32.const 200)")]
     {
@@ -175,7 +176,8 @@ fn sizes(beyond: usize) -> Vec<(&'static str, usize, String)> {
     let params = |count: usize| times(count, "i32 ");
     let mut exports = String::from("(func $e)");
     (0..1020 + beyond).for_each(|at| write!(exports, r#"(export "e{at}" (func $e))"#).unwrap());
-    let (blocks, ends) = (times(1024 + beyond, "block "), times(1024 + beyond, "end "));
+    let blocks = times(1024 + beyond, "block ");
+    let ends = times(1024 + beyond, "end ");
     vec![
         (
             "types",
@@ -299,13 +301,15 @@ fn hostile_modules_are_compiled_where_addresses_are_few() {
 /// Returns modules within all bounds that need much compilation time.
 fn hostile() -> Vec<(&'static str, String)> {
     let nested = format!("(func {} {})", times(1000, "loop "), times(1000, "i32.const 0 br_if 0 end "));
-    let (blocks, ends) = (times(1000, "block "), times(1000, "end "));
+    let blocks = times(1000, "block ");
+    let ends = times(1000, "end ");
     let branches =
         format!("(func (param i32) {blocks} local.get 0 br_table {} {ends})", times(3000, "0 999 "));
     let loads = times(7000, "i32.const 8 i32.load ");
     let live =
         format!("(func {loads} {} {})", times(2000, "loop i32.const 0 br_if 0 end "), times(7000, "drop "));
-    let (params, results) = (times(64, "i64 "), times(16, "i64 "));
+    let params = times(64, "i64 ");
+    let results = times(16, "i64 ");
     let gets = |count: usize| (0..count).fold(String::new(), |all, at| all + &format!("local.get {at} "));
     let calls = times(240, &format!("call $c {}", gets(48)));
     let calls = format!(

@@ -65,7 +65,8 @@ fn gets(seed: u64, over_irn: bool, kernels: Vec<Box<dyn Kernel>>) -> Vec<(u32, A
     for number in 0..8 {
         let mut slot = Slot::default();
         for bucket in 0..3 {
-            let (at, len) = (4096 + (number * 3 + bucket) * 2048, random.below(2048) as usize);
+            let at = 4096 + (number * 3 + bucket) * 2048;
+            let len = random.below(2048) as usize;
             bench.there.store(at, &(0..len).map(|_| random.below(256) as u8).collect::<Vec<u8>>());
             (slot.keys[bucket], slot.lens[bucket]) = (random.below(4), len as u32);
             slot.values[bucket] = if random.below(4) == 0 { 0 } else { bench.there.remote(at).addr };
@@ -174,7 +175,8 @@ fn more_memory_than_the_limit_is_not_given() {
 #[test]
 fn nonsense_in_the_mailbox_is_a_failure_of_the_kernel() {
     let store = |at: u32, value: u32| format!("(i32.store (i32.const {at}) (i32.const {value}))");
-    let (answer, ends) = (store(72, 1), "i32.const 0");
+    let answer = store(72, 1);
+    let ends = "i32.const 0";
     // Unknown message, unknown command, too much data, too many writes, a write that is too long.
     let bad = [
         store(72, 4),

@@ -43,7 +43,8 @@ impl Follower {
     fn of(mut place: impl Backend) -> Result<Follower, SourceError> {
         let map = place.load()?;
         let (sender, news) = sync_channel(WAITING);
-        let (first, listens) = (map.clone(), Arc::new(()));
+        let first = map.clone();
+        let listens = Arc::new(());
         let listener = Arc::downgrade(&listens);
         let thread = thread::Builder::new().name("members".into());
         let started = thread.spawn(move || watch(place, first, &sender, &listener));

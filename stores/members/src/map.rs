@@ -84,7 +84,8 @@ impl Map {
             return Err(MapError::TooMany(servers.len()));
         }
         servers.sort_by_key(|server| server.shard);
-        let (mut names, mut addresses) = (BTreeSet::new(), BTreeSet::new());
+        let mut names = BTreeSet::new();
+        let mut addresses = BTreeSet::new();
         let mut shards = 0;
         for server in &servers {
             if !names.insert(&server.name) {

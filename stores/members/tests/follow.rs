@@ -111,7 +111,8 @@ impl Etcd {
 #[test]
 fn a_key_of_etcd_is_followed_through_changes_a_crash_and_compaction() {
     let folder = tempfile::tempdir().unwrap();
-    let (client, peer) = (free_port(), free_port());
+    let client = free_port();
+    let peer = free_port();
     let etcd = Etcd::start(folder.path(), client, peer);
     let dead = free_port();
     // The first endpoint does not answer; the second does.

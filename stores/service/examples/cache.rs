@@ -13,7 +13,8 @@ fn main() -> remora_service::Result<()> {
     let config = ServerConfig { listen: Some(ANY), ..ServerConfig::default() };
     let nic = chains::own(Device::shm(), config.clients)?;
     let chains = Chains::open(nic, ANY, config.memory, config.items, config.clients as usize)?;
-    let (address, (stopped, stop)) = (chains.address().to_string(), UnixStream::pair()?);
+    let address = chains.address().to_string();
+    let (stopped, stop) = UnixStream::pair()?;
     let mut server = Server::open(&config, stopped, Some(&chains))?;
     let tcp = server.listeners().tcp().expect("a TCP address");
     chains.serve(server.directory().expect("memory that chains read"), tcp)?;

@@ -8,7 +8,8 @@ use remora_verbs::{Device, Listener};
 
 fn main() -> remora_service::Result<()> {
     let listener = Listener::bind("127.0.0.1:0")?;
-    let (address, stop) = (listener.address().to_string(), AtomicBool::new(false));
+    let address = listener.address().to_string();
+    let stop = AtomicBool::new(false);
     let mut server = kv::open::<PrismDesign>(Device::shm().open()?, &Limits::default(), Size::of_keys(1000))?;
     std::thread::scope(|scope| {
         let client = scope.spawn(|| {

@@ -10,14 +10,16 @@ use remora_verbs::{Device, Mode};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let here: SocketAddr = "127.0.0.1:0".parse()?;
-    let (token, certificate) = (Token::random()?, Certificate::new()?);
+    let token = Token::random()?;
+    let certificate = Certificate::new()?;
     let options = GrantOptions { token: Some(token.clone()), ..GrantOptions::new(certificate) };
     let open = || -> Result<RmaServer, Box<dyn std::error::Error>> {
         let nic = Device::udp(here)?.mode(Mode::Dedicated).open()?;
         let limits = Limits { clients: 2, ..Limits::default() };
         Ok(RmaServer::open(&nic, here, options.clone(), &limits, &Size::of_keys(1000))?)
     };
-    let (first, second) = (open()?, open()?);
+    let first = open()?;
+    let second = open()?;
     let servers = [&first, &second].map(|server| RmaServerAddress {
         pin: Pin { address: server.address(), fingerprint: server.fingerprint() },
         credential: Credential::Token(token.clone()),

@@ -8,7 +8,8 @@ use remora_verbs::{Device, Listener};
 
 fn main() -> remora_service::Result<()> {
     let listener = Listener::bind("127.0.0.1:0")?;
-    let (address, stop) = (listener.address(), AtomicBool::new(false));
+    let address = listener.address();
+    let stop = AtomicBool::new(false);
     let mut shard = open_prism_tx(Device::shm().open()?, &ShardConfig::of_keys(1000))?;
     std::thread::scope(|scope| {
         let client = scope.spawn(|| {

@@ -150,7 +150,8 @@ fn no_reader_sees_a_torn_value_while_writers_overwrite() {
 
 #[test]
 fn a_server_of_two_ends_under_load_and_no_get_fails() {
-    let (one, other) = (Bed::new(), Bed::new());
+    let one = Bed::new();
+    let other = Bed::new();
     let mut session = session(&[one.address.clone(), other.address.clone()]);
     for key in 0..50u64 {
         session.put(&key.to_le_bytes(), &value(key, 100)).unwrap();
@@ -178,8 +179,10 @@ fn a_server_of_two_ends_under_load_and_no_get_fails() {
 /// Keys change while a client reads, with and without announcement, at one server and at one of two.
 #[test]
 fn keys_that_change_cost_no_get() {
-    let (one, other) = (Bed::new(), Bed::new());
-    let (mut alone, mut both) = (one.session(), session(&[one.address.clone(), other.address.clone()]));
+    let one = Bed::new();
+    let other = Bed::new();
+    let mut alone = one.session();
+    let mut both = session(&[one.address.clone(), other.address.clone()]);
     both.put(b"key", b"value").unwrap();
     for round in 0..20 {
         if round % 2 == 0 {

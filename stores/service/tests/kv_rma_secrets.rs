@@ -35,7 +35,8 @@ fn nic(capture: &Path) -> Context {
 /// Returns the address of a proxy to `server` that records all bytes.
 fn recorded(server: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind(here()).unwrap();
-    let (address, all) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+    let address = listener.local_addr().unwrap();
+    let all = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&all);
     std::thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
@@ -68,7 +69,8 @@ fn holds(all: &[u8], part: &[u8]) -> bool {
 /// Returns a capture of design farm over RC.
 fn over_rc(capture: &Path) -> Vec<u8> {
     let listener = Listener::bind("127.0.0.1:0").unwrap();
-    let (address, stop) = (listener.address().to_string(), AtomicBool::new(false));
+    let address = listener.address().to_string();
+    let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let limits = Limits { clients: 1, ..Limits::default() };

@@ -90,7 +90,8 @@ impl<R: BufRead> Pairs<R> {
 
     /// Lowers the limits of the reader to `max_key` and `max_value` bytes.
     pub fn limited(self, max_key: usize, max_value: usize) -> Pairs<R> {
-        let (max_key, max_value) = (max_key.min(MAX_KEY), max_value.min(MAX_VALUE));
+        let max_key = max_key.min(MAX_KEY);
+        let max_value = max_value.min(MAX_VALUE);
         Pairs { max_key, max_value, ..self }
     }
 

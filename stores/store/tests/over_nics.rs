@@ -117,7 +117,8 @@ impl Side {
 
     fn initialise(&self) {
         let access = Some(Access::REMOTE_WRITE | Access::REMOTE_READ);
-        let (pkey_index, port) = (Some(0), Some(1));
+        let pkey_index = Some(0);
+        let port = Some(1);
         self.modify(&[Modify { state: Some(State::Init), access, pkey_index, port, ..Modify::default() }]);
     }
 
@@ -185,7 +186,8 @@ impl Post for Side {
         let free = self.send.slots() - (self.produced[0] - self.send.word(remora_nic::Word::Consumed));
         let bounds = wqe::Bounds { max_sge: 2, max_inline: 64 };
         assert!(!matches!(request.payload, Payload::Inline(_)));
-        let (ring, at) = (&self.send, self.produced[0]);
+        let ring = &self.send;
+        let at = self.produced[0];
         let slots =
             wqe::write(request, &bounds, free as usize, |slot, bytes| ring.store(at + slot as u64, bytes))?;
         self.produced[0] += slots as u64;
@@ -194,7 +196,8 @@ impl Post for Side {
     }
 
     fn post_receive(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
-        let (ring, at) = (&self.receive, self.produced[1]);
+        let ring = &self.receive;
+        let at = self.produced[1];
         assert!(at - ring.word(remora_nic::Word::Consumed) < ring.slots());
         write_receive(request.id, request.sges, |_, bytes| ring.store(at, bytes));
         self.produced[1] += 1;
@@ -276,7 +279,8 @@ fn run<L: Lookup, T: Table>(loss: u64, table: impl FnOnce(&Side) -> T) {
     }
     let mut random = Random::new(3);
     let mut flights: [Option<(u64, u64)>; 8] = [None; 8];
-    let (mut gets, mut tries) = (0, 0);
+    let mut gets = 0;
+    let mut tries = 0;
     // Calls are atomic. So are kernels in this test, because the server takes its turn after its NIC.
     let whole = L::DESIGN == Design::TwoSided || L::ASKS;
     // The loop continues until a change has coincided with a read.

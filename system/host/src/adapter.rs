@@ -232,7 +232,8 @@ impl Threads {
         waker: &Arc<Waker>,
         body: impl FnOnce() -> io::Result<()> + Send + 'static,
     ) -> io::Result<()> {
-        let (panic_flag, failed) = (PanicFlag(Arc::clone(&self.failed)), Arc::clone(&self.failed));
+        let panic_flag = PanicFlag(Arc::clone(&self.failed));
+        let failed = Arc::clone(&self.failed);
         let thread = remora_port::spawn_settled(name, move || {
             let _flag = panic_flag;
             if let Err(error) = body() {
@@ -309,7 +310,9 @@ impl Adapter {
         for number in 0..config.engines {
             let (poll, waker) = poll()?;
             self.add_engine(config, number, &poll, &waker, Token(0), clock)?;
-            let (engine, clock, spin) = (Arc::clone(&self.engines[number]), clock.clone(), config.spin);
+            let engine = Arc::clone(&self.engines[number]);
+            let clock = clock.clone();
+            let spin = config.spin;
             let stop = Arc::clone(&self.threads.stop);
             let body = move || dedicated::run(&engine, poll, &clock, &stop, spin);
             let spawned = self.threads.spawn(format!("remora-engine-{number}"), &waker, body);
@@ -609,7 +612,8 @@ fn facts(port: &(impl Port + Attach)) -> PortFacts {
 }
 
 fn fitted(config: remora_nic::Config, port: &(impl Port + Attach)) -> remora_nic::Config {
-    let (endpoint, mtu) = (port.endpoint(), facts(port).path_mtu);
+    let endpoint = port.endpoint();
+    let mtu = facts(port).path_mtu;
     let window = port.window().min(config.window);
     // The round trip times of a real port are not known in advance.
     let timers = match config.irn.timers {

@@ -107,7 +107,8 @@ impl Attendant {
         let mut events = Events::with_capacity(64);
         while !self.stop.load(Ordering::Acquire) {
             let now = self.clock.now();
-            let (mut wanted, mut serving) = (now.after(LONGEST.as_nanos() as u64), false);
+            let mut wanted = now.after(LONGEST.as_nanos() as u64);
+            let mut serving = false;
             for charge in &mut self.charges {
                 match charge.step(now, &self.clock) {
                     Some(at) => wanted = wanted.min(at),

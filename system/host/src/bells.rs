@@ -152,7 +152,8 @@ mod tests {
     fn each_process_rings_its_own_queue_pairs_only() {
         let poll = mio::Poll::new().unwrap();
         let mut sets = Sets::default();
-        let ((one, ones), (two, twos)) = (shared(&mut sets, &poll), shared(&mut sets, &poll));
+        let (one, ones) = shared(&mut sets, &poll);
+        let (two, twos) = shared(&mut sets, &poll);
         assert_eq!(sets.bells(one).unwrap().hang(Rung::QueuePair(Qpn::new(11))), 0);
         assert_eq!(sets.bells(two).unwrap().hang(Rung::QueuePair(Qpn::new(22))), 0);
         ones.ring(0);

@@ -37,7 +37,8 @@ mod tests {
 
     #[test]
     fn time_passes_at_the_rate_of_the_system_clock() {
-        let (clock, wall) = (Clock::new(), std::time::Instant::now());
+        let clock = Clock::new();
+        let wall = std::time::Instant::now();
         let before = clock.now();
         std::thread::sleep(std::time::Duration::from_millis(50));
         let passed = clock.now().since(before);

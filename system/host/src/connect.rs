@@ -403,7 +403,8 @@ pub fn connect_pair(
     mut bring_up: impl FnMut(usize, &Agreement) -> Result<(), ConnectError>,
 ) -> Result<(Agreement, Agreement), ConnectError> {
     let deadline = Deadline::after(timeout);
-    let (from_first, from_second) = (first.hello(LinkOffer::None)?, second.hello(LinkOffer::None)?);
+    let from_first = first.hello(LinkOffer::None)?;
+    let from_second = second.hello(LinkOffer::None)?;
     meet(&from_first, &from_second)?;
     let peers = match from_first.kind {
         PortKind::Udp | PortKind::Xdp => (

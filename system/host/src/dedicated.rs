@@ -59,7 +59,9 @@ pub(crate) fn run(
 
 /// Makes passes until there was no traffic for `spin`. Returns whether there was any.
 fn spin_while_busy(engine: &Engine, clock: &Clock, stop: &AtomicBool, spin: Duration) -> bool {
-    let (mut busy, mut traffic, mut turn) = (clock.now(), false, 0u32);
+    let mut busy = clock.now();
+    let mut traffic = false;
+    let mut turn = 0u32;
     while !stop.load(Ordering::Relaxed) {
         turn = turn.wrapping_add(1);
         if engine.serve() {

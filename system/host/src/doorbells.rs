@@ -82,7 +82,8 @@ impl<W: DoorbellMemory> Doorbells<W> {
     /// Rings the doorbell `place`. An index beyond the capacity is ignored.
     #[inline]
     pub fn ring(&self, place: u32) {
-        let (word, bit) = (place as usize / 64, place % 64);
+        let word = place as usize / 64;
+        let bit = place % 64;
         if word >= self.count {
             return;
         }
@@ -169,7 +170,8 @@ mod tests {
     #[test]
     fn nonsense_in_shared_doorbells_names_no_place_beyond_them() {
         let bytes = Bytes::heap(Doorbells::size(100)).unwrap();
-        let (ours, theirs) = (Doorbells::over(bytes.clone(), 100), Doorbells::over(bytes.clone(), 100));
+        let ours = Doorbells::over(bytes.clone(), 100);
+        let theirs = Doorbells::over(bytes.clone(), 100);
         theirs.ring(99);
         theirs.ring(128);
         assert_eq!(taken(&ours), [99]);
@@ -190,7 +192,8 @@ mod tests {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let poster = |seed: u64| {
-                let (doorbells, posted) = (&doorbells, &posted);
+                let doorbells = &doorbells;
+                let posted = &posted;
                 move || {
                     let mut random = seed;
                     for _ in 0..ROUNDS {

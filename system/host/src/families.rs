@@ -10,7 +10,8 @@ use crate::metrics::Family;
 pub fn families(adapter: &Adapter) -> Vec<Family> {
     let mut families = Vec::new();
     for engine in adapter.engines() {
-        let (number, kind) = (engine.number().to_string(), engine.facts().kind.to_string());
+        let number = engine.number().to_string();
+        let kind = engine.facts().kind.to_string();
         let labels = [("engine", number.as_str()), ("port", kind.as_str())];
         let mut at = 0;
         let mut put = |name: &str, help: &str, value: u64| {
@@ -84,12 +85,14 @@ fn rma_families(adapter: &Adapter) -> Vec<Family> {
     let mut observed = Family::counter("remora_rma_seconds", "Time since the engine speaks 1RMA.");
     for engine in adapter.engines() {
         let Some(delays) = engine.rma_delays() else { continue };
-        let (number, kind) = (engine.number().to_string(), engine.facts().kind.to_string());
+        let number = engine.number().to_string();
+        let kind = engine.facts().kind.to_string();
         let labels = [("engine", number.as_str()), ("port", kind.as_str())];
         for (family, delay) in histograms.iter_mut().zip(DELAYS) {
             let histogram = (delay.of)(&delays);
             let bounds = histogram.cumulative().map(|(ns, below)| (seconds(ns), below));
-            let (sum, count) = (seconds(histogram.sum()), histogram.count());
+            let sum = seconds(histogram.sum());
+            let count = histogram.count();
             *family = family.clone().buckets(&labels, bounds, sum, count);
         }
         full = full.sample(&labels, seconds(delays.window_full));

@@ -55,7 +55,8 @@ mod tests {
 
     #[test]
     fn a_thousand_lines_of_a_second_are_ten_and_the_next_says_how_many_were_left_out() {
-        let (mut limit, start) = (LogLimit::new(), Instant::now());
+        let mut limit = LogLimit::new();
+        let start = Instant::now();
         let at = |millis: u64| start + Duration::from_millis(millis);
         let passed = (0..1000).filter(|millis| limit.due(at(*millis)).is_some()).count();
         assert_eq!(passed, 10);
@@ -66,7 +67,8 @@ mod tests {
 
     #[test]
     fn what_is_seldom_is_always_said() {
-        let (mut limit, start) = (LogLimit::new(), Instant::now());
+        let mut limit = LogLimit::new();
+        let start = Instant::now();
         assert!((0..100).all(|second| limit.due(start + Duration::from_secs(second)) == Some(0)));
     }
 }

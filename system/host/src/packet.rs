@@ -47,7 +47,8 @@ impl PacketSocket {
     /// # Errors
     /// The error of the system if it cannot create a descriptor.
     pub fn pair() -> io::Result<(PacketSocket, PacketSocket)> {
-        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let kind = SocketType::SEQPACKET;
+        let flags = SocketFlags::CLOEXEC;
         let (one, other) = net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
         Ok((PacketSocket { socket: one }, PacketSocket { socket: other }))
     }

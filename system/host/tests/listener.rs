@@ -208,7 +208,8 @@ fn requests_that_nobody_wants_any_more_give_way_and_else_the_newcomer_is_told() 
 #[test]
 fn one_that_says_nothing_has_a_few_seconds() {
     let listener = listener();
-    let (mut silent, began) = (connect(&listener), Instant::now());
+    let mut silent = connect(&listener);
+    let began = Instant::now();
     silent.set_read_timeout(Some(LONG)).expect("an option");
     assert_eq!(silent.read(&mut [0; 8]).expect("the listener hangs up"), 0);
     assert!(began.elapsed() > Duration::from_secs(1), "it could have been slow");

@@ -110,7 +110,8 @@ fn per(count: u64, time: Duration) -> f64 {
 struct Line(AtomicU64);
 
 fn two_lines() -> f64 {
-    let (there, back) = (Arc::new(Line(AtomicU64::new(0))), Arc::new(Line(AtomicU64::new(0))));
+    let there = Arc::new(Line(AtomicU64::new(0)));
+    let back = Arc::new(Line(AtomicU64::new(0)));
     pair(
         || {
             for trip in 1..=TRIPS.into() {

@@ -69,8 +69,10 @@ impl Wire for Whole {
 fn sockets(host: &str, options: &Options) -> [(Socket, SocketAddr); 2] {
     let at = SocketAddr::new(host.parse().expect("address"), 0);
     let open = || Socket::open(at, options).unwrap_or_else(|error| panic!("{error}"));
-    let (one, two) = (open(), open());
-    let (a, b) = (one.local(), two.local());
+    let one = open();
+    let two = open();
+    let a = one.local();
+    let b = two.local();
     [(one, b), (two, a)]
 }
 
@@ -93,9 +95,12 @@ fn joined(host: &str) -> [Joined; 2] {
 fn whole(host: &str) -> [Whole; 2] {
     let at = SocketAddr::new(host.parse().expect("address"), 0);
     let open = || UdpPort::open(at, &Options::default()).unwrap_or_else(|error| panic!("{error}"));
-    let (mut one, mut two) = (open(), open());
-    let (a, b) = (one.endpoint(), two.endpoint());
-    let (to_b, to_a) = (one.peer(b).expect("peer"), two.peer(a).expect("peer"));
+    let mut one = open();
+    let mut two = open();
+    let a = one.endpoint();
+    let b = two.endpoint();
+    let to_b = one.peer(b).expect("peer");
+    let to_a = two.peer(a).expect("peer");
     [Whole(one, to_b), Whole(two, to_a)]
 }
 
@@ -163,7 +168,8 @@ fn rate(mut send: impl FnMut() + Send + 'static, mut receive: impl FnMut() -> us
     while warm.elapsed() < Duration::from_millis(50) {
         receive();
     }
-    let (start, mut frames) = (Instant::now(), 0);
+    let start = Instant::now();
+    let mut frames = 0;
     while start.elapsed() < Duration::from_millis(300) {
         for _ in 0..16 {
             frames += receive();
@@ -227,7 +233,9 @@ fn show(json: bool, case: &str, metric: &str, unit: &str, name: &str, rounds: &[
     let mut ratios: Vec<f64> = rounds.iter().map(|(value, base)| value / base).collect();
     let listed =
         rounds.iter().map(|(value, base)| format!("[{value:.1},{base:.1}]")).collect::<Vec<_>>().join(",");
-    let (value, base, ratio) = (median(&mut values), median(&mut bases), median(&mut ratios));
+    let value = median(&mut values);
+    let base = median(&mut bases);
+    let ratio = median(&mut ratios);
     if json {
         println!(
             "{{\"bench\":\"port\",\"case\":\"{case}\",\"metric\":\"{metric}\",\"unit\":\"{unit}\",\"value\":{value:.1},\
@@ -248,7 +256,8 @@ fn main() {
     for (family, host) in hosts {
         // A 64 B READ: request 32 B, response 84 B (BTH to ICRC).
         for (there, back) in [(32, 84), (32, 4116)] {
-            let (mut port, mut gro) = (Vec::new(), Vec::new());
+            let mut port = Vec::new();
+            let mut gro = Vec::new();
             for _ in 0..rounds {
                 let base = round_trip(plain(host), there, back, 8000);
                 gro.push((round_trip(joined(host), there, back, 8000), base));

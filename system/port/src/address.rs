@@ -113,7 +113,8 @@ pub fn zoned(address: SocketAddr) -> Result<(), Unfit> {
 /// by a socket; nothing is sent.
 pub fn is_broadcast(ip: IpAddr) -> bool {
     let IpAddr::V4(ip) = ip.to_canonical() else { return false };
-    let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
+    let kind = SocketType::DGRAM;
+    let flags = SocketFlags::CLOEXEC;
     let Ok(socket) = rustix::net::socket_with(AddressFamily::INET, kind, flags, None) else { return false };
     // Port 9 is the discard service. Connecting a datagram socket sends nothing.
     rustix::net::connect(&socket, &SocketAddrV4::new(ip, 9)) == Err(Errno::ACCESS)
@@ -204,7 +205,8 @@ fn table() -> Option<String> {
 /// `Tentative` if the check has not ended in time; `Duplicate` if another machine has the address.
 pub fn settle(ip: IpAddr, interface: u32) -> Result<bool, Unfit> {
     let IpAddr::V6(v6) = ip.to_canonical() else { return Ok(false) };
-    let (started, mut waited) = (Instant::now(), false);
+    let started = Instant::now();
+    let mut waited = false;
     loop {
         match table().map_or(Checked::Usable, |table| look(&table, v6, interface)) {
             Checked::Usable | Checked::Absent => return Ok(waited),

@@ -72,7 +72,8 @@ impl PeerCredentials {
     pub fn of(socket: &impl AsFd) -> Result<PeerCredentials, Errno> {
         let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-        let (fd, into) = (socket.as_fd().as_raw_fd(), (&raw mut peer).cast());
+        let fd = socket.as_fd().as_raw_fd();
+        let into = (&raw mut peer).cast();
         // rustix requires a non-zero process id, so libc is called directly.
         // SAFETY: `into` points to `len` bytes, and the kernel writes no more. Every bit pattern is a ucred.
         let done = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &mut len) };
@@ -119,7 +120,8 @@ mod tests {
     #[test]
     fn verdicts_of_a_namespace() {
         if std::env::var_os("REMORA_TEST_NAMESPACE").is_some() {
-            let (uid, peer) = (own_uid(), std::os::unix::net::UnixStream::pair().unwrap());
+            let uid = own_uid();
+            let peer = std::os::unix::net::UnixStream::pair().unwrap();
             let peer = PeerCredentials::of(&peer.0).unwrap();
             let verdicts =
                 [is_own(uid), is_trusted(uid, &[uid]), is_trusted(peer.uid, &[]), is_same(uid, uid)];

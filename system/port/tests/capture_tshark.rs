@@ -56,7 +56,8 @@ fn send(port: &mut impl Port, peer: Peer, psn: u32) {
     let payload = [psn as u8; 20];
     let packet = packet(psn, &payload);
     let flow = Flow::new(port.endpoint(), port.peer_endpoint(peer).unwrap());
-    let (start, here) = (port.start(peer), port.endpoint());
+    let start = port.start(peer);
+    let here = port.endpoint();
     let headers = start.overhead(here.address.is_ipv4());
     let route = Route::new(here, port.peer_endpoint(peer).unwrap());
     let lease = port.lend(peer, Class::default(), headers + packet.buffer_len()).expect("space");
@@ -72,7 +73,8 @@ fn send(port: &mut impl Port, peer: Peer, psn: u32) {
 fn frames(file: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).unwrap();
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-    let (mut at, mut frames) = (0, Vec::new());
+    let mut at = 0;
+    let mut frames = Vec::new();
     while at < bytes.len() {
         if word(at) == 6 {
             frames.push(bytes[at + 28..at + 28 + word(at + 20)].to_vec());
@@ -99,7 +101,8 @@ fn a_udp_port_is_captured_with_true_addresses_in_both_directions() {
         let file = Temporary::new(name);
         let at = std::net::SocketAddr::new(host.parse().unwrap(), 0);
         let open = || UdpPort::open(at, &Options::default()).unwrap();
-        let (mut one, mut two) = (open(), open());
+        let mut one = open();
+        let mut two = open();
         let to_two = one.peer(two.endpoint()).unwrap();
         let to_one = two.peer(one.endpoint()).unwrap();
         let ports = [one.endpoint().udp_port, two.endpoint().udp_port];
@@ -176,7 +179,8 @@ fn an_xdp_port_is_captured_as_it_is_on_the_wire() {
         let ends = [one.endpoint(), two.endpoint()];
         one.resolver().wait(ends[1], std::time::Duration::from_secs(10)).unwrap();
         two.resolver().wait(ends[0], std::time::Duration::from_secs(10)).unwrap();
-        let (to_two, to_one) = (one.peer(ends[1]).unwrap(), two.peer(ends[0]).unwrap());
+        let to_two = one.peer(ends[1]).unwrap();
+        let to_one = two.peer(ends[0]).unwrap();
         let macs = [&one, &two]
             .map(|port| port.attachment().interface().mac.map(|byte| format!("{byte:02x}")).join(":"));
         let mut one = Capture::create(one, &file.0).unwrap();
@@ -298,7 +302,8 @@ fn frames_by_links_are_captured_with_their_icrc() {
         let udp = UdpPort::open("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
         LinkedPort::new(udp, None).unwrap()
     };
-    let (mut far, mut near) = (open(), Capture::create(open(), &file.0).unwrap());
+    let mut far = open();
+    let mut near = Capture::create(open(), &file.0).unwrap();
     let geometry = remora_port::shm::SMALL_GEOMETRY;
     let ends = remora_port::shm::introduce(geometry).unwrap();
     let [ours, theirs] = ends.map(|socket| remora_port::shm::take(socket, None, false).unwrap());
@@ -369,7 +374,8 @@ fn a_tag_of_1rma_is_captured_as_it_is_where_an_icrc_would_be_added() {
 fn tags_of_1rma_in_a_train_leave_a_captured_port_unchanged() {
     let file = Temporary::new("train-of-tags");
     let open = || UdpPort::open("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
-    let (one, mut two) = (open(), open());
+    let one = open();
+    let mut two = open();
     let ends = [one.endpoint(), two.endpoint()];
     let mut one = Capture::create(one, &file.0).unwrap();
     let to_two = one.port_mut().peer(ends[1]).unwrap();

@@ -24,7 +24,8 @@ struct World {
 
 fn world(rules: &str) -> World {
     let open = || UdpPort::open("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
-    let (mut one, mut two) = (open(), open());
+    let mut one = open();
+    let mut two = open();
     let to_two = one.peer(two.endpoint()).unwrap();
     let to_one = two.peer(one.endpoint()).unwrap();
     let now = Rc::new(Cell::new(1));
@@ -47,7 +48,9 @@ fn send(port: &mut impl Port, peer: Peer, number: u32) {
 /// Returns the numbers of all received frames with a right ICRC, and the number of frames with a wrong one.
 fn received(port: &mut impl Port, from: Endpoint) -> (Vec<u32>, u64) {
     let flow = Flow::new(from, port.endpoint());
-    let (mut spans, mut numbers, mut wrong) = (IdSpans::new(), Vec::new(), 0);
+    let mut spans = IdSpans::new();
+    let mut numbers = Vec::new();
+    let mut wrong = 0;
     let mut empty = 0;
     // A held frame that becomes due is handed on by the call after the one in which the other frame passed.
     while empty < 3 {
@@ -101,8 +104,10 @@ fn everything_at_once_adds_up_in_both_directions_and_repeats_with_its_seed() {
         probability = 0.1";
     let run = || {
         let mut world = world(rules);
-        let (here, there) = (world.one.endpoint(), world.two.endpoint());
-        let (mut sent, mut got) = ((Vec::new(), 0), (Vec::new(), 0));
+        let here = world.one.endpoint();
+        let there = world.two.endpoint();
+        let mut sent = (Vec::new(), 0);
+        let mut got = (Vec::new(), 0);
         for round in 0..100u32 {
             for number in round * 40..round * 40 + 40 {
                 send(&mut world.one, world.to_two, number);
@@ -152,7 +157,8 @@ fn a_delayed_frame_comes_at_its_time_and_no_sleep_is_allowed_before() {
         let rules =
             format!("[[rule]]\nfault = 'delay'\ndelay_us = 5\nat_most = 1\ndirection = '{direction}'");
         let mut world = world(&rules);
-        let (here, there) = (world.one.endpoint(), world.two.endpoint());
+        let here = world.one.endpoint();
+        let there = world.two.endpoint();
         let pass = |world: &mut World, number| {
             if direction == "out" {
                 send(&mut world.one, world.to_two, number);

@@ -35,7 +35,8 @@ fn send(port: &mut LinkedPort, peer: Peer, source: Endpoint, mark: u8) {
 
 /// Receives the next frame: its last byte, whether it is sealed, and whether it arrived over a link.
 fn receive(port: &mut LinkedPort) -> (u8, bool, bool) {
-    let (mut found, until) = (None, Instant::now() + Duration::from_secs(60));
+    let mut found = None;
+    let until = Instant::now() + Duration::from_secs(60);
     while found.is_none() {
         assert!(Instant::now() < until, "a frame comes");
         port.receive(1, &mut |frame| {
@@ -50,8 +51,10 @@ fn receive(port: &mut LinkedPort) -> (u8, bool, bool) {
 #[test]
 fn frames_go_by_the_link_of_their_peer_or_by_the_socket() {
     let wanted = Arc::new(Wanted::new().unwrap());
-    let (mut near, mut far) = (open(Some(Arc::clone(&wanted))), open(None));
-    let (here, there) = (near.endpoint(), far.endpoint());
+    let mut near = open(Some(Arc::clone(&wanted)));
+    let mut far = open(None);
+    let here = near.endpoint();
+    let there = far.endpoint();
     let own = near.peer(here).unwrap();
     let other = near.peer(there).unwrap();
     let qp = Qpn::new(9 << 17 | 5);
@@ -85,7 +88,8 @@ fn frames_go_by_the_link_of_their_peer_or_by_the_socket() {
 
 #[test]
 fn a_neighbour_speaks_for_no_other_address() {
-    let (mut near, mut far) = (open(None), open(None));
+    let mut near = open(None);
+    let mut far = open(None);
     let [ours, theirs] = ends();
     let link = near.add_neighbour(9, ours).unwrap();
     far.add_neighbour(3, theirs).unwrap();
@@ -115,7 +119,8 @@ fn readable(port: &LinkedPort) -> bool {
 
 #[test]
 fn a_frame_by_a_link_wakes_a_sleeper_as_one_by_the_socket_does() {
-    let (mut near, mut far) = (open(None), open(None));
+    let mut near = open(None);
+    let mut far = open(None);
     let other = near.peer(far.endpoint()).unwrap();
     let [ours, theirs] = ends();
     let link = near.add_neighbour(9, ours).unwrap();
@@ -136,7 +141,8 @@ fn a_frame_by_a_link_wakes_a_sleeper_as_one_by_the_socket_does() {
 
 #[test]
 fn a_port_of_several_addresses_sends_from_the_one_by_which_a_peer_was_named() {
-    let (mut port, mut other) = (open(None), open(None));
+    let mut port = open(None);
+    let mut other = open(None);
     let at = |text: &str| UdpPort::open(text.parse().unwrap(), &Options::default()).unwrap();
     let further: Vec<UdpPort> = ["127.0.0.2:0", "127.0.0.3:0", "[::1]:0"].map(at).into();
     let mut names = vec![port.endpoint()];
@@ -149,7 +155,8 @@ fn a_port_of_several_addresses_sends_from_the_one_by_which_a_peer_was_named() {
         assert_eq!(port.peer_at(address, other.endpoint()), Some(Ok(peer)), "one number for each address");
         assert_eq!((port.source_to(peer), port.peer_endpoint(peer)), (*name, Some(other.endpoint())));
         send(&mut port, peer, *name, address as u8);
-        let (mut came, until) = (None, Instant::now() + Duration::from_secs(60));
+        let mut came = None;
+        let until = Instant::now() + Duration::from_secs(60);
         while came.is_none() {
             assert!(Instant::now() < until, "a frame comes");
             other.receive(1, &mut |frame| came = Some((frame.bytes.to_vec(), frame.source)));
@@ -201,7 +208,8 @@ fn a_port_has_so_many_addresses_and_no_more() {
     }
     assert!(port.add_address(at("127.0.2.1:0")).is_err());
     let last = LinkedPort::MAX_ADDRESSES - 1;
-    let (here, there) = (port.further_port(last).unwrap().endpoint(), port.endpoint());
+    let here = port.further_port(last).unwrap().endpoint();
+    let there = port.endpoint();
     let peer = port.peer_at(last, there).unwrap().unwrap();
     send(&mut port, peer, here, 9);
     assert_eq!(receive(&mut port), (9, true, false));

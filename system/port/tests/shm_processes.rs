@@ -107,8 +107,10 @@ fn frame(number: u32) -> Vec<u8> {
 fn frames_cross_between_processes_in_order_and_whole() {
     let (mut port, mut child) = with_peer();
     // The window fits into each ring, so that neither side can wait for the other to free slots.
-    let (total, window) = (5_000u32, 40);
-    let (mut sent, mut back) = (0, 0);
+    let total = 5_000u32;
+    let window = 40;
+    let mut sent = 0;
+    let mut back = 0;
     while back < total {
         while sent < total && sent < back + window {
             send(&mut port, &frame(sent));
@@ -195,7 +197,8 @@ fn a_sleeper_is_woken_by_another_process_and_by_its_death() {
 /// Returns whether the kernel can report the end of a peer's process (since Linux 6.5).
 fn peers_processes_can_be_watched() -> bool {
     let (near, _far) = UnixStream::pair().unwrap();
-    let (mut fd, mut len) = (-1i32, 4);
+    let mut fd = -1i32;
+    let mut len = 4;
     // SAFETY: the kernel writes one int.
     let done = unsafe {
         let into = (&raw mut fd).cast();

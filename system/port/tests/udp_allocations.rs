@@ -37,7 +37,8 @@ static COUNTING: Counting = Counting;
 #[test]
 fn frames_and_trains_pass_without_an_allocation() {
     let open = || UdpPort::open("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
-    let (mut one, mut two) = (open(), open());
+    let mut one = open();
+    let mut two = open();
     let to_two = one.peer(two.endpoint()).unwrap();
     MINE.set(true);
     let before = ALLOCATIONS.load(Ordering::Relaxed);

@@ -44,7 +44,8 @@ impl Write for Written {
 /// Returns the packets of a pcapng file, from their IP header on.
 fn packets(file: &[u8]) -> Vec<Vec<u8>> {
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap()) as usize;
-    let (mut at, mut packets) = (0, Vec::new());
+    let mut at = 0;
+    let mut packets = Vec::new();
     while at < file.len() {
         if word(at) == 6 {
             packets.push(file[at + 28 + ETHERNET..at + 28 + word(at + 20)].to_vec());
@@ -102,7 +103,8 @@ fn a_capture_shows_every_byte_that_the_kernel_puts_on_the_wire() {
 
 /// Receives frames until one has come, and returns its origin.
 fn arrival(port: &mut UdpPort) -> Option<Origin> {
-    let (mut came, began) = (None, Instant::now());
+    let mut came = None;
+    let began = Instant::now();
     while came.is_none() {
         assert!(began.elapsed() < Duration::from_secs(60), "a frame is missing");
         port.receive(1, &mut |frame| came = Some(frame.origin));

@@ -18,8 +18,10 @@ fn open(host: &str, options: &Options) -> UdpPort {
 
 /// Returns two ports that know each other, each with the other's number.
 fn pair(host: &str, options: &Options) -> [(UdpPort, Peer); 2] {
-    let (mut one, mut two) = (open(host, options), open(host, options));
-    let (to_two, to_one) = (one.peer(two.endpoint()).unwrap(), two.peer(one.endpoint()).unwrap());
+    let mut one = open(host, options);
+    let mut two = open(host, options);
+    let to_two = one.peer(two.endpoint()).unwrap();
+    let to_one = two.peer(one.endpoint()).unwrap();
     [(one, to_two), (two, to_one)]
 }
 
@@ -95,7 +97,8 @@ fn random_traffic_between_three_ports_arrives_in_order_and_whole() {
         // Frames that each port has still to receive from each other port.
         let mut due = vec![vec![VecDeque::new(); 3]; 3];
         for number in 0..20_000 {
-            let (from, to) = (random(3) as usize, random(3) as usize);
+            let from = random(3) as usize;
+            let to = random(3) as usize;
             let len =
                 if random(4) == 0 { 16 + random(5000) as usize } else { [96, 1052][random(2) as usize] };
             let bytes = frame(number, len);

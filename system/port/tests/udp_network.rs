@@ -99,7 +99,9 @@ fn frames_with_any_identification_and_with_zero_udp_checksums_come_in() {
         let mut packet = vec![0; 200];
         let headers = route.emit(Start::Ip, 0x5256, 32, &mut packet);
         packet[headers..headers + 32].fill(9);
-        let (mut came, began, mut again) = (0, Instant::now(), Instant::now());
+        let mut came = 0;
+        let began = Instant::now();
+        let mut again = Instant::now();
         while came == 0 && began.elapsed() < Duration::from_secs(60) {
             // The route of a new address appears only after a moment, on a busy machine perhaps after this
             // point; earlier frames are lost.
@@ -129,7 +131,8 @@ fn a_full_kernel_queue_loses_nothing() {
         let options = Options { send_buffer: 4096, trains, ..Options::default() };
         let mut port = open("10.97.0.1:4791", &options);
         let to = peer(&mut port, "10.97.0.2:4791");
-        let (mut sent, mut came) = (0u32, 0u32);
+        let mut sent = 0u32;
+        let mut came = 0u32;
         while came < 3000 {
             while sent < 3000 {
                 let Some(lease) = port.lend(to, Class::default(), 256) else { break };

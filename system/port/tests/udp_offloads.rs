@@ -87,7 +87,8 @@ fn send_batch(port: &mut UdpPort, peer: Peer, batch: u32) {
     let flow = Flow::new(port.endpoint(), port.peer_endpoint(peer).unwrap());
     for number in batch * BATCH..(batch + 1) * BATCH {
         let lease = port.lend(peer, Class::default(), len_of(number)).expect("space");
-        let (ip_id, covered) = (lease.ip_id, lease.bytes.len() - icrc::LEN);
+        let ip_id = lease.ip_id;
+        let covered = lease.bytes.len() - icrc::LEN;
         lease.bytes[..covered].fill(number as u8);
         lease.bytes[..4].copy_from_slice(&number.to_be_bytes());
         let seal = flow.seal(ip_id, &lease.bytes[..covered]);
@@ -142,7 +143,8 @@ fn in_the_child_trains_are_refused() {
             let expected: Vec<u32> = (batch * BATCH..(batch + 1) * BATCH).collect();
             assert_eq!(whole(&mut two, &one), expected, "batch {batch}, {host}");
         }
-        let (counters, udp) = (one.counters(), one.udp_counters());
+        let counters = one.counters();
+        let udp = one.udp_counters();
         assert_eq!((counters.frames_sent, counters.send_dropped), (u64::from(5 * BATCH), 0));
         assert_eq!((udp.cannot_cut, udp.trains_sent, udp.too_long), (1, 0, 0));
         assert_eq!((counters.os_errors, udp.errnos.count(errno)), (1, 1));

@@ -72,7 +72,8 @@ fn an_address_of_another_group_or_socket_is_refused_and_a_dead_owners_too() {
     let again = |steered| ReuseportGroup::bind(group.local(), steered, &Options::default()).map(|_| ());
     let taken = remora_port::udp::OpenError::Taken(group.local());
     assert_eq!((again(SteeredBy::Kernel), again(SteeredBy::Reader)), (Err(taken), Err(taken)));
-    let (local, kept) = (group.local(), group.duplicate(3).unwrap());
+    let local = group.local();
+    let kept = group.duplicate(3).unwrap();
     drop(group);
     let orphaned = ReuseportGroup::bind(local, SteeredBy::Kernel, &Options::default()).map(|_| ());
     assert_eq!(orphaned, Err(taken), "a program still has its socket");
@@ -87,7 +88,8 @@ fn ports_of_one_address_exchange_trains_that_stay_within_a_range() {
     let [(one, _), (two, over_two), (three, over_three)] = &mut shares[..] else { panic!() };
     assert_eq!((one.qpn_range(), one.endpoint()), (Some(1), endpoint(at("127.91.0.3:4791"))));
     let peer = one.peer(two.endpoint()).unwrap();
-    let (mut to_two, mut to_three) = (Vec::new(), Vec::new());
+    let mut to_two = Vec::new();
+    let mut to_three = Vec::new();
     for number in 0..200u8 {
         // Runs of several frames for one range, and then alternating frames.
         let (range, due) = if number < 100 && number / 7 % 2 == 0 || number % 2 == 0 {
@@ -130,7 +132,8 @@ fn a_frame_of_another_range_goes_to_the_owner_and_the_owners_frames_arrive_with_
     let group = ReuseportGroup::bind(at("127.91.0.4:0"), SteeredBy::Kernel, &Options::default()).unwrap();
     let mut shares = shares(&group, &[5, 6]);
     let from = UdpSocket::bind("127.91.0.4:0").unwrap();
-    let (source, here) = (endpoint(from.local_addr().unwrap()), endpoint(group.local()).address);
+    let source = endpoint(from.local_addr().unwrap());
+    let here = endpoint(group.local()).address;
     // A train of two ranges, as a device may join it: the kernel steers it by its first frame.
     let socket = remora_port::udp::Socket::open(at("127.91.0.4:0"), &Options::default()).unwrap();
     let train = [frame(5, 1, 80), frame(6, 2, 80), frame(5, 3, 80)].concat();
@@ -217,7 +220,8 @@ fn a_group_that_is_begun_gets_everything_by_its_first_socket_until_it_is_complet
 fn set(socket: &OwnedFd, option: libc::c_int, value: &[u8]) -> Result<(), std::io::Error> {
     // SAFETY: the kernel reads as many bytes as the slice has, and what a filter's header points to.
     let status = unsafe {
-        let (fd, len) = (socket.as_raw_fd(), value.len() as libc::socklen_t);
+        let fd = socket.as_raw_fd();
+        let len = value.len() as libc::socklen_t;
         libc::setsockopt(fd, libc::SOL_SOCKET, option, value.as_ptr().cast(), len)
     };
     if status == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }

@@ -57,7 +57,8 @@ fn a_neighbour_nobody_has_asked_for_is_asked_for_by_the_first_frame() {
         let peer = port.peer(at(far)).unwrap();
         assert_eq!(port.ethernet_addresses(peer), None);
         until_sent_to(&mut port, peer, far_mac);
-        let (xdp, counters) = (port.xdp_counters(), port.counters());
+        let xdp = port.xdp_counters();
+        let counters = port.counters();
         assert!(xdp.asked == 1 && xdp.unresolved >= 1, "{xdp:?}");
         assert_eq!(counters.send_dropped, xdp.unresolved, "what came too early is lost, as on any network");
         assert_eq!(counters.os_errors, 0);

@@ -72,7 +72,8 @@ fn send(port: &mut XdpPort, to: Peer, route: &Route, transport: &[u8]) -> bool {
 
 /// Receives until `count` frames have come; fails after a while.
 fn take(port: &mut XdpPort, count: usize) -> Vec<Vec<u8>> {
-    let (mut frames, started) = (Vec::new(), Instant::now());
+    let mut frames = Vec::new();
+    let started = Instant::now();
     while frames.len() < count {
         port.receive(32, &mut |frame| {
             assert_eq!(frame.start, Start::Ethernet);
@@ -229,7 +230,8 @@ fn the_kernel_hears_us_and_we_hear_the_kernel() {
         for number in 0..100u8 {
             assert!(send(&mut xdp, to_udp, &route, &[number; 64]));
             xdp.flush();
-            let (mut came, started) = (0, Instant::now());
+            let mut came = 0;
+            let started = Instant::now();
             while came == 0 {
                 came = udp.receive(9, &mut |frame| {
                     assert_eq!((frame.bytes, frame.source), (&[number; 64][..], route.source))
@@ -359,7 +361,8 @@ fn frames_that_can_never_leave_are_dropped_and_counted_and_hold_nothing_up() {
     }
     let mut pair = Pair::new(HOSTS[0], &Options::default());
     let route = pair.route(0);
-    let (longest, to) = (pair.ports[0].max_transport_bytes(), pair.peers[0]);
+    let longest = pair.ports[0].max_transport_bytes();
+    let to = pair.peers[0];
     let one = &mut pair.ports[0];
     assert!(send(one, to, &route, &[1; 32]));
     assert!(send(one, Peer(77), &route, &[2; 32]));
@@ -437,7 +440,8 @@ fn all_receive_queues_are_served_and_a_sleeper_can_wait_for_each() {
     let flows: Vec<UdpSocket> = (0..64).map(|_| UdpSocket::bind("10.90.0.2:0").unwrap()).collect();
     let mut count = |socket: &UdpSocket| {
         socket.send_to(&[1; 32], "10.90.0.1:4791").unwrap();
-        let (mut came, started) = (None, Instant::now());
+        let mut came = None;
+        let started = Instant::now();
         while came.is_none() {
             let mut queues = attachment.queues().iter_mut();
             came = queues.find_map(|queue| (queue.receive(1, &mut |_| ()).0 == 1).then_some(queue.number()));

@@ -201,7 +201,8 @@ mod tests {
     #[test]
     fn a_new_file_may_be_read_by_whom_the_mask_lets() {
         let folder = tempfile::tempdir().unwrap();
-        let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
+        let ours = folder.path().join("ours");
+        let theirs = folder.path().join("theirs");
         write(&ours, b"").unwrap();
         File::create(&theirs).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();

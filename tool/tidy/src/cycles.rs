@@ -75,7 +75,8 @@ fn shortest(arrows: &Arrows, start: Id) -> Option<Vec<Id>> {
 
 /// Every module that arrows lead to from this one.
 fn reached(arrows: &Arrows, start: Id) -> BTreeSet<Id> {
-    let (mut seen, mut open) = (BTreeSet::new(), vec![start]);
+    let mut seen = BTreeSet::new();
+    let mut open = vec![start];
     while let Some(at) = open.pop() {
         open.extend(arrows.get(&at).into_iter().flat_map(BTreeMap::keys).filter(|next| seen.insert(**next)));
     }

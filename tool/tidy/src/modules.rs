@@ -227,7 +227,8 @@ impl Modules {
 
     /// The module that a path names.
     fn module(&self, from: Id, path: &[String], depth: usize) -> Option<Id> {
-        let (mut at, mut path) = (from, path);
+        let mut at = from;
+        let mut path = path;
         while let Some((first, rest)) = path.split_first() {
             let module = &self.all[at];
             at = match first.as_str() {

@@ -137,7 +137,9 @@ pub fn counts(files: &[File]) -> Counts {
 
 /// The paragraphs of `///` comments, headings and code left out.
 fn doc_paragraphs(text: &str) -> Vec<String> {
-    let (mut all, mut open, mut fenced) = (Vec::new(), String::new(), false);
+    let mut all = Vec::new();
+    let mut open = String::new();
+    let mut fenced = false;
     for line in text.lines().chain([""]) {
         let doc = line.trim_start().strip_prefix("///").map(str::trim);
         match doc {

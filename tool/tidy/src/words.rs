@@ -185,7 +185,8 @@ mod tests {
         assert_eq!(impure(&[File::sample("nic/src/a.rs", inline)]), []);
         assert_eq!(impure(&[File::sample("nic/tests/a.rs", "use std::thread;")]), []);
         let declared = File::sample("nic/src/a.rs", "#[cfg(test)] mod model; mod real;");
-        let (model, real) = ("nic/src/a/model.rs", "nic/src/a/real.rs");
+        let model = "nic/src/a/model.rs";
+        let real = "nic/src/a/real.rs";
         assert_eq!(impure(&[declared.clone(), File::sample(model, "use std::thread;")]), []);
         assert_eq!(impure(&[declared, File::sample(real, "use std::thread;")]).len(), 1);
     }

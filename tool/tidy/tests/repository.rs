@@ -194,7 +194,8 @@ fn the_pure_crates_import_nothing() {
 #[test]
 fn an_import_shows_even_in_code_that_nothing_calls() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (source, module) = (folder.join("clock.rs"), folder.join("clock.wasm"));
+    let source = folder.join("clock.rs");
+    let module = folder.join("clock.wasm");
     let text = "unsafe extern \"C\" { fn now() -> u64; } pub fn uncalled() -> u64 { unsafe { now() } }";
     std::fs::write(&source, text).expect("the target folder is writable");
     let mut rustc = std::process::Command::new("rustc");

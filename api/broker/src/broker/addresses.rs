@@ -99,7 +99,8 @@ pub(super) fn who_has(at: SocketAddr) -> String {
 fn words(at: SocketAddr, table: &str) -> String {
     let table = std::fs::read_to_string(table).unwrap_or_default();
     let own = remora_host::packet::own_uid();
-    let (ip, port) = (at.ip(), at.port());
+    let ip = at.ip();
+    let port = at.port();
     let begin = format!("UDP port {port} on {ip} is taken");
     match holders(&table, at).find(|uid| *uid != own) {
         _ if Path::new("/sys/module/rdma_rxe").exists() => format!(

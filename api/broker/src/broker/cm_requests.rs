@@ -79,7 +79,8 @@ impl State {
                 self.own_channel(client, channel)?;
                 self.allow(client, Place::Id).map_err(|_| Errno::NOMEM)?;
                 let owner = self.clients.get(client).ok_or(Errno::INVAL)?;
-                let (user, guest) = (owner.uid, owner.guest);
+                let user = owner.uid;
+                let guest = owner.guest;
                 let id = self.agent.create_id(Id { client, user, guest, channel, space, bound: None });
                 return id.map(CmReply::Id).ok_or(Errno::NOMEM);
             }
@@ -111,11 +112,14 @@ impl State {
             }
             CmRequest::AcceptDatagrams { id, qpn, qkey, private_data } => {
                 self.own_qpn(client, qpn)?;
-                let (status, private_data) = (SidrStatus::VALID, &private_data[..]);
+                let status = SidrStatus::VALID;
+                let private_data = &private_data[..];
                 self.agent.cm.sidr_reply(now, id, &SidrReplyParam { status, qpn, qkey, private_data })
             }
             CmRequest::Reject { id, private_data } if self.agent.is_datagrams(id) => {
-                let (status, qpn, private_data) = (SidrStatus::REJECTED, Qpn::new(0), &private_data[..]);
+                let status = SidrStatus::REJECTED;
+                let qpn = Qpn::new(0);
+                let private_data = &private_data[..];
                 self.agent.cm.sidr_reply(now, id, &SidrReplyParam { status, qpn, qkey: 0, private_data })
             }
             CmRequest::Reject { id, private_data } => {

@@ -79,7 +79,8 @@ mod tests {
     fn a_sealed_mad_is_opened_and_a_changed_bit_is_not() {
         let mad: [u8; mad::LEN] = std::array::from_fn(|at| at as u8);
         for (here, there) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
-            let (here, there) = (endpoint(here, ROCE_PORT), endpoint(there, ROCE_PORT));
+            let here = endpoint(here, ROCE_PORT);
+            let there = endpoint(there, ROCE_PORT);
             let mut gsi = Gsi::new();
             let frame = gsi.seal(here, there, &mad);
             assert_eq!(gsi.open(here, there, &frame), Some(&mad[..]));
@@ -96,7 +97,8 @@ mod tests {
 
     #[test]
     fn a_stranger_may_count_its_identifications() {
-        let (here, there) = (endpoint("10.0.0.1", 50_000), endpoint("10.0.0.2", ROCE_PORT));
+        let here = endpoint("10.0.0.1", 50_000);
+        let there = endpoint("10.0.0.2", ROCE_PORT);
         let mut gsi = Gsi::new();
         let mut frame = gsi.seal(here, there, &[7; mad::LEN]);
         let covered = FRAME - icrc::LEN;
@@ -107,7 +109,8 @@ mod tests {
 
     #[test]
     fn other_queue_pairs_keys_partitions_and_lengths_are_no_mads() {
-        let (here, there) = (endpoint("10.0.0.1", ROCE_PORT), endpoint("10.0.0.2", ROCE_PORT));
+        let here = endpoint("10.0.0.1", ROCE_PORT);
+        let there = endpoint("10.0.0.2", ROCE_PORT);
         let good = bth::Repr::new(Opcode::UD_SEND_ONLY, GSI, Psn::new(1));
         let key = deth::Repr { qkey: mad::QKEY, src_qp: GSI };
         let other = Qpn::new(2);

@@ -263,11 +263,20 @@ mod tests {
     fn client() -> Client {
         let (socket, _) = PacketSocket::pair().unwrap();
         let since = Instant::now();
-        let (pid, uid, guest) = (1, 2, false);
-        let (known, connects, reads, range, counters) = (true, false, None, None, 0);
+        let pid = 1;
+        let uid = 2;
+        let guest = false;
+        let known = true;
+        let connects = false;
+        let reads = None;
+        let range = None;
+        let counters = 0;
         let every_address = false;
-        let (shares, page, process) = (Vec::new(), None, None);
-        let (introductions, port_events) = (None, None);
+        let shares = Vec::new();
+        let page = None;
+        let process = None;
+        let introductions = None;
+        let port_events = None;
         let links = BTreeSet::new();
         let unlinked = BTreeMap::new();
         Client {

@@ -66,7 +66,8 @@ impl Source {
 
     fn of(data: EventData) -> Source {
         let word = data.u64();
-        let (address, number) = ((word >> 32 & 0xffff) as usize, word as u32);
+        let address = (word >> 32 & 0xffff) as usize;
+        let number = word as u32;
         match word >> 48 {
             1 => Source::Listener(address),
             2 => Source::Connection(number),
@@ -332,7 +333,8 @@ impl State {
             Ok(packet) if packet.len > 0 => None,
             _ => return self.hang_up(number),
         };
-        let (first, connects) = (!client.known, client.connects);
+        let first = !client.known;
+        let connects = client.connects;
         let fits =
             |request: &Request| request.is_first() == first && connects == matches!(request, Request::Cm(_));
         let Some(request) = request.filter(fits) else {

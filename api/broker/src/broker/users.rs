@@ -36,7 +36,8 @@ impl State {
         self.must_own(asking)?;
         let (number, client) =
             self.clients.of_range(range).ok_or_else(|| format!("no program has QPN range {range}"))?;
-        let (uid, pid) = (client.uid, client.pid);
+        let uid = client.uid;
+        let pid = client.pid;
         let is_its = |other: u32, its: u32| other == number || pid != 0 && its == pid;
         let of_user = self.clients.of_user(uid);
         let numbers: Vec<u32> = of_user

@@ -134,7 +134,8 @@ fn detach() -> io::Result<()> {
 
 /// Reads the broker's output up to [`READY`], or to its end.
 fn read(reader: io::PipeReader, until: Instant) -> Result<String, ClientError> {
-    let (mut said, mut piece) = (Vec::new(), [0; 512]);
+    let mut said = Vec::new();
+    let mut piece = [0; 512];
     let mut reader = File::from(std::os::fd::OwnedFd::from(reader));
     while said.len() < LONGEST && !said.ends_with(format!("{READY}\n").as_bytes()) {
         let left = until.saturating_duration_since(Instant::now());

@@ -41,7 +41,8 @@ impl Watch {
     /// # Errors
     /// The operating system gives no descriptor or no thread.
     pub fn start(range: &Range, context: &Context) -> io::Result<Watch> {
-        let (counted, failing) = (context.clone(), context.clone());
+        let counted = context.clone();
+        let failing = context.clone();
         Watch::of(range, None, None, move || counted.counters(), move || failing.fail())
     }
 
@@ -59,7 +60,8 @@ impl Watch {
         fail: impl FnOnce() + Send + 'static,
     ) -> io::Result<Watch> {
         let stop = Arc::new(Signal::new(1)?);
-        let (stopped, range) = (Arc::clone(&stop), range.clone());
+        let stopped = Arc::clone(&stop);
+        let range = range.clone();
         let page = range.endpoint().clone();
         let publish: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::new(move || publish(page.page(), &counters));
         let publishes = Arc::clone(&publish);
@@ -123,8 +125,10 @@ fn watch(
     port: Option<&PortEvents>,
     publish: &dyn Fn() -> u64,
 ) -> End {
-    let (mut introduced, mut port) = (true, port);
-    let (mut pause, mut before) = (BUSY, publish());
+    let mut introduced = true;
+    let mut port = port;
+    let mut pause = BUSY;
+    let mut before = publish();
     loop {
         let timeout = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
         // The broker sends nothing unasked on this connection, so only its hang-up matters.

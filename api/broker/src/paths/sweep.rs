@@ -50,7 +50,9 @@ mod tests {
             fs::create_dir_all(&folder).unwrap();
             folder
         };
-        let (running, killed, fresh) = (make("running"), make("killed"), make("fresh"));
+        let running = make("running");
+        let killed = make("killed");
+        let fresh = make("fresh");
         let held = lock(&running).unwrap();
         drop(lock(&killed).unwrap());
         sweep_in(&temporary);

@@ -115,7 +115,8 @@ fn turned(of: ConnParam) -> ConnParam {
 /// Connects two programs: checks private data both ways, the attributes of the queue pairs, and the end.
 #[track_caller]
 fn two_programs_connect(passive: &str, active: &str) {
-    let (server, client) = (Side::open(passive), Side::open(active));
+    let server = Side::open(passive);
+    let client = Side::open(active);
     let (listener, service) = server.listen(passive);
     let asks = client.connect(active, service);
     let (accepts, request) = server.request();
@@ -172,7 +173,8 @@ fn programs_of_two_addresses_connect_over_both_families_and_also_where_the_kerne
 
 #[test]
 fn a_program_that_has_its_address_alone_connects_by_the_device_that_reads_the_only_socket() {
-    let (here, there) = ("127.95.0.18:0", "127.95.0.19:0");
+    let here = "127.95.0.18:0";
+    let there = "127.95.0.19:0";
     let alone = client::Options { start: client::Start::Alone, ..never() };
     let _device = client::open_device(at(here), &alone, |device| device).unwrap();
     let _broker = Broker::open(at(there), &Options::default()).unwrap();
@@ -185,7 +187,8 @@ fn a_program_that_has_its_address_alone_connects_by_the_device_that_reads_the_on
 fn a_refusal_has_its_reason_and_private_data_and_nobody_who_listens_is_one_too() {
     let address = "127.95.0.4:0";
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
-    let (server, client) = (Side::open(address), Side::open(address));
+    let server = Side::open(address);
+    let client = Side::open(address);
     let (listener, service) = server.listen(address);
     let asks = client.connect(address, service);
     let (refuses, _) = server.request();
@@ -213,7 +216,8 @@ fn a_refusal_has_its_reason_and_private_data_and_nobody_who_listens_is_one_too()
 /// request six times even where no program could be about to listen.
 #[test]
 fn a_request_where_no_program_could_listen_is_refused_and_one_that_comes_early_is_served() {
-    let (address, service) = ("127.95.0.47:0", at("127.95.0.47:7174"));
+    let address = "127.95.0.47:0";
+    let service = at("127.95.0.47:7174");
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
     let client = Side::open(address);
     let asks = client.connect(address, service);
@@ -242,7 +246,8 @@ fn a_request_where_no_program_could_listen_is_refused_and_one_that_comes_early_i
 fn a_response_is_enough_for_the_passive_side_when_its_queue_pair_has_heard_the_peer() {
     let address = "127.95.0.5:0";
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
-    let (server, client) = (Side::open(address), Side::open(address));
+    let server = Side::open(address);
+    let client = Side::open(address);
     let (_, service) = server.listen(address);
     let asks = client.connect(address, service);
     let (accepts, _) = server.request();
@@ -260,7 +265,8 @@ fn a_response_is_enough_for_the_passive_side_when_its_queue_pair_has_heard_the_p
 fn a_service_of_datagrams_says_its_queue_pair_or_refuses_and_its_ports_are_others() {
     let address = "127.95.0.17:0";
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
-    let (server, client) = (Side::open(address), Side::open(address));
+    let server = Side::open(address);
+    let client = Side::open(address);
     let (_, service) = server.listen("127.95.0.17:7174");
     let listener = server.cm.create_id(&server.channel, PortSpace::Udp).unwrap();
     server.cm.bind(listener, service, false).unwrap();
@@ -282,15 +288,18 @@ fn a_service_of_datagrams_says_its_queue_pair_or_refuses_and_its_ports_are_other
         event.id
     };
     let response = |status, qpn, qkey| IdEventKind::DatagramResponse { status, qpn: Qpn::new(qpn), qkey };
-    let (asks, answers) = (ask(7174), request());
+    let asks = ask(7174);
+    let answers = request();
     refused(server.cm.accept(answers, &param(1), b""), EINVAL);
     refused(server.cm.accept_datagrams(answers, Qpn::new(5), 1, &[0; 137]), EINVAL);
     server.cm.accept_datagrams(answers, Qpn::new(0x20_0005), 0x0123_4567, b"here").unwrap();
     assert_eq!(&client.expect(asks, response(0, 0x20_0005, 0x0123_4567))[..4], b"here");
-    let (asks, answers) = (ask(7174), request());
+    let asks = ask(7174);
+    let answers = request();
     server.cm.reject(answers, b"no").unwrap();
     assert_eq!(&client.expect(asks, response(2, 0, 0))[..2], b"no");
-    let (asks, answers) = (ask(7174), request());
+    let asks = ask(7174);
+    let answers = request();
     server.cm.destroy(answers).unwrap();
     client.expect(asks, response(2, 0, 0));
     let asks = ask(7175);
@@ -312,7 +321,8 @@ fn a_program_that_connects() {
 
 #[test]
 fn a_program_that_is_killed_is_disconnected_for_it_and_its_ports_are_free() {
-    let (here, there) = ("127.95.0.6:0", "127.95.0.7:0");
+    let here = "127.95.0.6:0";
+    let there = "127.95.0.7:0";
     let _brokers = [here, there].map(|address| Broker::open(at(address), &Options::default()).unwrap());
     let server = Side::open(here);
     let (_, service) = server.listen(here);
@@ -349,7 +359,8 @@ fn a_program_that_is_killed_is_disconnected_for_it_and_its_ports_are_free() {
 fn a_port_is_one_programs_and_addresses_are_those_of_the_broker() {
     let address = "127.95.0.8:0";
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
-    let (one, other) = (Side::open(address), Side::open(address));
+    let one = Side::open(address);
+    let other = Side::open(address);
     let (listener, service) = one.listen("0.0.0.0:7174");
     assert_eq!(service, at("[::]:7174"), "every address");
     let id = other.cm.create_id(&other.channel, PortSpace::Tcp).unwrap();
@@ -387,7 +398,8 @@ fn a_port_is_one_programs_and_addresses_are_those_of_the_broker() {
 fn an_id_moves_to_another_channel_and_a_closed_channel_takes_nobody_with_it() {
     let address = "127.95.0.10:0";
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
-    let (mut server, client) = (Side::open(address), Side::open(address));
+    let mut server = Side::open(address);
+    let client = Side::open(address);
     let (listener, service) = server.listen(address);
     let first = std::mem::replace(&mut server.channel, server.cm.create_channel().unwrap());
     server.cm.migrate(listener, &server.channel).unwrap();
@@ -422,7 +434,8 @@ fn an_id_moves_to_another_channel_and_a_closed_channel_takes_nobody_with_it() {
 fn a_program_that_reads_no_events_is_hung_up_and_everybody_else_is_served() {
     let address = "127.95.0.11:0";
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
-    let (deaf, good) = (Side::open(address), Side::open(address));
+    let deaf = Side::open(address);
+    let good = Side::open(address);
     let (_, service) = good.listen(address);
     // Each request to a port where nobody listens causes an event.
     let mut asked = 0;
@@ -452,7 +465,8 @@ fn a_program_that_reads_no_events_is_hung_up_and_everybody_else_is_served() {
 fn ids_and_channels_are_bounded_and_free_again_when_their_program_is_gone() {
     let address = "127.95.0.12:0";
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
-    let (greedy, other) = (Side::open(address), Side::open(address));
+    let greedy = Side::open(address);
+    let other = Side::open(address);
     let mut ids = 0;
     while greedy.cm.create_id(&greedy.channel, PortSpace::Tcp).map_err(|error| error.raw_os_error()).is_ok() {
         ids += 1;

@@ -16,7 +16,8 @@ use crate::{LONG, at, never, until};
 fn a_broker_that_goes_is_a_fatal_event_for_every_device_and_nobody_waits_for_ever() {
     let address = "127.93.0.1:0";
     let broker = Broker::open(at(address), &Options::default()).unwrap();
-    let (mut one, mut other) = (Program::start(address), Program::start(address));
+    let mut one = Program::start(address);
+    let mut other = Program::start(address);
     one.ask(&format!("connect {}", other.listens));
     other.ask(&format!("connect {}", one.listens));
     assert_eq!(other.ask("work 5"), "right");
@@ -62,7 +63,8 @@ fn nor_does_it_where_only_the_number_of_a_process_is_known() {
 fn a_child_opens_a_device_of_its_own_and_its_parent_goes_on() {
     let address = "127.93.0.4:0";
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
-    let (mut program, peer) = (Program::start(address), Program::start(address));
+    let mut program = Program::start(address);
+    let peer = Program::start(address);
     program.ask(&format!("connect {}", peer.listens));
     assert_eq!(program.ask("fork-device"), "0");
     assert_eq!(program.ask("work 50"), "right");
@@ -108,7 +110,8 @@ fn counts_its_process() {
     drop(Broker::open(at("127.93.0.7:0"), &Options::default()).unwrap());
     let before = (count("fd"), count("task"));
     let broker = Broker::open(at(address), &Options::default()).unwrap();
-    let (mut one, other) = (Program::start(address), Program::start(address));
+    let mut one = Program::start(address);
+    let other = Program::start(address);
     one.ask(&format!("connect {}", other.listens));
     assert_eq!(one.ask("work 20"), "right");
     drop(other);

@@ -64,7 +64,9 @@ impl Drop for Guest {
 fn a_guest() {
     let Ok(address) = std::env::var(ADDRESS) else { return };
     let address = at(&address);
-    let (mut kept, mut ranges, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+    let mut kept = Vec::new();
+    let mut ranges = Vec::new();
+    let mut ids = Vec::new();
     let mut silent = Vec::new();
     for line in std::io::stdin().lines() {
         let word = line.unwrap();
@@ -92,7 +94,8 @@ fn a_guest() {
 /// Borrows many ranges, tries to steer by each socket that it got, gives the ranges back and keeps the
 /// sockets.
 fn steal(address: SocketAddr, kept: &mut Vec<OwnedFd>) -> String {
-    let (mut attached, mut of_roce) = (0, 0);
+    let mut attached = 0;
+    let mut of_roce = 0;
     for _ in 0..40 {
         let range = client::open(address, &never()).unwrap();
         let [socket, _, _] = range.endpoint().descriptors().unwrap();

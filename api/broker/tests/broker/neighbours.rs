@@ -182,7 +182,8 @@ fn a_program_is_its_own_neighbour_without_the_broker() {
 fn without_a_link_messages_go_by_udp() {
     let address = "127.97.1.3:0";
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
-    let (with, without) = (Program::start(address, true), Program::start(address, false));
+    let with = Program::start(address, true);
+    let without = Program::start(address, false);
     message(&with, &without);
     message(&without, &with);
     assert_eq!((with.links(), without.links()), ((0, 0), (0, 0)));

@@ -67,7 +67,8 @@ impl Program {
     fn of(mut command: Command, address: &str) -> Program {
         command.env(ADDRESS, address).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
         let mut program = Program { child, input, output, range: 0, listens: String::new() };
         let said = program.hear("range ");
         let (range, listens) = said.split_once(' ').unwrap();
@@ -150,7 +151,8 @@ fn a_program() {
     let listens = std::env::var(LISTEN).unwrap_or("127.0.0.1:0".to_owned());
     let listener = Listener::bind(&*listens).unwrap();
     println!("range {} {}", device.range().number(), listener.address());
-    let (serving, cq) = (domain.clone(), device.context().create_cq(256).unwrap());
+    let serving = domain.clone();
+    let cq = device.context().create_cq(256).unwrap();
     std::thread::spawn(move || {
         let mut served = Vec::new();
         while let Ok(request) = listener.accept(None) {
@@ -204,7 +206,8 @@ impl Bench {
             let len = 1 + (round as usize * 7919) % LEN;
             let data: Vec<u8> = (0..len).map(|at| (at as u64 ^ at as u64 >> 8 ^ round) as u8).collect();
             self.memory.write(0, &data).unwrap();
-            let (source, back) = (self.memory.sge(0, len), self.memory.sge(LEN, len));
+            let source = self.memory.sge(0, len);
+            let back = self.memory.sge(LEN, len);
             for request in [work::write(1, &[source], table.at(0)), work::read(2, &[back], table.at(0))] {
                 if let Err(error) = pair.post_send(&request) {
                     return format!("{error:?}");

@@ -14,7 +14,8 @@ use crate::{at, never, report, until};
 #[track_caller]
 pub fn two_programs_work(address: &str, options: &Options) -> remora_broker::Tally {
     let broker = Broker::open(at(address), options).unwrap();
-    let (mut one, mut other) = (Program::start(address), Program::start(address));
+    let mut one = Program::start(address);
+    let mut other = Program::start(address);
     assert_eq!((one.range, other.range), (1, 2));
     assert_eq!(one.ask(&format!("connect {}", other.listens)), "done");
     assert_eq!(other.ask(&format!("connect {}", one.listens)), "done");
@@ -80,7 +81,8 @@ fn eight_programs_go_on_while_one_is_killed_and_started_again() {
 fn the_counters_of_programs_are_summed_and_those_of_the_dead_stay() {
     let address = "127.92.0.4:0";
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
-    let (mut one, other) = (Program::start(address), Program::start(address));
+    let mut one = Program::start(address);
+    let other = Program::start(address);
     one.ask(&format!("connect {}", other.listens));
     assert_eq!(one.ask("work 20"), "right");
     let sum = |name: &str, report: &client::Report| {
@@ -115,7 +117,8 @@ fn all_ranges_are_lent_and_one_more_program_is_told_so() {
 /// Regression: a program that gave back its share of one address lost all of its shares.
 #[test]
 fn a_further_address_is_shared_by_the_same_range_and_has_the_broker_to_be_found() {
-    let (first, second) = (at("127.92.0.6:0"), at("127.92.0.7:0"));
+    let first = at("127.92.0.6:0");
+    let second = at("127.92.0.7:0");
     let _broker = Broker::open(first, &Options::default()).unwrap();
     let _before = client::open(first, &never()).unwrap();
     let range = client::open(first, &never()).unwrap();
@@ -213,8 +216,10 @@ fn frames_that_strayed_reach_their_program_through_the_broker_and_are_counted() 
 
 #[test]
 fn a_program_may_have_an_address_alone_and_no_other_can_share_it() {
-    let (address, other) = ("127.92.0.9:0", "127.92.0.10:0");
-    let (mut one, mut two) = (Program::alone(address), Program::alone(other));
+    let address = "127.92.0.9:0";
+    let other = "127.92.0.10:0";
+    let mut one = Program::alone(address);
+    let mut two = Program::alone(other);
     one.ask(&format!("connect {}", two.listens));
     two.ask(&format!("connect {}", one.listens));
     assert_eq!((one.ask("work 100"), two.ask("work 100")), ("right".to_owned(), "right".to_owned()));

@@ -93,9 +93,11 @@ fn tshark(file: &PathBuf, filter: &str) -> String {
 /// Returns the frames of a pcap file: a header of 24 bytes, then 16 bytes before each frame.
 fn read(file: &[u8]) -> Vec<&[u8]> {
     let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-    let (mut frames, mut rest) = (Vec::new(), &file[24..]);
+    let mut frames = Vec::new();
+    let mut rest = &file[24..];
     while !rest.is_empty() {
-        let (captured, len) = (word(rest, 8), word(rest, 12));
+        let captured = word(rest, 8);
+        let len = word(rest, 12);
         assert_eq!(captured, len, "no frame was cut when it was recorded");
         frames.push(&rest[16..16 + len]);
         rest = &rest[16 + len..];

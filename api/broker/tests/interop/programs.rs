@@ -165,7 +165,8 @@ impl Bed<'_> {
             println!("passed: {at}, {:.1} s", began.elapsed().as_secs_f32());
             return;
         }
-        let (status, printed) = (&guest.status, &guest.printed);
+        let status = &guest.status;
+        let printed = &guest.printed;
         println!("FAILED: {at}\nRemora: {}\n{out}{err}\nguest: {status:?}\n{printed}", own.status);
         self.results.failed.push(at);
     }
@@ -226,7 +227,8 @@ impl Stages<'_> {
             println!("the guest's frames suffer {netem}");
             guest.done(&format!("tc qdisc add dev eth0 root netem {netem}"));
         }
-        let (before, failed) = (results.passed, results.failed.len());
+        let before = results.passed;
+        let failed = results.failed.len();
         let name = format!("{port}-{}", suffers.unwrap_or("whole")).replace([' ', ':', '%'], "-");
         let capture = Capture::begin(&network.wire, &name);
         for family in [0, 1] {

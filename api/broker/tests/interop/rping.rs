@@ -57,7 +57,8 @@ impl Program {
         let options = Options::from_environment();
         let range = client::open(address, &options).unwrap();
         let adapter = ChannelAdapter::open(&Device::shared(range.endpoint().clone())).unwrap();
-        let (counted, failing) = (Arc::clone(&adapter), Arc::clone(&adapter));
+        let counted = Arc::clone(&adapter);
+        let failing = Arc::clone(&adapter);
         let watch =
             Watch::of(&range, None, None, move || counted.counters(), move || failing.fail()).unwrap();
         let pd = adapter.table().alloc_pd().unwrap();

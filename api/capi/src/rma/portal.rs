@@ -135,7 +135,9 @@ pub unsafe extern "C" fn remora_rma_post(handle: *const Handle<SharedPortal>, wr
         let timeout = (wr.timeout_ms > 0).then(|| Duration::from_millis(wr.timeout_ms.into()));
         // SAFETY: the caller meets the conditions of the header.
         let (local, grant) = unsafe { (region(wr.local)?, grant(wr.grant)?) };
-        let (from, to, len) = (wr.local_offset, wr.remote_offset, wr.length);
+        let from = wr.local_offset;
+        let to = wr.remote_offset;
+        let len = wr.length;
         let id = inner.portal.submit(operation, class, &local, from, &grant, to, len, timeout)?;
         inner.ids.insert(id, wr.wr_id);
         Ok(())

@@ -63,7 +63,8 @@ impl Requests {
     }
 
     fn add(&mut self, id: u64, bits: u32, operation: Operation) {
-        let (work, at) = (Work { id, flags: flags(bits), operation, target: Target::Peer }, self.sges.len());
+        let work = Work { id, flags: flags(bits), operation, target: Target::Peer };
+        let at = self.sges.len();
         self.all.push(Request { work, inline: false, from: at, to: at, window: None });
     }
 
@@ -105,7 +106,8 @@ unsafe fn object<'a>(qp: *mut IbvQpEx) -> Option<&'a QpObject> {
 unsafe fn add(qp: *mut IbvQpEx, operation: Operation) {
     // SAFETY: the caller's promise. The program has set id and flags before.
     unsafe {
-        let (id, bits) = ((*qp).wr_id, (*qp).wr_flags);
+        let id = (*qp).wr_id;
+        let bits = (*qp).wr_flags;
         if let Some(requests) = requests(qp) {
             requests.add(id, bits, operation);
         }

@@ -47,7 +47,8 @@ pub fn symbols(file: &str, version: &str, wanted: bool) -> BTreeSet<String> {
     let lines = table.lines().filter(|line| line.contains(version) && line.contains("*UND*") == wanted);
     let pairs = lines.filter_map(|line| {
         let mut words = line.split_whitespace().rev();
-        let (symbol, version) = (words.next()?, words.next()?);
+        let symbol = words.next()?;
+        let version = words.next()?;
         (symbol != version).then(|| format!("{} {symbol}", version.trim_matches(['(', ')'])))
     });
     pairs.collect()
@@ -63,7 +64,8 @@ pub fn done(command: &mut Command) -> String {
 /// Returns the output of a command, which must have succeeded.
 #[track_caller]
 pub fn succeeded(command: &Command, output: &Output) -> String {
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let out = String::from_utf8_lossy(&output.stdout);
+    let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
     out.into_owned()
 }
@@ -80,7 +82,8 @@ pub fn under_valgrind<'a>(words: &[&'a str]) -> Vec<&'a str> {
 /// A loopback address that no other program of these tests has.
 pub fn address() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(1);
-    let (process, own) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let process = std::process::id();
+    let own = NEXT.fetch_add(1, Ordering::Relaxed);
     assert!(own < 255, "one test process has so many addresses");
     format!("127.{}.{}.{own}", 1 + (process >> 8) % 127, process % 256)
 }
@@ -150,7 +153,8 @@ pub fn c_program(name: &str, words: &[&str], make: &dyn Fn(&[&str]) -> Command) 
 pub fn built_c_program(name: &str) -> String {
     // Tests of one process may run the same program at the same time.
     static BUILT: AtomicU32 = AtomicU32::new(0);
-    let (process, own) = (std::process::id(), BUILT.fetch_add(1, Ordering::Relaxed));
+    let process = std::process::id();
+    let own = BUILT.fetch_add(1, Ordering::Relaxed);
     let built = std::env::temp_dir().join(format!("remora-{process}-{own}-{name}"));
     let source = format!("{}/tests/c/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let mut cc = Command::new("cc");

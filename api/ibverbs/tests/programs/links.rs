@@ -113,7 +113,8 @@ fn a_neighbour_that_takes_no_links_is_reached_by_udp_and_refused_where_links_are
 
 #[test]
 fn peers_on_another_address_are_reached_by_udp() {
-    let (one, other) = (brokered(), brokered());
+    let one = brokered();
+    let other = brokered();
     let addresses = [&one.0, &other.0];
     let at = |words: &[&str]| program_at(addresses[usize::from(is_client(words))], words);
     pair_of(&at, &["ibv_rc_pingpong", "-g", "0", "-n", "200"], "-p");

@@ -65,9 +65,11 @@ fn nobody_in_a_namespace_where_only_loopback_is_up_runs_a_pair() {
 
 #[test]
 fn a_bandwidth_test_ends_though_frames_are_lost_and_each_frame_is_captured() {
-    let (address, folder) = (address(), std::env::temp_dir());
+    let address = address();
+    let folder = std::env::temp_dir();
     let file = |name: &str| folder.join(format!("remora-{}-{name}", std::process::id()));
-    let (rules, capture) = (file("loss.toml"), file("frames.pcapng"));
+    let rules = file("loss.toml");
+    let capture = file("frames.pcapng");
     std::fs::write(&rules, "[[rule]]\nfault = 'drop'\nprobability = 0.05\n").unwrap();
     let at = |words: &[&str]| {
         let mut command = program_at(&address, words);

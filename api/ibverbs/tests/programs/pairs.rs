@@ -12,7 +12,8 @@ pub fn is_listening(port: u16) -> bool {
         let table = std::fs::read_to_string(table).unwrap_or_default();
         table.lines().any(|line| {
             let mut words = line.split_whitespace();
-            let (local, state) = (words.nth(1), words.nth(1));
+            let local = words.nth(1);
+            let state = words.nth(1);
             local.is_some_and(|local| local.ends_with(&format!(":{port:04X}"))) && state == Some("0A")
         })
     };

@@ -39,7 +39,8 @@ impl CmServer {
     #[track_caller]
     pub fn succeeds(mut self) -> String {
         let output = self.child.take().unwrap().wait_with_output().unwrap();
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let out = String::from_utf8_lossy(&output.stdout);
+        let err = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{:?}: {}\n{out}\n{err}", self.command, output.status);
         out.into_owned()
     }

@@ -69,7 +69,8 @@ fn tshark_reads(capture: &Path) -> usize {
     done(Command::new("tshark").args(["-r"]).arg(capture).args(["-F", "pcap", "-w"]).arg(&copy.0));
     let recorded = std::fs::read(&copy.0).unwrap();
     // A header of 24 bytes, then 16 bytes before each frame.
-    let (mut rest, mut count) = (&recorded[24..], 0);
+    let mut rest = &recorded[24..];
+    let mut count = 0;
     while !rest.is_empty() {
         let len = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
         let bytes = &rest[16..16 + len];

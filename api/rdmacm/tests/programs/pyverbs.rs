@@ -11,7 +11,8 @@ fn rdma_cores_own_tests_fail_nowhere_and_skip_for_the_listed_reasons_alone() {
     let script = format!("{ROOT}/scripts/pyverbs");
     // The tests of rdma_cm are several processes that share the address.
     let output = program_at(&address(), &[&script]).env("REMORA_LIB", folder()).output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let out = String::from_utf8_lossy(&output.stdout);
+    let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{out}\n{err}");
     let last = out.lines().last().unwrap_or_default();
     let passed: u32 = last.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);

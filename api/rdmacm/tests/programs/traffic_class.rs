@@ -36,7 +36,8 @@ fn class_of(packet: &[u8]) -> Option<(bool, u8)> {
 
 /// Returns the number of frames of each class that a socket has received.
 fn seen(packets: &OwnedFd) -> BTreeMap<(bool, u8), u32> {
-    let (mut seen, mut packet) = (BTreeMap::new(), [0; 128]);
+    let mut seen = BTreeMap::new();
+    let mut packet = [0; 128];
     while let Ok((len, _)) = recv(packets, &mut packet[..], RecvFlags::empty()) {
         if let Some(class) = class_of(&packet[..len]) {
             *seen.entry(class).or_default() += 1;

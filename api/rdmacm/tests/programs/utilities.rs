@@ -9,7 +9,8 @@ use std::process::Stdio;
 #[track_caller]
 fn pair_at([here, there]: [&str; 2], server: &str, client: &str) -> String {
     let words = |line: &str| line.replace("ADDRESS", here);
-    let (server, client) = (words(server), words(client));
+    let server = words(server);
+    let client = words(client);
     let server: Vec<&str> = server.split_whitespace().collect();
     let client: Vec<&str> = client.split_whitespace().collect();
     let mut serves = CmServer::start(program_at(here, &server));
@@ -27,7 +28,8 @@ fn pair(server: &str, client: &str) -> String {
 
 #[test]
 fn rping_runs_at_one_address_and_between_two() {
-    let (here, there) = (address(), address());
+    let here = address();
+    let there = address();
     for client in [&here, &there] {
         let printed = pair_at([&here, client], "rping -s -a ADDRESS", "rping -c -v -C 100 -a ADDRESS");
         assert_eq!(printed.matches("ping data: rdma-ping-").count(), 100, "{printed}");
@@ -80,7 +82,8 @@ fn endpoints_of_rc_and_xrc_run() {
 
 #[test]
 fn mckey_sends_to_a_group_that_another_program_has_joined() {
-    let (here, group) = (address(), "239.1.1.7");
+    let here = address();
+    let group = "239.1.1.7";
     let server = CmServer::start(program_at(&here, &["mckey", "-m", group, "-b", &here]));
     // The sender waits some seconds before it sends.
     let printed = program_at(&here, &["mckey", "-m", group, "-s", "-b", &here]).output().unwrap();

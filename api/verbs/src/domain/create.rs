@@ -38,7 +38,8 @@ impl ProtectionDomain {
     ) -> Result<MemoryRegion, CreateError> {
         self.context().refuse_child()?;
         let Some(daemon) = self.context().daemon() else { return self.register(&Bytes::heap(len)?, access) };
-        let (domain, name) = (self.number()?, name.to_owned());
+        let domain = self.number()?;
+        let name = name.to_owned();
         let (facts, bytes) =
             daemon.allocate(Allocate { domain, len: len as u64, access: access.bits(), name })?;
         Ok(MemoryRegion::lent(self, &facts, bytes))

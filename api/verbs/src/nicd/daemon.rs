@@ -105,7 +105,8 @@ impl Daemon {
             })
         })?;
         let context = Context::new(adapter, true);
-        let (settings, regions) = (options.rma, options.rma_regions);
+        let settings = options.rma;
+        let regions = options.rma_regions;
         let rma = RmaOptions { settings, regions, ..RmaOptions::default() };
         let rma = Arc::new(RmaService::new(&context, rma));
         let uid = remora_host::packet::own_uid();
@@ -342,7 +343,8 @@ impl DaemonState {
             return Err(not_admitted(uid));
         }
         let fresh = || {
-            let (limits, rma) = (self.options.limits, Arc::clone(&self.rma));
+            let limits = self.options.limits;
+            let rma = Arc::clone(&self.rma);
             let tenant =
                 Tenant::new(&self.context, limits, user.clone(), rma).map_err(|error| error.to_string())?;
             Ok::<Shared, String>(Arc::new(Mutex::new(tenant)))

@@ -108,6 +108,7 @@ fn reattach(
     loan: Loan,
 ) -> Option<QueuePair<Ready>> {
     let queue = |number| queues.iter().find(|queue| queue.shared().number == number);
-    let (send_cq, receive_cq) = (queue(facts.send_cq)?, queue(facts.receive_cq)?);
+    let send_cq = queue(facts.send_cq)?;
+    let receive_cq = queue(facts.receive_cq)?;
     Some(QueuePair::reattach(daemon, domains.get(&facts.domain)?, send_cq, receive_cq, facts, loan))
 }

@@ -38,7 +38,8 @@ pub(super) fn begin(tenant: &Shared, request: Request, descriptors: Vec<OwnedFd>
         _ => return Err("this request takes no descriptors".to_owned()),
     };
     let pairs = tenant.lock().unwrap_or_else(PoisonError::into_inner).take(&numbers)?;
-    let (owner, named) = (tenant.clone(), numbers.clone());
+    let owner = tenant.clone();
+    let named = numbers.clone();
     let spawned = std::thread::Builder::new().name("remora-connect".to_owned()).spawn(move || {
         let outcome = task.perform(pairs);
         let answer = match &outcome {

@@ -468,7 +468,8 @@ impl Tenant {
     }
 
     fn create_cq(&mut self, asked: &CreateCq) -> ReplyResult {
-        let (depth, counted) = (asked.depth.max(1), asked.counted);
+        let depth = asked.depth.max(1);
+        let counted = asked.counted;
         let claim = self.claim(Resource::Queue, remora_nic::Ring::size(depth) as u64)?;
         let channel = match asked.channel {
             0 => None,
@@ -502,7 +503,8 @@ impl Tenant {
     fn create_qp(&mut self, asked: CreateQp) -> ReplyResult {
         let [sends, receives] = self.ends(&asked)?;
         let claim = self.claim(Resource::Pair, ring_bytes(&asked.options))?;
-        let (domain, options) = (self.domain(asked.domain)?, &asked.options);
+        let domain = self.domain(asked.domain)?;
+        let options = &asked.options;
         let made = QueuePair::new(domain, sends, receives, asked.service, None, options);
         let mut pair = made.map_err(words)?;
         let bell = pair.share_bell(self.set).map_err(words)?;
@@ -526,7 +528,8 @@ impl Tenant {
     fn keep_pair(&mut self, stage: Stage, bell: u32, asked: CreateQp, claim: Claim) -> ReplyResult {
         let CreateQp { domain, send_cq, receive_cq, service, mut options } = asked;
         options.connect_timeout = options.connect_timeout.min(LONGEST);
-        let (number, agreement) = (stage.number(), None);
+        let number = stage.number();
+        let agreement = None;
         let facts = PairFacts { number, bell, domain, send_cq, receive_cq, service, options, agreement };
         let pair = Pair { stage, facts, claim };
         let answer = self.lend_pair(&pair);

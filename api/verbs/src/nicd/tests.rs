@@ -169,7 +169,8 @@ fn create_cq(depth: u32, channel: u32) -> Request {
 }
 
 fn a_pair(domain: u32, send_cq: u32, receive_cq: u32) -> CreateQp {
-    let (service, options) = (Service::Rc, Box::new(QpOptions::default()));
+    let service = Service::Rc;
+    let options = Box::new(QpOptions::default());
     CreateQp { domain, send_cq, receive_cq, service, options }
 }
 
@@ -277,7 +278,9 @@ fn replies() -> Vec<Reply> {
         agreement: Some(agreement.clone()),
     };
     let endpoint = hello().endpoint;
-    let (kind, source, manner) = (PortKind::Udp, endpoint, "through its daemon");
+    let kind = PortKind::Udp;
+    let source = endpoint;
+    let manner = "through its daemon";
     let port = PortFacts { kind, endpoint, source, path_mtu: 4096, manner };
     vec![
         Reply::Refused("no".to_owned()),
@@ -365,7 +368,8 @@ fn nothing_of_another_program_can_be_named() {
     let lender = lender("names", &Options::default());
     let context = lender.open();
     let mut innocent = Innocent::new(&context);
-    let (pair, cq) = (innocent.pair.number(), innocent.cq.shared().number);
+    let pair = innocent.pair.number();
+    let cq = innocent.cq.shared().number;
     let key = innocent.memory.lkey().get();
     let theirs = innocent._domain.deploy_shipped(Shipped::Get, 1, &KernelOptions::default()).unwrap();
     let kernel = theirs.number();
@@ -423,7 +427,8 @@ fn the_keys_of_another_program_open_nothing() {
     let stranger = lender.open();
     for attempt in 0..3 {
         let mut other = Innocent::new(&stranger);
-        let (own, theirs) = ([other.memory.sge(0, 8)], [innocent.memory.sge(0, 8)]);
+        let own = [other.memory.sge(0, 8)];
+        let theirs = [innocent.memory.sge(0, 8)];
         let (request, status) = match attempt {
             0 => (work::read(1, &own, innocent.memory.remote(0)), Status::RemoteAccess),
             1 => (work::write(1, &own, innocent.memory.remote(0)), Status::RemoteAccess),
@@ -441,11 +446,14 @@ fn the_keys_of_another_program_open_nothing() {
 fn a_chain_names_no_queue_of_another_program() {
     let lender = lender("chains", &Options::default());
     let managed = QpOptions { fetching: Fetching::Enabled, ..QpOptions::default() };
-    let (victims, strangers) = (lender.open(), lender.open());
-    let (domain, mut cq) = (victims.alloc_pd().unwrap(), victims.create_cq(16).unwrap());
+    let victims = lender.open();
+    let strangers = lender.open();
+    let domain = victims.alloc_pd().unwrap();
+    let mut cq = victims.create_cq(16).unwrap();
     let mut victim = domain.create_loopback(&cq, &cq, &managed).unwrap();
     victim.post_send(&work::nop(7)).unwrap();
-    let (own, mut counted) = (strangers.alloc_pd().unwrap(), strangers.create_cq(16).unwrap());
+    let own = strangers.alloc_pd().unwrap();
+    let mut counted = strangers.create_cq(16).unwrap();
     for request in [work::enable(1, victim.number(), 1), work::wait(1, &cq, 0)] {
         let mut stranger = own.create_loopback(&counted, &counted, &QpOptions::default()).unwrap();
         stranger.post_send(&request).unwrap();
@@ -465,7 +473,8 @@ fn what_was_posted_and_not_rung_for_is_done_when_the_next_program_attaches() {
     let lender = lender("unrung", &Options::default());
     let open = || Device::nicd(&lender.path).keep("one").open().unwrap();
     let context = open();
-    let (domain, cq) = (context.alloc_pd().unwrap(), context.create_cq(16).unwrap());
+    let domain = context.alloc_pd().unwrap();
+    let cq = context.create_cq(16).unwrap();
     let chain = domain.create_loopback(&cq, &cq, &QpOptions::default()).unwrap();
     let ring = chain.rings().unwrap()[0];
     let bounds = remora_nic::wqe::Bounds { max_sge: 1, max_inline: 0 };
@@ -558,7 +567,8 @@ fn a_tenant_has_as_much_as_it_may_and_no_more() {
 fn no_more_programs_attach_than_may() {
     let lender = lender("attachments", &Options { attachments: 2, tenants: 1, ..Options::default() });
     let keep = |name: &str| Device::nicd(&lender.path).keep(name).open();
-    let (_one, two) = (keep("one").unwrap(), lender.open());
+    let _one = keep("one").unwrap();
+    let two = lender.open();
     let words = keep("two").unwrap_err().to_string();
     assert!(words.contains("--attachments"), "{words}");
     drop(two);

@@ -106,7 +106,8 @@ fn bounds(options: &Options, nic: &remora_host::Config) -> Vec<Bound> {
     };
     let daemon = |places: usize| Places::Daemon(places as u64);
     let of_nic = |places: u32| Places::Nic(places.into());
-    let (attachments, slots) = (options.attachments, of_nic(options.rma.slots.into()));
+    let attachments = options.attachments;
+    let slots = of_nic(options.rma.slots.into());
     vec![
         bound(
             Resource::Greeting,

@@ -33,7 +33,8 @@ impl QueuePair<Ready> {
             receive_cq: init.receive_cq,
             fetching: init.fetching,
         };
-        let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
+        let send_cq = send_cq.shared();
+        let receive_cq = receive_cq.shared();
         let local = LocalQp::made(domain.context(), send_cq.engine()?, Service::Rc, options, |nic| {
             Ok(nic.create_loopback(init)?)
         })?;

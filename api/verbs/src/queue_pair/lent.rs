@@ -43,11 +43,13 @@ fn asked(
 ) -> Result<CreateQp, CreateError> {
     options.check(Own::Both)?;
     domain.context().refuse_child()?;
-    let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
+    let send_cq = send_cq.shared();
+    let receive_cq = receive_cq.shared();
     if !send_cq.context.is(domain.context()) || !receive_cq.context.is(domain.context()) {
         return Err(CreateError::OtherContext);
     }
-    let (send_cq, receive_cq) = (send_cq.number, receive_cq.number);
+    let send_cq = send_cq.number;
+    let receive_cq = receive_cq.number;
     let options = Box::new(options.clone());
     Ok(CreateQp { domain: domain.number()?, send_cq, receive_cq, service, options })
 }

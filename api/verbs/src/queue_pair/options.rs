@@ -124,7 +124,8 @@ impl Own {
 
 impl QpOptions {
     pub(crate) fn check(&self, own: Own) -> Result<(), CreateError> {
-        let (sges, ring) = (wqe::MAX_SGE as u32, MAX_RING_SLOTS);
+        let sges = wqe::MAX_SGE as u32;
+        let ring = MAX_RING_SLOTS;
         let send = [
             ("max_send_wr", self.max_send_wr, ring),
             ("max_send_sge", self.max_send_sge, sges),

@@ -186,7 +186,8 @@ impl QpBackend {
             (QpBackend::Lent(first), QpBackend::Lent(second))
                 if Arc::ptr_eq(&first.daemon, &second.daemon) =>
             {
-                let (one, other) = (first.facts.number, second.facts.number);
+                let one = first.facts.number;
+                let other = second.facts.number;
                 let timeout = first.facts.options.connect_timeout;
                 let asked = message::Request::ConnectPair { one, other };
                 first.facts.agreement = Some(first.daemon.negotiate(&asked, None, timeout)?.0);

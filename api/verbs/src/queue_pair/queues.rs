@@ -103,7 +103,8 @@ impl SendSide {
         {
             free = 0;
         }
-        let (ring, first) = (&self.ring, self.produced);
+        let ring = &self.ring;
+        let first = self.produced;
         let slots = wqe::write_to(request, target, &self.bounds, free as usize, |slot, bytes| {
             ring.store(first + slot as u64, bytes)
         })?;
@@ -118,7 +119,8 @@ impl SendSide {
     pub fn push_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         self.consumed = self.ring.word(remora_nic::Word::Consumed);
         let free = self.slots.saturating_sub(self.produced - self.consumed);
-        let (ring, first) = (&self.ring, self.produced);
+        let ring = &self.ring;
+        let first = self.produced;
         let store = |slot: usize, bytes: &[u8; wqe::SLOT]| ring.store(first + slot as u64, bytes);
         self.produced += prism::write(request, &self.bounds, free as usize, store)? as u64;
         Ok(())
@@ -229,7 +231,8 @@ impl ReceiveSide {
                 return Err(PostError::QueueFull);
             }
         }
-        let (ring, first) = (&self.ring, self.produced);
+        let ring = &self.ring;
+        let first = self.produced;
         write_receive(request.id, request.sges, |slot, bytes| ring.store(first + slot as u64, bytes));
         self.produced += self.stride;
         Ok(())

@@ -78,7 +78,8 @@ impl Cq {
 
     #[inline]
     fn drain(&self, inside: &mut Inside<'_>, count: usize, take: &mut impl FnMut(&Cqe)) -> usize {
-        let (poller, mut taken) = (self.poller.get(inside), 0);
+        let poller = self.poller.get(inside);
+        let mut taken = 0;
         while taken < count {
             let Some(cqe) = poller.poll() else { break };
             take(&cqe);

@@ -70,7 +70,8 @@ impl ChannelAdapter {
         address: &AddressVector,
         dest_qp: Qpn,
     ) -> Result<(Peer, Option<u32>), NoLink> {
-        let (from, to) = (address.route.source, address.route.destination);
+        let from = address.route.source;
+        let to = address.route.destination;
         if to.address != from.address || to.udp_port != self.facts().endpoint.udp_port {
             let why = format!("{to} is no neighbour: a link leads only to programs on this NIC's address");
             return Err(NoLink::Refused(why));

@@ -84,7 +84,8 @@ impl Backend {
     /// Uses an engine of this process. The identity contains the process id, which servers cannot verify.
     pub fn own(rma: OwnRma) -> Result<(Backend, Client), CreateError> {
         let incarnation = remora_host::random().map_err(|_| NO_RANDOMNESS)? as u32;
-        let (address, pid) = (rma.engine.facts().endpoint.address, std::process::id());
+        let address = rma.engine.facts().endpoint.address;
+        let pid = std::process::id();
         Ok((Backend::Own(rma), Client { address, pid, incarnation }))
     }
 
@@ -112,7 +113,8 @@ impl Backend {
     ) -> Result<u32, CreateError> {
         match self {
             Backend::Own(rma) => {
-                let (base, len) = (memory.address(), memory.len() as u64);
+                let base = memory.address();
+                let len = memory.len() as u64;
                 let described = RegionMemory { key: memory.lkey(), base, len, rights };
                 let most = u64::from(rma.most);
                 let registered = rma.regions.register(&described, key);
@@ -166,7 +168,8 @@ impl Backend {
         let rma = match self {
             Backend::Own(rma) => rma,
             Backend::Lent(daemon) => {
-                let (domain, cq) = (domain.number()?, cq.number());
+                let domain = domain.number()?;
+                let cq = cq.number();
                 let (facts, ring) = daemon.create_portal(CreatePortal { domain, cq, slots, bulk_only })?;
                 return Ok(NewPortal { facts, ring });
             }

@@ -50,7 +50,8 @@ impl Grant {
     /// Decodes a grant from the front of `bytes`. Returns `None` if there are too few bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Grant> {
         let bytes = bytes.first_chunk::<{ Grant::LEN }>()?;
-        let (mut address, mut keys) = ([0; 16], [[0; 16]; 3]);
+        let mut address = [0; 16];
+        let mut keys = [[0; 16]; 3];
         address.copy_from_slice(&bytes[..16]);
         for (key, place) in keys.iter_mut().zip(bytes[30..].chunks_exact(16)) {
             key.copy_from_slice(place);

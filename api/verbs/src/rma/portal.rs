@@ -103,7 +103,8 @@ impl Portal {
         if slots == 0 {
             return Err(CreateError::TooFew("slots", 0, 1));
         }
-        let (depth, engine) = (2 * u32::from(slots), Some(options.engine));
+        let depth = 2 * u32::from(slots);
+        let engine = Some(options.engine);
         let cq = context.create_cq_with(&CqOptions { depth, engine, ..CqOptions::default() })?;
         let made = backend.create_portal(context, domain, &cq, identity, slots, bulk_only)?;
         let NewPortal { facts, ring } = made;
@@ -313,7 +314,8 @@ impl Portal {
     /// Waits for the end of a transfer whose last attempt begins within `timeout`. After many empty polls it
     /// yields the core to other threads now and then.
     fn wait(&mut self, id: u64, timeout: Duration) -> Result<(), RmaError> {
-        let (mut turn, begun) = (0u32, std::time::Instant::now());
+        let mut turn = 0u32;
+        let begun = std::time::Instant::now();
         loop {
             turn = turn.wrapping_add(1);
             if turn.is_multiple_of(LOOK_EVERY) {

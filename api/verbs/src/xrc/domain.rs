@@ -31,7 +31,8 @@ impl XrcDomain {
     pub(crate) fn new(context: &Context, engine: usize) -> Result<XrcDomain, CreateError> {
         context.refuse_child()?;
         let engines = context.adapter()?.engines();
-        let (asked, most) = (engine as u64 + 1, engines.len() as u64);
+        let asked = engine as u64 + 1;
+        let most = engines.len() as u64;
         let engine = engines.get(engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
         let number = engine.control(|control| control.nic.alloc_xrc_domain())?;
         let inner = Inner { context: context.clone(), engine: Arc::clone(engine), number };

@@ -142,7 +142,8 @@ fn spin_on_memory(side: &mut Side, peer: Remote, begins: bool, rounds: u64) {
 fn packets_wake_for_a_spinner(devices: [Device; 2]) {
     const ROUNDS: u64 = 500;
     let (mut a, mut b) = ends(devices);
-    let (to_a, to_b) = (a.memory.remote(0), b.memory.remote(0));
+    let to_a = a.memory.remote(0);
+    let to_b = b.memory.remote(0);
     std::thread::scope(|scope| {
         scope.spawn(|| spin_on_memory(&mut a, to_b, true, ROUNDS));
         spin_on_memory(&mut b, to_a, false, ROUNDS);
@@ -153,7 +154,8 @@ fn packets_wake_for_a_spinner(devices: [Device; 2]) {
     assert!(wakes > ROUNDS, "{wakes} wakes by {ROUNDS} round trips");
     // One side no longer calls the API, but requests to it are still answered.
     for id in 0..100 {
-        let (sges, there) = ([a.memory.sge(16, 8)], b.memory.remote(16));
+        let sges = [a.memory.sge(16, 8)];
+        let there = b.memory.remote(16);
         let request = if id % 2 == 0 { work::write(id, &sges, there) } else { work::read(id, &sges, there) };
         a.pair.post_send(&request).unwrap();
         let started = Instant::now();
@@ -195,7 +197,8 @@ fn a_channel_wakes_a_program_that_sleeps() {
 }
 
 fn channel_wakes(device: &Device) {
-    let (context, sender) = (device.open().unwrap(), device.open().unwrap());
+    let context = device.open().unwrap();
+    let sender = device.open().unwrap();
     let channel = context.create_channel().unwrap();
     let options = CqOptions { depth: 16, channel: Some(&channel), ..CqOptions::default() };
     let mut cq = context.create_cq_with(&options).unwrap();
@@ -247,7 +250,8 @@ fn sleeps(devices: [Device; 2]) {
     let (mut a, mut b) = ends(devices);
     traffic(&mut a, &mut b, 1000);
     std::thread::sleep(Duration::from_millis(200));
-    let (before, began) = ([a.drivers(), b.drivers()], Instant::now());
+    let before = [a.drivers(), b.drivers()];
+    let began = Instant::now();
     std::thread::sleep(Duration::from_millis(1000));
     for (before, after) in before.into_iter().zip([a.drivers(), b.drivers()]) {
         let wakes = after.timer_wakes + after.packet_wakes + after.calls
@@ -266,12 +270,14 @@ fn queue_pairs_of_several_engines_work_side_by_side() {
     for device in [Device::shm(), udp(), Device::shm().mode(Mode::Dedicated), udp().mode(Mode::Dedicated)] {
         let near = device.clone().engines(3).open().unwrap();
         let far = device.engines(2).open().unwrap();
-        let (near_domain, far_domain) = (near.alloc_pd().unwrap(), far.alloc_pd().unwrap());
+        let near_domain = near.alloc_pd().unwrap();
+        let far_domain = far.alloc_pd().unwrap();
         let memory = near_domain.allocate(4096, Access::LOCAL_WRITE).unwrap();
         let table = far_domain.allocate(4096, Access::LOCAL_WRITE | Access::REMOTE_WRITE).unwrap();
         let mut ends = Vec::new();
         for number in 0..6 {
-            let (cq, far_cq) = (near.create_cq(16).unwrap(), far.create_cq(16).unwrap());
+            let cq = near.create_cq(16).unwrap();
+            let far_cq = far.create_cq(16).unwrap();
             assert_eq!((cq.engine(), far_cq.engine()), (number % 3, number % 2), "round robin");
             let one = near_domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
             let two = far_domain.create_qp(&far_cq, &far_cq, &QpOptions::default()).unwrap();
@@ -289,7 +295,8 @@ fn queue_pairs_of_several_engines_work_side_by_side() {
         for number in 0..6 {
             assert_eq!(table.get::<[u8; 64]>(number * 64), Ok([number as u8 + 1; 64]));
         }
-        let (one, two) = (near.create_cq(16).unwrap(), near.create_cq(16).unwrap());
+        let one = near.create_cq(16).unwrap();
+        let two = near.create_cq(16).unwrap();
         let refused = near_domain.create_qp(&one, &two, &QpOptions::default());
         assert_eq!(refused.err(), Some(remora_verbs::CreateError::DifferentEngines));
     }

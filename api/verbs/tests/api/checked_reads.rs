@@ -20,12 +20,15 @@ fn object(number: u64) -> Vec<u8> {
 }
 
 fn read_while_it_is_written(device: impl Fn() -> Device, irn: bool) {
-    let (near, far) = (device().open().unwrap(), device().open().unwrap());
-    let (client, server) = (near.alloc_pd().unwrap(), far.alloc_pd().unwrap());
+    let near = device().open().unwrap();
+    let far = device().open().unwrap();
+    let client = near.alloc_pd().unwrap();
+    let server = far.alloc_pd().unwrap();
     let here = client.allocate(4096, Access::LOCAL_WRITE).unwrap();
     let there = server.allocate(4096, Access::LOCAL_WRITE | Access::REMOTE_READ).unwrap();
     there.write(0, &object(1)).unwrap();
-    let (mut cq, far_cq) = (near.create_cq(16).unwrap(), far.create_cq(16).unwrap());
+    let mut cq = near.create_cq(16).unwrap();
+    let far_cq = far.create_cq(16).unwrap();
     let options = QpOptions { irn, ..QpOptions::default() };
     let one = client.create_qp(&cq, &cq, &options).unwrap();
     let two = server.create_qp(&far_cq, &far_cq, &options).unwrap();
@@ -47,7 +50,8 @@ fn read_while_it_is_written(device: impl Fn() -> Device, irn: bool) {
         });
         let mut seen: Vec<(Status, [u64; WORDS])> = Vec::new();
         // On a busy machine the writer may run late.
-        let (mut changes, started) = (0, Instant::now());
+        let mut changes = 0;
+        let started = Instant::now();
         while (seen.len() < READS || changes < CHANGES) && started.elapsed() < LONG {
             let local = [here.sge(0, 8 * WORDS)];
             one.post_send(&work::read(1, &local, there.remote(0))).unwrap();

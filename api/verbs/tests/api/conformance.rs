@@ -48,7 +48,8 @@ impl Api {
         let frames = |sides: &[(Context, ProtectionDomain); 2]| {
             sides.each_ref().map(|(context, _)| context.port_counters()).map(|port| port.frames_received)
         };
-        let (mut seen, mut over) = (frames(&self.sides), Instant::now() + self.longest_way);
+        let mut seen = frames(&self.sides);
+        let mut over = Instant::now() + self.longest_way;
         loop {
             for _ in 0..1000 {
                 self.pass();
@@ -159,7 +160,8 @@ impl Arm for Api {
 
     fn register(&mut self, side: usize, len: usize, access: Access) -> Buffer {
         let region = self.sides[side].1.allocate(len, access).unwrap();
-        let (key, address) = (region.rkey(), region.address());
+        let key = region.rkey();
+        let address = region.address();
         self.regions.push(Some(region));
         Buffer { handle: self.regions.len() - 1, side, key, address, len }
     }

@@ -224,7 +224,8 @@ fn answer(verdict: u8, more: &[Named<'_>]) -> Fields {
 }
 
 fn allocations(world: &mut World) -> Vec<Fields> {
-    let (list, rkey) = (world.list.number(), world.memory.rkey());
+    let list = world.list.number();
+    let rkey = world.memory.rkey();
     let value = [world.memory.sge(16384, VALUE)];
     let data = Data::Local(Payload::Sges(&value));
     let redirected = How { redirect: Some(SCRATCH), ..How::default() };
@@ -261,7 +262,8 @@ fn allocations(world: &mut World) -> Vec<Fields> {
 }
 
 fn reads_and_writes(world: &mut World) -> Vec<Fields> {
-    let (into, buffer) = ([world.memory.sge(1024, VALUE)], world.list.address(0));
+    let into = [world.memory.sge(1024, VALUE)];
+    let buffer = world.list.address(0);
     world.memory.put(512, &buffer).unwrap();
     world.memory.put(520, &1500u64).unwrap();
     let from = Address::bounded(world.at(512));
@@ -287,7 +289,8 @@ type Named<'a> = (&'a str, String);
 
 /// Returns the masks of a swap with `limbs` limbs, and the fields in `more`.
 fn swap<'a>(limbs: usize, more: &[Named<'a>]) -> Vec<Named<'a>> {
-    let (compare, swap) = ([0, u64::MAX, 0, 0], [u64::MAX, u64::MAX, 0, 0]);
+    let compare = [0, u64::MAX, 0, 0];
+    let swap = [u64::MAX, u64::MAX, 0, 0];
     let masks = [("compare_mask", wide(&compare[..limbs])), ("swap_mask", wide(&swap[..limbs]))];
     [&masks[..], more].concat()
 }
@@ -410,7 +413,8 @@ fn together(reads: Option<usize>) -> (Vec<Fields>, u64, u64) {
     let (list, buffer) = {
         let device = Device::udp("127.0.0.1:0").unwrap().capture(&file.0);
         let mut world = world(&device, &options());
-        let (list, rkey) = (world.list.number(), world.memory.rkey());
+        let list = world.list.number();
+        let rkey = world.memory.rkey();
         let request = |id, operation| WorkRequest {
             id,
             operation,
@@ -433,7 +437,8 @@ fn together(reads: Option<usize>) -> (Vec<Fields>, u64, u64) {
             batch.post_prism(&read).unwrap();
         }
         batch.ring();
-        let (mut done, mut ended) = ([EMPTY; 3], 0);
+        let mut done = [EMPTY; 3];
+        let mut ended = 0;
         while ended < 2 + usize::from(reads.is_some()) {
             ended += world.cq.wait(&mut done, LONG).unwrap();
         }
@@ -504,7 +509,8 @@ fn standard_packets_are_shown_as_without_the_dissector() {
     {
         let device = Device::udp("127.0.0.1:0").unwrap().capture(&file.0);
         let mut world = world(&device, &options());
-        let (local, there) = ([world.memory.sge(16384, VALUE)], world.at(1024));
+        let local = [world.memory.sge(16384, VALUE)];
+        let there = world.at(1024);
         let word = [world.memory.sge(0, 8)];
         let plain = [
             work::write(1, &local, there),
@@ -567,7 +573,8 @@ fn additions_of_irn_are_shown_for_the_queue_pairs_that_are_named() {
         }
     }
     for offset in [1024, 2048] {
-        let (va, len) = (hex(target.addr + offset), (VALUE as u64 - offset).to_string());
+        let va = hex(target.addr + offset);
+        let len = (VALUE as u64 - offset).to_string();
         wanted.push(irn(&[("va", va), ("rkey", format!("{key:#010x}")), ("len", len)]));
     }
     wanted.push(irn(&[("fetch", "0".into())]));

@@ -282,7 +282,8 @@ fn mistakes_have_the_status_of_hardware() {
 fn ids_of_64_bits_come_back_whole() {
     for open in [&twice(Device::shm()) as Open<'_>, &twice(udp())] {
         let (mut a, mut b) = ends(open);
-        let (mut id, remote) = (0xfedc_ba98_7654_3210_u64, b.memory.remote(0));
+        let mut id = 0xfedc_ba98_7654_3210_u64;
+        let remote = b.memory.remote(0);
         let local = [a.memory.sge(0, 8)];
         let wide = [a.memory.sge(0, 8), a.memory.sge(8, 8), a.memory.sge(16, 8)];
         for request in [

@@ -42,14 +42,16 @@ impl Manager {
 
 /// Sends 256 bytes, the size of a MAD, there and back. The answer goes to the source of the datagram.
 fn a_mad_and_its_answer(device: &Device) {
-    let (mut here, mut there) = (manager(device), manager(device));
+    let mut here = manager(device);
+    let mut there = manager(device);
     assert_eq!((here.qp.number(), here.qp.qkey()), (1, GSI_QKEY));
     let again = here.domain.create_gsi_qp(&here.cq, &here.cq, &QpOptions::default());
     assert_eq!(again.err(), Some(CreateError::Nic(NicError::Busy)));
     let handle = |from: &Manager, to: &Manager| {
         from.domain.create_address_handle(0, to.context.port().endpoint).unwrap()
     };
-    let (to_there, to_here) = (handle(&here, &there), handle(&there, &here));
+    let to_there = handle(&here, &there);
+    let to_here = handle(&there, &here);
     there.receive(1);
     here.receive(2);
     here.qp.post_send_to(&work::send_inline(3, &[0x5a; 256]), &to_there.queue(1, GSI_QKEY)).unwrap();
@@ -85,7 +87,8 @@ fn queue_pair_1_of_a_nic_with_a_qpn_range_keeps_its_number() {
     let device = Device::udp("127.0.0.1:0").unwrap().nic_limits(limits);
     a_mad_and_its_answer(&device);
     let context = device.open().unwrap();
-    let (domain, cq) = (context.alloc_pd().unwrap(), context.create_cq(16).unwrap());
+    let domain = context.alloc_pd().unwrap();
+    let cq = context.create_cq(16).unwrap();
     let other = domain.create_datagram_qp(&cq, &cq, &QpOptions::default()).unwrap();
     assert_eq!(other.number() >> 17, 3);
 }

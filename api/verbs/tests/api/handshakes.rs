@@ -21,7 +21,8 @@ impl Nic {
     fn open(port: &str) -> Nic {
         let device = if port == "udp" { Device::udp("127.0.0.1:0").unwrap() } else { Device::shm() };
         let context = device.open().unwrap();
-        let (domain, cq) = (context.alloc_pd().unwrap(), context.create_cq(256).unwrap());
+        let domain = context.alloc_pd().unwrap();
+        let cq = context.create_cq(256).unwrap();
         Nic { cq, domain, _context: context }
     }
 
@@ -75,7 +76,8 @@ fn patient() -> QpOptions {
 /// A silent peer has a minute here. A peer that completes its part is connected at once all the same.
 fn side_by_side(port: &'static str) {
     let words = first_message(port);
-    let (server, listener) = (Nic::open(port), Listener::bind("127.0.0.1:0").unwrap());
+    let server = Nic::open(port);
+    let listener = Listener::bind("127.0.0.1:0").unwrap();
     let mut handshakes = Handshakes::new().unwrap();
     let _silent: Vec<TcpStream> = (0..8).map(|_| silent(listener.address(), &words)).collect();
     for _ in 0..8 {
@@ -125,7 +127,8 @@ fn next(handshakes: &mut Handshakes) -> (u64, Result<remora_verbs::Answered, Con
 
 fn gone_at_once(port: &'static str) {
     let words = first_message(port);
-    let (server, listener) = (Nic::open(port), Listener::bind("127.0.0.1:0").unwrap());
+    let server = Nic::open(port);
+    let listener = Listener::bind("127.0.0.1:0").unwrap();
     let mut handshakes = Handshakes::new().unwrap();
     // The peer's timeout is a minute. Its hang-up must be noticed earlier, over shm also while the peer's end
     // of the link is awaited.
@@ -153,7 +156,8 @@ fn who_hangs_up_in_the_middle_is_given_up_at_once_over_udp() {
 #[test]
 fn at_the_bound_the_oldest_handshake_gives_way() {
     let words = first_message("shm");
-    let (server, listener) = (Nic::open("shm"), Listener::bind("127.0.0.1:0").unwrap());
+    let server = Nic::open("shm");
+    let listener = Listener::bind("127.0.0.1:0").unwrap();
     let mut handshakes = Handshakes::new().unwrap();
     let mut streams = Vec::new();
     let mut begun = Vec::new();
@@ -176,7 +180,8 @@ fn at_the_bound_the_oldest_handshake_gives_way() {
 
 /// Connects a pair. Returns the server's side first.
 fn connected(port: &'static str, options: &QpOptions) -> ((Nic, QueuePair), (Nic, QueuePair)) {
-    let (server, listener) = (Nic::open(port), Listener::bind("127.0.0.1:0").unwrap());
+    let server = Nic::open(port);
+    let listener = Listener::bind("127.0.0.1:0").unwrap();
     let address = listener.address();
     let client = std::thread::spawn(move || {
         let nic = Nic::open(port);

@@ -65,7 +65,8 @@ fn limit(which: libc::__rlimit_resource_t, bytes: u64) -> u64 {
 /// Drops every capability, and root's ids if this machine has others (a container may not).
 fn become_nobody() {
     // `struct __user_cap_header_struct` of version 3, this thread, and two empty `__user_cap_data_struct`.
-    let (header, none) = ([0x2008_0522_u32, 0], [0_u32; 6]);
+    let header = [0x2008_0522_u32, 0];
+    let none = [0_u32; 6];
     // SAFETY: these change the rights of this process and read two arrays that live through the call.
     unsafe {
         libc::setgroups(0, std::ptr::null());
@@ -98,7 +99,8 @@ fn uses(device: &Device) {
         let pair = domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
         (context, memory, cq, pair)
     };
-    let ((_one, near, mut cq, pair), (_two, far, mut far_cq, far_pair)) = (open(), open());
+    let (_one, near, mut cq, pair) = open();
+    let (_two, far, mut far_cq, far_pair) = open();
     let (mut pair, mut far_pair) = QueuePair::connect_pair(pair, far_pair).unwrap();
     far_pair.post_recv(&ReceiveRequest { id: 9, sges: &[far.sge(0, 5)] }).unwrap();
     near.write(0, b"hello").unwrap();
@@ -169,7 +171,8 @@ fn forbid(calls: &[libc::c_long]) {
     // SAFETY: the kernel copies a program that lives through the calls.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        let (mode, filter) = (libc::SECCOMP_MODE_FILTER as libc::c_ulong, &raw const filter);
+        let mode = libc::SECCOMP_MODE_FILTER as libc::c_ulong;
+        let filter = &raw const filter;
         assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, filter, 0, 0), 0);
     }
 }

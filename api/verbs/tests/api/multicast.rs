@@ -76,7 +76,8 @@ fn udp() -> Device {
 fn every_program_of_the_host_that_is_attached_gets_it() {
     let (mut from, mut one, mut two, mut other) =
         (party(&udp()), party(&udp()), party(&udp()), party(&udp()));
-    let (here, there) = (group("239.255.71.2:47912"), group("239.255.71.3:47912"));
+    let here = group("239.255.71.2:47912");
+    let there = group("239.255.71.3:47912");
     one.qp.attach(here).unwrap();
     two.qp.attach(here).unwrap();
     other.qp.attach(there).unwrap();

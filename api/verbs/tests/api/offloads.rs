@@ -66,8 +66,10 @@ impl Server {
         let table = domain.register(&bytes, Access::REMOTE_READ).unwrap();
         fill(&table);
         let listener = Listener::bind("127.0.0.1:0").unwrap();
-        let (address, over) = (listener.address(), Arc::new(AtomicBool::new(false)));
-        let (memory, keys) = (table.address(), [table.rkey(), table.lkey()]);
+        let address = listener.address();
+        let over = Arc::new(AtomicBool::new(false));
+        let memory = table.address();
+        let keys = [table.rkey(), table.lkey()];
         let mut copy = vec![0; MEMORY as usize];
         bytes.read(0, &mut copy).unwrap();
         let ends = Arc::clone(&over);
@@ -160,7 +162,8 @@ impl Client {
     fn ask(&mut self, message: &[u8]) -> Option<Vec<u8>> {
         self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[] }).unwrap();
         self.pair.post_send(&work::send_inline(2, message)).unwrap();
-        let (mut done, mut came) = ([EMPTY; 2], 0);
+        let mut done = [EMPTY; 2];
+        let mut came = 0;
         while came < 2 {
             came += self.cq.wait(&mut done[came..], SECOND).unwrap();
         }

@@ -34,7 +34,8 @@ fn address_handles_for_more_addresses_than_a_port_has_peers_are_made_one_after_t
 #[test]
 fn raw_queue_pairs_and_handles_for_more_addresses_than_a_port_has_peers_are_made_one_after_the_other() {
     let adapter = ChannelAdapter::open(&Device::udp("127.0.0.1:0").unwrap()).unwrap();
-    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 16, None, false).unwrap());
+    let pd = adapter.table().alloc_pd().unwrap();
+    let cq = Cq::create(&adapter, 16, None, false).unwrap();
     let qp = Qp::create(&adapter, Service::Uc, pd, &cq, &cq, None, &QpAttributes::default()).unwrap();
     let init = Modify {
         state: Some(State::Init),
@@ -98,7 +99,8 @@ fn ask(server: SocketAddr, hello: Hello) -> TcpStream {
 #[test]
 fn a_server_gives_the_numbers_of_clients_back_that_are_gone() {
     let context = Device::udp("127.0.0.1:0").unwrap().open().unwrap();
-    let (domain, cq) = (context.alloc_pd().unwrap(), context.create_cq(16).unwrap());
+    let domain = context.alloc_pd().unwrap();
+    let cq = context.create_cq(16).unwrap();
     let listener = Listener::bind("127.0.0.1:0").unwrap();
     let mut largest = 0;
     for number in 0..300 {

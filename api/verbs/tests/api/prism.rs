@@ -154,7 +154,8 @@ fn two_clients_put_and_get_at_a_server_that_sleeps_and_every_losing_put_gives_it
             [client(&server, &device, &prism(), &prism()), client(&server, &device, &prism(), &prism())];
         let mut current = 0u64;
         for round in 0..200u64 {
-            let (winner, loser) = ((round % 2) as usize, (round + 1) as usize % 2);
+            let winner = (round % 2) as usize;
+            let loser = (round + 1) as usize % 2;
             let value: Vec<u8> =
                 (0..(round * 97 + 1) % u64::from(SIZE)).map(|at| (at ^ round) as u8).collect();
             let (outcome, before) = clients[winner].put(&server, 0, current, &value);

@@ -21,7 +21,8 @@ fn impossible() -> QpOptions {
 }
 
 fn statuses(cq: &mut CompletionQueue, count: usize) -> Vec<(u64, Status)> {
-    let (mut done, mut came) = ([EMPTY; 8], 0);
+    let mut done = [EMPTY; 8];
+    let mut came = 0;
     while came < count {
         came += cq.wait(&mut done[came..], LONG).unwrap();
     }

@@ -63,7 +63,8 @@ fn nop(id: u64) -> WorkRequest<'static> {
 #[test]
 fn posts_before_their_state_are_refused_and_a_receive_queue_holds_what_was_asked_for() {
     let adapter = adapter();
-    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 16, None, false).unwrap());
+    let pd = adapter.table().alloc_pd().unwrap();
+    let cq = Cq::create(&adapter, 16, None, false).unwrap();
     let attributes = QpAttributes { max_recv_wr: 3, ..QpAttributes::default() };
     let qp = Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes).unwrap();
     let bad_state = PostError::Queue(QueueError::BadState);
@@ -91,7 +92,8 @@ fn posts_before_their_state_are_refused_and_a_receive_queue_holds_what_was_asked
 #[test]
 fn objects_in_use_are_busy_and_what_is_ended_is_unknown() {
     let adapter = adapter();
-    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 16, None, false).unwrap());
+    let pd = adapter.table().alloc_pd().unwrap();
+    let cq = Cq::create(&adapter, 16, None, false).unwrap();
     let srq = Srq::create(&adapter, pd, ReceiveCaps { max_wr: 4, max_sge: 1 }, None).unwrap();
     let attributes = QpAttributes::default();
     let qp = Qp::create(&adapter, Service::Rc, pd, &cq, &cq, Some(&srq), &attributes).unwrap();
@@ -113,7 +115,8 @@ fn objects_in_use_are_busy_and_what_is_ended_is_unknown() {
 #[test]
 fn sizes_beyond_the_bounds_are_refused_and_the_largest_requests_all_fit() {
     let adapter = adapter();
-    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 64, None, false).unwrap());
+    let pd = adapter.table().alloc_pd().unwrap();
+    let cq = Cq::create(&adapter, 64, None, false).unwrap();
     let create = |attributes| Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes);
     let plain = QpAttributes::default();
     for attributes in [
@@ -126,7 +129,8 @@ fn sizes_beyond_the_bounds_are_refused_and_the_largest_requests_all_fit() {
         assert!(matches!(create(attributes), Err(CreateError::TooMany(..))), "{attributes:?}");
     }
     let large = QpAttributes { max_send_wr: 40, max_inline: 960, ..plain };
-    let (one, other) = (create(large).unwrap(), create(large).unwrap());
+    let one = create(large).unwrap();
+    let other = create(large).unwrap();
     connect(&adapter, &one, &other);
     // In SQD, so that requests stay in the queue.
     one.modify(&Modify { state: Some(State::Sqd), ..Modify::default() }).unwrap();
@@ -141,14 +145,18 @@ fn sizes_beyond_the_bounds_are_refused_and_the_largest_requests_all_fit() {
 fn threads_share_a_queue_pair_and_a_completion_queue_without_losing_any() {
     const EACH: u32 = 2000;
     let adapter = adapter();
-    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 256, None, false).unwrap());
+    let pd = adapter.table().alloc_pd().unwrap();
+    let cq = Cq::create(&adapter, 256, None, false).unwrap();
     let attributes = QpAttributes { max_send_wr: 64, ..QpAttributes::default() };
     let qp = || Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes).unwrap();
-    let (one, other) = (qp(), qp());
+    let one = qp();
+    let other = qp();
     connect(&adapter, &one, &other);
     connect(&adapter, &other, &one);
     let seen: Vec<AtomicU32> = (0..3).map(|_| AtomicU32::new(0)).collect();
-    let (seen, one, cq) = (&seen, &one, &cq);
+    let seen = &seen;
+    let one = &one;
+    let cq = &cq;
     std::thread::scope(|scope| {
         for thread in 0..3u64 {
             scope.spawn(move || {
@@ -178,10 +186,12 @@ fn threads_share_a_queue_pair_and_a_completion_queue_without_losing_any() {
 #[test]
 fn what_a_batch_takes_back_is_never_seen() {
     let adapter = adapter();
-    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 64, None, false).unwrap());
+    let pd = adapter.table().alloc_pd().unwrap();
+    let cq = Cq::create(&adapter, 64, None, false).unwrap();
     let attributes = QpAttributes { max_send_wr: 8, ..QpAttributes::default() };
     let qp = || Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes).unwrap();
-    let (one, other) = (qp(), qp());
+    let one = qp();
+    let other = qp();
     connect(&adapter, &one, &other);
     let refused = one.post_send(|queue| {
         queue.push(&nop(1), &Target::Peer)?;
@@ -203,7 +213,8 @@ fn an_acknowledgement_that_has_arrived_counts_before_a_queue_pair_goes_to_err() 
     let adapters = [adapter(), adapter()];
     let [(cq, qp), (far_cq, far)] = [0, 1].map(|at| {
         let adapter = &adapters[at];
-        let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(adapter, 16, None, false).unwrap());
+        let pd = adapter.table().alloc_pd().unwrap();
+        let cq = Cq::create(adapter, 16, None, false).unwrap();
         let attributes = QpAttributes { max_recv_wr: 1, ..QpAttributes::default() };
         let qp = Qp::create(adapter, Service::Rc, pd, &cq, &cq, None, &attributes).unwrap();
         (cq, qp)
@@ -238,7 +249,8 @@ fn a_datagram_comes_behind_the_traffic_class_that_its_address_handle_names() {
     for host in ["127.0.0.1", "[::1]"] {
         let device = Device::udp(format!("{host}:0")).unwrap();
         let context = device.open().unwrap();
-        let (domain, mut cq) = (context.alloc_pd().unwrap(), context.create_cq(16).unwrap());
+        let domain = context.alloc_pd().unwrap();
+        let mut cq = context.create_cq(16).unwrap();
         let memory = domain.allocate(4096, Access::LOCAL_WRITE).unwrap();
         let mut receiver = domain.create_datagram_qp(&cq, &cq, &QpOptions::default()).unwrap();
 

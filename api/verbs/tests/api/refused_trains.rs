@@ -30,11 +30,14 @@ fn in_the_child_a_write_arrives() {
         return;
     }
     let device = Device::udp("127.0.0.1:0").unwrap();
-    let (near, far) = (device.open().unwrap(), device.open().unwrap());
-    let (near_domain, far_domain) = (near.alloc_pd().unwrap(), far.alloc_pd().unwrap());
+    let near = device.open().unwrap();
+    let far = device.open().unwrap();
+    let near_domain = near.alloc_pd().unwrap();
+    let far_domain = far.alloc_pd().unwrap();
     let source = near_domain.allocate(LEN, Access::LOCAL_WRITE).unwrap();
     let target = far_domain.allocate(LEN, Access::LOCAL_WRITE | Access::REMOTE_WRITE).unwrap();
-    let (mut cq, far_cq) = (near.create_cq(16).unwrap(), far.create_cq(16).unwrap());
+    let mut cq = near.create_cq(16).unwrap();
+    let far_cq = far.create_cq(16).unwrap();
     let one = near_domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
     let two = far_domain.create_qp(&far_cq, &far_cq, &QpOptions::default()).unwrap();
     let (mut one, _two) = QueuePair::connect_pair(one, two).unwrap();

@@ -56,7 +56,8 @@ fn foreign_memory_is_reached_by_its_keys_alone() {
 #[test]
 fn several_ranges_share_one_key() {
     let mut nic = Loop::new();
-    let (table, buffers) = (Bytes::heap(4096).unwrap(), Bytes::heap(4096).unwrap());
+    let table = Bytes::heap(4096).unwrap();
+    let buffers = Bytes::heap(4096).unwrap();
     let ranges = [Range::at(&table, 1 << 40), Range::at(&buffers, 2 << 40)];
     let region = nic.domain.register_ranges(&ranges, shared()).unwrap();
     let own = nic.domain.allocate(64, shared()).unwrap();

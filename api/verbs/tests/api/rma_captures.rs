@@ -87,7 +87,9 @@ fn captured(port: &str, file: &Path) -> String {
     let grant = converse(&mut rma.create_portal(&domain, 32).unwrap(), &local, &server);
     let mut keys = String::from("# address, port, RegionId, key\n\n");
     for key in KEYS {
-        let (ip, port, region) = (IpAddr::from(grant.server.address), grant.server.udp_port, grant.region);
+        let ip = IpAddr::from(grant.server.address);
+        let port = grant.server.udp_port;
+        let region = grant.region;
         writeln!(keys, "{ip} {port} {region} {}", hex(&key)).unwrap();
     }
     keys
@@ -100,7 +102,8 @@ fn hex(bytes: &[u8]) -> String {
 /// Returns the Ethernet frames of a pcapng file: the offset and the bytes of each.
 fn frames(bytes: &[u8]) -> Vec<(usize, &[u8])> {
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-    let (mut at, mut frames) = (0, Vec::new());
+    let mut at = 0;
+    let mut frames = Vec::new();
     while at < bytes.len() {
         if word(at) == 6 {
             frames.push((at + 28, &bytes[at + 28..at + 28 + word(at + 20)]));

@@ -77,7 +77,8 @@ const GOOD: Status = Status::Success;
 #[test]
 fn an_unreliable_connection_sends_writes_and_is_not_told_of_failures() {
     for device in devices() {
-        let (mut a, mut b) = (party(&device), party(&device));
+        let mut a = party(&device);
+        let mut b = party(&device);
         let make = |party: &Party| {
             party.domain.create_unreliable_qp(&party.cq, &party.cq, &QpOptions::default()).unwrap()
         };
@@ -146,8 +147,10 @@ fn datagrams_go_both_ways_between_programs_that_found_each_other_by_a_listener()
 #[test]
 fn datagrams_of_the_wrong_key_too_long_or_by_a_strangers_handle_do_not_arrive() {
     for device in devices() {
-        let (mut a, mut b) = (party(&device), party(&device));
-        let (mut one, mut two) = (a.datagrams(&QpOptions::default()), b.datagrams(&QpOptions::default()));
+        let mut a = party(&device);
+        let mut b = party(&device);
+        let mut one = a.datagrams(&QpOptions::default());
+        let mut two = b.datagrams(&QpOptions::default());
         let (to_two, _to_one) = DatagramQueuePair::resolve_pair(&one, &two).unwrap();
         b.receives(0, GRH + 100, 1, |request| two.post_recv(request).unwrap());
         let wrong = to_two.handle().queue(two.number(), two.qkey() + 1);
@@ -174,8 +177,10 @@ fn datagrams_of_the_wrong_key_too_long_or_by_a_strangers_handle_do_not_arrive() 
 fn whoever_gets_a_datagram_can_answer_by_its_header() {
     for own in ["127.0.0.1:0", "[::1]:0"] {
         let device = Device::udp(own).unwrap();
-        let (mut a, mut b) = (party(&device), party(&device));
-        let (mut one, mut two) = (a.datagrams(&QpOptions::default()), b.datagrams(&QpOptions::default()));
+        let mut a = party(&device);
+        let mut b = party(&device);
+        let mut one = a.datagrams(&QpOptions::default());
+        let mut two = b.datagrams(&QpOptions::default());
         a.receives(0, 100, 1, |request| one.post_recv(request).unwrap());
         (0..2).for_each(|id| b.receives(0, 100, id, |request| two.post_recv(request).unwrap()));
         let there = a.domain.create_address_handle(0, b.context.port().endpoint).unwrap();
@@ -184,7 +189,8 @@ fn whoever_gets_a_datagram_can_answer_by_its_header() {
         let words = work::send_inline(2, b"who is there?");
         one.post_send_batch_to(&[(words, &there), (words, &there)]).unwrap();
         assert_eq!((ended(a.wait()), ended(a.wait())), ((2, GOOD), (2, GOOD)));
-        let (came, again) = (b.wait(), b.wait());
+        let came = b.wait();
+        let again = b.wait();
         assert_eq!((came.id, again.id), (0, 1));
         let grh = b.memory.get::<[u8; GRH]>(0).unwrap();
         let route = GlobalRoute::parse(&grh).unwrap();
@@ -207,7 +213,8 @@ fn whoever_gets_a_datagram_can_answer_by_its_header() {
 
 #[test]
 fn an_address_handle_by_name_leads_over_udp_and_nowhere_over_shared_memory() {
-    let (a, b) = (party(&devices()[1]), party(&devices()[1]));
+    let a = party(&devices()[1]);
+    let b = party(&devices()[1]);
     let handle = a.domain.create_address_handle(0, b.context.port().endpoint).unwrap();
     assert_eq!(handle.endpoint(), b.context.port().endpoint);
     let v6 = Endpoint { address: std::net::Ipv6Addr::LOCALHOST.into(), udp_port: 4791 };
@@ -232,7 +239,8 @@ fn shared_queue(a: &Party, b: &Party, options: &SrqOptions) -> (Srq, Vec<(QueueP
 #[test]
 fn a_shared_receive_queue_serves_whoever_comes_tells_when_it_runs_low_and_grows() {
     for device in devices() {
-        let (mut a, mut b) = (party(&device), party(&device));
+        let mut a = party(&device);
+        let mut b = party(&device);
         let options = SrqOptions { max_wr: 4, ..SrqOptions::default() };
         let (mut srq, mut pairs) = shared_queue(&a, &b, &options);
         let held = srq.facts().unwrap().max_wr;
@@ -273,7 +281,8 @@ fn a_shared_receive_queue_serves_whoever_comes_tells_when_it_runs_low_and_grows(
 #[test]
 fn extended_connections_reach_the_queue_that_they_name_and_its_domain() {
     for device in devices() {
-        let (mut a, mut b) = (party(&device), party(&device));
+        let mut a = party(&device);
+        let mut b = party(&device);
         let xrc = b.context.open_xrc_domain(0).unwrap();
         let mut queues: Vec<Srq> =
             (0..2).map(|_| b.domain.create_xrc_srq(&xrc, &b.cq, &SrqOptions::default()).unwrap()).collect();
@@ -305,7 +314,8 @@ fn extended_connections_reach_the_queue_that_they_name_and_its_domain() {
 #[test]
 fn a_service_connects_only_to_its_like() {
     for device in devices() {
-        let (a, b) = (party(&device), party(&device));
+        let a = party(&device);
+        let b = party(&device);
         let unreliable = b.domain.create_unreliable_qp(&b.cq, &b.cq, &QpOptions::default()).unwrap();
         let words = QueuePair::connect_pair(a.pair(), unreliable).unwrap_err().to_string();
         assert!(words.contains("Uc") && words.contains("Rc"), "{words}");
@@ -326,7 +336,8 @@ fn a_service_connects_only_to_its_like() {
 fn a_window_shows_a_part_and_is_closed_from_either_side() {
     for device in devices() {
         for kind in [WindowType::Type1, WindowType::Type2B] {
-            let (mut a, mut b) = (party(&device), party(&device));
+            let mut a = party(&device);
+            let mut b = party(&device);
             let (mut user, mut owner) = QueuePair::connect_pair(a.pair(), b.pair()).unwrap();
             let mut window = b.domain.allocate_window(kind).unwrap();
             let first = window.rkey();
@@ -359,7 +370,8 @@ fn a_window_shows_a_part_and_is_closed_from_either_side() {
 
 #[test]
 fn a_binding_that_fails_is_a_bind_error_and_the_window_is_found_again() {
-    let (mut a, mut b) = (party(&Device::shm()), party(&Device::shm()));
+    let mut a = party(&Device::shm());
+    let mut b = party(&Device::shm());
     let mut window = b.domain.allocate_window(WindowType::Type1).unwrap();
     let (_user, mut owner) = QueuePair::connect_pair(a.pair(), b.pair()).unwrap();
     owner.post_send(&window.bind(1, &b.memory, 1 << 16, 1, Access::REMOTE_READ)).unwrap();
@@ -375,7 +387,8 @@ fn a_binding_that_fails_is_a_bind_error_and_the_window_is_found_again() {
 #[test]
 fn the_null_region_swallows_what_comes_and_sends_zeros() {
     for device in devices() {
-        let (mut a, mut b) = (party(&device), party(&device));
+        let mut a = party(&device);
+        let mut b = party(&device);
         let (mut one, _two) = QueuePair::connect_pair(a.pair(), b.pair()).unwrap();
         let nothing = a.domain.null_region().unwrap();
         let mut run = |request: WorkRequest<'_>| {
@@ -394,7 +407,8 @@ fn the_null_region_swallows_what_comes_and_sends_zeros() {
 
 #[test]
 fn path_migration_is_taken_and_an_alternate_path_is_not() {
-    let (a, b) = (party(&Device::shm()), party(&Device::shm()));
+    let a = party(&Device::shm());
+    let b = party(&Device::shm());
     let (mut one, _two) = QueuePair::connect_pair(a.pair(), b.pair()).unwrap();
     for state in [PathMigration::Rearm, PathMigration::Armed, PathMigration::Migrated] {
         one.modify(&Modify { path_migration: Some(state), ..Modify::default() }).unwrap();
@@ -407,7 +421,8 @@ fn path_migration_is_taken_and_an_alternate_path_is_not() {
 
 #[test]
 fn what_belongs_together_must_be_of_one_context_and_engine() {
-    let (a, b) = (party(&Device::shm()), party(&Device::shm().engines(2)));
+    let a = party(&Device::shm());
+    let b = party(&Device::shm().engines(2));
     let xrc = b.context.open_xrc_domain(1).unwrap();
     let on = |engine| {
         b.context

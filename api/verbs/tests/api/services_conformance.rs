@@ -46,7 +46,8 @@ impl Services {
     /// Builds an arm of open contexts.
     fn of(service: Service, contexts: [Context; 2]) -> Services {
         let sides = contexts.map(|context| {
-            let (domain, xrc) = (context.alloc_pd().unwrap(), context.open_xrc_domain(0).unwrap());
+            let domain = context.alloc_pd().unwrap();
+            let xrc = context.open_xrc_domain(0).unwrap();
             (context, domain, xrc)
         });
         Services { service, sides, pairs: Vec::new(), regions: Vec::new(), longest_way: Duration::ZERO }
@@ -70,7 +71,8 @@ impl Services {
             let initiator = domain.create_xrc_initiator(&cqs[side], &options).unwrap();
             (initiator, xrc.create_target(&options).unwrap(), self.queue(side, &cqs[side], settings))
         };
-        let ((first, first_target, first_srq), (second, second_target, second_srq)) = (make(0), make(1));
+        let (first, first_target, first_srq) = make(0);
+        let (second, second_target, second_srq) = make(1);
         let (first, second_target) = XrcInitiator::connect_pair(first, second_target).unwrap();
         let (second, first_target) = XrcInitiator::connect_pair(second, first_target).unwrap();
         [Ends::Extended(first, first_target, first_srq), Ends::Extended(second, second_target, second_srq)]
@@ -173,7 +175,8 @@ impl Arm for Services {
                 let make = |side: usize| {
                     self.sides[side].1.create_datagram_qp(&cqs[side], &cqs[side], &options).unwrap()
                 };
-                let (one, two) = (make(0), make(1));
+                let one = make(0);
+                let two = make(1);
                 let (to_two, to_one) = DatagramQueuePair::resolve_pair(&one, &two).unwrap();
                 [Ends::Datagrams(one, to_two), Ends::Datagrams(two, to_one)]
             }
@@ -186,7 +189,8 @@ impl Arm for Services {
             }
             _ => self.extended(&cqs, settings),
         };
-        let ([one, two], [one_cq, two_cq]) = (ends, cqs);
+        let [one, two] = ends;
+        let [one_cq, two_cq] = cqs;
         self.pairs.push([(one, one_cq), (two, two_cq)]);
         self.pairs.len() - 1
     }
@@ -214,7 +218,8 @@ impl Arm for Services {
 
     fn register(&mut self, side: usize, len: usize, access: Access) -> Buffer {
         let region = self.sides[side].1.allocate(len, access).unwrap();
-        let (key, address) = (region.rkey(), region.address());
+        let key = region.rkey();
+        let address = region.address();
         self.regions.push(Some(region));
         Buffer { handle: self.regions.len() - 1, side, key, address, len }
     }
@@ -298,7 +303,8 @@ impl Arm for Services {
         let frames = |sides: &[(Context, ProtectionDomain, XrcDomain); 2]| {
             sides.each_ref().map(|(context, _, _)| context.port_counters().frames_received)
         };
-        let (mut seen, mut over) = (frames(&self.sides), Instant::now() + self.longest_way);
+        let mut seen = frames(&self.sides);
+        let mut over = Instant::now() + self.longest_way;
         loop {
             for _ in 0..1000 {
                 self.pass();

@@ -38,7 +38,8 @@ fn everything(device: &Device, group: Endpoint) -> [u32; 4] {
     let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::MW_BIND;
     let memory: MemoryRegion = domain.allocate(1 << 14, rights).unwrap();
     let options = QpOptions::default();
-    let (words, place) = ([memory.sge(0, 100)], [memory.sge(4096, 4096)]);
+    let words = [memory.sge(0, 100)];
+    let place = [memory.sge(4096, 4096)];
     let receive = ReceiveRequest { id: 0, sges: &place };
 
     let uc = || domain.create_unreliable_qp(&cq, &cq, &options).unwrap();
@@ -60,7 +61,8 @@ fn everything(device: &Device, group: Endpoint) -> [u32; 4] {
     wait(&mut cq, 2);
 
     let ud = || domain.create_datagram_qp(&cq, &cq, &options).unwrap();
-    let (mut from, mut to) = (ud(), ud());
+    let mut from = ud();
+    let mut to = ud();
     let (there, _) = DatagramQueuePair::resolve_pair(&from, &to).unwrap();
     to.post_recv(&receive).unwrap();
     from.post_send_to(&work::send(4, &words), &there).unwrap();

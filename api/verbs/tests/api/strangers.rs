@@ -35,7 +35,8 @@ fn datagram(flow: &Flow, to: u32, identification: u16, payload: &[u8]) -> Vec<u8
 /// Turns UDP checksums off, as Soft-RoCE sends none.
 fn send_no_checksums(socket: &UdpSocket) {
     let set = |level, name| {
-        let (one, len): (libc::c_int, _) = (1, size_of::<libc::c_int>() as libc::socklen_t);
+        let one: libc::c_int = 1;
+        let len = size_of::<libc::c_int>() as libc::socklen_t;
         // SAFETY: the option is an int of ours.
         let failed =
             unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const one).cast(), len) };

@@ -68,7 +68,8 @@ struct World {
 
 impl World {
     fn new([client, server]: [Context; 2], [ours, theirs]: [&QpOptions; 2]) -> World {
-        let (client, server) = (party(client), party(server));
+        let client = party(client);
+        let server = party(server);
         let pair = client.domain.create_qp(&client.cq, &client.cq, ours).unwrap();
         let peer = server.domain.create_qp(&server.cq, &server.cq, theirs).unwrap();
         let (pair, peer) = QueuePair::connect_pair(pair, peer).unwrap();
@@ -126,11 +127,13 @@ impl World {
 
 /// Fills a hash table in a server's memory. Returns its entries.
 fn table(memory: &MemoryRegion, random: &mut Random) -> BTreeMap<u64, Vec<u8>> {
-    let (mut model, mut next) = (BTreeMap::new(), VALUES);
+    let mut model = BTreeMap::new();
+    let mut next = VALUES;
     for number in 0..SLOTS {
         let mut slot = Slot::default();
         for bucket in 0..3 {
-            let (key, len) = (number + SLOTS * bucket as u64, 1 + random.below(4000) as usize);
+            let key = number + SLOTS * bucket as u64;
+            let len = 1 + random.below(4000) as usize;
             let value: Vec<u8> = (0..len).map(|_| random.below(256) as u8).collect();
             memory.write(next, &value).unwrap();
             (slot.keys[bucket], slot.lens[bucket]) = (key, len as u32);
@@ -306,7 +309,8 @@ fn sends_through_a_kernel(world: &mut World) {
     let mut left = &message[..];
     while !left.is_empty() {
         let (piece, rest) = left.split_at(left.len().min(remora_verbs::kernel::PACKET));
-        let (first, whole) = (left.len() == message.len(), left.len() as u32);
+        let first = left.len() == message.len();
+        let whole = left.len() as u32;
         let what = Invocation { opcode: NUMBER, tag: 9, params: false, left: whole, first, bytes: piece };
         match world.pair.invoke(&what) {
             Ok(()) => left = rest,
@@ -429,7 +433,8 @@ fn kernels_serve_over_xdp() {
 
 #[test]
 fn what_the_other_side_did_not_ask_for_fails_here() {
-    let (ours, theirs) = (strom(false), QpOptions::default());
+    let ours = strom(false);
+    let theirs = QpOptions::default();
     let mut world = World::new([shm(), shm()].map(|device| device.open().unwrap()), [&ours, &theirs]);
     assert!(!world.pair.agreement().unwrap().strom);
     let place = world.answers.place(0);

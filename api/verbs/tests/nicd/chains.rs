@@ -123,7 +123,8 @@ fn a_chain_answers_while_its_server_is_stopped_dead_and_started_again() {
     let mut server = Process::start(&["chains", &nic]);
     assert_eq!(server_facts(&server).1, 0);
     let mut asker = Asker::connect(server_facts(&server).0);
-    let (made, over) = (Reads::default(), AtomicBool::new(false));
+    let made = Reads::default();
+    let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let gets = scope.spawn(|| get_on(&mut asker, &made, &over));
         made.some_more();
@@ -167,7 +168,8 @@ fn a_program_sees_a_lent_chain_run_as_on_a_nic_of_its_own() {
     let lender = Lender::start("shm", "chain-seen");
     for nic in ["shm", lender.nic()] {
         let context = open(nic);
-        let (domain, mut cq) = (context.alloc_pd().unwrap(), context.create_cq(16).unwrap());
+        let domain = context.alloc_pd().unwrap();
+        let mut cq = context.create_cq(16).unwrap();
         let mut program =
             chain::assemble(include_str!("../../../../program/chain/programs/while.chain")).unwrap();
         let turns = program.queue("loop").unwrap();

@@ -37,7 +37,8 @@ fn a_killed_program_of_the_daemon_is_known_to_be_gone() {
 #[test]
 fn the_end_of_a_lent_queue_pair_is_told_both_ways() {
     let lender = Lender::start("shm", "hang-up");
-    let (own, lent) = (Client::new("shm"), Client::new(lender.nic()));
+    let own = Client::new("shm");
+    let lent = Client::new(lender.nic());
     for (ours, theirs) in [(&own, &lent), (&lent, &own)] {
         let listener = Listener::bind("127.0.0.1:0").unwrap();
         let address = listener.address();
@@ -62,8 +63,10 @@ fn what_a_daemon_keeps_is_not_gone_and_hears_of_its_peers_end_after_its_program_
     let lender = Lender::start("shm", "back");
     let open = || Device::nicd(&lender.path).keep("back").open().unwrap();
     let context = open();
-    let (domain, cq) = (context.alloc_pd().unwrap(), context.create_cq(16).unwrap());
-    let (listener, client) = (Listener::bind("127.0.0.1:0").unwrap(), Client::new("shm"));
+    let domain = context.alloc_pd().unwrap();
+    let cq = context.create_cq(16).unwrap();
+    let listener = Listener::bind("127.0.0.1:0").unwrap();
+    let client = Client::new("shm");
     let address = listener.address();
     let (pair, theirs) = std::thread::scope(|scope| {
         let connecting = scope.spawn(|| {
@@ -86,7 +89,8 @@ fn what_a_daemon_keeps_is_not_gone_and_hears_of_its_peers_end_after_its_program_
 #[test]
 fn a_server_on_the_daemon_connects_a_client_beside_silent_ones() {
     let lender = Lender::start("shm", "silent");
-    let (server, listener) = (Client::new(lender.nic()), Listener::bind("127.0.0.1:0").unwrap());
+    let server = Client::new(lender.nic());
+    let listener = Listener::bind("127.0.0.1:0").unwrap();
     let address = listener.address();
     let words = {
         let fake = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -102,7 +102,8 @@ fn a_kernel_answers_while_its_program_is_dead_and_the_next_one_has_it() {
     let mut server = Process::start(&["kernels", &nic]);
     assert_eq!(server_facts(&server).1, "0");
     let mut asker = Asker::connect("shm", server_facts(&server).0);
-    let (made, over) = (Reads::default(), AtomicBool::new(false));
+    let made = Reads::default();
+    let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let asks = scope.spawn(|| {
             for count in 0.. {

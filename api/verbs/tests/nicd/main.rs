@@ -206,7 +206,8 @@ fn serve(nic: &str, address: SocketAddr) {
     let domain = kept.domains.pop().unwrap_or_else(|| context.alloc_pd().unwrap());
     let mut region =
         |name| kept.region(name).unwrap_or_else(|| domain.allocate_named(name, LEN, shared()).unwrap());
-    let (table, inbox) = (region("table"), region("inbox"));
+    let table = region("table");
+    let inbox = region("inbox");
     let mut cq = kept.queues.pop().unwrap_or_else(|| context.create_cq(256).unwrap());
     let mut pairs: Vec<QueuePair> = std::mem::take(&mut kept.pairs);
     // The first word counts the servers that have used this memory.
@@ -419,7 +420,8 @@ fn reads_go_on_while_their_server_is_stopped_killed_and_started_again() {
     let mut sender = Client::new("shm");
     let (mut letters, _) = sender.connect(server.address());
     sender.message(&mut letters, 1);
-    let (made, over) = (Reads::default(), AtomicBool::new(false));
+    let made = Reads::default();
+    let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let reads = scope.spawn(|| read_on(&mut reader, &mut pair, table, &made, &over));
         made.some_more();
@@ -478,11 +480,13 @@ fn a_program_takes_what_was_kept_or_gives_it_back() {
     let domain = context.alloc_pd().unwrap();
     let (table, log) =
         (domain.allocate_named("table", 4096, shared()), domain.allocate_named("log", 64, shared()));
-    let (table, log) = (table.unwrap(), log.unwrap());
+    let table = table.unwrap();
+    let log = log.unwrap();
     assert!(matches!(domain.allocate_named("log", 64, shared()), Err(CreateError::Daemon(_))));
     assert!(table.address() + 4096 <= log.address(), "addresses of one tenant name one thing");
     table.write(0, b"still here").unwrap();
-    let (address, key) = (table.address(), table.rkey());
+    let address = table.address();
+    let key = table.rkey();
     let cq = context.create_cq(16).unwrap();
     let tag = cq.tag();
     context.leave();

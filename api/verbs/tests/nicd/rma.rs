@@ -205,7 +205,8 @@ fn rustix_is_root() -> bool {
 #[test]
 fn a_stopped_daemon_ends_a_read_with_a_word() {
     let lender = Lender::start("udp", "rma-stopped");
-    let (mut lent, own) = (Peer::new(open(lender.nic()), 8), Peer::new(own("udp"), 1));
+    let mut lent = Peer::new(open(lender.nic()), 8);
+    let own = Peer::new(own("udp"), 1);
     let grant = own.served.grant(&lent.portal.identity());
     lent.portal.read(&lent.local, 0, &grant, 0, 64, LONG).unwrap();
     lender.process.signal("-STOP");
@@ -290,9 +291,11 @@ fn small_reads(nic: &str, server: &Peer) -> [u128; 2] {
 fn soak_shares_of_slots_and_delays_beside_bulk() {
     const WHILE: Duration = Duration::from_secs(3);
     let lender = Lender::start("udp", "rma-soak");
-    let (nic, server) = (lender.nic(), Peer::new(own("udp"), 1));
+    let nic = lender.nic();
+    let server = Peer::new(own("udp"), 1);
     let run = |programs: &[(u16, Class)], meanwhile: &mut dyn FnMut()| -> Vec<u64> {
-        let (over, server) = (AtomicBool::new(false), &server);
+        let over = AtomicBool::new(false);
+        let server = &server;
         std::thread::scope(|scope| {
             let program = |(slots, class)| {
                 scope.spawn({

@@ -23,7 +23,8 @@ fn mappings_with(pid: &str, needle: &[u8], named: impl Fn(&str) -> bool) -> Vec<
     let mut found = Vec::new();
     for line in maps.lines() {
         let mut words = line.split_whitespace();
-        let (range, rights) = (words.next().unwrap(), words.next().unwrap());
+        let range = words.next().unwrap();
+        let rights = words.next().unwrap();
         let name = words.nth(3).unwrap_or_default().to_owned();
         if !rights.starts_with('r') || !named(&name) {
             continue;
@@ -168,10 +169,12 @@ fn rma_attack_20_the_memory_of_another_tenant_holds_no_secret() {
     let [mut one, mut other] = [(); 2].map(|()| Process::start(&["rma", lender.nic(), "16"]));
     let grant = |process: &Process| {
         let (pid, incarnation) = process.first_line.split_once(' ').unwrap();
-        let (pid, incarnation) = (pid.parse().unwrap(), incarnation.parse().unwrap());
+        let pid = pid.parse().unwrap();
+        let incarnation = incarnation.parse().unwrap();
         served.grant(&remora_verbs::rma::Client { address: endpoint.address, pid, incarnation })
     };
-    let (grants, restricted) = ([grant(&one), grant(&other)], grant(&other).restricted(Rights::NONE));
+    let grants = [grant(&one), grant(&other)];
+    let restricted = grant(&other).restricted(Rights::NONE);
     assert!(one.ask(&hex(&grants[0].to_bytes())).parse::<u64>().is_ok());
     // The other program works, too, with a grant under which it may not read.
     assert!(other.ask(&hex(&restricted.to_bytes())).contains("authentication failure"));

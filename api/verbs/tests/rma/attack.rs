@@ -106,7 +106,8 @@ fn plaintext_stays_hidden(port: &str, rounds: u64) {
                 assert_eq!(strangers(region, 2, EMPTY), 0, "{port}: bytes whose tag was wrong");
             }
         };
-        let (served, local) = (&bed.served, &bed.local);
+        let served = &bed.served;
+        let local = &bed.local;
         scope.spawn(move || watch(served));
         scope.spawn(move || watch(local));
         let _ends = SetAtEnd(&over);
@@ -141,7 +142,8 @@ fn with_right_tags_the_bytes_come(port: &str) {
     let mut bed = Bed::new(port, short_timers(), [plain(), plain()]);
     filled(&bed.served, [SECRET, OTHER, EMPTY, EMPTY]);
     filled(&bed.local, [SECRET, OTHER, EMPTY, EMPTY]);
-    let (grant, part) = (bed.grant(), PART as u64);
+    let grant = bed.grant();
+    let part = PART as u64;
     bed.portal.read(&bed.local, 2 * part, &grant, 0, 4096, PATIENCE).unwrap();
     bed.portal.write(&bed.local, 0, &grant, 2 * part, 4096, PATIENCE).unwrap();
     assert_eq!((strangers(&bed.local, 2, EMPTY), strangers(&bed.served, 2, EMPTY)), (4096, 4096));
@@ -227,7 +229,9 @@ fn take_end(portal: &mut Portal, begun: &mut Begun) -> Option<bool> {
 /// after a rekey had completed must not succeed.
 fn write_on(writer: &mut Writer, which: usize, served: &RmaRegion, engine: &Rma, shared: &Shared) {
     let _ends = SetAtEnd(&shared.over);
-    let (mut round, mut begun, mut late) = (0_u64, Begun::new(), 0);
+    let mut round = 0_u64;
+    let mut begun = Begun::new();
+    let mut late = 0;
     while !shared.over.load(Ordering::Acquire) {
         let known = shared.known.load(Ordering::Acquire);
         let completed = shared.completed.load(Ordering::Acquire);
@@ -263,7 +267,8 @@ fn write_on(writer: &mut Writer, which: usize, served: &RmaRegion, engine: &Rma,
 fn rekey_on(writer: &mut Writer, served: &RmaRegion, engines: [&Rma; 2], shared: &Shared, rounds: u64) {
     let mut image = vec![0; crate::bed::LEN];
     let mut after = image.clone();
-    let (mut failed, mut number) = (0, 0);
+    let mut failed = 0;
+    let mut number = 0;
     while number < rounds {
         let next = number + 1;
         writer.local.memory().write(0, key(next).bytes()).unwrap();
@@ -303,7 +308,10 @@ fn rekey_under_load(server: &Device, client: &Device, rounds: u64) {
     let [mut one, mut two, mut three] = [(); 3].map(|()| Writer::new(client));
     let shared = Shared::default();
     std::thread::scope(|scope| {
-        let (served, shared, first, second) = (&served, &shared, &first, &second);
+        let served = &served;
+        let shared = &shared;
+        let first = &first;
+        let second = &second;
         scope.spawn(move || write_on(&mut one, 0, served, first, shared));
         scope.spawn(move || write_on(&mut two, 1, served, second, shared));
         let _ends = SetAtEnd(&shared.over);

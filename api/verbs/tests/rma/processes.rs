@@ -176,7 +176,8 @@ fn who_is_killed_gives_the_other_its_window_back_over_shm() {
 
 /// Sends requests, then executes itself: the same PID with another incarnation.
 fn ask_and_come_again(stage: &str) {
-    let (words, file) = (std::env::var(SERVER).unwrap(), std::env::var(CAPTURE).unwrap());
+    let words = std::env::var(SERVER).unwrap();
+    let file = std::env::var(CAPTURE).unwrap();
     let context = device("udp").capture(format!("{file}{stage}")).open().unwrap();
     let mut client = Client::new(&context, &options(settings()));
     for _ in 0..4 {
@@ -194,7 +195,8 @@ fn ask_and_come_again(stage: &str) {
 fn messages(file: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).unwrap();
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-    let (mut at, mut found) = (0, Vec::new());
+    let mut at = 0;
+    let mut found = Vec::new();
     while at < bytes.len() {
         if word(at) == 6 {
             // The message follows the Ethernet, IPv4 and UDP headers.
@@ -215,7 +217,9 @@ fn the_same_pid_again_repeats_no_nonce() {
     let mut command = process::command(module_path!(), "ask 1");
     command.env(SERVER, format!("{} {} {LEN}", serving.endpoint(), region.id())).env(CAPTURE, &file);
     assert!(command.status().unwrap().success());
-    let (mut nonces, mut pids, mut starts) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut nonces = BTreeSet::new();
+    let mut pids = BTreeSet::new();
+    let mut starts = BTreeSet::new();
     for stage in ["1", "2"] {
         let file = PathBuf::from(format!("{}{stage}", file.display()));
         let messages = messages(&file);
@@ -263,7 +267,8 @@ fn after_ten_thousand_initiators_the_server_is_no_larger_than_after_one() {
             first.get_or_insert_with(|| resident(server.child.id()));
         }
     }
-    let (first, last) = (first.unwrap(), resident(server.child.id()));
+    let first = first.unwrap();
+    let last = resident(server.child.id());
     println!("{first} kB after one initiator, {last} kB after the last");
     // Pages of the server's tables and stacks are touched late; 64 bytes for each of 10,000 initiators would
     // be 640 kB.

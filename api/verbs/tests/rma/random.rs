@@ -46,11 +46,13 @@ fn settings(seed: u64) -> Settings {
 impl Ports {
     fn new(contexts: [Context; 2], seed: u64) -> Ports {
         let link = link([&contexts[0], &contexts[1]]);
-        let (record, options) = (Record::new(), options(settings(seed)));
+        let record = Record::new();
+        let options = options(settings(seed));
         let open = |side: usize| {
             contexts[side].open_rma_with(&options, Box::new(record.wrap(Aes::new(64)))).unwrap()
         };
-        let (serving, client) = (open(0), open(1));
+        let serving = open(0);
+        let client = open(1);
         client.reach(serving.endpoint()).unwrap();
         let domains = contexts.each_ref().map(|context| context.alloc_pd().unwrap());
         let memory = |side: usize, len: usize| {
@@ -112,7 +114,8 @@ impl RmaArm for Ports {
             server_cq.poll(&mut []).unwrap();
             assert_eq!(portal.poll(), Ok(None), "all have ended");
         });
-        let (mut seen, mut over) = (self.frames(), Instant::now() + LONGEST_WAY);
+        let mut seen = self.frames();
+        let mut over = Instant::now() + LONGEST_WAY;
         while Instant::now() < over {
             self.pass();
             assert_eq!(self.portal.poll(), Ok(None), "all have ended");
@@ -248,7 +251,8 @@ fn random_operations_over_xdp() {
 #[test]
 fn a_settle_is_an_answer_of_the_same_engine() {
     let mut bed = Bed::new("127.0.0.1:0", short_timers(), [(); 2].map(|()| Box::new(Aes::new(64)) as _));
-    let (grant, patience) = (bed.grant(), Duration::from_secs(20));
+    let grant = bed.grant();
+    let patience = Duration::from_secs(20);
     bed.portal.settle(&bed.local, 0, &grant, patience).unwrap();
     // A client that may not read is answered, too. A client that the server cannot authenticate is not.
     let memory = bed.contexts[0].alloc_pd().unwrap().allocate(64, Access::LOCAL_WRITE).unwrap();

@@ -139,7 +139,8 @@ fn rma_attack_19_a_server_stopped_for_less_than_the_guard_changes_nothing_after_
 #[test]
 fn rma_attack_19_a_server_stopped_for_longer_than_the_guard_changes_nothing_after_a_settle() {
     let mut setup = Setup::new("longer", MS);
-    let (mut timeouts, mut changed) = (0, 0);
+    let mut timeouts = 0;
+    let mut changed = 0;
     for round in 0..share(MOMENTS) {
         let stop = Duration::from_micros(setup.random.between(30_000, 90_000));
         let (status, seen) = setup.stopped_write(round, stop);

@@ -104,7 +104,8 @@ impl Cm {
         if self.ids.find(rep.remote_comm_id).is_none() {
             // The peer waits for an RTU that will never be sent.
             self.counters.unknown_ids += 1;
-            let (local, remote) = (rep.remote_comm_id, rep.local_comm_id);
+            let local = rep.remote_comm_id;
+            let remote = rep.local_comm_id;
             return self.refuse(arrival, Answered::Rep, local, remote, RejectReason::INVALID_COMM_ID, &[]);
         }
         let Some(slot) = self.find_local(arrival, rep.remote_comm_id) else { return };
@@ -191,7 +192,8 @@ impl Cm {
     /// Processes an MRA: the peer has received the REQ or REP and needs time. The next repetition waits for
     /// the time that the MRA names.
     pub(super) fn receive_mra(&mut self, arrival: &ReceivedMad, mra: &mra::Repr) {
-        let (local, remote) = (mra.remote_comm_id, mra.local_comm_id);
+        let local = mra.remote_comm_id;
+        let remote = mra.local_comm_id;
         let (found, on) = match mra.answered {
             Answered::Req => (self.find_local(arrival, local), On::RecvMraOfReq),
             Answered::Rep => (self.find(arrival, local, remote), On::RecvMraOfRep),

@@ -251,7 +251,8 @@ impl Cm {
             // The peer considers the connection established; it has not received this side's message that
             // gave up.
             self.counters.unknown_ids += 1;
-            let (local, remote) = (rtu.remote_comm_id, rtu.local_comm_id);
+            let local = rtu.remote_comm_id;
+            let remote = rtu.local_comm_id;
             return self.refuse(arrival, Answered::Other, local, remote, RejectReason::INVALID_COMM_ID, &[]);
         }
         let Some(slot) = self.find(arrival, rtu.remote_comm_id, rtu.local_comm_id) else { return };

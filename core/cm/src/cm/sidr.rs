@@ -56,7 +56,8 @@ impl Cm {
         id.timeout_ns = interval_ns(param.response_timeout, 0);
         id.max_retries = param.max_cm_retries;
         let private_data = field(param.ip, param.private_data);
-        let (request_id, service_id) = (id.local_comm_id, param.service_id);
+        let request_id = id.local_comm_id;
+        let service_id = param.service_id;
         let req = sidr_req::Repr { request_id, pkey: param.pkey, service_id, private_data };
         self.send(slot, &CmMessage::SidrReq(req));
         self.enter(slot, On::SendSidrReq);

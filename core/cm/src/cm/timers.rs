@@ -112,7 +112,8 @@ impl Cm {
     /// Replaces the deadline of an id.
     pub(super) fn set_deadline(&mut self, slot: u32, at: Instant) {
         let id = self.ids.get_mut(slot);
-        let (old, lingers) = (Due { at: id.deadline, slot }, id.state.lingers());
+        let old = Due { at: id.deadline, slot };
+        let lingers = id.state.lingers();
         id.deadline = at;
         self.timers.remove(&old);
         self.lingering.remove(&old);

@@ -63,8 +63,11 @@ impl Replay {
     fn new(n: u8) -> Replay {
         let config =
             CmConfig { max_ids: 8, ..CmConfig::new(0x5054_00ff_fe4d_0000 | u64::from(n), 0x4242_4242) };
-        let (cm, side) = (Cm::new(config), guest(n));
-        let (ids, transactions, handles) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let cm = Cm::new(config);
+        let side = guest(n);
+        let ids = BTreeMap::new();
+        let transactions = BTreeMap::new();
+        let handles = BTreeMap::new();
         Replay {
             cm,
             side,

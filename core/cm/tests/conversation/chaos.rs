@@ -13,9 +13,11 @@ const DATAGRAMS: ServiceId = ServiceId::rdma_ip(PortSpace::Udp, 7174);
 /// Makes one call of a program at a node, with a handle that may be any id's.
 fn call(world: &mut World, at: usize) {
     let random = &mut world.random;
-    let (now, node) = (world.now, &mut world.nodes[at]);
+    let now = world.now;
+    let node = &mut world.nodes[at];
     let handle = if random.chance(60) { 1_000 + random.below(8) } else { random.below(8) };
-    let (from, to) = (node.n, if random.chance(90) { 3 - node.n } else { node.n });
+    let from = node.n;
+    let to = if random.chance(90) { 3 - node.n } else { node.n };
     let cm = &mut node.cm;
     let _ = match random.below(12) {
         0..=2 => {

@@ -114,7 +114,8 @@ fn an_address_connects_to_itself() {
         }
         seen.push((event.handle, node.cm.state(event.handle)));
     }
-    let (sent, ready) = (Some(CmState::RepSent), Some(CmState::Established));
+    let sent = Some(CmState::RepSent);
+    let ready = Some(CmState::Established);
     assert_eq!(seen, [(1_000, sent), (ACTIVE, ready), (1_000, ready)]);
 }
 

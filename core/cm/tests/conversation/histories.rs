@@ -104,7 +104,8 @@ impl History {
 
     /// Makes a call. A call that is too late is refused, because the peer may have given up before.
     fn call(&mut self, node: usize, handle: u64, call: Call) {
-        let (now, attempt) = (self.world.now, self.attempt(node, handle));
+        let now = self.world.now;
+        let attempt = self.attempt(node, handle);
         let cm = &mut self.world.nodes[node].cm;
         let said = |n, len: usize| words(attempt, n)[..len].to_vec();
         let _ = match call {
@@ -247,7 +248,9 @@ impl History {
 /// established on both sides or on neither, and private data arrives unchanged.
 #[test]
 fn every_connect_ends_alike_on_both_sides_and_nothing_is_left() {
-    let (mut established, mut failed, mut alone) = (0, 0, 0);
+    let mut established = 0;
+    let mut failed = 0;
+    let mut alone = 0;
     for seed in 0..4_000 {
         let _named = Seed(seed);
         let mut history = History::new(seed);

@@ -151,7 +151,8 @@ pub const ACTIVE: u64 = 5;
 
 impl Pair {
     pub fn new() -> Pair {
-        let (active, mut passive) = (Node::new(1, config(1)), Node::new(2, config(2)));
+        let active = Node::new(1, config(1));
+        let mut passive = Node::new(2, config(2));
         passive.listen(4);
         Pair { active, passive, now: Instant(SECOND) }
     }
@@ -160,7 +161,8 @@ impl Pair {
     pub fn exchange(&mut self) -> Vec<&'static str> {
         let mut names = Vec::new();
         loop {
-            let (to_passive, to_active) = (self.active.sent(), self.passive.sent());
+            let to_passive = self.active.sent();
+            let to_active = self.passive.sent();
             if to_passive.is_empty() && to_active.is_empty() {
                 return names;
             }

@@ -143,7 +143,8 @@ fn a_rep_for_nothing_is_refused_and_its_sender_ends() {
 #[test]
 fn a_late_refusal_of_a_req_does_not_end_what_stands() {
     let (mut pair, handle) = Pair::established();
-    let (local, remote) = (0, pair.active.cm.local_comm_id(ACTIVE).unwrap());
+    let local = 0;
+    let remote = pair.active.cm.local_comm_id(ACTIVE).unwrap();
     let mut mad = [0; 256];
     let rej = rej::Repr::new(local, remote, Answered::Req, RejectReason::STALE_CONNECTION, &[], &[]);
     CmMessage::Rej(rej).emit(1, &mut mad);

@@ -7,7 +7,8 @@ use crate::node::{ACTIVE, Mad, Node, Pair, acceptance, message, name, param};
 
 /// Returns the names of the messages sent until the node's only id ends, and the times when they are sent.
 fn until_the_end(node: &mut Node, mut now: Instant) -> (Vec<&'static str>, Vec<u64>) {
-    let (mut names, mut waits) = (Vec::new(), Vec::new());
+    let mut names = Vec::new();
+    let mut waits = Vec::new();
     while node.cm.next_event().is_none() {
         let due = node.cm.next_deadline();
         waits.push(due.0 - now.0);

@@ -33,7 +33,8 @@ fn every_thread_gets_in_and_only_one_at_a_time() {
 #[test]
 fn an_owner_who_polls_and_a_rare_visitor() {
     let engine = engine();
-    let (mut visits, mut polls) = (0, 0);
+    let mut visits = 0;
+    let mut polls = 0;
     thread::scope(|scope| {
         let owner = scope.spawn(|| {
             let mut turns = 0u64;
@@ -174,7 +175,8 @@ fn a_signal_handler_enters_or_is_refused_wherever_it_interrupts() {
     static REFUSED: AtomicU64 = AtomicU64::new(0);
     extern "C" fn interrupt(_: libc::c_int) {
         let Some(engine) = ENGINE.get() else { return };
-        let (known, entered) = (engine.has_caller(), engine.enter_once());
+        let known = engine.has_caller();
+        let entered = engine.enter_once();
         let counter = if entered.is_ok() { &ENTERED } else { &REFUSED };
         // A thread that `has_caller` reports as inside must be refused.
         assert_eq!(known, entered.is_err());
@@ -229,7 +231,8 @@ fn a_visitor_stays_out_while_someone_is_inside() {
     assert!(engine.try_enter().is_none(), "not even the same thread");
     thread::scope(|scope| assert!(scope.spawn(|| engine.try_enter().is_none()).join().unwrap()));
     drop(by_bias);
-    let (inside, leave) = (Barrier::new(2), Barrier::new(2));
+    let inside = Barrier::new(2);
+    let leave = Barrier::new(2);
     thread::scope(|scope| {
         scope.spawn(|| {
             let _plain = engine.enter();

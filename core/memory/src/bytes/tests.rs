@@ -66,7 +66,8 @@ fn an_entry_is_whole_once_its_index_is_seen() {
     const SLOTS: u64 = 8;
     let turns = if cfg!(miri) { 50 } else { 5_000 };
     let ring = Bytes::heap(64 * (SLOTS as usize + 2)).unwrap();
-    let (produced, consumed) = (ring.word(0).unwrap(), ring.word(64).unwrap());
+    let produced = ring.word(0).unwrap();
+    let consumed = ring.word(64).unwrap();
     let slot = |at: u64| 128 + (at % SLOTS) as usize * 64;
     std::thread::scope(|scope| {
         scope.spawn(|| {

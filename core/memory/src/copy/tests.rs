@@ -91,7 +91,8 @@ fn the_last_byte_becomes_visible_last() {
     use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
     for len in [3usize, 12, 40, 64, 100, 200, 1000, 4096, 10_000] {
         let buffer: Vec<AtomicU8> = (0..len).map(|_| AtomicU8::new(0)).collect();
-        let (torn, turn) = (AtomicBool::new(false), AtomicU8::new(0));
+        let torn = AtomicBool::new(false);
+        let turn = AtomicU8::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for value in (1..=255u8).cycle().take(if len > 1000 { 100 } else { 300 }) {

@@ -30,7 +30,8 @@ unsafe extern "C" {
 /// Returns the address at which a thread resumes whose instruction at `address` has faulted; `None` if the
 /// table has no such instruction. Called from a signal handler: takes no lock and allocates nothing.
 pub(super) fn landing_of(address: usize) -> Option<usize> {
-    let (start, stop) = (&raw const START, &raw const STOP);
+    let start = &raw const START;
+    let stop = &raw const STOP;
     let count = (stop as usize - start as usize) / size_of::<ExceptionEntry>();
     // SAFETY: the linker put `count` entries between its two symbols, and they are never written.
     let entries = unsafe { std::slice::from_raw_parts(start.cast::<ExceptionEntry>(), count) };

@@ -68,7 +68,8 @@ fn programs_and_connections_share_one_memory() {
 #[test]
 fn scratch_is_zero_when_lent() {
     let bench = Bench::new(Config { on_nic_bytes: 64, ..Config::small() });
-    let (a, b) = (bench.table.lend_scratch().unwrap(), bench.table.lend_scratch().unwrap());
+    let a = bench.table.lend_scratch().unwrap();
+    let b = bench.table.lend_scratch().unwrap();
     with(&bench, &a, |span| span.write(&[0xaa; 32]));
     with(&bench, &b, |span| span.write(&[0xbb; 32]));
     bench.table.return_scratch(a);
@@ -90,7 +91,8 @@ fn scratch_is_on_the_nic() {
 #[test]
 fn scratch_given_back_in_a_pass_is_not_lent_before_the_pass_ends() {
     let bench = Bench::new(Config { on_nic_bytes: 64, ..Config::small() });
-    let (a, b) = (bench.table.lend_scratch().unwrap(), bench.table.lend_scratch().unwrap());
+    let a = bench.table.lend_scratch().unwrap();
+    let b = bench.table.lend_scratch().unwrap();
     {
         let mut pass = bench.engine.enter();
         let (_, mem) = pass.parts();
@@ -117,7 +119,8 @@ fn who_needs_resting_scratch_waits_for_the_pass() {
     let (given, is_given) = channel();
     let over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (bench, over) = (&bench, &over);
+        let bench = &bench;
+        let over = &over;
         scope.spawn(move || {
             let pass = bench.engine.enter();
             drop(scratch);
@@ -137,7 +140,8 @@ fn who_needs_resting_scratch_waits_for_the_pass() {
 
 #[test]
 fn scratch_of_another_table_opens_nothing() {
-    let (bench, other) = (Bench::small(), Bench::small());
+    let bench = Bench::small();
+    let other = Bench::small();
     let scratch = other.table.lend_scratch().unwrap();
     assert_eq!(with(&bench, &scratch, |span| span.len()), 0);
     drop(other);

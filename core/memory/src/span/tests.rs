@@ -37,7 +37,8 @@ fn wide_compare_and_swap() {
     let bytes = Bytes::heap(64).unwrap();
     over(&bytes, |span| {
         let wide = span.part(16, 16).unwrap();
-        let (old, new) = (0x0011_2233_4455_6677_8899_aabb_ccdd_eeff_u128, u128::MAX - 1);
+        let old = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff_u128;
+        let new = u128::MAX - 1;
         assert_eq!(wide.compare_swap128(0, old), Ok(0));
         assert_eq!(wide.compare_swap128(old ^ 1 << 64, new), Ok(old), "the upper half differs");
         assert_eq!(wide.compare_swap128(old ^ 1, new), Ok(old), "the lower half differs");

@@ -86,7 +86,8 @@ fn loom_a_reader_sees_one_moment_and_never_an_earlier_one() {
 #[test]
 fn loom_a_second_engine_meets_no_operation_without_a_lock() {
     loom::model(|| {
-        let (passes, demand) = (Passes::new(), Demand::default());
+        let passes = Passes::new();
+        let demand = Demand::default();
         let first = demand.add(&passes);
         demand.use_wide(&passes);
         let world = LoomArc::new((World::new(), passes, demand));

@@ -63,12 +63,14 @@ impl Model {
     }
 
     fn register(&mut self) {
-        let (pd, access) = (self.below(3), self.access());
+        let pd = self.below(3);
+        let access = self.access();
         let high = self.below(5) == 0;
         let mut next = if high { u64::MAX - 600 } else { self.below(1000) as u64 };
         let mut ranges = Vec::new();
         for _ in 0..1 + self.below(3) {
-            let (block, offset) = (self.below(BLOCKS), self.below(BLOCK));
+            let block = self.below(BLOCKS);
+            let offset = self.below(BLOCK);
             let len = 1 + self.below(BLOCK - offset);
             next += self.below(3) as u64 * 8;
             ranges.push((next, block, offset, len));
@@ -120,7 +122,8 @@ impl Model {
         if self.live.is_empty() {
             return;
         }
-        let (at, pd) = (self.below(self.live.len()), self.below(3));
+        let at = self.below(self.live.len());
+        let pd = self.below(3);
         let region = &mut self.live[at];
         let expected = if !region.valid {
             Err(AccessError::UnknownKey)

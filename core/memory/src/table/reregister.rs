@@ -68,7 +68,8 @@ mod tests {
     #[test]
     fn a_region_keeps_its_key_when_memory_domain_or_rights_change() {
         let bench = Bench::small();
-        let (table, [one, two]) = (&bench.table, [(); 2].map(|()| Bytes::heap(64).unwrap()));
+        let table = &bench.table;
+        let [one, two] = [(); 2].map(|()| Bytes::heap(64).unwrap());
         let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         // SAFETY: both blocks live until the end, and are read only by copying.
         let key = unsafe { table.register_raw(bench.pd, one.as_ptr(), 64, 7, rights).unwrap() };
@@ -96,7 +97,8 @@ mod tests {
     #[test]
     fn what_cannot_be_changed_stays_as_it_was() {
         let bench = Bench::small();
-        let (table, bytes) = (&bench.table, Bytes::heap(64).unwrap());
+        let table = &bench.table;
+        let bytes = Bytes::heap(64).unwrap();
         let gone = table.alloc_pd().unwrap();
         table.free_pd(gone).unwrap();
         // SAFETY: the block lives until the end, and is read only by copying.

@@ -272,7 +272,8 @@ fn ranges_that_no_region_may_have_are_refused() {
 #[test]
 fn one_key_may_name_several_ranges() {
     let bench = Bench::small();
-    let (table, buffers) = (block(64), block(256));
+    let table = block(64);
+    let buffers = block(256);
     let range = |bytes: &Bytes, offset, len, iova| Range { bytes: bytes.clone(), offset, len, iova };
     // Given in no order: a gap after the first, none between the others.
     let ranges = [range(&buffers, 128, 128, 2128), range(&table, 0, 64, 1000), range(&buffers, 0, 128, 2000)];

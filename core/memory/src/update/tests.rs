@@ -191,7 +191,8 @@ fn random_updates_and_wholes_agree_with_a_plain_model() {
         let _second = second.then(|| Biased::new(&bench.table, ()));
         let bytes = Bytes::heap(160).unwrap();
         let key = bench.table.register(bench.pd, &[Range::at(&bytes, 0)], ALL).unwrap();
-        let (mut model, mut random) = ([0u8; 160], Random(7));
+        let mut model = [0u8; 160];
+        let mut random = Random(7);
         bench.with(key, 0, 160, |span| {
             for _ in 0..if cfg!(miri) { 200 } else { 20_000 } {
                 random_step(&mut random, &span, &mut model);
@@ -251,7 +252,8 @@ fn updates_of_all_widths_by_two_engines_lose_nothing() {
     // Wide updates are enabled while both engines run: each calls `use_wide` before its first one.
     hammer(&table, pd, key, turns, || table.use_wide().unwrap());
     let word = |at| bytes.word(at).unwrap().load(Ordering::Relaxed);
-    let (all, wide) = (2 * turns, 2 * (turns - turns / 4));
+    let all = 2 * turns;
+    let wide = 2 * (turns - turns / 4);
     assert_eq!([word(32), word(40), word(48), word(56)], [all + wide, wide, all + wide, 2 * all + wide]);
     assert_eq!((word(24), word(64)), (0, 0));
 }
@@ -265,8 +267,10 @@ fn no_engine_sees_half_of_an_update() {
     let bytes = Bytes::heap(64).unwrap();
     let key = table.register(pd, &[Range::at(&bytes, 0)], ALL).unwrap();
     table.use_wide().unwrap();
-    let (writer, reader) = (Biased::new(&table, ()), Biased::new(&table, ()));
-    let (done, together) = (AtomicBool::new(false), std::sync::Barrier::new(2));
+    let writer = Biased::new(&table, ());
+    let reader = Biased::new(&table, ());
+    let done = AtomicBool::new(false);
+    let together = std::sync::Barrier::new(2);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             together.wait();
@@ -306,7 +310,8 @@ fn words_read_one_after_the_other_are_never_older() {
     let bytes = Bytes::heap(64).unwrap();
     let key = table.register(pd, &[Range::at(&bytes, 0)], ALL).unwrap();
     table.use_wide().unwrap();
-    let (writer, reader) = (Biased::new(&table, ()), Biased::new(&table, ()));
+    let writer = Biased::new(&table, ());
+    let reader = Biased::new(&table, ());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..turns {

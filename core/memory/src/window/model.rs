@@ -36,7 +36,9 @@ impl Model {
     fn new(seed: u64) -> Model {
         let bench = Bench::new(Config { max_windows: MAX, key_seed: seed, ..Config::small() });
         let bytes = Bytes::heap(LEN as usize).unwrap();
-        let (regions, windows, stale) = (Vec::new(), Vec::new(), vec![Key::new(0)]);
+        let regions = Vec::new();
+        let windows = Vec::new();
+        let stale = vec![Key::new(0)];
         let mut model =
             Model { bench, random: seed, bytes, regions, windows, stale, met: Default::default() };
         let whole = Access::LOCAL_WRITE | Access::MW_BIND;
@@ -89,10 +91,12 @@ impl Model {
     }
 
     fn bind(&mut self) {
-        let ((window, _), owner) = (self.pick(), self.owner());
+        let (window, _) = self.pick();
+        let owner = self.owner();
         // Mostly a region that windows can be bound to, and a range within its bounds.
         let region = [0, 0, 0, 1, 2][self.below(5)];
-        let (at, len) = (self.below(230) as u64, self.below(80) as u64);
+        let at = self.below(230) as u64;
+        let len = self.below(80) as u64;
         let rights = [Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_READ | Access::REMOTE_ATOMIC];
         let mut access = rights[self.below(3)];
         if self.below(4) == 0 {
@@ -126,9 +130,11 @@ impl Model {
     }
 
     fn look(&mut self) {
-        let ((key, place), owner) = (self.pick(), OWNERS[self.below(3)]);
+        let (key, place) = self.pick();
+        let owner = OWNERS[self.below(3)];
         let want = [Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC][self.below(3)];
-        let (bound, len) = (place.and_then(|place| self.windows[place].bound), 1 + self.below(30));
+        let bound = place.and_then(|place| self.windows[place].bound);
+        let len = 1 + self.below(30);
         let from = bound.map_or(0x1000, |bound| bound.2);
         let va = (from + self.below(50) as u64).saturating_sub(self.below(10) as u64);
         let open = bound.is_some_and(|(_, of, first, bytes, access)| {
@@ -143,7 +149,8 @@ impl Model {
     }
 
     fn invalidate(&mut self) {
-        let ((key, place), owner) = (self.pick(), self.owner());
+        let (key, place) = self.pick();
+        let owner = self.owner();
         let fine = place.is_some_and(|place| {
             let Window { kind, bound, .. } = self.windows[place];
             kind == WindowType::Type2B && bound.is_some_and(|bound| bound.1 == Some(owner))

@@ -30,7 +30,9 @@ impl Windows {
 
     /// The whole region through the next key of `window`.
     fn whole(&self, window: Key) -> Binding {
-        let (va, len, access) = (0x1000, 256, REMOTE);
+        let va = 0x1000;
+        let len = 256;
+        let access = REMOTE;
         Binding { window, key: window.next(), region: self.region, va, len, access }
     }
 
@@ -141,12 +143,14 @@ fn a_window_of_type_1_is_bound_again_at_once_and_unbound_by_no_bytes() {
 fn each_wrong_binding_is_refused_and_changes_nothing() {
     let windows = Windows::new();
     let table = &windows.bench.table;
-    let (one, two) = (windows.window(WindowType::Type1), windows.window(WindowType::Type2B));
+    let one = windows.window(WindowType::Type1);
+    let two = windows.window(WindowType::Type2B);
     let other_pd = table.alloc_pd().unwrap();
     let range = [Range::at(&windows.bytes, 0x1000)];
     let key = |pd, access| table.register(pd, &range, access).unwrap();
     let pd = windows.bench.pd;
-    let (elsewhere, closed) = (key(other_pd, bindable()), key(pd, ALL));
+    let elsewhere = key(other_pd, bindable());
+    let closed = key(pd, ALL);
     let (readable, based) =
         (key(pd, Access::REMOTE_READ | Access::MW_BIND), key(pd, bindable() | Access::ZERO_BASED));
     let null = table.register_null(pd).unwrap();
@@ -235,13 +239,15 @@ fn a_region_with_windows_bound_cannot_be_deregistered_or_invalidated() {
     let table = &windows.bench.table;
     let open = bindable() | Access::INVALIDATE;
     let region = table.register(windows.bench.pd, &[Range::at(&windows.bytes, 0x1000)], open).unwrap();
-    let (one, two) = (windows.window(WindowType::Type1), windows.window(WindowType::Type2B));
+    let one = windows.window(WindowType::Type1);
+    let two = windows.window(WindowType::Type2B);
     let bind = |window| {
         let binding = Binding { region, ..windows.whole(window) };
         windows.bind(A, &binding).unwrap();
         binding.key
     };
-    let (first, second) = (bind(one), bind(two));
+    let first = bind(one);
+    let second = bind(two);
     assert_eq!(table.deregister(region), Err(Error::Busy));
     assert_eq!(windows.invalidate(A, region), Err(AccessError::MissingRight));
     windows.invalidate(A, second).unwrap();
@@ -302,14 +308,16 @@ fn a_window_that_changes_is_never_seen_half_changed() {
     let windows = Windows::new();
     let window = windows.window(WindowType::Type1);
     let turns = if cfg!(miri) { 60 } else { 20_000 };
-    let (pd, base) = (windows.bench.pd, windows.bytes.address());
+    let pd = windows.bench.pd;
+    let base = windows.bytes.address();
     let key_of = |turn: u32| Key::new(window.get() & !0xff | turn & 0xff);
     let half = |key: Key| u64::from(key.get() & 1) * 128;
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let looker = scope.spawn(|| {
             let engine = Biased::new(&windows.bench.table, ());
-            let (mut seen, mut turn) = (0u32, 0u32);
+            let mut seen = 0u32;
+            let mut turn = 0u32;
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
                 turn = turn.wrapping_add(1);
                 let key = key_of(turn);
@@ -328,7 +336,8 @@ fn a_window_that_changes_is_never_seen_half_changed() {
         let mut current = window;
         for turn in 0..turns {
             let key = key_of(turn + 1);
-            let (va, len) = (0x1000 + half(key), 128);
+            let va = 0x1000 + half(key);
+            let len = 128;
             let binding = Binding { window: current, key, va, len, ..windows.whole(window) };
             windows.bind(A, &binding).unwrap();
             current = key;

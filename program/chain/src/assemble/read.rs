@@ -380,7 +380,8 @@ impl Line<'_> {
             Some(Token::Text(text)) => Some(text),
             _ => None,
         };
-        let (mut source, mut target) = (Use::Local(queue, at), Use::Remote(queue, at));
+        let mut source = Use::Local(queue, at);
+        let mut target = Use::Remote(queue, at);
         if opcode == WqeOpcode::READ {
             (source, target) = (target, source);
         }

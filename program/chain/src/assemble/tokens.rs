@@ -87,7 +87,8 @@ mod tests {
     fn numbers_texts_and_marks_are_told_apart() {
         let all = tokens(1, r#"a.id: 0x10->-1, "x\"\n" [b] ; not this"#).unwrap();
         let only: Vec<_> = all.into_iter().map(|(_, token)| token).collect();
-        let (word, mark) = (|name: &str| Token::Word(name.into()), Token::Mark);
+        let word = |name: &str| Token::Word(name.into());
+        let mark = Token::Mark;
         let expected = [
             word("a.id"),
             mark(":"),

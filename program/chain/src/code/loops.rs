@@ -63,7 +63,8 @@ impl Rings {
     ) -> Rings {
         let rings = ["even", "odd"].map(|turn| {
             let mut code = Code::repeated(program, &format!("{name}.{turn}"));
-            let (first, ring) = (Work::enable(code.queue, 0), code.queue);
+            let first = Work::enable(code.queue, 0);
+            let ring = code.queue;
             code.push(if test.wakes() { first.dormant() } else { first });
             body(&mut code);
             ring
@@ -90,7 +91,8 @@ impl Rings {
 
     /// Generates the update of the other ring's counts for its next round.
     fn count(&self, program: &mut Program, turn: usize) {
-        let ([first, last], other) = (self.counts(turn), self.counts(1 - turn));
+        let [first, last] = self.counts(turn);
+        let other = self.counts(1 - turn);
         program.queues[self.rings[turn]].works[0].swap_add = Value::Number(self.slots);
         let add = |at| Work::add(at, Value::Number(self.slots), Program::scrap());
         // The even ring starts each pair of rounds. The odd ring ends at the count at which the even ring
@@ -105,7 +107,8 @@ impl Rings {
 
     /// Generates the test of the condition, which rewrites the first slot of the other ring.
     fn look(&self, program: &mut Program, turn: usize, (mut x, test, y): Condition<u64>) {
-        let (ring, there) = (self.rings[turn], self.counts(1 - turn)[0].back(OPERAND));
+        let ring = self.rings[turn];
+        let there = self.counts(1 - turn)[0].back(OPERAND);
         let scrap = Program::scrap();
         let mut fence = 0;
         if let Some(calculation) = test.calculation() {

@@ -89,7 +89,9 @@ impl<'t> Blocks<'t> {
         for statement in statements {
             match statement {
                 Statement::If(condition, yes, no) => {
-                    let (then, other, behind) = (self.open(), self.open(), self.open());
+                    let then = self.open();
+                    let other = self.open();
+                    let behind = self.open();
                     self.all[at].successor = Successor::Either(condition, then, other);
                     for (block, statements) in [(then, yes), (other, no)] {
                         if let Some(end) = self.lower(block, statements) {
@@ -99,7 +101,9 @@ impl<'t> Blocks<'t> {
                     at = behind;
                 }
                 Statement::While(condition, body) => {
-                    let (head, inner, behind) = (self.open(), self.open(), self.open());
+                    let head = self.open();
+                    let inner = self.open();
+                    let behind = self.open();
                     self.all[at].successor = Successor::To(head);
                     self.all[head].successor = match condition {
                         Some(condition) => Successor::Either(condition, inner, behind),

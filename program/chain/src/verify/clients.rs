@@ -20,7 +20,8 @@ impl Verifier<'_> {
     pub(super) fn clients(&mut self, queue: usize) {
         let pieces: Vec<_> = self.program.queues[queue].receives.iter().flatten().copied().collect();
         for piece in pieces {
-            let (len, limit) = (u64::from(piece.len), self.len_of(piece.at.segment));
+            let len = u64::from(piece.len);
+            let limit = self.len_of(piece.at.segment);
             if piece.at.offset + len > limit {
                 let what = format!(
                     "a message goes {} bytes behind the region granted",

@@ -67,7 +67,8 @@ fn targets(program: &Program, numbers: &Numbers, image: &Image) -> Vec<Range<u64
     let range = |at: u64, len: u64| at..at + len;
     let mut targets = Vec::new();
     for work in program.queues.iter().flat_map(|queue| &queue.works) {
-        let (local, remote) = (numbers.word(work.local), numbers.word(work.remote));
+        let local = numbers.word(work.local);
+        let remote = numbers.word(work.remote);
         let list = work.more.iter().map(|piece| range(numbers.address(piece.at), piece.len.into()));
         match WqeOpcode(work.opcode) {
             WqeOpcode::READ => targets.extend(list.chain([range(local, work.len)])),
@@ -104,7 +105,8 @@ pub fn serve(
         access: remora_memory::Access::NONE,
         ..*settings
     };
-    let (sent, received) = (world.create_counted_cq(0, 16), world.create_counted_cq(0, 16));
+    let sent = world.create_counted_cq(0, 16);
+    let received = world.create_counted_cq(0, 16);
     let server = world.create_qp(sent, received, &shaped).unwrap();
     let client_cq = world.create_cq(1, 64);
     let plain = Settings { fetching: Fetching::Posted, ..*settings };
@@ -155,7 +157,8 @@ pub fn install(
         own.map(|((bytes, address), _)| remora_memory::Range::at(bytes, *address)).collect();
     for ((qp, _), numbers) in made.iter().zip(&numbers.queues) {
         let ring = world.send_ring(*qp);
-        let (bytes, len) = (ring.bytes().clone(), ring.slots() as usize * 64);
+        let bytes = ring.bytes().clone();
+        let len = ring.slots() as usize * 64;
         ranges.push(remora_memory::Range { bytes, offset: 64, len, iova: numbers.code });
     }
     let pd = world.pd(0);

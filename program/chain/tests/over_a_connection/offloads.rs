@@ -77,7 +77,9 @@ fn put(bytes: &mut [u8], place: u64, bucket: &[u8]) {
 
 /// Returns a table by key, the offset of its buckets, and its bytes.
 fn table(random: &mut Random, ways: usize, at: u64) -> (BTreeMap<u64, Vec<u8>>, Vec<u8>) {
-    let (mut keys, mut bytes, mut taken) = (BTreeMap::new(), vec![0; 1 << 16], [false; BUCKETS as usize]);
+    let mut keys = BTreeMap::new();
+    let mut bytes = vec![0; 1 << 16];
+    let mut taken = [false; BUCKETS as usize];
     (0..BUCKETS).for_each(|place| put(&mut bytes, place, &bucket(0, 0, 0)));
     let mut next = VALUES;
     for _ in 0..12 {
@@ -163,7 +165,8 @@ fn a_get_is_a_frame_each_way_where_what_is_answered_is_acknowledged_late() {
         assert!(asked.world.settle(1_000_000), "and all is acknowledged in the end");
         asked.world.sent().len()
     };
-    let (at_once, late) = (frames(false), frames(true));
+    let at_once = frames(false);
+    let late = frames(true);
     // One in 16 answers and one in 32 messages requests an ACK, and one more may be requested in each
     // direction at the end.
     let acknowledged = late - (at_once - 2 * 256);

@@ -95,7 +95,8 @@ pub fn bootstrap<B: Blocks>(
     listener: &Listener,
     mut waits_for: impl FnMut(&[SocketAddr]),
 ) -> Result<()> {
-    let (started, mut told) = (Instant::now(), Vec::new());
+    let started = Instant::now();
+    let mut told = Vec::new();
     let mut handshakes = Handshakes::new()?;
     let mut reply = |request: ConnectRequest, handshakes: &mut Handshakes| {
         answer(request, handshakes, replica, context, domain)

@@ -136,7 +136,8 @@ impl Session {
     }
 
     fn wait_for_majority(&mut self, asked: usize) -> Result<()> {
-        let (started, count) = (Instant::now(), self.links.len());
+        let started = Instant::now();
+        let count = self.links.len();
         let majority = count / 2 + 1;
         while self.connected() < majority {
             self.look()?;
@@ -167,7 +168,8 @@ impl Session {
 
     /// Returns an explanation for the user of an operation that does not end.
     pub fn too_few(&self) -> String {
-        let (there, all) = (self.connected(), self.links.len());
+        let there = self.connected();
+        let all = self.links.len();
         if there > all / 2 {
             return format!(
                 "{there} of {all} replicas are connected and do not answer: continue them if they are stopped"
@@ -230,7 +232,8 @@ impl Session {
             let arena = self.domain.allocate(len, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
             let machine = AnyClient::new(grant.design, config, registered(&arena), seed::fresh());
             let machine = need!(machine, Config, "a store of blocks has 1, 3, 5 or 7 replicas");
-            let (design, layout) = (grant.design, grant.layout);
+            let design = grant.design;
+            let layout = grant.layout;
             self.store = Some(Store { machine, design, layout, _arena: arena });
         }
         let store = need!(self.store.as_mut(), Silent, "a machine");
@@ -331,7 +334,9 @@ impl Session {
         value: &[u8],
         mut look: impl FnMut(&Finished<'_>) -> R,
     ) -> Result<R> {
-        let (started, mut result, mut slot) = (Instant::now(), None, None);
+        let started = Instant::now();
+        let mut result = None;
+        let mut slot = None;
         while result.is_none() {
             if slot.is_none() {
                 slot = self.start(operation, block, value)?;

@@ -51,7 +51,9 @@ impl Connector {
     /// # Errors
     /// The thread could not be started.
     pub fn begin(&self, at: usize, address: SocketAddr, hello: Hello, pause: Duration) -> Result<()> {
-        let (context, domain, needs) = (self.context.clone(), self.domain.clone(), self.needs);
+        let context = self.context.clone();
+        let domain = self.domain.clone();
+        let needs = self.needs;
         let sender = self.sender.clone();
         let attempt = move || {
             thread::sleep(pause);

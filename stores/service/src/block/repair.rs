@@ -87,7 +87,9 @@ fn find(peers: &mut Peers, own: usize) -> Result<Vec<State>> {
 /// Copies the blocks of the other replicas to the empty blocks.
 fn copy<B: Blocks>(blocks: &mut B, session: &mut Session) -> Result<()> {
     let count = session.layout()?.blocks;
-    let (mut next, mut done, mut again) = (0, 0, Vec::new());
+    let mut next = 0;
+    let mut done = 0;
+    let mut again = Vec::new();
     let mut moved = Instant::now();
     while done < count {
         while let Some(block) = again.last().copied().or((next < count).then_some(next)) {

@@ -123,7 +123,8 @@ impl<B: Blocks> Program for Replica<B> {
             "this store has {replicas} replicas, not {}: name all of them",
             said.replicas
         );
-        let (mut number, mut guest) = (None, Guest::Visitor);
+        let mut number = None;
+        let mut guest = Guest::Visitor;
         let grant = match said.purpose {
             Purpose::Ask { replica, incarnation } => {
                 membership.asked(replica, incarnation);
@@ -245,7 +246,8 @@ impl Blocks for HeapServer<PrismRs> {
 
     fn open(size: &Size, memory: &mut Memory) -> Result<HeapServer<PrismRs>> {
         let Size { layout, clients } = *size;
-        let (len, count) = (layout.buffer_len() as u32, layout.buffers_for(clients, WINDOW));
+        let len = layout.buffer_len() as u32;
+        let count = layout.buffers_for(clients, WINDOW);
         ensure!(
             count as usize <= remora_nic::MAX_RING_SLOTS as usize,
             Config,
@@ -267,7 +269,8 @@ impl Blocks for HeapServer<PrismRs> {
 
     fn install(&mut self, block: u64, tag: Tag, value: &[u8]) -> bool {
         let program = self.table_mut();
-        let (class, buffer) = (*program.class(), block as u32);
+        let class = *program.class();
+        let buffer = block as u32;
         let done = program.table.install(block, tag, value, &class, buffer);
         if done && tag != Tag::NEVER {
             program.used[buffer as usize] = true;

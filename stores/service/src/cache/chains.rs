@@ -85,12 +85,15 @@ impl Chains {
         let domain = context.alloc_pd()?;
         // Chains read this memory as local and as remote operand, and nobody writes it over RDMA.
         let region = |len: usize| domain.allocate(len, Access::REMOTE_READ).context("memory for chains");
-        let (values, buckets) = (region(memory)?, region(Buckets::memory(items))?);
+        let values = region(memory)?;
+        let buckets = region(Buckets::memory(items))?;
         let listener = Listener::bind(address)?;
         let program =
             need!(shipped(PROGRAM).and_then(|text| assemble(text).ok()), Config, "the chain does not ship");
-        let (handshakes, departures) = (Handshakes::new()?, Departures::new()?);
-        let (loaded, joining) = (Vec::new(), Vec::new());
+        let handshakes = Handshakes::new()?;
+        let departures = Departures::new()?;
+        let loaded = Vec::new();
+        let joining = Vec::new();
         Ok(Chains {
             loaded,
             joining,

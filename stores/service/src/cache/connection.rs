@@ -59,7 +59,8 @@ enum Read {
 
 impl Connection {
     pub fn new(stream: Stream, session: Session, serial: u64, now: Instant) -> Connection {
-        let (input, output) = (vec![0; INPUT].into_boxed_slice(), Vec::with_capacity(OUTPUT));
+        let input = vec![0; INPUT].into_boxed_slice();
+        let output = Vec::with_capacity(OUTPUT);
         Connection {
             stream,
             session,
@@ -94,7 +95,8 @@ impl Connection {
         }
         // The session may have stopped for lack of space, so there may be more to answer.
         let crowded = self.output.len() > OUTPUT / 2;
-        let (before, sent) = (self.output.len(), self.send()?);
+        let before = self.output.len();
+        let sent = self.send()?;
         if self.output.len() < before {
             self.active = now;
         }

@@ -44,7 +44,8 @@ fn served(
     look: impl FnOnce(&PrismServer) + Send,
 ) {
     let listener = Listener::bind("127.0.0.1:0").unwrap();
-    let (address, stop) = (listener.address(), AtomicBool::new(false));
+    let address = listener.address();
+    let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let stops = StopOnDrop(&stop);
         scope.spawn(|| {
@@ -74,7 +75,9 @@ fn value(key: u64) -> [u8; 40] {
 /// Reads the existing keys in a loop. Every GET must return its value, and may retry only because its
 /// remembered slot was out of date.
 fn read_all(mut session: Session<PrismDesign>, there: &AtomicU64, stop: &AtomicBool) {
-    let (mut reads, mut trips, mut key) = (0u64, 0u64, 0);
+    let mut reads = 0u64;
+    let mut trips = 0u64;
+    let mut key = 0;
     while !stop.load(Ordering::Relaxed) {
         key = (key + 7) % there.load(Ordering::Acquire);
         let look = |finished: &Finished<'_>| {
@@ -117,7 +120,8 @@ fn put_all(session: &mut Session<PrismDesign>, keys: Range<u64>) {
 
 fn takes_twenty_thousand(nic: Open) {
     let work = |address| {
-        let (there, stop) = (AtomicU64::new(1), AtomicBool::new(false));
+        let there = AtomicU64::new(1);
+        let stop = AtomicBool::new(false);
         let mut writer = session(nic, address);
         writer.put(&name(0), &value(0)).unwrap();
         thread::scope(|scope| {
@@ -175,7 +179,8 @@ fn fill(session: &mut Session<PrismDesign>, from: u64) -> u64 {
 
 fn runs_out_and_recovers(nic: Open) {
     let work = |address| {
-        let (mut one, mut other) = (session(nic, address), session(nic, address));
+        let mut one = session(nic, address);
+        let mut other = session(nic, address);
         let most = fill(&mut one, 0);
         // The free list of the objects' own size has 256 buffers; then larger ones are allocated.
         assert!((500..1000).contains(&most), "{most} buffers");

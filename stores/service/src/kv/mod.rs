@@ -117,7 +117,8 @@ impl Size {
                 need!(bytes, Config, "so many keys take more memory than this machine can address")
             }
         };
-        let (seed, contents) = (crate::seed::fresh(), Rc::new(contents));
+        let seed = crate::seed::fresh();
+        let contents = Rc::new(contents);
         Ok(Size { capacity: keys, bytes, seed, reopened: false, contents })
     }
 }
@@ -235,7 +236,8 @@ impl<D: Classical> KvDesign for D {
                 "what was kept is no table of this design that can go on: choose the design that it was made for, farm, or another --keep"
             ),
         };
-        let (needs, clients) = (config.needs(), config.connections);
+        let needs = config.needs();
+        let clients = config.connections;
         Ok(Called { server: Server::new(table, config, local, staging)?, needs, clients })
     }
 

@@ -95,7 +95,8 @@ fn size(memory: &Memory) -> Option<Size> {
     if word(0)? != LOADED {
         return None;
     }
-    let (capacity, bytes) = (u32::try_from(word(8)?).ok()?, usize::try_from(word(16)?).ok()?);
+    let capacity = u32::try_from(word(8)?).ok()?;
+    let bytes = usize::try_from(word(16)?).ok()?;
     Some(Size { capacity, bytes, seed: word(24)?, reopened: true, contents: Rc::new(Contents::default()) })
 }
 

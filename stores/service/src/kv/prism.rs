@@ -97,7 +97,8 @@ pub fn open(limits: &Limits, size: Size, memory: &mut Memory) -> Result<PrismSer
         clients: limits.clients,
     };
     let mut server = HeapServer::open(&sizes, memory, |block, classes| {
-        let (table, loader) = (PrismTable::new(config, block), Loader::new(classes.clone()));
+        let table = PrismTable::new(config, block);
+        let loader = Loader::new(classes.clone());
         Ok(PrismTableProgram { table, loader, growth: None })
     })?;
     let program = server.table_mut();

@@ -44,7 +44,8 @@ impl<C: Copy> Admission<C> {
     /// # Errors
     /// The system has no free file descriptor.
     pub fn new() -> Result<Admission<C>> {
-        let (handshakes, departures) = (Handshakes::new()?, Departures::new()?);
+        let handshakes = Handshakes::new()?;
+        let departures = Departures::new()?;
         Ok(Admission { handshakes, joining: Vec::new(), waiting: None, departures })
     }
 

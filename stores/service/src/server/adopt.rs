@@ -92,7 +92,8 @@ impl<P: Program> Service<P> {
             .into_iter()
             .filter_map(|mut pair| pair.post_send(&probe()).is_ok().then_some((pair, false)))
             .collect();
-        let (mut waiting, mut done) = (Vec::new(), [EMPTY; 64]);
+        let mut waiting = Vec::new();
+        let mut done = [EMPTY; 64];
         let began = Instant::now();
         while asked.iter().any(|(_, answered)| !answered) && began.elapsed() < PATIENCE {
             let got = self.cq.poll(&mut done)?;

@@ -77,7 +77,8 @@ impl<S: BufferTable> HeapServer<S> {
         let buffers: usize = sizes.buffers.iter().map(|(size, count)| *size as usize * *count as usize).sum();
         let block = memory.region(sizes.what, offset + buffers, shared())?;
         let region = need!(memory.regions.last(), Config, "the region");
-        let (mut lists, mut classes) = (Vec::new(), Vec::new());
+        let mut lists = Vec::new();
+        let mut classes = Vec::new();
         for (size, count) in sizes.buffers.iter().copied() {
             let options = FreeListOptions { offset, size, count, engine: 0 };
             let list = memory.domain.create_free_list(region, &options)?;

@@ -116,7 +116,8 @@ impl Session {
             ..QpOptions::default()
         };
         let name = crate::seed::fresh().max(1);
-        let (mut pairs, mut welcomes) = (Vec::new(), Vec::new());
+        let mut pairs = Vec::new();
+        let mut welcomes = Vec::new();
         for shard in 0..addresses.len() {
             let (pair, welcome) = connect(&domain, &cq, &options, name, shard, addresses)?;
             pairs.push(pair);

@@ -40,7 +40,8 @@ impl PrismTx {
     /// # Errors
     /// There is not enough memory, or there are too many keys for one shard.
     pub fn open(size: &Config, memory: &mut Memory) -> Result<HeapServer<PrismTx>> {
-        let (slots, limits) = (size.slots, size.limits);
+        let slots = size.slots;
+        let limits = size.limits;
         let reach = u64::from(REACH).min(slots) as u32;
         let config = ShardConfig { slots, reach, sessions: SESSIONS, window: limits.window };
         let incarnations_at = config.table_len().next_multiple_of(64);

@@ -129,7 +129,8 @@ impl Client {
 
     /// Commits the transaction and returns its outcome.
     pub fn commit(&mut self) -> Step<Outcome> {
-        let (tx, clock) = (self.tx()?, self.session.clock());
+        let tx = self.tx()?;
+        let clock = self.session.clock();
         let (machine, mut connections) = self.session.parts()?;
         let ended = machine.commit(tx, clock, &mut connections)?;
         drop(connections);
@@ -174,7 +175,8 @@ impl Client {
             );
             return Err(Unfinished::Lost(Error::Silent(text)));
         }
-        let (mut news, open) = (None, self.open);
+        let mut news = None;
+        let open = self.open;
         let turned = self.session.turn(|shard, completion, machine, connections| {
             match machine.complete(shard, completion, connections)? {
                 Some(Event::Read { tx, value, .. }) if Some(tx) == open => {
@@ -223,7 +225,8 @@ impl Client {
     /// # Errors
     /// The transaction cannot be executed, or conflicts persist for too long.
     pub fn transaction<T>(&mut self, mut body: impl FnMut(&mut Client) -> Step<T>) -> Result<T> {
-        let (started, mut pause) = (Instant::now(), PAUSE);
+        let started = Instant::now();
+        let mut pause = PAUSE;
         loop {
             let outcome = match self.attempt(&mut body) {
                 Ok((Outcome::Committed(_), value)) => return Ok(value),

@@ -193,7 +193,9 @@ mod tests {
     #[test]
     fn the_one_that_waited_for_longest_gives_way() {
         let mut arrivals = Arrivals::new(4 * PIECE);
-        let (mut first, mut second, mut third) = (None, None, None);
+        let mut first = None;
+        let mut second = None;
+        let mut third = None;
         arrivals.append(&mut first, &[1; PIECE]).expect("space");
         arrivals.append(&mut second, &[2; 2 * PIECE]).expect("space");
         arrivals.append(&mut first, &[1; 1]).expect("the last piece");

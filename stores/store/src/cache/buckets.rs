@@ -207,7 +207,9 @@ impl Buckets {
         let digest = digest.end(flags, attributes.unique);
         let place = self.directory.place(key);
         let address = values.addr + offset as u64;
-        let (len, expires, unique) = (len as u64, attributes.expires.0, attributes.unique);
+        let len = len as u64;
+        let expires = attributes.expires.0;
+        let unique = attributes.unique;
         let bucket = self.vacate(place);
         self.write(bucket, [header(place.tag), address, len, expires, flags, unique, digest]);
         self.own(bucket, node);

@@ -14,7 +14,8 @@ const SIZES: [usize; CLASSES] = sizes();
 
 const fn sizes() -> [usize; CLASSES] {
     let mut sizes = [0; CLASSES];
-    let (mut class, mut size) = (1, 96usize);
+    let mut class = 1;
+    let mut size = 96usize;
     while class < CLASSES - 1 {
         sizes[class] = size;
         size = (size + size / 4).next_multiple_of(8);

@@ -96,7 +96,8 @@ impl Dump {
         let items = &cache.items;
         let mut key = [0; MAX_KEY];
         let len = items.key(name, &mut key);
-        let (key, Attributes { expires, unique, marks, .. }) = (&key[..len], items.attributes(name));
+        let key = &key[..len];
+        let Attributes { expires, unique, marks, .. } = items.attributes(name);
         match &mut self.form {
             Form::Meta => {
                 out.extend_from_slice(b"key=");
@@ -107,7 +108,8 @@ impl Dump {
                     expires => write!(out, " exp={}", expires.0 / SECOND),
                 }
                 .expect("a Vec takes bytes");
-                let (fetched, class) = (if marks.fetched { "yes" } else { "no" }, items.class(name));
+                let fetched = if marks.fetched { "yes" } else { "no" };
+                let class = items.class(name);
                 let size = items.size(name);
                 writeln!(out, " la={accessed} cas={unique} fetch={fetched} cls={class} size={size}")
                     .expect("a Vec takes bytes");

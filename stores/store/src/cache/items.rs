@@ -361,7 +361,8 @@ impl Items {
         let Node { stored, attributes, .. } = *self.node(name);
         if let Some(buckets) = &mut self.buckets {
             // In an object the key precedes the value.
-            let (offset, len) = (stored.offset - key.len(), key.len() + stored.len);
+            let offset = stored.offset - key.len();
+            let len = key.len() + stored.len;
             let expires = attributes.expires.min(self.ends);
             buckets.put(name.0, key, self.table.values(), offset, len, Attributes { expires, ..attributes });
         }

@@ -72,7 +72,9 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_a_plain_list() {
-        let (mut lru, mut plain, mut random) = (Lru::new(16), Vec::new(), Random::new(1));
+        let mut lru = Lru::new(16);
+        let mut plain = Vec::new();
+        let mut random = Random::new(1);
         (0..16).for_each(|node| {
             lru.push(node);
             plain.push(node);

@@ -161,7 +161,9 @@ impl Session {
                 None => (!input.is_empty()).then_some(input.len()),
             },
             State::Refused { answer, until, value } => {
-                let (answer, until, value) = (*answer, *until, *value);
+                let answer = *answer;
+                let until = *until;
+                let value = *value;
                 if input.is_empty() && now < until {
                     return None;
                 }

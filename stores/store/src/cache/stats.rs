@@ -92,7 +92,8 @@ impl Cache {
 
     pub(super) fn general(&mut self, now: Instant, out: &mut Vec<u8>) {
         const SECOND: u64 = 1_000_000_000;
-        let (gone, counters) = (self.items.gone(), self.counters);
+        let gone = self.items.gone();
+        let counters = self.counters;
         stat(out, "pid", self.config.pid);
         stat(out, "uptime", now.since(self.started) / SECOND);
         stat(out, "time", now.0 / SECOND);

@@ -165,7 +165,8 @@ mod tests {
     #[test]
     fn a_mixture_of_two_versions_is_none() {
         let values = Values::fixed(64);
-        let (mut old, mut new) = ([0; 64], [0; 64]);
+        let mut old = [0; 64];
+        let mut new = [0; 64];
         values.fill(5, 1, &mut old);
         values.fill(5, 2, &mut new);
         for cut in (16..64).step_by(8) {

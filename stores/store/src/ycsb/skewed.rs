@@ -70,7 +70,8 @@ mod tests {
     /// A chi-square statistic over the ranks with an expectation of at least ten; all others are combined.
     #[test]
     fn ranks_come_as_often_as_they_should_below_at_and_beyond_one() {
-        let (items, draws) = (1000u64, 200_000u32);
+        let items = 1000u64;
+        let draws = 200_000u32;
         for exponent in [0.0, 0.5, 0.99, 1.0, 1.2, 1.6] {
             let skewed = Skewed::new(items, exponent);
             let mut random = Random::new(11);
@@ -78,8 +79,10 @@ mod tests {
             (0..draws).for_each(|_| counts[skewed.next(&mut random) as usize] += 1);
             let sum: f64 = (1..=items).map(|place| (place as f64).powf(-exponent)).sum();
             let expected = |rank: usize| (rank as f64 + 1.0).powf(-exponent) / sum * f64::from(draws);
-            let (mut chi_square, mut ranks) = (0.0, 0.0);
-            let (mut seen, mut rest) = (f64::from(draws), f64::from(draws));
+            let mut chi_square = 0.0;
+            let mut ranks = 0.0;
+            let mut seen = f64::from(draws);
+            let mut rest = f64::from(draws);
             for (rank, count) in counts.iter().enumerate().filter(|(rank, _)| expected(*rank) >= 10.0) {
                 chi_square += (f64::from(*count) - expected(rank)).powi(2) / expected(rank);
                 (seen, rest, ranks) = (seen - f64::from(*count), rest - expected(rank), ranks + 1.0);

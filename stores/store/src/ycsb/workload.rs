@@ -285,7 +285,8 @@ mod tests {
     fn uniform_is_flat_and_scans_are_short() {
         let mix = Mix { distribution: Distribution::Uniform, ..Mix::E };
         let mut workload = Workload::new(mix, 100, Stripe::ALONE, 2);
-        let (mut counts, mut seed) = (vec![0u32; 100], 2);
+        let mut counts = vec![0u32; 100];
+        let mut seed = 2;
         for _ in 0..DRAWS {
             if let Operation::Scan { first, len } = workload.next_operation() {
                 assert!((1..=100).contains(&len));

@@ -19,7 +19,8 @@ pub fn zeta(n: u64, theta: f64) -> f64 {
     if n == summed {
         return head;
     }
-    let (a, b) = (summed as f64, n as f64);
+    let a = summed as f64;
+    let b = n as f64;
     let integral = if (theta - 1.0).abs() < 1e-12 {
         (b / a).ln()
     } else {
@@ -178,7 +179,8 @@ mod tests {
     /// The first two ranks are exact; for others Gray's curve is close to the true one.
     #[test]
     fn ranks_come_as_often_as_they_should() {
-        let (items, draws) = (1000, 1_000_000u32);
+        let items = 1000;
+        let draws = 1_000_000u32;
         let zipfian = Zipfian::new(items, THETA);
         let mut random = Random::new(5);
         let mut counts = vec![0u32; items as usize];
@@ -189,7 +191,8 @@ mod tests {
             assert!(deviation.abs() < 5.0, "rank {rank}: {deviation} standard deviations");
         }
         // Groups of ranks, each twice as wide as the one before.
-        let (mut from, mut width) = (2, 4);
+        let mut from = 2;
+        let mut width = 4;
         while from < items {
             let group = from..(from + width).min(items);
             let expected: f64 = group.clone().map(|rank| zipfian.probability(rank)).sum();
@@ -205,7 +208,8 @@ mod tests {
     #[test]
     fn chi_square_of_the_first_ranks() {
         let zipfian = Zipfian::new(100_000, THETA);
-        let (draws, ranks) = (400_000u32, 50u64);
+        let draws = 400_000u32;
+        let ranks = 50u64;
         let mut random = Random::new(6);
         let mut counts = vec![0u32; ranks as usize];
         for _ in 0..draws {
@@ -236,7 +240,8 @@ mod tests {
     fn scrambled_records_are_few_and_everywhere() {
         let scrambled = ScrambledZipfian::new(THETA);
         let mut random = Random::new(7);
-        let (records, draws) = (1000, 200_000u32);
+        let records = 1000;
+        let draws = 200_000u32;
         let mut counts = vec![0u32; records as usize];
         (0..draws).for_each(|_| counts[scrambled.next(&mut random, records) as usize] += 1);
         // The most popular record is the one to which rank 0 is hashed, with at least the share of rank 0.

@@ -21,7 +21,8 @@ impl Reader {
     /// [`ConnectError`] if the bytes are not a message, or the other side hung up.
     pub fn read(&mut self, stream: &mut impl Read) -> Result<Option<Message>, ConnectError> {
         loop {
-            let (at, want) = (self.bytes.len(), HEAD + self.head.as_ref().map_or(0, |head| head.len));
+            let at = self.bytes.len();
+            let want = HEAD + self.head.as_ref().map_or(0, |head| head.len);
             if at == want {
                 match (&self.head, self.bytes.first_chunk()) {
                     (Some(head), _) => return Message::of(head.number, &self.bytes[HEAD..]).map(Some),

@@ -184,7 +184,8 @@ impl Pending {
             }
         }
         let _ = stream.set_nodelay(true);
-        let (number, fd) = (self.next, stream.as_raw_fd());
+        let number = self.next;
+        let fd = stream.as_raw_fd();
         let registered = stream.set_nonblocking(true).and_then(|()| {
             self.poll.registry().register(&mut SourceFd(&fd), Token(number), Interest::READABLE)
         });

@@ -182,7 +182,8 @@ fn any_bytes_are_taken_or_refused_without_a_panic() {
         random
     };
     let good = Message::Request(hello()).emit();
-    let (mut taken, mut refused) = (0, 0);
+    let mut taken = 0;
+    let mut refused = 0;
     for _ in 0..200_000 {
         let mut body = good[HEAD..].to_vec();
         for _ in 0..next() % 3 {

@@ -88,7 +88,8 @@ impl Endpoint {
         let bound = listener.local_addr().map_err(refused)?;
         let stopped = Arc::new(AtomicBool::new(false));
         let waiter = thread::Builder::new().name("remora-metrics".to_owned());
-        let (ear, stop) = (Arc::clone(&listener), Arc::clone(&stopped));
+        let ear = Arc::clone(&listener);
+        let stop = Arc::clone(&stopped);
         let waiter = waiter.spawn(move || wait(&ear, &stop, &snapshot)).map_err(refused)?;
         Ok(Endpoint { address: bound, listener, stopped, waiter: Some(waiter), fork: ForkMark::get() })
     }
@@ -119,7 +120,8 @@ impl Drop for Endpoint {
 
 /// Accepts connections until stopped, and hands each to a thread of its own.
 fn wait(listener: &TcpListener, stopped: &AtomicBool, snapshot: &(impl Fn() -> Vec<Family> + Sync)) {
-    let (threads, open) = (AtomicUsize::new(0), OpenConnections::default());
+    let threads = AtomicUsize::new(0);
+    let open = OpenConnections::default();
     thread::scope(|scope| {
         while !stopped.load(Ordering::Acquire) {
             let Ok((stream, _)) = listener.accept() else {

@@ -283,7 +283,8 @@ mod tests {
     }
 
     fn packets(file: &[u8]) -> usize {
-        let (mut rest, mut count) = (file, 0);
+        let mut rest = file;
+        let mut count = 0;
         while rest.len() >= 12 {
             count += usize::from(rest[0] == 6);
             rest = &rest[u32::from_le_bytes(rest[4..8].try_into().unwrap()) as usize..];

@@ -124,7 +124,8 @@ impl<P: Port, C: Clock> Capture<P, C> {
         };
         self.stuck = false;
         let time = self.clock.now_ns();
-        let (start, sealed) = (self.port.start(peer), self.port.seals(peer));
+        let start = self.port.start(peer);
+        let sealed = self.port.seals(peer);
         if start == Start::Bth && sealed {
             reseal(bytes, ip_id);
         }
@@ -235,7 +236,9 @@ impl<P: Port, C: Clock> Port for Capture<P, C> {
         let here = self.port.endpoint();
         let Capture { port, clock, recorder, spans, .. } = self;
         let found = port.receive(budget, &mut |frame| {
-            let (start, sealed, from) = (frame.start, frame.sealed, frame.source);
+            let start = frame.start;
+            let sealed = frame.sealed;
+            let from = frame.source;
             let here = frame.destination.unwrap_or(here);
             let reads_id = start == Start::Bth && here.address.is_ipv4();
             let ip_id = if reads_id { sealed_id(from, here, frame.bytes, spans) } else { 0 };

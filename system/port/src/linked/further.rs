@@ -142,7 +142,8 @@ impl FurtherAddresses {
 
     /// Receives on the addresses with traffic, and on all addresses if that is due.
     pub fn receive(&mut self, now: u64, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
-        let (due, count) = (now >= self.look_at, self.addresses.len());
+        let due = now >= self.look_at;
+        let count = self.addresses.len();
         if due {
             self.look_at = now + QUIET_EVERY;
         }

@@ -330,7 +330,9 @@ impl LinkedPort {
     fn receive_by_links(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> (usize, bool) {
         let due = self.polling.is_due();
         self.polling.skipped = !due;
-        let (local, ranges, forged) = (&self.local, &self.ranges, &mut self.forged);
+        let local = &self.local;
+        let ranges = &self.ranges;
+        let forged = &mut self.forged;
         // The budget is shared so that neither links nor socket starve the other.
         let share = if due { budget.div_ceil(2) } else { budget };
         let taken = self.links.receive(share, &mut |frame| {
@@ -350,7 +352,8 @@ impl LinkedPort {
     /// starves the others.
     #[inline(never)]
     fn receive_at_all(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
-        let (mut taken, mut due) = (0, true);
+        let mut taken = 0;
+        let mut due = true;
         self.polling.skipped = false;
         if self.links.count() > 0 {
             (taken, due) = self.receive_by_links(budget, take);

@@ -31,7 +31,8 @@ impl Wanted {
     /// Adds a range, and wakes the other thread if the range was not in the set.
     #[cold]
     pub(super) fn add(&self, range: u8) {
-        let (word, bit) = (usize::from(range) / BITS, 1 << (usize::from(range) % BITS));
+        let word = usize::from(range) / BITS;
+        let bit = 1 << (usize::from(range) % BITS);
         let Some(word) = self.ranges.get(word) else { return };
         if word.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
             // Writing fails only if the eventfd is full, and a full eventfd is readable as well.

@@ -153,7 +153,8 @@ impl LinkTable {
 
     /// Returns the next few entries to be checked for cool links.
     pub(super) fn next_cool(&mut self) -> impl Iterator<Item = u32> + use<> {
-        let (from, count) = (self.cool, self.all.len() as u32);
+        let from = self.cool;
+        let count = self.all.len() as u32;
         self.cool = if from + COOL_PER_TURN >= count { 0 } else { from + COOL_PER_TURN };
         from..count.min(from + COOL_PER_TURN)
     }

@@ -74,7 +74,8 @@ impl Map {
     }
 
     fn of(memory: impl AsFd, geometry: Geometry) -> Result<Map, Errno> {
-        let (len, protection) = (Map::len(geometry), ProtFlags::READ | ProtFlags::WRITE);
+        let len = Map::len(geometry);
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice; it touches nothing that exists.
         let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, flags, memory, 0)? };

@@ -98,7 +98,8 @@ impl Outgoing {
     #[inline]
     fn settle(&self) {
         let count = self.count.replace(0) as usize;
-        let (from, to) = (self.gathered.as_ptr(), self.half.slot(self.start.get()).cast::<Line>());
+        let from = self.gathered.as_ptr();
+        let to = self.half.slot(self.start.get()).cast::<Line>();
         // SAFETY: the slots were reserved one after the other from `start` on, so they lie within the ring
         // and are whole aligned lines. Only this side uses them until the first word is published, and
         // there are at most `GATHERED`.
@@ -162,7 +163,8 @@ unsafe fn store(from: *const Line, to: *mut Line, count: usize) {
 unsafe fn stream(from: *const Line, to: *mut Line, count: usize) {
     use core::arch::x86_64::{__m128i, _mm_load_si128, _mm_sfence, _mm_stream_si128};
     const PIECES: usize = SLOT / size_of::<__m128i>();
-    let (from, to) = (from.cast::<__m128i>(), to.cast::<__m128i>());
+    let from = from.cast::<__m128i>();
+    let to = to.cast::<__m128i>();
     for piece in 0..count * PIECES {
         // SAFETY: the caller's promise; lines are aligned, and SSE2 is part of x86-64.
         unsafe { _mm_stream_si128(to.add(piece), _mm_load_si128(from.add(piece))) };
@@ -200,7 +202,9 @@ mod tests {
     fn gathered_and_built_in_place_frames_arrive_in_order_and_whole() {
         let geometry = Geometry::new(128, 1024).unwrap();
         let (mut sender, mut receiver) = ring(geometry).unwrap();
-        let (mut state, mut sent, mut taken) = (1u64, Vec::new(), 0);
+        let mut state = 1u64;
+        let mut sent = Vec::new();
+        let mut taken = 0;
         let mut random = |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % below

@@ -301,7 +301,8 @@ impl Consumer {
 
     #[inline(always)]
     fn found(&self, slot: u32, word: u32) -> Result<Option<Found>, Broken> {
-        let (len, following) = (word & LENGTH, word >> FOLLOWING);
+        let len = word & LENGTH;
+        let following = word >> FOLLOWING;
         if len.wrapping_sub(1) < self.geometry.max_frame && slot + slots_of(len) <= self.geometry.slots {
             Ok(Some(Found { slot, len, following }))
         } else {

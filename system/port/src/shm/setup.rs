@@ -211,7 +211,8 @@ pub fn introduce(geometry: Geometry) -> Result<[OwnedFd; 2], SetupError> {
     let (maker, taker) = net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     let (_map, memory) = Map::create(geometry)?;
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    let (wake_maker, wake_taker) = (rustix::event::eventfd(0, flags)?, rustix::event::eventfd(0, flags)?);
+    let wake_maker = rustix::event::eventfd(0, flags)?;
+    let wake_taker = rustix::event::eventfd(0, flags)?;
     let descriptors = [memory.as_fd(), wake_maker.as_fd(), wake_taker.as_fd()];
     // A message sent into one end of the pair is read at the other.
     send_offer(&taker, geometry, Side::Maker, descriptors)?;
@@ -240,7 +241,8 @@ fn check_peer(socket: &OwnedFd, admit: Admit) -> Result<bool, SetupError> {
 pub fn peer_process(socket: &OwnedFd) -> Option<OwnedFd> {
     let mut fd: libc::c_int = -1;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-    let (on, into) = (socket.as_raw_fd(), (&raw mut fd).cast());
+    let on = socket.as_raw_fd();
+    let into = (&raw mut fd).cast();
     // SAFETY: `into` points to `len` bytes, and the kernel writes no more.
     let done = unsafe { libc::getsockopt(on, libc::SOL_SOCKET, libc::SO_PEERPIDFD, into, &mut len) };
     // SAFETY: the kernel has just created this descriptor for us, and no other code knows it.

@@ -265,7 +265,8 @@ impl ShmPort {
             return;
         }
         for _ in 0..=3 * self.links.count() / BATCH {
-            let (links, mut gone) = (&self.links, [NOBODY; BATCH]);
+            let links = &self.links;
+            let mut gone = [NOBODY; BATCH];
             let mut count = 0;
             let looked = self.watch.look(|happened| match happened {
                 LinkEvent::Woken(index) => drain_wakes(links, index),

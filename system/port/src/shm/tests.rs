@@ -44,7 +44,8 @@ fn port(links: u32) -> ShmPort {
 /// Returns two ports connected by one link.
 fn ports() -> (ShmPort, ShmPort) {
     let (near, far) = link(small());
-    let (mut a, mut b) = (port(4), port(4));
+    let mut a = port(4);
+    let mut b = port(4);
     assert_eq!((a.add_link(near), b.add_link(far)), (Ok(Peer(0)), Ok(Peer(0))));
     (a, b)
 }
@@ -72,7 +73,8 @@ fn receive(port: &mut ShmPort, budget: usize) -> Vec<Vec<u8>> {
 
 /// Receives until nothing has arrived for a while.
 fn receive_all(port: &mut ShmPort) -> Vec<Vec<u8>> {
-    let (mut frames, mut quiet) = (Vec::new(), 0);
+    let mut frames = Vec::new();
+    let mut quiet = 0;
     while quiet < 2000 {
         let more = receive(port, 16);
         quiet = if more.is_empty() { quiet + 1 } else { 0 };
@@ -99,7 +101,8 @@ fn frames_begin_at_ip_unsealed_and_the_largest_fits() {
 #[test]
 fn random_frames_cross_both_ways_as_through_queues() {
     let (mut a, mut b) = ports();
-    let (mut state, mut queues) = (1, [VecDeque::new(), VecDeque::new()]);
+    let mut state = 1;
+    let mut queues = [VecDeque::new(), VecDeque::new()];
     let mut crossed = 0;
     for step in 0..200_000u64 {
         let pick = random(&mut state);
@@ -119,7 +122,8 @@ fn random_frames_cross_both_ways_as_through_queues() {
     }
     assert_eq!(receive_all(&mut b), Vec::from(std::mem::take(&mut queues[0])));
     assert_eq!(receive_all(&mut a), Vec::from(std::mem::take(&mut queues[1])));
-    let (a, b) = (a.counters(), b.counters());
+    let a = a.counters();
+    let b = b.counters();
     assert!(crossed > 10_000 && a.no_room > 0, "{crossed} crossed, {} refused", a.no_room);
     assert_eq!((a.frames_sent, a.bytes_sent), (b.frames_received, b.bytes_received));
     assert_eq!((b.frames_sent, b.bytes_sent), (a.frames_received, a.bytes_received));
@@ -149,7 +153,9 @@ fn two_threads_race_over_a_small_ring() {
             }
             sender.flush();
         });
-        let (mut state, mut number, mut spins) = (9, 0u64, 0);
+        let mut state = 9;
+        let mut number = 0u64;
+        let mut spins = 0;
         while number < total {
             let took = receiver.receive(|bytes| {
                 assert_eq!(bytes.len(), 8 + random(&mut state) as usize % 373);
@@ -193,7 +199,8 @@ fn a_link_to_oneself_brings_back_what_was_sent() {
 
 #[test]
 fn a_frame_for_everyone_goes_to_every_link_that_has_room() {
-    let (mut a, mut others) = (port(4), [port(4), port(4), port(4)]);
+    let mut a = port(4);
+    let mut others = [port(4), port(4), port(4)];
     for other in &mut others {
         let (near, far) = link(small());
         a.add_link(near).unwrap();
@@ -345,8 +352,10 @@ fn credit_that_lies_cuts_the_link_off() {
 #[test]
 fn frames_of_strangers_are_read_from_a_copy() {
     let (map, _) = Map::create(small()).unwrap();
-    let (ours, theirs) = (super::link::Side::Maker, super::link::Side::Taker);
-    let (mut a, mut b) = (port(1), port(1));
+    let ours = super::link::Side::Maker;
+    let theirs = super::link::Side::Taker;
+    let mut a = port(1);
+    let mut b = port(1);
     a.add_link(Link::new(&map, ours, None, true)).unwrap();
     b.add_link(Link::new(&map, theirs, None, false)).unwrap();
     let ring = Half::new(&map, 1);
@@ -472,7 +481,8 @@ fn a_sleeper_is_woken_once_and_one_that_is_awake_never() {
 #[test]
 fn a_link_that_is_added_while_somebody_sleeps_wakes_the_sleeper() {
     let (near, far) = link(small());
-    let (mut a, mut b) = (port(4), port(4));
+    let mut a = port(4);
+    let mut b = port(4);
     assert!(!a.arm());
     assert_eq!((a.add_link(near), b.add_link(far)), (Ok(Peer(0)), Ok(Peer(0))));
     assert!(send(&mut b, Peer(0), b"good morning"));
@@ -499,7 +509,8 @@ fn receive_asleep(port: &mut ShmPort, expected: u32, slept: &mut u64, timer: &mu
 fn sleepers_hand_a_token_back_and_forth_without_losing_a_wake() {
     let turns = 1_000u32;
     let play = |mut port: ShmPort, begins: bool| {
-        let (mut slept, mut timer) = (0, 0);
+        let mut slept = 0;
+        let mut timer = 0;
         for turn in 0..turns {
             if !begins {
                 receive_asleep(&mut port, turn, &mut slept, &mut timer);
@@ -515,10 +526,12 @@ fn sleepers_hand_a_token_back_and_forth_without_losing_a_wake() {
     };
     let (a, b) = ports();
     let (a, b) = thread::scope(|scope| {
-        let (a, b) = (scope.spawn(|| play(a, true)), scope.spawn(|| play(b, false)));
+        let a = scope.spawn(|| play(a, true));
+        let b = scope.spawn(|| play(b, false));
         (a.join().unwrap(), b.join().unwrap())
     });
-    let (slept, timer) = (a.0 + b.0, a.1 + b.1);
+    let slept = a.0 + b.0;
+    let timer = a.1 + b.1;
     let wakes = a.2.counters().wakes_sent + b.2.counters().wakes_sent;
     assert!(slept > 100 && wakes > 100, "they did sleep: {slept} sleeps, {wakes} wakes");
     if a.2.sleeps_are_safe() {
@@ -553,7 +566,8 @@ fn either_the_sleeper_sees_the_frame_or_the_sender_sees_the_sleeper() {
     if !a.sleeps_are_safe() {
         return;
     }
-    let (arrived, woken) = (AtomicU32::new(0), AtomicU32::new(0));
+    let arrived = AtomicU32::new(0);
+    let woken = AtomicU32::new(0);
     thread::scope(|scope| {
         scope.spawn(|| {
             for round in 0..rounds {
@@ -567,7 +581,8 @@ fn either_the_sleeper_sees_the_frame_or_the_sender_sees_the_sleeper() {
                 meet(&arrived, 2 * round + 2);
             }
         });
-        let (mut before, mut missed) = (0, 0);
+        let mut before = 0;
+        let mut missed = 0;
         for round in 0..rounds {
             meet(&arrived, 2 * round + 1);
             let seen = a.arm();

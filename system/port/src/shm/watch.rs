@@ -43,7 +43,8 @@ impl Watch {
 
     /// Watches the descriptors of link `index`.
     pub(super) fn add(&self, index: u32, wires: &Wires) -> Result<(), Errno> {
-        let (woken, gone) = (u64::from(index) << 1, u64::from(index) << 1 | 1);
+        let woken = u64::from(index) << 1;
+        let gone = u64::from(index) << 1 | 1;
         epoll::add(&self.epoll, &wires.wake_self, EventData::new_u64(woken), EventFlags::IN)?;
         let socket = epoll::add(&self.epoll, &wires.socket, EventData::new_u64(gone), EventFlags::RDHUP);
         let process = wires.process.as_ref().map_or(Ok(()), |process| {

@@ -216,7 +216,9 @@ unsafe fn source(from: *const Source, len: libc::socklen_t) -> Option<Endpoint> 
 /// `message` is as recvmsg left it and its control buffer is alive.
 #[inline]
 unsafe fn read_control(message: &libc::msghdr) -> (Option<usize>, Option<IpFields>) {
-    let (mut segment, mut class, mut hops) = (None, None, None);
+    let mut segment = None;
+    let mut class = None;
+    let mut hops = None;
     if message.msg_controllen == 0 || message.msg_flags & libc::MSG_CTRUNC != 0 {
         return (None, None);
     }

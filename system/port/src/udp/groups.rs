@@ -227,7 +227,8 @@ mod tests {
 
     /// Receives until `count` frames have come. Returns their bytes, and the groups that they were sent to.
     fn receive(port: &mut UdpPort, budget: usize, count: usize) -> Vec<(Vec<u8>, Option<Endpoint>)> {
-        let (mut came, limit) = (Vec::new(), Instant::now() + Duration::from_secs(60));
+        let mut came = Vec::new();
+        let limit = Instant::now() + Duration::from_secs(60);
         while came.len() < count {
             assert!(Instant::now() < limit, "{count} frames were sent, {} came", came.len());
             port.receive(budget, &mut |frame| {
@@ -273,8 +274,12 @@ mod tests {
 
     #[test]
     fn every_member_on_this_host_hears_the_group_and_nobody_else() {
-        let (mut from, mut one, mut two, mut stranger) = (open(4), open(4), open(4), open(4));
-        let (here, other) = (group("239.255.70.4:47911"), group("239.255.70.5:47911"));
+        let mut from = open(4);
+        let mut one = open(4);
+        let mut two = open(4);
+        let mut stranger = open(4);
+        let here = group("239.255.70.4:47911");
+        let other = group("239.255.70.5:47911");
         one.join(here).unwrap();
         two.join(here).unwrap();
         stranger.join(other).unwrap();
@@ -299,10 +304,12 @@ mod tests {
 
     #[test]
     fn neither_a_busy_group_nor_a_busy_peer_starves_the_other() {
-        let (mut from, mut port) = (open(4), open(4));
+        let mut from = open(4);
+        let mut port = open(4);
         let name = group("239.255.70.6:47911");
         port.join(name).unwrap();
-        let (all, alone) = (from.group(name).unwrap(), from.peer(port.endpoint()).unwrap());
+        let all = from.group(name).unwrap();
+        let alone = from.peer(port.endpoint()).unwrap();
         for number in 0..40 {
             send(&mut from, all, &[number; 5]);
             send(&mut from, alone, &[number; 6]);

@@ -478,7 +478,8 @@ impl UdpPort {
     /// Receives frames that were sent to the port's own address.
     #[inline(always)]
     fn receive_own(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
-        let (mut handed, mut fruitless) = (0, 0);
+        let mut handed = 0;
+        let mut fruitless = 0;
         while handed < budget && fruitless < FRUITLESS_PER_RECEIVE {
             if self.inbox.is_empty() {
                 if handed > 0 && !self.reading.reads_on() {
@@ -532,7 +533,8 @@ impl UdpPort {
     /// Receives frames sent to groups, then the rest. Each has its turn, even under a flood of the other.
     #[inline(never)]
     fn receive_with_groups(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
-        let (mut handed, mut fruitless) = (0, 0);
+        let mut handed = 0;
+        let mut fruitless = 0;
         while handed < budget.div_ceil(2) && fruitless < FRUITLESS_PER_RECEIVE {
             let Some((arrived, group, bytes)) = self.groups.receive() else { break };
             match arrived {

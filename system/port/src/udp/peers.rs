@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn strangers_take_no_place_of_peers_and_are_no_more_than_so_many() {
-        let (mut peers, local) = (Peers::new(1), at("127.0.0.1:4791"));
+        let mut peers = Peers::new(1);
+        let local = at("127.0.0.1:4791");
         let stranger = |peers: &mut Peers, text: &str| {
             peers.stranger(&address::endpoint(at(text)), at(text), local).map(|(peer, _)| peer)
         };
@@ -207,7 +208,8 @@ mod tests {
     /// client addresses.
     #[test]
     fn a_removed_peer_gives_its_number_and_its_name_back() {
-        let (mut peers, local) = (Peers::new(2), at("127.0.0.1:4791"));
+        let mut peers = Peers::new(2);
+        let local = at("127.0.0.1:4791");
         for port in 1..=1000 {
             let peer = peers.add(SocketAddr::new(at("10.0.0.1:1").ip(), port), local).unwrap();
             assert!(peers.address(peer).is_some());

@@ -81,7 +81,8 @@ fn attach(socket: &impl AsFd, option: libc::c_int, program: &[libc::sock_filter]
     // The kernel only reads the instructions.
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     let len = size_of_val(&filter) as libc::socklen_t;
-    let (fd, from) = (socket.as_fd().as_raw_fd(), (&raw const filter).cast());
+    let fd = socket.as_fd().as_raw_fd();
+    let from = (&raw const filter).cast();
     // SAFETY: `filter` has `len` bytes and points to as many instructions as it says; all live through the
     // call, which copies them.
     let status = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, option, from, len) };
@@ -95,7 +96,8 @@ mod tests {
 
     /// Interprets the program by the kernel's rules: a load beyond the end ends it with 0.
     fn run(steering: &Steering, datagram: &[u8]) -> u32 {
-        let (mut at, mut a) = (0, 0u32);
+        let mut at = 0;
+        let mut a = 0u32;
         loop {
             let step = steering.program[at];
             at += 1;

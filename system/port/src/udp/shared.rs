@@ -164,7 +164,8 @@ impl SharedEndpoint {
         [socket, channel, page]: [OwnedFd; 3],
     ) -> Option<SharedEndpoint> {
         let page = SharedPage::from_memfd(page)?;
-        let (socket, channel) = (Arc::new(socket), Arc::new(channel));
+        let socket = Arc::new(socket);
+        let channel = Arc::new(channel);
         Some(SharedEndpoint { local, range, socket, channel, page, lease: None })
     }
 

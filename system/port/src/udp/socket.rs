@@ -198,7 +198,8 @@ impl Socket {
     /// # Errors
     /// The errno of setsockopt(2).
     pub fn mark(&self, fields: IpFields) -> Result<(), Errno> {
-        let (class, hops) = (fields.traffic_class, fields.hop_limit);
+        let class = fields.traffic_class;
+        let hops = fields.hop_limit;
         if self.local.is_ipv6() {
             sockopt::set_ipv6_tclass(&self.fd, class.into())?;
             return if hops == 0 { Ok(()) } else { sockopt::set_ipv6_unicast_hops(&self.fd, Some(hops)) };

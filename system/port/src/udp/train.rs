@@ -196,7 +196,9 @@ impl Train {
 
     #[cold]
     fn begin_apart(&mut self, sealed_by_place: bool) {
-        let (from, len, place) = (self.used, self.apart, self.count as u16);
+        let from = self.used;
+        let len = self.apart;
+        let place = self.count as u16;
         self.clear();
         self.bytes.copy_within(from..from + len, 0);
         if sealed_by_place {

@@ -131,7 +131,9 @@ impl Interface {
 /// Parses the answer about an Ethernet interface, without its IP addresses; `None` if it is of another
 /// kind.
 fn ethernet(link: &LinkMessage) -> Option<Interface> {
-    let (mut name, mut mac, mut mtu) = (None, None, None);
+    let mut name = None;
+    let mut mac = None;
+    let mut mtu = None;
     for attribute in &link.attributes {
         match attribute {
             LinkAttribute::IfName(text) => name = Some(text.clone()),

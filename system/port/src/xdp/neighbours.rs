@@ -107,7 +107,8 @@ fn of_route(route: &RouteMessage, to: IpAddr) -> NextHop {
         RouteType::Broadcast => return NextHop::Broadcast,
         _ => return NextHop::Nowhere,
     }
-    let (mut interface, mut hop) = (None, to);
+    let mut interface = None;
+    let mut hop = to;
     for attribute in &route.attributes {
         match attribute {
             RouteAttribute::Oif(index) => interface = Some(*index),

@@ -23,7 +23,8 @@ impl OnLinkHost {
     /// does not answer. A link-local address must name its interface.
     pub fn find(source: IpAddr, to: SocketAddr) -> Option<OnLinkHost> {
         let mut netlink = Netlink::open(&[]).ok()?;
-        let (ip, zone) = (to.ip().to_canonical(), zone(to));
+        let ip = to.ip().to_canonical();
+        let zone = zone(to);
         let hop = next_hop(&mut netlink, source.to_canonical(), ip, zone).ok()?;
         let NextHop::Out { interface, hop } = hop else { return None };
         let address = match to {

@@ -84,7 +84,8 @@ impl Queue {
         // In reverse, so that the lowest addresses are used first.
         let free = (sizes.receive as usize..count).rev().map(|chunk| umem.address(chunk)).collect();
         let zero_copy = socket.is_zero_copy();
-        let (lent, unsent) = (None, false);
+        let lent = None;
+        let unsent = false;
         Ok(Some(Queue {
             rings,
             socket,
@@ -136,7 +137,9 @@ impl Queue {
     #[inline(always)]
     pub fn receive(&mut self, budget: usize, take: &mut impl FnMut(&[u8])) -> (usize, usize) {
         let Queue { rings, umem, senseless, .. } = self;
-        let (mut frames, mut bytes, mut taken) = (0, 0, false);
+        let mut frames = 0;
+        let mut bytes = 0;
+        let mut taken = false;
         while frames < budget {
             let Some(described) = rings.receive.take() else { break };
             taken = true;

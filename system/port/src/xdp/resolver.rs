@@ -104,7 +104,9 @@ impl Resolver {
     }
 
     fn wait_for(&self, hop: IpAddr, timeout: Duration) -> Result<[u8; 6], PeerError> {
-        let (started, mut pause, mut asked) = (Instant::now(), PAUSE, 0);
+        let started = Instant::now();
+        let mut pause = PAUSE;
+        let mut asked = 0;
         loop {
             match self.known(hop)? {
                 Reachability::Fresh(mac) | Reachability::Stale(mac) => return Ok(mac),

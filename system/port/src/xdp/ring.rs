@@ -278,13 +278,17 @@ mod tests {
     fn random_steps_agree_with_a_queue_also_where_the_index_wraps() {
         let mut state = 11;
         for size in [1, 2, 8, 64] {
-            let (mut down, mut up) = (Kernel::new(size, u32::MAX - 40), Kernel::new(size, u32::MAX - 40));
-            let (down_words, up_words) = (down.words(), up.words());
+            let mut down = Kernel::new(size, u32::MAX - 40);
+            let mut up = Kernel::new(size, u32::MAX - 40);
+            let down_words = down.words();
+            let up_words = up.words();
             // SAFETY: as above.
             let mut ours = unsafe { Producer::new(down.words()) };
             // SAFETY: as above.
             let mut theirs = unsafe { Consumer::new(up.words()) };
-            let (mut unseen, mut seen, mut came) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+            let mut unseen = VecDeque::new();
+            let mut seen = VecDeque::new();
+            let mut came = VecDeque::new();
             let mut held = 0;
             for step in 0..2000 {
                 match random(&mut state, 6) {

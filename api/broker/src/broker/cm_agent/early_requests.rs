@@ -97,7 +97,8 @@ mod tests {
     /// about to listen.
     #[test]
     fn a_request_waits_for_who_begins_to_listen_and_no_longer_than_it_may() {
-        let (mut early, mut cm) = (EarlyRequests::default(), Cm::new(CmConfig::new(1, 2)));
+        let mut early = EarlyRequests::default();
+        let mut cm = Cm::new(CmConfig::new(1, 2));
         for port in [7174, 7175] {
             assert!(early.hold(Instant(0), gids().into(), &request(port), &cm));
         }
@@ -116,7 +117,8 @@ mod tests {
 
     #[test]
     fn no_more_than_so_many_wait_and_nothing_but_requests() {
-        let (mut early, cm) = (EarlyRequests::default(), Cm::new(CmConfig::new(1, 2)));
+        let mut early = EarlyRequests::default();
+        let cm = Cm::new(CmConfig::new(1, 2));
         let mad = request(7174);
         for _ in 0..HELD {
             assert!(early.hold(Instant(0), gids().into(), &mad, &cm));

@@ -156,7 +156,8 @@ fn an_answer_that_belongs_to_no_id_has_the_traffic_class_of_its_question() {
 /// number.
 fn forged(number: u64) -> [u8; mad::LEN] {
     let random = |salt: u64| (number ^ salt << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    let (local_comm_id, remote_comm_id) = (random(1) as u32, random(2) as u32);
+    let local_comm_id = random(1) as u32;
+    let remote_comm_id = random(2) as u32;
     let qpn = Qpn::new(2 + random(3) as u32 % (1 << 18));
     let message = match number % 5 {
         0 => {
@@ -190,7 +191,8 @@ fn a_storm_of_forged_messages_from_a_peers_host_ends_no_connection_and_keeps_nob
     const CONNECTIONS: u32 = 20;
     let address = "127.95.0.20:0";
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
-    let (server, client) = (Side::open(address), Side::open(address));
+    let server = Side::open(address);
+    let client = Side::open(address);
     let (_, service) = server.listen(address);
     let other = UdpSocket::bind(at(address)).unwrap().local_addr().unwrap();
     let stranger = Stranger::new(&other.to_string(), "127.95.0.20:4791");

@@ -37,7 +37,9 @@ impl Tenant {
         }
         let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         let region = self.domain(asked.domain)?.register_ranges(&parts, rights).map_err(words)?;
-        let (domain, key, iova) = (asked.domain, region.lkey().get(), region.address());
+        let domain = asked.domain;
+        let key = region.lkey().get();
+        let iova = region.address();
         self.keep_region(Region {
             region,
             memory,

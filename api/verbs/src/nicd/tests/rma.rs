@@ -105,7 +105,8 @@ impl Program {
     fn raw_portal(&self, slots: u16) -> RawPortal {
         let cq = self.context.create_cq(1024).unwrap();
         let daemon = Arc::clone(self.context.daemon().unwrap());
-        let (domain, number) = (self.domain.number().unwrap(), cq.number());
+        let domain = self.domain.number().unwrap();
+        let number = cq.number();
         let asked = CreatePortal { domain, cq: number, slots, bulk_only: false };
         let (facts, ring) = daemon.create_portal(asked).unwrap();
         RawPortal { daemon, facts, ring, cq, produced: 0 }
@@ -215,14 +216,16 @@ fn a_nic_without_slots_in_a_row_and_a_tenant_without_memory_say_so() {
     let options = Options { rma: Settings { slots: 8, ..PATIENT }, ..Options::default() };
     let lender = lender("rma-slots", &options);
     let raw = lender.raw();
-    let (domain, cq) = (raw.number(&Request::AllocDomain), raw.number(&create_cq(64, 0)));
+    let domain = raw.number(&Request::AllocDomain);
+    let cq = raw.number(&create_cq(64, 0));
     raw.refuses(&portal(domain, cq, 9, false), "no 9 command slots in a row left of its 8");
     raw.number(&portal(domain, cq, 8, false));
     raw.refuses(&portal(domain, cq, 1, false), "end other programs");
     let limits = Limits { bytes: 8192, ..Limits::default() };
     let poor = super::lender("rma-memory", &Options { limits, ..Options::default() });
     let raw = poor.raw();
-    let (domain, cq) = (raw.number(&Request::AllocDomain), raw.number(&create_cq(16, 0)));
+    let domain = raw.number(&Request::AllocDomain);
+    let cq = raw.number(&create_cq(16, 0));
     raw.refuses(&portal(domain, cq, 128, false), "--memory");
     assert_eq!(poor.daemon.tenants()[0].rma_slots, 0, "what was refused is not held");
 }
@@ -294,7 +297,8 @@ fn rma_attack_16_no_request_or_command_names_a_region_slot_or_queue_of_another()
 fn rma_attack_16_garbage_in_slots_while_the_nic_reads_them_harms_nobody() {
     let lender = udp_lender("rma-garbage", &Options::default());
     let server = Server::new();
-    let (table, bait) = (server.region(1, Rights::READ | Rights::WRITE), server.region(3, Rights::READ));
+    let table = server.region(1, Rights::READ | Rights::WRITE);
+    let bait = server.region(3, Rights::READ);
     let mut victim = Program::new(&lender, 8);
     let grant = table.grant(&victim.identity());
     let mut numbers = Numbers(0x16);
@@ -351,7 +355,8 @@ fn babble(slots: &RawPortal, local: &RmaRegion, grant: &Grant, seed: u64) {
 #[test]
 fn rma_attack_16_the_nic_says_the_process_and_no_command_can() {
     let lender = udp_lender("rma-process", &Options::default());
-    let (server, listener) = (Server::new(), UdpSocket::bind(here()).unwrap());
+    let server = Server::new();
+    let listener = UdpSocket::bind(here()).unwrap();
     let table = server.region(1, Rights::READ);
     let [one, two] = [(); 2].map(|()| Program::new(&lender, 4));
     assert_eq!(one.identity().pid, std::process::id(), "as the kernel says");
@@ -388,7 +393,8 @@ fn rma_attack_16_the_nic_says_the_process_and_no_command_can() {
 #[test]
 fn slots_regions_and_windows_of_a_program_that_goes_come_back() {
     let lender = udp_lender("rma-comes-back", &Options { rma: PATIENT, ..Options::default() });
-    let (server, nobody) = (Server::new(), UdpSocket::bind(here()).unwrap());
+    let server = Server::new();
+    let nobody = UdpSocket::bind(here()).unwrap();
     let table = server.region(1, Rights::READ);
     let mut stays = Program::new(&lender, 4);
     let grant = table.grant(&stays.identity());

@@ -35,7 +35,8 @@ impl SharedLender {
         assert_eq!(own_uid(), 0, "threads of other users take root");
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                let (user, group) = (Uid::from_raw(uid), Gid::from_raw(uid));
+                let user = Uid::from_raw(uid);
+                let group = Gid::from_raw(uid);
                 set_thread_res_gid(group, group, group).unwrap();
                 set_thread_res_uid(user, user, user).unwrap();
                 program()

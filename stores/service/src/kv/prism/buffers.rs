@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn a_table_for_so_many_further_keys_takes_them_short_or_mixed() {
-        let (limits, none) = (limits(None), Contents::default());
+        let limits = limits(None);
+        let none = Contents::default();
         let sizes = sizes(&limits, &none, 100_000, bytes_for(&limits, &none, 100_000)).unwrap();
         assert_eq!(refused(&sizes, &[(20, 100_000)]), 0, "{sizes:?}");
         assert_eq!(refused(&sizes, &[(232, 100_000)]), 0, "{sizes:?}");

@@ -74,7 +74,8 @@ impl Network {
         patience: Duration,
     ) -> Network {
         let patience = (links.len() == 1).then_some(patience);
-        let (reads, done) = (HashMap::new(), VecDeque::new());
+        let reads = HashMap::new();
+        let done = VecDeque::new();
         Network { rma, portal, links, reads, done, patience, landed: 0, _domain: domain }
     }
 
@@ -145,7 +146,9 @@ impl Network {
     fn submit(&mut self, reading: Reading) {
         let Reading { id, region, remote, local, len, .. } = reading;
         let link = &mut self.links[server(id)];
-        let (kind, class, patience) = (Kind::Read, Class::Latency, self.patience);
+        let kind = Kind::Read;
+        let class = Class::Latency;
+        let patience = self.patience;
         let submitted = link.grant(region).and_then(|grant| {
             self.portal.submit(kind, class, &link.arena, local, grant, remote, len, patience).ok()
         });

@@ -130,7 +130,8 @@ fn table(
 ) -> Result<(Called<FarmTable>, Vec<Registered>, [RmaRegion; 2])> {
     let Limits { max_key, max_value, clients: connections, .. } = *limits;
     let config = ServerConfig { connections, max_key, max_value, ..ServerConfig::default() };
-    let (rma, domain) = (context.open_rma(&RmaOptions::default())?, context.alloc_pd()?);
+    let rma = context.open_rma(&RmaOptions::default())?;
+    let domain = context.alloc_pd()?;
     let index_len = FarmDesign::table_len(size.capacity, size.seed);
     let (index, index_region) = expose(&rma, &domain, index_len, INDEX)?;
     let (values, values_region) = expose(&rma, &domain, size.bytes, VALUES)?;

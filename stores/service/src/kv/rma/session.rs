@@ -80,7 +80,8 @@ impl RmaSession {
             let most = Replicas::<Farm>::MOST;
             return Err(Error::Config(format!("a client has 1 to {most} servers, not {}", servers.len())));
         }
-        let (rma, domain) = (context.open_rma(&RmaOptions::default())?, context.alloc_pd()?);
+        let rma = context.open_rma(&RmaOptions::default())?;
+        let domain = context.alloc_pd()?;
         let portal = rma.create_portal(&domain, SLOTS)?;
         let links = servers.iter().map(|_| link(&rma, &domain, &config)).collect::<Result<Vec<_>>>()?;
         let machine = Replicas::new(config, servers.len());
@@ -111,8 +112,10 @@ impl RmaSession {
     fn try_to_connect(&mut self, number: usize) {
         let Server { address: RmaServerAddress { pin, credential }, tried, attempt, .. } =
             &mut self.servers[number];
-        let (client, hello) = (self.network.portal.identity(), self.network.links[number].hello);
-        let (pin, credential) = (*pin, credential.clone());
+        let client = self.network.portal.identity();
+        let hello = self.network.links[number].hello;
+        let pin = *pin;
+        let credential = credential.clone();
         let (tell, told) = channel();
         // Connecting blocks until the server answers, which must not delay operations at other servers.
         std::thread::spawn(move || drop(tell.send(connect(pin, &credential, &client, &hello))));

@@ -77,7 +77,8 @@ impl Items {
         }
         let idle = self.idle(name, now);
         let Attributes { expires, marks, .. } = self.attributes(name);
-        let (unfetched, nonzero) = (u64::from(!marks.fetched), u64::from(expires != Instant::NEVER));
+        let unfetched = u64::from(!marks.fetched);
+        let nonzero = u64::from(expires != Instant::NEVER);
         self.gone.evicted += 1;
         self.gone.evicted_unfetched += unfetched;
         let counts = self.counts(name);

@@ -120,8 +120,10 @@ impl Cache {
         // As in memcached, the time until the expiry is a negative number.
         let expires =
             if expires == Instant::NEVER { -1 } else { 0i64.saturating_sub_unsigned(left(expires, now)) };
-        let (fetched, idle) = (if marks.fetched { "yes" } else { "no" }, self.items.idle(name, now));
-        let (class, size) = (self.items.class(name), self.items.size(name));
+        let fetched = if marks.fetched { "yes" } else { "no" };
+        let idle = self.items.idle(name, now);
+        let class = self.items.class(name);
+        let size = self.items.size(name);
         write!(out, " exp={expires} la={idle} cas={unique} fetch={fetched} cls={class} size={size}\r\n")
             .expect("a Vec takes bytes");
         Ok(())

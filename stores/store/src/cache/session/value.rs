@@ -38,7 +38,8 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Option<usize> {
         let State::Value { store, len, filled, arrival } = &mut self.state else { return None };
-        let (store, len) = (*store, *len);
+        let store = *store;
+        let len = *len;
         let at_once = *filled == 0 && input.len() >= len + 2;
         if *filled < len && !at_once {
             let piece = &input[..input.len().min(len - *filled)];

@@ -5,7 +5,8 @@ use crate::cache::{MAX_KEY, MAX_LINE, MAX_VALUE, OUTPUT};
 
 #[test]
 fn a_key_has_at_most_250_bytes() {
-    let (longest, longer) = ("k".repeat(MAX_KEY), "k".repeat(MAX_KEY + 1));
+    let longest = "k".repeat(MAX_KEY);
+    let longer = "k".repeat(MAX_KEY + 1);
     let mut talk = TestClient::new();
     assert_eq!(talk.tell(set(&longest, 1)), "STORED\r\n");
     let hit = format!("VALUE {longest} 0 1\r\nv\r\nEND\r\n");

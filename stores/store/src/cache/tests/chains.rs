@@ -31,7 +31,8 @@ impl Shown {
 
     /// The steps of `cache.chain`: it reads and compares both buckets, and answers with the one that matches.
     fn chain(&self, ask: &[u8]) -> Vec<u8> {
-        let (mut item, mut checked) = (Vec::new(), vec![0; 32]);
+        let mut item = Vec::new();
+        let mut checked = vec![0; 32];
         let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
         for at in [0, 16] {
             let mut bucket = [0; 56];
@@ -49,7 +50,8 @@ impl Shown {
     fn by_chain(&self, key: &str) -> Option<String> {
         let answer = self.chain(&self.talk.cache.directory().unwrap().ask(key.as_bytes()));
         let item = Item::of(&answer, key.as_bytes(), self.talk.now)?;
-        let (flags, value) = (item.flags, String::from_utf8_lossy(item.value));
+        let flags = item.flags;
+        let value = String::from_utf8_lossy(item.value);
         Some(format!("VALUE {key} {flags} {}\r\n{value}\r\nEND\r\n", item.value.len()))
     }
 
@@ -60,9 +62,11 @@ impl Shown {
 
 #[test]
 fn what_a_chain_finds_is_what_the_protocol_answers() {
-    let (mut found, mut missed) = (0, 0);
+    let mut found = 0;
+    let mut missed = 0;
     for seed in 1..=20 {
-        let (mut random, mut shown) = (Random::new(seed), Shown::new(400));
+        let mut random = Random::new(seed);
+        let mut shown = Shown::new(400);
         for step in 0..3000 {
             let key = format!("key{}", random.below(600));
             let len = random.below(60) + if random.below(20) == 0 { 20_000 } else { 0 };
@@ -79,7 +83,8 @@ fn what_a_chain_finds_is_what_the_protocol_answers() {
                 29 if random.below(40) == 0 => _ = shown.talk.tell("flush_all 3\r\n"),
                 30..33 => shown.talk.pass(1),
                 _ => {
-                    let (chain, protocol) = (shown.by_chain(&key), shown.by_protocol(&key));
+                    let chain = shown.by_chain(&key);
+                    let protocol = shown.by_protocol(&key);
                     if chain.is_some() {
                         assert_eq!(chain, protocol, "{key}, seed {seed}, step {step}");
                         found += 1;
@@ -117,7 +122,8 @@ fn what_a_chain_read_while_it_changed_is_not_taken_for_the_value() {
     assert_eq!(Item::of(&answer, b"colou", now), None, "a part of the key");
     assert_eq!(Item::of(&answer, b"colour", now.after(10_000_000_000)), None, "expired");
     // The expiry is not part of the digest, because the server may change it alone.
-    let (item, expiry) = (b"colourcrimson".len(), 8);
+    let item = b"colourcrimson".len();
+    let expiry = 8;
     for at in (0..answer.len()).filter(|at| !(item..item + expiry).contains(at)) {
         let mut torn = answer.clone();
         torn[at] ^= 1;

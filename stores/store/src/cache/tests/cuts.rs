@@ -89,7 +89,10 @@ fn babble(random: &mut Random, len: usize) -> Vec<u8> {
 
 /// Returns the answers to a client that sends `bytes` in pieces and reads in pieces.
 fn cut(talk: &mut TestClient, bytes: &[u8], random: &mut Random) -> Vec<u8> {
-    let (mut all, mut out, mut at, mut end) = (Vec::new(), Vec::with_capacity(OUTPUT), 0, 0);
+    let mut all = Vec::new();
+    let mut out = Vec::with_capacity(OUTPUT);
+    let mut at = 0;
+    let mut end = 0;
     loop {
         let taken = talk.session.run(&mut talk.cache, talk.now, &bytes[at..end], &mut out);
         assert!(out.capacity() == OUTPUT);
@@ -110,7 +113,8 @@ fn cut(talk: &mut TestClient, bytes: &[u8], random: &mut Random) -> Vec<u8> {
 
 #[test]
 fn answers_do_not_depend_on_where_the_bytes_are_cut() {
-    let (mut answered, mut closed) = (0, 0);
+    let mut answered = 0;
+    let mut closed = 0;
     for seed in 0..300 {
         let mut random = Random::new(seed);
         let bytes = babble(&mut random, 6000);

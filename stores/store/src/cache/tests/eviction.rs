@@ -61,9 +61,11 @@ fn a_long_value_among_many_short_ones_drops_what_lies_in_its_way_and_not_the_res
         let n = random.below(90_000);
         talk.tell(format!("touch k{n} 0\r\n"));
     }
-    let (before, evicted) = (talk.stat("curr_items"), talk.stat("evictions"));
+    let before = talk.stat("curr_items");
+    let evicted = talk.stat("evictions");
     assert_eq!(talk.tell(set("long", 7 << 17)), "STORED\r\n");
-    let (after, long) = (talk.stat("curr_items"), 7 << 17);
+    let after = talk.stat("curr_items");
+    let long = 7 << 17;
     let dropped = talk.stat("evictions") - evicted;
     assert_eq!(before + 1 - after, dropped);
     assert!(dropped <= long / 64 * 9 / 8 + 20, "{dropped} went for a value of {} lines", long / 64);

@@ -91,7 +91,9 @@ impl TestClient {
 
 /// Returns all answers of a session.
 pub fn say(cache: &mut Cache, session: &mut Session, now: Instant, bytes: &[u8]) -> Vec<u8> {
-    let (mut at, mut all, mut out) = (0, Vec::new(), Vec::with_capacity(OUTPUT));
+    let mut at = 0;
+    let mut all = Vec::new();
+    let mut out = Vec::with_capacity(OUTPUT);
     loop {
         let taken = session.run(cache, now, &bytes[at..], &mut out);
         assert!(out.len() <= OUTPUT && out.capacity() == OUTPUT, "output has its bound");

@@ -101,7 +101,8 @@ impl Account {
 
     /// Performs one step of one operation.
     fn operate(&mut self, at: usize) {
-        let (choice, slot) = (self.below(4), self.below(self.table.0.len()));
+        let choice = self.below(4);
+        let slot = self.below(self.table.0.len());
         let open = self.clients[at].open.len();
         let which = self.below(open.max(1));
         let client = &mut self.clients[at];
@@ -217,7 +218,8 @@ impl Account {
 
 #[test]
 fn no_buffer_is_posted_that_somebody_has_and_none_is_lost() {
-    let (mut swept, mut died) = (0, 0);
+    let mut swept = 0;
+    let mut died = 0;
     for seed in 0..200 {
         let mut account = Account::new(seed);
         account.run(3000);

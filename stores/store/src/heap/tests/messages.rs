@@ -92,7 +92,8 @@ fn a_sweep_posts_no_buffer_that_the_nic_has_given_back() {
     let mut keeper = Keeper::new(config, classes(), block(config.local_len())).unwrap();
     let mut nic = Posted::default();
     let [one, two] = [keeper.accept(&mut nic).unwrap(), keeper.accept(&mut nic).unwrap()];
-    let (mut lists, table) = (Free { free: BTreeSet::new() }, Slots(vec![0]));
+    let mut lists = Free { free: BTreeSet::new() };
+    let table = Slots(vec![0]);
     keeper.post_all(&mut lists, |_| false).unwrap();
     // Half of the second client's buffers have arrived when the first client dies. The second one dies, too,
     // while the sweep waits for it.

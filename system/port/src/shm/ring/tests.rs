@@ -93,10 +93,13 @@ fn a_read_request_is_one_line_and_a_64_byte_write_two() {
 /// Compares a ring with a `VecDeque` on random frames. Most payload bytes are ones that look like words.
 fn against_a_queue(seed: u64, slots: u32, largest: u32, steps: u32) {
     let geometry = Geometry::new(slots, largest).unwrap();
-    let (memory, mut random) = (Memory::new(geometry), Random(seed));
-    let (mut producer, mut consumer) = (Producer::new(geometry), Consumer::new(geometry));
+    let memory = Memory::new(geometry);
+    let mut random = Random(seed);
+    let mut producer = Producer::new(geometry);
+    let mut consumer = Consumer::new(geometry);
     let mut queue = VecDeque::new();
-    let (mut full, mut wrapped) = (0, 0);
+    let mut full = 0;
+    let mut wrapped = 0;
     for step in 0..steps {
         // Phases of filling and of draining, so that the ring becomes full and empty.
         let filling = step % 256 < 128;
@@ -181,7 +184,8 @@ fn positions_wrap_modulo_2_to_the_32() {
 fn a_full_ring_refuses_and_recovers() {
     let geometry = Geometry::new(16, 60).unwrap();
     let memory = Memory::new(geometry);
-    let (mut producer, mut consumer) = (Producer::new(geometry), Consumer::new(geometry));
+    let mut producer = Producer::new(geometry);
+    let mut consumer = Consumer::new(geometry);
     for _ in 0..16 {
         assert_eq!(producer.reserve(&memory, 60), Ok(true));
         producer.commit(&memory);
@@ -209,7 +213,8 @@ fn a_full_ring_refuses_and_recovers() {
 fn a_train_is_seen_when_it_is_published_and_says_how_long_it_is() {
     let geometry = Geometry::new(256, 380).unwrap();
     let memory = Memory::new(geometry);
-    let (mut producer, mut consumer) = (Producer::new(geometry), Consumer::new(geometry));
+    let mut producer = Producer::new(geometry);
+    let mut consumer = Consumer::new(geometry);
     for len in [60, 124, 380] {
         assert_eq!(producer.reserve(&memory, len), Ok(true));
         producer.commit(&memory);
@@ -234,7 +239,8 @@ fn a_train_is_seen_when_it_is_published_and_says_how_long_it_is() {
 fn publishing_without_a_reservation_does_nothing() {
     let geometry = Geometry::new(16, 60).unwrap();
     let memory = Memory::new(geometry);
-    let (mut producer, mut consumer) = (Producer::new(geometry), Consumer::new(geometry));
+    let mut producer = Producer::new(geometry);
+    let mut consumer = Consumer::new(geometry);
     producer.commit(&memory);
     producer.publish(&memory);
     assert_eq!((producer.head(), producer.reserved().1), (0, 0));
@@ -283,7 +289,8 @@ fn credit_that_moves_back_or_past_what_was_published_is_broken() {
 fn no_words_and_no_credit_lead_out_of_the_ring() {
     let geometry = Geometry::new(16, 380).unwrap();
     let mut random = Random(7);
-    let (mut frames, mut broken) = (0, 0);
+    let mut frames = 0;
+    let mut broken = 0;
     for _ in 0..20_000 {
         let memory = Memory::new(geometry);
         for slot in 0..16 {
@@ -292,7 +299,8 @@ fn no_words_and_no_credit_lead_out_of_the_ring() {
             memory.set(slot, wild);
         }
         memory.credit.set(random.below(64));
-        let (mut producer, mut consumer) = (Producer::new(geometry), Consumer::new(geometry));
+        let mut producer = Producer::new(geometry);
+        let mut consumer = Consumer::new(geometry);
         for _ in 0..40 {
             match consumer.peek(&memory) {
                 Ok(Some(found)) => {
