@@ -81,6 +81,10 @@ impl Answered {
     }
 }
 
+fields::numbers! {
+    Answered: number => Answered::of(number as u8), value => value as u64;
+}
+
 /// Returns the nanoseconds of a 5-bit time code: 4.096 µs times 2 to the power of `code`. Only the low 5
 /// bits count. Unlike a queue pair's ACK timeout, code 0 is a finite time.
 #[inline]

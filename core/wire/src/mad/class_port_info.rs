@@ -1,6 +1,6 @@
 //! ClassPortInfo: the capabilities of a port's communication manager (IBTA volume 1, chapters 12.7 and
-//! 13.4.8.1). Remora neither redirects requests nor sends traps: the last 64 bytes, which are about those, are
-//! sent as zero and ignored on receipt.
+//! 13.4.8.1). Remora neither redirects requests nor sends traps: the last 64 bytes, which are about those,
+//! are sent as zero and ignored on receipt.
 
 use super::fields::mad;
 

@@ -1,11 +1,9 @@
 //! Fields of MADs by their position, and the macro that declares a MAD as the list of its fields.
 
-use super::header::{Attribute, Method};
-use super::{Answered, RejectReason, ServiceId, SidrStatus, path};
 use crate::{Address, Psn, Qpn};
 
-/// Position of a field, as the tables of IBTA volume 1, chapter 12 name it: a byte, the first bit in that byte
-/// (0 is the most significant one), and the number of bits.
+/// Position of a field, as the tables of IBTA volume 1, chapter 12 name it: a byte, the first bit in that
+/// byte (0 is the most significant one), and the number of bits.
 #[derive(Copy, Clone)]
 pub(crate) struct Bits {
     pub(crate) byte: usize,
@@ -23,14 +21,14 @@ impl Bits {
     }
 
     /// Returns the number in the field, which has at most 64 bits.
-    fn load(self, bytes: &[u8]) -> u64 {
+    pub(crate) fn load(self, bytes: &[u8]) -> u64 {
         let len = self.end().div_ceil(8);
         let number = bytes[self.byte..][..len].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
         number >> (len * 8 - self.end()) & self.mask()
     }
 
     /// Writes the low bits of `number` into the field, whose bits are zero.
-    fn store(self, number: u64, out: &mut [u8]) {
+    pub(crate) fn store(self, number: u64, out: &mut [u8]) {
         let len = self.end().div_ceil(8);
         let bytes = ((number & self.mask()) << (len * 8 - self.end())).to_be_bytes();
         for (out, byte) in out[self.byte..][..len].iter_mut().zip(&bytes[8 - len..]) {
@@ -46,14 +44,16 @@ pub(crate) trait Field: Sized {
     fn store(&self, bits: Bits, out: &mut [u8]);
 }
 
+/// Implements [`Field`] for types of at most 64 bits from their conversions from and to `u64`.
 macro_rules! numbers {
     ($($type:ty: $number:ident => $from:expr, $value:ident => $to:expr;)*) => {$(
-        impl Field for $type {
-            fn load(bytes: &[u8], bits: Bits) -> $type {
+        impl $crate::mad::fields::Field for $type {
+            fn load(bytes: &[u8], bits: $crate::mad::fields::Bits) -> $type {
                 let $number = bits.load(bytes);
                 $from
             }
-            fn store(&self, bits: Bits, out: &mut [u8]) {
+
+            fn store(&self, bits: $crate::mad::fields::Bits, out: &mut [u8]) {
                 let $value = *self;
                 bits.store($to, out);
             }
@@ -69,12 +69,6 @@ numbers! {
     bool: number => number != 0, value => value.into();
     Qpn: number => Qpn::new(number as u32), value => value.get().into();
     Psn: number => Psn::new(number as u32), value => value.get().into();
-    ServiceId: number => ServiceId(number), value => value.0;
-    RejectReason: number => RejectReason(number as u16), value => value.0.into();
-    SidrStatus: number => SidrStatus(number as u8), value => value.0.into();
-    Answered: number => Answered::of(number as u8), value => value as u64;
-    Method: number => Method(number as u8), value => value.0.into();
-    Attribute: number => Attribute(number as u16), value => value.0.into();
 }
 
 impl<const N: usize> Field for [u8; N] {
@@ -97,19 +91,9 @@ impl Field for Address {
     }
 }
 
-impl Field for path::Repr {
-    fn load(bytes: &[u8], bits: Bits) -> path::Repr {
-        path::Repr::parse(&path::View::new(&bytes[bits.byte..]).expect("a field of the length of a path"))
-    }
-
-    fn store(&self, bits: Bits, out: &mut [u8]) {
-        self.emit(&mut out[bits.byte..]);
-    }
-}
-
 /// Declares `LEN`, `View` and `Repr` of a part of a MAD from the part's length in bytes, the format of its
-/// one-line text, and its fields. Each field has a type and a position: `BYTE [FIRST BIT], BITS`, in ascending
-/// order. Bits of no field are sent as zero and ignored on receipt.
+/// one-line text, and its fields. Each field has a type and a position: `BYTE [FIRST BIT], BITS`, in
+/// ascending order. Bits of no field are sent as zero and ignored on receipt.
 ///
 /// `check` is a condition without which `View::new` fails with `WireError::Length`.
 macro_rules! mad {
@@ -135,9 +119,9 @@ macro_rules! mad {
         pub struct View<'a>(&'a [u8; LEN]);
 
         impl<'a> View<'a> {
-            /// Returns a view of the start of `bytes`. Fails with [`Truncated`](crate::WireError::Truncated) if
-            /// `bytes` has less than [`LEN`] bytes, and with [`Length`](crate::WireError::Length) if a length
-            /// among the fields exceeds the field that it describes.
+            /// Returns a view of the start of `bytes`. Fails with [`Truncated`](crate::WireError::Truncated)
+            /// if `bytes` has less than [`LEN`] bytes, and with [`Length`](crate::WireError::Length) if a
+            /// length among the fields exceeds the field that it describes.
             pub fn new(bytes: &'a [u8]) -> Result<View<'a>, crate::WireError> {
                 let view = View(bytes.first_chunk().ok_or(crate::WireError::Truncated)?);
                 $(
@@ -198,4 +182,4 @@ macro_rules! mad {
         }
     };
 }
-pub(crate) use mad;
+pub(crate) use {mad, numbers};

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::fields::mad;
+use super::fields::{mad, numbers};
 
 /// Version of all MADs.
 pub const BASE_VERSION: u8 = 1;
@@ -89,6 +89,11 @@ impl fmt::Display for Attribute {
             None => write!(f, "{:#06x}", self.0),
         }
     }
+}
+
+numbers! {
+    Method: number => Method(number as u8), value => value.0.into();
+    Attribute: number => Attribute(number as u16), value => value.0.into();
 }
 
 mad! {

@@ -20,8 +20,8 @@ macro_rules! messages {
             /// Parses the body of a message after its header.
             ///
             /// Fails with [`WireError::MadVersion`] for another version of MADs or of the class; with
-            /// [`WireError::UnsupportedMad`] for another class, method or attribute, including LAP and APR; and
-            /// like the parser of the body.
+            /// [`WireError::UnsupportedMad`] for another class, method or attribute, including LAP and APR;
+            /// and like the parser of the body.
             pub fn parse(header: &header::Repr, body: &[u8]) -> Result<CmMessage, WireError> {
                 check_header(header)?;
                 let body = body.get(..BODY_LEN).ok_or(WireError::Truncated)?;

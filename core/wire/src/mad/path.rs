@@ -1,7 +1,7 @@
-//! The primary or alternate path in a REQ, from the sender's point of view (IBTA volume 1, chapter 12.6.5). On
-//! RoCE the LIDs are ffff, and the SL is the sender's priority.
+//! The primary or alternate path in a REQ, from the sender's point of view (IBTA volume 1, chapter 12.6.5).
+//! On RoCE the LIDs are ffff, and the SL is the sender's priority.
 
-use super::fields::mad;
+use super::fields::{Bits, Field, mad};
 use crate::Address;
 
 /// LID of ports that have none (permissive LID).
@@ -40,5 +40,15 @@ impl Repr {
     /// Returns true if the REQ has this path. An absent path is all zero.
     pub fn is_present(&self) -> bool {
         self.local_lid != 0 || self.local_gid != Address::default()
+    }
+}
+
+impl Field for Repr {
+    fn load(bytes: &[u8], bits: Bits) -> Repr {
+        Repr::parse(&View::new(&bytes[bits.byte..]).expect("a field of the length of a path"))
+    }
+
+    fn store(&self, bits: Bits, out: &mut [u8]) {
+        self.emit(&mut out[bits.byte..]);
     }
 }

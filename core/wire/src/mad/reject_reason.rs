@@ -55,6 +55,10 @@ reasons! {
     VENDOR_OPTION = 35, "vendor option not supported";
 }
 
+super::fields::numbers! {
+    RejectReason: number => RejectReason(number as u16), value => value.0.into();
+}
+
 impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match RejectReason::NAMED.iter().find(|(reason, _)| reason == self) {

@@ -54,6 +54,10 @@ impl PortSpace {
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ServiceId(pub u64);
 
+super::fields::numbers! {
+    ServiceId: number => ServiceId(number), value => value.0;
+}
+
 impl ServiceId {
     /// Returns the service id of a port.
     pub const fn rdma_ip(space: PortSpace, port: u16) -> ServiceId {

@@ -1,7 +1,7 @@
 //! SIDR_REP: the queue pair of a datagram service, or the reason why there is none (IBTA volume 1, chapter
 //! 12.11.2).
 
-use super::fields::mad;
+use super::fields::{mad, numbers};
 use super::{BODY_LEN, INFO_LEN, ServiceId};
 use crate::Qpn;
 
@@ -25,6 +25,10 @@ impl SidrStatus {
     pub const REDIRECT: SidrStatus = SidrStatus(4);
     /// The version of the request is not supported.
     pub const UNSUPPORTED_VERSION: SidrStatus = SidrStatus(5);
+}
+
+numbers! {
+    SidrStatus: number => SidrStatus(number as u8), value => value.0.into();
 }
 
 mad! {

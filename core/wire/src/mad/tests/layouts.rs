@@ -1,5 +1,5 @@
-//! Tests of the bytes of each part of a MAD: literal bytes, of which most are in the Soft-RoCE capture, the bits
-//! that IBTA reserves, and the bits around each narrow field.
+//! Tests of the bytes of each part of a MAD: literal bytes, of which most are in the Soft-RoCE capture, the
+//! bits that IBTA reserves, and the bits around each narrow field.
 
 use super::super::*;
 use crate::{Psn, Qpn, WireError};
@@ -126,8 +126,8 @@ proptest! {
     }
 }
 
-/// Asserts that the literal bytes of a part have this value, and the value this text. Fields that are not listed
-/// are zero.
+/// Asserts that the literal bytes of a part have this value, and the value this text. Fields that are not
+/// listed are zero.
 macro_rules! assert_value {
     ($part:ident, $hex:ident, $text:expr, $($field:ident: $value:expr),* $(,)?) => {
         let literal = bytes($hex, $part::LEN);
