@@ -1,11 +1,11 @@
-//! No function takes a tuple: two arguments, or a struct, have names that a caller reads.
+//! The rule that no function takes a tuple. Two arguments, or a struct, have names that a caller can read.
 
 use crate::Fault;
 use crate::tokens::{Scope, is_ident, is_punct, line, walk};
 use crate::tree::File;
 use proc_macro2::{Delimiter, TokenTree};
 
-/// Functions that take a tuple, or a reference to one.
+/// Reports functions that take a tuple or a reference to one.
 pub fn check(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
@@ -24,8 +24,8 @@ pub fn check(files: &[File]) -> Vec<Fault> {
 
 const SAYS: &str = "a tuple as an argument: take its parts as arguments, or a struct that names them";
 
-/// The parameters of the function whose name and generics begin here. A type `fn(A)` has no name and none of
-/// them.
+/// Returns the tokens of the parameter list of the function whose name begins here. Returns `None` for a
+/// type `fn(A)`, which has no name.
 fn parameters(tokens: &[TokenTree]) -> Option<Vec<TokenTree>> {
     let Some(TokenTree::Ident(_)) = tokens.first() else { return None };
     let group = tokens.iter().find_map(|token| match token {
@@ -35,7 +35,7 @@ fn parameters(tokens: &[TokenTree]) -> Option<Vec<TokenTree>> {
     Some(group?.stream().into_iter().collect())
 }
 
-/// `name: (A, B)`, or a reference to such.
+/// Returns true for a parameter `name: (A, B)`, or a reference to a tuple.
 fn is_tuple(parameter: &[TokenTree]) -> bool {
     let is_path = |at: usize| is_punct(parameter.get(at), ':');
     let colon =

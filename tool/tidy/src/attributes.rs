@@ -1,12 +1,12 @@
-//! Attributes that switch a check off must say why, and documentation must not skip its examples.
+//! The rules that an attribute which disables a check gives a reason, and that documentation examples run.
 
 use crate::Fault;
 use crate::tokens::{Scope, is_ident, is_punct, line, walk};
 use crate::tree::File;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// `allow`/`expect` without a reason, `#[ignore]` without a reason or on a test that `make soak` does not
-/// find, and doc examples marked `ignore`.
+/// Reports `allow` and `expect` without a reason, `#[ignore]` without a reason or on a test that `make soak`
+/// does not find, and doc examples marked `ignore`.
 pub fn check(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
@@ -32,14 +32,14 @@ const IGNORED: &str = "an example marked `ignore` drifts unseen: make it run, or
 
 const UNSOAKED: &str = "an ignored test runs in `make soak` alone, which asks for `soak` in its name";
 
-/// Is it `#[ignore = "…"]`, and the function behind it not named as one that `make soak` runs?
+/// Returns true for `#[ignore = "…"]` on a function whose name does not make `make soak` run it.
 fn is_unsoaked(body: TokenStream, behind: &[TokenTree]) -> bool {
     let mut behind = behind.iter().skip_while(|token| !is_ident(Some(token), "fn")).skip(1);
     let ignores = is_ident(body.into_iter().next().as_ref(), "ignore");
     ignores && behind.next().is_some_and(|name| !name.to_string().contains("soak"))
 }
 
-/// The tokens inside `#[…]` or `#![…]` at `at`.
+/// Returns the tokens inside `#[…]` or `#![…]` at index `at`.
 fn attribute(tokens: &[TokenTree], at: usize) -> Option<TokenStream> {
     if !is_punct(tokens.get(at), '#') {
         return None;
@@ -70,7 +70,7 @@ fn says(body: TokenStream) -> Option<&'static str> {
             return Some(IGNORED);
         }
         if let (true, Some(arguments)) = (is_ident(Some(token), "cfg_attr"), arguments) {
-            // The first part is the condition: an attribute named there is not set.
+            // The first part is the condition, and an attribute named there is not applied.
             let set = arguments.into_iter().skip_while(|token| !is_punct(Some(token), ',')).skip(1);
             return says(set.collect());
         }

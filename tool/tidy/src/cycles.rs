@@ -1,8 +1,8 @@
-//! No module cycles other than parent and child: modules that name each other, even through others, are one
-//! knot, which nobody reads or changes in parts.
+//! The rule that modules do not form cycles, except between parent and child. Modules that name each other,
+//! even through other modules, can only be read and changed together.
 //!
-//! A module names what lies below it freely: it declares and re-exports it. Every other arrow counts, also
-//! that from a child to its parent.
+//! A module may name everything below itself, because it declares and re-exports it. Every other reference
+//! counts, including one from a child to its parent.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,10 +11,10 @@ use crate::Fault;
 use crate::modules::{Arrow, Id, Modules};
 use crate::tree::File;
 
-/// The arrows of each module, and where each is drawn.
+/// The references of each module to others, and the place of each.
 type Arrows = BTreeMap<Id, BTreeMap<Id, String>>;
 
-/// The shortest cycle of each knot.
+/// Reports the shortest cycle of each group of modules that depend on each other.
 pub fn check(files: &[File]) -> Vec<Fault> {
     let modules = Modules::read(files);
     let arrows = arrows(&modules);
@@ -41,7 +41,7 @@ fn fault(modules: &Modules, arrows: &Arrows, cycle: &[Id]) -> Fault {
     Fault::new(modules.file(cycle[0]), 0, says)
 }
 
-/// The arrows that count: all but those from a module to what lies below it.
+/// Returns the references that count: all except those from a module to a module below it.
 fn arrows(modules: &Modules) -> Arrows {
     let mut arrows = Arrows::new();
     for Arrow { from, to, site } in modules.arrows() {
@@ -52,7 +52,7 @@ fn arrows(modules: &Modules) -> Arrows {
     arrows
 }
 
-/// The shortest way from a module back to itself.
+/// Returns the shortest path of references from a module back to itself.
 fn shortest(arrows: &Arrows, start: Id) -> Option<Vec<Id>> {
     let mut before = BTreeMap::new();
     let mut open = VecDeque::from([start]);
@@ -73,7 +73,7 @@ fn shortest(arrows: &Arrows, start: Id) -> Option<Vec<Id>> {
     None
 }
 
-/// Every module that arrows lead to from this one.
+/// Returns every module that can be reached from this one through references.
 fn reached(arrows: &Arrows, start: Id) -> BTreeSet<Id> {
     let mut seen = BTreeSet::new();
     let mut open = vec![start];
@@ -87,7 +87,7 @@ fn reached(arrows: &Arrows, start: Id) -> BTreeSet<Id> {
 mod tests {
     use super::*;
 
-    /// Cycles of a crate of these files.
+    /// Returns the cycles of a crate that consists of the given files.
     fn cycles(files: &[(&str, &str)]) -> Vec<Fault> {
         let files: Vec<File> = files.iter().map(|(path, text)| File::sample(path, text)).collect();
         check(&files)
@@ -103,7 +103,7 @@ mod tests {
             "pub struct B;\nfn f(a: crate::a::A) {}",
             "pub struct B;\nuse super::{a::A as C};",
             "use crate::a;\npub struct B;\nfn f() { a::A::new() }",
-            // Through the parent's re-export, by name and by all names.
+            // Through the parent's re-export, by name and with a glob.
             "pub struct B;\nuse crate::A;",
             "pub struct B;\nuse super::*;\nfn f(a: A) {}",
             "pub use inner::B;\nmod inner { use super::super::A; pub struct B; }",

@@ -1,10 +1,10 @@
-//! Documents name files and Make targets which exist.
+//! The rules that the files, links and Make targets that documents name exist.
 
 use crate::Fault;
 use crate::tree::File;
 use std::collections::BTreeSet;
 
-/// A word in backticks with one of these endings is a file of this repository.
+/// The file-name extensions by which a word in backticks counts as a file of this repository.
 const ENDINGS: [&str; 14] = [
     "rs",
     "md",
@@ -22,11 +22,11 @@ const ENDINGS: [&str; 14] = [
     "proptest-regressions",
 ];
 
-/// Files, folders, links and `make` targets that the documents name and that do not exist.
+/// Reports files, folders, links and `make` targets that documents name and that do not exist.
 ///
-/// A name counts when it stands in backticks and either holds a `/` and a known ending, or ends with `/`, or
-/// is a file of the root; links count when they lead into the repository. `CHANGELOG.md` may name what is
-/// gone.
+/// A name in backticks counts if it contains a `/` and has a known extension, ends with `/`, or is a file in
+/// the root. A link counts if it leads into the repository. `CHANGELOG.md` is excepted, because it may name
+/// removed files.
 pub fn check(files: &[File]) -> Vec<Fault> {
     let known = paths(files);
     let targets = make_targets(files);
@@ -63,7 +63,7 @@ pub fn check(files: &[File]) -> Vec<Fault> {
     faults
 }
 
-/// Documents that a comment in the code sends its reader to, and that do not exist.
+/// Reports documents that a comment in the code names and that do not exist.
 pub fn comments(files: &[File]) -> Vec<Fault> {
     let known = paths(files);
     let mut faults = Vec::new();
@@ -85,7 +85,7 @@ fn is_document(path: &str) -> bool {
         || (path.starts_with("docs/") && path.ends_with(".md"))
 }
 
-/// Every file and every folder above a file, as paths from the root.
+/// Returns the paths of all files and of the folders above them, relative to the root.
 fn paths(files: &[File]) -> BTreeSet<&str> {
     let mut known = BTreeSet::new();
     for file in files {
@@ -101,12 +101,12 @@ fn make_targets(files: &[File]) -> BTreeSet<&str> {
     rules.filter_map(|line| line.split_once(':')).flat_map(|(names, _)| names.split_whitespace()).collect()
 }
 
-/// The texts between single backticks.
+/// Returns the texts between single backticks.
 fn spans(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-/// The targets of `[text](target)` that lead into the repository.
+/// Returns the targets of `[text](target)` links that lead into the repository.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
     targets
@@ -125,7 +125,8 @@ fn is_path(name: &str) -> bool {
     name.ends_with('/') || ENDINGS.contains(&ending)
 }
 
-/// Is it there, seen from the root, from the document's folder, or as the bare name of a file that exists?
+/// Returns true if the name exists relative to the root or to the document's folder, or if it is the bare
+/// name of an existing file.
 fn exists(known: &BTreeSet<&str>, folder: &str, name: &str) -> bool {
     let name = name.trim_end_matches('/').trim_start_matches("./");
     let beside = joined(folder, name);
@@ -133,7 +134,7 @@ fn exists(known: &BTreeSet<&str>, folder: &str, name: &str) -> bool {
     known.contains(name) || known.contains(beside.as_str()) || bare
 }
 
-/// The path `name` as seen from `folder`, without `..`.
+/// Returns the path of `name` relative to `folder`, with `..` resolved.
 fn joined(folder: &str, name: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in name.split('/') {

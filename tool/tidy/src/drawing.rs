@@ -1,4 +1,5 @@
-//! The layers as `make tidy` prints them and as README.md and ARCHITECTURE.md show them, and their sizes.
+//! The list of layers that `make tidy` prints and that README.md and ARCHITECTURE.md show, and the sizes of
+//! crates.
 
 use std::fmt::Write as _;
 
@@ -6,7 +7,7 @@ use crate::Fault;
 use crate::layers::{FOLDERS, LAYERS};
 use crate::tree::File;
 
-/// The folders and their crates, a line each, as the documents show them.
+/// Returns the folders and their crates, one line each, in the form that the documents show.
 pub fn drawing() -> String {
     let mut drawn = String::new();
     for (folder, purpose) in FOLDERS {
@@ -17,10 +18,10 @@ pub fn drawing() -> String {
     drawn
 }
 
-/// The documents that must show [`drawing`].
+/// The documents that must contain the [`drawing`].
 const DRAWN_IN: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
 
-/// Documents whose drawing of the layers is not that of the list.
+/// Reports documents whose list of layers differs from the list in `layers`.
 pub fn drawn(files: &[File]) -> Vec<Fault> {
     let drawing = drawing();
     let shows = |path: &str| files.iter().any(|file| file.path == path && file.text.contains(&drawing));
@@ -28,7 +29,7 @@ pub fn drawn(files: &[File]) -> Vec<Fault> {
     DRAWN_IN.iter().filter(|path| !shows(path)).map(|path| Fault::new(path, 0, says.clone())).collect()
 }
 
-/// The crates and the lines of their sources, tests apart, a line for each crate.
+/// Returns one line for each crate with the number of lines of its sources, and of its tests and benchmarks.
 pub fn sizes(files: &[File]) -> String {
     let mut told = String::new();
     for layer in &LAYERS {

@@ -1,4 +1,4 @@
-//! Environment variables are read in one place, where a set-user-ID program has none.
+//! The rule that environment variables are read in one place, which ignores them in a set-user-ID program.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +7,17 @@ use crate::layers;
 use crate::tokens::{Scope, is_ident, is_punct, line, test_modules, walk};
 use crate::tree::File;
 
-/// The files that read variables; the preload library depends on no other crate.
+/// The files that may read variables. The preload library reads its own, because it depends on no other
+/// crate.
 const READERS: [&str; 2] = ["api/broker/src/environment.rs", "api/paths/src/rewrite.rs"];
-/// The folders whose crates are part of the drop-in's libraries, with `fault`.
+/// The folders whose crates are part of the drop-in libraries, in addition to the crate `fault`.
 const LINKED: [&str; 4] = ["core", "program", "system", "api"];
-/// Functions of `std::env` that read a variable. The folder of temporary files is one.
+/// The functions of `std::env` that read a variable; `temp_dir` is one of them.
 const STANDARD: [&str; 5] = ["var", "var_os", "vars", "vars_os", "temp_dir"];
-/// Functions of the C library.
+/// The functions of the C library that read a variable.
 const FOREIGN: [&str; 2] = ["getenv", "secure_getenv"];
 
-/// Variables that code of the libraries reads past the one place.
+/// Reports variables that library code reads in any other place.
 pub fn check(files: &[File]) -> Vec<Fault> {
     let sources: Vec<&File> = files.iter().filter(|file| file.is_source() && is_linked(file)).collect();
     let tests: BTreeSet<(&str, String)> = sources

@@ -1,24 +1,23 @@
-//! `docs/internals/glossary.md`: the words that have a meaning of their own here, and where the code uses
-//! them.
+//! The rules for `docs/internals/glossary.md`, which lists the words with a special meaning in this project.
 //!
-//! A row is `| term | meaning | where |`, and `where` names one file in backticks.
+//! A row is `| term | meaning | where |`; `where` names in backticks a file that uses the term.
 
 use std::collections::BTreeSet;
 
 use crate::Fault;
 use crate::tree::File;
 
-/// Where the glossary stands.
+/// The path of the glossary.
 pub const PATH: &str = "docs/internals/glossary.md";
 
-/// Entries, at most: a reader learns no more words than these.
+/// The maximum number of entries, so that a reader need not learn more words.
 pub const ENTRIES: usize = 60;
 
-/// Endings that a word of the code may have behind the term.
+/// The endings that a word of the code may add to the term.
 const ENDINGS: [&str; 5] = ["", "s", "es", "d", "ed"];
 
-/// Entries that the code does not use, or whose file does not exist or does not use them. Entries that stand
-/// there twice, or that are too many.
+/// Reports entries that the code does not use, whose file does not exist or does not use them, that occur
+/// twice, and entries beyond the maximum.
 pub fn check(files: &[File]) -> Vec<Fault> {
     let Some(glossary) = files.iter().find(|file| file.path == PATH) else {
         return vec![Fault::new(PATH, 0, "is missing")];
@@ -48,12 +47,12 @@ pub fn check(files: &[File]) -> Vec<Fault> {
     faults
 }
 
-/// The rules of this crate name words that nobody else uses.
+/// The rules of this crate contain words that no other code uses.
 fn is_code(file: &File) -> bool {
     file.is_rust() && (file.member() != "tidy" || file.is_source() && file.module() != "glossary")
 }
 
-/// The cells of each row, and its line.
+/// Returns the cells of each row, and its line number.
 fn rows(text: &str) -> Vec<(usize, [&str; 3])> {
     let mut rows = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -68,7 +67,7 @@ fn rows(text: &str) -> Vec<(usize, [&str; 3])> {
     rows
 }
 
-/// Does an identifier or a comment have the term, as words of their own?
+/// Returns true if an identifier or a comment contains the term as separate words.
 fn uses(text: &str, term: &str) -> bool {
     let words = words(text);
     let term: Vec<&str> = term.split_whitespace().collect();
@@ -79,7 +78,7 @@ fn uses(text: &str, term: &str) -> bool {
     })
 }
 
-/// The words of a text, in lower case; `FreeList` and `free_list` are two each.
+/// Returns the words of a text in lower case. `FreeList` and `free_list` are two words each.
 fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;

@@ -1,27 +1,30 @@
-//! The crates in layers: in which folder each lies, what it may depend on, and whether `Cargo.toml` agrees.
+//! The layers of crates: the folder of each crate, the crates that it may depend on, and a comparison with
+//! `Cargo.toml`.
 //!
-//! A crate may name only crates above it in the list; some may name fewer. `cargo metadata` has what they do
-//! name. The list is the one source: see `drawing`.
+//! A crate may depend only on crates above it in the list, and some only on a part of those. `cargo
+//! metadata` lists the actual dependencies. This list is the only source; `drawing` generates the documents'
+//! lists from it.
 
 use crate::Fault;
 use cargo_metadata::{DependencyKind, Metadata};
 
-/// A crate's place and what it may do.
+/// The place of a crate in the layers, and the rules for it.
 #[derive(Debug, Clone, Copy)]
 pub struct Layer {
-    /// The folder of the root in which it lies.
+    /// The folder of the root that contains the crate's folder.
     pub folder: &'static str,
-    /// Its own folder, and its package's name after `remora-`.
+    /// The name of the crate's own folder, and of its package after `remora-`.
     pub name: &'static str,
-    /// The crates it may name; `None`: every crate above it.
+    /// The crates of the workspace that it may depend on. `None`: every crate above it.
     pub names_only: Option<&'static [&'static str]>,
-    /// Names only listed crates from outside, and builds for wasm32 with an empty import list.
+    /// True if the crate depends only on listed external crates, and builds for wasm32 without imports.
     pub pure: bool,
-    /// No clock, no sockets, no threads, no unordered maps: its results follow from its arguments.
+    /// True if the crate uses no clock, sockets, threads or unordered maps, so that its results follow from
+    /// its arguments.
     pub reproducible: bool,
-    /// May it hold `unsafe`?
+    /// True if the crate may contain `unsafe`.
     pub may_be_unsafe: bool,
-    /// For a pure crate: the crates from outside that may be part of it (tests may use what they like).
+    /// The external crates that a pure crate may depend on. Its tests may depend on any crate.
     pub outside: &'static [&'static str],
 }
 
@@ -46,34 +49,34 @@ const fn impure(folder: &'static str, name: &'static str, may_be_unsafe: bool) -
     Layer { folder, name, names_only: None, pure: false, reproducible: false, may_be_unsafe, outside: &[] }
 }
 
-/// All crates of the workspace, top to bottom.
+/// All crates of the workspace, from top to bottom.
 pub const LAYERS: [Layer; 32] = [
     pure("core", "wire", &[], &["zerocopy", "crc32fast"]),
-    // Racing bytes are handled here, and on Unix they may lie in a memfd.
+    // The crate handles memory with racing accesses, which can be a memfd on Unix.
     Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
     pure("core", "transport", &["wire"], &[]),
     pure("core", "cm", &["wire", "memory"], &[]),
-    // Crc-fast: the CRC64 that the consistency kernel checks.
+    // Crc-fast computes the CRC64 that the consistency kernel checks.
     pure("core", "nic", &["wire", "memory", "transport"], &["crc-fast", "pulp"]),
-    // Programs for the NIC's chains, and a NIC alone to run them on.
+    // Programs for the NIC's work-request chains, and a NIC without a network to run them on.
     pure("program", "chain", &["wire", "memory", "transport", "nic"], &[]),
     Layer { names_only: Some(&["nic"]), ..impure("program", "sandbox", false) },
-    // Ring, cmac and aes, behind the NIC's trait.
+    // Ring, cmac and aes implement the NIC's cipher trait.
     Layer { names_only: Some(&["nic"]), ..impure("program", "cipher", false) },
-    // Crc-fast: the CRC64 that Pilaf's readers check. Xxhash-rust: the hash that both ends agree on.
-    // Offset-allocator: where objects lie. Hashbrown: the index that only a server sees. Rand_xoshiro: the
-    // streams of the workloads.
+    // Crc-fast: the CRC64 that Pilaf's readers check. Xxhash-rust: the hash that client and server agree on.
+    // Offset-allocator: the places of objects. Hashbrown: the server's private index. Rand_xoshiro: the
+    // random streams of the workloads.
     pure(
         "stores",
         "store",
         &["wire", "memory", "transport", "nic"],
         &["base64", "crc-fast", "xxhash-rust", "offset-allocator", "hashbrown", "rand_xoshiro"],
     ),
-    // Reads a text and asks etcd, and names no other crate.
+    // The crate parses shard maps and queries etcd, and needs no other crate.
     Layer { names_only: Some(&[]), ..impure("stores", "members", false) },
-    // Serde, toml: rule files are read by people.
+    // Serde and toml read the rule files that people write.
     Layer { names_only: Some(&["wire"]), reproducible: true, ..impure("sim", "fault", false) },
-    // The simulation reads rule files, but one seed gives one run.
+    // The simulation reads rule files, but a seed determines a run.
     Layer {
         names_only: Some(&["wire", "memory", "transport", "nic", "store", "fault"]),
         reproducible: true,
@@ -85,7 +88,7 @@ pub const LAYERS: [Layer; 32] = [
         reproducible: true,
         ..impure("sim", "cost", false)
     },
-    // What runs on which network: texts in, values out.
+    // Scenarios: parsers of texts that describe networks and their load.
     Layer {
         names_only: Some(&["wire", "transport", "nic", "fault", "fabric"]),
         reproducible: true,
@@ -97,38 +100,41 @@ pub const LAYERS: [Layer; 32] = [
         reproducible: true,
         ..impure("sim", "conformance", false)
     },
-    // Judges what clients saw, by whichever way they came, and so names no other crate.
+    // The crate checks the histories that clients recorded, over any transport, and so needs no other crate.
     Layer { names_only: Some(&[]), ..impure("sim", "check", false) },
-    // Hosts of tests and benchmarks; it names no other crate.
+    // Network namespaces as hosts of tests and benchmarks; the crate needs no other crate.
     Layer { names_only: Some(&[]), ..impure("system", "netns", false) },
-    // A port moves frames; what an RDMA byte means is not its business. `memory` lends it shared memory.
+    // A port moves frames and must not know RDMA queues. `memory` provides its shared memory.
     Layer { names_only: Some(&["wire", "memory", "fault"]), ..impure("system", "port", true) },
     impure("system", "host", false),
     impure("api", "verbs", true),
-    // Shares an address between programs, and connects them; a program that starts one forks twice.
+    // The crate shares an address between programs and connects them. A program that starts a broker forks
+    // twice.
     Layer {
         names_only: Some(&["wire", "memory", "cm", "port", "host", "verbs"]),
         ..impure("api", "broker", true)
     },
-    // Keys of 1RMA over TLS: the library of TLS is part of programs that want it alone.
+    // Keys of 1RMA over TLS, in a crate of its own so that other programs do not link the TLS library.
     Layer { names_only: Some(&["verbs"]), ..impure("api", "grants", false) },
-    // What C programs link with: every argument is a foreign pointer.
+    // The library for C programs, in which every argument is a foreign pointer.
     impure("api", "capi", true),
-    // The shapes of libibverbs' and librdmacm's ABIs, foreign pointers in them; it names no crate.
+    // The structures of libibverbs' and librdmacm's ABIs, which contain foreign pointers. The crate needs no
+    // other one.
     Layer { names_only: Some(&[]), ..impure("api", "abi", true) },
-    // The same for programs of verbs, by libibverbs' own ABI.
+    // The library for verbs programs, with libibverbs' ABI.
     Layer { names_only: Some(&["nic", "verbs", "broker", "abi"]), ..impure("api", "ibverbs", true) },
-    // Connections of such programs, by librdmacm's ABI: it knows the device by libibverbs' symbols alone.
+    // The connections of verbs programs, with librdmacm's ABI. The crate uses the device only through
+    // libibverbs' symbols.
     Layer { names_only: Some(&["wire", "memory", "broker", "abi", "port"]), ..impure("api", "rdmacm", true) },
-    // Stands before functions of the C library; it names no crate, so that it is small.
+    // The preload library in front of the C library. It depends on no crate, so that it is small.
     Layer { names_only: Some(&[]), ..impure("api", "paths", true) },
-    // The stores over real NICs, for programs: no arguments, no printing.
+    // The stores over real NICs as a library, without command-line arguments and printing.
     impure("stores", "service", false),
-    // Options, numbers, files, tables and signals of every program.
+    // The options, number formats, files, tables and signal handling that all programs share.
     Layer { names_only: Some(&["port", "host", "verbs"]), ..impure("tool", "options", false) },
-    // Every benchmark and figure.
+    // All benchmarks and figures.
     impure("tool", "bench", false),
-    // The command is thin: what it runs is in `service` and `bench`, and a NIC's parts are not its business.
+    // The command is thin: its work is done in `service` and `bench`, and it must not use the parts of a NIC.
     Layer {
         names_only: Some(&[
             "nic", "chain", "store", "members", "scenario", "check", "host", "verbs", "broker", "grants",
@@ -136,11 +142,11 @@ pub const LAYERS: [Layer; 32] = [
         ]),
         ..impure("tool", "cli", false)
     },
-    // Style as a test: it reads the repository and names no crate of it.
+    // The style rules, which read the repository and depend on none of its crates.
     Layer { names_only: Some(&[]), ..impure("tool", "tidy", false) },
 ];
 
-/// The folders that group crates, top to bottom, and what each is for.
+/// The folders that group crates, from top to bottom, with their purposes.
 pub const FOLDERS: [(&str, &str); 7] = [
     ("core", "the NIC: pure, without clock, sockets and threads"),
     ("program", "RedN's chains, WebAssembly kernels, 1RMA's cipher"),
@@ -151,36 +157,37 @@ pub const FOLDERS: [(&str, &str); 7] = [
     ("tool", "shared options; benchmarks; the remora command; style as a test"),
 ];
 
-/// The crates that any crate's tests may name: the simulation, its cipher, and the checkers of histories.
+/// The crates that the tests of any crate may use: the simulation, its cipher, and the checkers of
+/// histories.
 const FOR_TESTS: [&str; 6] = ["fault", "fabric", "conformance", "check", "netns", "cipher"];
 
-/// The crate of this name.
+/// Returns the layer of the given name.
 pub fn find(name: &str) -> Option<&'static Layer> {
     LAYERS.iter().find(|layer| layer.name == name)
 }
 
-/// Does this folder group crates?
+/// Returns true if the folder groups crates.
 pub fn is_folder(name: &str) -> bool {
     FOLDERS.iter().any(|(folder, _)| *folder == name)
 }
 
-/// The names of the crates that may hold `unsafe`.
+/// Returns the names of the crates that may contain `unsafe`.
 pub fn unsafe_crates() -> Vec<&'static str> {
     LAYERS.iter().filter(|layer| layer.may_be_unsafe).map(|layer| layer.name).collect()
 }
 
-/// One crate of the workspace and what it depends on.
+/// A crate of the workspace with its dependencies.
 #[derive(Debug, Clone)]
 pub struct Crate {
-    /// The package's name.
+    /// The name of the package.
     pub package: String,
-    /// The folder of its manifest, below the root.
+    /// The folder of the manifest, relative to the root.
     pub folder: String,
-    /// The packages it names, and whether only its tests do.
+    /// The packages that the crate depends on, with true for those that only its tests use.
     pub names: Vec<(String, bool)>,
 }
 
-/// The workspace's own crates, out of `cargo metadata`.
+/// Returns the crates of the workspace from `cargo metadata`.
 pub fn crates(metadata: &Metadata) -> Vec<Crate> {
     let member = |package: &&cargo_metadata::Package| {
         let arrows = package.dependencies.iter();
@@ -195,14 +202,14 @@ pub fn crates(metadata: &Metadata) -> Vec<Crate> {
     metadata.workspace_packages().iter().map(member).collect()
 }
 
-/// A dependency of tests, or of the models that only `--cfg loom` builds.
+/// Returns true for a dependency of tests, or of the models that only `--cfg loom` builds.
 fn is_for_tests(arrow: &cargo_metadata::Dependency) -> bool {
     let condition = arrow.target.as_ref().map(ToString::to_string);
     arrow.kind == DependencyKind::Development || condition.as_deref() == Some("cfg(loom)")
 }
 
-/// Arrows that point down the list or to a crate this one may not name, crates from outside in a pure crate,
-/// and members that are not listed or lie elsewhere.
+/// Reports dependencies on crates below or on crates that are not allowed, external crates in a pure crate,
+/// and workspace members that are not listed or are in another folder.
 pub fn check(crates: &[Crate]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for member in crates {
@@ -229,7 +236,7 @@ pub fn check(crates: &[Crate]) -> Vec<Fault> {
     faults
 }
 
-/// Listed crates that the workspace has not.
+/// Reports listed crates that are not in the workspace.
 pub fn missing(crates: &[Crate]) -> Vec<Fault> {
     let has = |name: &str| crates.iter().any(|member| member.package.strip_prefix("remora-") == Some(name));
     let missing = LAYERS.iter().filter(|layer| !has(layer.name));

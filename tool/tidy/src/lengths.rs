@@ -1,18 +1,18 @@
-//! No long files, no long functions.
+//! The rules for the lengths of files and functions.
 
 use crate::Fault;
 use crate::tokens::{Scope, is_ident, is_punct, line, walk};
 use crate::tree::File;
 use proc_macro2::{Delimiter, TokenTree};
 
-/// The longest file, in lines.
+/// The maximum length of a file in lines.
 pub const FILE_LINES_MAX: usize = 1000;
-/// The longest function, in lines from its `fn` to its closing brace.
+/// The maximum length of a function in lines, from its `fn` to its closing brace.
 pub const FUNCTION_LINES_MAX: usize = 70;
-/// Half of the files are no longer than this.
+/// The maximum of the median file length in lines.
 pub const FILE_LINES_MEDIAN: usize = 250;
 
-/// Rust files that are too long, and functions that are too long, tests among them.
+/// Reports Rust files and functions that are too long, tests included.
 pub fn check(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut lengths = Vec::new();
@@ -42,7 +42,7 @@ pub fn check(files: &[File]) -> Vec<Fault> {
     faults
 }
 
-/// Functions of one nesting level: `fn name … { body }`.
+/// Reports long functions of one nesting level: `fn name … { body }`.
 fn functions(file: &File, tokens: &[TokenTree], faults: &mut Vec<Fault>) {
     for (at, token) in tokens.iter().enumerate() {
         let Some(TokenTree::Ident(name)) = tokens.get(at + 1) else { continue };

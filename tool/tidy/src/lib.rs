@@ -1,11 +1,11 @@
-//! The project's style, held by tests.
+//! The project's style rules, which run as tests.
 //!
-//! Each rule is a small function from what stands in the repository to a list of [`Fault`]s, and each has a
-//! test that feeds it a bad sample and sees it fail: a check that cannot fail is no check.
-//! `tests/repository.rs` runs every rule over the repository itself.
+//! Each rule is a small function from the files of the repository to a list of [`Fault`]s. Each has a test
+//! in which a bad sample must fail, because a check that cannot fail proves nothing. `tests/repository.rs`
+//! applies every rule to the repository itself.
 //!
-//! Rules that rustc or clippy already know (documented public items, SAFETY comments, unused code) stay with
-//! them.
+//! Rules that rustc or clippy already have (documented public items, SAFETY comments, unused code) are not
+//! repeated here.
 
 pub mod arguments;
 pub mod attributes;
@@ -28,19 +28,19 @@ pub mod words;
 
 use std::fmt;
 
-/// One broken rule, at one place.
+/// A violation of a rule, at one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The file, relative to the repository's root.
+    /// The path of the file, relative to the root of the repository.
     pub path: String,
-    /// The line, counted from 1; 0 when the fault is the file's as a whole.
+    /// The line number, counted from 1; 0 if the fault concerns the whole file.
     pub line: usize,
-    /// What is wrong, and what to do instead.
+    /// The description of the fault, and of its correction.
     pub says: String,
 }
 
 impl Fault {
-    /// A fault of `path` at `line`.
+    /// Creates a fault of the file `path` at `line`.
     pub fn new(path: &str, line: usize, says: impl Into<String>) -> Self {
         Self { path: path.to_owned(), line, says: says.into() }
     }
@@ -52,7 +52,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Every fault on a line of its own, for a test's panic message.
+/// Formats the faults, one per line, for the panic message of a test.
 pub fn listing(faults: &[Fault]) -> String {
     faults.iter().map(|fault| format!("\n  {fault}")).collect()
 }

@@ -1,6 +1,7 @@
-//! The modules of each crate and which of them names which, read from the tokens of the sources.
+//! The modules of each crate and the references between them, read from the tokens of the sources.
 //!
-//! A path counts as an arrow to the module that defines what it names, through imports and re-exports. Names
+//! A path counts as a reference to the module that defines its target, through imports and re-exports. Names
+//! of methods and fields are not paths. Tests and loom models are excluded.
 //! of methods and fields are not paths; tests and loom models are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,53 +11,53 @@ use proc_macro2::{Delimiter, Ident, TokenTree};
 use crate::tokens::{is_ident, is_punct, line, shipped};
 use crate::tree::File;
 
-/// Words in front of the name of an item.
+/// The keywords that precede the name of an item.
 const ITEMS: [&str; 8] = ["struct", "enum", "trait", "union", "fn", "const", "static", "type"];
 
-/// Words between one of [`ITEMS`] and the name: `const unsafe fn`, `static mut`.
+/// The keywords between those of [`ITEMS`] and the name, as in `const unsafe fn` and `static mut`.
 const QUALIFIERS: [&str; 5] = ["fn", "unsafe", "extern", "async", "mut"];
 
-/// Imports of imports that are followed before a path counts as foreign.
+/// The maximum number of imports of imports to follow; a path with more of them counts as foreign.
 const DEPTH: usize = 16;
 
-/// A module's place in [`Modules`].
+/// The index of a module in [`Modules`].
 pub type Id = usize;
 
-/// One module, in a file of its own or inline.
+/// A module, in its own file or inline.
 #[derive(Debug, Default)]
 pub struct Module {
-    /// Its name; the crate's folder for the root.
+    /// The name of the module; for the root, the folder of the crate.
     pub name: String,
-    /// The module that declares it; `None` for a crate's root.
+    /// The module that declares this one; `None` for the root of a crate.
     pub parent: Option<Id>,
     children: BTreeMap<String, Id>,
     items: BTreeSet<String>,
-    /// Imports by the name that they bring.
+    /// The imported paths, by the name that each brings into the module.
     imports: BTreeMap<String, Vec<String>>,
-    /// Paths of imports that bring every name.
+    /// The paths of glob imports.
     globs: Vec<Vec<String>>,
-    /// Every path in the module's code, and its line.
+    /// Every path in the module's code, and its first line.
     paths: BTreeMap<Vec<String>, usize>,
     file: String,
 }
 
-/// An arrow between two modules and the first place that draws it.
+/// A reference from one module to another, and the first place where it occurs.
 #[derive(Debug, Clone)]
 pub struct Arrow {
-    /// The module that names something.
+    /// The module that contains the reference.
     pub from: Id,
-    /// The module that defines it.
+    /// The module that defines the target.
     pub to: Id,
-    /// `file:line: path`.
+    /// The place, as `file:line: path`.
     pub site: String,
 }
 
-/// What a name in a module means.
+/// The meaning of a name in a module.
 #[derive(Debug, Copy, Clone)]
 enum Found {
     /// An item of this module.
     Here(Id),
-    /// A module itself, or something of another crate.
+    /// A module itself, or an item of another crate.
     Elsewhere,
 }
 
@@ -69,7 +70,7 @@ impl Found {
 /// All modules of all crates.
 #[derive(Debug, Default)]
 pub struct Modules {
-    /// By their [`Id`].
+    /// The modules, indexed by their [`Id`].
     pub all: Vec<Module>,
 }
 
@@ -92,13 +93,13 @@ impl Modules {
     fn add(&mut self, module: Module, file: &File, folder: &str, files: &BTreeMap<&str, &File>) {
         let id = self.all.len();
         self.all.push(Module { file: file.path.clone(), ..module });
-        // A file that does not lex is a fault of other rules.
+        // Other rules report a file that does not lex.
         let Ok(stream) = file.text.parse() else { return };
         let tokens = shipped(stream);
         self.level(id, &tokens, folder, files, true);
     }
 
-    /// Reads one level of nesting; `outer` says that its items are the module's own.
+    /// Reads one level of nesting. `outer` is true if its items belong to the module itself.
     fn level(
         &mut self,
         id: Id,
@@ -141,7 +142,7 @@ impl Modules {
         }
     }
 
-    /// A module that this one declares, inline or in its file.
+    /// Adds a module that this one declares, inline or in its file.
     fn child(&mut self, id: Id, name: &str, body: &TokenTree, folder: &str, files: &BTreeMap<&str, &File>) {
         let module = Module { name: name.to_owned(), parent: Some(id), ..Module::default() };
         let below = format!("{folder}/{name}");
@@ -158,7 +159,7 @@ impl Modules {
         self.all[id].children.insert(name.to_owned(), child);
     }
 
-    /// Every arrow between two modules of one crate, once.
+    /// Returns every reference between two modules of one crate, without duplicates.
     pub fn arrows(&self) -> Vec<Arrow> {
         let mut arrows = BTreeMap::new();
         for (from, module) in self.all.iter().enumerate() {
@@ -173,8 +174,8 @@ impl Modules {
         arrows.into_values().collect()
     }
 
-    /// The module of this crate that defines what a path names; `None` for a module itself and for other
-    /// crates.
+    /// Returns the module of this crate that defines the path's target. Returns `None` if the target is a
+    /// module or belongs to another crate.
     fn definer(&self, from: Id, path: &[String], depth: usize) -> Option<Id> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -188,7 +189,8 @@ impl Modules {
         }
     }
 
-    /// What the path means inside this module. An unknown name is one that a macro made there.
+    /// Returns the module that defines a path within this module. An unknown name counts as defined here by a
+    /// macro.
     fn walk(&self, module: Id, path: &[String], depth: usize) -> Option<Id> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -202,7 +204,7 @@ impl Modules {
         }
     }
 
-    /// `None`: the module has no such name.
+    /// Looks up a name in a module. Returns `None` if the module does not have it.
     fn find(&self, id: Id, name: &str, rest: &[String], depth: usize) -> Option<Found> {
         let module = &self.all[id];
         let depth = depth.checked_sub(1)?;
@@ -213,7 +215,7 @@ impl Modules {
             return Some(Found::Here(id));
         }
         if let Some(path) = module.imports.get(name) {
-            // `use name;` names another crate: it does not lead back here.
+            // `use name;` imports another crate, whose paths do not lead back here.
             if path.first().is_some_and(|first| first == name) && !module.children.contains_key(name) {
                 return Some(Found::Elsewhere);
             }
@@ -225,7 +227,7 @@ impl Modules {
         })
     }
 
-    /// The module that a path names.
+    /// Returns the module that a path names.
     fn module(&self, from: Id, path: &[String], depth: usize) -> Option<Id> {
         let mut at = from;
         let mut path = path;
@@ -246,7 +248,7 @@ impl Modules {
         Some(at)
     }
 
-    /// The file that a module's code stands in.
+    /// Returns the path of the file that contains the module's code.
     pub fn file(&self, id: Id) -> &str {
         &self.all[id].file
     }
@@ -258,7 +260,7 @@ impl Modules {
         id
     }
 
-    /// The modules from the crate's root to this one.
+    /// Returns the modules from the crate's root to this one.
     pub fn line(&self, id: Id) -> Vec<Id> {
         let mut line = vec![id];
         while let Some(parent) = self.all[line[line.len() - 1]].parent {
@@ -268,7 +270,7 @@ impl Modules {
         line
     }
 
-    /// The path of a module, as people write it.
+    /// Returns the path of the module in the form `crate::module`.
     pub fn name(&self, id: Id) -> String {
         let names: Vec<&str> = self.line(id).into_iter().map(|id| self.all[id].name.as_str()).collect();
         names.join("::")
@@ -276,7 +278,7 @@ impl Modules {
 }
 
 impl Module {
-    /// Takes the tree behind `use`, whose path so far is `before`.
+    /// Records the imports of the tokens after `use`. `before` is the path up to here.
     fn import(&mut self, tree: &[TokenTree], before: Vec<String>) {
         let mut path = before;
         for (at, token) in tree.iter().enumerate() {
@@ -314,7 +316,7 @@ impl Module {
         self.imports.insert(name, path);
     }
 
-    /// Notes the path that begins at `at`, and says where it ends.
+    /// Records the path that begins at index `at`, and returns the index of its end.
     fn path(&mut self, tokens: &[TokenTree], at: usize) -> usize {
         let is_part = |at: usize| is_punct(tokens.get(at), ':') && is_punct(tokens.get(at + 1), ':');
         let mut path = vec![tokens[at].to_string()];
@@ -323,8 +325,8 @@ impl Module {
             path.push(name.to_string());
             end += 3;
         }
-        // A field or method is no path. A lone name counts for what globs bring, if it is a type, a call or a
-        // macro.
+        // A field or method is not a path. A lone name counts because a glob import may provide it, if it is
+        // a type, a call or a macro.
         let behind = |back: usize| at.checked_sub(back).and_then(|at| tokens.get(at));
         let after_dot = is_punct(behind(1), '.') && !is_punct(behind(2), '.');
         let calls = matches!(tokens.get(end), Some(TokenTree::Group(_))) || is_punct(tokens.get(end), '!');
@@ -340,7 +342,7 @@ fn is_item(word: &TokenTree, name: &Ident) -> bool {
     ITEMS.iter().any(|item| is_ident(Some(word), item)) && !QUALIFIERS.iter().any(|word| name == word)
 }
 
-/// The next semicolon, or the end.
+/// Returns the index of the next semicolon, or of the end.
 fn end_of(tokens: &[TokenTree], at: usize) -> usize {
     let behind = tokens[at..].iter().position(|token| is_punct(Some(token), ';'));
     behind.map_or(tokens.len(), |behind| at + behind)

@@ -1,4 +1,4 @@
-//! Names that say nothing, files that nobody reads, and crates that leave the house's lints.
+//! The rules against meaningless names, unused source files, and crates without the workspace's lints.
 
 use crate::Fault;
 use crate::tokens::{Scope, is_ident, line, walk};
@@ -6,11 +6,11 @@ use crate::tree::File;
 use proc_macro2::TokenTree;
 use std::collections::BTreeSet;
 
-/// A drawer with such a label collects whatever has no place: give each thing the noun of the field.
+/// Names of modules that would collect unrelated things. A specific noun is better.
 const GRAB_BAGS: [&str; 9] =
     ["utils", "util", "common", "helpers", "helper", "manager", "managers", "misc", "stuff"];
 
-/// Files, folders and modules named as grab bags.
+/// Reports files, folders and modules with such a name.
 pub fn grab_bags(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files {
@@ -42,7 +42,7 @@ fn is_grab_bag(name: &str) -> bool {
     name.split('_').any(|word| GRAB_BAGS.contains(&word.to_ascii_lowercase().as_str()))
 }
 
-/// Source files that no `mod` names: the compiler never reads them, so nothing else would notice.
+/// Reports source files that no `mod` names. The compiler does not read them, so nothing else reports them.
 pub fn dead_files(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut modules = BTreeSet::new();
@@ -74,7 +74,7 @@ pub fn dead_files(files: &[File]) -> Vec<Fault> {
     faults
 }
 
-/// Crates whose manifest does not take the workspace's lints.
+/// Reports crates whose manifest does not use the workspace's lints.
 pub fn lints(files: &[File]) -> Vec<Fault> {
     let manifests = files.iter().filter(|file| file.path.ends_with("/Cargo.toml"));
     let loose = manifests.filter(|file| !file.text.contains("[lints]\nworkspace = true"));

@@ -1,4 +1,5 @@
-//! Plain words: names that a stranger knows, comments that fit a screen, and counts of what reads badly.
+//! The rules for plain language: known names, comments of limited width, and counts of texts that read
+//! badly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,25 +9,25 @@ use crate::Fault;
 use crate::tokens::{Scope, is_ident, line, walk};
 use crate::tree::File;
 
-/// Columns of a comment line, its indentation included: as wide as code.
+/// The maximum width of a comment line in columns, with its indentation; it equals that of code.
 const WIDTH: usize = 110;
 
-/// Metaphors: as the name of a type, each hides what the thing is.
+/// Metaphors, which hide the meaning of a type that has one for its name.
 const METAPHORS: [&str; 14] = [
     "Seat", "Ground", "Crowd", "Desk", "Estate", "Doors", "Knock", "Told", "Heard", "Said", "Fleet", "Crew",
     "Standing", "Deal",
 ];
 
-/// Words that meant three things each: a crate or layer, a buffer, and free capacity.
+/// Words that had three meanings each: a crate or layer, a buffer, and free capacity.
 const WORN: [&str; 3] = ["room", "rooms", "house"];
 
-/// Words of a sentence that nobody reads twice.
+/// The maximum number of words of a readable sentence.
 const SENTENCE: usize = 40;
 
-/// Crates that may have a type of one name before readers mix them up.
+/// The maximum number of crates that may have types of one name before readers confuse them.
 const CRATES: usize = 3;
 
-/// Comment lines that are wider than code. Tables and blocks of code keep their lines.
+/// Reports comment lines that are too wide. Tables and blocks of code are excepted.
 pub fn width(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
@@ -47,13 +48,13 @@ pub fn width(files: &[File]) -> Vec<Fault> {
     faults
 }
 
-/// The text of a line that is a comment.
+/// Returns the text of a line that is a comment.
 fn comment(text: &str) -> Option<&str> {
     let marked = text.trim_start().strip_prefix("//")?;
     Some(marked.trim_start_matches(['/', '!']).trim_start())
 }
 
-/// Types with a metaphor for a name.
+/// Reports types whose name is a metaphor.
 pub fn metaphors(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| file.is_rust() && is_judged(file)) {
@@ -67,7 +68,7 @@ pub fn metaphors(files: &[File]) -> Vec<Fault> {
     faults
 }
 
-/// Files and folders with a metaphor or a worn word in their name, whatever they hold.
+/// Reports files and folders with a metaphor or a worn word in their name.
 pub fn file_names(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| is_judged(file)) {
@@ -84,7 +85,7 @@ pub fn file_names(files: &[File]) -> Vec<Fault> {
     faults
 }
 
-/// The worn words, in any text: code, comments, documents and scripts.
+/// Reports worn words in any text: code, comments, documents and scripts.
 pub fn worn(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| is_judged(file) && file.path != "CHANGELOG.md") {
@@ -99,23 +100,23 @@ pub fn worn(files: &[File]) -> Vec<Fault> {
     faults
 }
 
-/// These rules name the words that they refuse.
+/// Returns false for the files of this crate, because its rules contain the words that they refuse.
 fn is_judged(file: &File) -> bool {
     file.member() != "tidy"
 }
 
-/// What reads badly, counted: for a person to look at, not to fail.
+/// The numbers of texts that read badly. They are for information and do not fail a test.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Doc comments of one or two words.
+    /// The number of doc comments of one or two words.
     pub short_docs: usize,
-    /// Sentences in doc comments that are too long.
+    /// The number of overlong sentences in doc comments.
     pub long_sentences: usize,
-    /// Types whose name more crates have than a reader can tell apart, with how many do.
+    /// The type names that occur in too many crates, with the number of crates.
     pub common_names: Vec<(String, usize)>,
 }
 
-/// Counts what reads badly in the sources.
+/// Counts the texts in the sources that read badly.
 pub fn counts(files: &[File]) -> Counts {
     let mut counts = Counts::default();
     let mut crates: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
@@ -135,7 +136,7 @@ pub fn counts(files: &[File]) -> Counts {
     counts
 }
 
-/// The paragraphs of `///` comments, headings and code left out.
+/// Returns the paragraphs of `///` comments, without headings and code.
 fn doc_paragraphs(text: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut open = String::new();
@@ -156,10 +157,10 @@ fn doc_paragraphs(text: &str) -> Vec<String> {
     all
 }
 
-/// The types that a file defines, and on which lines.
+/// Returns the types that a file defines, with their line numbers.
 fn types(file: &File) -> Vec<(String, usize)> {
     let mut types = Vec::new();
-    // A file that does not parse is a fault of other rules.
+    // Other rules report a file that does not parse.
     let _ = walk(file, Scope::All, &mut |tokens| {
         for pair in tokens.windows(2) {
             let defines =

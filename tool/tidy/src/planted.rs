@@ -1,4 +1,5 @@
-//! The faults of `fuzz/planted`: each patch must fit the code that it changes, or the nightly run finds out.
+//! The rule that every patch in `fuzz/planted` applies to the code. Otherwise only the nightly run would
+//! notice.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -9,10 +10,10 @@ use crate::tree::File;
 
 const FOLDER: &str = "fuzz/planted/";
 
-/// Patches that do not fit the tree at `root`, by the word of `git apply`.
+/// Reports patches that `git apply` refuses for the tree at `root`.
 ///
 /// # Errors
-/// git cannot be run.
+/// Returns an error if git cannot be run.
 pub fn misfits(root: &Path, files: &[File]) -> std::io::Result<Vec<Fault>> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| file.path.starts_with(FOLDER) && file.path.ends_with(".patch")) {

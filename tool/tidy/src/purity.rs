@@ -1,8 +1,8 @@
-//! The pure crates import nothing: proof by wasm modules whose import section is empty.
+//! The proof that the pure crates import nothing: wasm modules whose import section is empty.
 //!
-//! Each pure crate is built for wasm32-unknown-unknown as a module of its own, with all its code linked
-//! whether or not anything calls it. A socket, a clock or a foreign function would have to come from outside
-//! the module, and so would show as an import. (What `std` merely stubs out on wasm, such as its clock, is
+//! Each pure crate is built for wasm32-unknown-unknown as a module of its own, with all its code linked,
+//! called or not. A socket, a clock or a foreign function would have to come from outside the module, and so
+//! would appear as an import. (The functions for which `std` has only stubs on wasm, such as its clock, are
 //! banned by name: `words`.)
 
 use crate::layers::Layer;
@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use wasmparser::{Parser, Payload};
 
-/// What a module asks of its outside, as `module.name`, and how many functions it holds.
+/// The imports of a wasm module as `module.name`, and the number of its functions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Face {
-    /// Its imports.
+    /// The imports of the module.
     pub imports: Vec<String>,
-    /// Its own functions.
+    /// The number of the module's own functions.
     pub functions: u32,
 }
 
-/// Reads a wasm module's face.
+/// Reads the imports and the number of functions of a wasm module.
 ///
 /// # Errors
-/// The bytes are no wasm module.
+/// Returns the parser's text if the bytes are not a wasm module.
 pub fn face(module: &[u8]) -> Result<Face, String> {
     let mut face = Face::default();
     for payload in Parser::new(0).parse_all(module) {
@@ -42,13 +42,14 @@ pub fn face(module: &[u8]) -> Result<Face, String> {
     Ok(face)
 }
 
-/// Links all code of a crate, called or not; else an import in code that nobody calls would not show.
+/// The compiler flags that link all code of a crate. Otherwise an import in code that nobody calls would not
+/// appear.
 pub const LINK_WHOLE: [&str; 2] = ["-Clink-dead-code", "-Clink-arg=--no-gc-sections"];
 
-/// Builds one crate as a module and returns where it lies.
+/// Builds one crate as a wasm module and returns the path of the module.
 ///
 /// # Errors
-/// The compiler's own words when the crate does not build for wasm32.
+/// Returns the compiler's text if the crate does not build for wasm32.
 pub fn build(root: &Path, target: &Utf8Path, layer: &Layer) -> Result<PathBuf, String> {
     let package = format!("remora-{}", layer.name);
     let mut cargo = Command::new(env!("CARGO"));
@@ -62,19 +63,19 @@ pub fn build(root: &Path, target: &Utf8Path, layer: &Layer) -> Result<PathBuf, S
         "--lib",
     ]);
     cargo.args(["--crate-type", "cdylib", "--target", "wasm32-unknown-unknown", "--target-dir"]).arg(target);
-    // What is imported does not depend on how well it is optimised.
+    // The imports do not depend on the optimisation level.
     for (setting, value) in [("LTO", "off"), ("DEBUG", "false"), ("OPT_LEVEL", "0"), ("CODEGEN_UNITS", "64")]
     {
         cargo.env(format!("CARGO_PROFILE_RELEASE_{setting}"), value);
     }
-    // Only this crate is linked whole: the crates it names have their own turn.
+    // Only this crate is linked as a whole; its dependencies are built in their own turn.
     cargo.arg("--").args(LINK_WHOLE);
     let output = cargo.output().map_err(|error| error.to_string())?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
-    // Cargo says where it put the module: a name guessed here could be that of an older one. Other crates
-    // make modules too.
+    // Cargo reports the path of the module. A guessed path could be that of an older module, and other crates
+    // make modules, too.
     let manifest = root.join(layer.folder).join(layer.name).join("Cargo.toml");
     let artifacts = Message::parse_stream(output.stdout.as_slice()).filter_map(|message| match message {
         Ok(Message::CompilerArtifact(artifact)) if artifact.manifest_path == manifest => {
@@ -90,7 +91,7 @@ pub fn build(root: &Path, target: &Utf8Path, layer: &Layer) -> Result<PathBuf, S
 mod tests {
     use super::*;
 
-    /// `(module (import "env" "now" (func)) (func))`, byte by byte.
+    /// The module `(module (import "env" "now" (func)) (func))`, byte by byte.
     const WITH_A_CLOCK: [u8; 37] = [
         0, b'a', b's', b'm', 1, 0, 0, 0, // magic, version
         1, 4, 1, 0x60, 0, 0, // types: () -> ()

@@ -1,27 +1,28 @@
-//! A walk over the tokens of a Rust file.
+//! Iteration over the tokens of a Rust file.
 //!
-//! Tokens rather than a syntax tree, because a rule must see into macro bodies too (a long function inside
-//! `macro_rules!` is a long function), and strings and comments must never look like code.
+//! The rules use tokens and not a syntax tree, because they must see the bodies of macros too (a long
+//! function inside `macro_rules!` is a long function), and because strings and comments must never look like
+//! code.
 
 use crate::Fault;
 use crate::tree::File;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// Which code a rule looks at.
+/// The part of the code that a rule checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// All of the file.
+    /// All code of the file.
     All,
-    /// Everything but items under `#[cfg(test)]`: a test may use a clock or a thread where the code may not.
+    /// All code except items under `#[cfg(test)]`, because tests may use clocks and threads.
     Shipped,
 }
 
 /// Calls `visit` with the tokens of each nesting level, outermost first.
 ///
 /// # Errors
-/// The file does not lex as Rust.
+/// Returns a fault if the file does not lex as Rust.
 pub fn walk(file: &File, scope: Scope, visit: &mut impl FnMut(&[TokenTree])) -> Result<(), Fault> {
-    // A byte-order mark or a `#!` line would be lexed as code.
+    // A byte-order mark would be lexed as code.
     let text = file.text.trim_start_matches('\u{feff}');
     let stream: TokenStream =
         text.parse().map_err(|error| Fault::new(&file.path, 1, format!("does not lex as Rust: {error}")))?;
@@ -40,12 +41,12 @@ fn level(stream: TokenStream, scope: Scope, visit: &mut impl FnMut(&[TokenTree])
     }
 }
 
-/// The outermost tokens of a stream without its `#[cfg(test)]` items.
+/// Returns the outermost tokens of a stream without its `#[cfg(test)]` items.
 pub fn shipped(stream: TokenStream) -> Vec<TokenTree> {
     without_tests(&stream.into_iter().collect::<Vec<_>>())
 }
 
-/// The tokens of one level without its `#[cfg(test)]` items.
+/// Returns the tokens of one level without its `#[cfg(test)]` items.
 fn without_tests(tokens: &[TokenTree]) -> Vec<TokenTree> {
     let mut kept = Vec::with_capacity(tokens.len());
     let mut at = 0;
@@ -61,7 +62,7 @@ fn without_tests(tokens: &[TokenTree]) -> Vec<TokenTree> {
     kept
 }
 
-/// The attribute that starts at `at` (`#[…]`, not `#![…]`): its inner tokens and the index after it.
+/// Returns the inner tokens of the attribute `#[…]` at `at` (not `#![…]`), and the index after it.
 fn attribute(tokens: &[TokenTree], at: usize) -> Option<(TokenStream, usize)> {
     match (tokens.get(at)?, tokens.get(at + 1)?) {
         (TokenTree::Punct(punct), TokenTree::Group(group))
@@ -73,7 +74,7 @@ fn attribute(tokens: &[TokenTree], at: usize) -> Option<(TokenStream, usize)> {
     }
 }
 
-/// `cfg(test)`, `cfg(loom)`, or one of them among the conditions of an `all`.
+/// Returns true for `cfg(test)`, `cfg(loom)`, and an `all` with one of them.
 fn is_test_only(attribute: &TokenStream) -> bool {
     let text = attribute.to_string().replace(' ', "");
     let Some(condition) = text.strip_prefix("cfg(").and_then(|text| text.strip_suffix(')')) else {
@@ -83,7 +84,7 @@ fn is_test_only(attribute: &TokenStream) -> bool {
     all.split(',').any(|part| part == "test" || part == "loom")
 }
 
-/// The modules that the file declares only for tests, by name: `#[cfg(test)] mod name;`.
+/// Returns the names of the modules that the file declares only for tests: `#[cfg(test)] mod name;`.
 pub fn test_modules(file: &File) -> Vec<String> {
     let declared = |scope| {
         let mut names = Vec::new();
@@ -94,14 +95,14 @@ pub fn test_modules(file: &File) -> Vec<String> {
                 }
             }
         });
-        // A file that does not lex is a fault of its own, elsewhere.
+        // Other rules report a file that does not lex.
         walked.map_or_else(|_| Vec::new(), |()| names)
     };
     let shipped = declared(Scope::Shipped);
     declared(Scope::All).into_iter().filter(|name| !shipped.contains(name)).collect()
 }
 
-/// The index after the item that begins at `at`: after its body or its semicolon.
+/// Returns the index after the item that begins at `at`: after its body or its semicolon.
 fn end_of_item(tokens: &[TokenTree], mut at: usize) -> usize {
     while at < tokens.len() {
         let ends = match &tokens[at] {
@@ -117,17 +118,17 @@ fn end_of_item(tokens: &[TokenTree], mut at: usize) -> usize {
     at
 }
 
-/// Is the token this very identifier?
+/// Returns true if the token is the given identifier.
 pub fn is_ident(token: Option<&TokenTree>, name: &str) -> bool {
     matches!(token, Some(TokenTree::Ident(ident)) if ident == name)
 }
 
-/// Is the token this very punctuation character?
+/// Returns true if the token is the given punctuation character.
 pub fn is_punct(token: Option<&TokenTree>, character: char) -> bool {
     matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == character)
 }
 
-/// The line on which a token begins, counted from 1.
+/// Returns the line on which a token begins, counted from 1.
 pub fn line(token: &TokenTree) -> usize {
     token.span().start().line
 }

@@ -1,51 +1,52 @@
-//! The repository's files, as the rules see them.
+//! The files of the repository as the rules use them.
 
 use crate::layers;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Folders that are built, fetched or kept by other tools, never written by hand.
+/// The folders that other tools build or fetch.
 const FOREIGN: [&str; 4] = ["target", "report", "node_modules", "corpus"];
 
-/// One text file.
+/// A text file of the repository.
 #[derive(Debug, Clone)]
 pub struct File {
-    /// Relative to the root, with `/` on every system.
+    /// The path relative to the root, with `/` on every system.
     pub path: String,
-    /// Its whole text.
+    /// The whole text of the file.
     pub text: String,
 }
 
 impl File {
-    /// A file that exists only in a test.
+    /// Creates a file that exists only in a test.
     pub fn sample(path: &str, text: &str) -> Self {
         Self { path: path.to_owned(), text: text.to_owned() }
     }
 
-    /// The folder of its crate: below a folder that groups crates the second of its path, else the first.
+    /// Returns the folder of the crate: the second part of the path in a folder that groups crates, otherwise
+    /// the first.
     pub fn member(&self) -> &str {
         self.parts().next().unwrap_or("")
     }
 
-    /// The parts of its path from its crate's folder on.
+    /// Returns the parts of the path, beginning with the crate's folder.
     pub fn parts(&self) -> impl Iterator<Item = &str> {
         let mut parts = self.path.split('/').peekable();
         parts.next_if(|first| layers::is_folder(first));
         parts
     }
 
-    /// Is it Rust source?
+    /// Returns true for a Rust file.
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 
-    /// Does it lie in a crate's `src/`, or is it a test, an example or a benchmark?
+    /// Returns true if the file is in the `src/` folder of a crate, and so is no test, example or benchmark.
     pub fn is_source(&self) -> bool {
         self.is_rust() && self.parts().nth(1) == Some("src")
     }
 
-    /// The module this source file is: its stem, or its folder for `mod.rs`.
+    /// Returns the name of the file's module: its stem, or its folder for `mod.rs`.
     pub fn module(&self) -> &str {
         let mut parts = self.path.rsplit('/');
         let name = parts.next().unwrap_or("");
@@ -54,13 +55,13 @@ impl File {
     }
 }
 
-/// The root of the repository this crate was built in.
+/// Returns the root of the repository in which this crate was built.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).expect("tidy lies in a folder of the root").to_path_buf()
 }
 
-/// Every text file under `root`, in the order of their paths; files that are not UTF-8 are data and left out.
+/// Reads every text file under `root`, in the order of the paths. Files that are not UTF-8 are left out.
 pub fn read(root: &Path) -> io::Result<Vec<File>> {
     let mut files = Vec::new();
     let mut folders = vec![root.to_path_buf()];
@@ -83,7 +84,7 @@ pub fn read(root: &Path) -> io::Result<Vec<File>> {
     Ok(files)
 }
 
-/// `path` seen from `root`, with `/` between its parts.
+/// Returns `path` relative to `root`, with `/` between its parts.
 pub fn relative(root: &Path, path: &Path) -> String {
     let inner = path.strip_prefix(root).unwrap_or(path);
     inner.components().map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/")

@@ -1,14 +1,14 @@
-//! `unsafe` only in the crates that may have it.
+//! The rule that `unsafe` occurs only in the crates that may have it.
 //!
-//! That each block says why it is sound is clippy's `undocumented_unsafe_blocks`; where it may stand at all
-//! is ours, because a crate could relax the lint for itself.
+//! Clippy's `undocumented_unsafe_blocks` requires a reason for each block. The places are checked here,
+//! because a crate could relax a lint for itself.
 
 use crate::Fault;
 use crate::layers;
 use crate::tokens::{Scope, is_ident, line, walk};
 use crate::tree::File;
 
-/// `unsafe` outside the crates that may have it, in tests and in build scripts too.
+/// Reports `unsafe` outside the crates that may have it, also in tests and build scripts.
 pub fn check(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {

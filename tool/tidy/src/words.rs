@@ -1,5 +1,5 @@
-//! Words that do not belong in finished code, and in the pure rooms every way to a clock, a socket or a
-//! thread.
+//! The rules against words of unfinished code, and against clocks, sockets and threads in the reproducible
+//! crates.
 
 use crate::Fault;
 use crate::layers;
@@ -8,25 +8,25 @@ use crate::tree::File;
 use proc_macro2::{Delimiter, TokenTree};
 use std::collections::BTreeSet;
 
-/// Macros that say the code is not finished, or was left from a search for a fault.
+/// The macros of unfinished code, or of an unfinished search for a fault.
 const UNFINISHED: [&str; 3] = ["todo", "unimplemented", "dbg"];
 
-/// Notes to oneself: finish it, or file it.
+/// The marks of notes to oneself.
 const NOTES: [&str; 3] = [concat!("FIX", "ME"), concat!("TO", "DO"), concat!("XX", "X")];
 
-/// Names that mean the machine it was written on.
+/// The paths of the machine on which a text was written.
 const MACHINE: [&str; 2] = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 
-/// Unordered maps hash with a random key: two runs of one seed would differ.
+/// The unordered maps. They hash with a random key, so two runs with one seed would differ.
 const UNORDERED: [&str; 4] = ["HashMap", "HashSet", "DefaultHasher", "RandomState"];
 
-/// What a pure room may not take from `std`.
+/// The modules of `std` that a reproducible crate may not use.
 const IMPURE: [&str; 6] = ["time", "net", "fs", "env", "process", "thread"];
 
-/// Of `std::net`, these are plain values.
+/// The names of `std::net` that are plain values.
 const ADDRESSES: [&str; 6] = ["IpAddr", "Ipv4Addr", "Ipv6Addr", "SocketAddr", "SocketAddrV4", "SocketAddrV6"];
 
-/// Unfinished code, in any Rust file.
+/// Reports unfinished code in any Rust file.
 pub fn unfinished(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
@@ -47,7 +47,7 @@ pub fn unfinished(files: &[File]) -> Vec<Fault> {
     faults
 }
 
-/// Notes to oneself, and paths of the machine it was written on, in any text file.
+/// Reports notes to oneself and paths of one machine in any text file.
 pub fn notes(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files {
@@ -64,7 +64,7 @@ pub fn notes(files: &[File]) -> Vec<Fault> {
     faults
 }
 
-/// Clocks, sockets, files, threads and unordered maps in the shipped code of pure rooms.
+/// Reports clocks, sockets, files, threads and unordered maps in the non-test code of reproducible crates.
 pub fn impure(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut tests = BTreeSet::new();
@@ -79,8 +79,8 @@ pub fn impure(files: &[File]) -> Vec<Fault> {
         let walked = walk(file, Scope::Shipped, &mut |tokens| {
             for (at, token) in tokens.iter().enumerate() {
                 let taken = if is_ident(Some(token), "std") { taken_from(tokens, at) } else { Vec::new() };
-                // `memory` asks which thread is inside an engine and starts none, and it aborts rather than
-                // go on unsoundly.
+                // `memory` reads the current thread's ID to detect re-entry and starts no threads. It aborts
+                // the process in place of unsound behaviour.
                 let aborts = is_ident(tokens.get(at + 6), "abort");
                 let addresses = ADDRESSES.into_iter().any(|name| is_ident(tokens.get(at + 6), name));
                 let may = |part: &str| match part {
@@ -113,7 +113,8 @@ pub fn impure(files: &[File]) -> Vec<Fault> {
     faults
 }
 
-/// What follows `std` at `at`: the `a` of `std::a::b`, or every first name of `std::{a::b, c}`.
+/// Returns the name after `std` at index `at`: the `a` of `std::a::b`, or every first name of `std::{a::b,
+/// c}`.
 fn taken_from(tokens: &[TokenTree], at: usize) -> Vec<String> {
     if !(is_punct(tokens.get(at + 1), ':') && is_punct(tokens.get(at + 2), ':')) {
         return Vec::new();
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pure_room_has_no_clock_no_socket_no_thread_and_no_unordered_map() {
+    fn a_pure_crate_has_no_clock_no_socket_no_thread_and_no_unordered_map() {
         for bad in [
             "use std::time::Instant;",
             "use std::{fmt, net::UdpSocket};",
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_of_a_pure_room_may_use_a_thread() {
+    fn tests_of_a_pure_crate_may_use_a_thread() {
         let inline = "#[cfg(test)] mod tests { use std::thread; }";
         assert_eq!(impure(&[File::sample("nic/src/a.rs", inline)]), []);
         assert_eq!(impure(&[File::sample("nic/tests/a.rs", "use std::thread;")]), []);

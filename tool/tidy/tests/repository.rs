@@ -1,4 +1,4 @@
-//! Every rule over the repository itself. The rules' own tests, with bad samples, stand beside them in
+//! The test of every rule on the repository itself. The tests of the rules with bad samples are in
 //! `tool/tidy/src`.
 
 use remora_tidy::tree::{self, File};

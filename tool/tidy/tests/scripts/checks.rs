@@ -1,4 +1,4 @@
-//! `scripts/checks`, by which `make test` runs its checks.
+//! Tests of `scripts/checks`, through which `make test` runs its checks.
 
 use crate::place::Place;
 

@@ -1,5 +1,5 @@
-//! `scripts/install` and `scripts/install-c` as `make install` and a packager run them, with short files in
-//! the place of what cargo builds.
+//! Tests of `scripts/install` and `scripts/install-c`, called like `make install` and a packager call them,
+//! with short files in place of cargo's output.
 
 use std::fs;
 use std::path::Path;
@@ -7,11 +7,11 @@ use std::process::{Command, Output};
 
 use crate::place::Place;
 
-/// Programs that the scripts call; cargo is none of them.
+/// The programs that the scripts call. Cargo is not among them.
 const TOOLS: &str = "env bash realpath dirname basename find install date cat cp ln sed head rm rmdir";
 
 impl Place {
-    /// The files that cargo and `scripts/dropin` build in this profile.
+    /// Writes the files that cargo and `scripts/dropin` would build in this profile.
     fn built(&self, profile: &str) {
         for file in ["remora", "libremora.so", "libremora.a"] {
             self.write(&format!("target/{profile}/{file}"), profile);
@@ -22,7 +22,7 @@ impl Place {
         self.write("target/dropin/lib/.profile", profile);
     }
 
-    /// Runs `scripts/install` in this folder without cargo, and with a umask that lets nobody else in.
+    /// Runs `scripts/install` in this folder without cargo, under a umask that denies other users access.
     fn install(&self, words: &[&str], variables: &[(&str, &str)]) -> Output {
         let mut command = self.script("install", words);
         command.env("CARGO_TARGET_DIR", self.0.join("target"));
@@ -38,7 +38,7 @@ impl Place {
     }
 }
 
-/// The flags of a program's compiler, as a shell takes them from pkg-config.
+/// Returns the compiler flags of a program, as a shell receives them from pkg-config.
 fn flags(prefix: &Path) -> String {
     let script = "eval set -- $(pkg-config --cflags --libs remora); printf '%s\\n' \"$@\"";
     let output = Command::new("sh")
@@ -105,7 +105,7 @@ fn without_cargo_what_was_built_before_is_installed_and_told_and_nothing_else_is
     place.write("target/release/.remora-built", "");
     assert!(place.installs(&prefix).contains("installing what was built on "));
     assert_eq!(fs::read_to_string(place.0.join("prefix/bin/remora")).unwrap(), "release");
-    // `make dropin` has linked other libraries meanwhile.
+    // Meanwhile, `make dropin` has linked libraries of another profile.
     place.write("target/dropin/lib/.profile", "dev");
     assert!(words(place.install(&[], &prefix)).contains("does not hold the optimised libraries"));
 }

@@ -1,4 +1,4 @@
-//! The repository's scripts, with stand-ins for the programs that they call.
+//! Tests of the repository's scripts, with replacements for the programs that they call.
 
 mod checks;
 mod install;

@@ -1,14 +1,14 @@
-//! A folder for a test, with the only programs that a script finds.
+//! A folder for a test, with a PATH that contains only selected programs.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The root of the repository.
+/// The path of the repository's root.
 pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// A folder that is removed when the test is over. Its `tools` is the PATH of the scripts.
+/// A folder that is removed when the test is over. Its subfolder `tools` is the PATH of the scripts.
 pub struct Place(pub PathBuf);
 
 impl Drop for Place {
@@ -18,7 +18,7 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// A folder with these of the system's programs, by their names with blanks between them.
+    /// Creates a folder with the given programs of the system; `tools` has their names, separated by blanks.
     pub fn new(tools: &str, name: &str) -> Place {
         let place = Place(std::env::temp_dir().join(format!("remora-script-{}-{name}", std::process::id())));
         fs::create_dir_all(place.0.join("tools")).unwrap();
@@ -28,7 +28,7 @@ impl Place {
         place
     }
 
-    /// Writes a file that may be executed.
+    /// Writes an executable file.
     pub fn write(&self, file: &str, text: &str) {
         let path = self.0.join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -36,7 +36,7 @@ impl Place {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// A script of the repository, run in this folder.
+    /// Returns the command that runs a script of the repository in this folder.
     pub fn script(&self, name: &str, words: &[&str]) -> Command {
         let mut command = Command::new("/bin/bash");
         command.args(["-c", "umask 077; exec \"$@\"", "bash"]).arg(format!("{ROOT}/scripts/{name}"));
@@ -44,7 +44,7 @@ impl Place {
         command
     }
 
-    /// All files and links below a folder of this one, in order.
+    /// Returns all files and links below a folder of this one, in order.
     pub fn files(&self, folder: &str) -> Vec<String> {
         let mut find = Command::new("find");
         let found = find.args([".", "!", "-type", "d"]).current_dir(self.0.join(folder)).output().unwrap();

@@ -1,4 +1,4 @@
-//! `scripts/setup` on a machine where another process holds apt's lock.
+//! Tests of `scripts/setup` on a machine where another process holds apt's lock.
 
 use std::fs;
 use std::process::Output;
@@ -6,7 +6,8 @@ use std::process::Output;
 use crate::place::Place;
 
 const TOOLS: &str = "env bash dirname sed grep cat";
-/// Stands in for apt-get: the words of the file `locked` as often as it has lines, and success afterwards.
+/// A replacement for apt-get. It fails with the lines of the file `locked`, one in each call, and then
+/// succeeds.
 const APT: &str = "#!/bin/bash
 folder=$(dirname \"$0\")
 echo \"$*\" >>\"$folder/asked\"
@@ -19,7 +20,7 @@ fi
 const LOCK: &str =
     "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 77 (unattended-upgr)\n";
 
-/// A machine that lacks binutils and every package, and runs as root.
+/// Runs the script for a machine that lacks binutils and every package, as root.
 fn setup(name: &str, locked: &str) -> (Place, Output) {
     let place = Place::new(&format!("{TOOLS} head"), name);
     place.write("tools/apt-get", APT);
