@@ -74,7 +74,7 @@ impl From<ConnectError> for Fault {
     fn from(error: ConnectError) -> Fault {
         let errno = match &error {
             ConnectError::Refused(_) | ConnectError::Rejected(_) => libc::ECONNREFUSED,
-            // The server has no room at the moment; a later attempt may succeed.
+            // The server has no capacity at the moment; a later attempt may succeed.
             ConnectError::Full(_) => libc::EAGAIN,
             ConnectError::Tcp(error) => error.raw_os_error().unwrap_or(libc::EIO),
             ConnectError::Timeout(_) => libc::ETIMEDOUT,

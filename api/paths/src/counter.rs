@@ -226,7 +226,7 @@ mod tests {
         for (kind, is_taken) in [(FILE, true), (1, false)] {
             let pipes: Vec<(PipeReader, PipeWriter)> = (0..4).map(|_| std::io::pipe().unwrap()).collect();
             let mut ends = [0; 2];
-            // SAFETY: the array has room for two descriptors.
+            // SAFETY: the array has space for two descriptors.
             let made = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, ends.as_mut_ptr()) };
             assert_eq!(made, 0);
             let [ours, theirs] = ends.map(Descriptor);

@@ -21,7 +21,7 @@ pub(super) const WAKE: Place = Place(0);
 const LISTEN: Place = Place(1);
 /// The first poll token of a connection; the tokens below belong to the waker and the listener.
 const FIRST: usize = 2;
-/// The minimum age of a handshake before it may be ended to make room for a new connection.
+/// The minimum age of a handshake before it may be ended in favour of a new connection.
 const HASTE: Duration = Duration::from_millis(200);
 /// The interval after which the thread calls accept anew when the system had no free file descriptor.
 const AGAIN: Duration = Duration::from_millis(20);
