@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::Row;
 use super::plot::{Area, Drawing, FONT, legend, with_legend};
 
-/// One curve of a plot of latency over throughput.
+/// A curve of a plot of latency over throughput.
 pub struct Curve {
     /// Name of the curve in the legend.
     pub name: String,
@@ -40,7 +40,7 @@ pub struct Curves<'a> {
     pub x: &'a str,
     /// Caption of the vertical axis.
     pub y: &'a str,
-    /// The curves.
+    /// The curves of the plot.
     pub curves: Vec<Curve>,
     /// True if the vertical axis is logarithmic; otherwise the axis begins at 0.
     pub by_factors: bool,

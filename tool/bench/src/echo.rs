@@ -14,11 +14,11 @@ const EAGER: usize = 1024;
 const INLINE: usize = 256;
 /// Receive requests that wait.
 const RECEIVES: usize = 8;
-/// One of this many messages is signaled, so that the queue learns which earlier ones have completed. The
-/// stores do the same.
+/// The interval of signaled messages, in messages. They are signaled so that the queue learns which earlier
+/// ones have completed. The stores do the same.
 const SIGNALED_EVERY: u32 = 64;
 
-/// One end of the echo: its memory and that of the other end. Receive buffers lie at the beginning of the
+/// An end of the echo: its memory and that of the other end. Receive buffers lie at the beginning of the
 /// memory, outgoing messages behind them.
 pub struct Echo {
     receive: remora_verbs::Sge,

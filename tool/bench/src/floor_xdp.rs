@@ -27,7 +27,7 @@ pub fn work() {
     let _ = black_box(serde_json::from_str::<serde_json::Value>(black_box(r#"{"a":[1,2.5],"b":"c\n"}"#)));
 }
 
-/// One end of the raw AF_XDP echo: the rings of an interface and the headers of its frames.
+/// An end of the raw AF_XDP echo: the rings of an interface and the headers of its frames.
 pub struct Raw {
     attachment: Attachment,
     route: Route,

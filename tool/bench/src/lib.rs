@@ -68,52 +68,48 @@ pub use row::{Report, Row, median};
 /// debug builds are not compared; tests only check that the rows are there.
 pub(crate) const SHORTER: u64 = if cfg!(debug_assertions) { 10 } else { 1 };
 
-/// What to measure.
+/// The measurements without options of their own.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Name {
-    /// Latency, rate and bandwidth of the verbs.
+    /// Latency, message rate and bandwidth of the verbs.
     Verbs,
-    /// Goodput over links that lose frames: go-back-N, IRN, and IRN without each of its parts; simulated, and
+    /// Goodput over links that lose frames: go-back-N, IRN, and IRN without each of its parts; simulated and
     /// over udp.
     Loss,
-    /// PRISM's operations: what hardware would take by its primitives, and this software beside the plain
-    /// verbs.
+    /// PRISM's operations: the time on modelled hardware, and this software compared with the plain verbs.
     Prism,
-    /// RedN's chains: what they would take on a ConnectX-5, by its primitives, beside what the paper
-    /// measured.
+    /// RedN's chains: the time on a modelled ConnectX-5, compared with the measurements of the paper.
     Redn,
-    /// StRoM's kernels: what they would take on the paper's FPGAs, by their primitives; and walks, GETs,
-    /// checked objects, shuffled and counted streams in this software, each beside what it replaces.
+    /// StRoM's kernels: the time on the paper's FPGAs, modelled; and walks, GETs, consistency checks,
+    /// shuffles and counts in this software, each compared with the operations that it replaces.
     Strom,
-    /// Two flows over one bottleneck: no control, DCQCN and TIMELY; simulated.
+    /// Two flows that share a bottleneck, with no congestion control, DCQCN and TIMELY; simulated.
     Congestion,
-    /// The simulated data center: packet-hops a second on one core, beside READs of a NIC pair.
+    /// The simulator: packet-hops per second on one core, and READs of a NIC pair.
     Sim,
-    /// Replay a trace of arrivals through IRN's receiver: lines of `QP op-code PSN` behind their number.
+    /// Replay a trace of arrivals through IRN's receiver; lines of `QP op-code PSN` after their number.
     IrnReceiver,
-    /// Replay a trace of events through IRN's sender: lines of `QP 0`, `QP 1 cumPSN sackPSN nack` or `QP 2
+    /// Replay a trace of events through IRN's sender; lines of `QP 0`, `QP 1 cumPSN sackPSN nack` or `QP 2
     /// short`.
     IrnSender,
 }
 
-/// What to measure that has options of its own.
+/// The measurements with options of their own.
 #[derive(Subcommand)]
 enum Own {
-    /// The key-value designs beside each other, beside their floor, and beside memcached and redis.
+    /// The key-value designs, compared with their lower bounds and with memcached and redis.
     Kv(crate::kv::bench::Args),
-    /// Replicated blocks, half of the operations writes: PRISM-RS against ABDLOCK, three replicas each, and
-    /// etcd beside them.
+    /// Replicated blocks with 50 % writes: PRISM-RS and ABDLOCK with three replicas each, and etcd.
     Block(crate::block::bench::Args),
-    /// Transactions: PRISM-TX against FaRM, YCSB-T, SmallBank and TATP.
+    /// Transactions: PRISM-TX and FaRM with YCSB-T, SmallBank and TATP.
     Txn(crate::txn::Args),
-    /// GETs while their server is killed and started again: with the NIC daemon, without it, and of a real
-    /// memcached.
+    /// GETs while their server is killed and restarted: with and without the NIC daemon, and of memcached.
     Failure(crate::kv::failure::Args),
-    /// Encrypted operations without connections: latency and rates beside RC and the cipher alone, short
-    /// reads beside long ones, cold keys, incast, the software above the NIC, and changes of keys.
+    /// 1RMA's encrypted operations: latency and throughput compared with RC and with the cipher alone, short
+    /// reads next to long ones, cold keys, incast, the software above the NIC, and key changes.
     Rma(crate::rma::Args),
-    /// Unmodified programs on our libraries: perftest beside the native API, UCX and libfabric beside
-    /// themselves over TCP.
+    /// Unmodified programs on Remora's libraries: perftest compared with the native API, UCX and libfabric
+    /// compared with TCP.
     Dropin(crate::dropin::Args),
 }
 
@@ -122,42 +118,42 @@ enum Own {
 #[command(
     subcommand_negates_reqs = true,
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench sim --rounds 5\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench redn\n  remora bench strom --only model:\n  remora bench strom --port udp --only check --json > strom.jsonl\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n  remora bench txn ycsb-t --port udp\n  remora bench failure\n  remora bench rma --port udp --json\n  remora bench dropin\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
+    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench sim --rounds 5\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench redn\n  remora bench strom --only model:\n  remora bench strom --port udp --only check --json > strom.jsonl\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n  remora bench txn ycsb-t --port udp\n  remora bench failure\n  remora bench rma --port udp --json\n  remora bench dropin\n\nTwo processes run the measurement, each pinned to its own core. Rounds of a measurement and of its lower bound alternate, and the\nJSON output contains every round."
 )]
 pub struct Args {
     #[command(subcommand)]
     own: Option<Own>,
-    /// What to measure.
+    /// The measurement to run.
     #[arg(required = true)]
     name: Option<Name>,
     /// The trace to replay.
     file: Option<PathBuf>,
-    /// Where the replay goes; standard output if not given.
+    /// Output file of the replay [default: standard output].
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Packets in flight at most, in a replay of the sender.
+    /// Maximum number of packets in flight in a replay of the sender.
     #[arg(long, default_value_t = 111, value_parser = whole::<u32>(1..=65_536))]
     cap: u32,
-    /// Packets that the flow has: in a replay of the sender, without end if not given; in `loss`, each
-    /// side's.
+    /// Number of packets: of the flow in a replay of the sender [default: endless], or of each side in
+    /// `loss`.
     #[arg(long, value_parser = natural::<u64>)]
     packets: Option<u64>,
-    /// Where `loss`, `congestion`, `prism`, `redn` and `strom` write their plots.
+    /// Folder for the plots of `loss`, `congestion`, `prism`, `redn` and `strom`.
     #[arg(long, default_value = REPORT, value_name = "FOLDER")]
     report: PathBuf,
-    /// Only this port; in `loss`, shm is what IRN costs without loss.
+    /// Measure this port only; in `loss`, shm measures the cost of IRN without loss.
     #[arg(long)]
     pub port: Option<PortName>,
-    /// One JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     pub json: bool,
-    /// Interleaved rounds, at least 5 for a figure to quote.
+    /// Number of interleaved rounds; at least 5 for results to quote.
     #[arg(long, default_value_t = 7, value_parser = whole::<u32>(1..=1000))]
     pub rounds: u32,
-    /// Only cases whose path or metric contains this.
+    /// Measure only cases whose path or metric contains this text.
     #[arg(long)]
     only: Option<String>,
-    /// Cores of the two processes [default: the first two].
+    /// CPU cores of the two processes [default: the first two].
     #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
     pub cores: Vec<usize>,
 }

@@ -23,19 +23,19 @@ use crate::{PortName, floor, floor_xdp};
 use remora_options::cores::pin;
 use remora_options::{ending, print};
 
-/// Arguments of the hidden command.
+/// Arguments of the hidden command that runs the second process of a measurement.
 #[derive(Parser)]
 pub struct Args {
-    /// The shared page.
+    /// The name of the shared page.
     #[arg(long)]
     page: String,
-    /// Core to stay on.
+    /// The CPU core to run on.
     #[arg(long)]
     core: usize,
-    /// It is at the far end of the veth pairs.
+    /// True if this process is at the far end of the veth pairs.
     #[arg(long)]
     veth: bool,
-    /// A kernel as WebAssembly, to be deployed beside the others.
+    /// The path of a WebAssembly kernel to deploy in addition to the others.
     #[arg(long)]
     kernel: Option<PathBuf>,
 }

@@ -10,7 +10,7 @@ use plotters::prelude::*;
 
 use remora_options::output;
 
-/// One line of a plot.
+/// A line of a plot.
 pub struct Line {
     /// Name of the line in the legend.
     pub name: String,
@@ -40,7 +40,7 @@ pub struct Plot<'a> {
     pub y: &'a str,
     /// Names of the places, left to right. An empty name is not shown.
     pub labels: Vec<String>,
-    /// The lines.
+    /// The lines of the plot.
     pub lines: Vec<Line>,
     /// True if the vertical axis is logarithmic and begins near the least value.
     pub by_factors: bool,

@@ -32,7 +32,7 @@ pub struct Row {
     /// Least value allowed for `ratio`; `None` if unbounded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least: Option<f64>,
-    /// Whether the figure is within `limit` and `least`; `None` if it has no bound.
+    /// True if the figure is within `limit` and `least`; `None` if it has no bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
     /// Deviation of a model's prediction from the measured value, in percent; negative if the prediction is

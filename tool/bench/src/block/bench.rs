@@ -19,37 +19,38 @@ use remora_options::number::{natural, whole};
 /// Arguments of `remora bench block`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora bench block\n  remora bench block --port udp --blocks 1000000 --json\n  remora bench block --curves --port shm --json > blocks.jsonl\n\nClients have a core, and so have the replicas of a design: three NICs with memory of their own, polled in turn by one thread. Designs\ntake turns. One client has one operation in flight for latencies and 16 for rates; a crowd is so many clients, each with connections\nof its own and one operation at a time.\n\nReplicas keep blocks in memory alone. etcd writes each change to a log and waits for the disk (fsync) on two of three members; beside\nthat it is measured with its files in memory, which is as durable as the replicas are. It is asked through its JSON gateway, one request\nat a time on each of as many connections as there are clients."
+    after_help = "Examples:\n  remora bench block\n  remora bench block --port udp --blocks 1000000 --json\n  remora bench block --curves --port shm --json > blocks.jsonl\n\nThe clients share one core, and the replicas of a design another: three NICs with separate memory, which one thread polls in turn. The\ndesigns take turns. A single client has one operation in flight for latency and 16 for throughput. Each of the --clients clients has its\nown connections and one operation in flight.\n\nThe replicas keep the blocks in memory only. etcd writes each change to a log and waits for the disk (fsync) on two of three members. It\nis also measured with its files in memory, which is as durable as the replicas. The requests go through etcd's JSON gateway, one at a\ntime on each of as many connections as there are clients."
 )]
 pub struct Args {
     /// Measure over this port only.
     #[arg(long)]
     port: Option<PortName>,
-    /// Blocks that the store has.
+    /// The number of blocks in the store.
     #[arg(long, default_value_t = 16_384, value_parser = whole::<u64>(1..=1_000_000))]
     blocks: u64,
-    /// Bytes of a block.
+    /// The size of a block in bytes.
     #[arg(long, default_value_t = MIN_BLOCK, value_parser = crate::command::designs::block_len)]
     block_len: u32,
-    /// Clients that work at one time for the highest rate.
+    /// Clients that work at the same time in the measurement of the highest rate.
     #[arg(long, default_value_t = CROWD, value_parser = whole::<u32>(1..=200))]
     clients: u32,
-    /// Operations of a client with its window full, in a round; the other parts of a round grow with them.
+    /// Operations of a client with a full window in one round; the other parts of a round are proportional.
     #[arg(long, default_value_t = 20_000, value_parser = whole::<u64>(1000..=10_000_000))]
     operations: u64,
-    /// Rounds, in which the systems take turns.
+    /// Number of rounds; the systems take turns in each.
     #[arg(long, default_value_t = 5, value_parser = whole::<u32>(1..=1000))]
     rounds: u32,
-    /// Instead: 1, 2, 4, ... clients and uniform keys, then the crowd, the paper's Figures 6 and 7.
+    /// Measure Figures 6 and 7 of the paper instead: 1, 2, 4, ... clients with uniform keys, then all
+    /// clients.
     #[arg(long)]
     curves: bool,
-    /// One JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
     /// Do not measure etcd.
     #[arg(long)]
     no_rivals: bool,
-    /// Cores of clients and replicas [default: the first two].
+    /// CPU cores of clients and replicas [default: the first two].
     #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
     cores: Vec<usize>,
 }

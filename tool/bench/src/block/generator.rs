@@ -44,7 +44,7 @@ impl Connections for Ends<'_> {
     }
 }
 
-/// One client: its state machine and a queue pair for each replica.
+/// A client: its state machine and a queue pair for each replica.
 struct Client {
     machine: AnyClient,
     pairs: Vec<QueuePair<Ready>>,

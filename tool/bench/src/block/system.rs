@@ -64,9 +64,9 @@ pub type Rounds = (Design, Vec<Round>);
 /// Results of one round; latencies in nanoseconds.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Round {
-    /// Median latency.
+    /// Median latency of the operations.
     pub p50: f64,
-    /// Mean latency.
+    /// Mean latency of the operations.
     pub mean: f64,
     /// 99th percentile of the latency.
     pub p99: f64,

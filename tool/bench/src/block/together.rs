@@ -17,7 +17,7 @@ use remora_service::server::HeapServer;
 use remora_service::server::Memory;
 use remora_service::server::{Extensions, Pace, Service, Watch};
 
-/// Arguments of the hidden command.
+/// Arguments of the hidden command that runs the clients and replicas of one design.
 #[derive(Parser)]
 pub struct Args {
     #[arg(long, value_parser = designs::block())]
@@ -34,10 +34,10 @@ pub struct Args {
     clients: u32,
     #[arg(long)]
     core: usize,
-    /// Network namespaces, of each replica one.
+    /// The network namespace of each replica.
     #[arg(long)]
     within: Vec<String>,
-    /// The interface in each of them.
+    /// The name of the interface in each namespace.
     #[arg(long)]
     interface: Option<String>,
 }

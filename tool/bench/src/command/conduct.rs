@@ -15,16 +15,16 @@ use remora_service::server::{Pace, Program, Service};
 /// Arguments of every server of queue pairs.
 #[derive(Args, Clone, Debug)]
 pub struct Conduct {
-    /// Address of an endpoint with counters for Prometheus and `remora top`.
+    /// Address at which to serve counters for Prometheus and `remora top`.
     #[arg(long)]
     pub metrics: Option<SocketAddr>,
-    /// Poll without ever sleeping: for figures, on a core of its own.
+    /// Poll without ever sleeping; this is for measurements on a dedicated core.
     #[arg(long)]
     pub spin: bool,
-    /// Core to stay on.
+    /// CPU core to run on.
     #[arg(long, value_parser = natural::<usize>)]
     pub core: Option<usize>,
-    /// End when the parent process does, after saying the address on standard output.
+    /// Print the address, and end when the parent process ends.
     #[arg(long, hide = true)]
     pub child: bool,
 }

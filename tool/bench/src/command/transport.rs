@@ -3,21 +3,21 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// What carries the operations.
+/// The transport of the operations.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TransportName {
-    /// Reliable connections, with go-back-N.
+    /// Reliable connections with go-back-N.
     #[default]
     Rc,
     /// Reliable connections with IRN.
     Irn,
-    /// 1RMA: encrypted, without connections. Design farm, over udp or xdp.
+    /// 1RMA, encrypted and without connections; for design farm over port udp or xdp.
     Rma,
 }
 
 impl TransportName {
-    /// All transports.
+    /// The list of all transports.
     pub const ALL: [TransportName; 3] = [TransportName::Rc, TransportName::Irn, TransportName::Rma];
 
     /// Returns the name on the command line.

@@ -29,28 +29,28 @@ use remora_service::with_design;
 /// Arguments of `remora demo`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora demo\n  remora demo --records 100000 --gets 10000 --value-len 64,1024\n  remora demo --port udp --json\n  remora demo --port udp --transport rc,rma\n\nA server process and this one get a core each. Every value that is read is checked. The page with the pictures loads nothing from anywhere."
+    after_help = "Examples:\n  remora demo\n  remora demo --records 100000 --gets 10000 --value-len 64,1024\n  remora demo --port udp --json\n  remora demo --port udp --transport rc,rma\n\nThe server process and this process have a core each. Every value that is read is checked. The report page loads no external files."
 )]
 pub struct Args {
-    /// YCSB records in the table; fewer where their values would take more than 256 MiB.
+    /// Records in the table; fewer if their values would take more than 256 MiB.
     #[arg(long, default_value_t = 1_000_000, value_parser = whole::<u64>(1..=100_000_000))]
     records: u64,
-    /// Bytes of a value; several lengths make several tables.
+    /// Value length in bytes; several lengths give several tables.
     #[arg(long, default_value = "64,4096", value_delimiter = ',', value_parser = whole::<u32>(16..=65536))]
     value_len: Vec<u32>,
-    /// GETs one at a time, and as many times four together, for each line of the table.
+    /// Number of single GETs for each line of the table, and of GETs in groups of four.
     #[arg(long, default_value_t = 50_000, value_parser = whole::<u64>(1000..=100_000_000))]
     gets: u64,
     /// Run over this port only.
     #[arg(long)]
     port: Option<PortName>,
-    /// Run over these transports only; irn and rma are design farm over ports udp and xdp.
+    /// Run over these transports only; irn and rma apply to design farm over port udp or xdp.
     #[arg(long, value_delimiter = ',', default_value = "rc,irn,rma")]
     transport: Vec<TransportName>,
-    /// Folder for the page with the table and its pictures, `index.html`.
+    /// Folder for the report page, `index.html`, with its table and plots.
     #[arg(long, default_value = REPORT, value_name = "FOLDER")]
     report: PathBuf,
-    /// One JSON object a line, and no page.
+    /// Print one JSON object per line, and write no page.
     #[arg(long, conflicts_with = "report")]
     json: bool,
 }

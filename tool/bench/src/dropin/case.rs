@@ -34,7 +34,7 @@ const ADDED: f64 = 150.0;
 const BANDWIDTH: f64 = 0.9;
 const RATE: f64 = 0.8;
 
-/// One measurement, made by a perftest program and by the native API.
+/// A measurement, made by a perftest program and by the native API.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Case {
     /// A READ at a time.
@@ -48,7 +48,7 @@ pub enum Case {
 }
 
 impl Case {
-    /// All cases.
+    /// The list of all cases.
     pub const ALL: [Case; 5] = [
         Case::ReadLatency,
         Case::SendLatency,

@@ -15,42 +15,42 @@ use remora_store::Random;
 
 pub use run::run;
 
-/// What to do, and where to write it down.
+/// The operations to perform, and the files for their records.
 #[derive(Args, Clone, Debug)]
 pub struct ExerciseArgs {
-    /// File that takes what is asked and answered: lines of JSON in Jepsen's notation, times of
-    /// CLOCK_MONOTONIC in nanoseconds.
+    /// File for the history of requests and answers: lines of JSON in Jepsen's notation, with CLOCK_MONOTONIC
+    /// times in nanoseconds.
     #[arg(long, value_name = "FILE", required_unless_present = "every")]
     pub history: Option<PathBuf>,
-    /// Print a line of JSON each so many seconds: how many operations ended, and how long they took.
+    /// Print a line of JSON at this interval, with the number and the latency of the operations that ended.
     #[arg(long, value_name = "SECONDS", value_parser = seconds(0.05..=3600.0))]
     pub every: Option<f64>,
-    /// Keys, numbered from 0.
+    /// Number of keys, which are numbered from 0.
     #[arg(long, default_value_t = 8, value_parser = whole::<u64>(1..=1 << 20))]
     pub keys: u64,
-    /// Operations in flight; each is a client of its own in the history.
+    /// Operations in flight; the history shows each as a separate client.
     #[arg(long, default_value_t = 4, value_parser = whole::<u16>(1..=16))]
     pub window: u16,
-    /// Number of this process: no two that ever use one store may have the same.
+    /// Number of this process; processes that ever use the same store need different numbers.
     #[arg(long, default_value_t = 0, value_parser = whole::<u32>(0..=(1 << 20) - 1))]
     pub number: u32,
-    /// Seed of the operations.
+    /// Seed of the random operations.
     #[arg(long, default_value_t = 1, value_parser = natural::<u64>)]
     pub seed: u64,
     /// Seconds after which no further operation begins.
     #[arg(long, default_value_t = 10, value_parser = natural::<u64>)]
     pub seconds: u64,
-    /// Operations after which no further one begins.
+    /// Number of operations after which no further one begins.
     #[arg(long, value_parser = natural::<u64>)]
     pub operations: Option<u64>,
-    /// Operations a second, at most, as many at a time as may be in flight [default: the next as soon as one
-    /// has ended].
+    /// Maximum number of operations per second, within the limit of operations in flight [default: the next
+    /// one begins as soon as one has ended].
     #[arg(long, value_parser = whole::<u32>(1..=u32::MAX))]
     pub rate: Option<u32>,
-    /// Begin none after the end of standard input.
+    /// Begin no operation after the end of standard input.
     #[arg(long, hide = true)]
     pub child: bool,
-    /// Record some wrong answers: what a judge must find.
+    /// Record some wrong answers, which a checker must detect.
     #[arg(long, hide = true)]
     pub liar: bool,
 }

@@ -54,7 +54,7 @@ impl Length {
     }
 }
 
-/// One figure: the drawings side by side, and its rows.
+/// A figure: the drawings side by side, and its rows.
 struct Figure {
     number: String,
     drawings: Vec<Box<dyn Drawing>>,

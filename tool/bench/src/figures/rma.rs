@@ -42,7 +42,7 @@ impl Length {
     }
 }
 
-/// One figure: the drawings side by side, notes on the paper's numbers and missing parameters, and rows.
+/// A figure: the drawings side by side, notes on the paper's numbers and missing parameters, and rows.
 struct Figure {
     number: &'static str,
     drawings: Vec<Box<dyn Drawing>>,

@@ -24,7 +24,7 @@ use remora_service::with_design;
 /// Arguments of `remora bench kv`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora bench kv\n  remora bench kv --port udp --records 1000000 --json\n  remora bench kv --workload A --distribution uniform --rounds 9\n  remora bench kv --workload ycsb/workloads/workloadb --design farm\n  remora bench kv --curves --port shm --json > curves.jsonl\n  remora bench kv --transport rc,irn,rma --records 10000\n\nServer and client have a core each; servers take turns on theirs. Every value is checked. `window` operations are in flight for\nrates, one for latencies; the rivals' latency is taken with both processes on one core, since a hand-over between cores would be\nthe figure.\n\nA latency is judged: at most 1.15 times what its round trips of the bare verb take in the same round (READs of the bytes that the\ndesign reads, from as many places, or a SEND that a program answers with one) and the design's CPU work, measured without a NIC.\n\nYCSB: A half updates, B 5 % updates, C reads only, D reads of the latest and 5 % inserts, E scans and 5 % inserts, F half\nread-modify-writes. These tables have no order, so a scan is 1 to 100 GETs; a read-modify-write is a GET, then a PUT.\n\n--transport measures one table of design farm over each transport, beside the first one, over udp unless --port says xdp. Then\none of two servers of the same pairs is killed: longest_gap is the longest time without a GET that was answered.\n\nNobody here writes anything to a disk: memcached and redis run without persistence, as the tables do."
+    after_help = "Examples:\n  remora bench kv\n  remora bench kv --port udp --records 1000000 --json\n  remora bench kv --workload A --distribution uniform --rounds 9\n  remora bench kv --workload ycsb/workloads/workloadb --design farm\n  remora bench kv --curves --port shm --json > curves.jsonl\n  remora bench kv --transport rc,irn,rma --records 10000\n\nServer and client have a core each; the servers take turns on theirs. Every value is checked. Throughput is measured with `window`\noperations in flight, and latency with one. The latency of memcached and redis is measured with both processes on one core, because\notherwise the switch between cores would dominate.\n\nThe limit of a latency is 1.15 times the sum of its round trips with the bare verb in the same round (READs of the same bytes from as\nmany places, or a SEND that a program answers with a SEND) and of the design's CPU time, measured without a NIC.\n\nYCSB: A has 50 % updates, B 5 % updates, C only reads, D reads of the latest records and 5 % inserts, E scans and 5 % inserts, F 50 %\nread-modify-writes. These tables have no order, so a scan is 1 to 100 GETs. A read-modify-write is a GET and a PUT.\n\n--transport measures a table of design farm over each transport and compares with the first one; the port is udp unless --port is\nxdp. Then one of two servers with the same records is killed; longest_gap is the longest time without an answered GET.\n\nNo store writes to a disk: memcached and redis run without persistence, like the tables."
 )]
 pub struct Args {
     /// Measure this design only.
@@ -33,52 +33,51 @@ pub struct Args {
     /// Measure over this port only.
     #[arg(long)]
     port: Option<PortName>,
-    /// A YCSB workload: a letter from A to F, or a file as YCSB ships them [default: A, B and C, and PUTs
-    /// alone].
+    /// YCSB workload: a letter from A to F, or a file in YCSB's format [default: A, B, C, and PUTs alone].
     #[arg(long, value_name = "LETTER|FILE", value_parser = workload::option)]
     workload: Option<String>,
-    /// Which keys are asked for [default: both; of PUTs alone, D and E their own].
+    /// Distribution of the keys [default: both; PUTs alone, D and E have their own].
     #[arg(long)]
     distribution: Option<Keys>,
-    /// Records [default: what the workload's file says, else 100000].
+    /// Number of records [default: that of the workload's file, otherwise 100000].
     #[arg(long, value_parser = whole::<u64>(1..=100_000_000))]
     records: Option<u64>,
-    /// Bytes of a value [default: what the workload's file says, else 512].
+    /// Value length in bytes [default: that of the workload's file, otherwise 512].
     #[arg(long, value_parser = whole::<u32>(16..=65536))]
     value_len: Option<u32>,
-    /// Operations in flight for rates.
+    /// Operations in flight in the measurement of throughput.
     #[arg(long, default_value_t = 64, value_parser = whole::<u32>(1..=64))]
     window: u32,
-    /// Operations of a round with the window full, and one at a time a sixteenth of them; of scans a
-    /// twentieth.
+    /// Operations in one round with a full window; a sixteenth of them one at a time, and a twentieth for
+    /// scans.
     #[arg(long, default_value_t = 64_000, value_parser = whole::<u64>(640..=1_000_000_000))]
     operations: u64,
-    /// Rounds, in which the systems take turns.
+    /// Number of rounds; the systems take turns in each.
     #[arg(long, default_value_t = 5, value_parser = whole::<u32>(1..=1000))]
     rounds: u32,
-    /// Instead: uniform keys and 1, 2, 4, ... operations in flight, the paper's Figures 3 and 4.
+    /// Measure Figures 3 and 4 of the paper instead: 1, 2, 4, ... operations in flight with uniform keys.
     #[arg(long, conflicts_with_all = ["design", "workload", "distribution"])]
     curves: bool,
-    /// Instead: design farm over these transports, beside the first of them.
+    /// Measure design farm over these transports instead, and compare with the first of them.
     #[arg(long, value_delimiter = ',', conflicts_with_all = ["design", "curves", "no_rivals"])]
     transport: Vec<TransportName>,
-    /// One JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
     /// Do not measure memcached and redis.
     #[arg(long)]
     no_rivals: bool,
-    /// Cores of client and server [default: the first two].
+    /// CPU cores of client and server [default: the first two].
     #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
     cores: Vec<usize>,
 }
 
-/// Which keys are asked for.
+/// The distribution of the keys.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 enum Keys {
-    /// Draws all keys with equal probability.
+    /// All keys with equal probability.
     Uniform,
-    /// A few mostly, with YCSB's constant of 0.99.
+    /// Zipfian, with YCSB's constant of 0.99.
     Zipf,
 }
 

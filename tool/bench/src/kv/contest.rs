@@ -211,7 +211,7 @@ impl<D: KvDesign> Contestant for SystemUnderTest<D> {
 
 /// A rival and its rounds, for each workload.
 pub struct RivalUnderTest {
-    /// The rival.
+    /// The store that was measured.
     pub rival: Rival,
     /// Of client and server.
     cores: [usize; 2],

@@ -37,28 +37,28 @@ pub struct Args {
     /// Port of the NICs: shm or udp.
     #[arg(long, default_value = "shm")]
     port: PortName,
-    /// Records of each table.
+    /// Number of records in each table.
     #[arg(long, default_value_t = 100_000, value_parser = whole::<u64>(1..=10_000_000))]
     records: u64,
-    /// Bytes of the value of each record.
+    /// Length of each record's value in bytes.
     #[arg(long, default_value_t = 64, value_parser = whole::<u32>(16..=65_536))]
     value_len: u32,
-    /// Seconds of load before the server is killed; there are as many once it answers again.
+    /// Seconds of load before the server is killed, and again after it has restarted.
     #[arg(long, default_value_t = 2.0, value_parser = seconds(0.0..=86_400.0))]
     seconds: f64,
-    /// Times that each server is killed.
+    /// Number of times that each server is killed.
     #[arg(long, default_value_t = 3, value_parser = whole::<u32>(1..=1000))]
     rounds: u32,
-    /// Folder that takes Figure 16.
+    /// Folder for Figure 16.
     #[arg(long, default_value = REPORT, value_name = "FOLDER")]
     report: PathBuf,
-    /// One JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
-    /// Be the server of chains that this daemon executes.
+    /// Run as the server whose chains the daemon at this path executes.
     #[arg(long, hide = true, value_name = "PATH", requires = "listen")]
     serve: Option<PathBuf>,
-    /// Where it listens.
+    /// The address at which that server listens.
     #[arg(long, hide = true)]
     listen: Option<SocketAddr>,
 }

@@ -291,7 +291,7 @@ fn explain(outcome: &Outcome<'_>, len: usize) -> String {
 /// Number of operations in flight, and when the next ones start.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Pace {
-    /// One operation at a time.
+    /// A single operation at a time.
     Alone,
     /// A full window that is refilled in batches. Refilling it one by one would measure the doorbells.
     Together,

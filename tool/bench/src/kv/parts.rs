@@ -21,7 +21,7 @@ pub enum Verb {
     Insert,
 }
 
-/// One GET or PUT of an operation.
+/// A GET or PUT of an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Record that the operation reads or writes.

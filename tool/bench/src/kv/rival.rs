@@ -22,7 +22,7 @@ pub enum Rival {
 }
 
 impl Rival {
-    /// All rivals.
+    /// The list of all rivals.
     pub const ALL: [Rival; 2] = [Rival::Memcached, Rival::Redis];
 
     /// Name of the program and of the figure.

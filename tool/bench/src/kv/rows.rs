@@ -23,7 +23,7 @@ pub struct RowContext<'a> {
     pub port: PortName,
     /// Plan with the length of values and the window.
     pub plan: &'a Plan,
-    /// Measured workload.
+    /// The measured workload.
     pub case: &'a Case,
     /// Rates of the rivals, whose rounds were interleaved with these.
     pub rivals: &'a [(Rival, &'a [f64])],

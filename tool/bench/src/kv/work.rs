@@ -35,7 +35,7 @@ enum Logged {
     Receive { end: usize, id: u64, sge: Sge },
 }
 
-/// One end of a simulated wire.
+/// An end of a simulated wire.
 #[derive(Default)]
 struct End {
     receives: VecDeque<(u64, Sge)>,
@@ -89,7 +89,7 @@ impl Wire {
     }
 }
 
-/// One end's view of the simulated wire. Each request is executed when it is posted.
+/// The view of the simulated wire from one end. Each request is executed when it is posted.
 struct Seen<'a> {
     wire: &'a mut Wire,
     end: usize,

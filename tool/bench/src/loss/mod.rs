@@ -27,7 +27,7 @@ const BDP: u64 = 100;
 /// Random loss of each frame, in percent.
 const LOSSES: [f64; 5] = [0.0, 0.01, 0.1, 1.0, 5.0];
 
-/// One way of recovering from loss.
+/// A way of recovering from loss.
 struct Contestant {
     name: &'static str,
     /// IRN with these settings at both ends; `None`: a plain reliable connection, which goes back N.

@@ -19,12 +19,12 @@ const PACKETS: u64 = 8_000;
 /// Packets per second of each side. The rate is low enough to be kept by a thread that sometimes waits for
 /// its core.
 const RATE: u64 = 10_000;
-/// One-way delay of the path in nanoseconds. The path then holds `BDP` packets per round trip.
+/// The delay of the path in one direction, in nanoseconds. The path then holds `BDP` packets per round trip.
 const DELAY_NS: u64 = BDP * 1_000_000_000 / RATE / 2;
 /// WRITEs that each side keeps posted: more packets than any window.
 const POSTED: usize = 16;
-/// So many times slower is this path, in everything, than one of as many packets at 40 Gb/s, which takes
-/// 21.7 us there and back.
+/// The factor by which this path is slower, in everything, than a path with as many packets in flight at
+/// 40 Gb/s, whose round trip takes 21.7 us.
 const SLOWER: u64 = 2 * DELAY_NS / 21_700;
 /// Local ACK timeout: 134 ms, the code next to RTO_high, as the simulated path has it. Over IRN the code says
 /// only when to give up, so there it is long.
@@ -48,7 +48,7 @@ fn over_this_path(settings: Settings) -> Settings {
     Settings { rto_low_ns, rto_high_ns, ..settings }
 }
 
-/// One side of the exchange.
+/// A side of the exchange.
 struct Side {
     pair: QueuePair<Ready>,
     nic: LocalNic,

@@ -17,7 +17,7 @@ use remora_options::device::{LOOPBACK, PortName};
 /// Bytes of each NIC's regions.
 const LEN: usize = 1 << 20;
 
-/// One NIC of the incast.
+/// A server NIC of the incast.
 struct Member {
     domain: ProtectionDomain,
     cq: CompletionQueue,
@@ -50,7 +50,7 @@ pub struct IncastServers {
 }
 
 impl IncastServers {
-    /// Opens them.
+    /// Opens all servers, whose region has the given key.
     pub fn open(key: [u8; 16]) -> Result<IncastServers> {
         let key = RegionKey::new(key).context("zeros are no key")?;
         let members = (0..CROWD).map(|_| Member::open(&key)).collect::<Result<Vec<Member>>>()?;

@@ -18,7 +18,7 @@ use crate::testbed::page::{Page, Ticket};
 use crate::testbed::protocol::{Extensions, Network, RmaCommand, TARGET};
 use crate::testbed::veth::NIC;
 
-/// One NIC of the peer.
+/// A NIC of the peer.
 pub struct Served {
     /// Accepts the bench's connections.
     pub listener: Listener,

@@ -2,7 +2,7 @@
 
 use remora_cost::prism::{self, Plan};
 
-/// One operation of the benchmark.
+/// An operation of the benchmark.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Case {
     /// READ of RC.

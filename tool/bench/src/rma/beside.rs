@@ -14,7 +14,7 @@ use crate::testbed::pair::{End, Peer};
 use crate::testbed::protocol::{Command, NicCommand};
 use crate::{Row, SHORTER, histogram, median};
 
-/// The case.
+/// The path of the case.
 pub const CASE: &str = "read/64/beside-4-MiB";
 
 /// Bytes of a short read, and short reads of a round.

@@ -24,7 +24,7 @@ use crate::testbed::protocol::{Command, NicCommand};
 use crate::{PortName, Row, SHORTER, typical_of};
 use remora_options::device::LOOPBACK;
 
-/// The case.
+/// The path of the case.
 pub const CASE: &str = "cold/10000-initiators";
 
 /// Number of initiators. By default, a server caches 1024 keys.

@@ -21,7 +21,7 @@ use crate::testbed::veth::NIC;
 use crate::{PortName, Row};
 use remora_options::device::LOOPBACK;
 
-/// The case.
+/// The path of the case.
 pub const CASE: &str = "incast/32";
 
 /// Bytes that are read from each NIC at once.

@@ -20,7 +20,7 @@ use crate::testbed::protocol::{Command, NicCommand, RmaCommand};
 use crate::{PortName, Row, SHORTER, histogram, median};
 use remora_options::device::LOOPBACK;
 
-/// The cases.
+/// The paths of the cases.
 pub const CASE: &str = "rekey";
 pub const OTHERS: &str = "rekey/other-region";
 

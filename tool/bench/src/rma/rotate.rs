@@ -15,7 +15,7 @@ use crate::{PortName, Row};
 use remora_options::cores::pin;
 use remora_options::device::LOOPBACK;
 
-/// The case.
+/// The path of the case.
 const CASE: &str = "rotate";
 
 /// The line that the server prints when it is ready.

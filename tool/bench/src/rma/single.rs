@@ -24,7 +24,7 @@ const BATCH: usize = 32;
 /// Round trips of a round, and of its 99th percentile.
 const TRIPS: usize = 10_000 / SHORTER as usize;
 
-/// All cases.
+/// The paths of all cases.
 pub const CASES: [&str; 4] = ["read/64", "write/64", "read/64/window-128", "read/4096/window-32"];
 
 /// Factor of the cipher's time in the bound of the latency: RC's latency plus this factor times the cipher's

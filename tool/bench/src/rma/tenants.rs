@@ -16,7 +16,7 @@ use super::lent::Daemon;
 use super::{Bench, path};
 use crate::{PortName, Row, SHORTER, histogram};
 
-/// The cases.
+/// The paths of the cases.
 pub const SHARES: &str = "tenants/shares";
 pub const BULK: &str = "tenants/read-64-beside-bulk";
 

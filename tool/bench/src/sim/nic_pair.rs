@@ -49,7 +49,7 @@ impl Egress for Pipe {
     fn flush(&mut self) {}
 }
 
-/// One of the two NICs, with one queue pair.
+/// A NIC of the pair, with one queue pair.
 struct Side {
     engine: Biased<Nic>,
     out: Pipe,

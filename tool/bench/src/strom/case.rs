@@ -10,13 +10,13 @@ pub enum Way {
     Strom,
     /// A READ that a kernel on the peer's NIC judges before its bytes leave.
     StromRead,
-    /// The same kernel as WebAssembly, as users write it.
+    /// A READ judged by that kernel in the form of WebAssembly, as users write it.
     Wasm,
     /// A sequence of dependent READs.
     Reads,
     /// A call of the peer's program over TCP.
     Tcp,
-    /// One READ, without a check whether the object is consistent.
+    /// A READ without a check that the object is consistent.
     Read,
     /// A READ whose check value the client computes; the client repeats the READ if the value is wrong.
     ReadAndCheck,

@@ -5,7 +5,7 @@ use remora_verbs::{
     Access, CompletionQueue, Context, Device, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
 };
 
-/// One of two NICs in this process, with its memory.
+/// A NIC of the two in this process, with its memory.
 pub struct LocalNic {
     domain: ProtectionDomain,
     /// Completion queue of all queue pairs.

@@ -83,7 +83,7 @@ pub enum Command {
 /// Activity of the peer with one of its NICs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NicCommand {
-    /// Accept connections.
+    /// Accept connections of the bench's NIC.
     Accept {
         /// Maximum number of outstanding READs of each connection.
         reads: u8,
@@ -115,7 +115,7 @@ pub enum NicCommand {
     Rma(RmaCommand),
     /// Attach kernels to connections.
     Attach {
-        /// Whether the counting kernel processes the data that arrives on the first connection.
+        /// True if the counting kernel processes the data that arrives on the first connection.
         counts: bool,
         /// Number of first reads per thousand that the consistency kernel on the second connection's READs
         /// reports as torn; `None` attaches no such kernel.

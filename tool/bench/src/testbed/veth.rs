@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use remora_netns::Namespace;
 
-/// One side of the veth pairs.
+/// A side of the veth pairs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The bench's side.

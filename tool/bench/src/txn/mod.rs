@@ -20,53 +20,53 @@ use rows::{AHEAD, RATE, Rounds, Should, floor, peak, point};
 use system::{MOST, Round, SystemUnderTest};
 use work::Work;
 
-/// Workloads.
+/// The workloads of transactions.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 enum Name {
-    /// Short read-modify-write transactions, all records alike and more and more skewed.
+    /// Short read-modify-write transactions, with uniform keys and with growing skew.
     YcsbT,
-    /// Six kinds of transactions on accounts, a few of them hot.
+    /// Six kinds of transactions on bank accounts, a few of them hot.
     Smallbank,
-    /// Seven kinds of transactions on a telecom's subscribers, most of them reads.
+    /// Seven kinds of transactions on the subscribers of a telecom operator, mostly reads.
     Tatp,
 }
 
 /// Arguments of `remora bench txn`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora bench txn\n  remora bench txn --port udp --records 1000000 --json\n  remora bench txn ycsb-t --rounds 9 --keys 2\n  remora bench txn smallbank tatp\n\nClient and shards have a core each; the two designs take turns. A latency is from the first attempt at a transaction to its commit. Each\nwindow is so many transactions at a time; a rate without a window is the best of them. At the end all rows are added up: nothing may be\nmissing that has committed, and nothing may be there by half.\n\nYCSB-T's keys are chosen so that none meet in the table, as the paper's hash function has no collisions. FaRM's latency is judged: at most\n1.15 times what its round trips of bare verbs and bare calls take in the same round, and its CPU work at both ends, measured without a NIC."
+    after_help = "Examples:\n  remora bench txn\n  remora bench txn --port udp --records 1000000 --json\n  remora bench txn ycsb-t --rounds 9 --keys 2\n  remora bench txn smallbank tatp\n\nClient and shards have a core each; the two designs take turns. A latency is the time from the first attempt at a transaction to its\ncommit. A window is the number of transactions in flight; a rate without a window is the best of all windows. At the end all\nrows are summed up: the effect of every committed transaction must be present, and of none only a part.\n\nThe keys of YCSB-T are chosen without collisions in the table, because the paper's hash function has none. The limit of FaRM's latency is\n1.15 times the sum of its round trips with bare verbs and bare calls in the same round and of its CPU time at both ends, measured\nwithout a NIC."
 )]
 pub struct Args {
-    /// Which workloads [default: all].
+    /// The workloads to run [default: all].
     workloads: Vec<Name>,
     /// Measure over this port only.
     #[arg(long)]
     port: Option<PortName>,
-    /// Records of YCSB-T.
+    /// Number of records of YCSB-T.
     #[arg(long, default_value_t = 100_000, value_parser = whole::<u64>(100..=1_000_000))]
     records: u64,
-    /// Bytes of the value of each record.
+    /// Length of each record's value in bytes.
     #[arg(long, default_value_t = 512, value_parser = whole::<u32>(16..=65536))]
     value_len: u32,
-    /// Records that a transaction of YCSB-T changes.
+    /// Number of records that a transaction of YCSB-T changes.
     #[arg(long, default_value_t = 1, value_parser = whole::<u8>(1..=4))]
     keys: u8,
-    /// Customers of SmallBank.
+    /// Number of customers of SmallBank.
     #[arg(long, default_value_t = 20_000, value_parser = whole::<u64>(50..=500_000))]
     customers: u64,
-    /// Subscribers of TATP.
+    /// Number of subscribers of TATP.
     #[arg(long, default_value_t = 5_000, value_parser = whole::<u32>(10..=40_000))]
     subscribers: u32,
-    /// Milliseconds of each measurement.
+    /// Duration of each measurement in milliseconds.
     #[arg(long, default_value_t = 100, value_parser = whole::<u64>(1..=10_000))]
     millis: u64,
-    /// Rounds, in which the designs take turns.
+    /// Number of rounds; the designs take turns in each.
     #[arg(long, default_value_t = 5, value_parser = whole::<u32>(1..=1000))]
     rounds: u32,
-    /// One JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
-    /// Cores of client and shards [default: the first two].
+    /// CPU cores of client and shards [default: the first two].
     #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
     cores: Vec<usize>,
 }

@@ -36,7 +36,7 @@ type Rounds = [Vec<f64>; METRICS.len()];
 pub enum Lookup {
     /// A value of this many bytes in a hash table.
     Hash(u64),
-    /// One of the first elements, up to this number, of a list of eight values of 64 bytes.
+    /// An element among the given number of first elements of a list of eight values of 64 bytes.
     List(u64),
 }
 
