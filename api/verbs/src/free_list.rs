@@ -43,8 +43,8 @@ pub struct FreeListOptions {
 /// let (a, b) = (domain.create_qp(&cq, &cq, &options)?, domain.create_qp(&cq, &cq, &options)?);
 /// let (mut a, _b) = QueuePair::connect_pair(a, b)?;
 ///
-/// One round trip: allocate a buffer, write the value to it, and store its address in the server's first
-/// word.
+/// // Allocate a buffer, write the value to it, and store its address in the server's first word, all in
+/// // one round trip.
 /// let data = Data::Local(Payload::Inline(b"a value"));
 /// a.post_prism(&WorkRequest {
 ///     id: 1,

@@ -39,7 +39,7 @@ const STACK: usize = 256 << 10;
 ///     {
 ///         handshakes.begin(request, domain.create_qp(&cq, &cq, &QpOptions::default())?)?;
 ///     }
-/// Other clients are served here.
+///     // Other clients are served here.
 ///     if let Some((_, answered)) = handshakes.finished() {
 ///         break answered?.go()?;
 ///     }

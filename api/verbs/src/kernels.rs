@@ -46,8 +46,8 @@ impl Default for KernelOptions<'_> {
 /// let domain = context.alloc_pd()?;
 /// let mut cq = context.create_cq(64)?;
 ///
-/// The server: a table of one slot, and the GET kernel of the paper (§5). The server's program then does
-/// nothing.
+/// // The server: a table of one slot, and the GET kernel of the paper (§5). The server's program then does
+/// // nothing.
 /// let table = domain.allocate(4096, Access::LOCAL_WRITE)?;
 /// let slot = Slot { keys: [7, 8, 9], values: [table.remote(64).addr, 0, 0], lens: [4, 0, 0] };
 /// table.write(0, &slot.emit())?;
@@ -57,7 +57,7 @@ impl Default for KernelOptions<'_> {
 /// let get = domain.deploy_kernel(lanes, &options)?;
 /// assert_eq!(get.facts()?.opcode, Some(0x6e7));
 ///
-/// A client reads slot and value in one round trip.
+/// // A client reads slot and value in one round trip.
 /// let strom = QpOptions { strom: true, ..QpOptions::default() };
 /// let (a, b) = (domain.create_qp(&cq, &cq, &strom)?, domain.create_qp(&cq, &cq, &strom)?);
 /// let (mut a, _b) = QueuePair::connect_pair(a, b)?;

@@ -7,7 +7,7 @@
 //! ```
 //! use remora_verbs::{Access, Device, EMPTY, Loader, QpOptions, QueuePair, ReceiveRequest, chain, work};
 //!
-//! A program that returns the greater of two numbers.
+//! // A program that returns the greater of two numbers.
 //! let program = chain::assemble(
 //!     "data numbers
 //!          greater: word 0
@@ -26,7 +26,7 @@
 //! let domain = context.alloc_pd()?;
 //! let port = domain.create_port(&program, "port", &QpOptions::default())?;
 //!
-//! The client, here in the same process.
+//! // The client, here in the same process.
 //! let mut cq = context.create_cq(16)?;
 //! let client = domain.create_qp(&cq, &cq, &QpOptions::default())?;
 //! let (mut client, port) = QueuePair::connect_pair(client, port)?;

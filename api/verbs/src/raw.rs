@@ -16,7 +16,7 @@
 //! let qp = Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes)?;
 //! assert_eq!(qp.query().and_then(|attributes| attributes.state), Some(State::Reset));
 //!
-//! Connected to itself, by the NIC's own address and the queue pair's own number.
+//! // Connected to itself, by the NIC's own address and the queue pair's own number.
 //! let own = adapter.facts().endpoint;
 //! let init = Modify { state: Some(State::Init), access: Some(Access::REMOTE_WRITE), pkey_index: Some(0),
 //!     port: Some(1), ..Modify::default() };

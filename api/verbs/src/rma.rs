@@ -23,7 +23,7 @@
 //! let grant = table.grant(&portal.identity());
 //!
 //! let second = Duration::from_secs(1);
-//! This test drives both sides by one thread. In general each process drives its own.
+//! // This test drives both sides by one thread. In general each process drives its own.
 //! portal.read(&buffer, 0, &grant, 4096, 10, second)?;
 //! let mut bytes = [0; 10];
 //! buffer.memory().read(0, &mut bytes)?;

@@ -121,7 +121,7 @@ impl Drop for MemoryWindow {
 /// let there = domain.allocate(64, Access::REMOTE_READ)?;
 /// there.write(0, b"header:payload")?;
 ///
-/// Skip the first seven bytes, "header:".
+/// // Skip the first seven bytes, "header:".
 /// let nothing = domain.null_region()?;
 /// pair.post_send(&work::read(1, &[nothing.sge(7), here.sge(0, 7)], there.remote(0)))?;
 /// cq.wait(&mut [EMPTY; 1], std::time::Duration::from_secs(1))?;

@@ -99,7 +99,7 @@ impl<S> QueuePair<S> {
     /// let mut later = domain.create_loopback(&cq, &cq, &managed)?;
     /// let code = domain.register_ranges(&[later.code()], Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
     ///
-    /// A NOP whose id the chain overwrites. The NIC fetches the NOP only after the write has completed.
+    /// // A NOP whose id the chain overwrites. The NIC fetches the NOP only after the write has completed.
     /// later.post_send(&work::nop(1))?;
     /// let counted = context.create_cq_with(&CqOptions { counted: true, ..CqOptions::default() })?;
     /// let mut first = domain.create_loopback(&counted, &counted, &QpOptions::default())?;

@@ -198,11 +198,11 @@ impl Portal {
     /// # let grant = table.grant(&portal.identity());
     /// # let second = Duration::from_secs(1);
     /// match portal.write(&buffer, 0, &grant, 0, 4096, second) {
-    /// Some, all or none of the bytes are written, and more may still arrive.
+    ///     // Some, all or none of the bytes are written, and more may still arrive.
     ///     Err(RmaError::Failed(Status::Timeout)) => portal.settle(&buffer, 0, &grant, 10 * second)?,
     ///     other => other?,
     /// }
-    /// From here on the 4096 bytes no longer change.
+    /// // From here on the 4096 bytes no longer change.
     /// portal.settle(&buffer, 0, &grant, 10 * second)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
