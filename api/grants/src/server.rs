@@ -89,7 +89,7 @@ struct Shared {
 }
 
 /// A program's handler for messages of clients that have their grants. The replies use the same connections.
-/// One thread calls the handler, and it passes the messages of each client in order.
+/// A single thread calls the handler, and it passes the messages of each client in order.
 pub trait CallHandler: Send {
     /// The maximum length of a message in bytes, in both directions.
     fn longest(&self) -> usize;

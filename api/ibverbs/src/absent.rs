@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 macro_rules! absent {
     (number: $($number:ident)*; pointer: $($pointer:ident)*; minus_one: $($minus:ident)*) => {
         $(
-            /// Returns EOPNOTSUPP.
+            /// Sets errno to EOPNOTSUPP and returns it.
             #[unsafe(no_mangle)]
             pub extern "C" fn $number() -> c_int {
                 $crate::errno::set(libc::EOPNOTSUPP)

@@ -69,7 +69,7 @@ pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut IbvAh) -> c_int {
     })())
 }
 
-/// `IBV_WC_GRH`.
+/// The flag `IBV_WC_GRH` of a completion.
 const WITH_GRH: u32 = 1;
 
 /// Returns the address vector that leads back to the sender of a datagram.

@@ -1,4 +1,4 @@
-//! Asynchronous events.
+//! Functions for asynchronous events.
 
 use remora_abi::context::IbvAsyncEvent;
 use remora_abi::objects::{IbvContext, IbvCq, IbvQp, IbvSrq};

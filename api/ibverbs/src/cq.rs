@@ -1,4 +1,4 @@
-//! Completion queues.
+//! Functions for completion queues.
 
 mod cq_ex;
 
@@ -79,7 +79,7 @@ pub struct CqAttributes {
     pub cq_context: *mut c_void,
     pub channel: *mut IbvCompChannel,
     pub vector: u32,
-    /// `enum ibv_create_cq_wc_flags`.
+    /// Bits of `enum ibv_create_cq_wc_flags`.
     pub wc_flags: u64,
 }
 

@@ -8,7 +8,7 @@ use crate::{attributes, errno};
 
 pub use remora_broker::paths::node_guid as guid;
 
-/// `IBV_NODE_CA`.
+/// The node type `IBV_NODE_CA`.
 const NODE_CA: c_int = 1;
 /// `IBV_TRANSPORT_IB`, which includes RoCE.
 const TRANSPORT_IB: c_int = 0;

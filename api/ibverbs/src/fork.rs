@@ -3,7 +3,7 @@
 
 use std::ffi::{c_int, c_void};
 
-/// `IBV_FORK_UNNEEDED`.
+/// The status `IBV_FORK_UNNEEDED`.
 const UNNEEDED: c_int = 2;
 
 /// Does nothing, and succeeds.

@@ -11,9 +11,9 @@ use crate::attributes::GIDS;
 use crate::context::{self, ContextObject};
 use crate::{errno, port};
 
-/// `IBV_GID_TYPE_ROCE_V2`.
+/// The GID type `IBV_GID_TYPE_ROCE_V2`.
 const ROCE_V2: u32 = 2;
-/// `IBV_GID_TYPE_SYSFS_ROCE_V2`.
+/// The GID type `IBV_GID_TYPE_SYSFS_ROCE_V2`.
 const SYSFS_ROCE_V2: c_uint = 1;
 /// The default partition, with full membership.
 const PKEY: u16 = 0xffff;

@@ -13,7 +13,7 @@ use crate::{context, errno, mr, pd};
 pub const TYPE_1: c_int = 1;
 const TYPE_2: c_int = 2;
 
-/// A window.
+/// A memory window.
 #[repr(C)]
 pub struct MwObject {
     pub verbs: UnsafeCell<IbvMw>,

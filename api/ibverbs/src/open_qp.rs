@@ -8,9 +8,9 @@ use crate::qp::{self, QpObject};
 use crate::xrc::XrcdObject;
 use crate::{context, errno, handles};
 
-/// `IBV_QP_OPEN_ATTR_NUM`, `_XRCD` and `_TYPE`.
+/// The bits `IBV_QP_OPEN_ATTR_NUM`, `_XRCD` and `_TYPE`, which a caller must set.
 const NEEDED: u32 = 1 | 2 | 8;
-/// `IBV_QP_OPEN_ATTR_CONTEXT`.
+/// The bit `IBV_QP_OPEN_ATTR_CONTEXT`.
 const CONTEXT: u32 = 4;
 
 /// Opens a target that this process has created, by one more handle.

@@ -1,4 +1,4 @@
-//! Protection domains.
+//! Functions for protection domains.
 
 use remora_abi::memory::IbvTd;
 use remora_abi::objects::{IbvContext, IbvPd};

@@ -14,7 +14,7 @@ use crate::{attributes, errno};
 /// `IBV_PORT_DOWN`, and `IBV_PORT_ACTIVE`.
 const DOWN: c_int = 1;
 const ACTIVE: c_int = 4;
-/// `IBV_MTU_4096`.
+/// The MTU `IBV_MTU_4096`.
 const MTU_4096: c_int = 5;
 /// `IBV_PORT_CM_SUP` and `IBV_PORT_IP_BASED_GIDS`.
 const CAPABILITIES: u32 = 1 << 16 | 1 << 26;
@@ -27,9 +27,9 @@ const SPEED: u64 = 1000;
 /// The physical states `Disabled` and `LinkUp`.
 const DISABLED: u8 = 3;
 const LINK_UP: u8 = 5;
-/// `IBV_LINK_LAYER_ETHERNET`.
+/// The link layer `IBV_LINK_LAYER_ETHERNET`.
 const ETHERNET: u8 = 2;
-/// `IBV_QPF_GRH_REQUIRED`.
+/// The flag `IBV_QPF_GRH_REQUIRED`.
 const GRH_REQUIRED: u8 = 1;
 
 /// Returns the code of a path MTU (`enum ibv_mtu`).

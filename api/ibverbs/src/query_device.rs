@@ -18,11 +18,11 @@ const CAPABILITIES: u32 =
     1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 17 | 1 << 20 | 1 << 21 | 1 << 24;
 /// `IBV_ATOMIC_HCA`: atomic among the requests of this NIC.
 const ATOMIC_HCA: c_int = 1;
-/// `IBV_ODP_SUPPORT`.
+/// The capability `IBV_ODP_SUPPORT`.
 const ODP_SUPPORT: u64 = 1;
-/// `IBV_ODP_SUPPORT_IMPLICIT`.
+/// The capability `IBV_ODP_SUPPORT_IMPLICIT`.
 const ODP_IMPLICIT: u64 = 2;
-/// `IBV_ODP_SUPPORT_{SEND,RECV,WRITE,READ,ATOMIC,SRQ_RECV}`.
+/// The capabilities `IBV_ODP_SUPPORT_{SEND,RECV,WRITE,READ,ATOMIC,SRQ_RECV}`.
 const ODP_ALL: u32 = 0x3f;
 /// Frequency of the clock in kHz. The clock counts nanoseconds.
 const CLOCK_KHZ: u64 = 1_000_000;
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn query_device_ex(
     })())
 }
 
-/// `IBV_VALUES_MASK_RAW_CLOCK`.
+/// The bit `IBV_VALUES_MASK_RAW_CLOCK`.
 const RAW_CLOCK: u32 = 1;
 
 /// Queries the clock of completion timestamps.

@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use crate::ah::AhObject;
 use crate::{errno, handles, mw};
 
-/// `IBV_SEND_INLINE`.
+/// The send flag `IBV_SEND_INLINE`.
 pub const INLINE: u32 = 8;
 /// `IBV_SEND_IP_CSUM`, an offload that this NIC does not have.
 const IP_CSUM: u32 = 16;

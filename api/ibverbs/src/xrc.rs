@@ -1,4 +1,4 @@
-//! XRC domains.
+//! Functions for XRC domains.
 
 use remora_abi::objects::IbvContext;
 use remora_abi::receive::{IbvXrcd, IbvXrcdInitAttr, XRCD_INIT_ATTR};

@@ -124,7 +124,7 @@ pub unsafe extern "C" fn rdma_establish(id: *mut RdmaCmId) -> c_int {
     })())
 }
 
-/// `IBV_EVENT_COMM_EST`.
+/// The asynchronous event `IBV_EVENT_COMM_EST`.
 const COMM_EST: c_int = 4;
 
 /// Reports that the queue pair received a message before the peer reported to be ready.

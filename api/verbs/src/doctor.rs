@@ -26,12 +26,12 @@ pub enum Verdict {
     Missing,
 }
 
-/// One test and its result.
+/// A test and its result.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// Subject of the test, in two or three words.
     pub what: &'static str,
-    /// How well the subject works.
+    /// The degree to which the subject works.
     pub verdict: Verdict,
     /// The observation, as text.
     pub found: String,

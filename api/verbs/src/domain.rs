@@ -24,7 +24,7 @@ struct Inner {
 #[derive(Copy, Clone, Debug)]
 enum Name {
     Own(Pd),
-    /// Its number at the daemon.
+    /// The domain's number at the daemon.
     Lent(u32),
 }
 

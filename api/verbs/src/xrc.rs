@@ -120,7 +120,7 @@ impl<S> XrcTarget<S> {
 /// The initiator of an extended reliable connection. It sends to shared receive queues of the target's
 /// domain.
 ///
-/// It cannot send before it is connected, and each request names a queue:
+/// An initiator cannot send before it is connected, and each request names a queue:
 ///
 /// ```compile_fail,E0599
 /// # use remora_verbs::{Device, QpOptions, work};

@@ -8,7 +8,7 @@ use remora_wire::rma::{Body, Chain, Message, Nonce, TAG_LEN, header};
 /// The fault of a message.
 #[derive(Arbitrary, Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// No fault.
+    /// The message has no fault.
     Nothing,
     /// No fault; this variant makes valid messages as frequent as all others together.
     NothingAgain,

@@ -14,7 +14,7 @@ use crate::name;
 /// Maximum number of addresses of one broker, which are the entries of the GID table.
 pub(super) const ADDRESSES: usize = crate::GIDS;
 
-/// One address: the socket at which programs find the broker, and the UDP sockets, once a program has asked
+/// An address: the socket at which programs find the broker, and the UDP sockets, once a program has asked
 /// for them.
 #[derive(Debug)]
 pub(super) struct Address {

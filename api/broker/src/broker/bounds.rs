@@ -50,7 +50,7 @@ impl State {
     /// Checks that a program may take one more place.
     ///
     /// # Errors
-    /// One line with the user's places and the remedy, if the program is a guest whose user has its share.
+    /// A line with the user's places and the remedy, if the program is a guest whose user has its share.
     pub(super) fn allow(&self, number: u32, place: Place) -> Result<(), String> {
         match self.clients.get(number) {
             Some(client) if client.guest => self.allow_user(client.uid, place),

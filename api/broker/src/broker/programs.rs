@@ -28,7 +28,7 @@ pub(super) struct PortSubscription {
     pub state: PortState,
 }
 
-/// One connection of a program.
+/// A connection of a program.
 #[derive(Debug)]
 pub(super) struct Client {
     pub socket: PacketSocket,
@@ -89,7 +89,7 @@ impl Client {
     }
 }
 
-/// All connections.
+/// The connections of all programs.
 #[derive(Debug)]
 pub(super) struct Clients {
     by_number: BTreeMap<u32, Client>,

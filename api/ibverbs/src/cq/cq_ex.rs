@@ -16,7 +16,7 @@ use crate::{errno, explain, pd, requests};
 /// The bits of `enum ibv_create_cq_wc_flags` that this NIC supports: length, immediate data, queue pairs,
 /// slid, sl, path bits, and timestamps of both clocks.
 const KNOWN_VALUES: u64 = 0xff | 1 << 11;
-/// `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`.
+/// The bit `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`.
 pub const TIMESTAMP: u64 = 1 << 7;
 /// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED` and `_IGNORE_OVERRUN`.
 const KNOWN_FLAGS: u32 = 3;

@@ -44,7 +44,7 @@ struct Requests {
     fault: Option<c_int>,
 }
 
-/// One request. Its list elements, or its inline bytes, are a range of those of all requests.
+/// A request. Its list elements, or its inline bytes, are a range of those of all requests.
 struct Request {
     work: Work,
     inline: bool,

@@ -10,7 +10,7 @@ const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 /// The offset of the lower half of setsockopt's third argument, the option, in the data of a filter.
 const OPTION: usize = offset_of!(libc::seccomp_data, args) + 2 * size_of::<u64>();
 
-/// One instruction. A comparison that fails skips `no` instructions.
+/// Returns an instruction. A comparison that fails skips `no` instructions.
 const fn step(code: u32, k: u32, no: u8) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: no, k }
 }

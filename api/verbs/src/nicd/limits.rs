@@ -4,15 +4,15 @@
 /// tenants.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Protection domains.
+    /// The number of protection domains.
     pub domains: usize,
-    /// Memory regions.
+    /// The number of memory regions.
     pub regions: usize,
-    /// Completion queues.
+    /// The number of completion queues.
     pub queues: usize,
-    /// Completion channels.
+    /// The number of completion channels.
     pub channels: usize,
-    /// Connected queue pairs.
+    /// The number of connected queue pairs.
     pub pairs: usize,
     /// StRoM kernels. The NIC has 32 for all users.
     pub kernels: usize,

@@ -15,7 +15,7 @@ use super::options::Options;
 pub(super) enum Resource {
     /// Connections that have not sent a first message.
     Greeting,
-    /// Attached programs.
+    /// Programs that are attached.
     Attachment,
     /// Kept tenants, attached or not.
     Name,
@@ -240,7 +240,7 @@ impl Users {
     }
 }
 
-/// One user of the daemon.
+/// A user of the daemon.
 #[derive(Clone, Debug)]
 pub(super) struct User {
     uid: u32,

@@ -22,7 +22,7 @@ pub struct Client {
 pub struct Grant {
     /// The endpoint of the server's NIC.
     pub server: Endpoint,
-    /// The RegionId.
+    /// The RegionId of the region.
     pub region: u32,
     /// Length of the region in bytes.
     pub len: u64,

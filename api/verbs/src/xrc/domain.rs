@@ -1,4 +1,4 @@
-//! XRC domains.
+//! XRC domains, which group shared receive queues.
 
 use remora_host::Engine;
 use std::sync::Arc;

@@ -119,7 +119,7 @@ fn packets_do_not_wake_the_attendant_while_a_caller_polls() {
     packets_do_not_wake([udp(), udp()]);
 }
 
-/// One side of a ping-pong by WRITE. Each side waits by reading its memory, and polls only for its own
+/// Runs a side of a ping-pong by WRITE. Each side waits by reading its memory, and polls only for its own
 /// completions, as `ib_write_lat` of perftest does.
 fn spin_on_memory(side: &mut Side, peer: Remote, begins: bool, rounds: u64) {
     for round in 1..=rounds {

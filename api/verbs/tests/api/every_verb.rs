@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Time limit of a test: longer means that it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
-/// One side of a connection.
+/// A side of a connection.
 struct Side {
     domain: ProtectionDomain,
     cq: CompletionQueue,

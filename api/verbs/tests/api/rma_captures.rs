@@ -18,7 +18,7 @@ use crate::dissector::{Temporary, tshark};
 
 const LONG: Duration = Duration::from_secs(60);
 const LEN: usize = 1 << 18;
-/// Timeouts so long that no operation of a test ends by them, even on a busy machine.
+/// Timeouts that no operation of a test reaches, even on a busy machine.
 const PATIENT: Settings = Settings {
     dispatch_timeout: 1_500_000_000,
     timeout: 4_000_000_000,

@@ -16,7 +16,7 @@ use remora_wire::Qpn;
 use remora_wire::frame::{Peer, Route};
 use std::time::{Duration, Instant};
 
-/// One end of a pair.
+/// An end of a pair, by the kind of service.
 #[allow(clippy::large_enum_variant, reason = "there are six of them")]
 enum Ends {
     Connected(QueuePair),

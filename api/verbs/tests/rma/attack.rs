@@ -136,7 +136,7 @@ fn plaintext_stays_hidden(port: &str, rounds: u64) {
     bed.wait_until_idle();
 }
 
-/// The same transfers with right tags, which the search must find.
+/// Runs the same transfers with right tags. The search must find their bytes.
 fn with_right_tags_the_bytes_come(port: &str) {
     let plain = || Box::new(Aes::new(64)) as Box<dyn Cipher>;
     let mut bed = Bed::new(port, short_timers(), [plain(), plain()]);

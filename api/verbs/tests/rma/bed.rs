@@ -7,7 +7,7 @@ use remora_verbs::rma::{
 use remora_verbs::{Access, CompletionQueue, Context, Device, PortKind, QpOptions, QueuePair};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// All rights.
+/// All rights of a region.
 pub const ALL: Rights = Rights(7);
 
 /// The part of `whole` rounds that a run performs: one twentieth, or all if `REMORA_WHOLE` is set (`make

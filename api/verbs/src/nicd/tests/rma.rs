@@ -17,7 +17,7 @@ use crate::rma::{Client, Grant, Portal, RmaError, RmaOptions, RmaRegion, Setting
 use crate::{Access, CompletionQueue, Context, Device, MemoryRegion, ProtectionDomain};
 
 const LEN: usize = 64 << 10;
-/// Timeouts so long that no operation of a test ends by them.
+/// Timeouts that no operation of a test reaches.
 const PATIENT: Settings =
     Settings { dispatch_timeout: 60_000_000_000, timeout: 60_000_000_000, ..Settings::software() };
 
