@@ -10,7 +10,7 @@ CARGO ?= cargo
 export REMORA_PYTHON := $(CURDIR)/.cache/python/bin/python3
 # Users' kernels as WebAssembly are measured beside native ones, too.
 BENCH = $(CARGO) run --release --quiet --features remora-cli/wasm --bin remora -- bench
-CHECKS = fmt tidy deny clippy unit abuse programs interop doc docs models fuzz miri
+CHECKS = fmt tidy deny clippy unit abuse programs start interop doc docs models fuzz miri
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
@@ -53,6 +53,12 @@ clippy:
 
 unit: ## all tests but the documentation's
 	@scripts/unit
+
+start: ## each command of README and of the part Start of the book, in a copy of this repository
+	@scripts/setup dropin
+	@scripts/unit --no-run --cargo-quiet
+	@scripts/dropin --tested
+	@scripts/start
 
 abuse: ## hostile and vanishing peers at each server beside a client at work
 	@scripts/unit --no-run --cargo-quiet

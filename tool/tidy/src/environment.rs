@@ -48,6 +48,51 @@ pub fn check(files: &[File]) -> Vec<Fault> {
     faults
 }
 
+/// The page with a row for each variable.
+pub const PAGE: &str = "docs/reference/environment.md";
+
+/// Variables that code or a script names and the page does not, and variables of the page that nothing names.
+pub fn documented(files: &[File]) -> Vec<Fault> {
+    let Some(page) = files.iter().find(|file| file.path == PAGE) else {
+        return vec![Fault::new(PAGE, 0, "is missing")];
+    };
+    let rows: BTreeSet<&str> =
+        page.text.lines().filter(|line| line.starts_with('|')).flat_map(names).collect();
+    let readers = files.iter().filter(|file| is_reader(file));
+    let mut read = BTreeSet::new();
+    let mut faults = Vec::new();
+    for file in readers {
+        for (at, text) in file.text.lines().enumerate() {
+            let quoted = |name: &&str| !file.is_rust() || text.contains(&format!("\"{name}\""));
+            for name in names(text).filter(quoted) {
+                if read.insert(name) && !rows.contains(name) {
+                    faults.push(Fault::new(&file.path, at + 1, format!("{PAGE} has no row for {name}")));
+                }
+            }
+        }
+    }
+    let unread = rows.difference(&read);
+    faults.extend(unread.map(|name| Fault::new(PAGE, 0, format!("nothing reads {name}"))));
+    faults
+}
+
+/// Files that may read variables: Rust outside of this crate, C of tests, scripts, the Makefile and the book.
+fn is_reader(file: &File) -> bool {
+    let is_script =
+        file.path.starts_with("scripts/") || matches!(file.path.as_str(), "Makefile" | "mkdocs.yml");
+    let is_shim = file.path.contains("/tests/") && file.path.ends_with(".c") && file.text.contains("getenv(");
+    (file.is_rust() && file.member() != "tidy") || is_script || is_shim
+}
+
+/// The variables of Remora that a line names, without those that tell a child of a test its role.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
+    words.filter(|word| {
+        let rest = word.strip_prefix("REMORA_").unwrap_or_default();
+        !rest.is_empty() && !rest.ends_with('_') && !rest.starts_with("TEST_")
+    })
+}
+
 fn is_linked(file: &File) -> bool {
     let layer = layers::find(file.member());
     layer.is_some_and(|layer| LINKED.contains(&layer.folder) || layer.name == "fault")
@@ -59,6 +104,17 @@ mod tests {
 
     fn faults(path: &str, text: &str) -> usize {
         check(&[File::sample(path, text)]).len()
+    }
+
+    #[test]
+    fn a_variable_without_a_row_and_a_row_without_a_reader_are_faults() {
+        let page = File::sample(PAGE, "REMORA_PROSE\n| `REMORA_PORT` | a port |\n");
+        let code = |text| File::sample("api/ibverbs/src/a.rs", text);
+        assert_eq!(documented(&[page.clone(), code("env(\"REMORA_PORT\"); // REMORA_Y\n")]), []);
+        assert_eq!(documented(&[page.clone(), code("env(\"REMORA_PORT\"); env(\"REMORA_TEST_ROLE\");")]), []);
+        assert_eq!(documented(&[page.clone(), code("env(\"REMORA_PORT\"); env(\"REMORA_X\");")]).len(), 1);
+        assert_eq!(documented(&[page, code("")]).len(), 1);
+        assert_eq!(documented(&[]).len(), 1);
     }
 
     #[test]

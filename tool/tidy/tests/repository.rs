@@ -160,6 +160,11 @@ fn the_libraries_read_variables_in_one_place() {
 }
 
 #[test]
+fn every_variable_that_code_or_a_script_reads_is_in_the_book() {
+    holds(environment::documented(&FILES));
+}
+
+#[test]
 fn silenced_checks_say_why_and_examples_run() {
     holds(attributes::check(&FILES));
 }
