@@ -254,8 +254,15 @@ mod tests {
         assert_eq!(read("node_guid"), format!("{}\n", guid_text(node_guid())));
         assert_eq!(fs::read_link(folder.join(BROKER)).unwrap(), Path::new("remora-broker/x"));
         assert_eq!(fs::read_link(folder.join("dev/infiniband/uverbs0")).unwrap(), Path::new("/dev/null"));
-        assert!(!folder.join("dev/infiniband/rdma_cm").exists(), "the kernel's connection manager");
-        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700, "nobody else's");
+        assert!(
+            !folder.join("dev/infiniband/rdma_cm").exists(),
+            "the tree has no file of the kernel's connection manager"
+        );
+        assert_eq!(
+            fs::metadata(&folder).unwrap().permissions().mode() & 0o777,
+            0o700,
+            "only the owner may read the folder"
+        );
         drop(tree);
         assert!(!folder.exists());
     }

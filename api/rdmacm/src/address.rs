@@ -205,7 +205,11 @@ mod tests {
         let device = gids(&["127.3.4.5"]);
         assert_eq!(own(&device, at("127.3.4.5:7")), Ok(device[0]));
         assert_eq!(own(&device, at("[::ffff:127.3.4.5]:7")), Ok(device[0]));
-        assert_eq!(own(&device, at("127.0.0.1:7")), Ok(device[0]), "this host");
+        assert_eq!(
+            own(&device, at("127.0.0.1:7")),
+            Ok(device[0]),
+            "the loopback address stands for this host"
+        );
         assert_eq!(own(&device, at("127.0.0.9:7")), Err(libc::ENODEV));
         assert_eq!(own(&device, at("192.0.2.1:7")), Err(libc::EADDRNOTAVAIL));
         assert_eq!(own(&device, at("[::1]:7")), Err(libc::EADDRNOTAVAIL));
@@ -229,7 +233,7 @@ mod tests {
     fn packets_leave_from_the_destination_itself_the_route_or_the_first_of_the_family() {
         let device = gids(&["127.3.4.5", "127.0.0.1"]);
         assert_eq!(source(&device, at("127.3.4.5:7")), Ok(device[0]));
-        assert_eq!(source(&device, at("127.9.9.9:7")), Ok(device[1]), "the route's");
+        assert_eq!(source(&device, at("127.9.9.9:7")), Ok(device[1]), "the source address of the route");
         assert_eq!(source(&device[..1], at("127.9.9.9:7")), Ok(device[0]));
         assert_eq!(source(&device, at("[::1]:7")), Err(libc::ENODEV));
         assert!(source(&device, at("239.1.1.1:0")).is_ok());

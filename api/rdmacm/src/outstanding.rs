@@ -52,7 +52,7 @@ mod tests {
             move || events.wait()
         });
         events.acknowledge();
-        assert!(!waits.is_finished(), "one is left");
+        assert!(!waits.is_finished(), "one event is not acknowledged");
         events.acknowledge();
         waits.join().unwrap();
     }

@@ -76,7 +76,7 @@ fn answers_count_that_came_before_their_timers_were_looked_at(device: impl Fn() 
     let mut over = 0;
     while over < PAIRS {
         let came = ends.cq.wait(&mut done, LONG).unwrap();
-        assert!(came > 0, "{over} of {PAIRS} are over");
+        assert!(came > 0, "only {over} of {PAIRS} transfers have ended");
         for completion in &done[..came] {
             assert_eq!(completion.status, Status::Success, "of READ {}", completion.id);
         }

@@ -357,7 +357,7 @@ fn a_child_neither_listens_nor_stops_its_parents_listener() {
         let pair = parents.domain.create_qp(&parents.cq, &parents.cq, &QpOptions::default()).unwrap();
         pair.connect(address).map(drop).unwrap_err().to_string()
     });
-    listener.accept(Some(LONG)).unwrap().expect("it listens on").reject("no");
+    listener.accept(Some(LONG)).unwrap().expect("the parent still listens").reject("no");
     assert_eq!(client.join().unwrap(), "the other side refused: no");
 }
 

@@ -93,7 +93,7 @@ fn allocates_nothing(round: &mut dyn FnMut(), count: u64) {
     // On a busy machine a thread of the NIC may start late, and allocate once in any of the spans.
     let spans: Vec<u64> = (0..SPANS).map(|_| allocated()).collect();
     assert!(spans.contains(&0), "{spans:?}");
-    assert!(spans.iter().sum::<u64>() < count, "{spans:?}: more than what is made once");
+    assert!(spans.iter().sum::<u64>() < count, "{spans:?}: more allocations than one for each thread");
 }
 
 /// The services other than RC: an unreliable connection, datagrams, an extended connection to a shared

@@ -129,8 +129,8 @@ mod tests {
                      nonsense\n";
         let of = |at: &str| holders(table, at.parse().unwrap()).collect::<Vec<_>>();
         assert_eq!(of("127.0.0.1:4791"), [1000]);
-        assert_eq!(of("127.0.0.2:4791"), [0; 0], "another address");
-        assert_eq!(of("127.0.0.2:4792"), [0], "every address");
+        assert_eq!(of("127.0.0.2:4791"), [0; 0], "a socket at another address");
+        assert_eq!(of("127.0.0.2:4792"), [0], "a socket bound to every address");
         assert_eq!(of("127.0.0.1:1"), [0; 0]);
         let table = "head\n 1: 00000000000000000000000001000000:12B7 0:0 07 0:0 00:0 0  7 0 32 2 0 0\n";
         assert_eq!(holders(table, "[::1]:4791".parse().unwrap()).collect::<Vec<_>>(), [7]);

@@ -151,6 +151,6 @@ mod tests {
         assert_eq!(taken(127, 8), [64, 32, 16, 8, 4, 2, 1, 0]);
         assert_eq!(taken(16_384, 3), [8192, 4096, 2048]);
         assert_eq!(taken(0, 2), [0, 0]);
-        assert!(!Usage { own: 0, all: 9, total: 8 }.allows(), "more are used than there may be");
+        assert!(!Usage { own: 0, all: 9, total: 8 }.allows(), "more places are in use than exist");
     }
 }

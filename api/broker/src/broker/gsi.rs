@@ -84,7 +84,11 @@ mod tests {
             let mut gsi = Gsi::new();
             let frame = gsi.seal(here, there, &mad);
             assert_eq!(gsi.open(here, there, &frame), Some(&mad[..]));
-            assert_eq!(gsi.open(endpoint("10.0.0.9", ROCE_PORT), there, &frame), None, "another source");
+            assert_eq!(
+                gsi.open(endpoint("10.0.0.9", ROCE_PORT), there, &frame),
+                None,
+                "a frame from another source address"
+            );
             // The ICRC does not cover the byte of the BTH with FECN and BECN.
             for at in (0..FRAME).filter(|at| *at != 4) {
                 let mut changed = frame;

@@ -123,7 +123,7 @@ mod tests {
         ports.release(1, 7174);
         assert_eq!(ports.bind(3, host(1), 7174, false), Ok(7174));
         assert_eq!(ports.listen(3, 7174), Ok(()));
-        assert_eq!(ports.listen(1, 7174), Err(PortTaken), "nobody's");
+        assert_eq!(ports.listen(1, 7174), Err(PortTaken), "a program that owns no socket at the port");
     }
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(ports.bind(1, None, 7174, true), Ok(7174));
         assert_eq!(ports.bind(2, host(1), 7174, true), Ok(7174));
         assert_eq!(ports.bind(3, host(1), 7174, false), Err(PortTaken));
-        assert_eq!(ports.listen(1, 7174), Err(PortTaken), "the other one has it, too");
+        assert_eq!(ports.listen(1, 7174), Err(PortTaken), "another program is bound to the port, too");
         ports.release(2, 7174);
         assert_eq!(ports.listen(1, 7174), Ok(()));
         assert_eq!(ports.bind(2, host(1), 7174, true), Err(PortTaken));

@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(clients.facts(PROGRAMS as u16).map(|facts| facts.range), Some(PROGRAMS as u8));
         assert_eq!(clients.facts(PROGRAMS as u16 + 1), None);
         assert_eq!(clients.facts(u16::MAX), None);
-        assert!(clients.of_range(0).is_none(), "range 0 is nobody's");
+        assert!(clients.of_range(0).is_none(), "range 0 belongs to no program");
     }
 
     /// Regression: `remora doctor` missed a running program when another one ended meanwhile, because

@@ -106,6 +106,6 @@ mod tests {
         assert_eq!(all.iter().map(|(name, _)| name).collect::<BTreeSet<_>>().len(), all.len());
         let known: BTreeSet<&str> = counters.each().map(|(name, _, _)| name).collect();
         let summed = PORT.iter().chain(&RXE).flat_map(|(_, of, _)| of.iter());
-        assert!(summed.clone().all(|name| known.contains(name)), "a counter was renamed");
+        assert!(summed.clone().all(|name| known.contains(name)), "a counter has an unknown name");
     }
 }

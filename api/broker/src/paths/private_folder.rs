@@ -112,6 +112,6 @@ mod tests {
         drop(folder);
         assert!(!path.exists());
         assert!(PrivateFolder::new(|_| false).is_err());
-        assert!(PrivateFolder::below(Path::new("/proc")).is_err(), "nobody can write there");
+        assert!(PrivateFolder::below(Path::new("/proc")).is_err(), "/proc is not writable");
     }
 }

@@ -30,7 +30,7 @@ fn refusal(socket: &PacketSocket) -> String {
         done => done,
     };
     let len = packet.unwrap().len;
-    assert_eq!(buffer[0], 1, "a refusal");
+    assert_eq!(buffer[0], 1, "the reply is a refusal");
     assert_eq!(socket.receive(&mut [0; 8]).map_or(0, |packet| packet.len), 0, "the end");
     String::from_utf8(buffer[3..len].to_vec()).unwrap()
 }
@@ -60,7 +60,11 @@ fn babble_another_version_and_a_second_first_word_are_refused_with_words_and_cou
     socket.send(&ask(VERSION), &[std::os::fd::AsFd::as_fd(&writer)]).unwrap();
     assert!(refusal(&socket).contains("makes no sense"));
     drop(writer);
-    assert_eq!(std::io::Read::read(&mut { reader }, &mut [0; 1]).unwrap(), 0, "nobody has the other end");
+    assert_eq!(
+        std::io::Read::read(&mut { reader }, &mut [0; 1]).unwrap(),
+        0,
+        "the broker has closed the descriptor"
+    );
     let socket = connect(address);
     socket.send(&ask(VERSION), &[]).unwrap();
     assert!(socket.receive(&mut [0; 2048]).unwrap().len > 20);

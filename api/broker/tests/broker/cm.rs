@@ -222,7 +222,7 @@ fn a_request_where_no_program_could_listen_is_refused_and_one_that_comes_early_i
     let client = Side::open(address);
     let asks = client.connect(address, service);
     client.expect(asks, IdEventKind::Rejected(8));
-    assert_eq!(report(at(address)).broker.tally.mads, 2, "a request and its refusal");
+    assert_eq!(report(at(address)).broker.tally.mads, 2, "the MADs are a request and its refusal");
     let server = Side::open(address);
     loop {
         let before = report(at(address)).broker.tally.mads;
@@ -362,7 +362,7 @@ fn a_port_is_one_programs_and_addresses_are_those_of_the_broker() {
     let one = Side::open(address);
     let other = Side::open(address);
     let (listener, service) = one.listen("0.0.0.0:7174");
-    assert_eq!(service, at("[::]:7174"), "every address");
+    assert_eq!(service, at("[::]:7174"), "the listener is bound to every address");
     let id = other.cm.create_id(&other.channel, PortSpace::Tcp).unwrap();
     refused(other.cm.bind(id, at("127.95.0.8:7174"), false), EADDRINUSE);
     refused(other.cm.bind(id, at("127.95.0.8:7174"), true), EADDRINUSE);

@@ -117,12 +117,16 @@ fn all_addresses_stand_in_order_and_an_index_stays_with_its_address() {
         ip("address del 10.98.3.1/24 dev eth0");
         assert_eq!(table_of(address, 4)[1], "2 fd98:3::1");
         ip("address add 10.98.4.2/24 dev eth0");
-        assert_eq!(table_of(address, 5)[4], "5 10.98.4.2", "the program has a share of the one that is gone");
+        assert_eq!(
+            table_of(address, 5)[4],
+            "5 10.98.4.2",
+            "the program still uses the removed address, so its index is taken"
+        );
         ip("address add 10.98.3.1/24 dev eth0");
         assert_eq!(table_of(address, 6)[1], "1 10.98.3.1");
         let last = program.changes.iter().find(|gids| gids.iter().flatten().count() == 6).unwrap();
         assert_eq!(last[..5], program.first[..]);
-        assert!(chosen.changes.try_recv().is_err(), "its address has not changed");
+        assert!(chosen.changes.try_recv().is_err(), "the chosen address has not changed");
         // Nobody has a share of this address, so its index becomes free.
         ip("address del 10.98.4.2/24 dev eth0");
         table_of(address, 5);

@@ -231,7 +231,7 @@ fn a_user_takes_half_of_the_places_and_leaves_the_rest_and_gives_its_own_back() 
     let said = one.ask("ranges");
     assert!(said.starts_with("64 user 61001 has 64 of 127 QPN ranges"), "{said}");
     assert_eq!(one.ask("ids"), "128 channels 8192 ids");
-    assert_eq!(one.ask("ids"), "0 channels 0 ids", "by another connection of the same user");
+    assert_eq!(one.ask("ids"), "0 channels 0 ids", "another connection of the same user has taken them");
 }
 
 /// Regression: a guest made the broker of root take 31 further addresses.
@@ -246,10 +246,14 @@ fn a_guest_adds_no_address_and_ends_nobody_and_the_owner_sees_and_ends_it() {
     assert!(said.contains("only its own user and root may"), "{said}");
     one.ask("ranges");
     let facts = report(at(address)).users;
-    let of_guest = facts.iter().find(|user| user.uid == 61_001).expect("the guest");
+    let of_guest = facts.iter().find(|user| user.uid == 61_001).expect("a user entry of the guest");
     assert_eq!((of_guest.guest, of_guest.ranges), (true, 64));
     let range = report(at(address)).programs[0].range;
-    assert_eq!(client::end_program(at(address), &never(), range).unwrap(), 64, "all of its process");
+    assert_eq!(
+        client::end_program(at(address), &never(), range).unwrap(),
+        64,
+        "all ranges of the process end"
+    );
     until(at(address), |report| report.broker.programs == 0);
     let mut other = Guest::start(OTHER, address);
     other.ask("ranges");

@@ -74,7 +74,7 @@ fn eight_programs_go_on_while_one_is_killed_and_started_again() {
     }
     let tally = report(at(address)).broker.tally;
     assert_eq!((tally.strays, tally.forwarded, tally.lent, tally.taken_back), (0, 0, 9, 1), "{tally:?}");
-    assert!(tally.unclaimed > 0, "what the killed one still got: {tally:?}");
+    assert!(tally.unclaimed > 0, "frames for the killed program are counted: {tally:?}");
 }
 
 #[test]

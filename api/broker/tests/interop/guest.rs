@@ -100,7 +100,7 @@ impl Guest {
             if !self.answer(end) {
                 writeln!(self.answers.get_mut(), "kill {number}").unwrap();
                 while !self.ended.contains_key(&number) {
-                    assert!(self.answer(Instant::now() + START), "the guest answers no more");
+                    assert!(self.answer(Instant::now() + START), "the guest does not answer");
                 }
                 let killed = self.ended.remove(&number).unwrap();
                 return Ended { status: None, ..killed };

@@ -34,7 +34,7 @@ fn the_bench_puts_programs_beside_the_native_api() {
         let row = found.iter().find(|row| words.iter().all(|word| row.contains(word)));
         assert!(row.is_some_and(|row| !row.contains("null")), "no {case}: {found:?}");
         let native = format!(r#""case":"{case}/native""#);
-        assert!(found.iter().any(|row| row.contains(&native)), "the native rounds of {case}: {found:?}");
+        assert!(found.iter().any(|row| row.contains(&native)), "no native rounds of {case}: {found:?}");
     }
     assert!(report.join("dropin.svg").exists());
     std::fs::remove_dir_all(report).unwrap();

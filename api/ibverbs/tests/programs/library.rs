@@ -84,7 +84,7 @@ pub fn address() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let process = std::process::id();
     let own = NEXT.fetch_add(1, Ordering::Relaxed);
-    assert!(own < 255, "one test process has so many addresses");
+    assert!(own < 255, "a test process has at most 254 addresses");
     format!("127.{}.{}.{own}", 1 + (process >> 8) % 127, process % 256)
 }
 

@@ -46,7 +46,7 @@ fn six_pairs_finish_at_once_on_one_address_while_others_are_killed() {
                 thread::yield_now();
             }
             victim.kill().unwrap();
-            assert!(victim.wait().unwrap().signal().is_some(), "it was killed while it waited");
+            assert!(victim.wait().unwrap().signal().is_some(), "the victim was killed while it waited");
         }
     });
 }

@@ -39,7 +39,10 @@ fn a_thread_that_waits_for_events_is_woken_once_for_a_message() {
     const MESSAGES: u64 = 2000;
     let iterations = (MESSAGES / 2).to_string();
     let printed = pair_of(&explained, &["ib_send_lat", "-x", "0", "-e", "-n", &iterations], "-p");
-    let line = printed.lines().find(|line| line.contains("threads were woken")).expect("a line of wakes");
+    let line = printed
+        .lines()
+        .find(|line| line.contains("threads were woken"))
+        .expect("a line with the number of wakeups");
     let counts: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [waiting, packets, ..] = counts[..] else { panic!("{line}") };
     assert!(waiting > 0 && packets < MESSAGES / 20, "{line}");

@@ -25,7 +25,7 @@ fn the_library_exports_each_listed_symbol_by_its_version_and_nothing_else() {
     let listed: BTreeSet<String> = public.chain(private()).collect();
     assert_eq!(exported(library.to_str().unwrap()), listed);
     let dynamic = done(Command::new("objdump").arg("-p").arg(&library));
-    assert!(dynamic.contains("libibverbs.so.1"), "its name: {dynamic}");
+    assert!(dynamic.contains("libibverbs.so.1"), "the library's name: {dynamic}");
     assert!(done(Command::new("readelf").arg("-d").arg(&library)).contains("NODELETE"));
 }
 

@@ -21,7 +21,7 @@ fn waits_obey_flags_return_on_signals_may_be_cancelled_and_ends_wait_for_acknowl
 #[test]
 fn bad_input_is_refused_with_the_errno_of_rdma_cores_library() {
     assert_eq!(runs("refusals", &[]), "refused");
-    assert_eq!(c_program("refusals", &[], &program), "refused", "at an address that it has alone");
+    assert_eq!(c_program("refusals", &[], &program), "refused", "the program is alone at its address");
 }
 
 #[test]

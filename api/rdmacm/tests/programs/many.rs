@@ -270,7 +270,7 @@ fn eight_pairs_outlive_the_dead(port: &str) {
     }
     done(Command::new("kill").arg(broker.0.id().to_string()));
     assert!(broker.0.wait().unwrap().success());
-    assert_eq!(sockets(&address), "", "what is left of the broker");
+    assert_eq!(sockets(&address), "", "sockets that the broker has left behind");
 }
 
 #[test]

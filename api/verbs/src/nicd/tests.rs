@@ -462,7 +462,7 @@ fn a_chain_names_no_queue_of_another_program() {
         assert_ne!(done[0].status, Status::Success, "{request:?}");
     }
     let mut done = [EMPTY; 1];
-    assert_eq!(cq.poll(&mut done), Ok(0), "nobody else lets it run");
+    assert_eq!(cq.poll(&mut done), Ok(0), "another tenant enabled the queue");
     victim.enable(1).unwrap();
     cq.wait(&mut done, Duration::from_secs(60)).unwrap();
     assert_eq!((done[0].id, done[0].status), (7, Status::Success));
@@ -556,11 +556,7 @@ fn a_tenant_has_as_much_as_it_may_and_no_more() {
     assert_eq!(raw.ask(&Request::DestroyCq(cq)), Reply::Done);
     let facts = lender.daemon.tenants();
     assert_eq!((facts.len(), facts[0].regions, facts[0].queues, facts[0].pairs), (1, 2, 1, 0));
-    assert_eq!(
-        facts[0].bytes,
-        2 * 4096 + remora_nic::Ring::size(16) as u64,
-        "what was given back counts no more"
-    );
+    assert_eq!(facts[0].bytes, 2 * 4096 + remora_nic::Ring::size(16) as u64, "released memory still counts");
 }
 
 #[test]
@@ -742,7 +738,7 @@ fn a_tenants_queue_pairs_share_its_turns_and_nobody_elses() {
         let [party, other] = [&tenant.pair, &tenant._other].map(|pair| lender.daemon.party(pair.number()));
         assert_eq!(party, other);
         let chain = tenant._domain.create_loopback(&tenant.cq, &tenant.cq, &QpOptions::default()).unwrap();
-        assert_eq!(lender.daemon.party(chain.number()), party, "its chains are no other's");
+        assert_eq!(lender.daemon.party(chain.number()), party, "the party of a chain is its tenant");
         party.unwrap()
     });
     assert!(first != second && first > 0 && second > 0, "{first} {second}");

@@ -339,7 +339,11 @@ mod tests {
             let [others, owns] = [&other, &own].map(|user| all(user, kind).0);
             assert_eq!((others.len(), owns.len()), (share, share), "{kind:?}");
             drop(taken);
-            assert_eq!(all(&other, kind).0.len(), of_all - 2 * share - others.len(), "given back: {kind:?}");
+            assert_eq!(
+                all(&other, kind).0.len(),
+                of_all - 2 * share - others.len(),
+                "released places are available: {kind:?}"
+            );
         }
         let kernels = nic.max_kernels as usize;
         let limits = Limits { kernels, ..Limits::default() };

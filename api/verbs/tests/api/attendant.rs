@@ -63,7 +63,7 @@ fn read_from_a_sleeper(devices: [Device; 2]) {
         assert_eq!(a.memory.get::<[u8; 5]>(0), Ok(*b"awake"));
     }
     let drivers = b.drivers();
-    assert!(drivers.passes + drivers.packet_wakes > 0, "somebody served: {drivers:?}");
+    assert!(drivers.passes + drivers.packet_wakes > 0, "no thread has served the NIC: {drivers:?}");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn packets_wake_for_a_spinner(devices: [Device; 2]) {
         a.pair.post_send(&request).unwrap();
         let started = Instant::now();
         while !a.polled() {
-            assert!(started.elapsed() < LONG, "nobody answers for a program that spins on memory");
+            assert!(started.elapsed() < LONG, "no thread answers for a program that spins on memory");
         }
     }
 }
@@ -278,7 +278,11 @@ fn queue_pairs_of_several_engines_work_side_by_side() {
         for number in 0..6 {
             let cq = near.create_cq(16).unwrap();
             let far_cq = far.create_cq(16).unwrap();
-            assert_eq!((cq.engine(), far_cq.engine()), (number % 3, number % 2), "round robin");
+            assert_eq!(
+                (cq.engine(), far_cq.engine()),
+                (number % 3, number % 2),
+                "the engines are used in turn"
+            );
             let one = near_domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
             let two = far_domain.create_qp(&far_cq, &far_cq, &QpOptions::default()).unwrap();
             let (one, two) = QueuePair::connect_pair(one, two).unwrap();

@@ -75,8 +75,11 @@ fn read_while_it_is_written(device: impl Fn() -> Device, irn: bool) {
         assert_eq!(*words, [words[0]; WORDS], "READ {number} is torn");
     }
     let changes = seen.windows(2).filter(|pair| pair[0].1[0] != pair[1].1[0]).count();
-    assert!(changes >= CHANGES, "it has changed meanwhile, {changes} times");
-    assert!(seen.is_sorted_by_key(|(_, words)| words[0]), "never what was there before");
+    assert!(changes >= CHANGES, "the object has changed only {changes} times");
+    assert!(
+        seen.is_sorted_by_key(|(_, words)| words[0]),
+        "a READ returned an older version than the READ before it"
+    );
 }
 
 #[test]

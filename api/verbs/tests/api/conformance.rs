@@ -319,7 +319,7 @@ fn all_bad_with_irn(bad: &Bad) {
         ("response sent again", counters.irn_responses_repeated),
     ];
     all_bad_with(bad, &own);
-    assert_eq!(counters.irn_beyond_pkts, 0, "no peer has more in flight than is remembered");
+    assert_eq!(counters.irn_beyond_pkts, 0, "a peer has more packets in flight than the receiver tracks");
 }
 
 fn all_bad_with(bad: &Bad, own: &[(&str, u64)]) {

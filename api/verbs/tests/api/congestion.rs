@@ -85,7 +85,7 @@ fn a_limited_write_is_not_taken_for_a_silent_peer() {
             if !irn {
                 let counters = near.counters();
                 let again = (counters.local_ack_timeout_err, counters.retransmitted_pkts);
-                assert_eq!(again, (0, 0), "its timers follow round trips over IRN, but not here");
+                assert_eq!(again, (0, 0), "go-back-N neither times out nor retransmits here");
             }
         }
     }

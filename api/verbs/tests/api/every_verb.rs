@@ -337,7 +337,7 @@ fn what_the_queue_does_not_take_is_refused_and_leaves_it_as_it_was() {
     while batch.post_send(&WorkRequest { flags: Flags::default(), ..work::nop(1) }).is_ok() {
         posted += 1;
     }
-    assert_eq!(posted, 128, "as deep as asked for");
+    assert_eq!(posted, 128, "the queue takes as many requests as were asked for");
     batch.ring();
-    assert_eq!(a.run(&work::nop(9)).id, 9, "and all of it is retired");
+    assert_eq!(a.run(&work::nop(9)).id, 9, "all requests are retired");
 }

@@ -119,7 +119,7 @@ fn next(handshakes: &mut Handshakes) -> (u64, Result<remora_verbs::Answered, Con
     loop {
         match handshakes.finished() {
             Some(done) => return done,
-            None => assert!(began.elapsed() < LONG, "no hand-shake has ended"),
+            None => assert!(began.elapsed() < LONG, "no handshake has ended"),
         }
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -173,7 +173,7 @@ fn at_the_bound_the_oldest_handshake_gives_way() {
     gone.sort_unstable();
     assert_eq!(gone, begun[..2]);
     assert_eq!(handshakes.len(), Handshakes::MOST);
-    assert!(!handshakes.end_oldest(LONG), "no hand-shake is that old");
+    assert!(!handshakes.end_oldest(LONG), "no handshake is older than the limit");
     assert!(handshakes.end_oldest(Duration::ZERO));
     assert_eq!(next(&mut handshakes).0, begun[2]);
 }

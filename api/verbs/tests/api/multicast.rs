@@ -231,7 +231,7 @@ fn a_group_reaches_across_a_veth_pair() {
         let mut hearing =
             veth.run(0, module_path!(), ROLE, &format!("hear {member} {name}")).spawn().unwrap();
         let mut output = BufReader::new(hearing.stdout.take().unwrap()).lines();
-        assert!(output.any(|line| line.unwrap().contains("attached")), "the member has ended");
+        assert!(output.any(|line| line.unwrap().contains("attached")), "the member ended before it attached");
         let mut sending = veth.run(1, module_path!(), ROLE, &format!("send {sender} {name}"));
         let mut sending = sending.stdin(Stdio::piped()).spawn().unwrap();
         assert!(output.any(|line| line.unwrap().contains("heard")), "nothing came across");

@@ -121,7 +121,7 @@ fn fill(memory: &MemoryRegion) {
         memory.write(at(key) as usize, &value(key)).unwrap();
         // Keys with an even number are stored in their second bucket.
         let place = places(key, BUCKETS)[usize::from(key % 2 == 0)];
-        assert!(!std::mem::replace(&mut taken[place as usize], true), "keys that do not meet");
+        assert!(!std::mem::replace(&mut taken[place as usize], true), "two keys have the same place");
         let bytes = bucket(key, memory.address() + at(key), length(key));
         memory.write((place * BUCKET) as usize, &bytes).unwrap();
     }

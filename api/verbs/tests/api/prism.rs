@@ -171,7 +171,11 @@ fn two_clients_put_and_get_at_a_server_that_sleeps_and_every_losing_put_gives_it
             current = server.party.memory.get::<u64>(0).unwrap();
         }
         let facts = server.list.facts().unwrap();
-        assert_eq!((facts.free + facts.resting, facts.bad_posts), (BUFFERS - 1, 0), "one is in the table");
+        assert_eq!(
+            (facts.free + facts.resting, facts.bad_posts),
+            (BUFFERS - 1, 0),
+            "one buffer is in the table"
+        );
     }
 }
 

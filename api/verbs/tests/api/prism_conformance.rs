@@ -98,11 +98,11 @@ impl Arm for Real {
     }
 
     fn post_buffer(&mut self, index: usize) {
-        self.list.as_mut().expect("made at first").post(index as u32).unwrap();
+        self.list.as_mut().expect("the list is created first").post(index as u32).unwrap();
     }
 
     fn facts(&mut self) -> FreeListFacts {
-        self.list.as_ref().expect("made at first").facts().unwrap()
+        self.list.as_ref().expect("the list is created first").facts().unwrap()
     }
 
     fn post(&mut self, request: &WorkRequest<'_>) {

@@ -240,7 +240,7 @@ fn many_pairs_share_a_peer(name: &str) {
     }
     let peers: std::collections::BTreeSet<u32> =
         pairs.iter().map(|(pair, _)| pair.agreement().unwrap().peer.0).collect();
-    assert_eq!(peers.len(), 1, "one link for all");
+    assert_eq!(peers.len(), 1, "all connections share one link");
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn strangers_on_the_listeners_port_do_no_harm() {
     old.write_all(b"RemoraCM\x63\x00\x01\x00\0\0\0\0").unwrap();
     let mut answer = Vec::new();
     old.read_to_end(&mut answer).unwrap();
-    assert!(String::from_utf8_lossy(&answer).contains("speaks version 99"), "it is told why");
+    assert!(String::from_utf8_lossy(&answer).contains("speaks version 99"), "the peer learns the reason");
     // A client that stops in the middle does not block the server for ever.
     let client = Client::new("shm");
     let (_pair, table) = client.connect(server.address, &QpOptions::default()).unwrap();

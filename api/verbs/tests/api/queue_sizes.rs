@@ -65,7 +65,10 @@ fn sizes_of_queues_that_extended_reliable_connections_do_not_have_mean_nothing()
     let none =
         QpOptions { max_send_wr: u32::MAX, max_send_sge: u32::MAX, max_inline: u32::MAX, ..impossible() };
     let target = xrc.create_target(&none).unwrap();
-    assert!(domain.create_xrc_initiator(&cq, &none).is_err(), "an initiator sends");
+    assert!(
+        domain.create_xrc_initiator(&cq, &none).is_err(),
+        "an initiator cannot send without a send queue"
+    );
     let initiator = domain.create_xrc_initiator(&cq, &impossible()).unwrap();
     let (mut initiator, _target) = XrcInitiator::connect_pair(initiator, target).unwrap();
     initiator.post_send(&work::send_inline(2, b""), srq.number()).unwrap();

@@ -104,7 +104,7 @@ fn objects_in_use_are_busy_and_what_is_ended_is_unknown() {
     qp.destroy().unwrap();
     assert_eq!(qp.destroy(), Err(CreateError::Nic(NicError::Unknown)));
     srq.destroy().unwrap();
-    assert_eq!(adapter.table().free_pd(pd), Err(MemoryError::Busy), "of the address handle");
+    assert_eq!(adapter.table().free_pd(pd), Err(MemoryError::Busy), "the address handle uses the domain");
     ah.destroy().unwrap();
     adapter.table().free_pd(pd).unwrap();
     cq.destroy().unwrap();

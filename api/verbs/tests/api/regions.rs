@@ -47,7 +47,11 @@ fn foreign_memory_is_reached_by_its_keys_alone() {
     let own = nic.domain.allocate(64, shared()).unwrap();
     own.write(0, b"foreign").unwrap();
     assert_eq!(nic.run(&work::write(1, &[own.sge(0, 7)], foreign.remote(100))), Status::Success);
-    assert_eq!(foreign.read(100, &mut [0; 7]), Err(AccessError::OutOfBounds), "no accessors");
+    assert_eq!(
+        foreign.read(100, &mut [0; 7]),
+        Err(AccessError::OutOfBounds),
+        "foreign memory has no accessors"
+    );
     assert!(foreign.word(0).is_none() && foreign.bytes().is_none());
     drop(foreign);
     assert_eq!(buffer[100..107], *b"foreign");

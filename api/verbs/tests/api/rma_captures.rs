@@ -271,7 +271,7 @@ fn tshark_names_each_field_of_each_message() {
     assert!(lines.lines().all(|line| line.contains("1RMA") && line.contains("Read slot=0x")), "{lines}");
     assert_eq!(lines.lines().count(), 3);
     let odd = tshark(&file.0, true, &["-Y", "remora.odd || remora.short"]);
-    assert_eq!(odd, "", "nothing is out of place");
+    assert_eq!(odd, "", "the dissector reports a malformed message");
     let off = tshark(&file.0, true, &["-o", "remora.rma_auto:FALSE", "-Y", "remora.rma.kind"]);
     assert_eq!(off, "");
 }

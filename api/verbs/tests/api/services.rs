@@ -162,7 +162,7 @@ fn datagrams_of_the_wrong_key_too_long_or_by_a_strangers_handle_do_not_arrive() 
         one.post_send_to(&work::send_inline(3, b"hello"), &right).unwrap();
         assert_eq!((ended(a.wait()), ended(b.wait())), ((3, GOOD), (1, GOOD)));
         let refused = two.post_send_to(&work::send_inline(4, b"mine?"), &to_two);
-        assert_eq!(refused, Err(PostError::OtherEngine), "a handle is of the context that made it");
+        assert_eq!(refused, Err(PostError::OtherEngine), "a handle belongs to the context that made it");
         let long = one.longest() as usize;
         one.post_send_to(&work::send(5, &[a.memory.sge(0, long + 1)]), &to_two).unwrap();
         assert_eq!((ended(a.wait()), one.state()), ((5, Status::LocalLength), State::Sqe));
@@ -207,7 +207,7 @@ fn whoever_gets_a_datagram_can_answer_by_its_header() {
         assert_eq!(ended(b.wait()), (5, GOOD));
         let refused = two.post_send_batch_to(&[(work::send_inline(6, b"ok"), &back), (words, &there)]);
         assert_eq!(refused, Err((1, PostError::OtherEngine)));
-        assert_eq!(ended(b.wait()), (6, GOOD), "those before it are posted");
+        assert_eq!(ended(b.wait()), (6, GOOD), "the requests before the refused one are posted");
     }
 }
 
@@ -258,7 +258,7 @@ fn a_shared_receive_queue_serves_whoever_comes_tells_when_it_runs_low_and_grows(
             assert_eq!(b.content(id as usize * 16, 16), [pair as u8; 16]);
         }
         let low = |event: &&AsyncEvent| matches!(event, AsyncEvent::SrqLimit(n) if n.get() == srq.number());
-        assert_eq!(b.events().iter().filter(low).count(), 1, "once for each time that it is armed");
+        assert_eq!(b.events().iter().filter(low).count(), 1, "one event each time that the limit is armed");
         // Waiting work requests stay, and more fit after the resize.
         srq.resize(16).unwrap();
         (10..20).for_each(|id| receive(&b, &mut srq, id).unwrap());
@@ -267,7 +267,7 @@ fn a_shared_receive_queue_serves_whoever_comes_tells_when_it_runs_low_and_grows(
             pairs[1].0.post_send(&work::send_inline(6, b"more")).unwrap();
             assert_eq!((ended(a.wait()), ended(b.wait())), ((6, GOOD), (id, GOOD)));
         }
-        assert!(srq.arm(1000).is_err(), "it never holds so many");
+        assert!(srq.arm(1000).is_err(), "the limit exceeds the queue's size");
         let refused = pairs[0].1.post_recv(&ReceiveRequest { id: 1, sges: &[] });
         assert_eq!(refused, Err(PostError::NoReceiveQueue));
         // The queue is dropped first, and lives as long as its queue pairs.
@@ -348,7 +348,7 @@ fn a_window_shows_a_part_and_is_closed_from_either_side() {
             user.post_send(&work::write_inline(2, b"through", window.remote(9))).unwrap();
             assert_eq!((ended(a.wait()), b.content(109, 7)), ((2, GOOD), b"through".to_vec()));
             let (b_memory, error) = b.memory.deregister().unwrap_err();
-            assert_eq!(error, MemoryError::Busy, "a window stands on it");
+            assert_eq!(error, MemoryError::Busy, "a window is bound to the region");
             b.memory = b_memory;
             // The window is closed: type 2 by the peer's SEND with invalidate, type 1 by a binding of length
             // 0.

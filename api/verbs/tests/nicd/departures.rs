@@ -80,7 +80,7 @@ fn what_a_daemon_keeps_is_not_gone_and_hears_of_its_peers_end_after_its_program_
     drop((pair, cq, domain, context));
     let context = open();
     let nicd::Kept { pairs, .. } = context.kept().unwrap();
-    assert!(!theirs.is_peer_gone(), "the daemon has its peer");
+    assert!(!theirs.is_peer_gone(), "the daemon still has the peer's connection");
     assert!(pairs[0].connection().is_some() && !pairs[0].is_peer_gone());
     drop(theirs);
     until_gone(&pairs[0]);

@@ -446,7 +446,7 @@ fn reads_go_on_while_their_server_is_stopped_killed_and_started_again() {
         // New connections access the same memory, which four servers have used.
         let mut late = Client::new("shm");
         let (mut visitor, again) = late.connect(server.address());
-        assert_eq!(again, table, "the same key, the same address");
+        assert_eq!(again, table, "key and address have changed");
         assert_eq!(late.read(&mut visitor, again, 0, 1), [4]);
         over.store(true, Ordering::Release);
         assert!(reads.join().unwrap() > 1000);
@@ -483,7 +483,7 @@ fn a_program_takes_what_was_kept_or_gives_it_back() {
     let table = table.unwrap();
     let log = log.unwrap();
     assert!(matches!(domain.allocate_named("log", 64, shared()), Err(CreateError::Daemon(_))));
-    assert!(table.address() + 4096 <= log.address(), "addresses of one tenant name one thing");
+    assert!(table.address() + 4096 <= log.address(), "regions of one tenant overlap");
     table.write(0, b"still here").unwrap();
     let address = table.address();
     let key = table.rkey();
@@ -509,7 +509,7 @@ fn a_program_takes_what_was_kept_or_gives_it_back() {
     assert_eq!(channel.wait(Some(LONG)), Ok(tag));
     assert_eq!(cq.wait(&mut [EMPTY; 1], LONG), Ok(1));
     drop((kept, table, pair, other, cq, channel, context));
-    assert!(open().kept().unwrap().is_empty(), "what was dropped was given back");
+    assert!(open().kept().unwrap().is_empty(), "the daemon keeps dropped objects");
 
     let other = Device::nicd(&lender.path).keep("two").open().unwrap();
     assert!(other.kept().unwrap().is_empty());

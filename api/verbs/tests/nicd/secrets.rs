@@ -98,7 +98,11 @@ fn rma_attack_17_no_plaintext_stands_in_shared_memory_before_its_tag_was_right()
         let scan = scope.spawn(|| {
             let mut scans = 0;
             while !over.load(Ordering::Acquire) || scans < 2 {
-                assert_eq!(shared_memory_with(&mark), Vec::<String>::new(), "before its tag was right");
+                assert_eq!(
+                    shared_memory_with(&mark),
+                    Vec::<String>::new(),
+                    "data was in shared memory before its tag was checked"
+                );
                 scans += 1;
             }
         });
@@ -136,7 +140,7 @@ fn rma_attack_17_no_plaintext_stands_in_the_rings_of_a_link() {
         assert!(found.iter().all(|name| name.starts_with("/memfd:remora-region")), "{found:?}");
     }
     let links = mappings_with("self", &[0; 8], |name| name.starts_with("/memfd:remora-link"));
-    assert!(!links.is_empty(), "there is a link, and it was looked at");
+    assert!(!links.is_empty(), "the scan has found no link");
 }
 
 fn link(context: &Context, peer: &Peer) -> (QueuePair, QueuePair) {
@@ -181,7 +185,10 @@ fn rma_attack_20_the_memory_of_another_tenant_holds_no_secret() {
     let stands = |process: &Process, needle: &[u8]| {
         !mappings_with(&process.child.id().to_string(), needle, |_| true).is_empty()
     };
-    assert!(stands(&one, &keys(&grants[0])[0]) && stands(&one, &mark), "this finds what is there");
+    assert!(
+        stands(&one, &keys(&grants[0])[0]) && stands(&one, &mark),
+        "the scan does not find the secrets in their own process"
+    );
     for key in keys(&grants[0]) {
         assert!(!stands(&other, &key));
         assert!(!stands(&other, hex(&key).as_bytes()));
@@ -223,7 +230,7 @@ fn rma_attack_20_debug_metrics_and_captures_hold_no_secret() {
     drop((client, peer, daemon));
     let capture = std::fs::read(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
-    assert!(capture.len() > 50_000, "the operations are in it");
+    assert!(capture.len() > 50_000, "the capture does not contain the operations");
     let secrets = keys(&grant).into_iter().chain(keys(&own)).chain([region_key, [0x94; 16], mark]);
     for secret in secrets {
         let listed = format!("{secret:?}");

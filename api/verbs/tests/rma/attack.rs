@@ -220,8 +220,8 @@ type Begun = BTreeMap<u64, bool>;
 /// Takes the end of a transfer, if there is one. Returns whether the transfer must not succeed.
 fn take_end(portal: &mut Portal, begun: &mut Begun) -> Option<bool> {
     let (id, status) = portal.poll().unwrap()?;
-    let is_late = begun.remove(&id).expect("each ends once");
-    assert!(!is_late || status != Status::Ok, "it was begun under an old key");
+    let is_late = begun.remove(&id).expect("a transfer has ended twice");
+    assert!(!is_late || status != Status::Ok, "a transfer under an old key succeeded");
     Some(is_late)
 }
 
@@ -277,7 +277,7 @@ fn rekey_on(writer: &mut Writer, served: &RmaRegion, engines: [&Rma; 2], shared:
         assert!(matches!(ended, Ok(()) | Err(RmaError::Failed(_))), "{ended:?}");
         let present = served.grant(&writer.portal.identity());
         let is_key = |number| present == served.grant_under(&writer.portal.identity(), &key(number));
-        assert!(is_key(number) || is_key(next), "a torn key");
+        assert!(is_key(number) || is_key(next), "the key is a mixture of two keys");
         if !is_key(next) {
             failed += 1;
             continue;
@@ -285,7 +285,7 @@ fn rekey_on(writer: &mut Writer, served: &RmaRegion, engines: [&Rma; 2], shared:
         served.memory().read(0, &mut image).unwrap();
         shared.completed.store(next, Ordering::Release);
         while shared.ended.iter().any(|ended| ended.load(Ordering::Acquire) < next) {
-            assert!(!shared.over.load(Ordering::Acquire), "a writer has ended");
+            assert!(!shared.over.load(Ordering::Acquire), "a writer ended early");
             std::thread::yield_now();
         }
         served.memory().read(0, &mut after).unwrap();
@@ -295,7 +295,7 @@ fn rekey_on(writer: &mut Writer, served: &RmaRegion, engines: [&Rma; 2], shared:
         shared.known.store(number, Ordering::Release);
         failed += u64::from(ended.is_err());
     }
-    assert!(failed < rounds, "rekeys that ended with a failure");
+    assert!(failed < rounds, "all rekeys have failed");
 }
 
 fn rekey_under_load(server: &Device, client: &Device, rounds: u64) {

@@ -104,7 +104,7 @@ impl Bed {
     pub fn wait_until_idle(&mut self) {
         wait_until_idle(&[&self.serving, &self.client], || {
             self.server_cq.poll(&mut []).unwrap();
-            assert_eq!(self.portal.poll(), Ok(None), "no operation is known of");
+            assert_eq!(self.portal.poll(), Ok(None), "an unknown operation has ended");
         });
     }
 }
@@ -122,7 +122,7 @@ pub fn wait_until_idle(engines: &[&Rma], mut pass: impl FnMut()) {
     while !engines.iter().all(idle) {
         pass();
         let facts: Vec<_> = engines.iter().map(|rma| rma.facts().unwrap()).collect();
-        assert!(begun.elapsed().as_secs() < 60, "something is never given back: {facts:?}");
+        assert!(begun.elapsed().as_secs() < 60, "a resource is not released: {facts:?}");
         std::thread::yield_now();
     }
 }

@@ -102,5 +102,5 @@ fn a_device_is_closed_by_its_last_object_alone() {
     portal.read(&local, 0, &grant, 0, 64, PATIENCE).unwrap();
     drop(served);
     let gone = portal.read(&local, 0, &grant, 0, 64, Duration::ZERO);
-    assert_eq!(gone, Err(RmaError::Failed(Status::Timeout)), "the server is closed");
+    assert_eq!(gone, Err(RmaError::Failed(Status::Timeout)), "a read of a closed server must time out");
 }

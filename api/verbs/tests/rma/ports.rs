@@ -147,7 +147,7 @@ fn delays_and_a_full_window_are_told_to_prometheus() {
     assert_eq!(
         counter(&bed.contexts[0], "remora_rma_window_full_seconds_total{"),
         0.0,
-        "the server's is free"
+        "the server's window was full"
     );
     let without = devices("shm");
     assert!(
@@ -246,7 +246,7 @@ fn objects_of_another_device_and_a_second_1rma_are_refused() {
     let memory = foreign.allocate(64, Access::LOCAL_WRITE).unwrap();
     assert_eq!(bed.client.expose(memory, Rights::NONE, None).unwrap_err(), CreateError::OtherContext);
     let refused = bed.portal.read(&bed.served, 0, &grant, 0, 64, PATIENCE);
-    assert_eq!(refused, Err(RmaError::OtherContext), "its RegionId names another region here");
+    assert_eq!(refused, Err(RmaError::OtherContext), "its RegionId refers to another region in this context");
     let busy = CreateError::Nic(remora_nic::NicError::Busy);
     assert_eq!(bed.contexts[1].open_rma(&RmaOptions::default()).unwrap_err(), busy);
     bed.portal.read(&bed.local, 0, &grant, 0, 64, PATIENCE).unwrap();

@@ -187,7 +187,7 @@ fn ask_and_come_again(stage: &str) {
     drop((client, context));
     if stage == "1" {
         let error = process::command(module_path!(), "ask 2").exec();
-        panic!("it does not come again: {error}");
+        panic!("the process was not started anew: {error}");
     }
 }
 
@@ -234,7 +234,7 @@ fn the_same_pid_again_repeats_no_nonce() {
             }
         }
     }
-    assert_eq!((pids.len(), starts.len()), (1, 2), "one process, two starts");
+    assert_eq!((pids.len(), starts.len()), (1, 2), "one process ID with two incarnations");
     assert!(nonces.len() > 4 * LEN / 4096, "{} messages", nonces.len());
 }
 

@@ -100,7 +100,7 @@ impl Setup {
         self.server.signal(libc::SIGCONT);
         while !poll(portal) {}
         let (status, seen) = ended.unwrap();
-        assert!(status != Status::Ok || seen == bytes, "round {round}: all of it is there");
+        assert!(status != Status::Ok || seen == bytes, "round {round}: a successful write is incomplete");
         (status, seen)
     }
 
@@ -152,7 +152,7 @@ fn rma_attack_19_a_server_stopped_for_longer_than_the_guard_changes_nothing_afte
     let late = setup.end();
     println!("{timeouts} timeouts, {changed} changes after one, {late} late pieces");
     assert!(timeouts > 0 && late > 0, "pieces wait while the server is stopped");
-    assert!(changed * 5 <= timeouts, "{changed} of {timeouts}: late pieces are placed");
+    assert!(changed * 5 <= timeouts, "late pieces changed memory after {changed} of {timeouts} timeouts");
 }
 
 /// A server that stays stopped does not answer, so a settle fails.

@@ -93,7 +93,7 @@ mod tests {
         assert!(channel.waiting.is_empty());
         drop(theirs);
         assert!(channel.is_over());
-        assert_eq!(channel.put(vec![1]), Ok(()), "nobody takes it");
+        assert_eq!(channel.put(vec![1]), Ok(()), "an event without a receiver is dropped");
         assert!(channel.waiting.is_empty());
     }
 

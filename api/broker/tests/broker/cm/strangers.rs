@@ -105,7 +105,10 @@ fn a_stranger_connects_and_its_flood_and_its_broken_mads_harm_nobody() {
     let came = until(at(address), |report| report.broker.tally.mads >= 2 + 8);
     assert_eq!(came.broker.tally.management, 0);
     let waiting: Vec<u64> = (0..8).map(|_| server.request().0).collect();
-    assert!(!wait_readable(server.channel.as_fd(), Some(Duration::ZERO)).unwrap(), "8 may wait");
+    assert!(
+        !wait_readable(server.channel.as_fd(), Some(Duration::ZERO)).unwrap(),
+        "only 8 requests may wait"
+    );
     // Corrupted messages of all lengths. The socket may have no space for some of them.
     let mut frame = [0x5a; 280];
     frame[..8].copy_from_slice(&[0x64, 0x40, 0xff, 0xff, 0, 0, 0, 1]);

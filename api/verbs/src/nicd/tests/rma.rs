@@ -227,7 +227,7 @@ fn a_nic_without_slots_in_a_row_and_a_tenant_without_memory_say_so() {
     let domain = raw.number(&Request::AllocDomain);
     let cq = raw.number(&create_cq(16, 0));
     raw.refuses(&portal(domain, cq, 128, false), "--memory");
-    assert_eq!(poor.daemon.tenants()[0].rma_slots, 0, "what was refused is not held");
+    assert_eq!(poor.daemon.tenants()[0].rma_slots, 0, "a refused portal holds slots");
 }
 
 #[test]
@@ -424,7 +424,7 @@ fn slots_regions_and_windows_of_a_program_that_goes_come_back() {
         if let Some(end) = stays.portal.poll().unwrap() {
             break end;
         }
-        assert!(begun.elapsed() < LONG / 2, "the window does not come back");
+        assert!(begun.elapsed() < LONG / 2, "the window of the ended client is not released");
     };
     assert_eq!(end, (id, Status::Ok));
     assert!(holds(stays.local.memory(), 1));

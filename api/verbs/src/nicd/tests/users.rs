@@ -32,7 +32,7 @@ fn shared(options: Options) -> SharedLender {
 impl SharedLender {
     /// Runs `program` with this user's credentials.
     fn run<T: Send>(&self, uid: u32, program: impl FnOnce() -> T + Send) -> T {
-        assert_eq!(own_uid(), 0, "threads of other users take root");
+        assert_eq!(own_uid(), 0, "this test needs root to run threads of other users");
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
                 let user = Uid::from_raw(uid);
