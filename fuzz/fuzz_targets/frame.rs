@@ -41,7 +41,7 @@ fuzz_target!(|data: &[u8]| {
     let Ok(whole) = dissect(start, bytes) else { return };
     let mut out = vec![0x5a; whole.buffer_len()];
     assert_eq!(whole.emit(&mut out), out.len());
-    assert_eq!(dissect(start, &out), Ok(whole), "written and taken apart again");
+    assert_eq!(dissect(start, &out), Ok(whole), "the emitted frame has the same meaning");
     assert!(out.len() <= bytes.len(), "what follows the packet is padding of a lower layer");
     let below = out.len() - whole.packet.buffer_len();
     let mut expected = bytes[..below].to_vec();

@@ -18,7 +18,7 @@ macro_rules! comes_back {
             let mut out = bytes.to_vec();
             value.emit(&mut out);
             assert_eq!(out, without(bytes, &[$(($at, $bits)),*]));
-            assert_eq!($header::Repr::parse(&$header::View::new(&out).expect("our own bytes")), value);
+            assert_eq!($header::Repr::parse(&$header::View::new(&out).expect("the emitted bytes parse")), value);
             assert!(!value.to_string().is_empty());
         }
     }};
@@ -36,7 +36,7 @@ fn ipv4_comes_back(bytes: &[u8]) {
     let value = ipv4::Repr::parse(&view);
     let mut out = bytes.to_vec();
     value.emit(&mut out);
-    let written = ipv4::View::new(&out).expect("our own bytes");
+    let written = ipv4::View::new(&out).expect("the emitted bytes parse");
     assert!(written.checksum_ok() && ipv4::Repr::parse(&written) == value);
     // Ones' complement has two zeros; the emitted checksum is the one of zero bits.
     let other_zero = bytes[10..12] == [0xff; 2] && out[10..12] == [0; 2];

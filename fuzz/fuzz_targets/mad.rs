@@ -18,7 +18,7 @@ macro_rules! comes_back {
             let mut out = bytes.to_vec();
             value.emit(&mut out);
             assert_eq!(out, without(bytes, &[$(($at, $bits)),*]));
-            assert_eq!($part::Repr::parse(&$part::View::new(&out).expect("our own bytes")), value);
+            assert_eq!($part::Repr::parse(&$part::View::new(&out).expect("the emitted bytes parse")), value);
             assert!(!value.to_string().is_empty());
         }
     }};
@@ -36,7 +36,7 @@ fn value_comes_back(bytes: &[u8]) {
         let value = ip_cm::Repr::parse(&view);
         let mut out = [0x5a; ip_cm::LEN];
         value.emit(&mut out);
-        assert_eq!(ip_cm::Repr::parse(&ip_cm::View::new(&out).expect("our own bytes")), value);
+        assert_eq!(ip_cm::Repr::parse(&ip_cm::View::new(&out).expect("the emitted bytes parse")), value);
     }
     if let Ok(view) = class_port_info::View::new(bytes) {
         let value = class_port_info::Repr::parse(&view);
@@ -54,8 +54,8 @@ fn message_comes_back(bytes: &[u8]) {
     let Ok(message) = CmMessage::parse(&header, &bytes[header::LEN..]) else { return };
     let [mut once, mut twice] = [[0x5a; LEN], [0xa5; LEN]];
     message.emit(header.transaction_id, &mut once);
-    let written = header::Repr::parse(&header::View::new(&once).expect("our own bytes"));
-    let again = CmMessage::parse(&written, &once[header::LEN..]).expect("our own bytes");
+    let written = header::Repr::parse(&header::View::new(&once).expect("the emitted bytes parse"));
+    let again = CmMessage::parse(&written, &once[header::LEN..]).expect("the emitted bytes parse");
     assert_eq!(again, message);
     again.emit(written.transaction_id, &mut twice);
     assert_eq!(once, twice);

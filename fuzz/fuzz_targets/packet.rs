@@ -43,7 +43,7 @@ fn additions(view: &packet::View<'_>) {
     // Emitting and parsing a packet gives the same packet.
     let again = Packet { bth: view.bth, ext: view.ext(), payload: &out };
     let bytes = written(&again, &[0; icrc::LEN]);
-    let again = packet::View::new(&bytes).expect("our own bytes");
+    let again = packet::View::new(&bytes).expect("the emitted bytes parse");
     assert_eq!(Additions::split(&again), Ok((found, rest)));
 }
 

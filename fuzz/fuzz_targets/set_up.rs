@@ -11,7 +11,7 @@ const REACH: std::ops::Range<usize> = 80..84;
 fuzz_target!(|data: &[u8]| {
     let Ok(message) = Message::parse(data) else { return };
     let bytes = message.emit();
-    let again = Message::parse(&bytes).expect("our own bytes");
+    let again = Message::parse(&bytes).expect("the emitted bytes parse");
     if let Message::Reject(_) = message {
         // Rejection texts are cut and control characters removed; a second pass changes nothing.
         assert_eq!(again.emit(), bytes);

@@ -180,7 +180,7 @@ impl Bench {
 
     /// Checks that each program receives its events in order, and none after it has destroyed the ID.
     fn hear(&mut self, event: &CmEvent) {
-        let last = self.heard.get_mut(&event.handle).expect("an id that somebody has");
+        let last = self.heard.get_mut(&event.handle).expect("the event belongs to a known ID");
         // An event that was queued before the program destroyed the ID has no receiver.
         let Some(last) = last else { return };
         let rank = rank(&event.kind);
@@ -259,7 +259,7 @@ impl Bench {
                     SidrRequestParam { ip, max_cm_retries: 2, ..SidrRequestParam::new(gids, service_id) };
                 self.cm.sidr_request(self.now, handle, &param)
             }
-            _ => unreachable!("other calls begin nothing"),
+            _ => unreachable!("other calls create no ID"),
         }
     }
 

@@ -29,7 +29,7 @@ const WIDE: (&str, &str) = ("wide", include_str!("injections/wide.chain"));
 /// All offloads, without the contents of the regions that the server provides.
 static PROGRAMS: LazyLock<Vec<(&str, Program)>> = LazyLock::new(|| {
     let light = |(name, text)| {
-        let mut program = assemble(text).expect("it ships");
+        let mut program = assemble(text).expect("the shipped program assembles");
         for region in program.sections.iter_mut().filter(|section| section.given) {
             region.bytes.clear();
             region.values.clear();
@@ -195,7 +195,7 @@ impl Run {
             );
             at_rest
         });
-        assert!(at_rest, "it goes on and on");
+        assert!(at_rest, "the offload does not end");
     }
 
     /// Runs until the world is idle, and checks that other memory is unchanged and unread.
@@ -203,12 +203,12 @@ impl Run {
         self.rest();
         for (now, first) in untouchable(&self.layout).map(GuardedRegion::whole).iter().zip(&self.first) {
             let changed = now.iter().zip(first).position(|(now, first)| now != first);
-            assert_eq!(changed, None, "what was not granted has changed");
+            assert_eq!(changed, None, "memory that was not granted has changed");
         }
         let reply = self.layout.reply.load(0, LEN);
-        assert!(!reply.contains(&SECRET), "an answer has a byte of what nobody may see");
+        assert!(!reply.contains(&SECRET), "an answer contains a secret byte");
         for sent in self.world.sent() {
-            assert!(sent.from != 0 || !leaks(&sent.bytes), "the server sent what nobody may see");
+            assert!(sent.from != 0 || !leaks(&sent.bytes), "the server sent secret bytes");
         }
         self.check_code();
     }
@@ -216,11 +216,11 @@ impl Run {
     /// Checks that the code of both offloads is unchanged except for its declared targets.
     fn check_code(&self) {
         for (_, now, _) in self.client.offload.memory() {
-            assert!(!leaks(&now), "the offload has what nobody may see");
+            assert!(!leaks(&now), "the offload contains secret bytes");
         }
         if let Some(honest) = &self.honest {
-            assert_eq!(self.client.offload.stray(), None, "the offload is not what it was");
-            assert_eq!(honest.offload.stray(), None, "another client's is not what it was");
+            assert_eq!(self.client.offload.stray(), None, "the code of the offload has changed");
+            assert_eq!(honest.offload.stray(), None, "the code of another client's offload has changed");
         }
     }
 

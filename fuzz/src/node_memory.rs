@@ -110,7 +110,7 @@ impl NodeMemory {
             if *name == Name::Framed {
                 image[GUARD + FRAME.start..GUARD + FRAME.end].fill(PLAIN);
             }
-            bytes.write(0, &image).expect("its own bytes");
+            bytes.write(0, &image).expect("the whole buffer is accessible");
             let pd = if *name == Name::Foreign { foreign } else { world.pd(node) };
             let address = (place as u64 + 1) << 36;
             let range =
@@ -123,7 +123,7 @@ impl NodeMemory {
 
     /// Returns the region of the given name.
     pub fn guarded(&self, name: Name) -> &GuardedRegion {
-        &self.regions[NAMES.iter().position(|other| *other == name).expect("every name has one")]
+        &self.regions[NAMES.iter().position(|other| *other == name).expect("every name has a region")]
     }
 
     /// Returns the region that the number selects; every number is valid.
@@ -133,7 +133,8 @@ impl NodeMemory {
 
     /// Allows bytes of a region to change from now on.
     pub fn allow(&mut self, name: Name, range: Range<usize>) {
-        let region = self.regions.iter_mut().find(|region| region.name == name).expect("every name has one");
+        let region =
+            self.regions.iter_mut().find(|region| region.name == name).expect("every name has a region");
         region.may_change.push(range);
     }
 
@@ -221,7 +222,7 @@ impl NodeMemory {
     pub fn check_readable(&self) {
         for name in [Name::Open, Name::Readable] {
             let bytes = self.load(name, 0, name.len());
-            assert!(!leaks(&bytes), "{name:?} of node {} holds what nobody may see", self.node);
+            assert!(!leaks(&bytes), "{name:?} of node {} contains secret bytes", self.node);
         }
     }
 
@@ -232,7 +233,7 @@ impl NodeMemory {
     pub fn check(&self) {
         for region in &self.regions {
             let mut bytes = vec![0; region.bytes.len()];
-            region.bytes.read(0, &mut bytes).expect("its own bytes");
+            region.bytes.read(0, &mut bytes).expect("the whole buffer is accessible");
             for range in &region.may_change {
                 let range = GUARD + range.start..GUARD + range.end;
                 bytes[range.clone()].copy_from_slice(&region.image[range]);

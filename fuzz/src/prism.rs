@@ -173,7 +173,7 @@ impl PrismServer {
 
     /// Checks a free list without users: every posted buffer is free, and all of them can be posted.
     fn account(&mut self) {
-        assert_eq!(self.facts(0).resting, 0, "nobody is left who could touch a buffer");
+        assert_eq!(self.facts(0).resting, 0, "no operation can still use a buffer");
         (0..COUNT).for_each(|index| self.post(index));
         let FreeListFacts { free, resting, .. } = self.facts(0);
         assert_eq!((free, resting), (COUNT, 0));
@@ -204,9 +204,9 @@ impl OtherClient {
             WorkRequest { id: 0, operation, conditional: true, redirect: None, result: None, flags };
         testbed.world.post_prism(self.qp, &request).expect("an empty queue");
         testbed.world.ring(self.qp);
-        assert!(testbed.world.settle(200_000), "it never comes to rest");
+        assert!(testbed.world.settle(200_000), "the simulated network does not settle");
         let done = testbed.world.drain(self.cq);
-        assert!(done.len() == 1 && done[0].status == Status::Success, "{done:?} of the other_client");
+        assert!(done.len() == 1 && done[0].status == Status::Success, "{done:?} of the other client");
     }
 
     fn scratch(testbed: &Testbed) -> Address {
@@ -243,7 +243,7 @@ impl Input {
         if server.attack.testbed.settings.access == remora_fabric::REMOTE {
             server.honest(Honest::Swap, 1);
         }
-        assert!(server.attack.testbed.world.settle(200_000), "it never comes to rest");
+        assert!(server.attack.testbed.world.settle(200_000), "the simulated network does not settle");
         other_client.fill(&mut server.attack.testbed);
         // The other connection has all rights, so its earlier frames are not a leak.
         server.attack.testbed.world.sent();
@@ -251,7 +251,7 @@ impl Input {
         self.actions.iter().for_each(|one| server.make(one));
         server.attack.testbed.rest();
         server.attack.testbed.memories[1].check_readable();
-        assert_eq!(server.facts(1).free, COUNT, "buffers that lie under no key of the peer's");
+        assert_eq!(server.facts(1).free, COUNT, "the peer has taken buffers without a key");
         if server.attack.testbed.works_after_reset() {
             server.account();
         }

@@ -252,8 +252,8 @@ impl Run {
         self.world.bring(self.right, State::Err);
         let facts: Vec<_> = self.world.with_nic(1, |nic, _| nic.kernels().collect());
         for facts in facts {
-            assert_eq!(facts.answers, facts.free_answers, "memory for answers was lost: {facts:?}");
-            assert_eq!(facts.busy_lanes, 0, "a lane serves nobody: {facts:?}");
+            assert_eq!(facts.answers, facts.free_answers, "answer buffers were lost: {facts:?}");
+            assert_eq!(facts.busy_lanes, 0, "a lane is busy without a request: {facts:?}");
         }
     }
 }

@@ -338,7 +338,7 @@ impl Testbed {
 
     /// Lets the network settle, and then checks memory, frames, states and completions.
     pub fn rest(&mut self) {
-        assert!(self.world.settle(RESTLESS), "it never comes to rest");
+        assert!(self.world.settle(RESTLESS), "the simulated network does not settle");
         self.check();
         self.check_rights();
         for node in [0, 1] {
@@ -385,7 +385,7 @@ impl Testbed {
     pub fn check(&mut self) {
         self.memories.iter().for_each(NodeMemory::check);
         for sent in self.world.sent() {
-            assert!(!node_memory::leaks(&sent.bytes), "node {} sent what nobody may see", sent.from);
+            assert!(!node_memory::leaks(&sent.bytes), "node {} sent secret bytes", sent.from);
         }
     }
 
@@ -416,7 +416,7 @@ impl Testbed {
         self.spare_receive();
         self.world.with_nic(0, |nic, _| nic.enable(self.sides[0].qp.number, u64::MAX).ok());
         self.send(0, LEAST / 4);
-        assert!(self.world.settle(RESTLESS), "it never comes to rest");
+        assert!(self.world.settle(RESTLESS), "the simulated network does not settle");
         let done = self.world.drain(self.sides[0].cq);
         assert!(done.len() == 1 && done[0].status == Status::Success, "{done:?} after RESET");
         let done = self.world.drain(self.sides[1].cq);
@@ -441,7 +441,7 @@ impl Testbed {
             let request = WorkRequest { id: id as u64, operation, payload: Payload::Sges(&list), flags };
             self.world.post(left, &request).expect("an empty queue");
         }
-        assert!(self.world.settle(RESTLESS), "it never comes to rest");
+        assert!(self.world.settle(RESTLESS), "the simulated network does not settle");
         let done = self.world.drain(cq);
         let good = done.len() == 2 && done.iter().all(|done| done.status == Status::Success);
         assert!(good, "{done:?} on a fresh pair");

@@ -227,13 +227,17 @@ fn a_server_ends_peers_that_are_silent_slow_plain_or_talk_too_much() {
     plain.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer);
-    assert!(answer.len() < 16, "an alert at most: {answer:?}");
+    assert!(answer.len() < 16, "the server sent more than a TLS alert: {answer:?}");
     // The header announces a record that never arrives completely.
     let mut slow = connect();
     slow.write_all(&[0x16, 3, 1, 2, 0]).unwrap();
     for peer in [&mut silent, &mut slow] {
         peer.set_read_timeout(Some(PATIENCE)).unwrap();
-        assert_eq!(peer.read(&mut [0; 64]).unwrap_or(0), 0, "it is ended, and got nothing");
+        assert_eq!(
+            peer.read(&mut [0; 64]).unwrap_or(0),
+            0,
+            "the server closed the connection without an answer"
+        );
     }
     bed.counts(|counters| counters.failed == 3);
     bed.session().read("memory", 0, &mut [0; 64]).unwrap();
@@ -282,7 +286,7 @@ fn recorded(bed: &Bed) -> Vec<u8> {
 fn a_recorded_question_played_again_gets_no_grant() {
     let bed = Bed::new("127.0.0.1", Rights::READ);
     let all = recorded(&bed);
-    assert!(all.len() > 200, "a hand-shake and a question");
+    assert!(all.len() > 200, "the recording has a handshake and a request");
     let token = bed.token.to_string();
     assert!(!String::from_utf8_lossy(&all).contains(&token), "sealed");
     assert_eq!(bed.server.counters().granted, 1);
@@ -335,7 +339,7 @@ fn an_announced_key_is_followed_without_asking_and_another_is_asked_for() {
     assert_eq!(late.asked(), 1);
     bed.server.change_key("memory").unwrap();
     late.read("memory", 0, &mut bytes).unwrap();
-    assert_eq!(late.asked(), 2, "this one was not announced");
+    assert_eq!(late.asked(), 2, "this key was not announced");
     let error = bed.server.change_key("none").unwrap_err().to_string();
     assert_eq!(error, "the server grants no region none; it grants memory");
 }

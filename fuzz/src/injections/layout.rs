@@ -32,8 +32,8 @@ impl GuardedRegion {
     /// Registers memory of a node at an address, with guards of the byte `around` before and after it.
     fn new(world: &World, node: usize, pd: Pd, access: Access, address: u64, around: u8) -> GuardedRegion {
         let bytes = Bytes::heap(LEN + 2 * GUARD).expect("memory for a region");
-        bytes.write(0, &[around; LEN + 2 * GUARD]).expect("its own bytes");
-        bytes.write(GUARD, &[0; LEN]).expect("its own bytes");
+        bytes.write(0, &[around; LEN + 2 * GUARD]).expect("the whole buffer is accessible");
+        bytes.write(GUARD, &[0; LEN]).expect("the whole buffer is accessible");
         let range = Range { bytes: bytes.clone(), offset: GUARD, len: LEN, iova: address };
         let key = world.table(node).register(pd, &[range], access).expect("space for a region");
         GuardedRegion { address, key, len: LEN, bytes }
@@ -41,20 +41,20 @@ impl GuardedRegion {
 
     /// Stores bytes, as the node's program does.
     pub fn store(&self, at: usize, bytes: &[u8]) {
-        self.bytes.write(GUARD + at, bytes).expect("within it");
+        self.bytes.write(GUARD + at, bytes).expect("the range is within the region");
     }
 
     /// Reads `len` bytes.
     pub fn load(&self, at: usize, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
-        self.bytes.read(GUARD + at, &mut bytes).expect("within it");
+        self.bytes.read(GUARD + at, &mut bytes).expect("the range is within the region");
         bytes
     }
 
     /// Reads the region and its guards.
     pub fn whole(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.bytes.len()];
-        self.bytes.read(0, &mut bytes).expect("its own bytes");
+        self.bytes.read(0, &mut bytes).expect("the whole buffer is accessible");
         bytes
     }
 

@@ -170,7 +170,7 @@ impl Model {
     /// Reads local bytes of the NIC's program.
     fn load(&self, offset: usize, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
-        self.local_bytes.read(GUARD + offset, &mut bytes).expect("inside");
+        self.local_bytes.read(GUARD + offset, &mut bytes).expect("the range is within the region");
         bytes
     }
 
@@ -264,7 +264,7 @@ impl Model {
             let from = GUARD + (base + offset) as usize;
             self.inject(&bytes);
             let mut now = vec![0; len as usize];
-            self.served[region].bytes.read(from, &mut now).expect("inside");
+            self.served[region].bytes.read(from, &mut now).expect("the range is within the region");
             if now == text {
                 self.served[region].image[from..from + len as usize].copy_from_slice(&text);
             }
@@ -393,7 +393,7 @@ impl Model {
         let remote = Operand { region: 1, offset: 0 };
         if kind == Kind::Read {
             let target = vec![PLAIN; size as usize];
-            self.local_bytes.write(GUARD + offset as usize, &target).expect("inside");
+            self.local_bytes.write(GUARD + offset as usize, &target).expect("the range is within the region");
             self.image[GUARD + offset as usize..][..size as usize].copy_from_slice(&target);
         }
         let key = [0x70 | slot as u8; 16];
@@ -430,12 +430,12 @@ impl Model {
         }
         let regions = self.world.regions(NIC);
         if ends {
-            regions.deregister(served.id).expect("it lives");
+            regions.deregister(served.id).expect("the region exists");
             served.lives = false;
         } else {
             served.key[15] = served.key[15].wrapping_add(1) | 1;
             // The peer learns the new key if it had the old one.
-            regions.rekey(served.id, &RegionKey::new(served.key).expect("a key")).expect("it lives");
+            regions.rekey(served.id, &RegionKey::new(served.key).expect("a key")).expect("the region exists");
         }
     }
 
@@ -470,12 +470,14 @@ impl Model {
 
     /// Checks a message that the NIC has sent.
     fn left(&mut self, bytes: &[u8]) {
-        let message = Message::parse(bytes).expect("a NIC sends what can be parsed");
+        let message = Message::parse(bytes).expect("the NIC's message parses");
         let header = message.header;
         match header.kind {
             kind if kind.is_request() => self.request_left(&header),
             Kind::Solicit => {
-                let Body::Solicit(solicit) = message.body else { unreachable!("it is one") };
+                let Body::Solicit(solicit) = message.body else {
+                    unreachable!("the kind of the message is Solicit")
+                };
                 if let Some(asked) = self.asked.get_mut(usize::from(header.slot)) {
                     assert!(asked.valid, "a request without key or right is solicited");
                     asked.solicited = Some((solicit.server_slot, header.nonce));
@@ -503,14 +505,17 @@ impl Model {
     /// Checks the data of a read of the peer, which must have asked for it with the required right.
     fn read_left(&mut self, message: &Message<'_>) {
         let Some(asked) = self.asked.get(usize::from(message.header.slot)) else { return };
-        assert!(asked.valid && asked.kind == Kind::Read, "bytes leave without key or right");
+        assert!(asked.valid && asked.kind == Kind::Read, "data was sent without a key or right");
         let text = self.forger.open(message, &Chain::new(asked.nonce), &asked.key);
-        let text = text.expect("what is served is sealed for its request");
+        let text = text.expect("the data decrypts with the key of its request");
         let served = &self.served[asked.region];
         let from = GUARD + (asked.offset + message.header.offset) as usize;
-        assert!(message.header.offset + text.len() as u64 <= u64::from(asked.len), "more than was asked for");
-        assert!(served.image[from..from + text.len()] == text, "other bytes than the region's");
-        assert!(!crate::node_memory::leaks(&text), "secret bytes leave");
+        assert!(
+            message.header.offset + text.len() as u64 <= u64::from(asked.len),
+            "the NIC sent more than was requested"
+        );
+        assert!(served.image[from..from + text.len()] == text, "the data differs from the region's");
+        assert!(!crate::node_memory::leaks(&text), "the NIC sent secret bytes");
     }
 
     /// Checks the data of a write or rekey, which must be the command's own bytes.
@@ -524,11 +529,14 @@ impl Model {
             let Some(text) = self.forger.open(message, &chain, &running.command.key) else { continue };
             let from = (running.command.local.offset + message.header.offset) as usize;
             let size = u64::from(running.command.size);
-            assert!(message.header.offset + text.len() as u64 <= size, "more than the command has");
-            assert!(self.load(from, text.len()) == text, "bytes that are not the command's");
+            assert!(
+                message.header.offset + text.len() as u64 <= size,
+                "the NIC sent more than the command's bytes"
+            );
+            assert!(self.load(from, text.len()) == text, "the data differs from the command's bytes");
             return;
         }
-        panic!("data leaves that no true solicit has asked for");
+        panic!("data was sent without a valid solicitation");
     }
 
     fn ended(&mut self, running: &Running, status: Status) {
@@ -539,8 +547,14 @@ impl Model {
         let now = self.load(offset as usize, running.command.size as usize);
         for (unit, bytes) in now.chunks(UNIT as usize).enumerate() {
             let came = running.units >> unit & 1 == 1;
-            assert!(came || bytes.iter().all(|byte| *byte == PLAIN), "unit {unit} came by no true piece");
-            assert!(status != Status::Ok || bytes.iter().all(|byte| *byte == 0x22), "unit {unit} never came");
+            assert!(
+                came || bytes.iter().all(|byte| *byte == PLAIN),
+                "unit {unit} changed without a valid piece"
+            );
+            assert!(
+                status != Status::Ok || bytes.iter().all(|byte| *byte == 0x22),
+                "unit {unit} of a successful read is missing"
+            );
         }
         self.image[GUARD + offset as usize..][..now.len()].copy_from_slice(&now);
     }
@@ -548,20 +562,20 @@ impl Model {
     fn check_memory(&mut self) {
         for (number, served) in self.served.iter().enumerate() {
             let mut now = vec![0; served.image.len()];
-            served.bytes.read(0, &mut now).expect("its own bytes");
-            assert!(now == served.image, "region {number} changed without a true piece of a write");
+            served.bytes.read(0, &mut now).expect("the whole buffer is accessible");
+            assert!(now == served.image, "region {number} changed without a valid piece of a write");
         }
         if self.wild {
             return;
         }
         let mut now = vec![0; self.image.len()];
-        self.local_bytes.read(0, &mut now).expect("its own bytes");
+        self.local_bytes.read(0, &mut now).expect("the whole buffer is accessible");
         for running in self.running.iter().flatten().filter(|running| running.command.kind == Kind::Read) {
             let from = GUARD + running.command.local.offset as usize;
             let range = from..from + running.command.size as usize;
             now[range.clone()].copy_from_slice(&self.image[range]);
         }
-        assert!(now == self.image, "local bytes of no read have changed");
+        assert!(now == self.image, "local bytes outside of reads have changed");
     }
 
     /// Lets everything end and checks that the solicitation window is complete.
@@ -569,8 +583,12 @@ impl Model {
         self.world.run_for(200_000);
         self.look();
         assert!(self.running.iter().all(Option::is_none) || self.wild, "a command has not ended");
-        let facts = self.world.with_nic(NIC, |nic, _| nic.rma_facts()).expect("it speaks 1RMA");
-        assert_eq!((facts.free, facts.waiting, facts.serving), (facts.window, 0, 0), "at the end");
+        let facts = self.world.with_nic(NIC, |nic, _| nic.rma_facts()).expect("the NIC has 1RMA");
+        assert_eq!(
+            (facts.free, facts.waiting, facts.serving),
+            (facts.window, 0, 0),
+            "the window is not complete at the end"
+        );
         let taken = self.world.counters(NIC).rma_served;
         let replayed = self.wire.len() as u64;
         assert!(
@@ -598,7 +616,7 @@ fn guarded(
     let bytes = Bytes::heap(len + 2 * GUARD).expect("memory");
     let mut image = vec![SECRET; len + 2 * GUARD];
     image[GUARD..GUARD + len].fill(fill);
-    bytes.write(0, &image).expect("its own bytes");
+    bytes.write(0, &image).expect("the whole buffer is accessible");
     let base = number << 36;
     let range = Range { bytes: bytes.clone(), offset: GUARD, len, iova: base };
     let key: Key = world.table(NIC).register(world.pd(NIC), &[range], Access::LOCAL_WRITE).expect("space");
