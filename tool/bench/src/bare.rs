@@ -1,4 +1,5 @@
-//! The bare verbs of a port, one at a time: the floor of whatever takes round trips.
+//! Measurements of single bare verbs over a port, which are the lower bound for operations made of round
+//! trips.
 
 use anyhow::{Context, Result};
 use remora_store::ycsb::fnv;
@@ -14,11 +15,11 @@ use crate::testbed::protocol::{Command, NicCommand, TARGET};
 /// Number of round trips in a measurement, and in the warm-up before each measurement.
 const TRIPS: u64 = 4000 / SHORTER;
 const WARM_UP: u64 = 400 / SHORTER;
-/// Bytes of a cache line.
+/// The size of a cache line in bytes.
 const LINE: usize = 64;
 
-/// A process that answers bare verbs on the other core. It is stopped except while it is measured, so that
-/// whoever else spins on that core can be measured beside it, round by round.
+/// A process that answers bare verbs on the other core. It is stopped except during its measurements, so
+/// that another process can use that core in alternate rounds.
 pub struct Bare {
     end: End,
     echo: Echo,
@@ -38,8 +39,8 @@ impl Bare {
         Ok(Bare { end, echo, peer })
     }
 
-    /// Round trip of a READ of `len` bytes at the `places` of the peer's memory, one after the other:
-    /// nanoseconds.
+    /// Measures the mean round trip of a READ of `len` bytes, in nanoseconds. The READs visit the `places` of
+    /// the peer's memory in turn.
     pub fn read(&mut self, len: usize, places: &[usize]) -> Result<f64> {
         let mut places = places.iter().cycle();
         self.turn(NicCommand::Serve, |end, _| {
@@ -49,15 +50,15 @@ impl Bare {
         })
     }
 
-    /// Lines where READs of at most `longest` bytes may begin, as these numbers fall into `span` bytes, or
-    /// all that the peer has.
+    /// Returns cache-line addresses for READs of at most `longest` bytes. The `numbers` select them within
+    /// `span` bytes, or within all of the peer's memory if that is less.
     pub fn places(numbers: impl Iterator<Item = u64>, span: usize, longest: usize) -> Vec<usize> {
         let lines = (span.min(TARGET) / LINE).saturating_sub(longest / LINE).max(1);
         numbers.map(|number| fnv(number) as usize % lines * LINE).collect()
     }
 
-    /// Round trip of a message of `there` bytes to a program that polls and answers it with one of `back`
-    /// bytes: nanoseconds.
+    /// Measures the round trip of a message of `there` bytes to a program that polls and answers with `back`
+    /// bytes, in nanoseconds.
     pub fn echo(&mut self, there: usize, back: usize) -> Result<f64> {
         self.start_echo()?;
         self.turn(NicCommand::Echo { answer: back }, |end, echo| {
@@ -65,7 +66,7 @@ impl Bare {
         })
     }
 
-    /// Has the peer's NIC do this, while `trip` is measured.
+    /// Lets the peer's NIC execute a command while `trip` is measured.
     fn turn(
         &mut self,
         command: NicCommand,
@@ -96,10 +97,10 @@ impl Bare {
         Ok(value)
     }
 
-    /// Before messages are exchanged: the first answer must have a buffer.
+    /// Posts the receive requests for the first answer, which must exist before messages are exchanged.
     ///
     /// # Errors
-    /// The queue refuses.
+    /// Fails if the queue refuses a request.
     pub(crate) fn start_echo(&mut self) -> Result<()> {
         self.echo.start(&mut self.end.qps[0])
     }
@@ -107,7 +108,7 @@ impl Bare {
 
 impl Drop for Bare {
     fn drop(&mut self) {
-        // The peer ends when it is told to, for which it must run.
+        // The peer ends at its own command, for which it must run.
         let _ = self.peer.process().go_on();
     }
 }

@@ -1,4 +1,4 @@
-//! Bars in groups, as SVG.
+//! Bar charts with groups of bars, as SVG.
 
 use std::error::Error;
 
@@ -31,11 +31,11 @@ pub struct Bars<'a> {
     pub stated: &'a str,
 }
 
-/// Part of a group's width that its bars take.
+/// The part of a group's width that its bars occupy.
 const WIDTH: f64 = 0.8;
 
 impl Bars<'_> {
-    /// Left and right edge of a bar.
+    /// Returns the left and right edge of a bar.
     fn edges(&self, group: usize, series: usize) -> (f64, f64) {
         let width = WIDTH / self.series.len().max(1) as f64;
         let left = group as f64 + (1.0 - WIDTH) / 2.0 + series as f64 * width;

@@ -1,5 +1,6 @@
-//! `remora bench congestion`: two flows over one bottleneck of a simulated network, without control, with
-//! DCQCN and with TIMELY. Simulated time, the NIC's own code, each round another seed.
+//! `remora bench congestion`: two flows that share a bottleneck of a simulated network, without congestion
+//! control, with DCQCN and with TIMELY. The time is simulated, the code is the NIC's own, and each round has
+//! another seed.
 
 mod bottleneck;
 
@@ -12,7 +13,7 @@ use bottleneck::{Bottleneck, Outcome, RATE, Sample, jain};
 use remora_options::output;
 
 const MS: u64 = 1_000_000;
-/// Time between the starts of two flows, and time from the last start to the end of the run.
+/// The time between the starts of the two flows, and the time from the last start to the end of the run.
 const APART_NS: u64 = 5 * MS;
 const LAST_NS: u64 = 60 * MS;
 
@@ -27,19 +28,19 @@ fn bottleneck(control: ControlName, seed: u64) -> Bottleneck {
     Bottleneck { apart_ns: APART_NS, last_ns: LAST_NS, sample_ns, ..Bottleneck::of_two(control, seed) }
 }
 
-/// The figures of one contestant: one a round.
+/// The results of one contestant, one value per round.
 #[derive(Default)]
 struct Figures {
-    /// Jain's index and the sum of the rates in the last quarter.
+    /// Jain's index and the sum of the rates, both in the last quarter.
     jain: Vec<f64>,
     sum: Vec<f64>,
-    /// Longest queue in the second half, bytes.
+    /// The longest queue in the second half, in bytes.
     queue: Vec<f64>,
-    /// Outcome of the first round, for the plots.
+    /// The outcome of the first round, for the plots.
     shown: Option<Outcome>,
 }
 
-/// `remora bench congestion`.
+/// The benchmark of `remora bench congestion`.
 pub struct Congestion<'a>(pub &'a Args);
 
 impl Benchmark for Congestion<'_> {
@@ -94,7 +95,7 @@ fn rows(all: &[Figures; 3]) -> Vec<Row> {
     rows
 }
 
-/// Milliseconds under every twentieth sample.
+/// Returns the labels of the time axis: milliseconds at every twentieth sample.
 fn times(outcome: &Outcome) -> Vec<String> {
     let label = |(number, sample): (usize, &Sample)| {
         if (number + 1).is_multiple_of(20) { format!("{}", sample.at_ns / MS) } else { String::new() }

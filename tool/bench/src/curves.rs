@@ -1,4 +1,4 @@
-//! Curves of what is reached and what it takes, as SVG; and how they are found among rows.
+//! Plots of latency over throughput, as SVG, and the search for their curves in saved rows.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -48,11 +48,11 @@ pub struct Curves<'a> {
     pub stated: Vec<Stated>,
 }
 
-/// The middle of a short line of its own.
+/// A line of the mark of a published value.
 type Mark = PathElement<(f64, f64)>;
 
 impl Curves<'_> {
-    /// The longest and the least value, of the curves and of what is stated.
+    /// Returns the greatest and the least value of the curves and of the published values.
     fn extent(&self) -> ((f64, f64), f64) {
         let points = || self.curves.iter().flat_map(|curve| &curve.points);
         let x = points().map(|(x, _)| *x).chain(self.stated.iter().filter_map(|stated| stated.x));
@@ -86,7 +86,7 @@ impl Curves<'_> {
             .x_label_area_size(44)
             .y_label_area_size(60)
             .build_cartesian_2d(0.0..most * 1.05, y)?;
-        // Steps of a logarithmic axis are products of floating-point numbers.
+        // The steps of a logarithmic axis are products of floating-point numbers.
         let plain = |value: &f64| format!("{}", (value * 1e6).round() / 1e6);
         chart
             .configure_mesh()
@@ -203,7 +203,7 @@ pub fn curves_of(rows: &[Saved], bench: &str, latency: &str, units: Units) -> Ve
     found.into_iter().map(|(name, of)| Curve { name, points: points(of) }).collect()
 }
 
-/// The exponent that `uniform` or `zipf-E` in a case tells of.
+/// Returns the exponent that `uniform` or `zipf-E` in the path of a case names.
 pub fn skew(keys: &str) -> Option<f64> {
     match keys {
         "uniform" => Some(0.0),
@@ -211,8 +211,8 @@ pub fn skew(keys: &str) -> Option<f64> {
     }
 }
 
-/// Curves of named points, each by its x. A figure that is compared to several others has several rows: the
-/// first counts.
+/// Returns curves of named points, ordered by their x. A result that is compared to several others has
+/// several rows, of which the first counts.
 pub fn by_name(points: impl Iterator<Item = (String, (f64, f64))>) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for (name, point) in points {

@@ -1,6 +1,5 @@
-//! A bare exchange of messages: SEND there, SEND back, each into a receive request that waits; messages
-//! longer than a receive buffer are WRITEs with immediate data. Both ends of it, the bench's and the peer's,
-//! are one of these.
+//! An exchange of messages: a SEND to the peer and a SEND back, each into a posted receive request. Messages
+//! longer than a receive buffer are WRITEs with immediate data. The bench and the peer use the same type.
 
 use anyhow::{Result, ensure};
 use remora_verbs::{
@@ -8,11 +7,11 @@ use remora_verbs::{
     ReceiveRequest, RemoteMemory, Status, WorkCompletion, WorkRequest,
 };
 
-/// Bytes of a receive buffer, as the stores have them: longer messages are written.
+/// The size of a receive buffer in bytes, as in the stores. Longer messages are written.
 const EAGER: usize = 1024;
-/// Messages up to this length are handed to the queue inline, as the stores do.
+/// The maximum length of a message that is posted inline, as in the stores.
 const INLINE: usize = 256;
-/// Receive requests that wait.
+/// The number of posted receive requests.
 const RECEIVES: usize = 8;
 /// The interval of signaled messages, in messages. They are signaled so that the queue learns which earlier
 /// ones have completed. The stores do the same.
@@ -30,7 +29,7 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// An end over its memory, of at least four megabytes.
+    /// Creates an end on its memory, which has at least four megabytes.
     pub fn new(own: &MemoryRegion, theirs: RemoteMemory) -> Echo {
         Echo {
             receive: own.sge(0, EAGER),
@@ -42,7 +41,7 @@ impl Echo {
         }
     }
 
-    /// Posts the receive requests; before the first message.
+    /// Posts the receive requests, before the first message.
     pub fn start(&mut self, qp: &mut QueuePair<Ready>) -> Result<()> {
         if !self.started {
             (0..RECEIVES).try_for_each(|_| self.post_receive(qp))?;
@@ -51,7 +50,7 @@ impl Echo {
         Ok(())
     }
 
-    /// Posts one receive request, for the one that a message took.
+    /// Posts one receive request in place of a consumed one.
     #[inline]
     pub fn post_receive(&self, qp: &mut QueuePair<Ready>) -> Result<()> {
         Ok(qp.post_recv(&ReceiveRequest { id: 1, sges: &[self.receive] })?)

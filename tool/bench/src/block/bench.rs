@@ -1,4 +1,4 @@
-//! `remora bench block`: PRISM-RS against ABDLOCK, turn by turn, three replicas each, and etcd beside them.
+//! `remora bench block`: PRISM-RS and ABDLOCK with three replicas each, in alternating rounds, and etcd.
 
 use anyhow::Result;
 use clap::Parser;
@@ -55,17 +55,17 @@ pub struct Args {
     cores: Vec<usize>,
 }
 
-/// Which blocks are asked for.
+/// The blocks that the operations access.
 pub struct Keys {
     blocks: u64,
     /// Distribution of the skewed keys; `None` draws all keys with equal probability.
     skewed: Option<Skewed>,
-    /// Name in the paths of rows.
+    /// The name of the distribution in the paths of rows.
     pub name: String,
 }
 
 impl Keys {
-    /// With this exponent; 0 is uniform.
+    /// Creates a distribution with this Zipf exponent; 0 means uniform.
     fn of(blocks: u64, skew: f64) -> Keys {
         let skewed = (skew > 0.0).then(|| Skewed::new(blocks, skew));
         let name = if skew > 0.0 { format!("zipf-{skew}") } else { "uniform".to_owned() };
@@ -81,12 +81,12 @@ impl Keys {
     }
 }
 
-/// Windows of the curves end where all their clients are those of a crowd.
+/// The maximum number of clients of the curves.
 const MOST: u32 = 64;
-/// Exponent of YCSB's Zipf distribution.
+/// The exponent of YCSB's Zipf distribution.
 const SKEW: f64 = 0.99;
 
-/// `remora bench block`.
+/// The benchmark of `remora bench block`.
 impl Benchmark for Args {
     fn json(&self) -> bool {
         self.json
@@ -109,14 +109,14 @@ impl Benchmark for Args {
     }
 }
 
-/// Both designs over a port.
+/// Measures both designs over a port.
 fn over(args: &Args, port: PortName, cores: [usize; 2], report: &mut Report) -> Result<()> {
     let stores = Design::ALL.len();
     let opened = Testbed::open_replicated(port, cores, stores, REPLICAS, args.port.is_some())?;
     let Some(testbed) = opened else { return Ok(()) };
     let (blocks, block_len, clients) = (args.blocks, args.block_len as usize, args.clients as usize);
     let size = StoreSize { blocks, block_len, clients };
-    // The replicas end before the networks that they are in.
+    // The replicas must end before the network namespaces that contain them.
     let mut systems = Vec::new();
     for (store, design) in Design::ALL.into_iter().enumerate() {
         systems.push(SystemUnderTest::open(&testbed, size, RoundSize(args.operations), store, design)?);
@@ -130,7 +130,7 @@ fn over(args: &Args, port: PortName, cores: [usize; 2], report: &mut Report) -> 
     measuring.generator()
 }
 
-/// The designs over a port.
+/// The designs over one port, with the state of their measurement.
 struct Measuring<'a> {
     args: &'a Args,
     port: PortName,
@@ -143,7 +143,7 @@ impl Measuring<'_> {
         format!("{}/{}/{}/{}", self.port.name(), design.name(), self.args.block_len, keys.name)
     }
 
-    /// Round by round, one design after the other.
+    /// Runs the rounds; in each, the designs take turns.
     fn turns(
         &mut self,
         mut turn: impl FnMut(&mut SystemUnderTest, u64) -> Result<Round>,
@@ -168,7 +168,7 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// More and more clients.
+    /// Measures with an increasing number of clients.
     fn curves(&mut self) -> Result<()> {
         let keys = Keys::of(self.args.blocks, 0.0);
         for clients in windows(MOST.min(self.args.clients)) {
@@ -180,7 +180,7 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// All clients, and keys that are more and more skewed.
+    /// Measures all clients with increasingly skewed keys.
     fn generator(&mut self) -> Result<()> {
         let clients = self.args.clients;
         let mut uniform = Vec::new();

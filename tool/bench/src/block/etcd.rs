@@ -1,8 +1,8 @@
-//! The rival: three members of a real etcd on the loopback, one key a block, driven over connections that
-//! never block.
+//! The rival etcd: three members on the loopback interface, with one key per block, driven over non-blocking
+//! connections.
 //!
-//! Each connection has one request at a time, through the JSON gateway that every member has; reads are
-//! linearizable, as etcd's are if nothing else is asked for.
+//! Each connection has one request in flight, through the JSON gateway of a member. Reads are linearizable,
+//! which is etcd's default.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -18,21 +18,20 @@ use remora_store::Random;
 use crate::testbed::process::Process;
 use crate::{Report, Row, histogram};
 
-/// Members of the cluster.
+/// The number of members of the cluster.
 const MEMBERS: usize = 3;
-/// Requests of a round, for each connection and at least.
+/// The minimum number of requests of a round for each connection.
 const EACH: u64 = 20;
 const LEAST: u64 = 200;
-/// Keys that are asked for: each is written before.
+/// The number of keys in use. Each is written before the measurement.
 const KEYS: u64 = 256;
-/// Longest time that etcd may take to start, and to answer one request.
+/// The maximum time that etcd may take to start, and to answer one request.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Folders of etcd's files, by their name in the rows: on a disk, so that each fsync waits for it, or in
-/// memory.
+/// The folders for etcd's files, by their name in the rows: on a disk, where each fsync waits, or in memory.
 const PLACES: [(&str, &str); 2] = [("fsync", "/var/tmp"), ("files-in-memory", "/dev/shm")];
 
-/// A running cluster, and its files.
+/// A running cluster and its files.
 struct Cluster {
     members: Vec<Process>,
     clients: Vec<SocketAddr>,
@@ -78,7 +77,7 @@ impl Cluster {
     }
 }
 
-/// The number behind `content-length:` in the head of an answer, and the bytes of the head.
+/// Returns the value of `content-length:` in the head of an answer, and the length of the head.
 fn answer_len(bytes: &[u8]) -> Option<(usize, usize)> {
     let head = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let text = std::str::from_utf8(&bytes[..head]).ok()?;
@@ -89,7 +88,7 @@ fn answer_len(bytes: &[u8]) -> Option<(usize, usize)> {
     Some((head + 4, len))
 }
 
-/// A connection with a request at a time.
+/// A connection with at most one request in flight.
 struct Connection {
     stream: TcpStream,
     bytes: Vec<u8>,
@@ -115,7 +114,7 @@ impl Connection {
             question.len()
         );
         self.asked = Some(Instant::now());
-        // A request is shorter than a socket's buffer, which is empty.
+        // A single write suffices, because the request is shorter than the empty socket buffer.
         let sent = self.stream.write(&[head.as_bytes(), question.as_bytes()].concat())?;
         ensure!(sent == head.len() + question.len(), "etcd takes no request");
         Ok(())
@@ -142,7 +141,7 @@ impl Connection {
     }
 }
 
-/// Puts and gets of blocks.
+/// The connections that put and get blocks.
 struct Register {
     connections: Vec<Connection>,
     value: String,
@@ -158,7 +157,7 @@ impl Register {
         }
     }
 
-    /// `count` requests over the first `clients` connections; the latency of each goes to `took`.
+    /// Sends `count` requests over the first `clients` connections and appends the latency of each to `took`.
     fn run(
         &mut self,
         clients: usize,
@@ -230,7 +229,7 @@ pub fn run(
     Ok(())
 }
 
-/// Waits until there is a leader: until then requests fail.
+/// Waits until the cluster has a leader, because requests fail before that.
 fn elected(register: &mut Register) -> Result<()> {
     let started = Instant::now();
     while let Err(error) = register.run(1, 1, |_, _| (0, true), |_| ()) {

@@ -1,5 +1,5 @@
-//! Clients in a closed loop: each has connections of its own to all replicas and keeps so many operations in
-//! flight; one thread drives them all, by one completion queue.
+//! Clients in a closed loop. Each has its own connections to all replicas and a constant number of
+//! operations in flight. One thread drives them all through one completion queue.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -23,14 +23,14 @@ use remora_service::flush::Flush;
 use remora_service::post::{Ringing, registered};
 use remora_service::server::READS;
 
-/// Completions taken at a time.
+/// The number of completions taken at a time.
 const TAKEN: usize = 64;
-/// Longest time that one operation may take.
+/// The maximum time of one operation.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Longest time for which messages of completed operations may still be in flight.
+/// The maximum time for which messages of completed operations may still be in flight.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// A client's connections, as its machine sees them.
+/// A client's connections in the form that its state machine uses.
 struct Ends<'a>(&'a mut [QueuePair<Ready>]);
 
 impl Connections for Ends<'_> {
@@ -48,7 +48,7 @@ impl Connections for Ends<'_> {
 struct Client {
     machine: AnyClient,
     pairs: Vec<QueuePair<Ready>>,
-    /// Since when the operation in each slot is.
+    /// The start time of the operation in each slot.
     begun: Vec<Instant>,
     /// The operation and its block that were drawn from the workload and have not started.
     drawn: Option<(Operation, u64)>,
@@ -60,7 +60,7 @@ struct Client {
 #[derive(Default)]
 struct Owners(Vec<(u32, Owner)>);
 
-/// The client and the replica of a queue pair.
+/// The index of the client and of the replica of a queue pair.
 #[derive(Copy, Clone)]
 struct Owner {
     client: usize,
@@ -88,7 +88,7 @@ pub struct LoadGenerator {
     cq: CompletionQueue,
     done: [WorkCompletion; TAKEN],
     value: Vec<u8>,
-    /// Memory of the replicas that the bare READs read; `local` receives the data.
+    /// The memory of the replicas that bare READs read. `local` receives the data.
     tables: Vec<Remote>,
     local: MemoryRegion,
     context: Context,
@@ -102,7 +102,7 @@ pub struct LoadGenerator {
 pub struct Size {
     /// Number of clients.
     pub clients: usize,
-    /// Operations that each has in flight at most.
+    /// The maximum number of operations that each client has in flight.
     pub window: u16,
 }
 
@@ -140,7 +140,7 @@ impl LoadGenerator {
         LoadGenerator::with(context, domain, replicas, size)
     }
 
-    /// Makes another load generator on the same NIC.
+    /// Creates another load generator on the same NIC.
     ///
     /// # Errors
     /// Fails if a replica does not answer.
@@ -191,7 +191,7 @@ impl LoadGenerator {
     fn join(&mut self, domain: &ProtectionDomain, replicas: &[SocketAddr], window: u16) -> Result<()> {
         let (mut pairs, mut grants, mut number) = (Vec::new(), Vec::new(), None);
         for address in replicas {
-            // One number is enough, and they are given out slowly.
+            // The replicas assign client numbers slowly, and one number per client is enough.
             let wants_number = number.is_none();
             let (pair, welcome) = connect(domain, &self.cq, replicas.len(), window, *address, wants_number)
                 .with_context(|| format!("the replica at {address}"))?;
@@ -220,11 +220,11 @@ impl LoadGenerator {
         Ok(())
     }
 
-    /// `count` operations, of which each client has `each` in flight; nanoseconds and round trips of each go
-    /// to `took`.
+    /// Runs `count` operations with `each` in flight per client. Passes the latency in nanoseconds and the
+    /// round trips of each to `took`.
     ///
     /// # Errors
-    /// A replica is gone, or has no buffer.
+    /// Fails if a replica has died or has no free buffer.
     pub fn run(
         &mut self,
         count: u64,
@@ -232,8 +232,8 @@ impl LoadGenerator {
         mut draw: impl FnMut() -> (Operation, u64),
         mut took: impl FnMut(u64, u32),
     ) -> Result<()> {
-        // Who may begin something, and who may not although it could have more in flight: a slow replica
-        // holds it up.
+        // The clients that can start an operation, and those that a slow replica holds up although they have
+        // fewer than `each` in flight.
         let mut free: Vec<usize> = (0..self.active).flat_map(|who| vec![who; each]).collect();
         let mut held = Vec::with_capacity(free.len());
         let (mut begun, mut over) = (0, 0);
@@ -263,7 +263,7 @@ impl LoadGenerator {
         Ok(())
     }
 
-    /// Begins what is drawn; false: not now.
+    /// Starts the drawn operation. Returns false if the client cannot start it now.
     fn begin(&mut self, who: usize, draw: impl FnMut() -> (Operation, u64)) -> Result<bool> {
         let client = &mut self.clients[who];
         let (operation, block) = *client.drawn.get_or_insert_with(draw);
@@ -304,10 +304,10 @@ impl LoadGenerator {
         Ok(())
     }
 
-    /// Until nothing is under way any more.
+    /// Polls until no operation is in progress.
     ///
     /// # Errors
-    /// The NIC's.
+    /// The errors of the NIC.
     pub fn settle(&mut self) -> Result<()> {
         let started = Instant::now();
         while !self.clients.iter().all(|client| client.machine.is_quiet()) && started.elapsed() < CLOSING {
@@ -337,12 +337,12 @@ impl LoadGenerator {
         Ok(())
     }
 
-    /// READs of `len` bytes at these places of every replica's table, all replicas at once: what each takes
-    /// until a majority has answered, nanoseconds. The next begins then, as phases of operations do, while
-    /// the last replica is still at work. For when nothing is under way.
+    /// Measures READs of `len` bytes at these places in the table of every replica, sent to all replicas at
+    /// once. Returns the times in nanoseconds until a majority has answered. The next READ starts then, while
+    /// the last replica is still busy, as the phases of an operation do. No operation may be in progress.
     ///
     /// # Errors
-    /// A READ fails.
+    /// Fails if a READ fails.
     pub fn bare_quorums(
         &mut self,
         len: usize,
@@ -359,7 +359,7 @@ impl LoadGenerator {
             }
             under_way += replicas;
             let mut answered = 0;
-            // What is left behind is less than one of all replicas.
+            // The READs still in flight are fewer than one per replica.
             while answered <= replicas / 2 || under_way >= replicas {
                 let before = answered;
                 for completion in self.answers()? {
@@ -377,7 +377,7 @@ impl LoadGenerator {
         Ok(())
     }
 
-    /// Ends of READs that have come.
+    /// Returns the completions of READs that have arrived.
     fn answers(&mut self) -> Result<&[WorkCompletion]> {
         let got = self.cq.poll(&mut self.done)?;
         let done = &self.done[..got];

@@ -1,4 +1,4 @@
-//! Replicated blocks: PRISM-RS against ABDLOCK, and etcd beside them.
+//! The benchmark of replicated blocks: PRISM-RS, ABDLOCK and etcd.
 
 pub mod bench;
 mod etcd;

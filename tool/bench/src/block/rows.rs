@@ -1,4 +1,4 @@
-//! The rows of rounds: ABDLOCK beside its floor, PRISM-RS beside ABDLOCK.
+//! The rows of the rounds: ABDLOCK compared with its lower bound, and PRISM-RS with ABDLOCK.
 
 use remora_store::block::Design;
 
@@ -49,7 +49,8 @@ pub fn beside(rounds: &[Rounds], case: impl Fn(Design) -> String) -> Vec<Row> {
             _ => locks,
         });
         rows.push(match kind.0 {
-            // Of reads and writes that take one round trip and two, the median is one or the other.
+            // The bound applies to the mean. Reads take one round trip and writes two, so the median is the
+            // value of one of them.
             "latency_mean" => prism.within(LATENCY),
             "rate" => prism.at_least(RATE),
             _ => prism,

@@ -1,4 +1,4 @@
-//! A design of the benchmark: its three replicas, one client for figures alone, and a crowd.
+//! A design in the benchmark: its three replicas, one single client, and a group of many clients.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -15,34 +15,34 @@ use crate::testbed::process::Process;
 use crate::{histogram, median};
 use remora_service::block::WINDOW;
 
-/// Replicas of a store.
+/// The number of replicas of a store.
 pub const REPLICAS: usize = 3;
-/// Slices of a round. Single operations and bare READs alternate in slices, because the speed of the machine
-/// changes within a second.
+/// The number of slices of a round. Single operations and bare READs alternate in slices, because the speed
+/// of the machine changes within a second.
 const SLICES: usize = 10;
 
-/// Size of a store.
+/// The size of a store.
 #[derive(Copy, Clone, Debug)]
 pub struct StoreSize {
     /// Number of blocks.
     pub blocks: u64,
     /// Length of a block in bytes.
     pub block_len: usize,
-    /// Clients of a crowd.
+    /// The number of clients in the measurement with many clients.
     pub clients: usize,
 }
 
-/// Operations of a round. Its parts keep their proportions, however long it is.
+/// The number of operations of a round. The parts of a round keep their proportions.
 #[derive(Copy, Clone, Debug)]
 pub struct RoundSize(pub u64);
 
 impl RoundSize {
-    /// Of one client with its window full.
+    /// Returns the operations of one client with a full window.
     fn together(self) -> u64 {
         self.0
     }
 
-    /// Of one client, one after the other.
+    /// Returns the operations of one client, one at a time.
     fn alone(self) -> u64 {
         self.0 / 10
     }
@@ -58,7 +58,7 @@ impl RoundSize {
     }
 }
 
-/// A design and its rounds.
+/// A design and the results of its rounds.
 pub type Rounds = (Design, Vec<Round>);
 
 /// Results of one round; latencies in nanoseconds.
@@ -70,12 +70,12 @@ pub struct Round {
     pub mean: f64,
     /// 99th percentile of the latency.
     pub p99: f64,
-    /// Operations in a second.
+    /// Operations per second.
     pub rate: f64,
-    /// Round trips of one in the mean.
+    /// Mean number of round trips of an operation.
     pub round_trips: f64,
-    /// Meanwhile: what a READ of all replicas takes until a majority has answered, of the bytes that the
-    /// design reads. Of one client alone.
+    /// Median time until a majority has answered a READ of the bytes that the design reads, sent to all
+    /// replicas in the same round; for the single client only.
     pub bare: f64,
 }
 
@@ -83,7 +83,7 @@ pub struct Round {
 pub struct SystemUnderTest {
     /// Design of the store.
     pub design: Design,
-    /// Process of all replicas.
+    /// The process that runs all replicas.
     replicas: Process,
     one: LoadGenerator,
     generator: LoadGenerator,
@@ -92,7 +92,7 @@ pub struct SystemUnderTest {
     round: RoundSize,
 }
 
-/// Starts the replicas of a store; where they listen.
+/// Starts the replicas of a store and returns their addresses.
 fn start(
     testbed: &Testbed,
     size: StoreSize,
@@ -130,7 +130,7 @@ impl SystemUnderTest {
         let (replicas, addresses) = start(testbed, size, store, design)?;
         let port = testbed.replicas_client(store);
         let load = |clients, window| Size { clients, window };
-        // An interface has one NIC: both have the same.
+        // An interface can have only one NIC, so both load generators share it.
         let one = LoadGenerator::open(&port, &addresses, load(1, WINDOW))?;
         let generator = one.beside(&addresses, load(size.clients, 1))?;
         let StoreSize { blocks, block_len, .. } = size;
@@ -152,15 +152,15 @@ impl SystemUnderTest {
         self.replicas.stop()
     }
 
-    /// Measures one client: first with one operation at a time, then with its window full.
+    /// Measures one client: first with one operation at a time, then with a full window.
     ///
     /// # Errors
-    /// A replica is gone.
+    /// Fails if a replica has died.
     pub fn one(&mut self, keys: impl Fn(&mut Random) -> u64, seed: u64) -> Result<Round> {
         self.go_on()?;
         let mut random = Random::new(seed);
         let mut draw = || half_writes(&mut random, &keys);
-        // Who was measured before has left nothing of this one in the caches.
+        // The system measured before has evicted this one's data from the caches.
         let round = self.round;
         let warm = (2 * self.blocks).clamp(round.alone() / 4, 2 * round.together());
         self.one.run(warm, WINDOW.into(), &mut draw, |_, _| ())?;
@@ -177,9 +177,9 @@ impl SystemUnderTest {
         Ok(Round { bare: median(&bare), ..times.round(rate) })
     }
 
-    /// Measures READs of all replicas at random blocks, so that not all of them hit a cache.
+    /// Measures READs of all replicas at random blocks, so that they do not all hit a cache.
     fn bare(&mut self, count: usize, all: &mut Vec<f64>) -> Result<()> {
-        // Their completions are the only ones.
+        // Afterwards, the only completions are those of these READs.
         self.one.settle()?;
         let len = read_len(self.design, self.block_len);
         let mut random = Random::new((self.round.trips() + all.len()) as u64);
@@ -187,10 +187,10 @@ impl SystemUnderTest {
         self.one.bare_quorums(len, places, all)
     }
 
-    /// So many clients of the crowd, each with one operation at a time.
+    /// Measures `clients` of the many clients, each with one operation at a time.
     ///
     /// # Errors
-    /// A replica is gone.
+    /// Fails if a replica has died.
     pub fn generator(
         &mut self,
         clients: usize,

@@ -1,6 +1,6 @@
-//! Several replicas in one process, each a NIC and memory of its own, polled in turn by one thread: what a
-//! benchmark can afford whose machine has two cores. Processes that spin on one core would wait for the
-//! scheduler, and that would be the figure.
+//! Several replicas in one process, each with its own NIC and memory, which one thread polls in turn.
+//! Separate processes that poll on one core would wait for the scheduler, and the benchmark would measure
+//! that.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -42,7 +42,7 @@ pub struct Args {
     interface: Option<String>,
 }
 
-/// Says the port at which each replica listens, a line each, and serves until its parent ends.
+/// Prints the port of each replica, one per line, and serves until the parent process ends.
 pub fn run(args: &Args) -> Result<()> {
     remora_options::cores::pin(args.core)?;
     remora_options::ending::end_with_parent()?;
@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// The replicas of a store that begins: as they would stand if they had met.
+/// The state of the replicas of a new store, as if they had already found each other.
 fn memberships(replicas: usize) -> Result<Vec<Membership>> {
     let new =
         |replica| Membership::new(replica, replicas, replica as u64 + 1).context("an odd number of replicas");

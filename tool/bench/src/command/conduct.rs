@@ -1,5 +1,4 @@
-//! How a server process conducts itself: what all commands that serve queue pairs do before, and while, they
-//! serve.
+//! The behaviour that all commands that serve queue pairs have in common, at the start and while they serve.
 
 use std::net::SocketAddr;
 
@@ -12,7 +11,7 @@ use remora_options::number::natural;
 use remora_options::{ending, print};
 use remora_service::server::{Pace, Program, Service};
 
-/// Arguments of every server of queue pairs.
+/// The arguments of every server of queue pairs.
 #[derive(Args, Clone, Debug)]
 pub struct Conduct {
     /// Address at which to serve counters for Prometheus and `remora top`.
@@ -54,7 +53,7 @@ impl Conduct {
         self.serve_at(&listener, what, service)
     }
 
-    /// Like [`serve`](Conduct::serve), with a listener that is already bound.
+    /// Serves as [`serve`](Conduct::serve) does, with a listener that is already bound.
     ///
     /// # Errors
     /// Fails if an address is in use or the NIC reports an error.
@@ -83,7 +82,7 @@ impl Conduct {
         let pace = Pace { spin: self.spin, child: self.child };
         let told = ending::flag()?;
         service.work(pace, listener, &told)?;
-        // What a NIC daemon keeps of it stays, however it ends.
+        // Objects that a NIC daemon keeps for this server remain, whatever the reason for its end.
         service.context.leave();
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The designs of the stores as values of `--design`.
+//! The designs of the stores as values of the option `--design`.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use remora_store::block::{MAX_BLOCK, MIN_BLOCK};
@@ -14,22 +14,22 @@ fn one_of<D: Copy + Send + Sync + 'static>(
     PossibleValuesParser::new(values).map(move |text| find(text).expect("one of the possible values"))
 }
 
-/// A design of the key-value store.
+/// Parses a design of the key-value store.
 pub fn kv() -> impl TypedValueParser<Value = kv::Design> {
     one_of(&kv::Design::ALL, kv::Design::name, kv::Design::about)
 }
 
-/// A design of the block store.
+/// Parses a design of the block store.
 pub fn block() -> impl TypedValueParser<Value = block::Design> {
     one_of(&block::Design::ALL, block::Design::name, block::Design::about)
 }
 
-/// A design of transactions.
+/// Parses a design of transactions.
 pub fn txn() -> impl TypedValueParser<Value = txn::Design> {
     one_of(&txn::Design::ALL, txn::Design::name, txn::Design::about)
 }
 
-/// The length of a block: a multiple of 8 within the store's bounds.
+/// Parses the length of a block: a multiple of 8 within the bounds of the store.
 ///
 /// # Errors
 /// Returns the rule for the length as a message.

@@ -1,4 +1,4 @@
-//! Options that benchmarks share with the commands of the stores: designs, transports, servers.
+//! Options that the benchmarks share with the store commands: designs, transports and servers.
 
 pub mod conduct;
 pub mod designs;

@@ -1,4 +1,4 @@
-//! What carries the operations of a key-value client: `--transport`.
+//! The transport of a key-value client's operations: `--transport`.
 
 use clap::ValueEnum;
 use serde::Serialize;

@@ -1,5 +1,6 @@
-//! Flows over one bottleneck: a scenario, and samples of rates and of what waits. Each flow is a host that
-//! writes without end to the same target, through a switch that marks. Flows begin one after the other.
+//! Flows that share a bottleneck: the scenario, and samples of rates and of the queue. Each flow is a host
+//! that writes without end to the same target, through a switch that marks packets. The flows start one
+//! after the other.
 
 use anyhow::{Result, anyhow, ensure};
 use remora_fabric::engine::Picos;
@@ -14,19 +15,20 @@ use remora_scenario::units::{Size, Time};
 use remora_scenario::workload::Workload;
 use remora_transport::Counters;
 
-/// Every link, bits per second.
+/// The rate of every link in bits per second.
 pub const RATE: u64 = 40_000_000_000;
-/// Delay of every link, picoseconds: a round trip takes 8 us.
+/// The delay of every link in picoseconds. A round trip takes 8 us.
 const DELAY: u64 = 2 * Picos::MICROSECOND;
-/// Payload of a packet.
+/// The payload of a packet in bytes.
 const MTU: u32 = 1024;
-/// The DCQCN paper's marks (§5): none up to 5 KB, all beyond 200 KB, and up to 1 % between.
+/// The marking thresholds of the DCQCN paper (§5): no packets up to 5 KB, all above 200 KB, and up to 1 %
+/// between.
 const RED: Red = Red { rate: None, kmin: Size(5_000), kmax: K_MAX, pmax: 0.01 };
 const K_MAX: Size = Size(200_000);
-/// Bytes of the switch's port: more than ever wait.
+/// The buffer of the switch's port in bytes, which is never full.
 const BUFFER: u64 = 64 << 20;
 
-/// Flows over one bottleneck.
+/// The parameters of flows that share a bottleneck.
 #[derive(Copy, Clone, Debug)]
 pub struct Bottleneck {
     /// Number of flows.
@@ -35,42 +37,42 @@ pub struct Bottleneck {
     pub control: ControlName,
     /// Transport that recovers from loss.
     pub transport: TransportName,
-    /// Nanoseconds from one flow's beginning to the next one's.
+    /// The nanoseconds between the starts of two flows.
     pub apart_ns: u64,
-    /// Nanoseconds from the last flow's beginning to the end.
+    /// The nanoseconds from the start of the last flow to the end.
     pub last_ns: u64,
-    /// Nanoseconds between two samples.
+    /// The nanoseconds between two samples.
     pub sample_ns: u64,
-    /// Seed of everything random.
+    /// The seed of all random numbers.
     pub seed: u64,
 }
 
-/// The traffic between two moments.
+/// The traffic in one interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// End of the interval in nanoseconds from the start of the run.
     pub at_ns: u64,
     /// Rate of each flow in bits per second, counting the bytes from BTH to ICRC.
     pub rates: Vec<f64>,
-    /// Bytes that wait in the switch at that moment.
+    /// The bytes in the queue of the switch at the end of the interval.
     pub queue: u64,
 }
 
-/// Result of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Samples in the order of time.
+    /// The samples in the order of time.
     pub samples: Vec<Sample>,
-    /// Packets lost because the switch's buffer was full.
+    /// The number of packets that the switch dropped because its buffer was full.
     pub lost: u64,
-    /// Packets that the switch marked.
+    /// The number of packets that the switch marked.
     pub marked: u64,
-    /// Sums of the NICs' counters over all hosts.
+    /// The counters of the NICs, summed over all hosts.
     pub counters: Counters,
 }
 
 impl Bottleneck {
-    /// Two flows, the second 2 ms behind the first.
+    /// Returns the scenario of two flows, of which the second starts 2 ms after the first.
     pub fn of_two(control: ControlName, seed: u64) -> Bottleneck {
         Bottleneck {
             flows: 2,
@@ -83,7 +85,7 @@ impl Bottleneck {
         }
     }
 
-    /// Hosts `1..=flows` write to host 0, more than they can until the end.
+    /// Returns the scenario: hosts `1..=flows` write to host 0, more than they can send before the end.
     fn scenario(&self) -> Scenario {
         let hosts = self.flows + 1;
         let link = |host| Link { a: host, b: hosts, rate: RATE, delay: DELAY, loss: 0.0 };
@@ -142,7 +144,7 @@ impl Bottleneck {
 }
 
 impl Outcome {
-    /// The flows' rates over the samples from `from_ns` on.
+    /// Returns the mean rates of the flows over the samples from `from_ns` on.
     pub fn rates(&self, from_ns: u64) -> Vec<f64> {
         let samples: Vec<&Sample> = self.samples.iter().filter(|sample| sample.at_ns > from_ns).collect();
         let flows = samples.first().map_or(0, |sample| sample.rates.len());
@@ -150,7 +152,7 @@ impl Outcome {
         (0..flows).map(|flow| sum(flow) / samples.len() as f64).collect()
     }
 
-    /// Most bytes that waited at a sample from `from_ns` on.
+    /// Returns the longest queue in bytes among the samples from `from_ns` on.
     pub fn queue(&self, from_ns: u64) -> u64 {
         let late = self.samples.iter().filter(|sample| sample.at_ns > from_ns);
         late.map(|sample| sample.queue).max().unwrap_or(0)

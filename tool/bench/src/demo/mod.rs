@@ -1,4 +1,4 @@
-//! `remora demo`: one table of YCSB records, read every way that there is, over every port that the machine
+//! `remora demo`: reads of one table of YCSB records with every system and over every port that the machine
 //! has.
 
 mod page;
@@ -74,7 +74,7 @@ struct Line {
 }
 
 const WINDOW: u32 = 64;
-/// Bytes of all values at most.
+/// The maximum size of all values together in bytes.
 const VALUES: u64 = 256 << 20;
 
 /// System that serves the GETs.
@@ -82,12 +82,13 @@ const VALUES: u64 = 256 << 20;
 enum System {
     /// A design of the key-value store, over a transport.
     Store(Design, TransportName),
-    /// A chain for each request in flight.
+    /// The chain of RedN, with one program for each request in flight.
     Redn,
 }
 
 impl System {
-    /// All that a port carries: RC's everywhere, the others' where frames leave the host.
+    /// Returns the systems that a port supports: those over RC always, the others only if frames leave the
+    /// host.
     fn all(port: PortName) -> impl Iterator<Item = System> {
         let rc = Design::ALL.into_iter().map(|design| System::Store(design, TransportName::Rc));
         let others = [TransportName::Irn, TransportName::Rma].map(|it| System::Store(Design::Farm, it));
@@ -128,9 +129,9 @@ impl System {
 /// Results of a system's GETs.
 struct Measured {
     alone: Figures,
-    /// With the window full, a second.
+    /// The GETs per second with a full window.
     rate: f64,
-    /// Nanoseconds of the server's core a GET, then.
+    /// The CPU time of the server per GET with a full window, in nanoseconds.
     cpu: f64,
 }
 
@@ -138,7 +139,7 @@ struct Measured {
 pub fn run(args: &Args) -> Result<()> {
     let cores = two_cores(&[])?;
     pin(cores[0])?;
-    // Before anything is measured: nobody wants to be told at the end.
+    // This check comes before the measurements, so that a failure does not waste them.
     if !args.json {
         output::folder(&args.report)?;
     }
@@ -165,7 +166,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 impl Args {
-    /// Records of values of this length.
+    /// Returns the number of records with values of this length.
     fn records_of(&self, value_len: u32) -> u64 {
         self.records.min(VALUES / u64::from(value_len))
     }
@@ -175,7 +176,7 @@ fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
     let systems = |port| System::all(port).filter(|system| args.transport.contains(&system.transport()));
     let tables = |port| args.value_len.len() * systems(port).count();
     let bar = progress::bar(Testbed::ports(args.port).map(tables).sum::<usize>() as u64, "tables")?;
-    // A bar draws nothing there, and each line takes seconds.
+    // A progress bar prints nothing without a terminal, and each line of the table takes seconds.
     let is_piped = !std::io::stderr().is_terminal();
     let mut lines = Vec::new();
     for port in Testbed::ports(args.port) {
@@ -231,7 +232,7 @@ fn measure_store<D: KvDesign>(
     measure_gets(&server, runner, plan)
 }
 
-/// Design farm over another transport than RC.
+/// Measures design farm over a transport other than RC.
 fn measure_transport(
     testbed: &Testbed,
     link: usize,

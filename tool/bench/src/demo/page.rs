@@ -1,4 +1,4 @@
-//! The page of the demo: its tables, and a picture of each column.
+//! The report page of the demo, with its tables and a plot of each column.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:78em;margin:2em aut
 table{border-collapse:collapse;margin:1em 0}td,th{padding:.25em .9em;border-bottom:1px solid #ddd;text-align:right}\
 td:first-child,th:first-child{text-align:left}svg{max-width:100%;height:auto}";
 
-/// A column of the table, as bars.
+/// A column of the table, drawn as bars.
 struct Column {
     title: &'static str,
     y: &'static str,
@@ -61,7 +61,7 @@ fn table(lines: &[&Line]) -> String {
     rows
 }
 
-/// A group of bars for each port, a bar for each system.
+/// Returns a chart with a group of bars for each port, and a bar for each system.
 fn bars<'a>(column: &'a Column, lines: &[&Line]) -> Bars<'a> {
     let mut ports: Vec<PortName> = lines.iter().map(|line| line.port).collect();
     ports.dedup();

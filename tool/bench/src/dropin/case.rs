@@ -1,4 +1,4 @@
-//! What is measured: a program of perftest, and the same operation by the native API.
+//! The cases: a program of perftest, and the same operation through the native API.
 
 use std::time::Instant;
 
@@ -14,10 +14,10 @@ use crate::testbed::pair::End;
 use crate::testbed::protocol::NicCommand;
 use crate::verbs::{Verb, rate};
 
-/// Bytes of the messages whose latency and rate are measured, and of the long ones.
+/// The lengths in bytes of the short messages (latency and rate) and of the long ones.
 const SHORT: usize = 64;
 const LONG: usize = 1 << 16;
-/// Long messages on the way, as perftest has them.
+/// The number of long messages in flight, as in perftest.
 const DEPTH: usize = 128;
 /// Number of messages in a round: of latency, of long messages, and of short messages in batches. `BY_LINKS`
 /// multiplies them on port shm, whose links are faster.
@@ -26,7 +26,7 @@ const LONGS: usize = 10_000 / SHORTER as usize;
 const SHORTS: usize = 400_000 / SHORTER as usize;
 const BY_LINKS: usize = 3;
 
-/// Largest ratio of a program's latency over `udp` to that of the native API.
+/// The largest ratio of a program's latency over `udp` to that of the native API.
 const LATENCY: f64 = 1.15;
 /// Latency in nanoseconds that a program may add to the native latency over links of port shm.
 const ADDED: f64 = 150.0;
@@ -37,13 +37,13 @@ const RATE: f64 = 0.8;
 /// A measurement, made by a perftest program and by the native API.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Case {
-    /// A READ at a time.
+    /// A single READ at a time.
     ReadLatency,
-    /// A SEND at a time, answered by one.
+    /// A single SEND at a time, answered by another.
     SendLatency,
-    /// Long WRITEs or READs, each posted on its own.
+    /// Long WRITEs or READs, each posted alone.
     Bandwidth(Verb),
-    /// Short WRITEs, 16 of them posted together.
+    /// Short WRITEs, posted in batches of 16.
     Rate,
 }
 
@@ -77,7 +77,7 @@ impl Case {
         format!("{}/{}/{}{batch}", port.name(), self.program(), self.len())
     }
 
-    /// Messages of a round, an Nth of all.
+    /// Returns the number of messages in a round: all, divided by `part`.
     fn count(self, port: PortName, part: u32) -> usize {
         let all = match self {
             Case::ReadLatency | Case::SendLatency => TRIPS,
@@ -85,7 +85,7 @@ impl Case {
             Case::Rate => SHORTS,
         };
         let times = if port == PortName::Shm { BY_LINKS } else { 1 };
-        // Whole batches, of which a few are on the way.
+        // A round consists of whole batches, and at least ten times the messages in flight.
         (all * times / part as usize).max(10 * DEPTH).next_multiple_of(rate::SHORT_BATCH)
     }
 
@@ -95,9 +95,10 @@ impl Case {
         let (depth, batch) = (DEPTH.to_string(), rate::SHORT_BATCH.to_string());
         let own: &[&str] = match self {
             Case::ReadLatency => &[],
-            // As the native messages are: without it an unknown device gets none inline.
+            // This option sends inline, as the native measurement does. perftest sends nothing inline on an
+            // unknown device.
             Case::SendLatency => &["-I", "64"],
-            // -N: no clock is read for each message.
+            // -N: perftest reads no clock for each message.
             Case::Bandwidth(_) => &["-N", "--report_gbits", "-t", &depth],
             Case::Rate => &["-N", "--report_gbits", "-t", &depth, "-l", &batch],
         };
@@ -113,7 +114,7 @@ impl Case {
         }
     }
 
-    /// Measures the same case by the native API, in the same unit.
+    /// Measures the same case through the native API, in the same unit.
     ///
     /// # Errors
     /// Fails if the NIC reports an error or the peer has died.

@@ -1,4 +1,4 @@
-//! The plots: programs over the native API, and libraries by either carrier.
+//! The plots: programs compared with the native API, and libraries over Remora and over TCP.
 
 use std::path::Path;
 
@@ -8,20 +8,20 @@ use crate::bars::{Bars, Series};
 use crate::{Row, plot};
 use remora_options::output;
 
-/// Ports that programs are measured over, as the first words of cases.
+/// The ports over which programs are measured, as the first part of a case's path.
 const PORTS: [&str; 2] = ["udp", "shm"];
 
-/// Writes them into a folder.
+/// Writes the plots into a folder.
 ///
 /// # Errors
-/// A file cannot be written.
+/// Fails if a file cannot be written.
 pub fn draw(folder: &Path, rows: &[Row]) -> Result<()> {
     output::folder(folder)?;
     let (programs, libraries) = (ratios(rows), latencies(rows));
     plot::write(&folder.join("dropin.svg"), &[&programs, &libraries])
 }
 
-/// A case's port, and the words behind it.
+/// Returns the port of a case, and the rest of its path.
 fn parts(row: &Row) -> Option<(&str, &str)> {
     row.case.split_once('/')
 }
@@ -54,7 +54,7 @@ fn ratios(rows: &[Row]) -> Bars<'_> {
     }
 }
 
-/// Round trips of UCX and libfabric.
+/// Draws the round trips of UCX and libfabric.
 fn latencies(rows: &[Row]) -> Bars<'_> {
     let of = || rows.iter().filter(|row| row.ratio.is_some() && row.case.starts_with("veth/"));
     let groups = of().filter_map(|row| row.case.split('/').nth(1)).collect();

@@ -1,11 +1,11 @@
-//! `remora bench dropin`: perftest's programs on our libraries beside the same operations by the native API,
-//! and UCX and libfabric on our libraries beside themselves over TCP. Round by round one runs after the
-//! other, on the same two cores.
+//! `remora bench dropin`: programs of perftest on Remora's libraries, compared with the same operations
+//! through the native API; and UCX and libfabric on Remora's libraries, compared with TCP. In each round one
+//! runs after the other, on the same two cores.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
-//! | `case.rs` | what is measured, by the native API and by which words of which program |
-//! | `perftest.rs` | the programs, and what they print |
+//! | `case.rs` | the measured operations, through the native API and as arguments of a program |
+//! | `perftest.rs` | the programs and their output |
 //! | `run_command.rs` | `remora run` |
 //! | `namespaces.rs` | UCX and libfabric between two network namespaces |
 //! | `figures.rs` | the plots |
@@ -73,7 +73,7 @@ impl Args {
     }
 }
 
-/// State of one run of the benchmark.
+/// The state of one run of the benchmark.
 struct Bench<'a> {
     args: &'a Args,
     report: &'a mut Report,
@@ -94,7 +94,7 @@ impl Benchmark for Args {
         for port in [PortName::Udp, PortName::Shm] {
             bench.over(port, &run)?;
         }
-        // The last, since who enters the namespaces stays there.
+        // This part comes last, because a thread that enters a namespace stays there.
         namespaces::run(&mut bench, &run)?;
         bench.bar.finish_and_clear();
         ensure!(
@@ -107,7 +107,7 @@ impl Benchmark for Args {
 }
 
 impl Bench<'_> {
-    /// The programs that are installed, over a port.
+    /// Measures the installed programs over a port.
     fn over(&mut self, port: PortName, run: &RunCommand) -> Result<()> {
         let wanted = |case: &Case| self.args.wants(port, &case.path(port)) && Perftest::has(case.program());
         let cases: Vec<Case> = Case::ALL.into_iter().filter(wanted).collect();
@@ -129,7 +129,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Runs `round` as often as asked, with progress.
+    /// Runs `round` for the given number of rounds and shows the progress.
     fn rounds(&mut self, case: &str, mut round: impl FnMut(u32) -> Result<()>) -> Result<()> {
         self.bar.set_message(case.to_owned());
         self.bar.set_length(u64::from(self.args.rounds));

@@ -1,5 +1,5 @@
-//! UCX's and libfabric's ping-pongs between two network namespaces: by the kernel's TCP, and by our libraries
-//! over UDP sockets.
+//! Ping-pongs of UCX and libfabric between two network namespaces, over the kernel's TCP and over Remora's
+//! libraries on UDP sockets.
 
 use anyhow::Result;
 
@@ -9,14 +9,14 @@ use crate::stack::{Carrier, Stack};
 use crate::testbed::Testbed;
 use crate::{PortName, Row};
 
-/// Bytes of a message.
+/// The length of a message in bytes.
 const LEN: usize = 64;
 /// Target ratio of the latency on Remora to the latency over TCP.
 const OF_TCP: f64 = 0.5;
 /// First TCP port of the programs in the namespaces, which are otherwise unused.
 const FIRST_PORT: u16 = 21_000;
 
-/// The path of a library's case.
+/// Returns the path of a library's case.
 fn path(stack: Stack) -> String {
     format!("veth/{}/{LEN}", stack.short_name())
 }
@@ -36,7 +36,7 @@ pub fn run(bench: &mut Bench<'_>, run: &RunCommand) -> Result<()> {
         bench.rounds(&path(stack), |_| {
             for (carrier, took) in [Carrier::Tcp, Carrier::Verbs(run)].into_iter().zip(&mut took) {
                 let port = ports.next().unwrap_or(FIRST_PORT);
-                // One that fails costs its own round, not everybody's.
+                // A failure invalidates only its own round.
                 match stack.round_trip(&testbed, carrier, port, LEN) {
                     Ok(round_trip) => took.push(round_trip),
                     Err(error) => tracing::warn!("{} is left out of a round: {error:#}", stack.short_name()),
@@ -49,7 +49,7 @@ pub fn run(bench: &mut Bench<'_>, run: &RunCommand) -> Result<()> {
     Ok(())
 }
 
-/// The rows of a library: over UDP, judged if TCP's rounds are there, and TCP's own.
+/// Returns the rows of a library: over UDP, with a bound if the rounds over TCP exist, and over TCP.
 fn rows(stack: Stack, [tcp, udp]: &[Vec<f64>; 2]) -> Vec<Row> {
     let row = |case: String, took: &[f64]| Row::new("dropin", case, "latency_p50", "ns", took);
     let mut rows = Vec::new();

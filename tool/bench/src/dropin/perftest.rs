@@ -1,4 +1,5 @@
-//! perftest's programs on our libraries: a server and a client, each on its core, and what the client prints.
+//! The programs of perftest on Remora's libraries: a server and a client, each on its core, and the client's
+//! output.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
@@ -10,7 +11,7 @@ use crate::PortName;
 use crate::stack::{is_installed, reason};
 use crate::testbed::process::Process;
 
-/// Seconds; no program takes longer.
+/// The maximum run time of a program in seconds.
 const TIMEOUT: &str = "60";
 
 /// Runner of perftest programs. They run on the loopback interface, at an address that no other program uses.
@@ -23,11 +24,11 @@ pub struct Perftest {
 /// A column of perftest's table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// Median of the latencies: of a READ, or half a round trip of a SEND.
+    /// The median latency: the round trip of a READ, or half the round trip of a SEND.
     Typical,
     /// Bytes per second from the first post to the last completion.
     Bandwidth,
-    /// Messages per second, likewise.
+    /// Messages per second from the first post to the last completion.
     Rate,
 }
 
@@ -75,7 +76,7 @@ fn heads(line: &str) -> Vec<String> {
 }
 
 impl Perftest {
-    /// With these libraries, the client on the first core and the server on the second.
+    /// Creates a runner with these libraries, with the client on the first core and the server on the second.
     pub fn new(run: &RunCommand, cores: [usize; 2]) -> Perftest {
         let [high, low] = [std::process::id() / 250, std::process::id()].map(|part| (part % 250) as u8 + 2);
         Perftest { run: run.clone(), cores, address: Ipv4Addr::new(127, 84, high, low).into() }
@@ -116,7 +117,7 @@ impl Perftest {
     fn command(&self, port: PortName, program: &str, words: &[String], tcp: u16) -> Command {
         let mut command = Command::new(self.run.program());
         self.run.complete(&mut command, port.name(), self.address);
-        // -F: nothing is said of the CPU's frequency.
+        // -F: perftest prints no warning about the CPU frequency.
         command.args(["timeout", TIMEOUT, program, "-x", "0", "-F", "-p", &tcp.to_string()]).args(words);
         command.stdin(Stdio::null());
         command

@@ -1,4 +1,4 @@
-//! `remora run`, by which a verbs program gets our libraries.
+//! `remora run`, which makes a verbs program use Remora's libraries.
 
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -7,12 +7,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// The library that is looked for in a folder of libraries.
+/// The file by which a folder of libraries is recognized.
 const LIBRARY: &str = "libibverbs.so.1";
-/// The variable by which `remora run` is told the folder.
+/// The environment variable with which `remora run` finds the folder.
 const LIBRARY_PATH: &str = "REMORA_LIBRARY_PATH";
 
-/// This program's `run`, with a folder of libraries.
+/// This program's `run` command, with a folder of libraries.
 #[derive(Clone, Debug)]
 pub struct RunCommand {
     program: PathBuf,
@@ -20,8 +20,7 @@ pub struct RunCommand {
 }
 
 impl RunCommand {
-    /// Finds the libraries in this folder or, for `None`, those that `scripts/dropin` has built beside this
-    /// program.
+    /// Finds the libraries in the given folder, or those that `scripts/dropin` has built beside this program.
     ///
     /// # Errors
     /// Fails if the libraries are missing.
@@ -39,12 +38,12 @@ impl RunCommand {
         Ok(RunCommand { program, libraries })
     }
 
-    /// The program to be started.
+    /// Returns the path of the program to start.
     pub fn program(&self) -> &OsStr {
         self.program.as_os_str()
     }
 
-    /// Adds what comes before the words of the program that runs: port and address of its device.
+    /// Adds the arguments before those of the program that runs: the port and the address of its device.
     pub fn complete(&self, command: &mut Command, port: &str, address: IpAddr) {
         command.args(["run", "--port", port, "--address", &address.to_string(), "--"]);
         command.env(LIBRARY_PATH, &self.libraries);

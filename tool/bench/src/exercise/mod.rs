@@ -1,5 +1,5 @@
-//! `remora kv exercise`, `remora block exercise`, `remora txn exercise`: random operations on a store,
-//! recorded as a history that a judge can read.
+//! `remora kv exercise`, `remora block exercise` and `remora txn exercise`: random operations on a store,
+//! recorded as a history that a checker can read.
 
 mod progress;
 mod record;
@@ -65,7 +65,7 @@ pub enum Answer {
     Unknown,
 }
 
-/// A connection to a store, which is made again whenever it breaks.
+/// A connection to a store, which is reopened whenever it breaks.
 pub trait Store {
     /// Starts an operation with these steps. Returns the slot that the operation occupies until it ends, or
     /// `None` if the store has no free slot.
@@ -120,8 +120,8 @@ pub fn connect<T>(args: &ExerciseArgs, connect: impl Fn() -> anyhow::Result<T>) 
     }
 }
 
-/// Draws the steps of an operation, on keys below a number; a value that it writes is the next of the
-/// numbers.
+/// A function that draws the steps of an operation on keys below a limit. Each written value is the next
+/// number.
 pub type Draw = fn(&mut Random, u64, &mut u64) -> Vec<Step>;
 
 /// Draws a read or a write of one key, with equal probability.
@@ -148,7 +148,7 @@ fn write(key: u64, value: &mut u64) -> Step {
     Step::Write { key, value: *value }
 }
 
-/// A transaction on one to three keys, each of them read, written, or both.
+/// Draws a transaction on one to three keys, each of them read, written, or both.
 pub fn transaction(random: &mut Random, keys: u64, value: &mut u64) -> Vec<Step> {
     let mut chosen = Vec::new();
     for _ in 0..=random.below(3) {

@@ -1,4 +1,5 @@
-//! What an exercise says while it goes on: how many operations ended in each period, and how long they took.
+//! The progress output of an exercise: the number and the latency of the operations that ended in each
+//! period.
 
 use std::time::{Duration, Instant};
 
@@ -70,7 +71,7 @@ impl Progress {
         }));
         self.times.reset();
         (self.refused, self.unknown) = (0, 0);
-        // Whole periods, however late it is.
+        // The next period starts at a multiple of the interval, however late this output is.
         while self.next <= Instant::now() {
             self.next += self.every;
         }

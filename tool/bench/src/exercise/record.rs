@@ -23,7 +23,7 @@ pub struct Record {
     pub unknown: u64,
 }
 
-/// The one clock that all processes of a machine read, in nanoseconds.
+/// Returns the time in nanoseconds of the clock that all processes of the machine share.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -69,10 +69,10 @@ impl Record {
         self.write(Kind::Fail, lane, &[])
     }
 
-    /// Nobody knows about its operation.
+    /// Records that the result of the client's operation is unknown.
     ///
     /// # Errors
-    /// The file's.
+    /// Fails if the file cannot be written.
     pub fn info(&mut self, lane: u32) -> Result<()> {
         self.unknown += 1;
         self.write(Kind::Info, lane, &[])

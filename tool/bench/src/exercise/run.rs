@@ -1,4 +1,4 @@
-//! The loop: draws operations, keeps a window of them in flight, and writes down what comes of them.
+//! The main loop: it draws operations, keeps a window of them in flight, and records their results.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
@@ -15,13 +15,13 @@ use super::record::Record;
 use super::{Answer, Draw, ExerciseArgs, Store};
 use remora_options::print;
 
-/// Clients that a process may have in a history.
+/// The maximum number of clients of a process in a history.
 const LANES: u32 = 1 << 10;
-/// Values that a process may write under all keys together, as bits.
+/// The number of bits for the values that a process may write under all keys together.
 const VALUES: u32 = 40;
-/// Longest time that an operation may take before its connection is broken.
+/// The maximum time of an operation before its connection is broken.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Longest time that the last operations may take.
+/// The maximum time of the last operations.
 const LAST: Duration = Duration::from_secs(20);
 /// Time without a completed operation after which a warning is printed, and after which the exercise ends. A
 /// child process does not end then, since its parent kills servers on purpose.
@@ -29,7 +29,7 @@ const QUIET: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_secs(10);
 /// Time to sleep when there is nothing to do.
 const PAUSE: Duration = Duration::from_micros(50);
-/// A liar falsifies one of this many reads.
+/// The interval of falsified reads of a lying exercise, in reads.
 const LIES: u64 = 8;
 
 /// An operation that was recorded in the history.
@@ -46,36 +46,37 @@ struct Exercise<'a> {
     draw: Draw,
     random: Random,
     record: Record,
-    /// Clients of the history that have no operation.
+    /// The clients of the history without an operation.
     free: Vec<u32>,
-    /// Operations that have found no place in the store yet.
+    /// The operations that the store has not accepted yet.
     asked: VecDeque<Asked>,
-    /// Operations in the store, by the slot that they occupy there.
+    /// The operations in the store, by their slot there.
     running: BTreeMap<usize, Asked>,
     /// The last value that was written.
     value: u64,
-    /// Keys that were read at the end, and keys whose read must be repeated.
+    /// The number of keys read at the end, and the keys whose read must be repeated.
     read: u64,
     again: Vec<u64>,
     started: Instant,
     drawn: u64,
-    /// Operations of the present burst that are yet to be drawn.
+    /// The operations of the current burst that have yet to be drawn.
     burst: u16,
     over: Option<Instant>,
-    /// Time of the last progress, and whether a warning about the silence was printed.
+    /// The time of the last progress, and true if a warning about the silence was printed.
     heard: Instant,
     told: bool,
     progress: Option<Progress>,
-    /// Standard input has ended.
+    /// Set when standard input has ended.
     stop: Arc<AtomicBool>,
-    /// By key: what was found there first.
+    /// The first value that was found under each key.
     memory: BTreeMap<u64, Option<u64>>,
 }
 
-/// Exercises a store with operations that `draw` draws. At the end each key is read once more, so that no
-/// write that was acknowledged can be lost without being missed.
+/// Exercises a store with operations that `draw` draws. At the end each key is read once more, so that a
+/// lost write is detected.
 ///
 /// # Errors
+/// The errors of the store and of the file.
 /// The store's, and the file's.
 pub fn run(args: &ExerciseArgs, draw: Draw, store: &mut impl Store) -> Result<()> {
     let mut exercise = Exercise::new(args, draw)?;
@@ -110,7 +111,7 @@ pub fn run(args: &ExerciseArgs, draw: Draw, store: &mut impl Store) -> Result<()
     );
     match args.every {
         None => print::line(sum),
-        // Standard output is for those who read the lines.
+        // The summary goes to the standard error if standard output has the lines of progress.
         Some(_) => eprintln!("{sum}"),
     }
     silent
@@ -161,7 +162,7 @@ impl<'a> Exercise<'a> {
         read && self.asked.is_empty() && self.running.is_empty()
     }
 
-    /// Checks whether it is time to end, also while no operation ends.
+    /// Reads the clock, and starts the end of the exercise when it is time, also while no operation ends.
     fn look_at_clock(&mut self) -> f64 {
         let seconds = self.started.elapsed().as_secs_f64();
         let enough = seconds >= self.args.seconds as f64 || self.args.operations == Some(self.drawn);
@@ -171,7 +172,7 @@ impl<'a> Exercise<'a> {
         seconds
     }
 
-    /// A store that is silent for too long is given up, with a word before that.
+    /// Ends the exercise if the store is silent for too long, after a warning.
     fn hear(&mut self, answered: bool, store: &impl Store) -> Result<()> {
         self.look_at_clock();
         if answered || self.args.child || (self.asked.is_empty() && self.running.is_empty()) {
@@ -218,7 +219,7 @@ impl<'a> Exercise<'a> {
         Some((self.draw)(&mut self.random, self.args.keys, &mut self.value))
     }
 
-    /// The next key to read at the end.
+    /// Returns the next key to read at the end.
     fn next_of_all(&mut self) -> Option<u64> {
         if let Some(key) = self.again.pop() {
             return Some(key);
@@ -228,7 +229,7 @@ impl<'a> Exercise<'a> {
         (key < self.args.keys).then_some(key)
     }
 
-    /// Begins as much as the store takes. True: something has begun.
+    /// Starts as many operations as the store accepts. Returns true if one has started.
     fn begin(&mut self, store: &mut impl Store) -> Result<bool> {
         while let Some(lane) = self.free.last().copied() {
             let Some(steps) = self.next() else { break };
@@ -307,13 +308,13 @@ mod tests {
     use super::*;
     use remora_check::{History, Kind, linearizable};
 
-    /// Registers that answer in the order in which they are asked, a turn later.
+    /// A test store whose registers answer in the order of the requests, one turn later.
     #[derive(Default)]
     struct Registers {
         values: BTreeMap<u64, u64>,
         asked: VecDeque<(usize, Vec<Step>)>,
         next: usize,
-        /// Turns until the connection breaks.
+        /// The turns until the connection breaks.
         breaks: u32,
     }
 

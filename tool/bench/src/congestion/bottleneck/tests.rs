@@ -4,7 +4,8 @@ const MS: u64 = 1_000_000;
 const CASES: [(u64, TransportName); 3] =
     [(1, TransportName::Roce), (2, TransportName::Roce), (3, TransportName::Irn)];
 
-/// Jain's index and the sum of the rates in the last quarter, and the longest queue in the second half.
+/// Returns Jain's index and the sum of the rates in the last quarter, and the longest queue in the second
+/// half.
 fn end(bottleneck: &Bottleneck, outcome: &Outcome) -> (f64, f64, u64) {
     let rates = outcome.rates(bottleneck.apart_ns + bottleneck.last_ns / 4 * 3);
     let queue = outcome.queue(bottleneck.apart_ns + bottleneck.last_ns / 2);
@@ -15,7 +16,7 @@ fn end(bottleneck: &Bottleneck, outcome: &Outcome) -> (f64, f64, u64) {
 fn without_control_a_queue_stands_in_the_switch() {
     let bottleneck = Bottleneck::of_two(ControlName::None, 1);
     let (_, sum, queue) = end(&bottleneck, &bottleneck.run().unwrap());
-    // 1056 bytes from BTH to ICRC of 1122 on the link.
+    // A packet has 1122 bytes on the link, of which 1056 are from BTH to ICRC.
     assert!(sum > 0.99 * RATE as f64 * 1056.0 / 1122.0, "{sum}");
     assert!(queue > 1 << 20, "{queue}");
 }
@@ -44,7 +45,7 @@ fn two_flows_with_patched_timely_come_to_a_fair_share_and_the_queue_shrinks() {
         let (jain, sum, queue) = end(&bottleneck, &outcome);
         assert!(jain >= 0.95, "{jain}, seed {seed}");
         assert!(sum > 0.85 * RATE as f64, "{sum}, seed {seed}");
-        // 100 us of the link: between T_low and T_high.
+        // These bytes take the link 100 us, which lies between T_low and T_high.
         assert!(queue < 500_000, "{queue}, seed {seed}");
         assert_eq!((outcome.marked, outcome.lost), (0, 0), "nothing of TIMELY's may be marked");
     }

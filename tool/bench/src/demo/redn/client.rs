@@ -1,4 +1,4 @@
-//! The client: a connection for each request in flight, since a chain serves one at a time.
+//! The client. It has a connection for each request in flight, because a chain serves one request at a time.
 
 use std::time::{Duration, Instant};
 
@@ -47,16 +47,16 @@ pub struct Client {
     lanes: Vec<Lane>,
     idle: Vec<usize>,
     table: Table,
-    /// Address of the server's table.
+    /// The address of the server's table.
     first: u64,
     parts: Parts,
     value: Vec<u8>,
-    /// Messages that were sent, each of which is waited for.
+    /// The number of messages sent. The client waits for the completion of each.
     sent: u64,
 }
 
 impl Client {
-    /// Connects as often as requests are to be in flight.
+    /// Creates a connection for each request in flight.
     pub fn connect(address: &str, port: &PortArgs, plan: &Plan) -> Result<Client> {
         let context = port.open()?;
         let (domain, cq) = (context.alloc_pd()?, context.create_cq(4 * plan.window)?);
@@ -82,7 +82,7 @@ impl Client {
         let before = self.sent;
         self.parts.draw(gets);
         let p50 = typical(gets, || self.one())?;
-        // It may have asked for fewer.
+        // Fewer requests than asked for may have been drawn.
         while !self.parts.is_done() {
             self.one()?;
         }
@@ -97,7 +97,7 @@ impl Client {
         Ok(Figures { round_trips, p50, p99: times.value_at_quantile(0.99) as f64 })
     }
 
-    /// GETs a second with all connections in use.
+    /// Measures the GETs per second with all connections in use.
     pub fn together(&mut self, gets: u64) -> Result<f64> {
         self.parts.draw(gets);
         let (started, mut ended) = (Instant::now(), 0);
@@ -113,7 +113,7 @@ impl Client {
         self.take().map(|_| ())
     }
 
-    /// Asks for the next record, if there is one.
+    /// Sends the next request. Returns false if there is none.
     fn ask(&mut self) -> Result<bool> {
         let Some(part) = self.parts.next_part() else { return Ok(false) };
         let id = self.idle.pop().context("a connection that is idle")?;
@@ -122,7 +122,7 @@ impl Client {
         Ok(true)
     }
 
-    /// Waits for answers; how many came.
+    /// Polls for answers and returns the number that arrived.
     fn take(&mut self) -> Result<u64> {
         let mut done = [EMPTY; 16];
         let came = self.cq.wait(&mut done, LONG)?;

@@ -1,5 +1,5 @@
-//! The demo's GETs by chain (RedN, §5.2): the shipped program for two buckets side by side, one for each
-//! request in flight.
+//! The GETs of the demo with a chain (RedN, §5.2): the shipped program that checks two buckets, one instance
+//! for each request in flight.
 
 mod client;
 pub mod server;

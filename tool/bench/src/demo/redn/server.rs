@@ -1,5 +1,5 @@
-//! The server: a table, and a chain for each connection. Its thread drives the NIC and does nothing for a
-//! GET.
+//! The server, with a table and a chain for each connection. Its thread drives the NIC and executes no code
+//! for a GET.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ use remora_options::print;
 /// Number of polls between two checks for new connections.
 const POLLS: u32 = 1 << 14;
 
-/// Arguments of the server, in the words of `remora serve kv`.
+/// The arguments of the server, named like those of `remora serve kv`.
 #[derive(Parser)]
 pub struct Args {
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut cq = context.create_cq(16)?;
     let listener = Listener::bind(args.listen)?;
     print::line(listener.address());
-    // Addresses are told, and no key: a client of a chain needs none.
+    // The server sends the address and no key, because a client of a chain needs none.
     let private_data = memory.address().to_le_bytes().to_vec();
     let options = QpOptions { private_data, ..redn::late() };
     let mut loading = Loading::new(&domain, &memory)?;

@@ -1,24 +1,24 @@
-//! Where records lie: a cuckoo hash table of two choices, one key a bucket, as the program for two buckets
-//! takes them.
+//! The layout of the records: a cuckoo hash table with two choices and one key per bucket, as the program
+//! for two buckets requires.
 
 use anyhow::{Context as _, Result};
 use remora_chain::offload::{BUCKET, bucket, places};
 use remora_store::ycsb::record::Values;
 use remora_verbs::MemoryRegion;
 
-/// Moves that freeing a slot for one key may take.
+/// The maximum number of moves to free a bucket for a key.
 const MOVES: usize = 1000;
 
-/// Sizes, for both sides.
+/// The sizes of the table, for both sides.
 #[derive(Copy, Clone, Debug)]
 pub struct Table {
     records: u64,
     value_len: u32,
-    /// A power of two, of which at most a third is taken.
+    /// The number of buckets: a power of two, of which at most a third is occupied.
     pub buckets: u64,
 }
 
-/// The key of a record: 48 bits, and not 0.
+/// Returns the key of a record: 48 bits, and not 0.
 pub fn key(record: u64) -> u64 {
     record + 1
 }
@@ -29,12 +29,12 @@ impl Table {
         Table { records, value_len, buckets: (records * 3).next_power_of_two() }
     }
 
-    /// Bytes of buckets and values.
+    /// Returns the size of buckets and values in bytes.
     pub fn bytes(&self) -> usize {
         (self.buckets * BUCKET + self.records * self.stride()) as usize
     }
 
-    /// From one value to the next.
+    /// Returns the distance between two values in bytes.
     fn stride(&self) -> u64 {
         u64::from(self.value_len).next_multiple_of(64)
     }
@@ -42,7 +42,7 @@ impl Table {
     /// Writes all records.
     ///
     /// # Errors
-    /// A key finds no place.
+    /// Fails if no bucket can be found for a key.
     pub fn fill(&self, memory: &MemoryRegion) -> Result<()> {
         let values = Values::fixed(self.value_len);
         let mut value = vec![0; self.value_len as usize];
@@ -65,7 +65,7 @@ impl Table {
         self.buckets * BUCKET + record * self.stride()
     }
 
-    /// The key of each bucket; 0: none.
+    /// Returns the key of each bucket, or 0 for an empty one.
     fn arrange(&self) -> Result<Vec<u64>> {
         let mut keys = vec![0; self.buckets as usize];
         for record in 0..self.records {
