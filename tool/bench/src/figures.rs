@@ -1,4 +1,4 @@
-//! `remora figures`: what the papers draw, drawn from this software, into a folder.
+//! `remora figures`: draws the figures of the papers from this software, into a folder.
 
 mod irn;
 mod notes;
@@ -79,7 +79,7 @@ impl Figures {
         Figures::Sixteen,
     ];
 
-    /// The benchmark that draws them; None: they are drawn from rows.
+    /// Returns the benchmark that draws the figure. `None`: the figure is drawn from rows.
     fn bench(self) -> Option<&'static str> {
         match self {
             Figures::Prism => Some("prism"),
@@ -162,7 +162,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Runs `remora figures`: one benchmark after the other, as if each were called on its own.
+/// Runs `remora figures`: each benchmark in turn, as if it were called alone.
 pub fn run(args: &Args) -> Result<()> {
     let wanted: Vec<Figures> =
         Figures::ALL.into_iter().filter(|id| args.ids.is_empty() || args.ids.contains(id)).collect();
@@ -175,7 +175,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.quick && wanted != [Figures::Irn] {
         bail!("--quick is for irn alone: name it, or leave --quick out");
     }
-    // What cannot be written is not worth measuring.
+    // Checks first that the folder is writable, because the measurements take long.
     output::folder(&args.report)?;
     let mut rows = Vec::new();
     for file in &args.rows {
@@ -201,7 +201,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 impl Args {
-    /// The command line of a benchmark.
+    /// Returns the arguments of a benchmark.
     fn words(&self, bench: &str) -> Vec<OsString> {
         let rounds = self.rounds.to_string();
         let mut words: Vec<OsString> = ["bench", bench, "--rounds", &rounds].map(OsString::from).to_vec();
@@ -215,7 +215,7 @@ impl Args {
     }
 }
 
-/// Draws the figures that rows are drawn as: from files, or measured now.
+/// Draws the figures that are drawn from rows, which come from files or from a measurement now.
 fn from_rows(args: &Args, wanted: &[Figures], mut rows: Vec<Saved>) -> Result<()> {
     for (bench, what) in [("kv", "--curves"), ("block", "--curves"), ("txn", "ycsb-t")] {
         if args.rows.is_empty() && wanted.iter().any(|figures| figures.rows() == Some(bench)) {

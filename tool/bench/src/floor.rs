@@ -1,5 +1,5 @@
-//! Floors: what the machine itself can do, measured in the same run as what is built on it. Each has two
-//! ends, one a process; the peer's end runs until the next command.
+//! Lower bounds: the speed of the machine itself, measured in the same run as the software on top of it.
+//! Each measurement has two ends, in different processes; the peer's end runs until the next command.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::Ordering;
@@ -12,8 +12,8 @@ use rustix::net::SocketAddrAny;
 
 use crate::testbed::page::{Page, Ticket};
 
-/// Trips whose mean is one reading: reading the clock costs, and a reading of many trips is rarely free of
-/// disturbance.
+/// The number of trips per reading of the clock. Reading the clock has a cost, and a reading of many trips
+/// is rarely free of disturbance.
 const RUN: u64 = 16;
 
 /// Returns the time of a trip in nanoseconds: the median of readings of `RUN` trips each. Floors and the
@@ -54,7 +54,7 @@ pub fn line(page: &Page, trips: u64) -> Result<f64> {
 /// The peer's end of [`line()`].
 pub fn line_peer(page: &Page, ticket: Ticket) {
     let (there, back) = page.lines();
-    // Not what `there` holds now: the bench may have written already.
+    // The old value must not be read from `there`, because the bench may have written already.
     let mut seen = back.load(Ordering::Relaxed);
     while page.is_wanted(ticket) {
         for _ in 0..1000 {
@@ -99,7 +99,7 @@ pub fn udp_peer(socket: &Socket, to: &SocketAddrAny, back: usize, page: &Page, t
     Ok(())
 }
 
-/// A raw ping-pong of frames over the rings of a link.
+/// Measures a ping-pong of frames over the rings of a link.
 pub fn ring(sender: &mut Sender, receiver: &mut Receiver, lengths: Lengths, trips: u64) -> Result<f64> {
     typical(trips, || {
         send(sender, lengths.there)?;
@@ -154,7 +154,7 @@ fn broken(_: remora_port::shm::Broken) -> anyhow::Error {
     anyhow::anyhow!("the ring of the benchmark is broken")
 }
 
-/// Copies `chunk` bytes at a time through buffers far larger than the caches: bytes per second.
+/// Measures copies of `chunk` bytes through buffers far larger than the caches, in bytes per second.
 pub fn memcpy(from: &[u8], to: &mut [u8], chunk: usize) -> f64 {
     let started = Instant::now();
     for (from, to) in from.chunks_exact(chunk).zip(to.chunks_exact_mut(chunk)) {

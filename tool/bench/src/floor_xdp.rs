@@ -1,4 +1,4 @@
-//! The floor under port xdp: frames over AF_XDP rings with nothing done to them, between two veth ends.
+//! The lower bound of port xdp: frames over AF_XDP rings between two veth ends, without any processing.
 
 use std::hint::{black_box, spin_loop};
 use std::net::IpAddr;
@@ -11,17 +11,17 @@ use remora_wire::frame::{Endpoint, Route, Start};
 use super::floor::{Lengths, typical};
 use crate::testbed::page::{Page, Ticket};
 
-/// UDP port of both ends.
+/// The UDP port of both ends.
 const PORT: u16 = 4791;
-/// Frames on the way in [`Raw::echo`], and frames sent together: as the verbs' own rate has them.
+/// The frames in flight in [`Raw::echo`], and the frames sent together, as in the rate measurement of the
+/// verbs.
 const WINDOW: usize = 128;
 const BATCH: usize = 32;
 /// Time without a frame after which the frames in flight count as lost. It exceeds the time that the peer
 /// waits for a core on a busy machine.
 const LOST: Duration = Duration::from_secs(5);
 
-/// Some code that has nothing to do with frames, about as long as a NIC's share of a READ: a few words of
-/// JSON are parsed.
+/// Computation unrelated to frames, about as long as a NIC's work for a READ: it parses a short JSON text.
 #[inline(never)]
 pub fn work() {
     let _ = black_box(serde_json::from_str::<serde_json::Value>(black_box(r#"{"a":[1,2.5],"b":"c\n"}"#)));
@@ -34,7 +34,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// Attaches to `interface`; frames go to `peer` on its other end.
+    /// Attaches to `interface`. The frames go to `peer` at its other end.
     pub fn open(interface: &str, peer: IpAddr) -> Result<Raw> {
         let attachment = Attachment::open(interface, None, &Options::default())?;
         let far = Endpoint { address: peer.into(), udp_port: PORT };
@@ -45,7 +45,7 @@ impl Raw {
         Ok(Raw { attachment, route })
     }
 
-    /// A frame with `transport` bytes behind its headers.
+    /// Returns a frame with `transport` bytes after its headers.
     fn frame(&self, transport: usize) -> Vec<u8> {
         let headers = Start::Ethernet.overhead(self.route.source.address.is_ipv4());
         let mut frame = vec![0x5a; headers + transport];
@@ -53,7 +53,7 @@ impl Raw {
         frame
     }
 
-    /// Round trip of one frame at a time, nanoseconds; `work` runs after each.
+    /// Measures the round trip of single frames in nanoseconds; `work` runs after each.
     pub fn ping_pong(&mut self, lengths: Lengths, trips: u64, mut work: impl FnMut()) -> Result<f64> {
         let frame = self.frame(lengths.there);
         let queue = self.attachment.sender();
@@ -73,9 +73,8 @@ impl Raw {
         })
     }
 
-    /// Like `ping_pong`, with [`work`] after each frame at this end. Also returns the median time of the
-    /// work, in nanoseconds.
-    /// took.
+    /// Measures like `ping_pong`, with [`work`] after each frame at this end. Also returns the median time of
+    /// the work, in nanoseconds.
     pub fn ping_pong_working(&mut self, lengths: Lengths, trips: u64) -> Result<(f64, f64)> {
         let mut own = Vec::with_capacity(trips as usize);
         let took = self.ping_pong(lengths, trips, || {
@@ -86,7 +85,7 @@ impl Raw {
         Ok((took, super::median(&own)))
     }
 
-    /// Frames that go and come back, a second, while [`WINDOW`] are on the way.
+    /// Measures the frames per second that go and return, with [`WINDOW`] frames in flight.
     pub fn echo(&mut self, lengths: Lengths, count: usize) -> Result<f64> {
         let frame = self.frame(lengths.there);
         let queue = self.attachment.sender();
@@ -112,8 +111,8 @@ impl Raw {
         Ok(back as f64 / started.elapsed().as_secs_f64())
     }
 
-    /// The peer's end of both: each frame is answered with one of `back` bytes behind its headers, after
-    /// `work`.
+    /// Runs the peer's end of both measurements: it answers each frame with `back` bytes after the headers,
+    /// after `work`.
     pub fn answer(&mut self, back: usize, work: impl Fn(), page: &Page, ticket: Ticket) -> Result<()> {
         let frame = self.frame(back);
         let queue = self.attachment.sender();

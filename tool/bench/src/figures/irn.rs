@@ -1,6 +1,6 @@
-//! IRN's Figures 1 to 10 and 12 and its Table 1 (SIGCOMM'18, section 4), simulated: the NIC's own code on
-//! 54 hosts. Beside each stand the paper's numbers. Only what `stated` says is in the text that is at hand;
-//! other numbers are recalled.
+//! Figures 1 to 10 and 12 and Table 1 of IRN (SIGCOMM '18, section 4), simulated with the NIC's own code on
+//! 54 hosts. Each figure shows the paper's numbers as well. Numbers marked `stated` are in the available
+//! text of the paper; others are from memory.
 
 mod hardware;
 mod incast;
@@ -28,7 +28,7 @@ use super::notes::Notes;
 struct Length {
     /// Number of seeds; the seeds are 1 to this number.
     seeds: u64,
-    /// Time during which flows start, and time from which on they count.
+    /// The time during which flows start, and the time from which on flows count.
     duration: Time,
     warm: Picos,
     /// Number of simulations that run in parallel.
@@ -65,7 +65,8 @@ struct Figure {
 /// Runs the experiments and draws them into the folder of `args`.
 ///
 /// # Errors
-/// A run with unfinished flows or findings; with `--quick`, signs that are not the known ones.
+/// Fails if a run ends with unfinished flows or findings, or, with `--quick`, if a sign is not the expected
+/// one.
 pub fn run(args: &Args) -> Result<()> {
     let length = Length::of(args);
     let mut report = Report::new(args.json);
@@ -120,7 +121,7 @@ fn not_given() -> [String; 6] {
     .map(str::to_owned)
 }
 
-/// A row of a figure.
+/// Makes a row of a figure.
 fn row(case: &str, metric: &'static str, unit: &'static str, rounds: &[f64]) -> Row {
     Row::new("irn", format!("simulated/{case}"), metric, unit, rounds)
 }

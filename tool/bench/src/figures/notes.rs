@@ -1,4 +1,4 @@
-//! Words beside a figure: the paper's numbers, and what the paper does not give.
+//! Text next to a figure: the paper's numbers, and the parameters that the paper does not give.
 
 use std::error::Error;
 
@@ -6,7 +6,7 @@ use plotters::prelude::*;
 
 use crate::plot::{Area, Drawing, FONT};
 
-/// Lines of text beside a figure.
+/// The lines of text next to a figure.
 pub struct Notes(Vec<String>);
 
 impl Notes {

@@ -1,6 +1,6 @@
-//! 1RMA's Figures 11, 12, 14, 15 and 16a, b (SIGCOMM '20), simulated: the NIC's and the executor's own code
-//! on the network of `remora_fabric::rma`. Beside each stand the paper's numbers, and what the paper does not
-//! give and is chosen here.
+//! Figures 11, 12, 14, 15, 16a and 16b of 1RMA (SIGCOMM '20), simulated with the code of the NIC and of the
+//! executor on the network of `remora_fabric::rma`. Each figure shows the paper's numbers and lists the
+//! parameters that are chosen here.
 
 mod convergence;
 mod isolation;
@@ -67,27 +67,28 @@ pub fn draw(folder: &Path, length: Length) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The cipher of each engine.
+/// Creates the cipher of an engine.
 fn cipher() -> Box<dyn Cipher> {
     Box::new(Aes::new(64))
 }
 
-/// A row of a figure.
+/// Makes a row of a figure.
 fn row(case: &str, metric: &'static str, unit: &'static str, value: f64) -> Row {
     Row::new("rma", format!("simulated/{case}"), metric, unit, &[value])
 }
 
-/// Gb/s of a part of the line's goodput.
+/// Converts a fraction of the line's goodput to Gb/s.
 fn gigabits(part: f64) -> f64 {
     part * remora_fabric::rma::path::line_goodput() / 1e9
 }
 
-/// Curves over numbers.
+/// Makes a plot of curves over numeric axes.
 fn curves(title: &'static str, x: &'static str, y: &'static str, curves: Vec<Curve>) -> Box<dyn Drawing> {
     Box::new(Curves { title, x, y, curves, ..Curves::default() })
 }
 
-/// The paper's numbers beside ours, then what the paper does not give.
+/// Returns the notes: the paper's numbers and the measured ones, and the parameters that the paper does not
+/// give.
 fn notes(numbers: &[String], not_given: &[String]) -> Notes {
     Notes::new("Simulated: the NIC's own code in virtual time.", numbers, &[not_given, &network()].concat())
 }
@@ -108,7 +109,7 @@ fn network() -> [String; 3] {
 mod tests {
     use super::*;
 
-    /// Each figure says that it is simulated, and what the paper does not give.
+    /// Each figure states that it is simulated, and the parameters that the paper does not give.
     #[test]
     fn each_figure_is_drawn_and_says_what_it_is() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `remora bench kv`: the designs beside each other, beside their floor, and beside memcached and redis.
+//! `remora bench kv`: the designs, compared with their lower bounds and with memcached and redis.
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
@@ -92,7 +92,7 @@ impl Args {
                 (Some(Keys::Zipf), Distribution::Uniform) => vec![of(Mix::A.distribution)],
                 (_, Distribution::Latest(_)) | (Some(Keys::Zipf), _) => vec![chosen],
                 (Some(Keys::Uniform), _) => vec![uniform],
-                // A file says which keys it means.
+                // A file specifies its key distribution.
                 (None, _) if mix == PUTS || mix == Mix::E || chosen.value_len.is_some() => vec![chosen],
                 (None, _) => vec![uniform, chosen],
             }
@@ -102,10 +102,10 @@ impl Args {
         chosen.into_iter().flat_map(with).map(Case::new).collect()
     }
 
-    /// Bytes of a value.
+    /// Returns the length of a value in bytes.
     ///
     /// # Errors
-    /// The file says a length that the designs are not measured with.
+    /// Fails if the file specifies a length with which the designs are not measured.
     fn value_len(&self, workload: Option<&Chosen>) -> Result<u32> {
         let of_file = || workload.and_then(|chosen| chosen.value_len);
         let len = self.value_len.or_else(of_file).unwrap_or(512);
@@ -122,7 +122,7 @@ impl Args {
     }
 }
 
-/// `remora bench kv`.
+/// The benchmark of `remora bench kv`.
 impl Benchmark for Args {
     fn json(&self) -> bool {
         self.json
@@ -181,7 +181,7 @@ impl Benchmark for Args {
     }
 }
 
-/// Rounds of the designs over one port, with the rivals between them.
+/// Runs the rounds of the designs over one port, alternating with the rivals.
 fn over(
     args: &Args,
     cases: &[Case],
@@ -196,7 +196,7 @@ fn over(
     for (link, design) in args.designs().into_iter().enumerate() {
         systems.push(with_design!(design, system(design, testbed, link, plan, &mixes, true))?);
     }
-    // By workload, design, round; the rivals' rounds beside them, without those over another port.
+    // The results by workload, design and round. The rivals' rounds of earlier ports are skipped.
     let mut rounds: Vec<Vec<Vec<Round>>> = vec![vec![Vec::new(); systems.len()]; cases.len()];
     let before = rivals.first().map_or(0, |rival| rival.rates[0].len());
     for number in 0..args.rounds {

@@ -1,13 +1,13 @@
-//! What `remora bench kv` measures: a workload and its name.
+//! The cases of `remora bench kv`: a workload and its name.
 
 use remora_store::ycsb::{Distribution, Mix};
 
 use super::workload::Chosen;
 
-/// PUTs of zipfian keys.
+/// PUTs of keys with a Zipf distribution.
 pub const PUTS: Mix = Mix { name: 'p', read: 0, update: 100, ..Mix::A };
 
-/// A workload, and how its figures are called.
+/// A workload with the name of its results.
 pub struct Case {
     /// Mix of operations of the workload.
     pub mix: Mix,

@@ -1,5 +1,5 @@
-//! Who is measured: the designs over a port and the rivals, turn by turn, so that whatever disturbs a round
-//! disturbs all.
+//! The measured systems: the designs over a port and the rivals, which take turns so that a disturbance
+//! affects all of them.
 
 use anyhow::Result;
 use remora_store::kv::MESSAGE_HEADER;
@@ -20,11 +20,11 @@ use remora_service::kv::{Design, KvDesign, Session};
 /// an index that fits into a cache.
 const WARM: u64 = 500_000;
 
-/// Operations of a round alone, and with the window full.
+/// The number of operations of a round, one at a time and with a full window.
 #[derive(Copy, Clone, Debug)]
 pub struct Counts {
-    /// Operations that warm up the caches with the window full, before anything is measured, since another
-    /// design was measured before.
+    /// The operations that warm up the caches with a full window before the measurement, because another
+    /// design ran before.
     pub warm: u64,
     /// Operations measured one at a time.
     pub alone: u64,
@@ -63,20 +63,20 @@ pub struct Round {
     pub rate: f64,
     /// CPU time of the server per operation with the window full, in nanoseconds.
     pub cpu: f64,
-    /// For workloads of one operation: what an operation should take.
+    /// The expected parts of the latency, for workloads of one kind of operation.
     pub should: Option<Should>,
 }
 
-/// Of what the latency of an operation should be made, nanoseconds.
+/// The expected parts of the latency of an operation, in nanoseconds.
 #[derive(Copy, Clone, Debug)]
 pub struct Should {
-    /// The bare verb, as often as there are round trips.
+    /// The time of the bare verb, multiplied by the number of round trips.
     pub verbs: f64,
-    /// Client and server code.
+    /// The time of the client's and the server's code.
     pub work: f64,
 }
 
-/// A design over a port.
+/// A design under test over a port.
 pub trait Contestant {
     /// Returns the design.
     fn design(&self) -> Design;
@@ -95,8 +95,8 @@ pub trait Contestant {
     fn closed_loop(&mut self, at: usize, operations: u64, window: u32) -> Result<f64>;
 }
 
-/// Starts a design's server on a link, with its records, and stops it until its turn comes. Where rounds are
-/// `judged`, its CPU work is measured too.
+/// Starts a design's server on a link with its records, and stops it until its turn. If the rounds have
+/// bounds (`judged`), its CPU work is measured too.
 pub fn system<D: KvDesign>(
     design: Design,
     testbed: &Testbed,
@@ -135,18 +135,18 @@ struct SystemUnderTest<D: KvDesign> {
     work: Option<Measured>,
     streams: Vec<(Mix, Parts)>,
     plan: Plan,
-    /// Records as they are asked for.
+    /// The records in the order of the requests.
     records: Vec<Record>,
-    /// Bytes of the index.
+    /// The size of the index in bytes.
     index_len: usize,
-    /// Bytes of the values.
+    /// The size of the values in bytes.
     values_len: usize,
 }
 
 /// Number of records that bare READs address; it exceeds the number of trips in a measurement.
 const PLACES: usize = 8192;
 
-/// Bare verbs that a design's operation is made of, nanoseconds each: all but the last, and the last.
+/// The times in nanoseconds of the bare verbs of an operation: of each but the last, and of the last.
 struct Verbs {
     first: f64,
     last: f64,
@@ -157,7 +157,7 @@ impl<D: KvDesign> SystemUnderTest<D> {
     fn verbs(&self, kind: Kind, bare: &mut Bare) -> Result<Verbs> {
         let value_len = self.plan.value_len as usize;
         if let (Kind::Get, Some((first, last))) = (kind, D::read_lens(KEY_LEN, value_len)) {
-            // As spread as what is read: a table's lines are not all in a cache either.
+            // The places are spread like the lines of the table, which are not all in a cache either.
             let places = |span| Bare::places(self.records.iter().copied(), span, first.max(last));
             let (index, values) = (places(self.index_len), places(self.values_len));
             return Ok(Verbs { first: bare.read(first, &index)?, last: bare.read(last, &values)? });
@@ -213,11 +213,11 @@ impl<D: KvDesign> Contestant for SystemUnderTest<D> {
 pub struct RivalUnderTest {
     /// The store that was measured.
     pub rival: Rival,
-    /// Of client and server.
+    /// The cores of client and server.
     cores: [usize; 2],
     running: Running,
     streams: Vec<(Mix, Parts)>,
-    /// Latencies of one alone, nanoseconds, for each workload.
+    /// The latencies of single operations in nanoseconds, for each workload.
     pub p50: Vec<Vec<f64>>,
     /// Operations per second, for each workload.
     pub rates: Vec<Vec<f64>>,
@@ -226,13 +226,13 @@ pub struct RivalUnderTest {
 impl RivalUnderTest {
     /// Starts a rival and loads its records. An idle rival sleeps, so that it need not be stopped.
     pub fn start(rival: Rival, cores: [usize; 2], plan: &Plan, mixes: &[Mix]) -> Result<RivalUnderTest> {
-        // An item takes some 60 bytes beside key and value; a rival has its own ideas of sizes, and evicts
-        // what does not fit.
+        // An item takes about 60 bytes beyond key and value. A rival rounds sizes up, and evicts items that
+        // do not fit.
         let item = u64::from(plan.value_len) + KEY_LEN as u64 + 100;
         let megabytes = (((plan.records + 2 * plan.inserts) * item * 2) >> 20) + 1024;
         let mut running = Running::start(rival, cores[1], megabytes)?;
         load(&mut running, plan)?;
-        // One stream for each mix and all rounds, so that what was inserted is known.
+        // There is one stream for each mix and all rounds, so that the inserted records are known.
         let streams = mixes.iter().map(|mix| (*mix, Parts::new(*mix, plan.records, plan.seed))).collect();
         let none = vec![Vec::new(); mixes.len()];
         Ok(RivalUnderTest { rival, cores, running, streams, p50: none.clone(), rates: none })

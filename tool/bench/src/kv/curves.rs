@@ -1,8 +1,8 @@
-//! Rate and mean latency by operations in flight: what Figures 3 and 4 of PRISM are drawn from.
+//! Rate and mean latency as a function of the operations in flight, for Figures 3 and 4 of PRISM.
 //!
-//! A client keeps n operations in flight, and starts one whenever one has ended: n closed-loop clients behind
-//! one connection. So n operations end in the time that one takes in the mean (Little's law), which is how
-//! the mean latency is told.
+//! The client keeps n operations in flight and starts one whenever one has ended, like n closed-loop clients
+//! behind one connection. So n operations end in the time that one operation takes on average (Little's
+//! law), from which the mean latency follows.
 
 use anyhow::Result;
 use remora_store::ycsb::{Distribution, Mix};
@@ -15,23 +15,23 @@ use remora_options::device::PortName;
 use remora_service::kv::Design;
 use remora_service::with_design;
 
-/// The designs of the figures.
+/// The designs of the two figures.
 const DESIGNS: [Design; 2] = [Design::Pilaf, Design::Prism];
-/// Figures 3 and 4.
+/// The workloads of Figures 3 and 4, with their names in the paths of rows.
 const MIXES: [(Mix, &str); 2] = [(uniform(Mix::C), "ycsb-c"), (uniform(Mix::A), "ycsb-a")];
-/// Operations of a point in a round.
+/// The operations of a point in one round.
 const OPERATIONS: u64 = 20_000 / SHORTER;
 
 const fn uniform(mix: Mix) -> Mix {
     Mix { distribution: Distribution::Uniform, ..mix }
 }
 
-/// Numbers of operations in flight.
+/// Returns the numbers of operations in flight.
 pub fn windows(most: u32) -> impl Iterator<Item = u32> + Clone {
     (0..).map(|power| 1 << power).take_while(move |window| *window <= most)
 }
 
-/// Both designs over each port, turn by turn.
+/// Measures both designs over each port, in turn.
 pub fn run(
     plan: &Plan,
     cores: [usize; 2],
@@ -65,7 +65,7 @@ pub fn run(
     Ok(())
 }
 
-/// The rows of a point: PRISM-KV's beside Pilaf's.
+/// Returns the rows of a point: PRISM-KV's compared with Pilaf's.
 fn tell(paths: [String; 2], window: u32, rates: &[Vec<f64>], report: &mut Report) {
     let latencies: Vec<Vec<f64>> =
         rates.iter().map(|rates| rates.iter().map(|rate| f64::from(window) * 1e9 / rate).collect()).collect();

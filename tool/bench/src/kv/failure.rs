@@ -1,5 +1,5 @@
-//! `remora bench failure`: a server is killed under load and started again at once. GETs by a chain and by
-//! READs of tables that a NIC daemon keeps, by READs of one that goes with its server, and of a real
+//! `remora bench failure`: a server is killed under load and restarted at once. The GETs use a chain and
+//! READs of tables that a NIC daemon keeps, READs of a table that disappears with its server, and a real
 //! memcached (RedN, §5.6).
 
 mod chain;
@@ -63,7 +63,7 @@ pub struct Args {
     listen: Option<SocketAddr>,
 }
 
-/// Longest that a table may take to come back.
+/// The maximum time until a table is available again.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Results of the clients in all rounds.
@@ -88,10 +88,10 @@ trait Store {
     fn client(&self) -> Reads;
 }
 
-/// A client that reads one record; false: the GET failed.
+/// A client that reads one record. The function returns false if the GET failed.
 type Reads = Box<dyn FnMut(u64) -> bool + Send>;
 
-/// `remora bench failure`.
+/// The benchmark of `remora bench failure`.
 impl Benchmark for Args {
     fn json(&self) -> bool {
         self.json
@@ -102,8 +102,8 @@ impl Benchmark for Args {
             return chain::serve(self, socket, listen);
         }
         ensure!(self.port != PortName::Xdp, "port xdp needs a network between its NICs: choose shm or udp");
-        // Daemon and servers stay where this thread is, and the client is elsewhere: on one core each would
-        // wait for the other's time to end.
+        // Daemon and servers run on this thread's core, and the client on another. On a shared core each
+        // would wait for the time slice of the other.
         let [clients, servers] = two_cores(&[])?;
         pin(servers)?;
         let folder = tempfile::Builder::new().prefix("remora-failure-").tempdir()?;
@@ -119,7 +119,7 @@ impl Benchmark for Args {
     }
 }
 
-/// All systems, the daemon listening at `socket`.
+/// Measures all systems; the daemon listens at `socket`.
 fn all(args: &Args, socket: &Path, core: usize, report: &mut Report) -> Result<()> {
     let memcached = one(args, &mut Memcached::new(args)?, core)?;
     let chains = one(args, &mut Chain::new(args, socket)?, core)?;
@@ -150,7 +150,7 @@ fn add(report: &mut Report, args: &Args, system: &str, seen: &Seen, beside: Opti
     report.add(row("gets", "GETs", &seen.gets, None));
 }
 
-/// Kills one store, round after round, while a client on this core reads.
+/// Kills one store in each round while a client on this core reads.
 fn one(args: &Args, store: &mut impl Store, core: usize) -> Result<Seen> {
     let mut seen = Seen::default();
     let load = Duration::from_secs_f64(args.seconds);
@@ -161,7 +161,7 @@ fn one(args: &Args, store: &mut impl Store, core: usize) -> Result<Seen> {
         let (killed, read) = std::thread::scope(|scope| {
             let reads =
                 scope.spawn(|| pin(core).map(|()| read_on(&mut client, records, &gets, began, &over)));
-            // Servers end with the thread that starts them: so that is this one.
+            // Servers end with the thread that starts them, so this thread does it.
             let done = death(store, load, &gets);
             over.store(true, Ordering::Release);
             let read = reads.join().map_err(|_| anyhow::anyhow!("the client failed"));

@@ -1,5 +1,5 @@
-//! A rival's client: a workload's parts in flight over its connection. Answers come in the order of the
-//! questions.
+//! The client of a rival, with parts of a workload in flight on its connection. Answers arrive in the order
+//! of the requests.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ pub const RIVAL_WINDOW: usize = 1024;
 /// Time without an answer after which the rival counts as dead.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A rival's connection with parts in flight.
+/// The connection to a rival, with parts in flight.
 pub struct Flight<'a> {
     running: &'a mut Running,
     parts: &'a mut Parts,
@@ -32,7 +32,7 @@ pub struct Flight<'a> {
 }
 
 impl Flight<'_> {
-    /// Makes the load of a rival whose records are loaded.
+    /// Creates the load for a rival whose records are loaded.
     pub fn new<'a>(running: &'a mut Running, plan: &Plan, parts: &'a mut Parts) -> Flight<'a> {
         Flight {
             running,
@@ -45,7 +45,7 @@ impl Flight<'_> {
         }
     }
 
-    /// Puts the next part into the bytes to send; false if there is none.
+    /// Adds the next part to the bytes to send. Returns false if there is none.
     fn ask(&mut self) -> bool {
         let Some(part) = self.parts.next_part() else { return false };
         let key = self.parts.key(part);
@@ -59,7 +59,7 @@ impl Flight<'_> {
         true
     }
 
-    /// Sends what was asked; operations that ended meanwhile.
+    /// Sends the requested parts. Returns the number of operations that ended meanwhile.
     fn send(&mut self) -> Result<u64> {
         if self.out.is_empty() {
             return Ok(0);
@@ -111,7 +111,7 @@ impl Flight<'_> {
         Ok(p50)
     }
 
-    /// Operations per second with the window full, the rival on the core `other`.
+    /// Measures the operations per second with a full window, with the rival on the core `other`.
     pub fn together(&mut self, count: u64, other: usize) -> Result<f64> {
         self.running.pin(other)?;
         self.parts.draw(count);
@@ -120,11 +120,11 @@ impl Flight<'_> {
         Ok(count as f64 / started.elapsed().as_secs_f64())
     }
 
-    /// Until all that was drawn is answered.
+    /// Polls until all drawn parts are answered.
     fn drain(&mut self) -> Result<()> {
         let (mut heard, mut spins) = (Instant::now(), 0u32);
         while !(self.parts.is_done() && self.asked.is_empty()) {
-            // As our own clients: refilled when half of the window is free.
+            // The window is refilled when half of it is free, as Remora's clients do.
             if self.asked.len() * 2 <= RIVAL_WINDOW {
                 while self.asked.len() < RIVAL_WINDOW && self.ask() {}
                 self.send()?;

@@ -1,4 +1,4 @@
-//! A key-value server in a process of its own, and what a client measures of it.
+//! A key-value server in its own process, and measurements of it by a client.
 
 use std::time::Instant;
 
@@ -23,7 +23,8 @@ pub struct Plan {
     pub records: u64,
     /// Bytes of a value.
     pub value_len: u32,
-    /// Operations of a round with the window full, of a client until it ends, or GETs of the demo.
+    /// The operations of a round with a full window, those of a client until it ends, or the GETs of the
+    /// demo.
     pub operations: u64,
     /// Maximum number of operations in flight when a rate is measured.
     pub window: u32,
@@ -51,7 +52,7 @@ pub fn memory_for(records: u64, value_len: u32) -> usize {
     records as usize * each + (4 << 20)
 }
 
-/// A running `remora serve kv`.
+/// A running process of `remora serve kv`.
 pub struct Server {
     process: Process,
     /// Address on which the server listens.
@@ -99,7 +100,7 @@ impl Server {
         self.process.go_on()
     }
 
-    /// CPU time that all its threads have used, in nanoseconds.
+    /// Returns the CPU time in nanoseconds that all threads of the server have used.
     pub fn cpu_ns(&self) -> Result<u64> {
         let mut total = 0;
         for task in std::fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
@@ -128,14 +129,14 @@ pub struct Runner<S: KvSession> {
 }
 
 impl<D: KvDesign> Runner<Session<D>> {
-    /// Connects to the server at `address` (host:port).
+    /// Connects to the server at `address` (`host:port`).
     pub fn connect(address: &str, port: &PortArgs, plan: &Plan) -> Result<Runner<Session<D>>> {
         Ok(Runner::over(Session::connect(&port.open()?, address, plan.client())?, plan))
     }
 }
 
 impl<S: KvSession> Runner<S> {
-    /// Runs over a session that was made for this plan.
+    /// Creates a runner for a session that was made for this plan.
     pub fn over(session: S, plan: &Plan) -> Runner<S> {
         let window = plan.window as usize;
         let book = Book {
@@ -151,18 +152,18 @@ impl<S: KvSession> Runner<S> {
         Runner { session, book }
     }
 
-    /// Looks at the clock at the start and the end of each operation from now on.
+    /// Reads the clock at the start and the end of each operation from now on.
     ///
     /// # Errors
-    /// The histogram cannot be made.
+    /// Fails if the histogram cannot be created.
     pub fn time_each(&mut self) -> Result<()> {
         let started = vec![Instant::now(); self.book.window];
         self.book.latencies = Some(Latencies { started, histogram: crate::histogram()? });
         Ok(())
     }
 
-    /// Nanoseconds of the operations since [`time_each`](Runner::time_each) or the last call. Empty without
-    /// `time_each`.
+    /// Returns the latencies in nanoseconds since [`time_each`](Runner::time_each) or the last call. `None`
+    /// without `time_each`.
     pub fn take_latencies(&mut self) -> Option<Histogram<u64>> {
         let histogram = &mut self.book.latencies.as_mut()?.histogram;
         let taken = histogram.clone();
@@ -170,7 +171,7 @@ impl<S: KvSession> Runner<S> {
         Some(taken)
     }
 
-    /// Operations in flight at most.
+    /// Returns the maximum number of operations in flight.
     pub fn window(&self) -> u32 {
         self.book.window as u32
     }
@@ -178,7 +179,7 @@ impl<S: KvSession> Runner<S> {
     /// Stores these records, `window` at a time.
     ///
     /// # Errors
-    /// The server refuses one, or the connection fails.
+    /// Fails if the server refuses a record or the connection fails.
     pub fn load(&mut self, records: std::ops::Range<u64>) -> Result<()> {
         let mut parts = Parts::of_records(records);
         let (session, mut drive) = self.drive(&mut parts, Pace::Together);
@@ -214,7 +215,7 @@ impl<S: KvSession> Runner<S> {
         Ok(Figures { round_trips, p50, p99: histogram.value_at_quantile(0.99) as f64 })
     }
 
-    /// Operations per second with the window full.
+    /// Measures the operations per second with a full window.
     pub fn together(&mut self, parts: &mut Parts, count: u64) -> Result<f64> {
         self.paced(parts, count, Pace::Together)
     }
@@ -288,7 +289,7 @@ fn explain(outcome: &Outcome<'_>, len: usize) -> String {
     }
 }
 
-/// Number of operations in flight, and when the next ones start.
+/// The number of operations in flight, and the time at which the next ones start.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Pace {
     /// A single operation at a time.
@@ -299,7 +300,7 @@ enum Pace {
     Closed(usize),
 }
 
-/// Starts the parts of a workload and checks what they bring.
+/// Starts the parts of a workload and checks their results.
 struct Drive<'a> {
     parts: &'a mut Parts,
     book: &'a mut Book,
@@ -311,7 +312,7 @@ struct Drive<'a> {
 }
 
 impl Drive<'_> {
-    /// Until one operation more has ended.
+    /// Runs until one more operation has ended.
     #[inline]
     fn one(&mut self, session: &mut impl KvSession) -> Result<()> {
         let before = self.ended;
@@ -321,7 +322,7 @@ impl Drive<'_> {
         Ok(())
     }
 
-    /// Until all that was drawn has ended.
+    /// Runs until all drawn operations have ended.
     fn finish(&mut self, session: &mut impl KvSession) -> Result<()> {
         while !self.parts.is_done() || session.in_flight() > 0 {
             session.turn(self)?;
@@ -376,7 +377,7 @@ impl Driver for Drive<'_> {
             histogram.saturating_record(started[finished.slot.index()].elapsed().as_nanos() as u64);
         }
         if finished.outcome == Outcome::Contended {
-            // No answer, and no wrong one: a hot key among updates.
+            // A hot key among updates gave no answer, which is not a wrong answer.
             self.round_trips += u64::from(finished.round_trips);
             return self.parts.again(part);
         }

@@ -1,4 +1,5 @@
-//! The key-value designs beside each other, beside memcached and redis, and while their server fails.
+//! The benchmark of the key-value designs: comparisons with each other, with memcached and redis, and after
+//! failures.
 
 pub mod bench;
 mod case;

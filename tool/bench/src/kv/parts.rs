@@ -1,7 +1,7 @@
-//! A workload's operations as the GETs and PUTs that a key-value store knows, drawn before the clock starts.
+//! The operations of a workload as GETs and PUTs of a key-value store, drawn before the clock starts.
 //!
-//! An insert is a PUT; a scan is a GET of each of its records, since a hash table has no order; a
-//! read-modify-write is a GET, and a PUT once that has ended.
+//! An insert is a PUT. A scan is a GET of each of its records, because a hash table has no order. A
+//! read-modify-write is a GET, followed by a PUT.
 
 use std::collections::VecDeque;
 
@@ -62,7 +62,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Of one client alone.
+    /// Creates the stream of a single client.
     pub fn new(mix: Mix, records: u64, seed: u64) -> Parts {
         Parts {
             workload: Workload::new(mix, records, Stripe::ALONE, seed),
@@ -75,7 +75,7 @@ impl Parts {
         }
     }
 
-    /// The inserts of these records, in their order.
+    /// Returns the inserts of these records, in their order.
     pub fn of_records(records: std::ops::Range<Record>) -> Parts {
         let mut parts = Parts::new(Mix::C, records.end, 0);
         records.for_each(|record| parts.push(record, Verb::Put, true));
@@ -124,7 +124,7 @@ impl Parts {
         !self.following.is_empty() || amid_scan()
     }
 
-    /// The next part: of an operation that has begun, else of a new one. None: all are asked.
+    /// Returns the next part, preferably of an operation that has begun. `None`: all parts have been issued.
     #[inline]
     pub fn next_part(&mut self) -> Option<Part> {
         if let Some(part) = self.following.pop_front() {
@@ -141,7 +141,7 @@ impl Parts {
         Some(part)
     }
 
-    /// The part, of the last record instead that is surely there.
+    /// Returns the part for the last existing record instead.
     #[cold]
     fn known(&mut self, part: Part) -> Part {
         let record = self.missing - 1;
@@ -149,7 +149,7 @@ impl Parts {
         Part { record, ..part }
     }
 
-    /// The key of a part.
+    /// Returns the key of a part.
     #[inline]
     pub fn key(&self, part: Part) -> &[u8; KEY_LEN] {
         &self.keys[part.at as usize]

@@ -1,7 +1,7 @@
-//! The rivals: a real memcached and a real redis, driven over TCP by a client that never blocks.
+//! The rivals: memcached and redis servers, driven over TCP by a client that never blocks.
 //!
-//! A blocking hand-over between two vCPUs costs more than either server: so the client spins on a
-//! non-blocking socket and pipelines, and its window is stated beside the figure.
+//! A blocking switch between two vCPUs costs more than either server. The client therefore polls a
+//! non-blocking socket and pipelines requests, and its window is stated with the results.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -25,7 +25,7 @@ impl Rival {
     /// The list of all rivals.
     pub const ALL: [Rival; 2] = [Rival::Memcached, Rival::Redis];
 
-    /// Name of the program and of the figure.
+    /// Returns the name of the program and of its results.
     pub fn name(self) -> &'static str {
         match self {
             Rival::Memcached => "memcached",
@@ -71,8 +71,8 @@ impl Rival {
         command
     }
 
-    /// Appends a GET. memcached answers each command with a system call of its own, so its clients ask for
-    /// many keys in one command, and so does this one; `close` ends the command.
+    /// Appends a GET. memcached answers each command with a separate system call, so its clients request many
+    /// keys in one command, and so does this one; `close` ends the command.
     pub fn get(self, key: &[u8], out: &mut Vec<u8>) {
         match self {
             Rival::Memcached => {
@@ -84,7 +84,7 @@ impl Rival {
         }
     }
 
-    /// Ends what is to be sent.
+    /// Ends the command in the bytes to send.
     pub fn close(self, out: &mut Vec<u8>) {
         if !out.is_empty() && !out.ends_with(b"\r\n") {
             out.extend_from_slice(b"\r\n");
@@ -117,7 +117,7 @@ impl Rival {
                 (head.rsplit(' ').next()?.parse::<usize>().ok()? + 2, 1)
             }
             Rival::Memcached if head == "END" => (0, 0),
-            // A missing key is a length of -1, and nothing follows.
+            // The length -1 stands for a missing key, and no value follows.
             Rival::Redis if head.starts_with('$') => (head[1..].parse::<usize>().map_or(0, |len| len + 2), 1),
             _ => (0, 1),
         };
@@ -165,7 +165,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Moves all its threads to `core`.
+    /// Moves all threads of the rival to `core`.
     pub fn pin(&self, core: usize) -> Result<()> {
         let mut set = rustix::thread::CpuSet::new();
         set.set(core);
@@ -176,7 +176,7 @@ impl Running {
         Ok(())
     }
 
-    /// Sends all of `bytes`, taking answers meanwhile; how many came.
+    /// Sends all bytes and receives answers meanwhile. Returns the number of answered requests.
     pub fn send(&mut self, mut bytes: &[u8]) -> Result<usize> {
         let mut answers = 0;
         while !bytes.is_empty() {
@@ -189,7 +189,7 @@ impl Running {
         Ok(answers)
     }
 
-    /// Takes the answers that are there; how many.
+    /// Receives the available answers and returns their number.
     pub fn receive(&mut self) -> Result<usize> {
         match self.stream.read(&mut self.buffer[self.kept..]) {
             Ok(0) => bail!("{} hung up", self.rival.name()),

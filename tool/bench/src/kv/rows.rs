@@ -1,4 +1,5 @@
-//! The rows of a workload's rounds: each design beside its floor and the rivals, PRISM-KV beside Pilaf.
+//! The rows of a workload's rounds: each design compared with its lower bound and the rivals, PRISM-KV with
+//! Pilaf.
 
 use super::case::Case;
 use super::contest::{Round, Should};
@@ -10,7 +11,7 @@ use remora_service::kv::Design;
 
 /// Largest ratio of a design's latency to its round trips of the bare verb plus its CPU work.
 const LIMIT: f64 = 1.15;
-/// Bounds of PRISM-KV's ratios to Pilaf, from the paper's results: the latency of GETs, by port, and the
+/// Bounds of the ratios of PRISM-KV to Pilaf, from the paper's results: the latency of GETs by port, and the
 /// rates of reads and of YCSB A.
 const LATENCY: f64 = 0.6;
 const LATENCY_SHM: f64 = 0.75;

@@ -1,5 +1,5 @@
-//! `remora bench kv --transport rc,irn,rma`: one table of design farm over each transport, side by side; and
-//! how long GETs stop when one of two servers of the same pairs is killed.
+//! `remora bench kv --transport rc,irn,rma`: a table of design farm over each transport, and the
+//! interruption of GETs when one of two servers with the same records is killed.
 
 mod failover;
 
@@ -18,7 +18,7 @@ use crate::testbed::Testbed;
 use crate::{Report, Row};
 use remora_options::device::{PortArgs, PortName};
 
-/// Starts a server of design farm that speaks this transport.
+/// Starts a server of design farm that uses this transport.
 ///
 /// # Errors
 /// Fails if the server does not start.
@@ -29,10 +29,10 @@ pub fn start(transport: TransportName, testbed: &Testbed, link: usize, plan: &Pl
     Server::start_as(&words, testbed, link, plan)
 }
 
-/// A client over queue pairs.
+/// Connects a client over queue pairs.
 ///
 /// # Errors
-/// The server does not answer, or does not speak IRN where that is asked for.
+/// Fails if the server does not answer, or does not support IRN when `transport` requires it.
 pub fn by_pairs(
     server: &Server,
     transport: TransportName,
@@ -43,7 +43,7 @@ pub fn by_pairs(
     Ok(Session::connect_by(&port.open()?, &server.address, plan.client(), irn)?)
 }
 
-/// A client over 1RMA of all these servers.
+/// Connects a client over 1RMA to all these servers.
 ///
 /// # Errors
 /// Fails if the servers do not answer.
@@ -115,7 +115,7 @@ fn open(
 pub struct Comparison<'a> {
     /// The transports, the baseline first.
     pub transports: &'a [TransportName],
-    /// Over which port; udp by default.
+    /// The port to use; `None` selects udp.
     pub port: Option<PortName>,
     /// Workloads to measure.
     pub cases: &'a [Case],

@@ -1,8 +1,9 @@
-//! The CPU work of a design by itself: its client and its server in this thread, joined by copies instead of
+//! The CPU work of a design alone: its client and server run in this thread, joined by copies in place of
 //! NICs.
 //!
-//! What the NICs would do (take requests, copy, complete) is logged and then done alone; the difference is
-//! the design's own: hashing, checksums, versions, building and reading messages, comparing, the server's
+//! The work that the NICs would do (taking requests, copying, completing) is logged and then repeated alone.
+//! The difference is the design's own work: hashing, checksums, versions, building and parsing messages,
+//! comparisons, the server's processing, and the check of the value.
 //! handling, and the check of the value.
 
 use std::collections::VecDeque;
@@ -24,12 +25,12 @@ use remora_transport::Status;
 use super::measure::{Plan, memory_for};
 use crate::median;
 
-/// Operations of a run: shorter than a time slice.
+/// The number of operations of a run, which takes less than a time slice.
 const OPERATIONS: usize = 400;
-/// Runs of a round; their median counts.
+/// The number of runs of a round. Their median is the result.
 const RUNS: usize = 25;
 
-/// A work request as it was posted.
+/// A work request in the form in which it was posted.
 enum Logged {
     Send { end: usize, id: u64, operation: Operation, sges: Vec<Sge>, inline: Option<Vec<u8>>, flags: Flags },
     Receive { end: usize, id: u64, sge: Sge },
@@ -42,7 +43,7 @@ struct End {
     completions: VecDeque<WorkCompletion>,
 }
 
-/// Both ends and all memory: block n is at address n * 2^32 under key n.
+/// Both ends and all memory. Block n is at address n * 2^32 and has the key n.
 struct Wire {
     blocks: Vec<Bytes>,
     ends: [End; 2],
@@ -63,7 +64,8 @@ impl Wire {
         Ok((block, addr as u32 as usize))
     }
 
-    /// Copies `payload` to an address, by way of a buffer as a NIC's frame is one; its length.
+    /// Copies `payload` to an address through an intermediate buffer, like the frame of a NIC. Returns its
+    /// length in bytes.
     fn copy(&mut self, payload: &Payload<'_>, key: Key, addr: u64) -> Result<u32, PostError> {
         let mut through = std::mem::take(&mut self.through);
         let len = match payload {
@@ -177,9 +179,9 @@ impl Post for Seen<'_> {
 /// Kind of operation whose CPU work is measured.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// GETs of records that are there.
+    /// GETs of existing records.
     Get,
-    /// PUTs that overwrite.
+    /// PUTs that overwrite a record.
     Put,
 }
 
@@ -194,7 +196,7 @@ impl Kind {
     }
 }
 
-/// Records as the workloads draw them.
+/// Returns records as the workloads draw them.
 pub fn drawn(plan: &Plan, count: usize) -> impl Iterator<Item = Record> {
     let mut workload = Workload::new(Mix::C, plan.records, Stripe::ALONE, plan.seed);
     (0..count).map(move |_| match workload.next_operation() {
@@ -220,7 +222,7 @@ pub fn of(design: Design, plan: &Plan) -> Result<Option<Measured>> {
         Design::Pilaf => measured::<PilafDesign>(plan),
         Design::Farm => measured::<FarmDesign>(plan),
         Design::TwoSided => measured::<TwoSidedDesign>(plan),
-        // Others take part in each operation: clients alone (PRISM), or a kernel on the NIC (StRoM).
+        // These operations involve others: the client alone (PRISM), or a kernel on the NIC (StRoM).
         Design::Prism | Design::Strom => Ok(None),
     }
 }
@@ -231,7 +233,7 @@ pub struct Work<D: Classical> {
     client: Client<D::Lookup>,
     server: Server<D::Table>,
     connection: Connection,
-    /// Of all runs, as the workload draws them.
+    /// The keys of all runs, in the order in which the workload draws them.
     keys: Vec<(u64, [u8; KEY_LEN])>,
     values: Values,
     value: Vec<u8>,
@@ -239,7 +241,7 @@ pub struct Work<D: Classical> {
 }
 
 impl<D: Classical> Work<D> {
-    /// With values and a client as in `plan`.
+    /// Creates the client and server for the values and the window of `plan`.
     pub fn new(plan: &Plan) -> Result<Work<D>> {
         let through = vec![0; plan.value_len as usize + (1 << 12)];
         let mut wire = Wire { blocks: Vec::new(), ends: Default::default(), through, log: None };
@@ -288,7 +290,7 @@ impl<D: Classical> Work<D> {
         Ok(median(&own).max(0.0))
     }
 
-    /// The operations of a run, one after the other.
+    /// Runs the operations of a run, one at a time.
     fn run(&mut self, kind: Kind, from: usize) -> Result<()> {
         for at in from..from + OPERATIONS {
             let (number, key) = self.keys[at];
@@ -306,7 +308,7 @@ impl<D: Classical> Work<D> {
         self.settle()
     }
 
-    /// Takes the completions that ended nothing.
+    /// Takes the completions that have not ended an operation.
     fn settle(&mut self) -> Result<()> {
         while let Some(completion) = self.wire.ends[1].completions.pop_front() {
             let nic = &mut Seen { wire: &mut self.wire, end: 1 };
@@ -342,7 +344,7 @@ impl<D: Classical> Work<D> {
         }
     }
 
-    /// Carries out the logged requests as the NICs would.
+    /// Executes the logged requests as the NICs would.
     fn replay(&mut self, log: &[Logged]) -> Result<()> {
         for logged in log {
             match black_box(logged) {

@@ -1,5 +1,5 @@
-//! Table 1, and what IRN's state takes (section 6.1): the paper's numbers, in the paper's terms, beside this
-//! software's.
+//! Table 1, and the memory for IRN's state (section 6.1): the paper's numbers in the paper's terms, and
+//! those of this software.
 
 use std::ffi::OsString;
 
@@ -10,26 +10,27 @@ use remora_fabric::{Config, Settings, World};
 use super::{Args, row};
 use crate::{self as bench, Row, resident_bytes};
 
-/// Bits of a queue pair: 104 of both ends' variables and 56 of READs' timers; and five bitmaps of 128 bits.
+/// The bits of state of a queue pair: 104 of variables of both ends, 56 of timers of READs, and five bitmaps
+/// of 128 bits.
 const STATE_BITS: u64 = 160;
 const BITMAP_BITS: u64 = 5 * 128;
-/// Bytes more of a work request, and bytes that all queue pairs share.
+/// The additional bytes of a work request, and the bytes that all queue pairs share.
 const REQUEST_BYTES: u64 = 3;
 const SHARED_BYTES: u64 = 10;
-/// The paper's cache holds some thousand queue pairs and tens of thousands of work requests; its size is not
-/// given. These are assumed.
+/// Assumptions about the paper's cache, whose size is not given: it holds some thousand queue pairs and tens
+/// of thousands of work requests.
 const QUEUE_PAIRS: u64 = 2_000;
 const REQUESTS: u64 = 20_000;
 const CACHE_BYTES: u64 = 4 << 20;
 
-/// Table 1 of the paper, stated: WRITEs of 64 bytes on one queue pair; requests a second and latency, ns.
+/// Table 1 of the paper: requests per second and latency in ns for WRITEs of 64 bytes on one queue pair.
 const TABLE_1: [(&str, f64, f64); 2] =
     [("iwarp, chelsio t-580-cr", 3.24e6, 2890.0), ("roce, mellanox mcx416a-bcat", 14.7e6, 940.0)];
 
-/// Queue pairs at each of two nodes whose memory is measured.
+/// The number of queue pairs at each of two nodes whose memory is measured.
 const MEASURED: usize = 2_048;
 
-/// Rows of both.
+/// Returns the rows of the table and of the state.
 pub fn rows(args: &Args) -> Result<Vec<Row>> {
     let mut rows = overhead()?;
     for (name, rate, latency) in TABLE_1 {
@@ -42,7 +43,8 @@ pub fn rows(args: &Args) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The state of all queue pairs, as a part of the NIC's cache: the paper states 3 to 10 %.
+/// Returns the rows of the state of all queue pairs as a share of the NIC's cache; the paper states 3 to 10
+/// %.
 fn overhead() -> Result<Vec<Row>> {
     let of_pair = STATE_BITS + BITMAP_BITS;
     let bytes = QUEUE_PAIRS * of_pair.div_ceil(8) + REQUESTS * REQUEST_BYTES + SHARED_BYTES;
@@ -57,7 +59,7 @@ fn overhead() -> Result<Vec<Row>> {
     ])
 }
 
-/// Bytes of memory of a connected queue pair with four slots each way.
+/// Returns the memory in bytes of a connected queue pair with four slots in each direction.
 fn memory(irn: Option<u32>) -> Result<f64> {
     let settings = Settings { send_slots: 4, receives: 4, receive_max_sge: 1, irn, ..Settings::default() };
     let nic = remora_nic::Config { max_qps: 2 * MEASURED as u32, ..Config::default().nic };

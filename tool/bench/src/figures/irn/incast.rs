@@ -1,4 +1,4 @@
-//! Figure 9: 150 MB from several senders to one, alone and beside other traffic.
+//! Figure 9: 150 MB from several senders to one receiver, alone and with other traffic.
 
 use anyhow::Result;
 use indicatif::ProgressBar;
@@ -14,12 +14,12 @@ use crate::plot::{Line, Plot};
 const SENDERS: [u32; 5] = [10, 20, 30, 40, 50];
 const CONTROLS: [ControlName; 3] = [ControlName::None, ControlName::Timely, ControlName::Dcqcn];
 const WHO: [Contender; 2] = [Contender::Irn, Contender::RocePfc];
-/// Repetitions for each seed of the other figures: 20 of 5 seeds. The paper has 100.
+/// The repetitions for each seed of the other figures: 20 with 5 seeds. The paper has 100.
 const REPEATED: u64 = 4;
-/// Load of the traffic beside it, and for how long: an incast takes 30 ms at the receiver's link.
+/// The load of the other traffic, and its duration: an incast takes 30 ms at the receiver's link.
 const LOAD: f64 = 0.5;
 const DURATION: Time = Time(30_000 * Picos::MICROSECOND);
-/// Senders beside other traffic.
+/// The number of senders in the runs with other traffic.
 const BESIDE: u32 = 30;
 
 fn keys(seeds: u64) -> Vec<Key> {
@@ -27,13 +27,13 @@ fn keys(seeds: u64) -> Vec<Key> {
     CONTROLS.into_iter().flat_map(of_control).flatten().collect()
 }
 
-/// Ratios of a value, by seed, IRN's to that of RoCE with PFC.
+/// Returns the ratios of a value of IRN to that of RoCE with PFC, by seed.
 fn ratios(control: ControlName, seeds: u64, value: impl Fn(Key) -> Option<f64>) -> Vec<f64> {
     let ratio = |seed| Some(value((WHO[0], control, seed))? / value((WHO[1], control, seed))?);
     (1..=seeds).filter_map(ratio).collect()
 }
 
-/// Runs and draws both.
+/// Runs and draws both parts of the figure.
 pub fn figures(length: &Length, bar: &ProgressBar) -> Result<Vec<Figure>> {
     Ok(vec![alone(length, bar)?, beside(length, bar)?])
 }

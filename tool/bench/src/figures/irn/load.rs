@@ -12,10 +12,10 @@ use super::{Figure, Length, row};
 use crate::bars::{Bars, Series};
 use crate::plot::Drawing;
 
-/// The gain of IRN over RoCE with PFC that the paper states: 6 to 83 %.
+/// The gain of IRN over RoCE with PFC according to the paper: 6 to 83 %.
 const STATED_GAIN: (f64, f64) = (0.06, 0.83);
 
-/// Runs all that the figures compare.
+/// Runs all experiments that the figures compare.
 pub fn trials(length: &Length, bar: &ProgressBar) -> Result<Trials> {
     let mut keys: Vec<Key> = Vec::new();
     for comparison in &COMPARISONS {
@@ -32,13 +32,13 @@ pub fn trials(length: &Length, bar: &ProgressBar) -> Result<Trials> {
     })
 }
 
-/// The controls of a comparison's rows.
+/// Returns the congestion controls of a comparison's rows.
 fn controls(length: &Length, comparison: &Comparison) -> Vec<ControlName> {
     let is_run = |control: &ControlName| !length.quick || *control != ControlName::TimelyPatched;
     comparison.controls.iter().copied().filter(is_run).collect()
 }
 
-/// A ratio of a comparison, of each seed.
+/// A ratio of a comparison, for each seed.
 struct Ratio {
     control: ControlName,
     metric: Metric,
@@ -64,7 +64,7 @@ fn ratios(length: &Length, trials: &Trials, comparison: &Comparison) -> Result<V
     Ok(ratios)
 }
 
-/// `irn / roce+pfc`.
+/// Returns the name of a ratio, such as `irn / roce+pfc`.
 fn name(comparison: &Comparison) -> String {
     let side = |(contender, control): (Contender, Option<ControlName>)| match control {
         Some(control) if control != ControlName::None => format!("{} with {control}", contender.name()),
@@ -73,7 +73,7 @@ fn name(comparison: &Comparison) -> String {
     format!("{} / {}", side(comparison.who), side(comparison.to))
 }
 
-/// All figures, one for each number.
+/// Returns all figures.
 pub fn figures(length: &Length, trials: &Trials) -> Result<Vec<Figure>> {
     let mut figures: Vec<Figure> = Vec::new();
     for comparison in &COMPARISONS {
@@ -136,8 +136,8 @@ fn bars(comparison: &Comparison, controls: &[ControlName], ratios: &[Ratio]) -> 
     }
 }
 
-/// Ratios that are on another side of 1 than is known, a line each. The whole run is compared to the paper
-/// alone, and its gains to those that the paper states.
+/// Returns one line for each ratio on an unexpected side of 1. A complete run is compared only with the
+/// paper, and its gains with the stated ones.
 pub fn signs(length: &Length, trials: &Trials) -> Vec<String> {
     let quick = length.quick;
     let known = Signs::known();

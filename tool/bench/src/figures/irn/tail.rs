@@ -1,4 +1,4 @@
-//! Figure 8: how long messages of one packet take at most.
+//! Figure 8: the tail latency of messages of one packet.
 
 use remora_scenario::experiment::irn::Contender;
 use remora_scenario::scenario::ControlName;
@@ -8,15 +8,15 @@ use super::{Figure, Length, row};
 use crate::median;
 use crate::plot::{Line, Plot};
 
-/// Parts of all messages.
+/// The percentiles of the messages, as fractions.
 const PARTS: [f64; 4] = [0.9, 0.95, 0.99, 0.999];
-/// Bytes of a message of one packet.
+/// The size in bytes of a message of one packet.
 const PACKET: u64 = 1_000;
 
 const CONTROLS: [ControlName; 3] = [ControlName::None, ControlName::Timely, ControlName::Dcqcn];
 const WHO: [Contender; 2] = [Contender::Irn, Contender::RocePfc];
 
-/// Draws it from the runs under load.
+/// Draws the figure from the runs under load.
 pub fn figure(length: &Length, trials: &Trials) -> Figure {
     let (mut lines, mut rows, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
     for control in CONTROLS {

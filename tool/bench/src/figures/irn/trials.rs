@@ -1,4 +1,4 @@
-//! Runs of the evaluation, several at once.
+//! Simulation runs of the evaluation, several in parallel.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,21 +9,22 @@ use indicatif::ProgressBar;
 use remora_scenario::experiment::irn::{Contender, Outcome, measure};
 use remora_scenario::scenario::{ControlName, Scenario};
 
-/// Which run: who, under which control, with which seed.
+/// The identity of a run: contender, congestion control and seed.
 pub type Key = (Contender, ControlName, u64);
 
-/// Runs that have ended.
+/// The outcomes of completed runs.
 #[derive(Default)]
 pub struct Trials(Vec<(Key, Outcome)>);
 
 impl Trials {
-    /// The run of a key, if there is one.
+    /// Returns the outcome of the run with this key, if there is one.
     pub fn get(&self, key: Key) -> Option<&Outcome> {
         self.0.iter().find(|(known, _)| *known == key).map(|(_, outcome)| outcome)
     }
 }
 
-/// Runs the scenario of each key, `jobs` at once. Each must end with all its flows, and with nothing found.
+/// Runs the scenario of each key, `jobs` in parallel. Each run must complete all its flows and report no
+/// findings.
 pub fn run(
     keys: &[Key],
     jobs: usize,

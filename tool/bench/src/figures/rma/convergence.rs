@@ -1,4 +1,4 @@
-//! Figure 15: two flows under the executor's congestion control.
+//! Figure 15: two flows under the congestion control of the executor.
 
 use remora_fabric::rma::convergence::{Op, Outcome, RATE_OVER_NS, SECOND_NS, Setup, run};
 use remora_fabric::rma::path::Path;
@@ -9,11 +9,11 @@ use crate::curves::Curve;
 use crate::{Row, plot::Drawing};
 
 const US: u64 = 1_000;
-/// Duration of a run with the local congestion signal, and without it.
+/// The durations of a run with and without the local congestion signal.
 const LONG_NS: [u64; 2] = [1_000 * US, 4_000 * US];
-/// Initial windows; the paper does not give its own.
+/// The initial windows; the paper does not give its own.
 const INITIAL: [f64; 6] = [1.0, 4.0, 8.0, 13.0, 16.0, 32.0];
-/// Nanoseconds from one point to the next.
+/// The nanoseconds between two points of a curve.
 const POINT_NS: u64 = 10 * US;
 
 /// Outcomes for one initial window, with the local congestion signal and without it.
@@ -92,14 +92,15 @@ fn line(initial: f64, all: &Both) -> String {
     format!("  {initial}: {a}, {b}, {c}{slower}; {} failures", all.with.failures)
 }
 
-/// A row of a time; where it has no end within the run, the run's length is a lower bound.
+/// Makes a row for a time. If the time is unknown because the run ended earlier, the run's length is a lower
+/// bound.
 fn time(figure: &str, metric: &'static str, ns: Option<u64>, run_ns: u64) -> Row {
     let value = ns.unwrap_or(run_ns) as f64;
     let reason = ns.is_none().then_some("not within the run: a lower bound");
     Row { reason, ..row(&format!("figure-{figure}"), metric, "ns", value) }
 }
 
-/// The times of a, b and c; their names end in `of`.
+/// Returns the rows of the times of parts a, b and c, whose names end in `of`.
 fn measured(of: &str, all: &Both) -> [Row; 3] {
     let Both { with, without } = all;
     let [with_ns, without_ns] = [with, without].map(|outcome| outcome.ns.saturating_sub(SECOND_NS));
@@ -128,13 +129,13 @@ fn judged(own: &Both) -> Vec<Row> {
     rows
 }
 
-/// The longest issue delay of the first 10 us behind the second flow's beginning.
+/// Returns the longest issue delay in the first 10 us after the start of the second flow.
 fn jump(outcome: &Outcome) -> f64 {
     let ops = outcome.within(SECOND_NS, SECOND_NS + 10 * US);
     ops.iter().map(|op| op.issue_delay).max().unwrap_or(0) as f64
 }
 
-/// A point for each step of this time: microseconds, and what `of` says of the moment.
+/// Returns a point for each step of time: microseconds, and the value of `of` at that time.
 fn points(from_ns: u64, to_ns: u64, of: impl Fn(u64) -> f64) -> Vec<(f64, f64)> {
     (from_ns..to_ns).step_by(POINT_NS as usize).map(|at| ((at - from_ns) as f64 / 1e3, of(at))).collect()
 }
@@ -147,7 +148,7 @@ fn rates(outcome: &Outcome, from_ns: u64, to_ns: u64) -> Vec<Curve> {
     vec![curve(0), curve(1)]
 }
 
-/// Mean of a field over a point's time.
+/// Returns the mean of a field over the time of a point.
 fn mean(outcome: &Outcome, at: u64, of: fn(&Op) -> f64) -> f64 {
     let ops = outcome.within(at, at + POINT_NS);
     ops.iter().map(of).sum::<f64>() / ops.len().max(1) as f64

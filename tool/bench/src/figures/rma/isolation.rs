@@ -1,4 +1,4 @@
-//! Figure 12: small reads beside one long transfer.
+//! Figure 12: small reads during a long transfer.
 
 use remora_fabric::rma::beside::{Beside, Latencies, reliable_connection, rma};
 use remora_fabric::rma::path::{Path, chunk_ns};
@@ -8,7 +8,7 @@ use super::{Figure, Length, cipher, notes, row};
 use crate::plot::{Line, Plot};
 
 const LONG: [u64; 6] = [0, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
-/// The time of 4 KB at 100 Gb/s, which is the paper's explanation of its latency.
+/// The time of 4 KB at 100 Gb/s, with which the paper explains its latency.
 const PAPER_CHUNK_NS: f64 = 328.0;
 
 type Run = fn(&Beside) -> Latencies;
@@ -27,7 +27,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Runs and draws it.
+/// Runs the experiment and draws the figure.
 pub fn figure(length: Length) -> Figure {
     let (mut lines, mut rows, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
     for (name, class, run) in RUNS {

@@ -1,4 +1,4 @@
-//! Figure 16a and b: windows and timers in a network with jitter.
+//! Figures 16a and 16b: windows and timers in a network with jitter.
 
 use remora_fabric::rma::jitter::{Jitter, Shed, run};
 
@@ -7,10 +7,10 @@ use crate::curves::Curve;
 
 const WINDOWS: [u32; 3] = [48, 64, 96];
 const JITTER_US: [u64; 13] = [0, 1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 30];
-/// The window that b shows.
+/// The window that part b shows.
 const SHOWN: u32 = 64;
 
-/// Runs and draws it.
+/// Runs the experiment and draws both parts.
 pub fn figure(length: Length) -> Figure {
     let (mut goodput, mut shown, mut rows, mut numbers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for window in WINDOWS {

@@ -1,4 +1,4 @@
-//! Figure 11: load offered and accepted; the rate by slots.
+//! Figure 11: offered and accepted load, and the rate by number of slots.
 
 use remora_fabric::rma::load::{Load, accepted, rate_of_slots};
 use remora_transport::rma::WriteDebit;
@@ -9,10 +9,10 @@ use crate::curves::Curve;
 
 const LOADS: [u32; 12] = [20, 40, 60, 70, 75, 80, 85, 90, 95, 100, 110, 120];
 const SLOTS: [u16; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// An operation leaves the diagonal where less than this part of what is offered is accepted.
+/// The fraction of the offered load below which the accepted load counts as saturated.
 const ON_DIAGONAL: f64 = 0.97;
 
-/// Names, and what stands for the rest of a load.
+/// The operations: name, kind, debit of writes, and round-trip time in nanoseconds.
 const KINDS: [(&str, Kind, WriteDebit, u64); 4] = [
     ("reads", Kind::Read, WriteDebit::Both, 5_000),
     ("writes, debit at both ends", Kind::Write, WriteDebit::Both, 5_000),
@@ -20,7 +20,7 @@ const KINDS: [(&str, Kind, WriteDebit, u64); 4] = [
     ("writes, debit at the server", Kind::Write, WriteDebit::ServerOnly, 5_000),
 ];
 
-/// Runs and draws it.
+/// Runs the experiment and draws the figure.
 pub fn figure(length: Length) -> Figure {
     let (mut curves, mut rows, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
     for (name, kind, debit, rtt_ns) in KINDS {

@@ -1,4 +1,4 @@
-//! Figure 14: a client's gap while a key changes.
+//! Figure 14: the interruption of a client's reads while a key changes.
 
 use remora_fabric::rma::path::Path;
 use remora_fabric::rma::rotation::{DRIVER_NS, GRANT_NS, RECONNECT_NS, Rotation, gap_ns, reconnect_gap_ns};
@@ -6,7 +6,7 @@ use remora_fabric::rma::rotation::{DRIVER_NS, GRANT_NS, RECONNECT_NS, Rotation, 
 use super::{Figure, Length, cipher, notes, row};
 use crate::plot::{Line, Mark, Plot};
 
-/// Names, and what the paper says, in microseconds.
+/// The names of the cases, and the paper's values in microseconds.
 const WAYS: [(&str, Option<f64>); 4] = [
     ("Rekey, announced", Some(1.0)),
     ("Rekey, asked for", None),
@@ -14,7 +14,7 @@ const WAYS: [(&str, Option<f64>); 4] = [
     ("RC connects again", Some(2_000.0)),
 ];
 
-/// Runs and draws it.
+/// Runs the experiment and draws the figure.
 pub fn figure(_: Length) -> Figure {
     let [announced, unannounced, driver] =
         [Rotation::Announced, Rotation::Unannounced, Rotation::Driver].map(|how| gap_ns(how, &cipher));

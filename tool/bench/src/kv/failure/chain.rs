@@ -1,4 +1,5 @@
-//! A table whose GETs a chain answers: the NIC daemon's, for a server that only sets it up (RedN, §5.6).
+//! A table whose GETs a chain answers. The chain belongs to the NIC daemon, and the server only sets it up
+//! (RedN, §5.6).
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -20,7 +21,7 @@ use crate::redn::table::{Table, telling};
 use remora_options::device::{LOOPBACK, PortName};
 use remora_options::print;
 
-/// Time that an answer may take.
+/// The maximum time of an answer.
 const LONG: Duration = Duration::from_secs(2);
 
 fn table(args: &Args) -> Table {
@@ -117,7 +118,7 @@ impl Client {
     fn connect(port: PortName, address: SocketAddr, len: usize) -> Result<Client> {
         let context = port.device_on(LOOPBACK, "")?.open()?;
         let (domain, cq) = (context.alloc_pd()?, context.create_cq(64)?);
-        // Values have up to 64 KiB in the program's text.
+        // The program's text allows values of up to 64 KiB.
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let reply = domain.allocate(1 << 16, access)?;
         let call = Call { program: "get".to_owned(), reply: reply.remote_memory() };

@@ -1,4 +1,4 @@
-//! Figure 16: GETs over time, while their server is killed and started again.
+//! Figure 16: GETs over time while their server is killed and restarted.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use crate::curves::{Curve, Curves, Stated};
 use crate::plot;
 use remora_options::output;
 
-/// Time that GETs are counted in.
+/// The time slots in which GETs are counted.
 const SLOT: Duration = Duration::from_millis(50);
-/// §5.6: a vanilla Memcached takes 1 s to start, and 1.25 s for its metadata and tables.
+/// Values of §5.6: a vanilla Memcached takes 1 s to start, and 1.25 s for its metadata and tables.
 const STARTED: f64 = 1.0 + 1.25;
 
 /// Number of completed GETs over the time of a round.

@@ -1,4 +1,4 @@
-//! `FaRM`'s table: GETs are READs.
+//! The table of `FaRM`, in which GETs are READs.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::{Args, Reads, Server, Store};
 use remora_options::device::{PortArgs, PortName};
 use remora_service::kv::{FarmDesign, KvSession as _, Session};
 
-/// `remora serve kv`, with a NIC of its own or a daemon's.
+/// The command `remora serve kv` with its own NIC or with a daemon's.
 pub struct Farm {
     server: Server,
     port: PortName,

@@ -1,4 +1,4 @@
-//! A real memcached.
+//! A memcached server as one of the stores.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use super::super::rival::Rival;
 use super::{Args, PATIENCE, Reads, Store, free_address};
 use crate::testbed::process::Process;
 
-/// A real memcached, which somebody fills again.
+/// A memcached server, which this type fills anew after each start.
 pub struct Memcached {
     address: SocketAddr,
     records: u64,
@@ -55,7 +55,7 @@ impl Store for Memcached {
                 command.clear();
             }
         }
-        // Its answer says that all before it is done.
+        // The answer to this command shows that all commands before it are done.
         command.extend_from_slice(b"version\r\n");
         stream.write_all(&command)?;
         stream.read_exact(&mut [0])?;

@@ -1,4 +1,4 @@
-//! One of two servers of the same pairs is killed while a client reads.
+//! The failover test: one of two servers with the same records is killed while a client reads.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use crate::testbed::Testbed;
 use crate::{Report, Row};
 use remora_options::device::PortArgs;
 
-/// Load before the server dies, and after GETs have come back.
+/// The duration of the load before the server is killed, and after GETs succeed anew.
 const LOAD: Duration = Duration::from_millis(500);
-/// Longest that GETs may stay away.
+/// The maximum interruption of GETs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Interruption of a client's GETs while a server is replaced.
@@ -103,7 +103,7 @@ impl Pairs<'_> {
     }
 }
 
-/// GETs before and after a failover, one at a time, each value checked.
+/// Measures GETs before and after a failover, one at a time, and checks each value.
 fn read_on(
     plan: &Plan,
     kill: impl Fn() -> Result<()>,
@@ -126,7 +126,7 @@ fn read_on(
                 ensure!(values.check(record, &value).is_some(), "record {record} has a wrong value");
                 seen.gap = seen.gap.max(now.duration_since(last));
                 last = now;
-                // The first one after the failover may have been answered before it.
+                // The first GET after the failover may have been answered before the kill.
                 back = back.or_else(|| killed.filter(|killed| now.duration_since(*killed) > LOAD));
             }
             None => seen.failed += 1,
