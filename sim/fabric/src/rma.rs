@@ -120,7 +120,7 @@ impl World {
     /// # Panics
     /// Panics if 1RMA is not enabled on the node.
     pub fn regions(&self, node: usize) -> &Arc<Regions> {
-        self.nodes[node].regions.as_ref().expect("a node that speaks 1RMA")
+        self.nodes[node].regions.as_ref().expect("1RMA is enabled on the node")
     }
 
     /// Assigns a RegionId to a region, with these rights and this key.

@@ -132,7 +132,7 @@ impl World {
     /// Panics if the NIC rejects a modification.
     pub fn bring_up(&mut self, qp: QueuePair, psn: u32, settings: &Settings) {
         for change in self.way_to_rts(qp, qp, [psn, 0], settings) {
-            self.modify(qp, &change).expect("a change that the table allows");
+            self.modify(qp, &change).expect("the state table allows this change");
         }
     }
 }

@@ -157,7 +157,7 @@ impl World {
             [(left, right, settings.psn), (right, left, [settings.psn[1], settings.psn[0]])]
         {
             for change in self.way_to_rts(from, to, psn, settings) {
-                self.modify(from, &change).expect("a change that the table allows");
+                self.modify(from, &change).expect("the state table allows this change");
             }
         }
     }
@@ -183,7 +183,7 @@ impl World {
     /// Takes a queue pair to a state without attributes: ERR, SQD or RESET.
     pub fn bring(&mut self, qp: QueuePair, state: State) {
         self.modify(qp, &Modify { state: Some(state), ..Modify::default() })
-            .expect("a state that takes nothing");
+            .expect("the state needs no attributes");
     }
 
     pub(crate) fn end(&mut self, qp: QueuePair) -> &mut Endpoint {
@@ -256,7 +256,7 @@ impl World {
     /// # Panics
     /// Panics if the list does not exist.
     pub fn free_list_facts(&mut self, list: &FreeList) -> FreeListFacts {
-        self.with_nic(list.node, |nic, _| nic.free_list_facts(list.number)).expect("a list that is there")
+        self.with_nic(list.node, |nic, _| nic.free_list_facts(list.number)).expect("the free list exists")
     }
 
     /// Reports the buffers of a free list that are neither free nor resting: see
@@ -266,7 +266,7 @@ impl World {
     /// Panics if the list does not exist.
     pub fn free_list_out(&mut self, list: &FreeList, first: u32, bits: &mut [u64]) {
         let asked = self.with_nic(list.node, |nic, _| nic.free_list_out(list.number, first, bits));
-        asked.expect("a list that is there");
+        asked.expect("the free list exists");
     }
 
     pub(crate) fn put(

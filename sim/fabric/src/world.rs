@@ -282,7 +282,7 @@ impl World {
             return false;
         }
         self.at_once = if self.now() > before { 0 } else { self.at_once + 1 };
-        assert!(self.at_once < RESTLESS, "time stands still at {:?}", self.now());
+        assert!(self.at_once < RESTLESS, "time has not advanced for {RESTLESS} steps at {:?}", self.now());
         for node in 0..self.nodes.len() {
             if self.nodes[node].blocked || self.nodes[node].due <= self.now() {
                 self.run(node);

@@ -169,7 +169,7 @@ impl Run {
 
     fn start(&mut self, index: usize, start: Picos) {
         let flow = &self.flows[index];
-        let host = |node| self.simulation.network().host_at(node).expect("flows join hosts");
+        let host = |node| self.simulation.network().host_at(node).expect("both ends of a flow are hosts");
         let spec = FlowSpec {
             source: host(flow.src),
             destination: host(flow.dst),

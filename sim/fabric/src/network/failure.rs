@@ -32,7 +32,7 @@ impl Network {
         }
         let ports = &self.ports;
         let is_up = |link: u32| ports[2 * link as usize].up;
-        self.routes = Routes::new(&self.topology, is_up).expect("the topology was checked before");
+        self.routes = Routes::new(&self.topology, is_up).expect("the topology was valid before");
         // Packets that wait for the link at a host may leave by another one now.
         for id in [PortId(2 * link), PortId(2 * link + 1)] {
             if let super::End::Host(host) = self.ports[id.index()].from {
@@ -64,7 +64,7 @@ impl Network {
                 }
                 _ => self.packets.pop(&mut self.ports[id.index()].queues[usize::from(class)].fifo),
             };
-            let packet = popped.expect("a class that waits has a packet");
+            let packet = popped.expect("a class with queued bytes has a packet");
             let charge = u32::from(self.packets[packet].charge);
             self.ports[id.index()].subtract(class, charge);
             if let Some(number) = number {

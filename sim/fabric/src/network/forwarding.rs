@@ -15,7 +15,7 @@ impl Network {
     #[inline]
     pub(super) fn arrive(&mut self, id: PortId) -> Option<Due> {
         let port = &mut self.ports[id.index()];
-        let packet = self.packets.pop(&mut port.flight).expect("an arrival belongs to a packet");
+        let packet = self.packets.pop(&mut port.flight).expect("an arrival event has a packet on the link");
         if let Some(next) = port.flight.first() {
             let at = self.packets[next].arrival;
             self.at(at, id.0, ARRIVE);
@@ -164,7 +164,7 @@ impl Network {
             }
             None => self.packets.pop(&mut port.queues[usize::from(class)].fifo),
         };
-        let packet = popped.expect("a class that waits has a packet");
+        let packet = popped.expect("a class with queued bytes has a packet");
         let charge = u32::from(self.packets[packet].charge);
         port.subtract(class, charge);
         self.depart(id, packet);

@@ -114,7 +114,7 @@ impl Network {
         for start in candidates {
             let mut path = Vec::new();
             if let Some(cycle) = self.cycle_from(PortId(start as u32), &stuck, &mut state, &mut path) {
-                let first = *cycle.iter().min().expect("a cycle has ports");
+                let first = *cycle.iter().min().expect("a cycle has at least one port");
                 if !self.progress.reported.contains(&first) {
                     self.progress.reported.push(first);
                     let cycle = cycle.iter().map(|port| self.name_of(*port)).collect();

@@ -111,13 +111,13 @@ pub fn reliable_connection(beside: &Beside) -> Latencies {
     let mut next = Instant(gap_ns(&mut random, APART_NS));
     let (mut begun, mut taken, mut waiting) = (Vec::new(), Vec::new(), VecDeque::new());
     if beside.long > 0 {
-        post(&mut world, LONG, beside.long as usize).expect("the first");
+        post(&mut world, LONG, beside.long as usize).expect("the send queue is empty");
     }
     while taken.len() < beside.reads {
         while let Some(completion) = world.poll(cq) {
             assert_eq!(completion.status, Status::Success, "nothing is lost here");
             if completion.id == LONG {
-                post(&mut world, LONG, beside.long as usize).expect("it has just been done");
+                post(&mut world, LONG, beside.long as usize).expect("the send queue has space");
                 continue;
             }
             let begun: Instant = begun[completion.id as usize];

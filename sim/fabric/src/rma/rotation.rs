@@ -64,7 +64,11 @@ pub fn gap_ns(rotation: Rotation, make: MakeCipher<'_>) -> u64 {
         {
             match rotation {
                 Rotation::Driver => {
-                    nodes.world.regions(SERVER + 1).deregister(nodes.served[SERVER].id).expect("its own");
+                    nodes
+                        .world
+                        .regions(SERVER + 1)
+                        .deregister(nodes.served[SERVER].id)
+                        .expect("the region is registered");
                     driver = now.after(DRIVER_NS);
                 }
                 _ => nodes.world.issue(&mut portal, &command),

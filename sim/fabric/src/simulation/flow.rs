@@ -103,7 +103,7 @@ impl Simulation {
         };
         self.flows.running[number as usize] = Some(Running { pair, ..Running::default() });
         self.flows.open.insert(number);
-        let posts = self.flows.pairs[pair as usize].as_mut().expect("it was made").add(number);
+        let posts = self.flows.pairs[pair as usize].as_mut().expect("the queue pair was created").add(number);
         self.post(pair);
         if posts != self.flows.specs[number as usize].source {
             self.pump(posts);
@@ -128,7 +128,7 @@ impl Simulation {
         let len = u64::from(self.config.message).min(spec.bytes - running.done);
         running.done += len;
         let (pair, has_ended) = (running.pair, running.done == spec.bytes);
-        let pairs = self.flows.pairs[pair as usize].as_mut().expect("a flow's own");
+        let pairs = self.flows.pairs[pair as usize].as_mut().expect("a running flow has queue pairs");
         pairs.completed();
         if status != Status::Success {
             return self.fail(pair, status);
@@ -147,7 +147,7 @@ impl Simulation {
     /// Ends all flows of a queue pair that has failed.
     fn fail(&mut self, pair: u32, status: Status) {
         let at = self.network.now();
-        let pairs = self.flows.pairs[pair as usize].as_mut().expect("that has failed");
+        let pairs = self.flows.pairs[pair as usize].as_mut().expect("the failed queue pair exists");
         for number in pairs.take_flows() {
             self.flows.end(number, at, status);
         }

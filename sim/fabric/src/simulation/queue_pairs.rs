@@ -180,11 +180,12 @@ impl Simulation {
             let nic = guard.parts().0;
             for change in changes(Service::Rc, address, peer.number, [0, 0], &settings) {
                 let change = Modify { window: spec.window, ..change };
-                nic.modify_qp(own.number, &change).expect("a change that the table allows");
+                nic.modify_qp(own.number, &change).expect("the state table allows this change");
             }
             if connection.congestion != Algorithm::None {
                 let change = Modify { congestion: Some(connection.congestion), ..Modify::default() };
-                nic.modify_qp(own.number, &change).expect("a control for a queue pair that is connected");
+                nic.modify_qp(own.number, &change)
+                    .expect("a connected queue pair accepts a congestion control");
             }
         }
     }
@@ -246,7 +247,7 @@ impl Simulation {
             && pairs.takes_another()
         {
             let spec = &self.flows.specs[number as usize];
-            let running = self.flows.running[number as usize].as_mut().expect("a flow that has not ended");
+            let running = self.flows.running[number as usize].as_mut().expect("the flow has not ended");
             let len = message.min(spec.bytes - running.posted);
             let keys = [0, 1].map(|end: usize| self.hosts[pairs.ends[end].host as usize].key);
             running.posted += len;
@@ -280,7 +281,7 @@ fn put([own, peer]: &mut [End; 2], keys: [Key; 2], posted: &Posted) -> u64 {
     let remote = Remote { addr: host::ADDRESS, rkey: keys[1] };
     let mut receive = |sges: &[Sge]| {
         let request = ReceiveRequest { id: u64::from(flow), sges };
-        peer.receive.push(&request).expect("as many receives as sends");
+        peer.receive.push(&request).expect("the receive queue has as many slots as the send queue");
     };
     let operation = match verb {
         Verb::Write if tells => {
@@ -305,7 +306,7 @@ fn put([own, peer]: &mut [End; 2], keys: [Key; 2], posted: &Posted) -> u64 {
     let store = |at: usize, slot: &[u8; SLOT]| ring.store(sent + at as u64, slot);
     let bounds = Bounds { max_sge: 1, max_inline: 0 };
     let slots = wqe::write_to(&request, &Target::Peer, &bounds, free as usize, store);
-    own.sent += slots.expect("space for as many as are kept posted") as u64;
+    own.sent += slots.expect("the send queue has space for the posted requests") as u64;
     own.send.set_word(Word::Produced, own.sent);
     u64::from(verb == Verb::Send || tells && verb == Verb::Write)
 }

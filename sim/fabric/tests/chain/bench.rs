@@ -70,7 +70,7 @@ impl Bench {
 
     /// Runs the world until no event is left. Returns the completions of `chain`.
     pub fn settle(&mut self, chain: &Chain) -> Vec<WorkCompletion> {
-        assert!(self.world.settle(1_000_000), "it never comes to rest");
+        assert!(self.world.settle(1_000_000), "the world never comes to rest");
         self.world.drain(chain.cq)
     }
 

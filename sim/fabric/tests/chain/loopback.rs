@@ -265,7 +265,7 @@ fn a_chain_that_never_ends_leaves_others_their_turns_and_ends_when_it_is_destroy
     let other = bench.chain(Fetching::Posted);
     bench.put(&other, Operation::Nop, &[], SIGNALED);
     bench.ring(&other);
-    assert!(!bench.world.settle(200), "it never comes to rest");
+    assert!(!bench.world.settle(200), "an endless chain never comes to rest");
     assert_eq!(bench.count(&other), 1);
     assert!(bench.count(&wild) > 64, "and goes on beyond what was posted");
     bench.world.with_nic(0, |nic, _| nic.destroy_qp(number)).unwrap();

@@ -60,7 +60,7 @@ fn run(rules: Vec<Rule>, what: &str) {
         world.post_quietly(left, &request).unwrap();
     }
     world.ring(left);
-    assert!(world.settle(100_000), "{what}: it never comes to rest");
+    assert!(world.settle(100_000), "{what}: the world never comes to rest");
     let done: Vec<_> = world.drain(left_cq).iter().map(|wc| (wc.id, wc.status)).collect();
     assert_eq!(done, (0..7).map(|id| (id, Status::Success)).collect::<Vec<_>>(), "{what}");
     let received: Vec<_> = world.drain(right_cq).iter().map(|wc| (wc.id, wc.byte_len, wc.imm)).collect();

@@ -203,7 +203,7 @@ impl Shop {
             }
         }
         // Buffers that were still pinned become free when their bytes can no longer be requested.
-        assert!(self.world.settle(10_000_000), "it never comes to rest");
+        assert!(self.world.settle(10_000_000), "the world never comes to rest");
         let facts = self.world.free_list_facts(&self.list);
         let live = (0..SLOTS).filter(|slot| self.word(16 * slot) != 0).count();
         assert_eq!((facts.free as usize, facts.resting, facts.bad_posts), (COUNT - live, 0, 0));

@@ -92,7 +92,7 @@ impl Bench {
             self.put(request);
         }
         self.world.ring(self.left);
-        assert!(self.world.settle(1_000_000), "it never comes to rest");
+        assert!(self.world.settle(1_000_000), "the world never comes to rest");
         self.world.drain(self.left_cq)
     }
 

@@ -87,7 +87,7 @@ impl Arm for Simulated {
 
     fn finish(&mut self, _: usize) -> Vec<WorkCompletion> {
         self.bench.world.ring(self.bench.left);
-        assert!(self.bench.world.settle(10_000_000), "it never comes to rest");
+        assert!(self.bench.world.settle(10_000_000), "the world never comes to rest");
         self.bench.world.drain(self.bench.left_cq)
     }
 }

@@ -80,7 +80,7 @@ impl Bench {
 
     /// Runs the world until no event is left. Returns id and status of the completions on the left.
     pub fn settle(&mut self) -> Vec<(u64, Status)> {
-        assert!(self.world.settle(1_000_000), "it never comes to rest");
+        assert!(self.world.settle(1_000_000), "the world never comes to rest");
         ends(&self.world.drain(self.left_cq))
     }
 

@@ -305,7 +305,7 @@ impl<T: Serves> Host<T> {
         for list in self.lists.drain(..) {
             world
                 .with_nic(self.node, |nic, _| nic.destroy_free_list(list.number))
-                .expect("a list that is there");
+                .expect("the free list exists");
         }
         self.table = make(&self.memory);
         (self.lists, self.keeper) = lists(world, &self.region, &self.shape, &self.local);

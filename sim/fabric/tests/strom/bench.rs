@@ -139,7 +139,7 @@ impl Bench {
 
     /// Runs the world until no event is left. Returns the answers by tag.
     pub fn run(&mut self) -> BTreeMap<u32, Answer> {
-        assert!(self.world.settle(20_000_000), "it never comes to rest");
+        assert!(self.world.settle(20_000_000), "the world never comes to rest");
         self.answers()
     }
 

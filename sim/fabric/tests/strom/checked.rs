@@ -26,7 +26,7 @@ fn read(bench: &mut Bench, id: u64, at: usize, len: usize) {
 
 /// Returns the statuses of the READs in the order in which they were posted.
 fn ends(bench: &mut Bench) -> Vec<Status> {
-    assert!(bench.world.settle(20_000_000), "it never comes to rest");
+    assert!(bench.world.settle(20_000_000), "the world never comes to rest");
     let done = bench.world.drain(bench.left_cq);
     // Receives are flushed when a connection ends.
     done.iter().filter(|done| done.kind == CompletionKind::Read).map(|done| done.status).collect()

@@ -124,7 +124,7 @@ impl Kernel for Busy {
 
 /// Returns the endings that were reported, in order.
 fn endings(bench: &mut Bench) -> Vec<(u32, Status)> {
-    assert!(bench.world.settle(20_000_000), "it never comes to rest");
+    assert!(bench.world.settle(20_000_000), "the world never comes to rest");
     let came = bench.world.drain(bench.left_cq).into_iter().filter_map(|completion| completion.imm);
     came.map(|imm| (Ending::parse(imm).tag, Ending::parse(imm).status)).collect()
 }

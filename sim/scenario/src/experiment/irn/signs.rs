@@ -57,7 +57,7 @@ impl Signs {
     /// # Panics
     /// Panics if the list is malformed, which a test excludes.
     pub fn known() -> Signs {
-        Signs::parse(include_str!("signs.toml")).expect("the list that is compiled in")
+        Signs::parse(include_str!("signs.toml")).expect("the compiled-in list of signs is valid")
     }
 
     /// Reads a list in TOML.
