@@ -6,24 +6,24 @@
 //! history of the run.
 
 mod buffer;
+mod event_set;
 mod failure;
+mod findings;
 mod flow_hash;
 mod forwarding;
 mod mark;
-mod observe;
-mod observed;
+mod observation;
 mod out_of_order;
 mod packet;
-mod pause;
-mod pausing;
+mod pause_frame;
+mod pfc;
 mod port;
 mod port_id;
 mod prefetch;
-mod progress;
 mod route;
 mod switch;
 mod voq;
-mod watch;
+mod watchdog;
 mod wiring;
 
 use std::cmp::Reverse;
@@ -35,22 +35,22 @@ use crate::engine::{Calendar, Event, Picos};
 use crate::topology::{Routes, Topology, TopologyError};
 
 pub use buffer::{Account, Admission, Buffer, BufferConfig, ConweaveConfig, SharedConfig, Thresholds};
+pub use event_set::EventSet;
 pub use failure::Failure;
+pub use findings::{Amount, Balance, Cause, Finding, Findings, Totals};
 pub use flow_hash::{FlowKey, KeyedHash, flow_hash, mix};
 pub use mark::{MarkConfig, Marks};
-pub use observe::{Event as PortEvent, Observation};
-pub use observed::Observe;
+pub use observation::{Event as PortEvent, Observation};
 pub use packet::{Flags, Packet, PacketId, Packets};
-pub use pause::{Lasts, PauseConfig, PauseFrame};
+pub use pause_frame::{Lasts, PauseConfig, PauseFrame};
 pub use port::{CLASSES, End, Port};
 pub use port_id::PortId;
 pub use route::{Balancing, path};
 pub use voq::VOQ_PORTS_MAX;
-pub use watch::{Amount, Balance, Cause, Finding, Findings, Totals};
 
 use out_of_order::OutOfOrder;
-use progress::Progress;
 use switch::Switch;
+use watchdog::Watchdog;
 use wiring::{Wiring, ends, share_out, too_many};
 
 /// The configuration of a network.
@@ -146,7 +146,7 @@ pub struct Network {
     keys: Vec<FlowKey>,
     reactions: BinaryHeap<Reverse<Reaction>>,
     out_of_order: OutOfOrder,
-    progress: Progress,
+    watchdog: Watchdog,
     totals: Totals,
     findings: Findings,
     observes_pauses: bool,
@@ -178,7 +178,7 @@ impl Network {
             packets: Packets::default(),
             accounts: vec![Account::default(); ports.len()],
             random: (0..ports.len()).map(stream).collect(),
-            progress: Progress::new(ports.len()),
+            watchdog: Watchdog::new(ports.len()),
             marks: config
                 .marks
                 .as_ref()

@@ -8,7 +8,7 @@ mod charging;
 mod far_end;
 mod flow;
 mod host;
-mod observe;
+mod observer;
 mod peer;
 mod queue_pairs;
 mod spec;
@@ -29,7 +29,7 @@ use crate::topology::{Topology, TopologyError};
 
 pub use charging::Charging;
 pub use host::MAX_QPS;
-pub use observe::{Observer, Seen, hosts_of};
+pub use observer::{Observer, Seen, hosts_of};
 pub use spec::{Connection, EndAt, FlowEnd, FlowSpec, Senders, Verb};
 
 use far_end::FarEnds;
@@ -263,15 +263,16 @@ impl Simulation {
     }
 
     /// Handles the completions of a host's NIC: the flows continue or end.
-    fn complete(&mut self, number: u32) {
-        while let Some(entry) = self.hosts[number as usize].poller.poll() {
-            self.hosts[number as usize].poller.free();
-            let (number, status) = (entry.completion.id as u32, entry.completion.status);
+    fn complete(&mut self, host: u32) {
+        while let Some(entry) = self.hosts[host as usize].poller.poll() {
+            self.hosts[host as usize].poller.free();
+            let flow = entry.completion.id as u32;
+            let status = entry.completion.status;
             match entry.completion.kind {
                 CompletionKind::Receive | CompletionKind::ReceiveWriteImm if status == Status::Success => {
-                    self.flow_received(number);
+                    self.flow_received(flow);
                 }
-                _ => self.flow_completed(number, status),
+                _ => self.flow_completed(flow, status),
             }
         }
     }

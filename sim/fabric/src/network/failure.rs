@@ -1,9 +1,9 @@
 //! Link failures: links go down and come up at given times.
 
-use super::observe::Event;
-use super::observed::Observe;
+use super::event_set::EventSet;
+use super::findings::Cause;
+use super::observation::Event;
 use super::port_id::PortId;
-use super::watch::Cause;
 use super::{Due, Network};
 use crate::engine::Picos;
 use crate::topology::Routes;
@@ -53,7 +53,7 @@ impl Network {
             self.packets.remove(control);
         }
         let paused = std::mem::take(&mut self.ports[id.index()].paused);
-        self.progress.resumed(id, paused, self.now);
+        self.watchdog.resumed(id, paused, self.now);
         // The far end no longer pauses this port either.
         self.accounts[id.index()].pausing = 0;
         while let Some(class) = self.ports[id.index()].choose(0) {
@@ -70,7 +70,7 @@ impl Network {
             if let Some(number) = number {
                 self.left(number, id, packet, class, charge);
             }
-            if self.ports[id.index()].observed.has(Observe::QUEUES) {
+            if self.ports[id.index()].observed.has(EventSet::QUEUES) {
                 self.note(id, Event::Dropped, packet);
             }
             self.lose(packet, Cause::Down);

@@ -1,13 +1,13 @@
 //! Forwarding: packets arrive from a link, are queued at a switch, and depart on the next link.
 
 use super::buffer::Admission;
+use super::event_set::EventSet;
+use super::findings::{Cause, Finding};
 use super::mark::mark;
-use super::observe::Event as PortEvent;
-use super::observed::Observe;
+use super::observation::Event as PortEvent;
 use super::packet::{Flags, PacketId};
 use super::port::{End, Port};
 use super::port_id::PortId;
-use super::watch::{Cause, Finding};
 use super::{ARRIVE, Due, Network};
 
 impl Network {
@@ -110,7 +110,7 @@ impl Network {
         } else {
             self.packets.push(&mut port.queues[usize::from(class)].fifo, id);
         }
-        if port.observed.has(Observe::QUEUES) {
+        if port.observed.has(EventSet::QUEUES) {
             self.note(out, PortEvent::Enqueued, id);
         }
         let port = &self.ports[out.index()];
@@ -127,7 +127,7 @@ impl Network {
     #[cold]
     pub(super) fn overflow(&mut self, number: u32, ingress: PortId, out: PortId, id: PacketId) {
         self.ports[out.index()].lost += 1;
-        if self.ports[out.index()].observed.has(Observe::QUEUES) {
+        if self.ports[out.index()].observed.has(EventSet::QUEUES) {
             self.note(out, PortEvent::Dropped, id);
         }
         let class = self.packets[id].class;
@@ -146,7 +146,7 @@ impl Network {
         let observed = port.observed;
         if let Some(control) = self.packets.pop(&mut port.control) {
             self.depart(id, control);
-            if observed.has(Observe::DEPARTURES) {
+            if observed.has(EventSet::DEPARTURES) {
                 self.note(id, PortEvent::Departed, control);
             }
             return;
@@ -171,7 +171,7 @@ impl Network {
         if let Some(number) = number {
             self.left(number, id, packet, class, charge);
         }
-        if observed.has(Observe::DEPARTURES.with(Observe::QUEUES)) {
+        if observed.has(EventSet::DEPARTURES.with(EventSet::QUEUES)) {
             self.note(id, PortEvent::Departed, packet);
         }
     }
@@ -180,7 +180,7 @@ impl Network {
     #[inline]
     pub(super) fn depart(&mut self, id: PortId, packet: PacketId) {
         let port = &mut self.ports[id.index()];
-        self.progress.sent(id);
+        self.watchdog.sent(id);
         let goes_on = port.can_send();
         if self.packets[packet].flags.has(Flags::FAULT) {
             self.depart_alone(id, packet);

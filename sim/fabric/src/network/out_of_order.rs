@@ -4,9 +4,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::findings::Cause;
 use super::packet::{Flags, Packet, PacketId};
 use super::port_id::PortId;
-use super::watch::Cause;
 use super::{Due, Network, OUT_OF_ORDER};
 use crate::engine::Picos;
 

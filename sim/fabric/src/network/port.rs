@@ -2,7 +2,7 @@
 
 use remora_memory::prefetch;
 
-use super::observed::Observe;
+use super::event_set::EventSet;
 use super::packet::{Fifo, PacketId, Packets};
 use crate::engine::{Picos, transmission};
 
@@ -60,7 +60,7 @@ pub struct Port {
     /// True if the link loses packets at random.
     pub lossy: bool,
     /// Kinds of events that are observed at this port.
-    pub observed: Observe,
+    pub observed: EventSet,
     /// Queued bytes of all classes.
     pub queued: u32,
     /// Maximum of `queued` so far.
@@ -96,7 +96,7 @@ impl Port {
             whole_ns: false,
             up: true,
             lossy: false,
-            observed: Observe::default(),
+            observed: EventSet::default(),
             flight: Fifo::default(),
             control: Fifo::default(),
             delay,

@@ -8,7 +8,7 @@ use remora_wire::icrc::{self, Flow};
 use super::*;
 use crate::network::{BufferConfig, MarkConfig, PauseConfig, PauseFrame, PortEvent, PortId, Thresholds};
 use crate::topology::{Level, Tree};
-use crate::{Marks, network::Observe};
+use crate::{Marks, network::EventSet};
 
 /// Time, port, event and bytes of a packet, and the contents of a pause frame.
 type Noted = (u64, PortId, PortEvent, Vec<u8>, Option<PauseFrame>);
@@ -49,7 +49,7 @@ fn simulation(whole: bool) -> Simulation {
 }
 
 /// Hosts 0 to 2 send 40,000 bytes each to host 4. Returns the events at the observed directions.
-fn run(whole: bool, observed: &[(PortId, Observe)]) -> (Simulation, Vec<Noted>) {
+fn run(whole: bool, observed: &[(PortId, EventSet)]) -> (Simulation, Vec<Noted>) {
     let mut simulation = simulation(whole);
     let notes = Notes::default();
     simulation.set_observer(Box::new(notes.clone()));
@@ -70,7 +70,7 @@ const HOST_4: PortId = PortId(8);
 #[test]
 fn a_host_is_seen_to_get_and_to_send_what_its_nic_counts() {
     for whole in [true, false] {
-        let both = [(HOST_4, Observe::DEPARTURES), (HOST_4.reverse(), Observe::ARRIVALS)];
+        let both = [(HOST_4, EventSet::DEPARTURES), (HOST_4.reverse(), EventSet::ARRIVALS)];
         let (simulation, seen) = run(whole, &both);
         let counters = simulation.counters(4);
         let count = |event| seen.iter().filter(|note| note.2 == event).count() as u64;
@@ -84,7 +84,7 @@ fn a_host_is_seen_to_get_and_to_send_what_its_nic_counts() {
 
 #[test]
 fn frames_are_seen_as_they_are_on_the_wire() {
-    let (_, seen) = run(true, &[(HOST_4.reverse(), Observe::ARRIVALS)]);
+    let (_, seen) = run(true, &[(HOST_4.reverse(), EventSet::ARRIVALS)]);
     let mut marked = 0;
     for (.., packet, _) in &seen {
         let frame = dissect(Start::Ip, packet).unwrap();
@@ -94,7 +94,7 @@ fn frames_are_seen_as_they_are_on_the_wire() {
         assert!(Flow::of(&network, &udp).accepts(network.ip_id(), covered, frame.icrc));
         marked += u64::from(packet[1] & 3 == 3);
     }
-    let (simulation, blank) = run(false, &[(HOST_4.reverse(), Observe::ARRIVALS)]);
+    let (simulation, blank) = run(false, &[(HOST_4.reverse(), EventSet::ARRIVALS)]);
     assert_eq!(marked, simulation.counters(4).np_ecn_marked_roce_packets);
     let same = |(a, b): (&Noted, &Noted)| a.0 == b.0 && a.3[..a.3.len() - 4] == b.3[..b.3.len() - 4];
     assert!(seen.len() == blank.len() && seen.iter().zip(&blank).all(same), "but for the ICRC");
@@ -104,7 +104,7 @@ fn frames_are_seen_as_they_are_on_the_wire() {
 fn pause_frames_are_seen_where_they_leave_and_where_they_arrive() {
     // Ports of the switch of host 4 to both spines.
     let uplinks = [PortId(20), PortId(22)];
-    let both = Observe::DEPARTURES.with(Observe::ARRIVALS);
+    let both = EventSet::DEPARTURES.with(EventSet::ARRIVALS);
     let (simulation, seen) = run(false, &uplinks.map(|uplink| (uplink, both)));
     let mut pauses = 0;
     for uplink in uplinks {
@@ -128,7 +128,7 @@ fn pause_frames_are_seen_where_they_leave_and_where_they_arrive() {
 fn queues_are_seen_to_grow_and_to_drain() {
     // Port of the switch to host 4.
     let out = HOST_4.reverse();
-    let (_, seen) = run(false, &[(out, Observe::QUEUES)]);
+    let (_, seen) = run(false, &[(out, EventSet::QUEUES)]);
     let count = |event| seen.iter().filter(|note| note.2 == event).count();
     assert_eq!(count(PortEvent::Enqueued), count(PortEvent::Departed));
     assert!(count(PortEvent::Enqueued) >= 120 && count(PortEvent::Arrived) == 0);
@@ -136,8 +136,8 @@ fn queues_are_seen_to_grow_and_to_drain() {
 
 #[test]
 fn whoever_observes_changes_nothing() {
-    let everything: Vec<(PortId, Observe)> = (0..24)
-        .map(|port| (PortId(port), Observe::DEPARTURES.with(Observe::ARRIVALS).with(Observe::QUEUES)))
+    let everything: Vec<(PortId, EventSet)> = (0..24)
+        .map(|port| (PortId(port), EventSet::DEPARTURES.with(EventSet::ARRIVALS).with(EventSet::QUEUES)))
         .collect();
     let (observed, seen) = run(false, &everything);
     let (plain, nothing) = run(false, &[]);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use remora_fabric::engine::Picos;
-use remora_fabric::network::{Observe, PortEvent, PortId};
+use remora_fabric::network::{EventSet, PortEvent, PortId};
 use remora_fabric::simulation::{Seen, Simulation};
 
 use super::{PortName, Sink};
@@ -64,8 +64,8 @@ impl Captures {
             if ports.insert(port, Captured { number, ends: [*name, far] }).is_some() {
                 return Err(format!("port {name} is to be captured twice: name it once"));
             }
-            simulation.observe(port, Observe::DEPARTURES);
-            simulation.observe(port.reverse(), Observe::ARRIVALS);
+            simulation.observe(port, EventSet::DEPARTURES);
+            simulation.observe(port.reverse(), EventSet::ARRIVALS);
         }
         Ok(Captures { ports, packet: Vec::new() })
     }

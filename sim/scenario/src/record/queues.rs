@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use remora_fabric::engine::Picos;
-use remora_fabric::network::{CLASSES, Observe, PortId};
+use remora_fabric::network::{CLASSES, EventSet, PortId};
 use remora_fabric::simulation::{Seen, Simulation};
 
 use super::{Output, PortName, Sink, is_ns3};
@@ -68,7 +68,7 @@ impl Queues {
         for port in simulation.network().port_ids().collect::<Vec<_>>() {
             let name = PortName::of(simulation.network(), port);
             if simulation.network().host_at(name.node).is_none() {
-                simulation.observe(port, Observe::QUEUES);
+                simulation.observe(port, EventSet::QUEUES);
                 ports.push((name, port));
             }
         }

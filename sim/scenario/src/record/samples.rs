@@ -1,7 +1,7 @@
 //! Periodic samples of switches and hosts: bytes on uplinks, queue pairs and CNPs.
 
 use remora_fabric::engine::Picos;
-use remora_fabric::network::{Network, Observe, PortEvent, PortId};
+use remora_fabric::network::{EventSet, Network, PortEvent, PortId};
 use remora_fabric::simulation::{Seen, Simulation};
 
 use super::{Output, PortName, Sink, is_ns3};
@@ -59,7 +59,7 @@ impl Samples {
         let mut places = vec![None; simulation.network().ports().len()];
         for (place, (_, port)) in uplinks.iter().enumerate() {
             places[port.index()] = Some(place as u32);
-            simulation.observe(*port, Observe::DEPARTURES);
+            simulation.observe(*port, EventSet::DEPARTURES);
         }
         if !is_ns3(format) {
             HEADS.iter().for_each(|(output, head)| sink.append(*output, head.as_bytes()));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use remora_fabric::engine::Picos;
-use remora_fabric::network::{Network, Observe, PauseFrame, PortEvent};
+use remora_fabric::network::{EventSet, Network, PauseFrame, PortEvent};
 use remora_fabric::simulation::{Seen, Simulation, hosts_of};
 use remora_wire::{Operation, aeth, ipv4, irn, packet, udp};
 
@@ -273,8 +273,8 @@ fn observe(simulation: &mut Simulation, node: u32, is_ns3: bool) -> Result<(), S
         ));
     }
     for port in ports {
-        simulation.observe(port, Observe::DEPARTURES.with(Observe::QUEUES));
-        simulation.observe(port.reverse(), Observe::ARRIVALS);
+        simulation.observe(port, EventSet::DEPARTURES.with(EventSet::QUEUES));
+        simulation.observe(port.reverse(), EventSet::ARRIVALS);
     }
     Ok(())
 }

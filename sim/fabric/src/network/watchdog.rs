@@ -1,8 +1,8 @@
 //! Watchers of the network: pause storms, deadlocks and lost accounting.
 
+use super::findings::{Balance, Finding};
 use super::packet::Flags;
 use super::port_id::PortId;
-use super::watch::{Balance, Finding};
 use super::{Due, End, Network, WATCH};
 use crate::engine::Picos;
 
@@ -11,7 +11,7 @@ const STORM_PERCENT: u64 = 90;
 const STORM_PERIODS: u8 = 10;
 
 /// The activity of all ports since the last check.
-pub struct Progress {
+pub struct Watchdog {
     all: Vec<Since>,
     /// For each port: true if it has sent a packet. A separate table, because each departure writes to it.
     sent: Vec<bool>,
@@ -31,9 +31,9 @@ struct Since {
     storms: u8,
 }
 
-impl Progress {
-    pub fn new(ports: usize) -> Progress {
-        Progress {
+impl Watchdog {
+    pub fn new(ports: usize) -> Watchdog {
+        Watchdog {
             all: vec![Since::default(); ports],
             sent: vec![false; ports],
             looked: Picos(0),
@@ -67,12 +67,12 @@ impl Progress {
 impl Network {
     /// Searches for deadlocks and pause storms.
     pub(super) fn watch(&mut self) -> Option<Due> {
-        let period = self.now.since(self.progress.looked);
+        let period = self.now.since(self.watchdog.looked);
         self.find_storms(period);
         self.find_deadlocks();
-        let moved = self.progress.sent.contains(&true);
-        self.progress.sent.fill(false);
-        self.progress.looked = self.now;
+        let moved = self.watchdog.sent.contains(&true);
+        self.watchdog.sent.fill(false);
+        self.watchdog.looked = self.now;
         // Another check is scheduled even if no event remains but packets moved: it then finds ports that
         // wait for each other.
         if moved || !self.calendar.is_empty() {
@@ -83,7 +83,7 @@ impl Network {
 
     fn find_storms(&mut self, period: u64) {
         for port in 0..self.ports.len() {
-            let since = &mut self.progress.all[port];
+            let since = &mut self.watchdog.all[port];
             if since.paused != 0 {
                 since.pause += self.now.since(since.changed);
                 since.changed = self.now;
@@ -107,7 +107,7 @@ impl Network {
     fn find_deadlocks(&mut self) {
         let stuck = |network: &Network, port: usize| {
             let found = &network.ports[port];
-            found.waiting & found.paused != 0 && !network.progress.sent[port]
+            found.waiting & found.paused != 0 && !network.watchdog.sent[port]
         };
         let candidates: Vec<usize> = (0..self.ports.len()).filter(|port| stuck(self, *port)).collect();
         let mut state = vec![0_u8; self.ports.len()];
@@ -115,8 +115,8 @@ impl Network {
             let mut path = Vec::new();
             if let Some(cycle) = self.cycle_from(PortId(start as u32), &stuck, &mut state, &mut path) {
                 let first = *cycle.iter().min().expect("a cycle has at least one port");
-                if !self.progress.reported.contains(&first) {
-                    self.progress.reported.push(first);
+                if !self.watchdog.reported.contains(&first) {
+                    self.watchdog.reported.push(first);
                     let cycle = cycle.iter().map(|port| self.name_of(*port)).collect();
                     self.findings.add(Finding::Deadlock { at: self.now, cycle });
                 }

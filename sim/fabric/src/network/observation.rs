@@ -2,9 +2,9 @@
 //!
 //! Without observers, the cost is a test of one byte of a port that is in the cache anyway.
 
-use super::observed::Observe;
+use super::event_set::EventSet;
 use super::packet::{Flags, Packet, PacketId};
-use super::pause::PauseFrame;
+use super::pause_frame::PauseFrame;
 use super::port::CLASSES;
 use super::port_id::PortId;
 use super::{Due, Network};
@@ -50,7 +50,7 @@ impl Observation {
 impl Network {
     /// Observes a direction of a link from now on, in addition to earlier requests. Observations are kept
     /// until [`Network::take_observations`], which must be called whenever [`Network::next_due`] returns.
-    pub fn observe(&mut self, id: PortId, what: Observe) {
+    pub fn observe(&mut self, id: PortId, what: EventSet) {
         let port = &mut self.ports[id.index()];
         port.observed = port.observed.with(what);
     }
@@ -87,7 +87,7 @@ impl Network {
 
     /// Returns true if pause frames that arrive by this port are observed.
     pub(super) fn observes_pause(&self, id: PortId) -> bool {
-        self.observes_pauses || self.ports[id.index()].observed.has(Observe::ARRIVALS)
+        self.observes_pauses || self.ports[id.index()].observed.has(EventSet::ARRIVALS)
     }
 
     /// Handles a packet that has arrived by an observed port. Returns at least [`Due::Observed`], so that
@@ -96,7 +96,7 @@ impl Network {
     #[inline(never)]
     pub(super) fn arrived_observed(&mut self, id: PortId, packet: PacketId) -> Option<Due> {
         let is_pause = self.packets[packet].flags.has(Flags::PAUSE);
-        if !is_pause && self.ports[id.index()].observed.has(Observe::ARRIVALS) {
+        if !is_pause && self.ports[id.index()].observed.has(EventSet::ARRIVALS) {
             self.note(id.reverse(), Event::Arrived, packet);
         }
         self.deliver(id, packet).or(Some(Due::Observed))

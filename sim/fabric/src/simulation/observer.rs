@@ -5,7 +5,7 @@ use remora_wire::frame::{Network, Start};
 use super::{Simulation, host};
 use crate::engine::Picos;
 use crate::frames::Frames;
-use crate::network::{CLASSES, Flags, Observation, Observe, PauseFrame, PortEvent, PortId};
+use crate::network::{CLASSES, EventSet, Flags, Observation, PauseFrame, PortEvent, PortId};
 
 /// A receiver of the events at observed ports, in the order of their times.
 pub trait Observer: Send {
@@ -86,7 +86,7 @@ impl Simulation {
     }
 
     /// Observes a direction of a link from now on.
-    pub fn observe(&mut self, port: PortId, what: Observe) {
+    pub fn observe(&mut self, port: PortId, what: EventSet) {
         self.network.observe(port, what);
     }
 

@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 
 use super::buffer::BufferConfig;
-use super::observe::Event;
-use super::observed::Observe;
+use super::event_set::EventSet;
+use super::observation::Event;
 use super::packet::{Flags, Packet, PacketId};
-use super::pause::{Lasts, PauseFrame};
+use super::pause_frame::{Lasts, PauseFrame};
 use super::port::{CLASSES, End};
 use super::port_id::PortId;
 use super::{Due, EXPIRE, Network, REACT, REFRESH};
@@ -92,7 +92,7 @@ impl Network {
         let frame = PauseFrame { classes, quanta }.pack();
         let back = ingress.reverse();
         if pause.charge == 0 {
-            if self.ports[back.index()].observed.has(Observe::DEPARTURES) {
+            if self.ports[back.index()].observed.has(EventSet::DEPARTURES) {
                 self.note_pause(back, Event::Departed, self.now, frame);
             }
             let at = self.now.after(self.ports[back.index()].delay + pause.reaction);
@@ -154,11 +154,11 @@ impl Network {
         let own = id.reverse();
         let port = &mut self.ports[own.index()];
         if quanta == 0 {
-            self.progress.resumed(own, port.paused & classes, self.now);
+            self.watchdog.resumed(own, port.paused & classes, self.now);
             port.paused &= !classes;
             return self.go_on(own);
         }
-        self.progress.paused(own, !port.paused & classes, self.now);
+        self.watchdog.paused(own, !port.paused & classes, self.now);
         port.paused |= classes;
         let until = self.now.after(pause.length(port.rate));
         (0..CLASSES)
@@ -176,7 +176,7 @@ impl Network {
         let over = (0..CLASSES)
             .filter(|class| port.paused & 1 << class != 0 && port.paused_until[*class] <= self.now)
             .fold(0, |over, class| over | 1 << class);
-        self.progress.resumed(id, over, self.now);
+        self.watchdog.resumed(id, over, self.now);
         port.paused &= !over;
         if over == 0 { None } else { self.go_on(id) }
     }

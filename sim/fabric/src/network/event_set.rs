@@ -1,26 +1,26 @@
 //! The selection of events that are observed at a port.
 
-/// A set of event kinds of one direction of a link. [`Observe::with`] joins two sets.
+/// A set of event kinds of one direction of a link. [`EventSet::with`] joins two sets.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observe(u8);
+pub struct EventSet(u8);
 
-impl Observe {
+impl EventSet {
     /// Frames that the sender transmits, including pause frames.
-    pub const DEPARTURES: Observe = Observe(1);
+    pub const DEPARTURES: EventSet = EventSet(1);
     /// Frames that arrive at the far end, including pause frames.
-    pub const ARRIVALS: Observe = Observe(2);
+    pub const ARRIVALS: EventSet = EventSet(2);
     /// Packets that are queued, leave a queue or are dropped from it.
-    pub const QUEUES: Observe = Observe(4);
+    pub const QUEUES: EventSet = EventSet(4);
 
     /// Returns the union of both sets.
     #[must_use]
-    pub const fn with(self, other: Observe) -> Observe {
-        Observe(self.0 | other.0)
+    pub const fn with(self, other: EventSet) -> EventSet {
+        EventSet(self.0 | other.0)
     }
 
     /// Returns true if the sets have a kind in common.
     #[inline]
-    pub const fn has(self, other: Observe) -> bool {
+    pub const fn has(self, other: EventSet) -> bool {
         self.0 & other.0 != 0
     }
 
