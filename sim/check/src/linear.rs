@@ -67,7 +67,8 @@ fn effective_return(operation: &Operation, sightings: &Sightings) -> Option<u64>
 /// order.
 pub(crate) fn intervals(operations: &[(&Operation, u64)]) -> Vec<Interval> {
     let mut times = BTreeSet::new();
-    let (mut keys, mut values) = (BTreeSet::new(), BTreeSet::new());
+    let mut keys = BTreeSet::new();
+    let mut values = BTreeSet::new();
     for (operation, returned) in operations {
         times.extend([operation.invoked, *returned]);
         for step in &operation.steps {
@@ -80,7 +81,9 @@ pub(crate) fn intervals(operations: &[(&Operation, u64)]) -> Vec<Interval> {
     let number = |sorted: &BTreeSet<u64>, offset: usize| -> BTreeMap<u64, usize> {
         sorted.iter().enumerate().map(|(at, &item)| (item, at + offset)).collect()
     };
-    let (times, keys, values) = (number(&times, 0), number(&keys, 0), number(&values, 1));
+    let times = number(&times, 0);
+    let keys = number(&keys, 0);
+    let values = number(&values, 1);
     let value = |value: Option<u64>| value.map_or(0, |value| values[&value] as u32);
     let steps = |operation: &Operation| {
         let visible = operation.steps.iter().filter(|step| is_certain(operation, step));

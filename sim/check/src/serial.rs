@@ -189,7 +189,8 @@ fn settle(
         *guesses = left;
         // Guess the order of time first, because most stores execute operations approximately in that order.
         let late = transactions[choice.other].returned > transactions[choice.reader].returned;
-        let (first, last) = (choice.other_first(), choice.other_last());
+        let first = choice.other_first();
+        let last = choice.other_last();
         let (guess, opposite) = if late { (last, first) } else { (first, last) };
         let mut guessed = known.clone();
         // Neither alternative closes a cycle immediately, otherwise `propagate` would have made the choice.
@@ -208,7 +209,8 @@ fn explain(transactions: &[Transaction<'_>], cycle: Cycle) -> Violation {
     let names = |at: usize| format!("T{at}");
     let mut says = String::from("a cycle");
     for (place, &(at, because)) in cycle.iter().enumerate() {
-        let (this, next) = (names(at), names(cycle[(place + 1) % cycle.len()].0));
+        let this = names(at);
+        let next = names(cycle[(place + 1) % cycle.len()].0);
         let why = match because {
             Reason::Read { key, value } => format!("{next} read what {this} wrote, {key}: {value}"),
             Reason::Replaced { key, read, by } => {

@@ -53,7 +53,8 @@ mod tests {
 
     #[test]
     fn a_mixture_of_two_values_is_torn_wherever_the_seam_lies() {
-        let (old, new) = (stamped(1, 256), stamped(2, 256));
+        let old = stamped(1, 256);
+        let new = stamped(2, 256);
         for seam in 1..256 {
             let torn = [&new[..seam], &old[seam..]].concat();
             assert_eq!(identify(&torn), TORN, "seam at {seam}");

@@ -171,7 +171,8 @@ fn agree(cases: u32, steps: std::ops::Range<usize>, kinds: u8, judges: &[(Judge,
             Ok(())
         });
     run.unwrap_or_else(|error| panic!("{error}"));
-    let (fine, asked) = (fine.get(), asked.get());
+    let fine = fine.get();
+    let asked = asked.get();
     println!("{fine} of {asked} were fine");
     assert!(
         fine > asked / 10 && fine < asked - asked / 10,

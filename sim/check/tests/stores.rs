@@ -116,10 +116,13 @@ fn steps(store: &Store, random: &mut Xoshiro256PlusPlus, fresh: &mut u64) -> Vec
 /// Returns the schedule of all clients. One in twenty turns, the client is killed and replaced by another
 /// one; its requests take effect much later or never.
 fn turns(store: &Store, random: &mut Xoshiro256PlusPlus) -> Vec<Turn> {
-    let (mut turns, mut fresh, mut next_client) = (Vec::new(), 0, CLIENTS);
+    let mut turns = Vec::new();
+    let mut fresh = 0;
+    let mut next_client = CLIENTS;
     for lane in 0..CLIENTS {
         let skew = below(random, store.skew + 1);
-        let (mut client, mut now) = (lane, below(random, 50));
+        let mut client = lane;
+        let mut now = below(random, 50);
         for _ in 0..TURNS {
             let begin = now + 1 + below(random, 60);
             let middle = begin + 1 + below(random, 80);

@@ -375,7 +375,8 @@ impl Flow {
     }
 
     fn take_arena(&mut self, len: usize) -> Option<usize> {
-        let (size, len) = (self.arena.len as u64, len.next_multiple_of(8) as u64);
+        let size = self.arena.len as u64;
+        let len = len.next_multiple_of(8) as u64;
         let mut start = self.arena_head;
         if start % size + len > size {
             start = start.next_multiple_of(size);

@@ -376,7 +376,8 @@ impl Flow {
     /// Checks a completion of a send work request.
     fn completed(&mut self, wc: &WorkCompletion, failing: bool, report: &mut UnreliableReport) {
         *report.statuses.entry(wc.status).or_default() += 1;
-        let (index, here) = (wc.id as usize, || format!("side {} pair {}: {wc:?}", self.side, self.pair));
+        let index = wc.id as usize;
+        let here = || format!("side {} pair {}: {wc:?}", self.side, self.pair);
         assert!(index >= self.ended && index < self.messages.len(), "{}: expected {}", here(), self.ended);
         let skipped = &self.messages[self.ended..index];
         assert!(skipped.iter().all(|message| !message.signaled), "{}: one had no completion", here());
@@ -585,7 +586,9 @@ pub fn run_unreliable(arm: &mut impl Arm, seed: u64, options: &Options) -> Unrel
     let mut pairs: Vec<Pair> = (0..options.pairs).map(|_| Pair::new(arm, &mut random, options)).collect();
     while report.messages() < options.verbs {
         pairs.iter_mut().for_each(|pair| pair.begin(arm, options));
-        let (mut quiet, mut waited, mut settled) = (0, 0, false);
+        let mut quiet = 0;
+        let mut waited = 0;
+        let mut settled = false;
         while quiet < QUIET || !settled {
             if quiet == QUIET {
                 // The effects are observed in one more turn.

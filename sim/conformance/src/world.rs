@@ -173,7 +173,8 @@ impl Arm for WorldArm {
 
     fn register(&mut self, side: usize, len: usize, access: Access) -> Buffer {
         let region = self.world.register(side, len, access);
-        let (key, address) = (region.key, region.address);
+        let key = region.key;
+        let address = region.address;
         self.regions.push(region);
         Buffer { handle: self.regions.len() - 1, side, key, address, len }
     }
@@ -191,7 +192,8 @@ impl Arm for WorldArm {
     }
 
     fn post(&mut self, side: usize, pair: usize, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        let (own, peer) = (self.pairs[pair][side], self.pairs[pair][1 - side]);
+        let own = self.pairs[pair][side];
+        let peer = self.pairs[pair][1 - side];
         let target = match (self.service, peer.srq) {
             (Service::Ud, _) => {
                 let to = Destination { qp: peer.sender.number, qkey: Settings::default().qkey };

@@ -171,6 +171,7 @@ impl Run {
 
 /// Returns the rate per second of an event with these times in nanoseconds. The first half is skipped.
 fn rate(times: &[u64]) -> f64 {
-    let (first, last) = (times.len() / 2, times.len() - 1);
+    let first = times.len() / 2;
+    let last = times.len() - 1;
     (last - first) as f64 * 1e9 / (times[last] - times[first]) as f64
 }

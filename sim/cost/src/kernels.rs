@@ -66,7 +66,8 @@ impl Bench {
         let mut world = World::new(&Config::default());
         let settings = Settings { strom: true, receives: 8, ..Settings::default() };
         let [(client, ended), (server, _)] = world.pair(0, 1, &settings);
-        let (here, there) = (world.register(0, 2 * LONG, ALL), world.register(1, 2 * LONG, ALL));
+        let here = world.register(0, 2 * LONG, ALL);
+        let there = world.register(1, 2 * LONG, ALL);
         let (kernel, steps) = Metered::new(kernel);
         let init = KernelInit {
             pd: world.pd(1),
@@ -84,7 +85,8 @@ impl Bench {
 
     /// Attaches the kernel to the queue pair, so that it receives the data of WRITEs.
     fn attach(&mut self) {
-        let (qp, kernel) = (self.server.number, self.kernel);
+        let qp = self.server.number;
+        let kernel = self.kernel;
         self.attached = true;
         self.world.with_nic(1, |nic, _| nic.attach_kernel(qp, Some(kernel))).expect("its own");
     }
@@ -99,7 +101,8 @@ impl Bench {
         assert!(self.world.settle(10_000_000), "it never comes to rest");
         let ended = self.world.drain(self.ended);
         assert!(ended.iter().all(|end| end.status == remora_nic::Status::Success), "{ended:?}");
-        let (start, sent) = (self.world.start(), self.world.sent());
+        let start = self.world.start();
+        let sent = self.world.sent();
         let below = if start == Start::Ethernet { remora_wire::ethernet::LEN } else { 0 };
         let ip = |frame: &remora_fabric::Sent| (frame.bytes.len() - below) as u64;
         // No part of an operation waits for an acknowledgement, so acknowledgements are left out.
@@ -120,12 +123,14 @@ impl Bench {
     }
 
     fn read(&mut self, len: usize) -> Observed {
-        let (sges, from) = ([self.here.sge(0, len)], self.there.remote(0));
+        let sges = [self.here.sge(0, len)];
+        let from = self.there.remote(0);
         self.ask(Operation::Read(from), Payload::Sges(&sges))
     }
 
     fn write(&mut self, len: usize) -> Observed {
-        let (sges, to) = ([self.here.sge(0, len)], self.there.remote(0));
+        let sges = [self.here.sge(0, len)];
+        let to = self.there.remote(0);
         self.ask(Operation::Write(to), Payload::Sges(&sges))
     }
 }
@@ -166,7 +171,8 @@ fn read(model: &StromFpga, seen: &Observed, path: &mut Path) -> u64 {
 /// Returns the time at which the bytes of a WRITE that was posted at time 0 are visible at the server. If a
 /// kernel receives them, this includes the time until the kernel has received or written them.
 fn write(model: &StromFpga, seen: &Observed, path: &mut Path) -> u64 {
-    let (stations, mut last) = (&mut path.there, 0);
+    let stations = &mut path.there;
+    let mut last = 0;
     let mut steps = seen.steps.iter();
     for bytes in &seen.asked {
         let ready = model.gather(stations, model.post.ns, *bytes);
@@ -266,7 +272,8 @@ fn streams(model: &StromFpga, [bytes, messages]: [&'static str; 2]) -> Vec<Numbe
     let mut bench = Bench::new(Get::default());
     let mut all = Vec::new();
     for len in STREAMED {
-        let (reading, writing) = (bench.read(len), bench.write(len));
+        let reading = bench.read(len);
+        let writing = bench.write(len);
         let read = apart(|path| read(model, &reading, path));
         let write = apart(|path| write(model, &writing, path));
         for (curve, apart) in [("READ", read), ("WRITE", write)] {
@@ -414,7 +421,8 @@ fn shuffles(model: &StromFpga) -> Vec<Number> {
 
 /// Figure 13b: consecutive WRITEs whose values are counted in transit, and plain ones.
 fn counting(model: &StromFpga) -> Vec<Number> {
-    let (mut plain, mut counted) = (Bench::new(HyperLogLog::default()), Bench::new(HyperLogLog::default()));
+    let mut plain = Bench::new(HyperLogLog::default());
+    let mut counted = Bench::new(HyperLogLog::default());
     counted.attach();
     let mut all = Vec::new();
     for len in STREAMED {

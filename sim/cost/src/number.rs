@@ -67,7 +67,10 @@ mod tests {
     #[test]
     fn only_predictions_of_what_was_measured_are_judged() {
         let number = |part, measured, modelled| {
-            let (figure, curve, at, unit) = ("Figure 1", "curve", String::new(), Unit::Ratio);
+            let figure = "Figure 1";
+            let curve = "curve";
+            let at = String::new();
+            let unit = Unit::Ratio;
             Number { figure, curve, at, unit, part, measured, modelled }
         };
         let met = number(Part::Predicted, Some(10.0), 12.0);

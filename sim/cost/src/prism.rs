@@ -96,7 +96,8 @@ impl Stated {
     /// Returns the error of the prediction in thousandths of the stated value, negative if the prediction is
     /// too low.
     pub fn residual(&self) -> i64 {
-        let (stated, predicted) = (self.stated as i64, self.predicted as i64);
+        let stated = self.stated as i64;
+        let predicted = self.predicted as i64;
         (predicted - stated) * 1000 / stated
     }
 }
@@ -118,7 +119,8 @@ pub fn stated() -> [Stated; 17] {
     let source = |stated: Stated| Stated { is_source: true, ..stated };
     let part = |stated: Stated| Stated { unit: Unit::PerMille, ..stated };
     let rack = RACK.ns;
-    let (read, call) = (takes(ConnectX5, READ, rack), takes(ConnectX5, RPC, rack));
+    let read = takes(ConnectX5, READ, rack);
+    let call = takes(ConnectX5, RPC, rack);
     let two_reads = takes(ConnectX5, TWO_READS, rack);
     let pilaf = [ConnectX5, PrismSoftware].map(|by| takes(by, TWO_READS, rack) + PILAF_CRC.ns);
     let get = [PrismSoftware, PrismAsic].map(|by| takes(by, INDIRECT_READ, rack));

@@ -148,8 +148,10 @@ impl<'m> Player<'m> {
         for (place, work) in executed.iter().enumerate() {
             lines[work.queue].todo.push(place);
         }
-        let (completions, units) = (BTreeMap::new(), BTreeMap::new());
-        let (atomics, ways) = (BTreeMap::new(), BTreeMap::new());
+        let completions = BTreeMap::new();
+        let units = BTreeMap::new();
+        let atomics = BTreeMap::new();
+        let ways = BTreeMap::new();
         Player { model, queues, executed, lines, completions, units, atomics, ways }
     }
 
@@ -182,7 +184,8 @@ impl<'m> Player<'m> {
 
     /// When a work request has been fetched.
     fn arrives(&self, queue: usize, work: &Executed) -> Option<u64> {
-        let (line, of) = (&self.lines[queue], &self.queues[queue]);
+        let line = &self.lines[queue];
+        let of = &self.queues[queue];
         if work.index < line.fetched.0 {
             return Some(line.fetched.1);
         }
@@ -216,7 +219,9 @@ impl<'m> Player<'m> {
     }
 
     fn execute(&mut self, queue: usize, work: &Executed, began: u64) -> Times {
-        let (model, of, opcode) = (self.model, self.queues[queue], work.wqe.opcode());
+        let model = self.model;
+        let of = self.queues[queue];
+        let opcode = work.wqe.opcode();
         let arrived = self.arrives(queue, work).unwrap_or(began);
         let issued = began + model.queue_ns(opcode);
         self.units.insert((of.at, self.lines[queue].unit), began + model.unit_ns(opcode));
@@ -243,9 +248,11 @@ impl<'m> Player<'m> {
 
     /// What a verb does when it has been issued: when its bytes are there, and when it has completed.
     fn verb(&mut self, of: &Queue, work: &Executed, issued: u64) -> (u64, u64) {
-        let (model, wqe) = (self.model, &work.wqe);
+        let model = self.model;
+        let wqe = &work.wqe;
         let half = if of.crosses { model.network.ns / 2 } else { 0 };
-        let (here, peer) = (of.at, Port { host: 1 - of.at.host, ..of.at });
+        let here = of.at;
+        let peer = Port { host: 1 - of.at.host, ..of.at };
         let target = if of.crosses { peer } else { here };
         let beyond = model.beyond(wqe);
         match wqe.opcode() {
@@ -274,12 +281,14 @@ impl<'m> Player<'m> {
     fn carry(&mut self, starts: u64, len: u64, from: Port, to: Port) -> u64 {
         let line = (from != to).then_some(Way::Line(from));
         let ways = || [Some(Way::Read(from.host)), line, Some(Way::Write(to.host))].into_iter().flatten();
-        let (mut left, mut last) = (len, starts);
+        let mut left = len;
+        let mut last = starts;
         while left > 0 {
             let bytes = left.min(MTU);
             let mut at = starts;
             for way in ways() {
-                let (takes, packet) = (self.takes(way, bytes), self.takes(way, MTU));
+                let takes = self.takes(way, bytes);
+                let packet = self.takes(way, MTU);
                 let free = self.ways.entry(way).or_default();
                 let waits = free.saturating_sub(at);
                 at += takes + if len <= MTU { waits.min(packet) } else { waits };

@@ -14,8 +14,10 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let argument = |index: usize, default: &str| arguments.get(index).cloned().unwrap_or(default.into());
     let k: u32 = argument(0, "8").parse().expect("an even number");
-    let (pattern, bytes) = (argument(1, "permutation"), argument(2, "2000000").parse().expect("bytes"));
-    let (whole, voq) = (argument(3, "blank") == "whole", argument(4, "fifo") == "voq");
+    let pattern = argument(1, "permutation");
+    let bytes = argument(2, "2000000").parse().expect("bytes");
+    let whole = argument(3, "blank") == "whole";
+    let voq = argument(4, "fifo") == "voq";
     let level = Level::new(100_000_000_000, Picos::MICROSECOND);
     let topology = Tree::fat(k, 1, level).expect("a fat-tree").topology().expect("a topology");
     let pause = Some(Thresholds { xoff: 61_000, xon: 49_000 });

@@ -410,7 +410,8 @@ impl Network {
     #[inline]
     pub fn send(&mut self, id: PortId, packet: Packet) -> PacketId {
         self.totals.sent.add(packet.charge);
-        let (class, charge) = (packet.class, u32::from(packet.charge));
+        let class = packet.class;
+        let charge = u32::from(packet.charge);
         let added = self.packets.add(packet);
         let port = &mut self.ports[id.index()];
         port.add(class, charge);

@@ -58,7 +58,8 @@ impl ReceiveQueue {
         if self.posted + stride - self.ring.word(Word::Consumed) > self.ring.slots() {
             return Err(PostError::QueueFull);
         }
-        let (ring, posted) = (&self.ring, self.posted);
+        let ring = &self.ring;
+        let posted = self.posted;
         write_receive(request.id, request.sges, |at, slot| ring.store(posted + at as u64, slot));
         self.posted += stride;
         self.ring.set_word(Word::Produced, self.posted);

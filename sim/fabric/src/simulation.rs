@@ -131,7 +131,8 @@ impl Simulation {
             (0..network.hosts() as u32).map(|host| new_host(host, &zeros, &config)).collect();
         let far_ends = FarEnds::new(hosts.len(), config.nic.max_qps);
         let frames = Frames::new(config.connection.mtu as usize);
-        let (flows, observations) = (Flows::default(), Vec::new());
+        let flows = Flows::default();
+        let observations = Vec::new();
         Ok(Simulation { network, hosts, frames, flows, far_ends, config, observer: None, observations })
     }
 
@@ -163,7 +164,8 @@ impl Simulation {
         assert!(spec.start >= self.network.now(), "a flow starts in the future");
         let hosts = self.hosts.len() as u32;
         assert!(spec.source < hosts && spec.destination < hosts && spec.source != spec.destination);
-        let (source, start) = (spec.source, spec.start);
+        let source = spec.source;
+        let start = spec.start;
         let number = self.flows.add(spec);
         self.network.wake(source, start);
         number

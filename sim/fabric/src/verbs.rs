@@ -215,7 +215,8 @@ impl World {
     pub fn post_prism(&mut self, qp: QueuePair, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         let end = self.end(qp);
         let free = end.send.slots() - (end.sent - end.send.word(Word::Consumed));
-        let (ring, sent) = (&end.send, end.sent);
+        let ring = &end.send;
+        let sent = end.sent;
         let store = |at: usize, slot: &[u8; SLOT]| ring.store(sent + at as u64, slot);
         end.sent += prism::write(request, &end.bounds, free as usize, store)? as u64;
         end.send.set_word(Word::Produced, end.sent);
@@ -234,7 +235,8 @@ impl World {
         size: u32,
         count: u32,
     ) -> Result<FreeList, NicError> {
-        let (node, pd) = (region.node, self.pd(region.node));
+        let node = region.node;
+        let pd = self.pd(region.node);
         let posts = ReceiveQueue::new(count, 1);
         let base = region.remote(offset).addr;
         let init = FreeListInit { pd, ring: posts.ring.clone(), base, size, count };
@@ -277,7 +279,8 @@ impl World {
     ) -> Result<(), PostError> {
         let end = self.end(qp);
         let free = end.send.slots() - (end.sent - end.send.word(Word::Consumed));
-        let (ring, sent) = (&end.send, end.sent);
+        let ring = &end.send;
+        let sent = end.sent;
         let store = |at: usize, slot: &[u8; SLOT]| ring.store(sent + at as u64, slot);
         end.sent += wqe::write_to(request, target, &end.bounds, free as usize, store)? as u64;
         end.send.set_word(Word::Produced, end.sent);

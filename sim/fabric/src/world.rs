@@ -276,7 +276,8 @@ impl World {
 
     /// Like [`World::step`], but advances no further than `limit`. Returns false when `limit` is reached.
     pub fn step_until(&mut self, limit: Instant) -> bool {
-        let (before, own) = (self.now(), self.nodes.iter().map(|node| node.due).min());
+        let before = self.now();
+        let own = self.nodes.iter().map(|node| node.due).min();
         let own = own.unwrap_or(Instant::NEVER);
         if !self.happens(own.min(limit)) && (own == Instant::NEVER || own > limit) {
             return false;
@@ -332,7 +333,8 @@ impl World {
     }
 
     fn deliver(&mut self, to: usize, id: PacketId) {
-        let (now, start) = (self.now(), self.links.start);
+        let now = self.now();
+        let start = self.links.start;
         let (packet, bytes) = self.links.open(id);
         let source = self.nodes[packet.hash as usize].endpoint;
         let ingress = Ingress { bytes, start, sealed: true, source, destination: None, origin: None };
@@ -355,7 +357,8 @@ impl World {
             nic.expire(now, now, BUDGET);
         }
         let mut outlet = Outlet::new(&mut self.links, index);
-        let (mut sent, mut rounds) = (1, 0);
+        let mut sent = 1;
+        let mut rounds = 0;
         while nic.has_work() && sent > 0 && rounds < ROUNDS {
             sent = nic.transmit(now, mem, &mut outlet, BUDGET);
             rounds += 1;

@@ -25,7 +25,8 @@ impl Steady {
         // Over IRN the timeout only decides when a queue pair fails.
         let timeout = if irn.is_some() { 14 } else { Settings::default().timeout };
         let ends = world.pair(0, 1, &Settings { mtu: 1024, irn, timeout, ..Settings::default() });
-        let (here, there) = (world.register(0, 1 << 16, ALL), world.register(1, 1 << 16, ALL));
+        let here = world.register(0, 1 << 16, ALL);
+        let there = world.register(1, 1 << 16, ALL);
         Steady { world, ends, here, there }
     }
 
@@ -56,7 +57,8 @@ impl Steady {
 
     /// The operations of each verb, with one packet and with several.
     fn work(&self) -> Vec<(&'static str, Operation, Vec<Sge>, bool)> {
-        let (near, far) = (&self.here, self.there.remote(0));
+        let near = &self.here;
+        let far = self.there.remote(0);
         let small = vec![near.sge(0, 64)];
         let long = vec![near.sge(0, 3000)];
         let many: Vec<Sge> = (0..16).map(|part| near.sge(part * 300, 200)).collect();
@@ -99,7 +101,8 @@ fn taking_keys_away_allocates_nothing() {
     let regions = |steady: &mut Steady, node: usize| -> Vec<Region> {
         (0..100).map(|_| steady.world.register(node, 64, rights)).collect()
     };
-    let (ours, theirs) = (regions(&mut steady, 0), regions(&mut steady, 1));
+    let ours = regions(&mut steady, 0);
+    let theirs = regions(&mut steady, 1);
     let [(left, left_cq), (right, right_cq)] = steady.ends;
     let take = |steady: &mut Steady, which: std::ops::Range<usize>| {
         for (near, far) in ours[which.clone()].iter().zip(&theirs[which]) {

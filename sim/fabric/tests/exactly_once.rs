@@ -113,7 +113,8 @@ fn random_verbs_over_a_hundred_bad_links_with_irn() {
 #[test]
 fn one_seed_run_twice_gives_the_same_trace() {
     for (seed, irn) in [(3, false), (1001, false), (4, true), (1002, true)] {
-        let (first, second) = (one(seed, 3_000, irn), one(seed, 3_000, irn));
+        let first = one(seed, 3_000, irn);
+        let second = one(seed, 3_000, irn);
         assert_eq!(first.trace, second.trace, "seed {seed}");
         assert_eq!((first.report, first.counters), (second.report, second.counters), "seed {seed}");
     }

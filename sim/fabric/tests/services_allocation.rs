@@ -31,10 +31,8 @@ fn steady(service: Service, shared: bool, rules: Vec<Rule>) -> Steady {
     let mut world = World::new(&Config { rules: Rules::of(rules), ..Config::default() });
     let settings = Settings { mtu: 1024, ..Settings::default() };
     let cqs = [world.create_cq(0, 256), world.create_cq(1, 256)];
-    let (here, there) = (
-        world.register(0, 1 << 16, ALL | Access::MW_BIND),
-        world.register(1, 1 << 16, ALL | Access::MW_BIND),
-    );
+    let here = world.register(0, 1 << 16, ALL | Access::MW_BIND);
+    let there = world.register(1, 1 << 16, ALL | Access::MW_BIND);
     let from = world.create_qp_of(service, cqs[0], cqs[0], None, &settings).unwrap();
     let mut srq = None;
     let to = if service == Service::XrcInitiator {
@@ -117,7 +115,8 @@ fn drops() -> Vec<Rule> {
 fn unreliable_connections_allocate_nothing() {
     for rules in [vec![], drops()] {
         let mut steady = steady(Service::Uc, false, rules);
-        let (small, long) = (vec![steady.here.sge(0, 64)], vec![steady.here.sge(0, 3000)]);
+        let small = vec![steady.here.sge(0, 64)];
+        let long = vec![steady.here.sge(0, 3000)];
         let there = steady.there.remote(0);
         let operations = [
             (Operation::Send, small.clone()),
@@ -140,7 +139,8 @@ fn datagrams_to_one_and_to_a_group_allocate_nothing() {
         let number = steady.to.number;
         steady.world.with_nic(1, |nic, _| nic.attach_multicast(number, group)).unwrap();
         let route = Route::new(steady.world.route(0, 1).source, Endpoint { address: group, udp_port: 4791 });
-        let (pd, way) = (steady.world.pd(0), AddressVector::new(steady.world.peer(1), route));
+        let pd = steady.world.pd(0);
+        let way = AddressVector::new(steady.world.peer(1), route);
         let handle = steady.world.with_nic(0, |nic, _| nic.create_address_handle(pd, &way)).unwrap();
         let to = Destination { qp: remora_wire::Qpn::new(MULTICAST_QPN), qkey: Settings::default().qkey };
         steady.target = Target::Datagram { handle, to };
@@ -155,7 +155,8 @@ fn extended_connections_and_shared_receive_queues_allocate_nothing() {
             let mut steady = steady(service, shared, rules.clone());
             // Both are exactly once over bad links as well.
             steady.lossy = false;
-            let (small, long) = (vec![steady.here.sge(0, 64)], vec![steady.here.sge(0, 3000)]);
+            let small = vec![steady.here.sge(0, 64)];
+            let long = vec![steady.here.sge(0, 3000)];
             let there = steady.there.remote(0);
             let operations = [
                 (Operation::Send, small.clone()),
@@ -182,9 +183,11 @@ fn windows_that_are_bound_used_and_closed_allocate_nothing() {
         assert_eq!(done, Some(Status::Success));
     };
     let turn = |steady: &mut Steady, window: Key| {
-        let (va, region) = (steady.there.address, steady.there.key);
+        let va = steady.there.address;
+        let region = steady.there.key;
         let binding = Binding { window, key: window.next(), region, va, len: 64, access: REMOTE };
-        let (from, to) = (steady.from, steady.to);
+        let from = steady.from;
+        let to = steady.to;
         one(steady, to, Operation::BindWindow(binding), &[]);
         one(steady, from, Operation::Write(Remote { addr: va, rkey: binding.key }), &list);
         steady.world.post_receive(to, &ReceiveRequest { id: 2, sges: &[] }).unwrap();

@@ -94,7 +94,8 @@ fn assert_whole(outcome: &Outcome, verbs: &[&str], mishaps: &[Mishap]) {
     ];
     let counted = [&counted[..], &seeds::faults(&outcome.faults)].concat();
     assert_eq!(seeds::never(&counted), NOTHING);
-    let (arrived, sent) = (report.arrivals(), report.messages());
+    let arrived = report.arrivals();
+    let sent = report.messages();
     assert!(arrived > sent / 10 && arrived < sent, "{arrived} of {sent}: lost, but not all of it");
 }
 
@@ -145,7 +146,8 @@ fn a_write_may_arrive_before_its_program_has_failed_the_queue_pair() {
 #[test]
 fn one_seed_run_twice_gives_the_same_trace() {
     for service in [Service::XrcInitiator, Service::Uc, Service::Ud] {
-        let (first, second) = (one(service, 3, 1_000), one(service, 3, 1_000));
+        let first = one(service, 3, 1_000);
+        let second = one(service, 3, 1_000);
         assert_eq!(first.trace, second.trace, "{service:?}");
         assert_eq!(first.unreliable, second.unreliable);
         assert_eq!((first.reliable, first.counters), (second.reliable, second.counters));

@@ -206,7 +206,8 @@ mod tests {
 
     #[test]
     fn same_seed_same_decisions_however_the_directions_interleave() {
-        let (mut one, mut two) = (policy(MIX), policy(MIX));
+        let mut one = policy(MIX);
+        let mut two = policy(MIX);
         let sent: Vec<_> = (0..5000).map(|_| one.judge(Direction::Send, &facts(4))).collect();
         let received: Vec<_> = (0..5000).map(|_| one.judge(Direction::Receive, &facts(4))).collect();
         for at in 0..5000 {

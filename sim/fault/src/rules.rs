@@ -274,7 +274,8 @@ impl TryFrom<RuleText> for Rule {
                 if least > most {
                     return wrong("`delay_us = [least, most]`: the first is not the greater");
                 }
-                let (min_ns, max_ns) = (least.saturating_mul(1000), most.saturating_mul(1000));
+                let min_ns = least.saturating_mul(1000);
+                let max_ns = most.saturating_mul(1000);
                 Action::Delay { min_ns, max_ns }
             }
         };

@@ -47,8 +47,8 @@ impl HashOf {
     pub fn keys(self, flow: &Flow) -> Option<[FlowKey; 2]> {
         match self {
             HashOf::Ns3 => {
-                let ([src, dst], [sport, dport]) =
-                    ([flow.src, flow.dst].map(address), flow.ports.map(u32::from));
+                let [src, dst] = [flow.src, flow.dst].map(address);
+                let [sport, dport] = flow.ports.map(u32::from);
                 let keys = [[src, dst, sport | dport << 16], [dst, src, dport | sport << 16]];
                 (flow.ports != [0, 0]).then_some(keys)
             }

@@ -90,7 +90,8 @@ impl Paths {
     /// Returns the links of a shortest path between two nodes, always by the first of several ports. Empty if
     /// there is no path.
     pub fn of(&self, source: u32, destination: u32) -> Vec<Link> {
-        let (mut node, mut links) = (source, Vec::new());
+        let mut node = source;
+        let mut links = Vec::new();
         while node != destination && links.len() < HOPS_MAX {
             let Some(port) = self.routes.ports(node, destination).first() else { return Vec::new() };
             let port = self.ports[node as usize][usize::from(*port)];
@@ -137,7 +138,8 @@ impl Paths {
         extra: u16,
     ) -> u64 {
         let path = self.of(source, destination);
-        let (mtu, size) = (u64::from(mtu), size.max(1));
+        let mtu = u64::from(mtu);
+        let size = size.max(1);
         let last = (size - 1) % mtu + 1;
         let full = u64::from(charging.full(mtu as u32) + extra);
         let last = u64::from(charging.full(last as u32) + extra);

@@ -140,7 +140,9 @@ impl Run {
         asked: &RecordConfig<'_>,
         sink: Box<dyn Sink>,
     ) -> Result<(), String> {
-        let (flows, paths, simulation) = (&self.flows, &self.paths, &mut self.simulation);
+        let flows = &self.flows;
+        let paths = &self.paths;
+        let simulation = &mut self.simulation;
         self.recording = Some(Recording::begin(asked, scenario, flows, paths, simulation, sink)?);
         Ok(())
     }
@@ -246,7 +248,8 @@ impl Run {
 
     /// Returns true if flows have started but no packet has arrived at any host for a second.
     pub fn is_stalled(&mut self) -> bool {
-        let (now, arrived) = (self.simulation.network().now(), self.totals().arrived.packets);
+        let now = self.simulation.network().now();
+        let arrived = self.totals().arrived.packets;
         if arrived != self.arrived.0 || self.simulation.waits_for_start() {
             self.arrived = (arrived, now);
         }
@@ -340,7 +343,8 @@ fn check_paths(paths: &Paths, topology: &Topology, flows: &[Flow]) -> Result<(),
             }
         }
         if paths.of(flow.src, flow.dst).is_empty() {
-            let (src, dst) = (flow.src, flow.dst);
+            let src = flow.src;
+            let dst = flow.dst;
             return Err(format!("no path leads from host {src} to host {dst}: add a link or drop the flow"));
         }
     }

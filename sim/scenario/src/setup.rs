@@ -78,7 +78,8 @@ pub fn simulation(scenario: &Scenario, topology: &Topology) -> Result<Simulation
 fn refuse(scenario: &Scenario) -> Result<(), String> {
     let mtu = scenario.mtu;
     if !MTUS.contains(&mtu) {
-        let (least, most) = (MTUS.start(), MTUS.end());
+        let least = MTUS.start();
+        let most = MTUS.end();
         let remedy = match scenario.output.format {
             OutputFormat::Htsim => format!("give htsim's options `-- -mtu {most}`"),
             OutputFormat::Hpcc | OutputFormat::Conweave => {

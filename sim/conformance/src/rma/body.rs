@@ -56,7 +56,8 @@ pub fn run_rma<A: RmaArm>(arm: &mut A, seed: u64, operations: u64) -> RmaReport 
 
 impl<A: RmaArm> Run<'_, A> {
     fn stripe(&mut self, slot: usize) -> Vec<u8> {
-        let ((region, base), mut bytes) = (place(slot), vec![0; STRIPE]);
+        let (region, base) = place(slot);
+        let mut bytes = vec![0; STRIPE];
         self.arm.load_served(region, base, &mut bytes);
         bytes
     }
@@ -68,7 +69,8 @@ impl<A: RmaArm> Run<'_, A> {
     }
 
     fn run(&mut self, operations: u64) {
-        let (mut issued, mut waited) = (0, 0);
+        let mut issued = 0;
+        let mut waited = 0;
         while issued < operations || self.running.iter().any(Option::is_some) {
             for slot in 0..SLOTS {
                 if issued < operations && self.running[slot].is_none() && self.random.chance(0.7) {
@@ -163,7 +165,8 @@ impl<A: RmaArm> Run<'_, A> {
             "beside it"
         );
         for index in 0..len {
-            let (new, got) = (self.stripes[slot][at + index], now[buffer + index]);
+            let new = self.stripes[slot][at + index];
+            let got = now[buffer + index];
             let fits = got == new || status != Status::Ok && got == model[buffer + index];
             assert!(fits, "byte {index} of a read that ended with {status:?}");
         }
@@ -180,7 +183,8 @@ impl<A: RmaArm> Run<'_, A> {
             Status::Nack | Status::DispatchTimeout | Status::LocalError | Status::RemoteAccessError
         );
         for index in 0..len {
-            let (new, got) = (self.buffers[slot][buffer + index], now[at + index]);
+            let new = self.buffers[slot][buffer + index];
+            let got = now[at + index];
             let fits = got == new && !untouched || status != Status::Ok && got == model[at + index];
             assert!(fits, "byte {index} of a write that ended with {status:?}");
         }

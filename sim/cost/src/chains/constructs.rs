@@ -50,7 +50,8 @@ fn rounds(model: &ConnectX5) -> f64 {
 fn whens(model: &ConnectX5, value: impl Fn(usize) -> u64) -> f64 {
     let mut experiment = Experiment::new();
     let mut code = Code::once(&mut experiment.program, "main");
-    let (one, answer) = (code.var("one", 1), code.var("answer", 0));
+    let one = code.var("one", 1);
+    let answer = code.var("answer", 0);
     let values: Vec<_> = (0..COUNT).map(|index| code.var("", value(index))).collect();
     let places: Vec<_> = values
         .into_iter()

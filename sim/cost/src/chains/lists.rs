@@ -114,7 +114,8 @@ fn node(
 ) -> [Location; 2] {
     let Queues { main, work, answer: answers } = *queues;
     let [slots, ends] = if breaks { [11, 6] } else { [6, 3] };
-    let (first, done) = (number * slots, number * ends);
+    let first = number * slots;
+    let done = number * ends;
     let next = Location { segment: Segment::Queue(work), offset: (first + slots) * 64 } + REMOTE;
     let next = if number + 1 < NODES { next } else { Program::scrap() };
     let answer = if breaks { answer.signaled() } else { answer };

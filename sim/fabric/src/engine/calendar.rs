@@ -236,7 +236,8 @@ impl Calendar {
 
     /// Moves events into buckets that are now within a year of the open bucket.
     fn take_in_far(&mut self) {
-        let (today, shift) = (self.today, self.shift);
+        let today = self.today;
+        let shift = self.shift;
         while let Some(Reverse(event)) = self.far.peek().copied() {
             let day = event.at.0 >> shift;
             if day - today >= BUCKETS as u64 {
@@ -313,7 +314,8 @@ mod tests {
     fn it_has_the_order_of_a_heap() {
         let mut random = Random::new(7);
         for spread in [1, 100, 10_000, 3_000_000, 1 << 34] {
-            let (mut calendar, mut heap) = (Calendar::new(), BinaryHeap::new());
+            let mut calendar = Calendar::new();
+            let mut heap = BinaryHeap::new();
             let mut now = 0;
             for step in 0..200_000_u32 {
                 let more = if step % 40_000 < 20_000 { 3 } else { 1 };

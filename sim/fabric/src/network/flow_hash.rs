@@ -64,7 +64,9 @@ fn murmur3(words: [u32; 3], seed: u32) -> u32 {
 /// ratio.
 fn jenkins(flow: u32, path: u32, salt: u32) -> u32 {
     const GOLDEN_RATIO: u32 = 0x9e37_79b9;
-    let (mut a, mut b, mut c) = (GOLDEN_RATIO.wrapping_add(flow), GOLDEN_RATIO.wrapping_add(salt), path);
+    let mut a = GOLDEN_RATIO.wrapping_add(flow);
+    let mut b = GOLDEN_RATIO.wrapping_add(salt);
+    let mut c = path;
     for [of_a, of_b, of_c] in [[13, 8, 13], [12, 16, 5], [3, 10, 15]] {
         a = a.wrapping_sub(b).wrapping_sub(c) ^ c >> of_a;
         b = b.wrapping_sub(c).wrapping_sub(a) ^ a << of_b;

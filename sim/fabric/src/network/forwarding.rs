@@ -79,12 +79,14 @@ impl Network {
     pub(super) fn forward(&mut self, number: u32, ingress: PortId, id: PacketId) {
         let switch = &mut self.switches[number as usize];
         let packet = &mut self.packets[id];
-        let (class, charge) = (packet.class, u32::from(packet.charge));
+        let class = packet.class;
+        let charge = u32::from(packet.charge);
         let choices = self.routes.ports(switch.node, u32::from(packet.destination));
         if choices.is_empty() {
             return self.lose(id, Cause::NoPath);
         }
-        let (balancing, tier) = (self.config.balancing, switch.tier);
+        let balancing = self.config.balancing;
+        let tier = switch.tier;
         let choice = switch.chooser.choose(balancing, self.now, packet, &self.keys, tier, choices.len());
         let output = choices[choice];
         let out = switch.ports[usize::from(output)];

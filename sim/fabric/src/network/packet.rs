@@ -242,7 +242,8 @@ mod tests {
     fn queues_of_one_table_keep_their_orders() {
         let mut packets = Packets::default();
         let ids: Vec<_> = (0..6).map(|n| packets.add(Packet::new(n, 0, 64, 0))).collect();
-        let (mut even, mut odd) = (Fifo::default(), Fifo::default());
+        let mut even = Fifo::default();
+        let mut odd = Fifo::default();
         for (n, id) in ids.iter().enumerate() {
             packets.push(if n % 2 == 0 { &mut even } else { &mut odd }, *id);
         }

@@ -26,7 +26,8 @@ impl Network {
         if !self.switches[number as usize].buffer.must_pause(account, class) {
             return;
         }
-        let (per_port, pausing) = (self.is_per_port(), account.pausing & 1 << class != 0);
+        let per_port = self.is_per_port();
+        let pausing = account.pausing & 1 << class != 0;
         // Pauses of this kind are renewed by each packet that arrives.
         if pausing && !matches!(pause.lasts, Lasts::Picos(_)) {
             return;
@@ -113,7 +114,8 @@ impl Network {
 
     /// Handles a pause frame that has arrived by a port.
     pub(super) fn receive_pause(&mut self, id: PortId, packet: PacketId) -> Option<Due> {
-        let (frame, observed) = (self.packets[packet].hash, self.observes_pause(id));
+        let frame = self.packets[packet].hash;
+        let observed = self.observes_pause(id);
         if observed {
             self.note(id.reverse(), Event::Arrived, packet);
         }

@@ -102,7 +102,8 @@ impl Network {
             prefetch(&self.packets[next]);
         }
         let End::Switch(switch) = port.to else { return };
-        let (packet, switch) = (&self.packets[packet], &self.switches[switch as usize]);
+        let packet = &self.packets[packet];
+        let switch = &self.switches[switch as usize];
         let choices = self.routes.ports(switch.node, u32::from(packet.destination));
         if choices.is_empty() {
             return;

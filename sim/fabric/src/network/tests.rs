@@ -146,7 +146,8 @@ fn a_link_that_fails_loses_what_is_on_it_and_others_take_over() {
         let arrived = run(&mut network, &mut sources, Picos::NEVER).len() as u64;
         network.check();
         let lost = network.totals().lost;
-        let (down, no_path) = (lost[Cause::Down as usize].packets, lost[Cause::NoPath as usize].packets);
+        let down = lost[Cause::Down as usize].packets;
+        let no_path = lost[Cause::NoPath as usize].packets;
         assert_eq!(arrived + down + no_path, 100);
         // 12.5 packets fit on the link within a microsecond; half of them take each of two links.
         let expected = if fails.len() == 1 { (6..=7, 0..=0) } else { (12..=14, 30..=60) };

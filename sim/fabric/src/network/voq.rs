@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn input_ports_have_turns_of_one_packet() {
-        let (mut voq, mut packets) = (Voq::new(6), Packets::default());
+        let mut voq = Voq::new(6);
+        let mut packets = Packets::default();
         let inputs = [1, 1, 1, 4, 4, 5];
         for (number, input) in inputs.into_iter().enumerate() {
             let id = packets.add(Packet::new(number as u16, 3, 100, 0));

@@ -12,7 +12,8 @@ use crate::topology::{NodeKind, Topology, TopologyError};
 
 /// Returns the host or switch of each node.
 pub(super) fn ends(topology: &Topology) -> Vec<End> {
-    let (mut hosts, mut switches) = (0, 0);
+    let mut hosts = 0;
+    let mut switches = 0;
     let end = |kind: &NodeKind| match kind {
         NodeKind::Host => {
             hosts += 1;
@@ -65,7 +66,8 @@ pub(super) fn share_out(
     ends: &[End],
 ) -> Result<(Vec<Vec<PortId>>, Vec<Switch>), TopologyError> {
     let tiers = tiers(topology);
-    let (mut uplinks, mut switches) = (Vec::new(), Vec::new());
+    let mut uplinks = Vec::new();
+    let mut switches = Vec::new();
     for (node, own) in of_node.into_iter().enumerate() {
         if let End::Host(_) = ends[node] {
             uplinks.push(own);

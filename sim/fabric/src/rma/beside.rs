@@ -70,7 +70,8 @@ pub fn rma(beside: &Beside, make: MakeCipher<'_>) -> Latencies {
         client.submit(long);
     }
     let mut next = Instant(gap_ns(&mut random, APART_NS));
-    let (mut begun, mut taken) = (Vec::new(), Vec::new());
+    let mut begun = Vec::new();
+    let mut taken = Vec::new();
     while taken.len() < beside.reads {
         let Some(ended) = client.advance(next) else {
             let small = Read { id: begun.len() as u64, server: 0, class: Class::Latency, size: SMALL.into() };
@@ -96,7 +97,8 @@ pub fn reliable_connection(beside: &Beside) -> Latencies {
     let mut world = Path::simulation(beside.seed).world();
     let settings = Settings { mtu: MAX_OPERATION, timeout: 16, ..Settings::default() };
     let [(pair, cq), _] = world.pair(CLIENT, 1, &settings);
-    let (here, there) = (world.register(CLIENT, REGION, ALL), world.register(1, REGION, ALL));
+    let here = world.register(CLIENT, REGION, ALL);
+    let there = world.register(1, REGION, ALL);
     let post = |world: &mut crate::World, id, len: usize| {
         let list = [here.sge(0, len)];
         let request = WorkRequest {
@@ -109,7 +111,9 @@ pub fn reliable_connection(beside: &Beside) -> Latencies {
     };
     let mut random = Random::new(beside.seed ^ 0x12);
     let mut next = Instant(gap_ns(&mut random, APART_NS));
-    let (mut begun, mut taken, mut waiting) = (Vec::new(), Vec::new(), VecDeque::new());
+    let mut begun = Vec::new();
+    let mut taken = Vec::new();
+    let mut waiting = VecDeque::new();
     if beside.long > 0 {
         post(&mut world, LONG, beside.long as usize).expect("the send queue is empty");
     }

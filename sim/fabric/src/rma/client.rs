@@ -70,7 +70,8 @@ impl Client {
         let now = self.now();
         while let Some(chunk) = self.executor.next(now) {
             let Read { server, class, .. } = self.reads[chunk.place as usize].expect("a read in progress");
-            let (size, offset) = (chunk.size, chunk.offset);
+            let size = chunk.size;
+            let offset = chunk.offset;
             self.nodes.issue(chunk.slot, &Wanted { server, kind: Kind::Read, class, size, offset });
             self.issued[usize::from(chunk.slot)] = Some(server);
         }
@@ -91,7 +92,8 @@ impl Client {
                 return Some(ended);
             }
             self.issue();
-            let (now, due) = (self.now(), self.executor.deadline());
+            let now = self.now();
+            let due = self.executor.deadline();
             let limit = if due > now { until.min(due) } else { until };
             if !self.nodes.world.step_until(limit) && self.now() >= until {
                 return None;

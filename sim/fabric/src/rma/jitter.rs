@@ -49,8 +49,11 @@ pub fn run(jitter: &Jitter, make: MakeCipher<'_>) -> Shed {
     let settings = Settings { window: jitter.window, ..Settings::paper() };
     let path = Path { rules, settings, ..Path::simulation(jitter.seed) };
     let mut nodes = Nodes::new(&path, SLOTS, make);
-    let (begin, end) = (Instant(WARM_UP_NS), Instant(WARM_UP_NS + jitter.ns));
-    let (mut ended, mut unissued, mut number) = ([0_u64; Status::ALL.len()], 0_u64, 0_u64);
+    let begin = Instant(WARM_UP_NS);
+    let end = Instant(WARM_UP_NS + jitter.ns);
+    let mut ended = [0_u64; Status::ALL.len()];
+    let mut unissued = 0_u64;
+    let mut number = 0_u64;
     // Start of the command in each slot. Commands that started before the measurement do not count.
     let mut begun = vec![Instant(0); usize::from(SLOTS)];
     let mut done = 0_u64;
@@ -64,7 +67,8 @@ pub fn run(jitter: &Jitter, make: MakeCipher<'_>) -> Shed {
         }
         if nodes.world.now().0 >= number * chunk_ns() {
             let offset = number * u64::from(MAX_OPERATION);
-            let (now, slot) = (nodes.world.now(), nodes.free.front().copied());
+            let now = nodes.world.now();
+            let slot = nodes.free.front().copied();
             let class = Class::Latency;
             let wanted = Wanted { server: 0, kind: Kind::Read, class, size: MAX_OPERATION, offset };
             if let Some(slot) = slot.filter(|_| nodes.issue_any(&wanted)) {

@@ -57,8 +57,11 @@ pub fn accepted(load: &Load, make: MakeCipher<'_>) -> Accepted {
     let mut nodes = Nodes::new(&path, SLOTS, make);
     let mut random = Random::new(load.seed ^ 0x11a);
     let mean = f64::from(MAX_OPERATION) * 8e9 / (line_goodput() * load.offered);
-    let (begin, end) = (Instant(WARM_UP_NS), Instant(WARM_UP_NS + load.ns));
-    let (mut offered, mut done, mut shed) = (0_u64, 0_u64, 0_u64);
+    let begin = Instant(WARM_UP_NS);
+    let end = Instant(WARM_UP_NS + load.ns);
+    let mut offered = 0_u64;
+    let mut done = 0_u64;
+    let mut shed = 0_u64;
     let mut next = Instant(gap_ns(&mut random, mean));
     let mut number = 0;
     while nodes.world.now() < end {
@@ -70,7 +73,8 @@ pub fn accepted(load: &Load, make: MakeCipher<'_>) -> Accepted {
         }
         while next <= nodes.world.now() {
             let offset = number * u64::from(MAX_OPERATION);
-            let (kind, size) = (load.kind, MAX_OPERATION);
+            let kind = load.kind;
+            let size = MAX_OPERATION;
             let issued = nodes.issue_any(&Wanted { server: 0, kind, class: Class::Latency, size, offset });
             let counted = u64::from(next >= begin);
             (offered, shed) = (offered + counted, shed + counted * u64::from(!issued));
@@ -88,7 +92,8 @@ pub fn accepted(load: &Load, make: MakeCipher<'_>) -> Accepted {
 pub fn rate_of_slots(slots: u16, ns: u64, make: MakeCipher<'_>) -> f64 {
     let mut nodes = Nodes::new(&Path::simulation(0), slots, make);
     let wanted = Wanted { server: 0, kind: Kind::Read, class: Class::Latency, size: 64, offset: 0 };
-    let (begin, end) = (Instant(WARM_UP_NS), Instant(WARM_UP_NS + ns));
+    let begin = Instant(WARM_UP_NS);
+    let end = Instant(WARM_UP_NS + ns);
     while nodes.issue_any(&wanted) {}
     let mut done = 0_u64;
     while nodes.world.step_until(end) {

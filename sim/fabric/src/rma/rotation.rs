@@ -55,7 +55,8 @@ pub fn gap_ns(rotation: Rotation, make: MakeCipher<'_>) -> u64 {
     let next_key = key(0x77);
     let mut client = Probes::new(next_key.clone(), nodes.served[SERVER].id);
     let mut driver = Instant::NEVER;
-    let (mut rekey, end) = (Some(control), Instant(CHANGE_NS + LAST_NS));
+    let mut rekey = Some(control);
+    let end = Instant(CHANGE_NS + LAST_NS);
     while nodes.world.now() < end {
         client.poll(&mut nodes, rotation);
         let now = nodes.world.now();
@@ -116,7 +117,8 @@ struct Probes {
 
 impl Probes {
     fn new(next_key: RegionKey, next_region: u32) -> Probes {
-        let (next, granted) = (Instant(0), Instant::NEVER);
+        let next = Instant(0);
+        let granted = Instant::NEVER;
         Probes { next, next_key, next_region, granted, changed: false, succeeded: None, gap: 0 }
     }
 
@@ -145,7 +147,8 @@ impl Probes {
             nodes.served[SERVER].id = self.next_region;
         }
         if self.next <= now {
-            let (kind, class) = (Kind::Read, Class::Latency);
+            let kind = Kind::Read;
+            let class = Class::Latency;
             nodes.issue_any(&Wanted { server: SERVER, kind, class, size: PROBE, offset: 0 });
             self.next = now.after(PROBE_NS);
         }
@@ -163,8 +166,12 @@ pub fn reconnect_gap_ns() -> u64 {
     let [(pair, cq), (served, _)] = world.pair(CLIENT, 1, &settings);
     let here = world.register(CLIENT, PROBE as usize, Access::LOCAL_WRITE);
     let mut there = world.register(1, PROBE as usize, ALL);
-    let (mut next, mut connects) = (Instant(0), Instant::NEVER);
-    let (mut registered, mut broken, mut succeeded, mut gap) = (false, false, Instant(0), 0);
+    let mut next = Instant(0);
+    let mut connects = Instant::NEVER;
+    let mut registered = false;
+    let mut broken = false;
+    let mut succeeded = Instant(0);
+    let mut gap = 0;
     let end = Instant(CHANGE_NS + RECONNECT_NS + LAST_NS);
     while world.now() < end {
         while let Some(completion) = world.poll(cq) {

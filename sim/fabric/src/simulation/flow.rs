@@ -116,7 +116,9 @@ impl Simulation {
         let Some(running) = &mut self.flows.running[number as usize] else { return };
         running.receives -= 1;
         if spec.tells_received && running.receives == 0 && running.posted == spec.bytes {
-            let (end, at, status) = (EndAt::Destination, self.network.now(), Status::Success);
+            let end = EndAt::Destination;
+            let at = self.network.now();
+            let status = Status::Success;
             self.flows.ended.push_back(FlowEnd { flow: number, end, at, status });
         }
     }
@@ -127,7 +129,8 @@ impl Simulation {
         let Some(running) = &mut self.flows.running[number as usize] else { return };
         let len = u64::from(self.config.message).min(spec.bytes - running.done);
         running.done += len;
-        let (pair, has_ended) = (running.pair, running.done == spec.bytes);
+        let pair = running.pair;
+        let has_ended = running.done == spec.bytes;
         let pairs = self.flows.pairs[pair as usize].as_mut().expect("a running flow has queue pairs");
         pairs.completed();
         if status != Status::Success {

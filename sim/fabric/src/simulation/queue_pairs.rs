@@ -169,7 +169,8 @@ impl Simulation {
             ..Settings::default()
         };
         for [own, peer] in [[0, 1], [1, 0]] {
-            let (own, peer) = (&ends[own], &ends[peer]);
+            let own = &ends[own];
+            let peer = &ends[peer];
             let mut route = Route::new(host::endpoint(own.host), host::endpoint(peer.host));
             route.source.udp_port = port;
             let class = Class::new(spec.class.unwrap_or(self.config.data_class));
@@ -302,7 +303,8 @@ fn put([own, peer]: &mut [End; 2], keys: [Key; 2], posted: &Posted) -> u64 {
         flags: Flags { signaled: true, ..Flags::default() },
     };
     let free = own.send.slots() - (own.sent - own.send.word(Word::Consumed));
-    let (ring, sent) = (&own.send, own.sent);
+    let ring = &own.send;
+    let sent = own.sent;
     let store = |at: usize, slot: &[u8; SLOT]| ring.store(sent + at as u64, slot);
     let bounds = Bounds { max_sge: 1, max_inline: 0 };
     let slots = wqe::write_to(&request, &Target::Peer, &bounds, free as usize, store);

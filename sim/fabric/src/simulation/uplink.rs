@@ -51,7 +51,8 @@ impl Uplink<'_> {
     /// each can send again.
     #[inline]
     pub fn is_busy(&mut self) -> bool {
-        let (now, ports) = (self.network.now(), self.network.uplinks(self.host).len());
+        let now = self.network.now();
+        let ports = self.network.uplinks(self.host).len();
         let busy = |port: &PortId| self.network.port(*port).busy_until > now;
         if !self.network.uplinks(self.host).iter().all(busy) {
             return false;

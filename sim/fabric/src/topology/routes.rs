@@ -52,9 +52,12 @@ impl Routes {
         let ports = topology.ports();
         let up: Vec<Vec<Hop>> = ports.iter().map(|ports| hops(topology, ports, &is_up)).collect();
         let nodes = topology.nodes.len();
-        let (mut row, mut group) = (vec![NONE; nodes], vec![NONE; nodes]);
-        let (mut last, mut only) = (vec![None; nodes], vec![None; nodes]);
-        let (mut rows, mut sources) = (0, Vec::new());
+        let mut row = vec![NONE; nodes];
+        let mut group = vec![NONE; nodes];
+        let mut last = vec![None; nodes];
+        let mut only = vec![None; nodes];
+        let mut rows = 0;
+        let mut sources = Vec::new();
         let mut of_switch = BTreeMap::new();
         for (node, kind) in (0u32..).zip(&topology.nodes) {
             let at = node as usize;
@@ -94,7 +97,8 @@ impl Routes {
     /// and then by port. Empty if there is no path. `node` must be a switch, or a host that sends.
     #[inline]
     pub fn ports(&self, node: u32, host: u32) -> &[u16] {
-        let (node, host) = (node as usize, host as usize);
+        let node = node as usize;
+        let host = host as usize;
         if let Some(port) = &self.only[node] {
             return if self.group[host] == NONE { &[] } else { std::slice::from_ref(port) };
         }

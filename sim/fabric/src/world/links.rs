@@ -149,7 +149,8 @@ impl Links {
         if from == to {
             return self.port((to + 1) % self.nodes, to);
         }
-        let (low, high) = (from.min(to), from.max(to));
+        let low = from.min(to);
+        let high = from.max(to);
         // The links of all nodes with lower numbers come first, then those of this node.
         let link = low * (2 * self.nodes - low - 1) / 2 + (high - low - 1);
         PortId(2 * link as u32 + u32::from(from > to))

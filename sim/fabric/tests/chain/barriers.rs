@@ -8,7 +8,8 @@ use remora_nic::{Fetching, Operation};
 /// Runs a chain that turns a later NOP of its queue into a WRITE. Returns true if the WRITE was executed.
 fn rewrites(fetching: Fetching, barrier: bool) -> bool {
     let mut bench = Bench::new();
-    let (main, answer) = (bench.chain(Fetching::Posted), bench.chain(fetching));
+    let main = bench.chain(Fetching::Posted);
+    let answer = bench.chain(fetching);
     bench.set_word(0, 1);
     // The answer: a WRITE of 1 whose opcode is still NOP.
     let target = bench.data.remote(8);
@@ -19,7 +20,8 @@ fn rewrites(fetching: Fetching, barrier: bool) -> bool {
         // Enabled, and hence fetched, before it is rewritten. A WAIT ahead of it delays its execution.
         early = Some(bench.put(&main, answer.enable(1), &[], SILENT));
     }
-    let (compare, swap) = (header(WqeOpcode::NOP, true, 0), header(WqeOpcode::WRITE, true, 0));
+    let compare = header(WqeOpcode::NOP, true, 0);
+    let swap = header(WqeOpcode::WRITE, true, 0);
     let change = Operation::CompareSwap { remote: answer.field(slot, 0), compare, swap };
     bench.put(&main, change, &[bench.data.sge(16, 8)], SIGNALED);
     if early.is_none() {

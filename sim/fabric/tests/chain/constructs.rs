@@ -27,7 +27,8 @@ fn kinds(chain: &Chain, count: usize) -> [usize; 3] {
 /// Runs `if x == y { answer = 1 }`, with x and y in the data region.
 fn decide(x: u64, y: u64) -> u64 {
     let mut bench = Bench::new();
-    let (main, then) = (bench.chain(Fetching::Posted), bench.chain(Fetching::Enabled));
+    let main = bench.chain(Fetching::Posted);
+    let then = bench.chain(Fetching::Enabled);
     bench.set_word(0, x);
     bench.set_word(8, 1);
     let answer = bench.data.remote(16);
@@ -37,7 +38,8 @@ fn decide(x: u64, y: u64) -> u64 {
     let from = bench.data.remote(0);
     bench.put(&main, Operation::Read(from), &[then.element(0, ID, 6)], SIGNALED);
     bench.put(&main, main.wait(1), &[], SILENT);
-    let (compare, swap) = (header(WqeOpcode::NOP, true, y), header(WqeOpcode::WRITE, true, y));
+    let compare = header(WqeOpcode::NOP, true, y);
+    let swap = header(WqeOpcode::WRITE, true, y);
     let test = Operation::CompareSwap { remote: then.field(0, 0), compare, swap };
     bench.put(&main, test, &[bench.data.sge(24, 8)], SIGNALED);
     bench.put(&main, main.wait(2), &[], SILENT);
@@ -60,7 +62,8 @@ fn an_if_is_a_copy_an_atomic_and_three_barriers() {
 /// waits for.
 fn count_to(n: u64) -> (u64, u64) {
     let mut bench = Bench::new();
-    let (main, test) = (bench.chain_of(Fetching::Recycled, 32), bench.chain_of(Fetching::Recycled, 1));
+    let main = bench.chain_of(Fetching::Recycled, 32);
+    let test = bench.chain_of(Fetching::Recycled, 1);
     // The break: overwrites the header that the tail waits for by one without SIGNALED.
     bench.set_word(8, header(WqeOpcode::NOP, false, 0));
     let last = main.field(16, 0);
@@ -68,11 +71,13 @@ fn count_to(n: u64) -> (u64, u64) {
     test.code.store(64, &header(WqeOpcode::NOP, true, 0).to_le_bytes());
     bench.ring(&test);
 
-    let (i, scrap) = (bench.data.remote(0), bench.data.sge(24, 8));
+    let i = bench.data.remote(0);
+    let scrap = bench.data.sge(24, 8);
     let add = |remote, add| Operation::FetchAdd { remote, add };
     bench.put(&main, add(i, 1), &[scrap], SILENT);
     bench.put(&main, Operation::Read(i), &[test.element(0, ID, 6)], SILENT);
-    let (compare, swap) = (header(WqeOpcode::NOP, true, n), header(WqeOpcode::WRITE, true, n));
+    let compare = header(WqeOpcode::NOP, true, n);
+    let swap = header(WqeOpcode::WRITE, true, n);
     let equal = Operation::CompareSwap { remote: test.field(0, 0), compare, swap };
     bench.put(&main, equal, &[scrap], SILENT);
     let enable = bench.put(&main, test.enable(1), &[], SILENT);

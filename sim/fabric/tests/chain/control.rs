@@ -10,7 +10,8 @@ use remora_transport::state::State;
 #[test]
 fn a_wait_holds_its_queue_until_the_count_is_there() {
     let mut bench = Bench::new();
-    let (first, second) = (bench.chain(Fetching::Posted), bench.chain(Fetching::Posted));
+    let first = bench.chain(Fetching::Posted);
+    let second = bench.chain(Fetching::Posted);
     let list = [bench.data.sge(0, 8)];
     bench.set_word(0, 7);
     bench.put(&second, first.wait(2), &[], SILENT);
@@ -49,7 +50,8 @@ fn many_wait_for_one_count_and_each_for_its_own() {
 #[test]
 fn a_wait_counts_what_ended_in_error_and_what_was_flushed() {
     let mut bench = Bench::new();
-    let (first, second) = (bench.chain(Fetching::Posted), bench.chain(Fetching::Posted));
+    let first = bench.chain(Fetching::Posted);
+    let second = bench.chain(Fetching::Posted);
     for count in [1, 2, 3] {
         bench.put(&second, first.wait(count), &[], SIGNALED);
     }
@@ -84,7 +86,8 @@ fn receives_that_go_round_are_flushed_once_each() {
 #[test]
 fn an_enable_lets_a_queue_of_the_same_domain_be_fetched_so_far() {
     let mut bench = Bench::new();
-    let (main, managed) = (bench.chain(Fetching::Posted), bench.chain(Fetching::Enabled));
+    let main = bench.chain(Fetching::Posted);
+    let managed = bench.chain(Fetching::Enabled);
     for _ in 0..8 {
         bench.put(&managed, Operation::Nop, &[], SIGNALED);
     }
@@ -105,7 +108,8 @@ fn an_enable_lets_a_queue_of_the_same_domain_be_fetched_so_far() {
 #[test]
 fn what_has_been_enabled_stays_so() {
     let mut bench = Bench::new();
-    let (main, managed) = (bench.chain(Fetching::Posted), bench.chain(Fetching::Enabled));
+    let main = bench.chain(Fetching::Posted);
+    let managed = bench.chain(Fetching::Enabled);
     for count in [3, 1] {
         bench.put(&main, managed.enable(count), &[], SIGNALED);
     }
@@ -167,7 +171,8 @@ fn a_posted_queue_that_enables_itself_ends() {
 #[test]
 fn a_recycled_queue_can_be_posted_to_when_it_has_gone_round() {
     let mut bench = Bench::new();
-    let (main, ring) = (bench.chain(Fetching::Posted), bench.chain_of(Fetching::Recycled, 4));
+    let main = bench.chain(Fetching::Posted);
+    let ring = bench.chain_of(Fetching::Recycled, 4);
     bench.put(&ring, Operation::Nop, &[], SIGNALED);
     bench.ring(&ring);
     bench.put(&main, ring.enable(8), &[], SILENT);
@@ -285,7 +290,8 @@ fn a_queue_pair_that_goes_while_it_waits_leaves_the_line() {
 #[test]
 fn who_waits_for_a_completion_queue_that_goes_ends() {
     let mut bench = Bench::new();
-    let (chain, gone) = (bench.chain(Fetching::Posted), bench.world.create_counted_cq(0, 4));
+    let chain = bench.chain(Fetching::Posted);
+    let gone = bench.world.create_counted_cq(0, 4);
     bench.put_as(&chain, 9, Operation::Wait { cq: gone.number, count: 1 }, &[], SILENT);
     bench.ring(&chain);
     assert_eq!(bench.settle(&chain), []);

@@ -20,7 +20,8 @@ fn bytes_go_from_place_to_place() {
     let chain = bench.chain(Fetching::Posted);
     let pattern: Vec<u8> = (0..5000u32).map(|at| (at * 7) as u8).collect();
     bench.data.store(0, &pattern);
-    let (from, to) = (bench.data.remote(0), bench.data.remote(8192));
+    let from = bench.data.remote(0);
+    let to = bench.data.remote(8192);
     bench.put(&chain, Operation::Write(to), &[bench.data.sge(0, 5000)], SIGNALED);
     let pieces = [bench.data.sge(16384, 10), bench.data.sge(20000, 0), bench.data.sge(24000, 4990)];
     bench.put(&chain, Operation::Read(from), &pieces, SIGNALED);
@@ -34,7 +35,8 @@ fn bytes_go_from_place_to_place() {
     let pieces = [bench.data.sge(4000, 5), bench.data.sge(0, 5)];
     let to = bench.data.remote(30000);
     bench.put(&chain, Operation::Write(to), &pieces, SIGNALED);
-    let (operation, payload) = (Operation::Write(bench.data.remote(30010)), Payload::Inline(b"inline"));
+    let operation = Operation::Write(bench.data.remote(30010));
+    let payload = Payload::Inline(b"inline");
     let request = WorkRequest { id: 0, operation, payload, flags: SIGNALED };
     bench.world.post_quietly(chain.qp, &request).unwrap();
     bench.ring(&chain);
@@ -98,7 +100,8 @@ fn a_message_to_itself_takes_a_receive() {
 fn rights_are_those_of_a_connection() {
     let mut bench = Bench::new();
     let mute = bench.world.register(0, 64, Access::NONE);
-    let (fine, list) = (bench.data.remote(0), [bench.data.sge(0, 8)]);
+    let fine = bench.data.remote(0);
+    let list = [bench.data.sge(0, 8)];
     let beyond = bench.data.remote((1 << 16) - 4);
     let odd = remora_nic::Remote { addr: fine.addr + 4, ..fine };
     let add = |remote| Operation::FetchAdd { remote, add: 1 };
@@ -153,9 +156,11 @@ fn an_atomic_needs_a_right_of_its_own_and_brings_one_word_back() {
 #[test]
 fn of_a_list_with_a_wrong_element_nothing_is_filled() {
     let mut bench = Bench::new();
-    let (chain, mute) = (bench.chain(Fetching::Posted), bench.world.register(0, 64, Access::NONE));
+    let chain = bench.chain(Fetching::Posted);
+    let mute = bench.world.register(0, 64, Access::NONE);
     bench.set_word(0, 7);
-    let (from, list) = (bench.data.remote(0), [bench.data.sge(4096, 4), mute.sge(0, 4)]);
+    let from = bench.data.remote(0);
+    let list = [bench.data.sge(4096, 4), mute.sge(0, 4)];
     bench.put(&chain, Operation::Read(from), &list, SILENT);
     bench.ring(&chain);
     let statuses: Vec<_> = bench.settle(&chain).iter().map(|end| end.status).collect();
@@ -167,7 +172,8 @@ fn what_moves_much_gives_others_their_turns_sooner() {
     let mut bench = Bench::new();
     let cq = bench.world.create_counted_cq(0, 64);
     let queues = [0; 2].map(|_| bench.world.create_loopback(cq, cq, &Settings::default()).unwrap());
-    let (half, to) = ([bench.data.sge(0, 1 << 15)], bench.data.remote(1 << 15));
+    let half = [bench.data.sge(0, 1 << 15)];
+    let to = bench.data.remote(1 << 15);
     for _ in 0..10 {
         let request = WorkRequest {
             id: 0,
@@ -205,7 +211,8 @@ fn endless(bench: &mut Bench) -> Chain {
     (0..16).for_each(|_| {
         bench.put(&wild, Operation::Nop, &[], SILENT);
     });
-    let (number, limit) = (wild.qp.number, Modify { rate_limit: Some(512_000_000), ..Modify::default() });
+    let number = wild.qp.number;
+    let limit = Modify { rate_limit: Some(512_000_000), ..Modify::default() };
     bench.world.modify(wild.qp, &limit).unwrap();
     bench.ring(&wild);
     bench.world.with_nic(0, |nic, _| nic.enable(number, u64::MAX)).unwrap();
@@ -282,7 +289,8 @@ fn chains_that_never_end_leave_another_party_its_share() {
     }
     assert!(!bench.world.settle(200));
     let counts: Vec<u64> = chains.iter().map(|chain| bench.count(chain)).collect();
-    let (alone, others) = (counts[15], counts[..15].iter().sum::<u64>());
+    let alone = counts[15];
+    let others = counts[..15].iter().sum::<u64>();
     assert!(alone > 10_000 && alone.abs_diff(others) * 20 < others, "{counts:?}");
     // Its share is what the other tenants do not use.
     for chain in &chains[..15] {

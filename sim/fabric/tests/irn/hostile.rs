@@ -77,7 +77,8 @@ fn thirty_thousand_packets_of_a_peer_gone_mad_break_nothing_but_its_own_queue_pa
         let forge = Forge::new(&bench.world, 0, bench.right);
         (0..4).for_each(|id| bench.receive(id, 300));
         for round in 0..200 {
-            let (key, va) = (bench.there.key.get(), bench.there.address);
+            let key = bench.there.key.get();
+            let va = bench.there.address;
             let frame = random_packet(&mut random, &forge, round / 20, key, va);
             forge.send(&mut bench.world, &frame);
             if round % 10 == 0 {
@@ -104,7 +105,8 @@ fn a_requester_survives_answers_of_a_peer_gone_mad() {
         bench.send(3, 10);
         bench.world.run_for(100);
         for round in 0..100 {
-            let (key, va) = (bench.here.key.get(), bench.here.address + (3 << 20));
+            let key = bench.here.key.get();
+            let va = bench.here.address + (3 << 20);
             let frame = random_packet(&mut random, &forge, round / 25, key, va);
             forge.send(&mut bench.world, &frame);
         }

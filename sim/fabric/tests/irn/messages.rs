@@ -151,7 +151,8 @@ fn entries_of_a_shared_receive_queue_are_bound_at_first_sight() {
     let mut world = World::new(&Config::default());
     let cqs = [world.create_cq(0, 512), world.create_cq(1, 512)];
     let srq = world.create_srq(1, 16, 2, None).unwrap();
-    let (from, sink) = (world.register(0, 1 << 16, ALL), world.register(1, 1 << 16, ALL));
+    let from = world.register(0, 1 << 16, ALL);
+    let sink = world.register(1, 1 << 16, ALL);
     let pairs = [0, 1].map(|_| {
         let left = world.create_qp(cqs[0], cqs[0], &settings()).unwrap();
         let right = world.create_qp_of(Service::Rc, cqs[1], cqs[1], Some(srq), &settings()).unwrap();

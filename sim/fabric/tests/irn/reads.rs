@@ -13,7 +13,8 @@ use remora_wire::Opcode;
 fn a_read_sees_the_write_before_it_though_that_was_lost() {
     let mut bench = bench();
     rules(&mut bench, vec![nth(Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_WRITE_ONLY]), 0)]);
-    let (here, remote) = (bench.here.clone(), bench.there.remote(0));
+    let here = bench.here.clone();
+    let remote = bench.there.remote(0);
     here.store(0, b"fresh");
     bench.put(1, Operation::Write(remote), &[here.sge(0, 5)], SIGNALED).unwrap();
     bench.put(2, Operation::Read(remote), &[here.sge(1 << 20, 5)], SIGNALED).unwrap();
@@ -34,7 +35,8 @@ fn a_read_without_an_answer_ends_though_a_failed_send_waits_behind_it() {
     let settings = Settings { rnr_retry: 0, retry_cnt: 2, ..settings() };
     let mut bench = Bench::new(&settings);
     rules(&mut bench, vec![Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_READ_RESPONSE_ONLY])]);
-    let (here, remote) = (bench.here.clone(), bench.there.remote(0));
+    let here = bench.here.clone();
+    let remote = bench.there.remote(0);
     bench.put(1, Operation::Read(remote), &[here.sge(1 << 20, 5)], SIGNALED).unwrap();
     bench.put(2, Operation::Send, &[here.sge(0, 5)], SIGNALED).unwrap();
     bench.world.ring(bench.left);

@@ -34,12 +34,14 @@ fn packets_behind_a_gap_are_placed_and_only_the_lost_one_is_sent_again() {
     // After slightly more than the one-way delay, all packets but the lost one are placed, and nothing is
     // complete.
     bench.world.run_for(2_000);
-    let (found, sent) = (bench.there.load(0, 2048), bench.here.load(0, 2048));
+    let found = bench.there.load(0, 2048);
+    let sent = bench.here.load(0, 2048);
     assert_eq!((&found[..512], &found[768..]), (&sent[..512], &sent[768..]));
     assert_eq!(found[512..768], [0; 256]);
     assert_eq!(bench.settle(), good([1]));
     assert_eq!(bench.there.load(0, 2048), bench.here.load(0, 2048));
-    let (left, right) = (bench.world.counters(0), bench.world.counters(1));
+    let left = bench.world.counters(0);
+    let right = bench.world.counters(1);
     assert_eq!((left.retransmitted_pkts, left.local_ack_timeout_err, left.irn_recoveries), (1, 0, 1));
     assert_eq!((right.irn_ahead_pkts, right.rx_write_requests), (5, 1));
 }
@@ -172,7 +174,8 @@ fn a_fence_waits_for_the_writes_before_it_too() {
     for fence in [false, true] {
         let mut bench = bench();
         rules(&mut bench, vec![nth(Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_WRITE_ONLY]), 0)]);
-        let (here, remote) = (bench.here.clone(), bench.there.remote(0));
+        let here = bench.here.clone();
+        let remote = bench.there.remote(0);
         here.store(0, b"first");
         here.store(64, b"later");
         bench.put(1, Operation::Write(remote), &[here.sge(0, 5)], SIGNALED).unwrap();
@@ -197,7 +200,8 @@ fn psns_wrap_in_both_sequence_spaces() {
             bench.write(10 * id, 700);
             bench.read(10 * id + 1, 700);
             bench.send(10 * id + 2, 600);
-            let (remote, list) = (bench.there.remote(800), [bench.here.sge(2 << 20, 8)]);
+            let remote = bench.there.remote(800);
+            let list = [bench.here.sge(2 << 20, 8)];
             bench.post(10 * id + 3, Operation::FetchAdd { remote, add: 1 }, &list);
         }
         assert_eq!(bench.settle(), good((0..3).flat_map(|id| (0..4).map(move |verb| 10 * id + verb))));

@@ -33,7 +33,8 @@ fn fates(number: usize, count: u32, directions: Directions) -> Vec<Rule> {
 fn run(rules: Vec<Rule>, what: &str) {
     let mut world = World::new(&Config { rules: Rules::of(rules), ..Config::default() });
     let [(left, left_cq), (right, right_cq)] = world.pair(0, 1, &settings());
-    let (here, there) = (world.register(0, 8192, ALL), world.register(1, 8192, ALL));
+    let here = world.register(0, 8192, ALL);
+    let there = world.register(1, 8192, ALL);
     let pattern: Vec<u8> = (0..1000u32).map(|at| (at * 7 + 1) as u8).collect();
     here.store(0, &pattern);
     for id in 0..3 {

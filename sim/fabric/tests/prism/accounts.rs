@@ -91,14 +91,16 @@ impl Shop {
     /// Posts a READ of the slot, then an ALLOCATE; if it took a buffer, a CAS with the value that the client
     /// expects.
     fn put(&mut self, client: usize) {
-        let (slot, boxes) = (Shop::slot(client), BOXES + 16 * client);
+        let slot = Shop::slot(client);
+        let boxes = BOXES + 16 * client;
         let believes = self.word(slot);
         (self.clients[client].believes, self.clients[client].busy) = (believes, true);
         self.there.store(boxes, &[0xff; 16]);
         let len = self.random.below(BUFFER as u64 + 1) as usize;
         let list = [self.here.sge(client * BUFFER, len)];
         let into = [self.here.sge(client * BUFFER, BUFFER)];
-        let (mine, found) = (self.there.remote(boxes), self.there.remote(boxes + 8));
+        let mine = self.there.remote(boxes);
+        let found = self.there.remote(boxes + 8);
         let whole = [u64::MAX, 0, 0, 0];
         let operands = Operands {
             mode: Mode::Equal,
@@ -148,7 +150,8 @@ impl Shop {
     fn give_back(&mut self, client: usize) {
         self.clients[client].busy = false;
         let boxes = BOXES + 16 * client;
-        let (mine, found) = (self.word(boxes), self.word(boxes + 8));
+        let mine = self.word(boxes);
+        let found = self.word(boxes + 8);
         if mine == BLANK {
             self.seen.none_free += 1;
             return;

@@ -20,7 +20,8 @@ fn at_once(bench: &mut Bench) {
     let sent = bench.world.sent();
     bench.world.cut(0, 1, false);
     assert!(sent.len() > 2 * MANY as usize);
-    let (now, start) = (bench.world.now(), bench.world.start());
+    let now = bench.world.now();
+    let start = bench.world.start();
     let source = Endpoint::default();
     bench.world.with_nic(1, |nic, mem| {
         for frame in &sent {
@@ -51,7 +52,8 @@ fn a_change_of_the_pointer_comes_between_the_reads_before_and_behind_it() {
         ..settings
     };
     let mut bench = Bench::over(&Config::default(), &settings);
-    let (old, new) = (bench.at(4096).addr, bench.at(8192).addr);
+    let old = bench.at(4096).addr;
+    let new = bench.at(8192).addr;
     bench.there.store(4096, &[1; 100]);
     bench.there.store(8192, &[2; 100]);
     bench.set(0, &[old, 100]);

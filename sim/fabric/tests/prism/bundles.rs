@@ -95,7 +95,8 @@ fn reads_between_chains_travel_with_them() {
     bench.there.store(4096, &[3; 300]);
     let target = bench.there.remote(4096).addr;
     bench.set(64, &[target]);
-    let (into, pointer) = ([bench.here.sge(8192, 300)], Address::indirect(bench.at(64)));
+    let into = [bench.here.sge(8192, 300)];
+    let pointer = Address::indirect(bench.at(64));
     let look = |bench: &Bench, id| bench.ask(id, read(pointer, 300, &into));
     let value = [9; 400];
     let change = |bench: &Bench, id, old| {

@@ -451,7 +451,8 @@ fn answered(
 fn an_answer_to_a_chain_that_makes_no_sense_ends_it() {
     let good = answer(Verdict::Done, &[0; 8]);
     let short = answer(Verdict::Done, &[0; 4]);
-    let (done, bad) = (Status::Success, Status::BadResponse);
+    let done = Status::Success;
+    let bad = Status::BadResponse;
     let cases: [(u8, u32, Vec<u8>, &[Status]); 7] = [
         (2, 1, [good.clone(), good.clone()].concat(), &[done, done]),
         (2, 1, good.clone(), &[done, bad]),

@@ -56,7 +56,8 @@ fn outputs_go_where_they_are_redirected_to() {
     for mut bench in Bench::arms() {
         bench.there.store(4096, &[9; 3000]);
         bench.set(0, &[77]);
-        let (copy, old) = (bench.at(10_000).addr, bench.at(64).addr);
+        let copy = bench.at(10_000).addr;
+        let old = bench.at(64).addr;
         let list = bench.list(65536, 512, 2);
         let moved = WorkRequest {
             redirect: Some(copy),
@@ -84,7 +85,8 @@ fn outputs_go_where_they_are_redirected_to() {
 fn a_put_of_prism_kv_is_one_round_trip() {
     for mut bench in Bench::arms() {
         let list = bench.list(65536, 1024, 4);
-        let (slot, rkey) = (bench.at(0), bench.there.key);
+        let slot = bench.at(0);
+        let rkey = bench.there.key;
         let scratch = |at: u64| SCRATCH + at;
         let at_scratch = |at: u64| Address::direct(Remote { addr: SCRATCH + at, rkey });
         let put = |bench: &Bench, id: u64, old: u64, value: &'static [u8], len: &'static [u8]| {

@@ -134,7 +134,8 @@ impl Model {
             Operand::Immediate(number) => *number,
             Operand::At(va) => self.number(*va, size),
         };
-        let (compare, swap_add) = (load(&operands.compare), load(&operands.swap_add));
+        let compare = load(&operands.compare);
+        let swap_add = load(&operands.swap_add);
         let (va, _) = self.target(at, 0);
         let old = self.number(va, size);
         let (holds, new) = if swaps {

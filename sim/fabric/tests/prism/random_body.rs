@@ -166,8 +166,10 @@ impl<'a, A: Arm> Run<'a, A> {
                 (true, false) => random.below(3),
             })
         };
-        let (compare_mask, swap_mask) = (number(true), number(true));
-        let (compare, swap_add) = (Operand::Immediate(number(false)), Operand::Immediate(number(true)));
+        let compare_mask = number(true);
+        let swap_mask = number(true);
+        let compare = Operand::Immediate(number(false));
+        let swap_add = Operand::Immediate(number(true));
         let mut place = |operand| {
             if self.random.below(3) == 0 { Operand::At(self.cell(u64::from(size))) } else { operand }
         };
@@ -280,7 +282,8 @@ impl<'a, A: Arm> Run<'a, A> {
             None if len <= 512 && id.is_multiple_of(2) => Data::Local(Payload::Inline(inline)),
             None => Data::Local(Payload::Sges(&list)),
         };
-        let (number, rkey) = (self.list, self.arm.there().rkey);
+        let number = self.list;
+        let rkey = self.arm.there().rkey;
         let operation = match verb {
             0 => Operation::Read { from: address, len, into },
             1 => Operation::Write { to: address, data },

@@ -56,13 +56,15 @@ impl Bench {
 
     /// Posts a WRITE of `len` bytes between the starts of the regions.
     pub fn write(&mut self, id: u64, len: usize) {
-        let (remote, list) = (self.there.remote(0), [self.here.sge(0, len)]);
+        let remote = self.there.remote(0);
+        let list = [self.here.sge(0, len)];
         self.post(id, Operation::Write(remote), &list);
     }
 
     /// Posts a READ of `len` bytes into the second MiB of the left region.
     pub fn read(&mut self, id: u64, len: usize) {
-        let (remote, list) = (self.there.remote(0), [self.here.sge(1 << 20, len)]);
+        let remote = self.there.remote(0);
+        let list = [self.here.sge(1 << 20, len)];
         self.post(id, Operation::Read(remote), &list);
     }
 

@@ -112,7 +112,8 @@ fn a_cnp_halves_the_rate_of_requests_and_of_read_responses() {
         let mut bench = controlled(Algorithm::Dcqcn, irn);
         let read = |bench: &mut Bench| {
             let before = bench.world.now();
-            let (remote, list) = (bench.there.remote(0), [bench.here.sge(0, 1 << 20)]);
+            let remote = bench.there.remote(0);
+            let list = [bench.here.sge(0, 1 << 20)];
             bench.post(1, Operation::Read(remote), &list);
             while bench.world.drain(bench.left_cq).is_empty() {
                 assert!(bench.world.step());
@@ -143,7 +144,8 @@ fn notifications_without_end_leave_the_least_rate_and_acknowledgements_pass_free
     bench.world.run_for(100_000);
     assert!(bench.world.drain(bench.left_cq).is_empty());
     // Meanwhile the left answers the right, slowed down but not stopped.
-    let (remote, list) = (bench.here.remote(0), [bench.there.sge(0, 64)]);
+    let remote = bench.here.remote(0);
+    let list = [bench.there.sge(0, 64)];
     let request = remora_nic::WorkRequest {
         id: 2,
         operation: Operation::Write(remote),

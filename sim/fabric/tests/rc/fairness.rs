@@ -40,7 +40,8 @@ fn a_write_of_a_gibibyte_delays_another_queue_pairs_read_by_a_few_packets() {
     let settings = Settings { mtu: 1024, max_sge: 30, ..Settings::default() };
     let [(long, long_cq), _] = world.pair(0, 1, &settings);
     let [(short, short_cq), _] = world.pair(0, 1, &settings);
-    let (here, there) = (world.register(0, 64 << 20, Access::LOCAL_WRITE), world.register(1, 1 << 30, ALL));
+    let here = world.register(0, 64 << 20, Access::LOCAL_WRITE);
+    let there = world.register(1, 1 << 30, ALL);
     // 16 elements over the same 64 MiB are 1 GiB.
     let list: Vec<Sge> = (0..16).map(|_| here.sge(0, 64 << 20)).collect();
     let write = WorkRequest {
@@ -86,13 +87,15 @@ fn queue_pairs_with_equal_work_share_the_link_equally() {
     let link = LinkConfig { queue: 4, ..LinkConfig::default() };
     let mut world = World::new(&Config { link, ..Config::default() });
     let pairs: Vec<_> = (0..8).map(|_| world.pair(0, 1, &Settings::default())[0]).collect();
-    let (here, there) = (world.register(0, 1 << 20, ALL), world.register(1, 1 << 20, ALL));
+    let here = world.register(0, 1 << 20, ALL);
+    let there = world.register(1, 1 << 20, ALL);
     for (qp, _) in &pairs {
         write(&mut world, *qp, &here, &there, 1 << 20);
     }
     world.run_for(200_000);
     let counts = frames_of_0(&mut world, 200_000);
-    let (least, most) = (counts.values().min().unwrap(), counts.values().max().unwrap());
+    let least = counts.values().min().unwrap();
+    let most = counts.values().max().unwrap();
     assert_eq!(counts.len(), 8);
     assert!(most - least <= 16, "{counts:?}");
 }
@@ -102,7 +105,8 @@ fn a_party_with_many_busy_queue_pairs_leaves_half_of_the_frames_to_one_with_a_si
     let link = LinkConfig { queue: 4, ..LinkConfig::default() };
     let mut world = World::new(&Config { link, nic: nic_of(128), ..Config::default() });
     let pairs: Vec<_> = (0..65).map(|_| world.pair(0, 1, &Settings::default())).collect();
-    let (here, there) = (world.register(0, 1 << 20, ALL), world.register(1, 1 << 20, ALL));
+    let here = world.register(0, 1 << 20, ALL);
+    let there = world.register(1, 1 << 20, ALL);
     for (number, [(qp, _), _]) in pairs.iter().enumerate() {
         let party = if number < 64 { 1 } else { 2 };
         world.with_nic(0, |nic, _| nic.set_tenant(qp.number, party)).unwrap();
@@ -111,7 +115,8 @@ fn a_party_with_many_busy_queue_pairs_leaves_half_of_the_frames_to_one_with_a_si
     world.run_for(50_000);
     let counts = frames_of_0(&mut world, 100_000);
     let [_, (single, _)] = pairs[64];
-    let (all, alone) = (counts.values().sum::<u32>(), counts[&single.number.get()]);
+    let all = counts.values().sum::<u32>();
+    let alone = counts[&single.number.get()];
     assert!(all > 200 && alone.abs_diff(all - alone) <= all / 20, "{alone} of {all}: {counts:?}");
     let mut others = counts.iter().filter(|(qp, _)| **qp != single.number.get()).map(|(_, frames)| *frames);
     assert!(others.by_ref().count() == 64, "all of the others have their turns: {counts:?}");

@@ -279,7 +279,8 @@ fn a_response_of_the_wrong_length_or_kind_is_a_bad_response() {
 
 /// Returns a packet of any RC opcode whose remote address is the start of the right's region.
 fn any(bench: &Bench, forge: &Forge, opcode: Opcode, psn: u32, payload: usize, dma_len: u32) -> Vec<u8> {
-    let (va, rkey) = (bench.there.address, bench.there.key.get());
+    let va = bench.there.address;
+    let rkey = bench.there.key.get();
     let ext = Extensions {
         reth: opcode.has_reth().then_some(reth::Repr { va, rkey, dma_len }),
         atomic: opcode.has_atomic_eth().then_some(atomic_eth::Repr { va, rkey, swap_add: 1, compare: 0 }),
@@ -310,7 +311,8 @@ fn random_and_mutated_packets_against_live_queue_pairs_never_panic() {
         for _ in 0..60 {
             let (from, victim) = random.pick(&[(0, bench.right), (1, bench.left)]);
             let forge = Forge::new(&bench.world, from, victim);
-            let (opcode, psn) = (random.pick(&rc), random.below(8) as u32);
+            let opcode = random.pick(&rc);
+            let psn = random.below(8) as u32;
             let mut frame = match random.below(4) {
                 0 => {
                     let mut bytes = vec![0; random.below(200) as usize];

@@ -40,7 +40,8 @@ fn a_wqe_that_an_earlier_one_writes_is_seen_only_in_a_later_batch() {
     let mut bench = Bench::new(&Settings { send_slots: 64, ..Settings::default() });
     // The send queue itself is registered as a code region.
     let ring = bench.world.send_ring(bench.left);
-    let (pd, table) = (bench.world.pd(0), bench.world.table(0).clone());
+    let pd = bench.world.pd(0);
+    let table = bench.world.table(0).clone();
     let code = table.register(pd, &[remora_memory::Range::at(ring.bytes(), 1 << 60)], ALL).unwrap();
     bench.there.store(0, &[WqeOpcode::NOP.0, flag::SIGNALED]);
     let list = [bench.here.sge(0, 8)];
@@ -67,7 +68,8 @@ fn a_wqe_that_an_earlier_one_writes_is_seen_only_in_a_later_batch() {
 fn a_managed_queue_is_fetched_as_far_as_it_is_enabled() {
     let mut bench =
         Bench::new(&Settings { fetching: Fetching::Enabled, send_slots: 64, ..Settings::default() });
-    let (remote, list) = (bench.there.remote(0), [bench.here.sge(0, 8)]);
+    let remote = bench.there.remote(0);
+    let list = [bench.here.sge(0, 8)];
     for id in 0..40 {
         bench.put(id, Operation::Write(remote), &list, SIGNALED).unwrap();
     }
@@ -145,10 +147,12 @@ fn an_overrun_is_an_event_and_ends_the_queue_pairs_that_lose_completions() {
 #[test]
 fn a_completion_queue_is_resized_under_load_without_losing_an_entry() {
     let mut bench = Bench::new(&Settings { send_slots: 64, ..Settings::default() });
-    let (mut next, mut seen) = (0u64, Vec::new());
+    let mut next = 0u64;
+    let mut seen = Vec::new();
     for round in 0..60u32 {
         for _ in 0..12 {
-            let (remote, list) = (bench.there.remote(0), [bench.here.sge(0, 8)]);
+            let remote = bench.there.remote(0);
+            let list = [bench.here.sge(0, 8)];
             if bench.put(next, Operation::Write(remote), &list, SIGNALED).is_ok() {
                 next += 1;
             }

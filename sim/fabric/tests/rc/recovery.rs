@@ -24,7 +24,8 @@ fn psns_wrap_in_every_role() {
             bench.write(10 * id, 700);
             bench.read(10 * id + 1, 700);
             bench.send(10 * id + 2, 600);
-            let (remote, list) = (bench.there.remote(800), [bench.here.sge(2 << 20, 8)]);
+            let remote = bench.there.remote(800);
+            let list = [bench.here.sge(2 << 20, 8)];
             bench.post(10 * id + 3, Operation::FetchAdd { remote, add: 1 }, &list);
         }
         assert_eq!(bench.settle(), good((0..3).flat_map(|id| (0..4).map(move |verb| 10 * id + verb))));
@@ -38,7 +39,8 @@ fn psns_wrap_in_every_role() {
 fn acknowledgements_are_coalesced() {
     let mut bench = Bench::new(&Settings::default());
     for id in 0..100 {
-        let (remote, list) = (bench.there.remote(0), [bench.here.sge(0, 64)]);
+        let remote = bench.there.remote(0);
+        let list = [bench.here.sge(0, 64)];
         bench.put(id, Operation::Write(remote), &list, SIGNALED).unwrap();
     }
     bench.world.ring(bench.left);
@@ -77,7 +79,8 @@ fn a_gap_is_reported_once_and_repaired_without_a_timeout() {
     rules(&mut bench, vec![Rule::every(Action::Drop, 5).only(&[Opcode::RC_RDMA_WRITE_MIDDLE])]);
     bench.write(1, 256 * 8);
     assert_eq!(bench.settle(), good([1]));
-    let (left, right) = (bench.world.counters(0), bench.world.counters(1));
+    let left = bench.world.counters(0);
+    let right = bench.world.counters(1);
     assert_eq!((left.packet_seq_err, left.local_ack_timeout_err), (1, 0));
     assert!(right.out_of_sequence >= 1);
     assert_eq!(bench.there.load(0, 2048), bench.here.load(0, 2048));
@@ -165,7 +168,8 @@ fn a_receiver_that_is_not_ready_makes_the_sender_wait_as_long_as_the_timer_says(
         let waited = frames[1].at.since(frames[0].at);
         let expected = rnr_timer_ns(code);
         assert!((expected..expected + 5_000).contains(&waited), "code {code}: {waited} ns for {expected}");
-        let (left, right) = (bench.world.counters(0), bench.world.counters(1));
+        let left = bench.world.counters(0);
+        let right = bench.world.counters(1);
         assert_eq!((left.rnr_nak_retry_err, right.send_rnr_err, right.out_of_buffer), (1, 1, 1));
     }
 }
@@ -212,7 +216,8 @@ fn retries_run_out_after_as_many_timeouts_as_were_asked_for() {
 fn a_fenced_request_waits_for_reads_and_atomics_and_an_unfenced_one_does_not() {
     for fence in [false, true] {
         let mut bench = Bench::new(&Settings::default());
-        let (remote, list) = (bench.there.remote(0), [bench.here.sge(1 << 20, 8)]);
+        let remote = bench.there.remote(0);
+        let list = [bench.here.sge(1 << 20, 8)];
         bench.put(1, Operation::Read(remote), &list, SILENT).unwrap();
         bench.put(2, Operation::FetchAdd { remote, add: 1 }, &list, SILENT).unwrap();
         bench.put(3, Operation::Write(remote), &list, Flags { fence, ..SIGNALED }).unwrap();
@@ -243,7 +248,8 @@ fn the_window_bounds_what_is_in_flight() {
 #[test]
 fn a_local_error_behind_writes_does_not_wait_for_a_timer() {
     let mut bench = Bench::new(&Settings { timeout: 0, ..Settings::default() });
-    let (remote, list) = (bench.there.remote(0), [bench.here.sge(0, 64)]);
+    let remote = bench.there.remote(0);
+    let list = [bench.here.sge(0, 64)];
     for id in 0..3 {
         bench.put(id, Operation::Write(remote), &list, SIGNALED).unwrap();
     }

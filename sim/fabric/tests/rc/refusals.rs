@@ -37,7 +37,8 @@ fn one_sided(remote: Remote) -> [Operation; 4] {
 fn wrong_keys_ranges_and_rights_are_remote_access_errors_and_nothing_changes() {
     let len = 4u64 << 20;
     let cases = |bench: &mut Bench| {
-        let (key, start) = (bench.there.key, bench.there.address);
+        let key = bench.there.key;
+        let start = bench.there.address;
         let nothing = bench.world.register(1, 4096, Access::LOCAL_WRITE);
         let elsewhere = bench.world.table(1).alloc_pd().unwrap();
         let other = bench
@@ -64,7 +65,8 @@ fn wrong_keys_ranges_and_rights_are_remote_access_errors_and_nothing_changes() {
             assert_eq!(nak, Some(NakCode::REMOTE_ACCESS_ERROR), "{name}");
             assert_eq!(bench.there.load(0, len as usize), vec![0; len as usize], "{name}");
             assert_eq!(bench.world.state(bench.right), Some(State::Err), "{name}");
-            let (left, right) = (bench.world.counters(0), bench.world.counters(1));
+            let left = bench.world.counters(0);
+            let right = bench.world.counters(1);
             assert_eq!((left.req_remote_access_errors, right.resp_remote_access_errors), (1, 1));
         }
     }
@@ -88,7 +90,8 @@ fn what_the_queue_pair_does_not_allow_is_an_invalid_request() {
     ];
     for (access, verb) in cases {
         let mut bench = Bench::new(&Settings { access, ..Settings::default() });
-        let (remote, list) = (bench.there.remote(0), [bench.here.sge(0, 8)]);
+        let remote = bench.there.remote(0);
+        let list = [bench.here.sge(0, 8)];
         let nak = refused(&mut bench, one_sided(remote)[verb], &list, Status::RemoteInvalidRequest);
         assert_eq!(nak, Some(NakCode::INVALID_REQUEST), "{access:?}");
     }
@@ -99,7 +102,8 @@ fn a_misaligned_atomic_is_an_invalid_request() {
     for off in 1..8 {
         for verb in [2, 3] {
             let mut bench = Bench::new(&Settings::default());
-            let (remote, list) = (bench.there.remote(off), [bench.here.sge(0, 8)]);
+            let remote = bench.there.remote(off);
+            let list = [bench.here.sge(0, 8)];
             let nak = refused(&mut bench, one_sided(remote)[verb], &list, Status::RemoteInvalidRequest);
             assert_eq!(nak, Some(NakCode::INVALID_REQUEST));
             assert_eq!(bench.there.load(0, 16), vec![0; 16]);
@@ -111,7 +115,8 @@ fn a_misaligned_atomic_is_an_invalid_request() {
 fn a_message_longer_than_its_receive_is_an_error_on_both_sides() {
     for (len, capacity) in [(1, 0), (100, 99), (5000, 4999), (5000, 1)] {
         let mut bench = Bench::new(&Settings::default());
-        let (list, receive) = ([bench.here.sge(0, len)], [bench.there.sge(0, capacity)]);
+        let list = [bench.here.sge(0, len)];
+        let receive = [bench.there.sge(0, capacity)];
         bench.world.post_receive(bench.right, &ReceiveRequest { id: 5, sges: &receive }).unwrap();
         bench.world.post_receive(bench.right, &ReceiveRequest { id: 6, sges: &receive }).unwrap();
         let nak = refused(&mut bench, Operation::Send, &list, Status::RemoteInvalidRequest);
@@ -184,7 +189,8 @@ fn a_message_longer_than_two_gib_is_a_local_length_error() {
 #[test]
 fn a_read_without_any_read_allowed_is_a_local_operation_error() {
     let mut bench = Bench::new(&Settings { max_rd_atomic: 0, ..Settings::default() });
-    let (remote, list) = (bench.there.remote(0), [bench.here.sge(0, 8)]);
+    let remote = bench.there.remote(0);
+    let list = [bench.here.sge(0, 8)];
     refused(&mut bench, Operation::Read(remote), &list, Status::LocalQpOperation);
 }
 
@@ -211,7 +217,8 @@ fn deregistration_of_local_memory_ends_the_work_that_uses_it() {
     for write in [true, false] {
         let mut bench = Bench::new(&Settings { mtu: 256, ..Settings::default() });
         let doomed = bench.world.register(0, 1 << 20, ALL);
-        let (remote, list) = (bench.there.remote(0), [doomed.sge(0, 1 << 20)]);
+        let remote = bench.there.remote(0);
+        let list = [doomed.sge(0, 1 << 20)];
         bench.post(1, if write { Operation::Write(remote) } else { Operation::Read(remote) }, &list);
         bench.world.run_for(20_000);
         bench.world.deregister(&doomed);
@@ -225,7 +232,8 @@ fn deregistration_of_local_memory_ends_the_work_that_uses_it() {
 fn work_before_a_refused_request_succeeds_and_work_behind_it_is_flushed() {
     let mut bench = Bench::new(&Settings::default());
     let list = [bench.here.sge(0, 64)];
-    let (good_place, bad_place) = (bench.there.remote(0), Remote { addr: 0, rkey: Key::new(77) });
+    let good_place = bench.there.remote(0);
+    let bad_place = Remote { addr: 0, rkey: Key::new(77) };
     for id in 0..9 {
         let remote = if id == 4 { bad_place } else { good_place };
         bench.put(id, Operation::Write(remote), &list, SIGNALED).unwrap();

@@ -17,12 +17,12 @@ struct Shared {
 
 fn shared() -> Shared {
     let mut world = World::new(&remora_fabric::Config::default());
-    let (settings, cq, far_cq) = (Settings::default(), world.create_cq(0, 64), world.create_cq(1, 64));
+    let settings = Settings::default();
+    let cq = world.create_cq(0, 64);
+    let far_cq = world.create_cq(1, 64);
     let mut pair = |psn| {
-        let (near, far) = (
-            world.create_qp(cq, cq, &settings).unwrap(),
-            world.create_qp(far_cq, far_cq, &settings).unwrap(),
-        );
+        let near = world.create_qp(cq, cq, &settings).unwrap();
+        let far = world.create_qp(far_cq, far_cq, &settings).unwrap();
         world.connect(near, far, &Settings { psn, ..settings });
         (near, far)
     };
@@ -52,7 +52,8 @@ fn completions_of_a_destroyed_queue_pair_vanish_from_both_queues_and_others_stay
         shared.nops(0, 10 * turn..10 * turn + 2);
         shared.nops(1, 100 * turn..100 * turn + 2);
     }
-    let (near, far) = (shared.near[0].number, shared.far[0].number);
+    let near = shared.near[0].number;
+    let far = shared.far[0].number;
     let count = shared.world.with_nic(0, |nic, _| nic.cq_count(shared.cq.number));
     shared.world.with_nic(0, |nic, _| nic.destroy_qp(near)).unwrap();
     shared.world.with_nic(1, |nic, _| nic.destroy_qp(far)).unwrap();

@@ -70,7 +70,8 @@ impl Script {
             "read" => self.bench.read(id, len),
             "send" => self.bench.send(id, len),
             "add" => {
-                let (remote, list) = (self.bench.there.remote(0), [self.bench.here.sge(0, 8)]);
+                let remote = self.bench.there.remote(0);
+                let list = [self.bench.here.sge(0, 8)];
                 self.bench.post(id, Operation::FetchAdd { remote, add: 1 }, &list);
             }
             other => panic!("post {other}?"),
@@ -81,7 +82,8 @@ impl Script {
     fn arrive(&mut self, words: &[&str]) {
         let opcode = opcode(words[0]);
         let len = number(words, "len").unwrap_or(0);
-        let (va, rkey) = (self.bench.here.address + (3 << 20), self.bench.here.key.get());
+        let va = self.bench.here.address + (3 << 20);
+        let rkey = self.bench.here.key.get();
         let va = va + u64::from(number(words, "at").unwrap_or(0));
         let dma_len = number(words, "dma").unwrap_or(len);
         let ext = Extensions {

@@ -36,7 +36,8 @@ fn limited(settings: &Settings) -> Bench {
 
 /// Returns the nanoseconds until `count` requests of the left have succeeded.
 fn took(bench: &mut Bench, count: usize) -> u64 {
-    let (begun, mut done) = (bench.world.now(), 0);
+    let begun = bench.world.now();
+    let mut done = 0;
     while done < count {
         assert!(bench.world.step(), "it comes to rest after {done} of {count}");
         let all = ends(&bench.world.drain(bench.left_cq));
@@ -91,7 +92,8 @@ fn limited_messages_of_every_kind_see_no_timeout() {
         let mut bench = limited(&Settings { mtu: 256, timeout: 1, retry_cnt: 0, irn, ..Settings::default() });
         for id in 0..20 {
             bench.receive(id, 4096);
-            let (remote, list) = (bench.there.remote(0), [bench.here.sge(2 << 20, 8)]);
+            let remote = bench.there.remote(0);
+            let list = [bench.here.sge(2 << 20, 8)];
             let request = [
                 (Operation::Write(remote), bench.here.sge(0, 700)),
                 (Operation::Read(remote), bench.here.sge(1 << 20, 700)),
@@ -217,7 +219,8 @@ fn a_window_too_small_for_the_next_read_does_not_wait_for_a_timer() {
             let settings = Settings { mtu: 256, timeout, retry_cnt: 0, irn, ..Settings::default() };
             let mut bench = Bench::over(&Config { nic, ..Config::default() }, &settings);
             for id in 0..20 {
-                let (remote, flags) = (bench.there.remote(0), if id % 4 == 3 { SIGNALED } else { SILENT });
+                let remote = bench.there.remote(0);
+                let flags = if id % 4 == 3 { SIGNALED } else { SILENT };
                 bench.put(2 * id, Operation::Write(remote), &[bench.here.sge(0, 64)], flags).unwrap();
                 let into = [bench.here.sge(1 << 20, 2048)];
                 bench.put(2 * id + 1, Operation::Read(remote), &into, flags).unwrap();
@@ -263,7 +266,8 @@ fn who_waits_for_the_turns_of_other_tenants_sees_no_timeout() {
         for (party, (qp, _)) in all.iter().enumerate() {
             let number = qp.number;
             bench.world.with_nic(0, |nic, _| nic.set_tenant(number, party as u32 + 1)).unwrap();
-            let (operation, payload) = (Operation::Write(bench.there.remote(0)), Payload::Sges(&list));
+            let operation = Operation::Write(bench.there.remote(0));
+            let payload = Payload::Sges(&list);
             let write = WorkRequest { id: 1, operation, payload, flags: SIGNALED };
             bench.world.post(*qp, &write).unwrap();
         }
@@ -283,7 +287,8 @@ fn a_limited_sender_waits_for_a_receiver_and_sees_no_timeout() {
         let settings =
             Settings { mtu: 4096, timeout: 8, retry_cnt: 0, min_rnr_timer: 22, irn, ..Settings::default() };
         let mut bench = limited(&settings);
-        let (remote, read) = (bench.there.remote(0), [bench.here.sge(1 << 20, 64)]);
+        let remote = bench.there.remote(0);
+        let read = [bench.here.sge(1 << 20, 64)];
         let send = [bench.here.sge(0, 64 << 10)];
         bench.put(1, Operation::Send, &send, SIGNALED).unwrap();
         bench.put(2, Operation::Read(remote), &read, SIGNALED).unwrap();
@@ -314,7 +319,8 @@ fn despair(bench: &mut Bench) -> u64 {
 #[test]
 fn a_limited_sender_finds_a_dead_peer() {
     for (retry_cnt, rate) in [(0, RATE), (3, RATE), (7, RATE), (3, RATE / 50)] {
-        let (timeout, gap) = (14, 4200 * 8_000_000_000 / rate);
+        let timeout = 14;
+        let gap = 4200 * 8_000_000_000 / rate;
         let settings = Settings { mtu: 4096, timeout, retry_cnt, ..Settings::default() };
         let mut bench = limited(&settings);
         let left = bench.left;
@@ -322,10 +328,12 @@ fn a_limited_sender_finds_a_dead_peer() {
         bench.write(1, 1 << 20);
         bench.world.run_for(2 * gap);
         bench.world.cut(0, 1, true);
-        let (took, tries) = (despair(&mut bench), u64::from(retry_cnt) + 1);
+        let took = despair(&mut bench);
+        let tries = u64::from(retry_cnt) + 1;
         // In each try an acknowledgement is requested within one timeout and a packet, and awaited for
         // another timeout.
-        let (least, most) = (tries * ack_timeout_ns(timeout), tries * 2 * (ack_timeout_ns(timeout) + gap));
+        let least = tries * ack_timeout_ns(timeout);
+        let most = tries * 2 * (ack_timeout_ns(timeout) + gap);
         assert!(took >= least && took <= most, "{took} ns, not {least} to {most}, at {rate}");
         let counters = bench.world.counters(0);
         assert_eq!((counters.local_ack_timeout_err, counters.retry_exceeded_err), (tries, 1));
@@ -341,7 +349,8 @@ fn a_limited_sender_over_irn_finds_a_dead_peer() {
     bench.world.cut(0, 1, true);
     let took = despair(&mut bench);
     // Tolerance of a packet.
-    let (least, most) = (4 * ack_timeout_ns(14) - 10_000_000, 4 * ack_timeout_ns(14) + 10_000_000);
+    let least = 4 * ack_timeout_ns(14) - 10_000_000;
+    let most = 4 * ack_timeout_ns(14) + 10_000_000;
     assert!(took >= least && took <= most, "{took} ns, not {least} to {most}");
 }
 
@@ -355,7 +364,8 @@ fn a_peer_that_makes_no_room_is_found_as_one_that_does_not_answer() {
         // Frames that enter the queue from now on stay there for days.
         bench.world.set_rate(0, 1, 1);
         let took = despair(&mut bench);
-        let (least, most) = (3 * ack_timeout_ns(10), 5 * ack_timeout_ns(10));
+        let least = 3 * ack_timeout_ns(10);
+        let most = 5 * ack_timeout_ns(10);
         assert!(took >= least && took <= most, "{took} ns, not {least} to {most}, {irn:?}");
     }
 }

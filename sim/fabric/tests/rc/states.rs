@@ -52,7 +52,8 @@ fn a_drained_queue_pair_still_serves_its_peer() {
 fn everything_posted_is_flushed_in_order_send_queue_and_receive_queue() {
     let mut bench = Bench::new(&Settings::default());
     bench.world.cut(0, 1, true);
-    let (remote, list) = (bench.there.remote(0), [bench.here.sge(0, 64)]);
+    let remote = bench.there.remote(0);
+    let list = [bench.here.sge(0, 64)];
     for id in 0..30 {
         let flags = if id % 3 == 0 { SIGNALED } else { SILENT };
         bench.put(id, Operation::Write(remote), &list, flags).unwrap();
@@ -135,7 +136,8 @@ fn a_queue_pair_refuses_what_its_state_does_not_allow_and_stays_as_it_was() {
     let settings = Settings::default();
     bench.world.bring(bench.left, State::Reset);
     let [init, rtr, rts] = bench.world.way_to_rts(bench.left, bench.right, [0, 0], &settings);
-    let (left, world) = (bench.left, &mut bench.world);
+    let left = bench.left;
+    let world = &mut bench.world;
     let refused = |world: &mut remora_fabric::World, change: &Modify| world.modify(left, change).unwrap_err();
     assert_eq!(
         refused(world, &rts),
@@ -194,7 +196,8 @@ fn a_queue_pair_connects_again_after_an_error_and_forgets_what_was() {
 #[test]
 fn a_full_queue_refuses_and_takes_again_when_slots_are_free() {
     let mut bench = Bench::new(&Settings { send_slots: 8, ..Settings::default() });
-    let (remote, list) = (bench.there.remote(0), [bench.here.sge(0, 64)]);
+    let remote = bench.there.remote(0);
+    let list = [bench.here.sge(0, 64)];
     for id in 0..8 {
         bench.put(id, Operation::Write(remote), &list, SIGNALED).unwrap();
     }

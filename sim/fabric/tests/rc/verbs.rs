@@ -182,7 +182,8 @@ fn unsignaled_work_makes_no_completion_and_gives_its_slots_back() {
     let mut bench = Bench::new(&Settings { send_slots: 16, ..Settings::default() });
     for round in 0..20 {
         for id in 0..16 {
-            let (remote, list) = (bench.there.remote(id * 8), [bench.here.sge(round, 8)]);
+            let remote = bench.there.remote(id * 8);
+            let list = [bench.here.sge(round, 8)];
             bench.put(id as u64, Operation::Write(remote), &list, crate::bench::SILENT).unwrap();
         }
         bench.world.ring(bench.left);

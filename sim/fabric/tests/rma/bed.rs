@@ -55,7 +55,8 @@ impl Bed {
     }
 
     pub fn with(config: &Config, settings: &Settings) -> Bed {
-        let (mut world, record) = (World::new(config), Record::new());
+        let mut world = World::new(config);
+        let record = Record::new();
         for node in 0..config.nodes {
             world.enable_rma(node, settings, start(node, 0), Box::new(record.wrap(Aes::new(64))));
         }

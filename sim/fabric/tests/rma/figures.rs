@@ -35,7 +35,8 @@ fn two_writes(shared_ports: bool) -> u64 {
     let mut ends = Vec::new();
     for peer in [1, 2] {
         let [(pair, cq), _] = world.pair(0, peer, &settings);
-        let (from, to) = (world.register(0, len, ALL), world.register(peer, len, ALL));
+        let from = world.register(0, len, ALL);
+        let to = world.register(peer, len, ALL);
         let list = [from.sge(0, len)];
         let request = WorkRequest {
             id: 0,

@@ -26,7 +26,8 @@ fn reads_and_writes_of_every_size_move_their_bytes_and_no_others() {
         config.nic.mtu = mtu;
         let mut bed = Bed::with(&config, &Settings::paper());
         for size in sizes() {
-            let (here, there) = (128, 4096 - 64);
+            let here = 128;
+            let there = 4096 - 64;
             let before = [bed.local.memory.load(0, LEN), bed.served.memory.load(0, LEN)];
             assert_eq!(bed.status(Kind::Read, size, [here, there]), Status::Ok, "{start:?} {size}");
             let mut expected = before[0].clone();

@@ -53,7 +53,8 @@ impl Link {
             write_debit: random.pick(&[WriteDebit::Both, WriteDebit::ServerOnly]),
             ..Settings::paper()
         };
-        let (mut world, record) = (World::new(&config), Record::new());
+        let mut world = World::new(&config);
+        let record = Record::new();
         for node in [SERVER, CLIENT] {
             world.enable_rma(node, &settings, start(node, 0), Box::new(record.wrap(Aes::new(16))));
         }
@@ -73,7 +74,8 @@ impl Link {
         let report = run_rma(&mut self, seed, operations);
         let mut counters = self.world.counters(SERVER);
         counters.add(&self.world.counters(CLIENT));
-        let (trace, faults) = (self.world.trace(), self.world.faults());
+        let trace = self.world.trace();
+        let faults = self.world.faults();
         Outcome { report, trace, faults, counters, pairs: self.record.pairs() }
     }
 }

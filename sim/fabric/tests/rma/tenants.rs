@@ -113,7 +113,8 @@ fn small_reads(beside: Option<Class>) -> u64 {
 fn a_bulk_program_with_all_slots_busy_adds_two_chunks_at_most_to_the_p99_of_another() {
     // 4096 bytes and headers at 100 Gb/s.
     let chunk = 340;
-    let (alone, beside) = (small_reads(None), small_reads(Some(Class::Bulk)));
+    let alone = small_reads(None);
+    let beside = small_reads(Some(Class::Bulk));
     assert!(beside <= alone + 2 * chunk, "alone {alone} ns, beside bulk {beside} ns");
     // The class makes the difference, and not an idle network.
     let unclassed = small_reads(Some(Class::Latency));
@@ -159,7 +160,8 @@ fn a_producer_index_beyond_the_ring_holds_nobody_up() {
 fn rma_has_the_turns_of_one_tenant_beside_those_with_queue_pairs() {
     let link = LinkConfig { queue: 4, ..LinkConfig::default() };
     let mut bed = Bed::with(&Config { link, ..Config::default() }, &PATIENT);
-    let (here, there) = (bed.world.register(CLIENT, 1 << 20, ALL), bed.world.register(SERVER, 1 << 20, ALL));
+    let here = bed.world.register(CLIENT, 1 << 20, ALL);
+    let there = bed.world.register(SERVER, 1 << 20, ALL);
     for tenant in [2, 2, 2, 3] {
         // Frames of equal length: an attempt that finds the link full costs a packet, regardless of its
         // length.
@@ -167,7 +169,8 @@ fn rma_has_the_turns_of_one_tenant_beside_those_with_queue_pairs() {
         let [(qp, _), _] = bed.world.pair(CLIENT, SERVER, &settings);
         bed.world.with_nic(CLIENT, |nic, _| nic.set_tenant(qp.number, tenant)).unwrap();
         let list = [here.sge(0, 1 << 20)];
-        let (operation, payload) = (Operation::Write(there.remote(0)), Payload::Sges(&list));
+        let operation = Operation::Write(there.remote(0));
+        let payload = Payload::Sges(&list);
         bed.world.post(qp, &WorkRequest { id: 1, operation, payload, flags: Flags::default() }).unwrap();
     }
     let mut program = Program::new(&mut bed, 64, Class::Latency, Kind::Write, 4096);
@@ -178,7 +181,8 @@ fn rma_has_the_turns_of_one_tenant_beside_those_with_queue_pairs() {
     while bed.world.step_until(until) {
         program.go_on(&mut bed);
     }
-    let (mut rma, mut all) = (0, 0);
+    let mut rma = 0;
+    let mut all = 0;
     for sent in bed.world.sent().iter().filter(|sent| sent.from == CLIENT) {
         let is_rma = forge::transport(bed.world.start(), &sent.bytes).is_none();
         rma += if is_rma { sent.bytes.len() } else { 0 };

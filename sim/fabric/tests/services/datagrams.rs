@@ -89,7 +89,8 @@ fn a_datagram_goes_to_whom_it_names_behind_forty_bytes() {
             assert_eq!(bench.memory[node].load(GRH, 700), bench.memory[0].load(10, 700));
             let grh = bench.memory[node].load(0, GRH);
             let route = bench.world.route(0, node);
-            let (from, to) = (route.source.address, route.destination.address);
+            let from = route.source.address;
+            let to = route.destination.address;
             let udp_len = 8 + 12 + 8 + 4 + 700 + 4u16;
             if ipv6 {
                 assert_eq!((grh[0] >> 4, &grh[4..6]), (6, &udp_len.to_be_bytes()[..]));

@@ -40,7 +40,8 @@ fn settings() -> Settings {
 }
 
 fn bench(config: &Config) -> Bench {
-    let (mut world, settings) = (World::new(config), settings());
+    let mut world = World::new(config);
+    let settings = settings();
     let cqs = [world.create_cq(0, 512), world.create_cq(1, 512)];
     let domain = world.with_nic(1, |nic, _| nic.alloc_xrc_domain()).unwrap();
     let beside = XrcSrq { domain, cq: cqs[1].number };
@@ -59,7 +60,8 @@ fn bench(config: &Config) -> Bench {
     ud.iter().for_each(|qp| world.bring_up(*qp, 0, &settings));
     let group = Address::from(Ipv4Addr::new(239, 7, 7, 7));
     world.with_nic(1, |nic, _| nic.attach_multicast(ud[1].number, group)).unwrap();
-    let (here, there) = (world.register(0, 1 << 16, ALL), world.register(1, 1 << 16, ALL));
+    let here = world.register(0, 1 << 16, ALL);
+    let there = world.register(1, 1 << 16, ALL);
     let guard = world.register(1, 1 << 12, Access::LOCAL_WRITE);
     here.store(0, &pattern(1 << 12));
     let victims = vec![uc[0], uc[1], ud[0], ud[1], rc[1], initiator, target];
@@ -92,7 +94,8 @@ impl Bench {
     /// Returns a packet with this opcode; each header is as often valid as invalid.
     fn any(&self, random: &mut Random, forge: &Forge, opcode: Opcode) -> Vec<u8> {
         let keys = [self.there.key, self.guard.key, Key::new(7)].map(Key::get);
-        let (va, rkey) = (self.there.address + random.below(1 << 17), random.pick(&keys));
+        let va = self.there.address + random.below(1 << 17);
+        let rkey = random.pick(&keys);
         let srqs = [self.srqs[0].number, self.srqs[1].number, Qpn::new(9)];
         let ext = Extensions {
             xrceth: opcode.has_xrceth().then(|| xrceth::Repr { srq: random.pick(&srqs) }),

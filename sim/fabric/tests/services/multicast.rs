@@ -35,7 +35,8 @@ fn over(config: &Config) -> Bench {
         world.bring_up(qp, 7, &settings());
         qp
     };
-    let (from, to) = (make(cqs[0]), (0..3).map(|_| make(cqs[1])).collect());
+    let from = make(cqs[0]);
+    let to = (0..3).map(|_| make(cqs[1])).collect();
     let memory = [0, 1].map(|node| world.register(node, 1 << 14, ALL));
     memory[0].store(0, &pattern(1 << 12));
     let group: IpAddr = if config.ipv6 { "ff12::47:91" } else { "239.1.2.3" }.parse().unwrap();
@@ -46,7 +47,8 @@ fn over(config: &Config) -> Bench {
 
 impl Bench {
     fn attach(&mut self, place: usize) -> Result<(), NicError> {
-        let (number, group) = (self.to[place].number, self.group);
+        let number = self.to[place].number;
+        let group = self.group;
         self.world.with_nic(1, |nic, _| nic.attach_multicast(number, group))
     }
 
@@ -59,7 +61,8 @@ impl Bench {
     fn send(&mut self, group: Address, qp: u32, qkey: u32, len: usize) -> Vec<(u64, Status)> {
         let own = self.world.route(0, 1).source;
         let route = Route::new(own, Endpoint { address: group, udp_port: remora_wire::ROCE_PORT });
-        let (pd, address) = (self.world.pd(0), AddressVector::new(self.world.peer(1), route));
+        let pd = self.world.pd(0);
+        let address = AddressVector::new(self.world.peer(1), route);
         let handle = self.world.with_nic(0, |nic, _| nic.create_address_handle(pd, &address)).unwrap();
         let target = Target::Datagram { handle, to: Destination { qp: Qpn::new(qp), qkey } };
         let list = [self.memory[0].sge(0, len)];
@@ -129,7 +132,8 @@ fn each_member_has_its_own_key_receives_and_state() {
 fn only_all_ones_at_the_groups_own_address_reaches_it() {
     let mut bench = over(&Config::default());
     bench.attach(0).unwrap();
-    let (qkey, group) = (settings().qkey, bench.group);
+    let qkey = settings().qkey;
+    let group = bench.group;
     let stranger = Address::from("239.1.2.4".parse::<IpAddr>().unwrap());
     let host = bench.world.route(0, 1).destination.address;
     assert_eq!(bench.send(stranger, MULTICAST_QPN, qkey, 8), []);

@@ -228,7 +228,8 @@ fn work_requests_are_of_the_queues_domain_not_of_the_queue_pairs() {
 fn a_write_with_immediate_data_takes_one_too() {
     let mut bench = bench(&Settings::default());
     bench.receive(7).unwrap();
-    let (list, remote) = ([bench.from.sge(0, 64)], bench.sink.remote(60_000));
+    let list = [bench.from.sge(0, 64)];
+    let remote = bench.sink.remote(60_000);
     let operation = Operation::WriteImm(remote, 99);
     let request = WorkRequest { id: 1, operation, payload: Payload::Sges(&list), flags: SIGNALED };
     bench.world.post(bench.pairs[1].0, &request).unwrap();

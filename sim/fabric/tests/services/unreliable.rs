@@ -81,7 +81,8 @@ fn writes_are_placed_and_with_immediate_data_announced() {
     assert_eq!(bench.settle(), [vec![(1, GOOD)], vec![]]);
     assert_eq!(bench.there.load(100, 1000), bench.here.load(0, 1000));
     use Opcode as O;
-    let (first, middle) = (O::UC_RDMA_WRITE_FIRST, O::UC_RDMA_WRITE_MIDDLE);
+    let first = O::UC_RDMA_WRITE_FIRST;
+    let middle = O::UC_RDMA_WRITE_MIDDLE;
     assert_eq!(opcodes(&mut bench.world, 0), [first, middle, middle, O::UC_RDMA_WRITE_LAST]);
     bench.receive(9, 0);
     bench.post(2, Operation::WriteImm(bench.there.remote(5000), 3), 300);

@@ -68,7 +68,8 @@ impl Bench {
         receive(&mut self.world, self.owners[pair], 3, &[]);
         self.world.post(self.users[pair], &request(4, Operation::SendInv(key), &[])).unwrap();
         assert!(self.world.settle(1_000_000));
-        let (sent, received) = (self.world.drain(self.cqs[0]), self.world.drain(self.cqs[1]));
+        let sent = self.world.drain(self.cqs[0]);
+        let received = self.world.drain(self.cqs[1]);
         (sent[0].status, received[0].status, received[0].invalidated)
     }
 }
@@ -191,7 +192,8 @@ fn a_fenced_binding_waits_for_earlier_reads() {
     let mut bench = bench();
     let binding = bench.binding(bench.window(WindowType::Type1), 0, 64);
     // The owner READs from the user; the window opens only after the READ.
-    let (list, remote) = ([bench.there.sge(1024, 8)], bench.here.remote(0));
+    let list = [bench.there.sge(1024, 8)];
+    let remote = bench.here.remote(0);
     let owner = bench.owners[0];
     bench.world.post_quietly(owner, &request(1, Operation::Read(remote), &list)).unwrap();
     let fenced = Flags { fence: true, signaled: true, solicited: false };
@@ -229,10 +231,12 @@ fn windows_are_bound_by_unreliable_and_extended_queue_pairs_too() {
     let cqs = [0, 1].map(|node| world.create_cq(node, 64));
     let uc = cqs.map(|cq| world.create_qp_of(Service::Uc, cq, cq, None, &settings).unwrap());
     world.connect(uc[0], uc[1], &settings);
-    let (here, there) = (world.register(0, 64, ALL), world.register(1, 64, ALL | Access::MW_BIND));
+    let here = world.register(0, 64, ALL);
+    let there = world.register(1, 64, ALL | Access::MW_BIND);
     here.store(0, &[9; 8]);
     let window = world.table(1).alloc_window(world.pd(1), WindowType::Type2B).unwrap();
-    let (va, len) = (there.address, 64);
+    let va = there.address;
+    let len = 64;
     let binding = Binding { window, key: window.next(), region: there.key, va, len, access: REMOTE };
     world.post(uc[1], &request(1, Operation::BindWindow(binding), &[])).unwrap();
     assert!(world.settle(1000));

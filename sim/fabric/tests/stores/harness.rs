@@ -342,7 +342,8 @@ impl<T: Serves> Host<T> {
 /// Creates the free lists of a server, and a keeper for them.
 fn lists(world: &mut World, region: &Region, shape: &Shape, local: &Registered) -> (Vec<FreeList>, Keeper) {
     let mut at = shape.table_len.next_multiple_of(64);
-    let (mut lists, mut classes) = (Vec::new(), Vec::new());
+    let mut lists = Vec::new();
+    let mut classes = Vec::new();
     for &(size, count) in &shape.classes {
         let list = world.create_free_list(region, at, size, count).expect("a free list");
         classes.push(Class { list: list.number, base: region.remote(at).addr, size, count });

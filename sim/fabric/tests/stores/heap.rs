@@ -70,7 +70,8 @@ impl Client {
         let arena = arena(world, node, ARENA);
         let returns = Returns::new(arena.clone(), 0, 64);
         returns.listen(LISTEN, &mut Endpoint { world, qp: link.qp }).unwrap();
-        let (server, classes) = (host.memory.clone(), host.keeper.classes().clone());
+        let server = host.memory.clone();
+        let classes = host.keeper.classes().clone();
         Some(Client { node, server, classes, arena, returns, link, seen: [0; SLOTS], open: None, left })
     }
 
@@ -132,7 +133,8 @@ impl Client {
             }
             ALLOCATED => {
                 let (slot, phase, ended) = self.open.take().ok_or(Broken::Protocol)?;
-                let (old, mine) = (word(&self.arena, OLD), word(&self.arena, MINE));
+                let old = word(&self.arena, OLD);
+                let mine = word(&self.arena, MINE);
                 let (lost, now) = match ended {
                     Some(Outcome::Done) => (old, mine),
                     Some(Outcome::NotSwapped) => (mine, old),
@@ -253,7 +255,8 @@ impl Run {
 
 #[test]
 fn free_buffers_are_all_but_the_live_ones_whoever_loses_and_whoever_dies() {
-    let (mut tally, mut swept) = (Tally::default(), 0);
+    let mut tally = Tally::default();
+    let mut swept = 0;
     for seed in 0..100 {
         let mut run = Run::new(seed);
         run.run(&mut tally);

@@ -171,7 +171,8 @@ impl Program {
             return true;
         }
         let now = world.now().0;
-        let ([gets, puts], key) = (shaped.mix, random.below(keys));
+        let [gets, puts] = shaped.mix;
+        let key = random.below(keys);
         let name = name(key);
         let mut nic = Hand { end: Endpoint { world, qp: self.link.qp }, blind: self.blind };
         let (started, step, value) = match random.below(20) {
@@ -252,7 +253,9 @@ impl Run {
             .map(|node| Program::join(&mut world, node, &mut host, &mut book, shaped.blind).unwrap())
             .collect();
         let growth = Growth::new(&mut world, &host, shaped.care);
-        let (fired, added, cut_short) = (BTreeSet::new(), 0, 0);
+        let fired = BTreeSet::new();
+        let added = 0;
+        let cut_short = 0;
         Run {
             world,
             random,
@@ -415,14 +418,20 @@ fn drawn(seed: u64, blind: bool) -> Shaped {
     if seed.is_multiple_of(2) {
         return even;
     }
-    let (slots, tables) = (random.between(3, 8), random.between(2, 4) as u32);
+    let slots = random.between(3, 8);
+    let tables = random.between(2, 4) as u32;
     Shaped { keys: keys + 4, slots, tables, ..even }
 }
 
 fn histories(seeds: std::ops::Range<u64>) {
     let count = (seeds.end - seeds.start) as usize;
-    let (mut measures, mut refused, mut swept, mut tries) = (Measures::default(), 0, 0, 0);
-    let (mut grown, mut cut_short, mut helped) = ([0; 5], 0, 0);
+    let mut measures = Measures::default();
+    let mut refused = 0;
+    let mut swept = 0;
+    let mut tries = 0;
+    let mut grown = [0; 5];
+    let mut cut_short = 0;
+    let mut helped = 0;
     let one = |seed| {
         let mut run = Run::new(seed, drawn(seed, false));
         run.run();

@@ -168,7 +168,8 @@ fn watched<R>(alone: &mut Alone, client: usize, operation: impl FnOnce(&mut Alon
 fn a_get_is_one_round_trip_and_a_put_two_or_one_if_the_slot_is_known() {
     let mut alone = Alone::new(64, vec![(128, 16)]);
     alone.world.tap();
-    let (mut one, mut other) = (alone.join(0), alone.join(1));
+    let mut one = alone.join(0);
+    let mut other = alone.join(1);
     let mut each = |client: usize, operation, value: &[u8]| {
         let program = if client == 0 { &mut one } else { &mut other };
         let ((end, counted), seen) = watched(&mut alone, client, |alone| {
@@ -269,7 +270,8 @@ fn slots_stay_with_their_keys_and_a_full_table_says_so() {
 #[test]
 fn what_was_loaded_is_there_and_so_it_is_after_a_restart_with_memory() {
     let mut alone = Alone::new(400, vec![(64, 120)]);
-    let (table, memory) = (alone.table, alone.host.memory.clone());
+    let table = alone.table;
+    let memory = alone.host.memory.clone();
     alone.host.crash(&mut alone.world);
     let classes = alone.host.keeper.classes().clone();
     alone.host.restart(&mut alone.world, |memory| {
@@ -321,7 +323,8 @@ fn of_two_keys_of_one_hash_the_second_is_refused() {
 
 #[test]
 fn no_bytes_in_the_servers_memory_make_a_client_panic() {
-    let (mut failed, mut ended) = (0, 0);
+    let mut failed = 0;
+    let mut ended = 0;
     for seed in 0..60 {
         let mut random = Random::new(seed);
         let mut alone = Alone::new(4, vec![(64, 8), (512, 8)]);
@@ -329,7 +332,8 @@ fn no_bytes_in_the_servers_memory_make_a_client_panic() {
         let memory: Registered = alone.host.memory.clone();
         for _ in 0..40 {
             lie(&mut random, &memory);
-            let (key, value) = ([random.below(3) as u8], vec![7; random.below(400) as usize]);
+            let key = [random.below(3) as u8];
+            let value = vec![7; random.below(400) as usize];
             let operation = [Operation::Get, Operation::Put, Operation::Delete][random.below(3) as usize];
             if alone.begin(&mut program, operation, &key, &value).is_ok() {
                 ended += 1;
@@ -378,7 +382,8 @@ fn no_grant_makes_a_client_panic() {
     let bytes = grant.encode();
     assert_eq!(Grant::decode(&bytes), Ok(grant));
     (0..bytes.len()).for_each(|len| assert!(Grant::decode(&bytes[..len]).is_err(), "{len} bytes"));
-    let (mut taken, mut random) = (0, Random::new(1));
+    let mut taken = 0;
+    let mut random = Random::new(1);
     for round in 0..400 {
         if round % 10 == 0 {
             alone = Alone::new(4, vec![(64, 8), (512, 8)]);

@@ -85,7 +85,9 @@ fn a_get_looks_into_two_tables_once_and_then_into_the_new_one_alone() {
         assert_eq!(end, found(b"value"));
         trips
     };
-    let (mut knows, mut stranger, mut follows) = (alone.join(0), alone.join(1), alone.join(0));
+    let mut knows = alone.join(0);
+    let mut stranger = alone.join(1);
+    let mut follows = alone.join(0);
     trips(&mut alone, &mut knows, 5);
     assert_eq!(trips(&mut alone, &mut knows, 5), 1, "a place that is known");
     trips(&mut alone, &mut follows, 5);

@@ -32,8 +32,10 @@ fn status(bench: &mut Bench, params: &[u8]) -> Status {
 /// ends.
 fn longest_rows(bench: &Bench) -> Scan {
     (1..=3).for_each(|row| bench.there.store(row * DMA - 8, &7u64.to_le_bytes()));
-    let (row, last) = (DMA as u16, DMA as u16 - 8);
-    let (address, rows) = (bench.there.remote(0).addr, LONGEST / DMA as u32);
+    let row = DMA as u16;
+    let last = DMA as u16 - 8;
+    let address = bench.there.remote(0).addr;
+    let rows = LONGEST / DMA as u32;
     Scan { address, rows, row, predicate: Predicate::Equal, operand: 7, field: last, sum: last }
 }
 
@@ -399,7 +401,9 @@ fn steps_of_packets(bench: &mut Bench, ask: impl FnOnce(&mut Bench)) -> Vec<u64>
     bench.world.tap();
     ask(bench);
     bench.world.run_for(10_000);
-    let (sent, start, now) = (bench.world.sent(), bench.world.start(), bench.world.now());
+    let sent = bench.world.sent();
+    let start = bench.world.start();
+    let now = bench.world.now();
     let source = Endpoint { address: Address([0; 16]), udp_port: 0 };
     let mut before = bench.facts()[0].steps;
     let step = |sent: &Sent| {

@@ -15,7 +15,8 @@ fn seed(seed: u64, settings: &Settings) -> [u64; 2] {
     let mut random = Random::new(seed);
     let mut journal = Vec::new();
     for round in 0..2u32 {
-        let (mut lens, mut place) = (Vec::new(), 0);
+        let mut lens = Vec::new();
+        let mut place = 0;
         for number in 0..8u32 {
             let tag = 8 * round + number;
             if number > 0 && random.below(3) > 0 {

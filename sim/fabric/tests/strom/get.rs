@@ -30,7 +30,8 @@ fn fill(bench: &Bench, random: &mut Random) -> BTreeMap<u64, Vec<u8>> {
             if random.below(4) == 0 {
                 continue;
             }
-            let (key, len) = (number + SLOTS * random.below(8), random.below(1500));
+            let key = number + SLOTS * random.below(8);
+            let len = random.below(1500);
             let value: Vec<u8> = (0..len).map(|_| random.below(256) as u8).collect();
             bench.there.store(next, &value);
             (slot.keys[bucket], slot.lens[bucket]) = (key, len as u32);
@@ -186,7 +187,9 @@ fn a_crowd_of_requests_that_comes_at_once_is_not_turned_away() {
             bench.rpc(OPCODE, tag as u32, &Lookup { slot, key: *key }.emit());
         }
         bench.world.run_for(50_000);
-        let (sent, start, now) = (bench.world.sent(), bench.world.start(), bench.world.now());
+        let sent = bench.world.sent();
+        let start = bench.world.start();
+        let now = bench.world.now();
         assert_eq!(sent.len(), keys.len());
         let source = Endpoint { address: Address([0; 16]), udp_port: 0 };
         bench.world.with_nic(1, |nic, mem| {

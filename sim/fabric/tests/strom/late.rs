@@ -27,7 +27,8 @@ fn deploy(bench: &mut Bench) {
 /// Posts a request without a completion.
 fn ask(bench: &mut Bench, tag: u32) {
     let bytes = [&bench.place(tag).emit()[..], &b"48 bytes".repeat(6)].concat();
-    let (operation, payload) = (Operation::Rpc { opcode: OPCODE, tag }, Payload::Inline(&bytes));
+    let operation = Operation::Rpc { opcode: OPCODE, tag };
+    let payload = Payload::Inline(&bytes);
     let request = WorkRequest { id: 0, operation, payload, flags: Flags::default() };
     bench.world.post(bench.left, &request).unwrap();
 }
@@ -156,7 +157,8 @@ fn what_is_asked_for_leaves_between_answers_where_a_port_has_little_room() {
     let link = LinkConfig { queue: 1, rate: 10_000_000_000, ..LinkConfig::default() };
     let config = Config { seed: 1, link, ..Config::default() };
     let mut bench = Bench::within(&config, &Settings { timeout: 14, ..arms()[0] });
-    let (from, to) = (bench.there.sge(0, 1 << 16), bench.here.remote(0));
+    let from = bench.there.sge(0, 1 << 16);
+    let to = bench.here.remote(0);
     let list = [from];
     let write = WorkRequest {
         id: 1,

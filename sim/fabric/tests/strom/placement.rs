@@ -76,11 +76,14 @@ fn seed(seed: u64, settings: &Settings, looks: bool) -> u64 {
     attach(&mut bench, Some(number)).unwrap();
     bench.world.set_rules(&bad_links(seed), seed);
     let mut random = Random::new(seed);
-    let (mut at, mut sum, mut written) = (0, 0u64, Vec::new());
+    let mut at = 0;
+    let mut sum = 0u64;
+    let mut written = Vec::new();
     for id in 0..16 {
         let bytes: Vec<u8> = (0..random.below(1500)).map(|_| random.below(256) as u8).collect();
         bench.here.store(at, &bytes);
-        let (sges, to) = ([bench.here.sge(at, bytes.len())], bench.there.remote(at));
+        let sges = [bench.here.sge(at, bytes.len())];
+        let to = bench.there.remote(at);
         let tells = random.below(2) == 0;
         let operation = if tells { Operation::WriteImm(to, 7) } else { Operation::Write(to) };
         if tells {
@@ -135,7 +138,8 @@ fn an_estimate_is_a_by_product_of_receiving() {
         attach(&mut bench, Some(number)).unwrap();
         let values: Vec<u8> = (0..20_000u64).flat_map(|number| (number % 5000).to_le_bytes()).collect();
         bench.here.store(0, &values);
-        let (sges, to) = ([bench.here.sge(0, values.len())], bench.there.remote(0));
+        let sges = [bench.here.sge(0, values.len())];
+        let to = bench.there.remote(0);
         let payload = Payload::Sges(&sges);
         let request = WorkRequest { id: 1, operation: Operation::Write(to), payload, flags: SIGNALED };
         bench.world.post(bench.left, &request).unwrap();
@@ -184,7 +188,8 @@ impl Kernel for Evens {
 fn a_program_invokes_its_own_nic_and_the_kernel_sends_to_the_peer() {
     for mut bench in Bench::arms() {
         bench.deploy(vec![Box::new(Evens::default())]);
-        let (target, qp) = (bench.here.remote(0), bench.right.number);
+        let target = bench.here.remote(0);
+        let qp = bench.right.number;
         let place = remora_nic::kernel::Place { addr: 0, rkey: 0, len: 0 };
         let to = [target.addr.to_le_bytes(), u64::from(target.rkey.get()).to_le_bytes()].concat();
         let params = [&place.emit()[..], &to].concat();

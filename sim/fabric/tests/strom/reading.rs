@@ -169,7 +169,8 @@ fn with_more<const MORE: u32>() -> [Step; 4] {
         },
         read_the_rest::<MORE>,
         |streams, _| {
-            let (from, len) = (BEHIND as usize, (LONGEST - BEHIND + MORE) as usize);
+            let from = BEHIND as usize;
+            let len = (LONGEST - BEHIND + MORE) as usize;
             assert!(streams.data().unwrap() == &self::memory()[from..from + len]);
             streams.forward((LONGEST - BEHIND) as usize);
             Progress::Rests

@@ -46,7 +46,8 @@ fn a_kernel_reaches_nothing_that_was_not_granted() {
         bench.deploy(get());
         bench.guarded.store(0, &Slot { keys: [1, 2, 3], values: [4; 3], lens: [4; 3] }.emit());
         // A slot in the guarded region, a value there, and a slot at its very end.
-        let (slot, secret) = (bench.there.remote(0).addr, bench.guarded.remote(0).addr);
+        let slot = bench.there.remote(0).addr;
+        let secret = bench.guarded.remote(0).addr;
         bench.there.store(0, &Slot { keys: [1, 2, 3], values: [secret; 3], lens: [64; 3] }.emit());
         let end = bench.there.remote((1 << 20) - 32).addr;
         for (tag, slot) in [(1, secret), (2, slot), (3, end), (4, 0), (5, u64::MAX)] {

@@ -142,7 +142,8 @@ fn binary_trees() {
         let (keys, asked) = keys(random);
         let mut nodes: Vec<(u64, [usize; 2])> = Vec::new();
         for key in &keys {
-            let (mut at, new) = (0, nodes.len());
+            let mut at = 0;
+            let new = nodes.len();
             nodes.push((*key, [0; 2]));
             loop {
                 if new == 0 {
@@ -282,7 +283,8 @@ fn graphs() {
             }
             place(bench, number, &node);
         }
-        let (mut reached, mut line) = (BTreeSet::from([0]), VecDeque::from([0]));
+        let mut reached = BTreeSet::from([0]);
+        let mut line = VecDeque::from([0]);
         while let Some(number) = line.pop_front() {
             for to in edges.get(&number).into_iter().flatten() {
                 if reached.insert(*to) {

@@ -149,7 +149,8 @@ fn each_value_comes_into_its_partition_in_order() {
 #[test]
 fn an_estimate_is_near_the_number_of_different_values() {
     every_seed::<1, HyperLogLog>(|bench, random| {
-        let (mut different, most) = (BTreeSet::new(), 1 + random.below(1 << 14));
+        let mut different = BTreeSet::new();
+        let most = 1 + random.below(1 << 14);
         for tag in 0..8 {
             let values: Vec<u64> = (0..random.below(1000)).map(|_| random.below(most)).collect();
             let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -199,8 +200,10 @@ fn estimates_are_as_good_as_those_of_an_independent_library() {
         let mut squares = [0.0; 2];
         for seed in 0..STREAMS {
             let mut random = Random::new(1000 * count + seed);
-            let (mut ours, mut theirs) = (HyperLogLog::default(), HllSketch::new(14, HllType::Hll8).unwrap());
-            let (mut exact, most) = (BTreeSet::new(), 2 * count);
+            let mut ours = HyperLogLog::default();
+            let mut theirs = HllSketch::new(14, HllType::Hll8).unwrap();
+            let mut exact = BTreeSet::new();
+            let most = 2 * count;
             for _ in 0..count {
                 // Many values repeat, and are close to each other.
                 let value = random.below(most);

@@ -36,7 +36,8 @@ impl<'a> Table<'a> {
         for (line, text) in lines {
             let words: Vec<&str> = text.split(',').map(str::trim).collect();
             if words.len() != head.len() {
-                let (has, wants) = (words.len(), head.len());
+                let has = words.len();
+                let wants = head.len();
                 let says = format!("the row has {has} columns, and the header {wants}: correct the row");
                 return Err(source.error(line, says));
             }
@@ -57,7 +58,8 @@ impl<'a> Table<'a> {
     pub fn number<T: FromStr>(&self, row: &Row<'a>, column: usize) -> Result<T, ScenarioError> {
         let word = self.word(row, column);
         word.parse().map_err(|_| {
-            let (word, column) = (excerpt(word), self.head[column]);
+            let word = excerpt(word);
+            let column = self.head[column];
             self.error(row, format!("`{word}` in column {column} is not a number: correct it"))
         })
     }

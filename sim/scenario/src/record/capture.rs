@@ -93,6 +93,7 @@ impl Captures {
 /// Returns a locally administered MAC address for a port: 02:01, node number, port number. Addresses of
 /// hosts' packets begin with 02:00 instead.
 fn mac(name: PortName) -> [u8; 6] {
-    let ([a, b], [c, d]) = ((name.node as u16).to_be_bytes(), (name.port as u16).to_be_bytes());
+    let [a, b] = (name.node as u16).to_be_bytes();
+    let [c, d] = (name.port as u16).to_be_bytes();
     [2, 1, a, b, c, d]
 }

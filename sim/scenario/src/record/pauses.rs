@@ -37,7 +37,8 @@ impl Pauses {
         let Some(pause) = seen.pause().filter(|_| seen.event() == PortEvent::Arrived) else { return };
         let (PortName { node, port }, is_switch) = self.ports[seen.port().index()];
         let line = if self.is_ns3 {
-            let (time, is_pause) = (seen.at().0 / Picos::NANOSECOND, pause.quanta > 0);
+            let time = seen.at().0 / Picos::NANOSECOND;
+            let is_pause = pause.quanta > 0;
             PfcLine { time, node, is_switch, interface: port, is_pause }.write()
         } else {
             format!("{},{node},{port},{},{}\n", seen.at().0, pause.classes, pause.quanta)

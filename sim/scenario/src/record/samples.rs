@@ -146,7 +146,9 @@ impl Samples {
         let now = network.now();
         let mut text = String::new();
         for (host, senders) in (0_u32..).zip(simulation.senders()) {
-            let (node, all, active) = (network.node_of(host), senders.all, senders.unsent);
+            let node = network.node_of(host);
+            let all = senders.all;
+            let active = senders.unsent;
             text += &match self.is_ns3 {
                 true => conn_line(now.0 / Picos::NANOSECOND, node, all, active),
                 false => format!("{},{node},{all},{active}\n", now.0),

@@ -194,7 +194,8 @@ impl Trace {
             return sink.append(Output::Trace, &record.bytes());
         }
         let PortName { node, port } = port;
-        let (at, event) = (seen.at().0, event_name(seen.event()));
+        let at = seen.at().0;
+        let event = event_name(seen.event());
         let line = format!(
             "{at},{node},{port},{event},{classes},0,{sender},,,,pause,,{quanta},{},0\n",
             seen.charge()
@@ -250,7 +251,10 @@ fn event_name(event: PortEvent) -> &'static str {
 fn line(seen: &Seen<'_>, port: PortName, described: &Described) -> String {
     let PortName { node, port } = port;
     let Described { ends: [src, dst], ports: [sport, dport], kind, psn, payload, ecn } = described;
-    let (at, event, class, charge) = (seen.at().0, event_name(seen.event()), seen.class(), seen.charge());
+    let at = seen.at().0;
+    let event = event_name(seen.event());
+    let class = seen.class();
+    let charge = seen.charge();
     let queued = seen.waiting()[usize::from(class)];
     let kind = kind.name();
     format!(

@@ -160,7 +160,8 @@ impl Network {
                 Tree::fat(k, oversubscription, level(rate, delay))?.topology()
             }
             Network::LeafSpine { leaves, spines, hosts_per_leaf, rate, uplink_rate, delay } => {
-                let (hosts, up) = (level(rate, delay), level(uplink_rate, delay));
+                let hosts = level(rate, delay);
+                let up = level(uplink_rate, delay);
                 Tree::leaf_spine(leaves, spines, hosts_per_leaf, hosts, up).topology()
             }
             Network::Tree { pods, tors_per_pod, hosts_per_tor, aggs_per_pod, cores_per_agg, below } => {
@@ -168,7 +169,8 @@ impl Network {
                 Tree { pods, tors_per_pod, hosts_per_tor, aggs_per_pod, cores_per_agg, below }.topology()
             }
             Network::Dumbbell { left, right, rate, middle_rate, delay } => {
-                let (hosts, middle) = (level(rate, delay), level(middle_rate, delay));
+                let hosts = level(rate, delay);
+                let middle = level(middle_rate, delay);
                 Dumbbell { left, right, hosts, middle }.topology()
             }
             Network::Ring { switches, hosts_per_switch, rate, delay } => {

@@ -92,7 +92,8 @@ fn parse_unbounded(text: &str, scale: u64) -> Option<u128> {
 /// Computes `value * scale / 10^places`, rounded down, without overflow of the product.
 fn divided(value: u128, scale: u128, places: u32) -> u128 {
     let Some(divisor) = 10u128.checked_pow(places) else { return 0 };
-    let (whole, rest) = (value / divisor, value % divisor);
+    let whole = value / divisor;
+    let rest = value % divisor;
     let part = rest.checked_mul(scale).map_or_else(
         || (rest / 1_000_000_000_000).saturating_mul(scale) / (divisor / 1_000_000_000_000),
         |scaled| scaled / divisor,

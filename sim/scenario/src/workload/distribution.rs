@@ -82,7 +82,8 @@ impl Cdf {
     pub fn size_at(&self, percent: f64) -> u64 {
         let above = self.points.partition_point(|point| point.percent < percent);
         let above = above.clamp(1, self.points.len() - 1);
-        let (low, high) = (self.points[above - 1], self.points[above]);
+        let low = self.points[above - 1];
+        let high = self.points[above];
         let share = (percent - low.percent) / (high.percent - low.percent);
         ((low.bytes + (high.bytes - low.bytes) * share) as u64).max(1)
     }

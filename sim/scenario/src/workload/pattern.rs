@@ -38,7 +38,8 @@ impl Incast {
         let mean = bits / (rate * repeat.load) * 1e12;
         let mut gaps = stream(seed, Purpose::Gaps, 0);
         let mut flows = Vec::new();
-        let (mut at, mut round) = (gap(&mut gaps, mean), 0);
+        let mut at = gap(&mut gaps, mean);
+        let mut round = 0;
         while at < repeat.duration.0 {
             flows.append(&mut self.round(hosts, seed, round, at)?);
             if flows.len() > FLOWS_MAX {

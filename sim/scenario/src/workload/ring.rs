@@ -26,7 +26,8 @@ pub fn all_reduce(hosts: &[u32], size: u64) -> Result<Vec<Flow>, WorkloadError> 
             let chunk = (place + n * 2 - round) % n;
             let more = u64::from((chunk as u64) < size % n as u64);
             let bytes = (size / n as u64 + more).max(1);
-            let (id, next) = (flows.len() as u64, hosts[(place + 1) % n]);
+            let id = flows.len() as u64;
+            let next = hosts[(place + 1) % n];
             let mut flow = Flow::write(id, hosts[place], next, bytes, 0);
             if round > 0 {
                 let before = ((round - 1) * n + (place + n - 1) % n) as u64;

@@ -31,7 +31,8 @@ fn recorded() -> (Network, Vec<Flow>, BTreeMap<u64, u32>) {
 fn the_hash_of_ns3_chooses_the_spines_that_conweave_recorded() {
     let (network, flows, spines) = recorded();
     let topology = network.topology().unwrap();
-    let (routes, ports) = (Routes::new(&topology, |_| true).unwrap(), topology.ports());
+    let routes = Routes::new(&topology, |_| true).unwrap();
+    let ports = topology.ports();
     for flow in flows.iter().filter(|flow| spines.contains_key(&flow.id)) {
         let tor = ports[flow.src as usize][0].neighbour;
         let choices = routes.ports(tor, flow.dst);
@@ -55,7 +56,8 @@ impl Sink for Passed {
 
     fn frame(&mut self, capture: usize, frame: &Frame<'_>) {
         let FrameBytes::Packet(packet, _) = frame.bytes else { return };
-        let (sport, to) = (u16::from_be_bytes([packet[20], packet[21]]), packet[16..20].try_into().unwrap());
+        let sport = u16::from_be_bytes([packet[20], packet[21]]);
+        let to = packet[16..20].try_into().unwrap();
         // Packets from a spine are not a choice of this switch.
         if frame.leaves {
             self.0.lock().unwrap().insert((sport, to), capture);

@@ -58,7 +58,8 @@ fn incast(format: OutputFormat) -> Scenario {
 
 /// Runs a scenario to its end and collects its outputs.
 fn record(scenario: &Scenario) -> (Run, Collected) {
-    let (mut run, collected) = (Run::new(scenario).unwrap(), Collected::default());
+    let mut run = Run::new(scenario).unwrap();
+    let collected = Collected::default();
     let outputs = Output::of(scenario);
     let asked = RecordConfig { captures: &[], outputs: &outputs };
     run.record(scenario, &asked, Box::new(collected.clone())).unwrap();

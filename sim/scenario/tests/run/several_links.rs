@@ -25,7 +25,8 @@ impl Planes {
 
     /// Adds `leaves` leaf switches below `spines` spine switches, and links from hosts to leaves.
     fn add_switches(&mut self, leaves: u32, spines: u32, links: &[(u32, u32)], link: &str) {
-        let (first_leaf, first_spine) = (self.nodes, self.nodes + leaves);
+        let first_leaf = self.nodes;
+        let first_spine = self.nodes + leaves;
         self.nodes += leaves + spines;
         let mut plane: Vec<LinkText> =
             links.iter().map(|(host, leaf)| text(*host, first_leaf + leaf, link)).collect();
@@ -149,7 +150,8 @@ fn check(planes: &Planes, settings: &Scenario) {
     }
     for (pair, time) in pairs.iter().zip(times(planes.network(None), &pairs, settings)) {
         let alone = best[pair];
-        let (transport, control) = (settings.transport.name, settings.control.name);
+        let transport = settings.transport.name;
+        let control = settings.control.name;
         assert!(time * 100 <= alone * 105, "{transport} {control} {pair:?}: {time} ps, alone {alone} ps");
     }
 }

@@ -12,7 +12,8 @@ fn congested(pause: PauseConfig, thresholds: Thresholds) -> Network {
 /// Returns the times at which the port of host 0 is paused for the first time and at which it resumes.
 fn first_pause(network: &mut Network) -> (u64, u64) {
     let uplink = network.uplinks(0)[0];
-    let (mut left, mut since) = (60, None);
+    let mut left = 60;
+    let mut since = None;
     network.wake(0, Picos(0));
     while network.now() < Picos(20_000 * MICROSECOND) {
         // Advance by picoseconds until the pause. Its end is an event of the host and therefore due.

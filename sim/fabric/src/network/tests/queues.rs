@@ -79,7 +79,8 @@ fn a_reserve_is_there_when_all_else_is_taken() {
     };
     // Two ports with eight classes of 500 bytes: 2,000 bytes are shared.
     let mut buffer = Buffer::new(BufferConfig::Shared(shared), 2);
-    let (mut greedy, mut modest) = (Account::default(), Account::default());
+    let mut greedy = Account::default();
+    let mut modest = Account::default();
     let taken = (0..200).take_while(|_| buffer.admit(&mut greedy, 0, 100, 0, 0) == Admission::Taken).count();
     assert_eq!(taken, 25, "its reserve and all that is shared");
     let taken = (0..200).take_while(|_| buffer.admit(&mut modest, 3, 100, 0, 0) == Admission::Taken).count();

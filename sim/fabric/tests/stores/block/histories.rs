@@ -18,7 +18,8 @@ const FAULTS: [(Mishap, &str); 6] = [
 ];
 
 fn histories<D: Design>(name: &str) {
-    let (mut tally, mut measures) = (Tally::default(), Measures::default());
+    let mut tally = Tally::default();
+    let mut measures = Measures::default();
     let seeds = seeds::share(1000);
     for seed in 0..seeds {
         let mut run: Run<D> = Run::new(seed, Canary::Sound);

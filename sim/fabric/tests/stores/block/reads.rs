@@ -121,7 +121,8 @@ impl<D: Design> SmallStore<D> {
     }
 
     fn begin_write(&mut self, client: usize, block: u64, byte: u8) -> Slot {
-        let (now, value) = (self.world.now(), [byte; LAYOUT.block_len as usize]);
+        let now = self.world.now();
+        let value = [byte; LAYOUT.block_len as usize];
         let Program { machine, links, .. } = &mut self.clients[client];
         machine
             .write(now, block, &value, &mut Endpoints { world: &mut self.world, links })

@@ -71,12 +71,15 @@ impl<D: Design> Client<D> {
         let arena = arena(world, node, D::arena_len(&config));
         let machine = D::client(config, arena);
         let number = incarnation * config.slots() as u32;
-        let (links, grants, values) = ([None; REPLICAS], [None; REPLICAS], vec![0; config.slots()]);
+        let links = [None; REPLICAS];
+        let grants = [None; REPLICAS];
+        let values = vec![0; config.slots()];
         Client { node, machine, links, grants, number, left, values }
     }
 
     fn begin(&mut self, world: &mut World, history: &mut History, random: &mut Random, serial: &mut u64) {
-        let (now, block) = (world.now(), random.below(KEYS));
+        let now = world.now();
+        let block = random.below(KEYS);
         let writes = random.below(2) == 0;
         let mut value = [0; LAYOUT.block_len as usize];
         *serial += 1;
@@ -365,14 +368,16 @@ impl<D: Design> Run<D> {
             .collect();
         let stages: Vec<_> = self.hosts.iter().map(|host| host.keeper.stage()).collect();
         let buffers: Vec<_> = (0..REPLICAS).map(|replica| self.buffers(replica)).collect();
-        let (left, plan) = (self.left(), self.plan);
+        let left = self.left();
+        let plan = self.plan;
         panic!("it never rests: {open:?} in flight, {left} to begin, {buffers:?}, {stages:?}, {plan:?}");
     }
 
     /// Returns whether a replica's buffers are where they belong, and their counts.
     fn buffers(&mut self, replica: usize) -> (bool, Buffers, u32) {
         let host = &self.hosts[replica];
-        let (buffers, live) = (host.buffers(&mut self.world), host.live());
+        let buffers = host.buffers(&mut self.world);
+        let live = host.live();
         (buffers.free + live == buffers.capacity && buffers.bad_posts == 0, buffers, live)
     }
 }

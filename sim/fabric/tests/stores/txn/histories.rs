@@ -54,7 +54,8 @@ const MISHAPS: [Mishap; 5] =
 
 /// Runs the correct rules for many seeds. Returns the counts of the transactions.
 fn histories<P: Protocol>(protocol: P, seeds: std::ops::Range<u64>) -> Ended {
-    let (mut tally, mut measures) = (Tally::default(), Measures::default());
+    let mut tally = Tally::default();
+    let mut measures = Measures::default();
     let mut ended = Ended::default();
     let count = seeds.end - seeds.start;
     for seed in seeds {

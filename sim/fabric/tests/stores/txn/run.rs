@@ -251,7 +251,8 @@ impl<P: Protocol> Run<P> {
     }
 
     fn ended(&mut self, at: usize, tx: Tx, outcome: Outcome) {
-        let (actor, now) = (&mut self.actors[at], self.world.now());
+        let actor = &mut self.actors[at];
+        let now = self.world.now();
         let place = actor.open.iter().position(|open| open.tx == tx).expect("an open transaction");
         let open = actor.open.remove(place);
         if let Outcome::Committed(_) = outcome {
@@ -274,7 +275,9 @@ impl<P: Protocol> Run<P> {
         }
         let Ok(tx) = actor.client.begin() else { return };
         actor.left -= 1;
-        let (mut reads, mut writes, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+        let mut reads = Vec::new();
+        let mut writes = Vec::new();
+        let mut keys = Vec::new();
         for _ in 0..1 + self.random.below(3) {
             let number = self.random.below(KEYS);
             if keys.contains(&number) {
@@ -311,7 +314,8 @@ impl<P: Protocol> Run<P> {
             self.numbers
         });
         let writes = writes.iter().map(|(key, value)| Step::Write { key: *key, value: *value }).collect();
-        let (began, found) = (self.world.now().0, Vec::new());
+        let began = self.world.now().0;
+        let found = Vec::new();
         actor.open.push(Open { tx, number, began, reads, found, writes, committing: false });
     }
 
@@ -403,7 +407,8 @@ impl<P: Protocol> Run<P> {
             self.step();
             missing.clear();
             for host in &self.hosts {
-                let (buffers, live) = (host.buffers(&mut self.world), host.live());
+                let buffers = host.buffers(&mut self.world);
+                let live = host.live();
                 if buffers.free + live != buffers.capacity || buffers.bad_posts > 0 {
                     missing = format!("seed {seed}: {buffers:?}, {live} live, {:?}", host.keeper.stage());
                 }

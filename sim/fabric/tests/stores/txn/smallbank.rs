@@ -115,7 +115,8 @@ impl<P: Protocol> Bank<P> {
 
     /// Lets a teller continue its jobs.
     fn turn<W: Workload>(&mut self, at: usize, runner: &mut Runner<W>) {
-        let (now, Teller { links, client }) = (self.world.now(), &mut self.tellers[at]);
+        let now = self.world.now();
+        let Teller { links, client } = &mut self.tellers[at];
         let history = &mut self.history;
         let mut report = |ended: &Ended<'_, W::Job>| {
             note(history, at as u32 * WINDOW + ended.place as u32, ended, now);
@@ -163,7 +164,8 @@ fn day<P: Protocol>(protocol: P, seed: u64) -> (Counts, i64, Result<(), Violatio
     let mut bank = Bank::new(protocol, seed);
     bank.world.set_rules(&Plan::draw(&mut random).rules(), seed);
     let workload = |client| SmallBank::new(CUSTOMERS, client, seed);
-    let (load, ledger) = (workload(0), workload(0));
+    let load = workload(0);
+    let ledger = workload(0);
     let load = Load::of(&load);
     let rows = load.jobs();
     let before = bank.alone(load, rows);

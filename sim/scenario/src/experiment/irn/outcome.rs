@@ -72,7 +72,9 @@ pub fn measure(
                 outcome.unfinished += 1;
                 continue;
             }
-            let (src, dst, size) = (row.flow.src, row.flow.dst, row.flow.size);
+            let src = row.flow.src;
+            let dst = row.flow.dst;
+            let size = row.flow.size;
             let alone = paths.alone(src, dst, size, scenario.mtu, Charging::Ethernet, 0);
             outcome.flows.push(Ended { id: row.flow.id, size, start: row.start, fct: row.fct, alone });
         }
@@ -129,7 +131,8 @@ fn seconds(picos: u64) -> f64 {
 /// Returns a quantile of `sorted`, interpolated between neighbours. `sorted` must not be empty.
 fn percentile(sorted: &[f64], part: f64) -> f64 {
     let at = part * (sorted.len() - 1) as f64;
-    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    let low = sorted[at.floor() as usize];
+    let high = sorted[at.ceil() as usize];
     low + (high - low) * at.fract()
 }
 

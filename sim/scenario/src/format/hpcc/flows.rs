@@ -44,7 +44,8 @@ pub fn parse(source: Source<'_>, topology: Option<&Topology>) -> Result<Read<Flo
     let count = tokens.number("the count of flows", u64::MAX)?;
     let dialect = if count == 0 { Dialect::Hpcc } else { dialect(&tokens)? };
     let mut flows = Vec::new();
-    let (mut latest, mut sorted) = (0, true);
+    let mut latest = 0;
+    let mut sorted = true;
     while let Some(first) = tokens.peek() {
         if flows.len() as u64 >= count {
             if first.text.parse::<u64>().is_ok() {

@@ -83,7 +83,8 @@ pub fn write(topology: &Topology) -> String {
     text.push_str(&switches.join(" "));
     text.push('\n');
     for link in &topology.links {
-        let (rate, delay) = (Rate(link.rate), Time(link.delay));
+        let rate = Rate(link.rate);
+        let delay = Time(link.delay);
         let _ = writeln!(text, "{} {} {rate} {delay} {}", link.a, link.b, link.loss);
     }
     text

@@ -150,7 +150,9 @@ fn connection(
         recv_done: None,
         priority: None,
     };
-    let (mut at, mut trigger, mut size) = (None, None, None);
+    let mut at = None;
+    let mut trigger = None;
+    let mut size = None;
     while let Some(word) = line.next() {
         match word {
             "id" => flow.id = Some(line.id(word)?),
@@ -194,7 +196,9 @@ fn connection(
 }
 
 fn trigger(line: &mut Line<'_>) -> Result<Trigger, ScenarioError> {
-    let (mut id, mut kind, mut count) = (None, None, None);
+    let mut id = None;
+    let mut kind = None;
+    let mut count = None;
     while let Some(word) = line.next() {
         match word {
             "id" => id = Some(line.id(word)?),
@@ -224,7 +228,9 @@ fn trigger(line: &mut Line<'_>) -> Result<Trigger, ScenarioError> {
 }
 
 fn failure(line: &mut Line<'_>) -> Result<FailedLink, ScenarioError> {
-    let (mut tier, mut switch, mut link) = (None, None, None);
+    let mut tier = None;
+    let mut switch = None;
+    let mut link = None;
     while let Some(word) = line.next() {
         match word {
             "switch_type" => {

@@ -39,7 +39,9 @@ pub struct TreeNetwork {
 pub fn parse(source: Source<'_>) -> Result<Read<TreeFile>, ScenarioError> {
     source.check_size()?;
     let mut warnings = Warnings::of(source);
-    let (mut nodes, mut count, mut pod) = (None, None, None);
+    let mut nodes = None;
+    let mut count = None;
+    let mut pod = None;
     let mut tiers: [Option<TierText>; 3] = Default::default();
     let mut current = None;
     for (number, text) in source.lines() {
@@ -66,7 +68,9 @@ pub fn parse(source: Source<'_>) -> Result<Read<TreeFile>, ScenarioError> {
         Some(value @ 1..) => Ok(value as u32),
         _ => Err(source.error(0, format!("{key} is missing or 0: add `{key} N` before the first tier"))),
     };
-    let (nodes, count, pod) = (need(nodes, "Nodes")?, need(count, "Tiers")?, need(pod, "Podsize")?);
+    let nodes = need(nodes, "Nodes")?;
+    let count = need(count, "Tiers")?;
+    let pod = need(pod, "Podsize")?;
     if count < 2 {
         return Err(source.error(0, format!("Tiers is {count}: write 2 or 3")));
     }
