@@ -55,7 +55,7 @@ impl From<Wire> for Step {
         match letter {
             Letter::Read => Self::Read { key, value },
             Letter::Write => Self::Write { key, value: value.unwrap_or(TORN) },
-            Letter::Delete => Self::Delete { key, found: value.map(|found| found != 0) },
+            Letter::Delete => Self::Delete { key, found: value.map(|flag| flag != 0) },
         }
     }
 }
@@ -221,13 +221,13 @@ impl History {
                 operations.push(Operation::begin(event));
                 continue;
             }
-            let Some(at) = running.remove(&event.client) else {
+            let Some(number) = running.remove(&event.client) else {
                 return Err(Violation::malformed(format!("{event:?} answers nothing")));
             };
-            if event.time < operations[at].invoked {
+            if event.time < operations[number].invoked {
                 return Err(Violation::malformed(format!("{event:?} comes before its invocation")));
             }
-            operations[at].end(event);
+            operations[number].end(event);
         }
         operations.sort_by_key(|operation| operation.invoked);
         Ok(operations)
@@ -308,10 +308,10 @@ impl Sightings {
     /// [`Anomaly::Malformed`](crate::Anomaly::Malformed) if a value is written twice under one key, which
     /// makes reads ambiguous.
     pub fn of(operations: &[Operation]) -> Result<Self, Violation> {
-        let mut found = Self { writers: BTreeMap::new(), seen: BTreeMap::new(), found: BTreeSet::new() };
-        for (at, operation) in operations.iter().enumerate() {
+        let mut history = Self { writers: BTreeMap::new(), seen: BTreeMap::new(), found: BTreeSet::new() };
+        for (index, operation) in operations.iter().enumerate() {
             for (key, value) in operation.writes() {
-                if value == TORN || found.writers.insert((key, value), at).is_some() {
+                if value == TORN || history.writers.insert((key, value), index).is_some() {
                     let says =
                         format!("value {value} of key {key} is written more than once, or is no value");
                     return Err(Violation::malformed(says));
@@ -321,17 +321,17 @@ impl Sightings {
             for step in &operation.steps {
                 match *step {
                     Step::Read { key, value: Some(value) } => {
-                        let first = found.seen.entry((key, value)).or_insert(returned);
+                        let first = history.seen.entry((key, value)).or_insert(returned);
                         *first = returned.min(*first);
                     }
                     Step::Delete { key, found: Some(true) } => {
-                        found.found.insert(key);
+                        history.found.insert(key);
                     }
                     _ => {}
                 }
             }
         }
-        Ok(found)
+        Ok(history)
     }
 
     /// Returns the time at which one of the operation's values had been read, or `None` if none was read.

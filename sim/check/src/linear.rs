@@ -79,7 +79,7 @@ pub(crate) fn intervals(operations: &[(&Operation, u64)]) -> Vec<Interval> {
         }
     }
     let number = |sorted: &BTreeSet<u64>, offset: usize| -> BTreeMap<u64, usize> {
-        sorted.iter().enumerate().map(|(at, &item)| (item, at + offset)).collect()
+        sorted.iter().enumerate().map(|(index, &item)| (item, index + offset)).collect()
     };
     let times = number(&times, 0);
     let keys = number(&keys, 0);
@@ -92,9 +92,7 @@ pub(crate) fn intervals(operations: &[(&Operation, u64)]) -> Vec<Interval> {
             match *step {
                 Step::Read { value: found, .. } => [READ, register, value(found)],
                 Step::Write { value: new, .. } => [WRITE, register, value(Some(new))],
-                Step::Delete { found, .. } => {
-                    [REMOVE, register, found.map_or(0, |found| 1 + u32::from(found))]
-                }
+                Step::Delete { found, .. } => [REMOVE, register, found.map_or(0, |flag| 1 + u32::from(flag))],
             }
         };
         visible.map(step).collect()
@@ -116,15 +114,15 @@ fn is_certain(operation: &Operation, step: &Step) -> bool {
 const SHOWN: usize = 4;
 
 fn explain(key: u64, operations: &[(&Operation, u64)], longest: &[usize]) -> Violation {
-    let show = |at: usize| format!("\n    {}", operations[at].0);
+    let show = |index: usize| format!("\n    {}", operations[index].0);
     let before: String =
-        longest.iter().skip(longest.len().saturating_sub(SHOWN)).map(|&at| show(at)).collect();
+        longest.iter().skip(longest.len().saturating_sub(SHOWN)).map(|&index| show(index)).collect();
     let placed: BTreeSet<usize> = longest.iter().copied().collect();
-    let left: Vec<usize> = (0..operations.len()).filter(|at| !placed.contains(at)).collect();
+    let left: Vec<usize> = (0..operations.len()).filter(|index| !placed.contains(index)).collect();
     // An operation that was invoked after another remaining one returned cannot be next.
-    let first_return = left.iter().map(|&at| operations[at].1).min().unwrap_or(u64::MAX);
+    let first_return = left.iter().map(|&index| operations[index].1).min().unwrap_or(u64::MAX);
     let next = left.iter().filter(|&&at| operations[at].0.invoked <= first_return);
-    let next: String = next.map(|&at| show(at)).collect();
+    let next: String = next.map(|&index| show(index)).collect();
     let says = format!(
         "key {key}: after {} of {} operations, the last of them{before}\n  none of these can be next:{next}",
         longest.len(),

@@ -70,7 +70,8 @@ impl Measures {
 
     fn look_at_reads(&mut self, operations: &[Operation]) {
         let written = operations.iter().enumerate();
-        let written = written.flat_map(|(at, operation)| operation.writes().map(move |write| (write, at)));
+        let written =
+            written.flat_map(|(index, operation)| operation.writes().map(move |write| (write, index)));
         let written: BTreeMap<(u64, u64), usize> = written.collect();
         let mut surfaced = BTreeSet::new();
         for (reader, step) in steps(operations).filter(|(reader, _)| reader.outcome == Outcome::Done) {
@@ -171,15 +172,15 @@ fn steps(operations: &[Operation]) -> impl Iterator<Item = (&Operation, &Step)> 
 fn overlapping(operations: &[Operation]) -> usize {
     let mut overlaps = vec![false; operations.len()];
     let mut running: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-    for (at, operation) in operations.iter().enumerate() {
+    for (index, operation) in operations.iter().enumerate() {
         for step in &operation.steps {
             let on_key = running.entry(step.key()).or_default();
             on_key.retain(|&other| waited_until(&operations[other]) > operation.invoked);
             for &other in on_key.iter().filter(|&&other| operations[other].client != operation.client) {
                 overlaps[other] = true;
-                overlaps[at] = true;
+                overlaps[index] = true;
             }
-            on_key.push(at);
+            on_key.push(index);
         }
     }
     overlaps.into_iter().filter(|overlaps| *overlaps).count()

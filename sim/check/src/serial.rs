@@ -107,9 +107,9 @@ fn order(transactions: &[Transaction<'_>], mut known: Precedence, guesses: usize
 /// Inserts all certain edges, and returns the open choices.
 fn dependencies(transactions: &[Transaction<'_>], known: &mut Precedence) -> Result<Vec<Choice>, Cycle> {
     let mut writers: BTreeMap<u64, Vec<(usize, u64)>> = BTreeMap::new();
-    for (at, transaction) in transactions.iter().enumerate() {
+    for (index, transaction) in transactions.iter().enumerate() {
         for (&key, &value) in &transaction.writes {
-            writers.entry(key).or_default().push((at, value));
+            writers.entry(key).or_default().push((index, value));
         }
     }
     let mut choices = Vec::new();
@@ -206,7 +206,7 @@ fn settle(
 
 /// Describes and classifies a cycle.
 fn explain(transactions: &[Transaction<'_>], cycle: Cycle) -> Violation {
-    let names = |at: usize| format!("T{at}");
+    let names = |index: usize| format!("T{index}");
     let mut says = String::from("a cycle");
     for (place, &(at, because)) in cycle.iter().enumerate() {
         let this = names(at);
@@ -227,9 +227,9 @@ fn explain(transactions: &[Transaction<'_>], cycle: Cycle) -> Violation {
         Reason::Overwrote { reader, .. } => Some(*reader),
         _ => None,
     });
-    let named: BTreeSet<usize> = cycle.iter().map(|(at, _)| *at).chain(readers).collect();
-    for at in named {
-        says += &format!("\n  {}: {}", names(at), transactions[at].operation);
+    let named: BTreeSet<usize> = cycle.iter().map(|(index, _)| *index).chain(readers).collect();
+    for index in named {
+        says += &format!("\n  {}: {}", names(index), transactions[index].operation);
     }
     let replaced = cycle.iter().filter(|(_, because)| matches!(because, Reason::Replaced { .. })).count();
     let anomaly = match replaced {

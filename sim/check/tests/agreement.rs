@@ -20,23 +20,23 @@ fn plans(steps: std::ops::Range<usize>, kinds: u8) -> impl Strategy<Value = Vec<
 /// `lies`.
 fn carry_out(plans: &[Plan], turns: &[u64], lies: &[(usize, u64)]) -> History {
     let mut order: Vec<usize> = (0..plans.len()).collect();
-    order.sort_by_key(|&at| turns[at]);
+    order.sort_by_key(|&index| turns[index]);
     let mut state: BTreeMap<u64, u64> = BTreeMap::new();
     let mut done: BTreeMap<usize, Vec<Step>> = BTreeMap::new();
-    for at in order {
-        let (.., end, steps) = &plans[at];
+    for index in order {
+        let (.., end, steps) = &plans[index];
         let happens = !matches!(end, 0 | 1);
         let mut next = state.clone();
         let act = |(place, &(kind, key)): (usize, &(u8, u64))| match kind {
             0 | 1 => Step::Read { key, value: next.get(&key).copied() },
             2 | 3 => {
-                let value = (10 * at + place + 1) as u64;
+                let value = (10 * index + place + 1) as u64;
                 next.insert(key, value);
                 Step::Write { key, value }
             }
             _ => Step::Delete { key, found: Some(next.remove(&key).is_some()) },
         };
-        done.insert(at, steps.iter().enumerate().map(act).collect());
+        done.insert(index, steps.iter().enumerate().map(act).collect());
         if happens {
             state = next;
         }
@@ -56,15 +56,15 @@ fn carry_out(plans: &[Plan], turns: &[u64], lies: &[(usize, u64)]) -> History {
 fn record(plans: &[Plan], done: &BTreeMap<usize, Vec<Step>>) -> History {
     let mut history = History::default();
     let mut free = [0; 4];
-    for (at, (lane, gap, length, end, _)) in plans.iter().enumerate() {
+    for (index, (lane, gap, length, end, _)) in plans.iter().enumerate() {
         let begin = free[usize::from(*lane)] + gap;
         free[usize::from(*lane)] = begin + length;
-        history.invoke(u32::from(*lane), begin, &done[&at]);
+        history.invoke(u32::from(*lane), begin, &done[&index]);
         match end {
             0 | 1 => history.fail(u32::from(*lane), begin + length),
             2 => {}
             3 => history.info(u32::from(*lane), begin + length),
-            _ => history.ok(u32::from(*lane), begin + length, &done[&at]),
+            _ => history.ok(u32::from(*lane), begin + length, &done[&index]),
         }
     }
     history
@@ -86,7 +86,7 @@ fn try_orders(
     if must == 0 {
         return true;
     }
-    let left: Vec<usize> = (0..operations.len()).filter(|at| !placed.contains(at)).collect();
+    let left: Vec<usize> = (0..operations.len()).filter(|index| !placed.contains(index)).collect();
     for &at in left.iter().filter(|&&at| operations[at].outcome != Outcome::Failed) {
         let returned = |other: usize| {
             operations[other].outcome == Outcome::Done
@@ -125,7 +125,7 @@ fn replay(operation: &Operation, state: &BTreeMap<u64, u64>) -> Option<BTreeMap<
             }
             Step::Delete { key, found } => {
                 let there = state.remove(&key).is_some();
-                if knows && found.is_some_and(|found| found != there) {
+                if knows && found.is_some_and(|flag| flag != there) {
                     return None;
                 }
             }

@@ -100,7 +100,7 @@ fn a_write_may_not_be_seen_before_it_was_invoked() {
 
 #[test]
 fn deletions_count_and_tell_what_they_found() {
-    let told = |second| {
+    let ending_with = |second| {
         story(&[
             (0, 10, Returned(20), "w7=1"),
             (0, 30, Returned(40), "d7=1"),
@@ -108,10 +108,10 @@ fn deletions_count_and_tell_what_they_found() {
             (1, 70, Returned(80), second),
         ])
     };
-    is_fine(&told("d7=0"));
-    is_fine(&told("d7"));
-    is_refused(&told("d7=1"), &["delete 7: found true"]);
-    is_refused(&told("r7=1"), &["read 7: 1"]);
+    is_fine(&ending_with("d7=0"));
+    is_fine(&ending_with("d7"));
+    is_refused(&ending_with("d7=1"), &["delete 7: found true"]);
+    is_refused(&ending_with("r7=1"), &["read 7: 1"]);
 }
 
 #[test]

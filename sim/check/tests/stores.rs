@@ -277,10 +277,10 @@ fn right_transactions_are_never_refused() {
 
 #[test]
 fn broken_registers_are_caught() {
-    let by = [Anomaly::NotLinearizable];
-    is_caught("stale", &Store { lag: 300, ..RIGHT }, linearizable, &by);
-    is_caught("forgetful", &Store { forgets: 2, ..RIGHT }, linearizable, &by);
-    is_caught("skewed", &Store { skew: 300, ..RIGHT }, linearizable, &by);
+    let anomalies = [Anomaly::NotLinearizable];
+    is_caught("stale", &Store { lag: 300, ..RIGHT }, linearizable, &anomalies);
+    is_caught("forgetful", &Store { forgets: 2, ..RIGHT }, linearizable, &anomalies);
+    is_caught("skewed", &Store { skew: 300, ..RIGHT }, linearizable, &anomalies);
 }
 
 #[test]

@@ -86,9 +86,9 @@ impl Pair {
         let culprit = random.below(2) as usize;
         for flow in &mut self.flows {
             let quota = random.between(20, 150) as usize;
-            let at = random.below(40) as usize;
-            let planned = trouble.filter(|_| flow.side == culprit).map(|trouble| (trouble, at));
-            flow.begin(if planned.is_some() { at + 1 + quota / 4 } else { quota }, planned);
+            let index = random.below(40) as usize;
+            let planned = trouble.filter(|_| flow.side == culprit).map(|trouble| (trouble, index));
+            flow.begin(if planned.is_some() { index + 1 + quota / 4 } else { quota }, planned);
             flow.readiness = random.pick(&[1.0, 1.0, 0.5, 0.05]);
             flow.just_in_time = impatient;
             flow.may_be_cut = matches!(trouble, Some(Trouble::Cut | Trouble::BadInvalidation));

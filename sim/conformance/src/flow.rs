@@ -194,7 +194,7 @@ impl Flow {
 
     /// Returns the planned error if it has been reached.
     pub fn reached(&self) -> Option<Trouble> {
-        self.trouble.filter(|(_, at)| self.ops.len() > *at).map(|(trouble, _)| trouble)
+        self.trouble.filter(|(_, turn)| self.ops.len() > *turn).map(|(trouble, _)| trouble)
     }
 
     pub fn describe(&self) -> String {
@@ -280,18 +280,18 @@ impl Flow {
     /// Returns the next work request, or `None` if there is no local memory for it now.
     fn next_op(&mut self, arm: &mut impl Arm) -> Option<Op> {
         let index = self.ops.len();
-        let trouble = self.trouble.filter(|(_, at)| *at == index).map(|(trouble, _)| trouble);
+        let trouble = self.trouble.filter(|(_, turn)| *turn == index).map(|(trouble, _)| trouble);
         let verb = self.verb(trouble);
         let len = self.len_of(verb, trouble);
         let local = self.take_arena(len)?;
         let random = &mut self.random;
-        let at = random.below((self.model.len() - len + 1) as u64) as usize;
-        let at = if verb.is_atomic() { at.min(TARGET - 8) & !7 } else { at };
+        let offset = random.below((self.model.len() - len + 1) as u64) as usize;
+        let offset = if verb.is_atomic() { offset.min(TARGET - 8) & !7 } else { offset };
         let mut op = Op {
             verb,
             seed: random.bits(),
             len,
-            at,
+            at: offset,
             local,
             arena_end: self.arena_head,
             // Some requests must be signaled, because slots of unsignaled requests are freed only by a later
@@ -572,12 +572,12 @@ impl Flow {
         if op.expected.is_empty() {
             return;
         }
-        let mut found = vec![0; op.len];
-        arm.load(&self.arena, op.local, &mut found);
-        if found != op.expected {
-            let at = found.iter().zip(&op.expected).position(|(a, b)| a != b);
+        let mut content = vec![0; op.len];
+        arm.load(&self.arena, op.local, &mut content);
+        if content != op.expected {
+            let index = content.iter().zip(&op.expected).position(|(a, b)| a != b);
             panic!(
-                "side {} pair {}: {:?} of {} bytes at {} brought other bytes than the model has, from {at:?} on",
+                "side {} pair {}: {:?} of {} bytes at {} brought other bytes than the model has, from {index:?} on",
                 self.side, self.pair, op.verb, op.len, op.at
             );
         }
@@ -622,28 +622,28 @@ impl Flow {
         assert_eq!(wc.imm, imm, "{op:?}");
         assert_eq!(wc.invalidated, (op.verb == Verb::SendInv).then_some(op.key), "{op:?}");
         if op.verb.is_send() {
-            let mut found = vec![0; op.len];
-            arm.load(&self.sink, slot, &mut found);
-            assert!(found == bytes_of(op.seed, op.len), "{op:?} arrived with other bytes");
+            let mut content = vec![0; op.len];
+            arm.load(&self.sink, slot, &mut content);
+            assert!(content == bytes_of(op.seed, op.len), "{op:?} arrived with other bytes");
         }
     }
 
     /// Checks at the end of an epoch that the target matches the model.
     pub fn check_target(&mut self, arm: &mut impl Arm) {
-        let mut found = vec![0; self.target.len];
-        arm.load(&self.target, 0, &mut found);
+        let mut content = vec![0; self.target.len];
+        arm.load(&self.target, 0, &mut content);
         let disturbed = self.failed.is_some() || self.receive_failed || self.done < self.quota;
         if !disturbed {
             assert!(
-                found == self.model,
+                content == self.model,
                 "side {} pair {}: the peer's memory differs from the model at {:?}",
                 self.side,
                 self.pair,
-                found.iter().zip(&self.model).position(|(a, b)| a != b)
+                content.iter().zip(&self.model).position(|(a, b)| a != b)
             );
         } else {
-            self.check_prefix(&found);
-            self.model = found;
+            self.check_prefix(&content);
+            self.model = content;
         }
         self.arena_tail = self.arena_head;
         for buffer in self.spent_keys.drain(..) {
@@ -653,14 +653,14 @@ impl Flow {
 
     /// Checks memory after an error: some number of work requests, at least the successful ones, must have
     /// been executed in order, and possibly a part of the next one.
-    fn check_prefix(&self, found: &[u8]) {
+    fn check_prefix(&self, content: &[u8]) {
         let mut state = self.base.clone();
         if self.settings.irn.is_some() {
-            return self.check_any_order(found, state);
+            return self.check_any_order(content, state);
         }
         for executed in 0..=self.ops.len() {
             let next = self.ops.get(executed);
-            if executed >= self.succeeded && fits(found, &state, next) {
+            if executed >= self.succeeded && fits(content, &state, next) {
                 return;
             }
             let Some(op) = next else { break };
@@ -684,18 +684,18 @@ impl Flow {
     /// Checks memory after an error over IRN: successful work has been executed, and any part of later work
     /// may have been. Overlapping work was fenced, so each byte must have one of the values that it takes
     /// during an execution in order.
-    fn check_any_order(&self, found: &[u8], mut state: Vec<u8>) {
+    fn check_any_order(&self, content: &[u8], mut state: Vec<u8>) {
         self.ops[..self.succeeded].iter().for_each(|op| op.apply(&mut state));
         let mut explained: Vec<bool> =
-            found.iter().zip(&state).map(|(found, state)| found == state).collect();
+            content.iter().zip(&state).map(|(content, state)| content == state).collect();
         // Failed work does not change the target, with two exceptions: an atomic whose old value cannot be
         // stored locally, and the first packets of a WRITE whose last packet finds no receive.
         let changes = |trouble| matches!(trouble, Trouble::UnwritableSink | Trouble::NeverReady);
         let changes = self.trouble.is_some_and(|(trouble, _)| changes(trouble));
         for op in self.ops[self.succeeded..].iter().filter(|op| !op.is_trouble || changes) {
             op.apply(&mut state);
-            for at in op.range() {
-                explained[at] |= found[at] == state[at];
+            for offset in op.range() {
+                explained[offset] |= content[offset] == state[offset];
             }
         }
         assert!(
@@ -709,16 +709,16 @@ impl Flow {
     }
 }
 
-/// Returns true if `found` equals the state, except for bytes that `next` may have changed already.
-fn fits(found: &[u8], state: &[u8], next: Option<&Op>) -> bool {
+/// Returns true if `content` equals the state, except for bytes that `next` may have changed already.
+fn fits(content: &[u8], state: &[u8], next: Option<&Op>) -> bool {
     let hole = next.filter(|op| op.verb.changes_target()).map_or(0..0, Op::range);
-    if found[..hole.start] != state[..hole.start] || found[hole.end..] != state[hole.end..] {
+    if content[..hole.start] != state[..hole.start] || content[hole.end..] != state[hole.end..] {
         return false;
     }
     let Some(op) = next.filter(|_| !hole.is_empty()) else { return true };
     let mut after = state.to_vec();
     op.apply(&mut after);
-    hole.into_iter().all(|at| found[at] == state[at] || found[at] == after[at])
+    hole.into_iter().all(|index| content[index] == state[index] || content[index] == after[index])
 }
 
 /// Splits an element into `pieces` elements, which may be empty.

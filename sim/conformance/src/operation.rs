@@ -166,9 +166,9 @@ impl Op {
     }
 }
 
-/// Returns the word at offset `at`, in native byte order.
-pub(super) fn word(model: &[u8], at: usize) -> u64 {
+/// Returns the word at `offset`, in native byte order.
+pub(super) fn word(model: &[u8], offset: usize) -> u64 {
     let mut word = [0; 8];
-    word.copy_from_slice(&model[at..at + 8]);
+    word.copy_from_slice(&model[offset..offset + 8]);
     u64::from_ne_bytes(word)
 }

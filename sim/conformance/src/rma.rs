@@ -74,13 +74,13 @@ pub trait RmaArm {
     fn quiesce(&mut self);
 
     /// Reads the server's memory.
-    fn load_served(&mut self, region: usize, at: usize, out: &mut [u8]);
+    fn load_served(&mut self, region: usize, offset: usize, out: &mut [u8]);
 
     /// Reads the client's memory.
-    fn load_local(&mut self, at: usize, out: &mut [u8]);
+    fn load_local(&mut self, offset: usize, out: &mut [u8]);
 
     /// Writes the client's memory.
-    fn store_local(&mut self, at: usize, bytes: &[u8]);
+    fn store_local(&mut self, offset: usize, bytes: &[u8]);
 
     /// Renews the client's keys of a region after its key changed.
     fn renew(&mut self, region: usize);

@@ -195,8 +195,8 @@ impl Flow {
         self.messages.clear();
         self.ended = 0;
         self.quota = self.random.between(20, 120) as usize;
-        let at = self.random.below(self.quota as u64) as usize;
-        self.mishap = mishap.map(|mishap| (mishap, at));
+        let turn = self.random.below(self.quota as u64) as usize;
+        self.mishap = mishap.map(|mishap| (mishap, turn));
         self.waiting = None;
     }
 
@@ -213,7 +213,7 @@ impl Flow {
     fn next(&mut self, arm: &mut impl Arm) -> Option<Message> {
         let datagrams = arm.longest().is_some();
         let index = self.messages.len();
-        let mishap = self.mishap.filter(|(_, at)| *at == index).map(|(mishap, _)| mishap);
+        let mishap = self.mishap.filter(|(_, turn)| *turn == index).map(|(mishap, _)| mishap);
         let mtu = self.settings.mtu as usize;
         let random = &mut self.random;
         let kind = match mishap {
@@ -233,10 +233,10 @@ impl Flow {
             // The target has no space left in this epoch, so send a SEND instead.
             return self.next_send(mishap, len);
         }
-        let at = writes.then_some(self.target_used);
+        let offset = writes.then_some(self.target_used);
         self.target_used += if writes { len + 8 } else { 0 };
         let imm = (kind % 2 == 1).then_some(index as u32);
-        Some(self.message(verb, len, at, imm, mishap))
+        Some(self.message(verb, len, offset, imm, mishap))
     }
 
     fn next_send(&mut self, mishap: Option<Mishap>, len: usize) -> Option<Message> {
@@ -347,13 +347,16 @@ impl Flow {
     /// Posts receives at the peer. They are short if a message must be too long for all of them.
     fn post_receives(&mut self, arm: &mut impl Arm, generous: bool) -> bool {
         let before = self.posted;
-        let planned = self.mishap.filter(|(_, at)| self.messages.len() > *at).map(|(mishap, _)| mishap);
+        let planned = self.mishap.filter(|(_, turn)| self.messages.len() > *turn).map(|(mishap, _)| mishap);
         while self.posted - self.taken < u64::from(self.settings.receives)
             && (generous || self.random.chance(0.7))
         {
-            let at = self.posted as usize % self.settings.receives as usize * self.slot_len;
-            let mut sge =
-                Sge { addr: self.sink.address + at as u64, len: self.slot_len as u32, lkey: self.sink.key };
+            let offset = self.posted as usize % self.settings.receives as usize * self.slot_len;
+            let mut sge = Sge {
+                addr: self.sink.address + offset as u64,
+                len: self.slot_len as u32,
+                lkey: self.sink.key,
+            };
             let narrow = matches!(self.mishap, Some((Mishap::TooLong, _)));
             if narrow && self.random.chance(0.5) {
                 sge.len = (arm.prefix() + self.random.below(64) as usize) as u32;
@@ -419,15 +422,15 @@ impl Flow {
         let prefix = if write { 0 } else { arm.prefix() };
         let len = wc.byte_len as usize - prefix;
         assert!(write || wc.byte_len <= capacity, "{wc:?} in {capacity} bytes");
-        let mut found = vec![0; len];
+        let mut content = vec![0; len];
         if !write {
-            arm.load(&self.sink, slot + prefix, &mut found);
+            arm.load(&self.sink, slot + prefix, &mut content);
         }
         let fits = |message: &&Message| {
             (message.len, message.imm) == (len, wc.imm)
                 && message.at.is_some() == write
                 && message.may_arrive()
-                && (write || bytes_of(message.seed, len) == found)
+                && (write || bytes_of(message.seed, len) == content)
         };
         let sent = self.messages.iter().rev().find(fits);
         let Some(sent) = sent else {
@@ -435,10 +438,10 @@ impl Flow {
         };
         *report.arrived.entry(sent.verb).or_default() += 1;
         report.long += u64::from(len > self.settings.mtu as usize);
-        if let Some(at) = sent.at {
+        if let Some(offset) = sent.at {
             let target = self.target.as_ref().expect("each epoch has a target");
             let mut there = vec![0; len];
-            arm.load(target, at, &mut there);
+            arm.load(target, offset, &mut there);
             assert!(there == bytes_of(sent.seed, len), "{sent:?} was announced before it was whole");
         }
     }
@@ -446,15 +449,18 @@ impl Flow {
     /// Checks, when nothing is in flight, that the target matches the WRITEs.
     fn check_target(&mut self, arm: &mut impl Arm, report: &mut UnreliableReport) {
         let Some(target) = self.target.take() else { return };
-        let mut found = vec![0; TARGET];
-        arm.load(&target, 0, &mut found);
+        let mut content = vec![0; TARGET];
+        arm.load(&target, 0, &mut content);
         let mtu = self.settings.mtu as usize;
         let mut checked = 0;
         for message in self.messages.iter().filter(|message| message.may_arrive()) {
-            let Some(at) = message.at else { continue };
-            assert!(found[checked..at].iter().all(|byte| *byte == 0), "bytes between the WRITEs changed");
+            let Some(offset) = message.at else { continue };
+            assert!(
+                content[checked..offset].iter().all(|byte| *byte == 0),
+                "bytes between the WRITEs changed"
+            );
             let bytes = bytes_of(message.seed, message.len);
-            let there = &found[at..at + message.len];
+            let there = &content[offset..offset + message.len];
             let packets = message.len.div_ceil(mtu);
             let prefix = |count: usize| {
                 let end = (count * mtu).min(message.len);
@@ -464,9 +470,9 @@ impl Flow {
             let arrived = arrived.unwrap_or_else(|| panic!("{message:?} arrived with a hole"));
             let how = if arrived == packets { 0 } else { 1 + usize::from(arrived == 0) };
             report.writes[how] += u64::from(message.len > 0);
-            checked = at + message.len;
+            checked = offset + message.len;
         }
-        assert!(found[checked..].iter().all(|byte| *byte == 0), "bytes behind the WRITEs changed");
+        assert!(content[checked..].iter().all(|byte| *byte == 0), "bytes behind the WRITEs changed");
         arm.deregister(&target);
     }
 }
@@ -502,9 +508,9 @@ impl Pair {
     }
 
     fn begin(&mut self, arm: &mut impl Arm, options: &Options) {
-        let of = if arm.longest().is_some() { &Mishap::OF_DATAGRAMS[..] } else { &Mishap::ALL };
+        let kinds = if arm.longest().is_some() { &Mishap::OF_DATAGRAMS[..] } else { &Mishap::ALL };
         let culprit = self.random.below(2) as usize;
-        self.mishap = self.random.chance(options.trouble).then(|| (self.random.pick(of), culprit));
+        self.mishap = self.random.chance(options.trouble).then(|| (self.random.pick(kinds), culprit));
         for flow in &mut self.flows {
             let side = flow.side;
             flow.begin(arm, self.mishap.filter(|(_, culprit)| *culprit == side).map(|(mishap, _)| mishap));
@@ -521,7 +527,7 @@ impl Pair {
             }
         }
         let reached = |flow: &Flow| {
-            flow.mishap.is_some_and(|(mishap, at)| mishap == Mishap::Fail && flow.messages.len() > at)
+            flow.mishap.is_some_and(|(mishap, turn)| mishap == Mishap::Fail && flow.messages.len() > turn)
         };
         if !self.failing && self.flows.iter().any(reached) {
             self.fail(arm);

@@ -196,8 +196,8 @@ impl Arm for WorldArm {
         let peer = self.pairs[pair][1 - side];
         let target = match (self.service, peer.srq) {
             (Service::Ud, _) => {
-                let to = Destination { qp: peer.sender.number, qkey: Settings::default().qkey };
-                Target::Datagram { handle: own.handle, to }
+                let destination = Destination { qp: peer.sender.number, qkey: Settings::default().qkey };
+                Target::Datagram { handle: own.handle, to: destination }
             }
             (_, Some(srq)) => Target::Srq(srq.number),
             _ => Target::Peer,

@@ -127,7 +127,7 @@ impl Experiment {
         let mut executed = Vec::new();
         let by_program = |site: &Site| !matches!(site.doorbell, Doorbell::Before | Doorbell::Now);
         let (later, first): (Vec<usize>, _) =
-            (0..self.sites.len()).partition(|at| by_program(&self.sites[*at]));
+            (0..self.sites.len()).partition(|index| by_program(&self.sites[*index]));
         first.into_iter().for_each(|queue| machine.ring(queue));
         executed.extend(machine.watch(MOST));
         // A program that has polled a completion continues, so everything before has ended.

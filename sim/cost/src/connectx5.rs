@@ -162,20 +162,20 @@ mod tests {
         let model = CONNECTX5;
         let nop = model.host.ns + model.fetch.ns + model.issue.ns;
         assert_eq!(nop, 1_050);
-        let of = |opcode: WqeOpcode| {
+        let latency = |opcode: WqeOpcode| {
             let wqe = Wqe { header: u64::from(opcode.0), len: 64, ..Wqe::default() };
             nop + model.network.ns + model.beyond(&wqe)
         };
         let verbs =
             [WqeOpcode::NOP, WqeOpcode::READ, WqeOpcode::WRITE, WqeOpcode::COMPARE_SWAP, WqeOpcode::MAX];
-        assert_eq!(verbs.map(of), [1_270, 1_810, 1_600, 1_720, 1_630]);
+        assert_eq!(verbs.map(latency), [1_270, 1_810, 1_600, 1_720, 1_630]);
         assert_eq!(model.issue.ns + model.wait.ns + model.enable.ns + model.fetch.ns, 540);
     }
 
     #[test]
     fn only_a_message_of_several_packets_takes_more_than_its_bytes() {
-        let at = [64, MTU, MTU + 1, 4 * MTU].map(|len| CONNECTX5.beyond_bytes(len));
-        assert_eq!(at, [0, 0, 1_160 + 269, 1_160 + 3 * 269]);
+        let costs = [64, MTU, MTU + 1, 4 * MTU].map(|len| CONNECTX5.beyond_bytes(len));
+        assert_eq!(costs, [0, 0, 1_160 + 269, 1_160 + 3 * 269]);
     }
 
     #[test]

@@ -110,14 +110,15 @@ impl Bench {
             let packet = transport(start, &frame.bytes);
             packet.is_some_and(|packet| packet.bth.opcode != Opcode::RC_ACKNOWLEDGE)
         };
-        let by = |node| sent.iter().filter(matters).filter(move |frame| frame.from == node).map(ip).collect();
+        let sent_by =
+            |node| sent.iter().filter(matters).filter(move |frame| frame.from == node).map(ip).collect();
         let steps = std::mem::take(&mut *self.steps.lock().unwrap_or_else(PoisonError::into_inner));
-        Observed { asked: by(0), answered: by(1), steps, passing: self.attached }
+        Observed { asked: sent_by(0), answered: sent_by(1), steps, passing: self.attached }
     }
 
     fn rpc(&mut self, params: &[u8]) -> Observed {
-        let to = self.here.remote(LONG);
-        let place = Place { addr: to.addr, rkey: to.rkey.get(), len: 1 << 13 };
+        let target = self.here.remote(LONG);
+        let place = Place { addr: target.addr, rkey: target.rkey.get(), len: 1 << 13 };
         let bytes = [&place.emit(), params].concat();
         self.ask(Operation::Rpc { opcode: OPCODE, tag: 0 }, Payload::Inline(&bytes))
     }
@@ -130,8 +131,8 @@ impl Bench {
 
     fn write(&mut self, len: usize) -> Observed {
         let sges = [self.here.sge(0, len)];
-        let to = self.there.remote(0);
-        self.ask(Operation::Write(to), Payload::Sges(&sges))
+        let target = self.there.remote(0);
+        self.ask(Operation::Write(target), Payload::Sges(&sges))
     }
 }
 
@@ -208,10 +209,10 @@ fn apart(mut done: impl FnMut(&mut Path) -> u64) -> f64 {
 fn rpc_ns(model: &StromFpga, seen: &Observed) -> u64 {
     let path = &mut Path::default();
     let mut now = arrives(model, seen, path, model.post.ns);
-    for (at, step) in seen.steps.iter().enumerate() {
+    for (index, step) in seen.steps.iter().enumerate() {
         now += model.step(step);
         // The data of a READ by the kernel goes to its next step, or directly to the client.
-        if step.asked > 0 && seen.steps.get(at + 1).is_none_or(|next| next.given == 0) {
+        if step.asked > 0 && seen.steps.get(index + 1).is_none_or(|next| next.given == 0) {
             return answers(model, seen, path, now, true);
         }
         if step.asked > 0 {
@@ -291,11 +292,11 @@ fn streams(model: &StromFpga, [bytes, messages]: [&'static str; 2]) -> Vec<Numbe
 fn lists(model: &StromFpga) -> Vec<Number> {
     let mut bench = Bench::new(Traversal::default());
     let value = bench.there.remote(VALUE).addr;
-    let at = |bench: &Bench, index: usize| bench.there.remote(64 * index).addr;
+    let address_of = |bench: &Bench, index: usize| bench.there.remote(64 * index).addr;
     for index in 0..LISTS[LISTS.len() - 1] {
         let mut element = [0; 64];
         element[..8].copy_from_slice(&(index as u64).to_le_bytes());
-        element[8..16].copy_from_slice(&at(&bench, index + 1).to_le_bytes());
+        element[8..16].copy_from_slice(&address_of(&bench, index + 1).to_le_bytes());
         element[16..24].copy_from_slice(&value.to_le_bytes());
         bench.there.store(64 * index, &element);
     }
@@ -303,7 +304,7 @@ fn lists(model: &StromFpga) -> Vec<Number> {
     let walks: Vec<u64> = (0..LISTS[LISTS.len() - 1])
         .map(|index| {
             let walk = Walk {
-                address: at(&bench, 0),
+                address: address_of(&bench, 0),
                 value_size: 64,
                 key_mask: 1,
                 predicate: Predicate::Equal,
@@ -397,9 +398,9 @@ fn shuffles(model: &StromFpga) -> Vec<Number> {
         let plain = write_ns(model, &bench.write(len));
         let values = len as u64 / 8;
         for first in (0..1024_u32).step_by(8) {
-            let at = |number: u32| bench.there.remote((number as usize) * (len / 1024)).addr;
+            let address_of = |number: u32| bench.there.remote((number as usize) * (len / 1024)).addr;
             let partitions: Vec<Partition> = (first..first + 8)
-                .map(|number| Partition { address: at(number), values: values / 1024 })
+                .map(|number| Partition { address: address_of(number), values: values / 1024 })
                 .collect();
             bench.rpc(&histogram(10, first, &partitions));
         }

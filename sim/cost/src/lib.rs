@@ -176,14 +176,14 @@ mod tests {
 
     #[test]
     fn a_trip_costs_its_primitives() {
-        let of = |model: CostModel, trip| model.latency(&[trip], 0);
-        assert_eq!(of(CostModel::ConnectX5, READ), Some(2_500));
-        assert_eq!(of(CostModel::PrismSoftware, INDIRECT), Some(2_500 + 2_400));
-        assert_eq!(of(CostModel::PrismAsic, READ), Some(2_500));
-        assert_eq!(of(CostModel::PrismAsic, INDIRECT), Some(2_500 + 600));
-        assert_eq!(of(CostModel::BlueField, INDIRECT), Some(2_500 + 2_400 + 2 * 3_000));
+        let latency = |model: CostModel, trip| model.latency(&[trip], 0);
+        assert_eq!(latency(CostModel::ConnectX5, READ), Some(2_500));
+        assert_eq!(latency(CostModel::PrismSoftware, INDIRECT), Some(2_500 + 2_400));
+        assert_eq!(latency(CostModel::PrismAsic, READ), Some(2_500));
+        assert_eq!(latency(CostModel::PrismAsic, INDIRECT), Some(2_500 + 600));
+        assert_eq!(latency(CostModel::BlueField, INDIRECT), Some(2_500 + 2_400 + 2 * 3_000));
         let called = Trip { by: Answers::Program, accesses: 1 };
-        assert_eq!(of(CostModel::ConnectX5, called), Some(2_500 + 2_400));
+        assert_eq!(latency(CostModel::ConnectX5, called), Some(2_500 + 2_400));
     }
 
     #[test]

@@ -205,11 +205,11 @@ impl System {
     /// What its operations take over one switch, if one block gets this part of them all. Where the hardware
     /// cannot do one of them, no client ends.
     pub fn load(&self, hottest: f64) -> Load {
-        let of = |operation: &Operation| {
+        let latency_of = |operation: &Operation| {
             let trips = self.model.latency(operation.trips, RACK.ns);
             trips.map_or(f64::INFINITY, |ns| (ns + operation.work_ns) as f64)
         };
-        let latency = self.mix.iter().map(of).sum::<f64>() / self.mix.len() as f64;
+        let latency = self.mix.iter().map(latency_of).sum::<f64>() / self.mix.len() as f64;
         let line = line_ns(self.mix, |one| one.asked).max(line_ns(self.mix, |one| one.answered));
         let trips = self.mix.iter().map(|one| one.trips.len()).max().unwrap_or(1);
         let locked = latency * self.locked_trips as f64 / trips as f64 * hottest;

@@ -185,21 +185,24 @@ impl<'m> Player<'m> {
     /// When a work request has been fetched.
     fn arrives(&self, queue: usize, work: &Executed) -> Option<u64> {
         let line = &self.lines[queue];
-        let of = &self.queues[queue];
+        let facts = &self.queues[queue];
         if work.index < line.fetched.0 {
             return Some(line.fetched.1);
         }
-        if of.fetching == Fetching::Posted {
+        if facts.fetching == Fetching::Posted {
             // Fetched ahead, batch behind batch, as soon as the doorbell has come.
-            return Some(match of.doorbell {
+            return Some(match facts.doorbell {
                 Doorbell::Before => 0,
                 doorbell => self.rings(doorbell)?.max(line.fetched.1) + self.model.fetch.ns,
             });
         }
         let enabled = line.enabled.iter().find(|(count, _)| *count >= work.fetched)?.1;
         // What was enabled from the beginning is there, as what was posted before.
-        let since =
-            if enabled == 0 && of.doorbell == Doorbell::Before { 0 } else { enabled + self.model.fetch.ns };
+        let since = if enabled == 0 && facts.doorbell == Doorbell::Before {
+            0
+        } else {
+            enabled + self.model.fetch.ns
+        };
         Some(since.max(if line.at == 0 { 0 } else { line.free + self.model.fetch.ns }))
     }
 
@@ -220,12 +223,12 @@ impl<'m> Player<'m> {
 
     fn execute(&mut self, queue: usize, work: &Executed, began: u64) -> Times {
         let model = self.model;
-        let of = self.queues[queue];
+        let facts = self.queues[queue];
         let opcode = work.wqe.opcode();
         let arrived = self.arrives(queue, work).unwrap_or(began);
         let issued = began + model.queue_ns(opcode);
-        self.units.insert((of.at, self.lines[queue].unit), began + model.unit_ns(opcode));
-        let (there, done) = self.verb(&of, work, issued);
+        self.units.insert((facts.at, self.lines[queue].unit), began + model.unit_ns(opcode));
+        let (there, done) = self.verb(&facts, work, issued);
         if opcode == WqeOpcode::ENABLE
             && let Some(target) = self.queues.iter().position(|queue| u64::from(queue.qp) == work.wqe.remote)
         {
@@ -238,10 +241,10 @@ impl<'m> Player<'m> {
         (line.at, line.free, line.done) = (line.at + 1, issued, line.done.max(done));
         let done = line.done;
         if work.wqe.flags() & flag::SIGNALED != 0 {
-            self.completions.entry(of.send_cq).or_default().push(done);
+            self.completions.entry(facts.send_cq).or_default().push(done);
         }
         if matches!(opcode, WqeOpcode::SEND | WqeOpcode::SEND_IMM | WqeOpcode::WRITE_IMM) {
-            self.completions.entry(of.receive_cq).or_default().push(there + model.fetch.ns);
+            self.completions.entry(facts.receive_cq).or_default().push(there + model.fetch.ns);
         }
         Times { began, there, done }
     }
@@ -285,16 +288,16 @@ impl<'m> Player<'m> {
         let mut last = starts;
         while left > 0 {
             let bytes = left.min(MTU);
-            let mut at = starts;
+            let mut time = starts;
             for way in ways() {
                 let takes = self.takes(way, bytes);
                 let packet = self.takes(way, MTU);
                 let free = self.ways.entry(way).or_default();
-                let waits = free.saturating_sub(at);
-                at += takes + if len <= MTU { waits.min(packet) } else { waits };
-                *free = at.max(*free + takes);
+                let waits = free.saturating_sub(time);
+                time += takes + if len <= MTU { waits.min(packet) } else { waits };
+                *free = time.max(*free + takes);
             }
-            last = at;
+            last = time;
             left -= bytes;
         }
         let measured: u64 = ways().map(|way| self.takes(way, len.min(MEASURED_LEN))).sum();
@@ -337,9 +340,10 @@ mod tests {
 
     #[test]
     fn a_queue_issues_one_work_request_behind_the_other_and_its_batches_are_fetched_ahead() {
-        let all: Vec<_> = (0..40).map(|at| work(0, at, (at / 16 + 1) * 16, WqeOpcode::NOP, 0, 0)).collect();
+        let all: Vec<_> =
+            (0..40).map(|index| work(0, index, (index / 16 + 1) * 16, WqeOpcode::NOP, 0, 0)).collect();
         let times = play(&CONNECTX5, &[QUEUE], &all, &[]);
-        let expected: Vec<u64> = (0..40).map(|at| FIRST + 170 * at).collect();
+        let expected: Vec<u64> = (0..40).map(|index| FIRST + 170 * index).collect();
         assert_eq!(times.iter().map(|times| times.began).collect::<Vec<_>>(), expected);
     }
 
@@ -362,19 +366,20 @@ mod tests {
 
     #[test]
     fn an_atomic_has_the_port_to_itself_and_a_unit_serves_one_queue_at_a_time() {
-        let queues: [Queue; UNITS + 1] = std::array::from_fn(|at| Queue { send_cq: at as u32, ..QUEUE });
-        let on = |opcode| (0..queues.len()).map(move |queue| work(queue, 0, 1, opcode, 0, 0));
-        let adds = play(&CONNECTX5, &queues, &on(WqeOpcode::FETCH_ADD).collect::<Vec<_>>(), &[]);
+        let queues: [Queue; UNITS + 1] =
+            std::array::from_fn(|index| Queue { send_cq: index as u32, ..QUEUE });
+        let one_per_queue = |opcode| (0..queues.len()).map(move |queue| work(queue, 0, 1, opcode, 0, 0));
+        let adds = play(&CONNECTX5, &queues, &one_per_queue(WqeOpcode::FETCH_ADD).collect::<Vec<_>>(), &[]);
         let done: Vec<u64> = adds[..UNITS].iter().map(|times| times.done).collect();
-        assert_eq!(done, (0..UNITS as u64).map(|at| FIRST + 170 + 360 + 119 * at).collect::<Vec<_>>());
-        let nops = play(&CONNECTX5, &queues, &on(WqeOpcode::NOP).collect::<Vec<_>>(), &[]);
+        assert_eq!(done, (0..UNITS as u64).map(|index| FIRST + 170 + 360 + 119 * index).collect::<Vec<_>>());
+        let nops = play(&CONNECTX5, &queues, &one_per_queue(WqeOpcode::NOP).collect::<Vec<_>>(), &[]);
         assert_eq!((nops[1].began, nops[UNITS].began), (FIRST, FIRST + 127));
     }
 
     #[test]
     fn long_messages_take_their_turns_and_short_ones_do_not_wait_for_all_of_them() {
-        let queues = [0, 1].map(|at| Queue { send_cq: at, crosses: true, ..QUEUE });
-        let with = |len| {
+        let queues = [0, 1].map(|index| Queue { send_cq: index, crosses: true, ..QUEUE });
+        let ends = |len| {
             let long = |queue| {
                 let work = work(queue, 0, 1, WqeOpcode::WRITE, 0, 0);
                 Executed { wqe: Wqe { len: if queue == 0 { 1 << 20 } else { len }, ..work.wqe }, ..work }
@@ -384,10 +389,10 @@ mod tests {
                 .map(|times| times.there)
                 .collect::<Vec<_>>()
         };
-        let long = with(1 << 20);
+        let long = ends(1 << 20);
         let megabyte = CONNECTX5.line.ns(1 << 20);
         assert!((megabyte..megabyte * 11 / 10).contains(&(long[1] - long[0])), "{long:?}");
-        let short = with(64)[1];
+        let short = ends(64)[1];
         assert!(short < 3_000, "{short}");
     }
 

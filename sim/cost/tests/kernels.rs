@@ -41,24 +41,29 @@ fn numbers_of_the_text_are_met_or_missed_as_they_are_said_to_be() {
 #[test]
 fn what_the_text_says_without_numbers_holds() {
     let all = all(&STROM_10G, &STROM_100G);
-    let at = |name: &str| modelled(&all, name);
+    let value = |name: &str| modelled(&all, name);
     // §6.2: a kernel's walk grows more slowly than READs do, and is faster at each length.
     for len in [4, 8, 16, 32] {
-        assert!(at(&format!("Figure 7, StRoM, {len}")) < at(&format!("Figure 7, READ, {len}")), "{len}");
+        assert!(
+            value(&format!("Figure 7, StRoM, {len}")) < value(&format!("Figure 7, READ, {len}")),
+            "{len}"
+        );
     }
-    let growth = |curve: &str| at(&format!("Figure 7, {curve}, 32")) - at(&format!("Figure 7, {curve}, 4"));
+    let growth =
+        |curve: &str| value(&format!("Figure 7, {curve}, 32")) - value(&format!("Figure 7, {curve}, 4"));
     assert!(growth("StRoM") < growth("READ") / 2.0);
     // §6.3: failures cost READs more than the kernel.
     for size in ["64 B", "4 KB"] {
         let grows = |curve: &str| {
-            let of = |failures: u32| at(&format!("Figure 10, {curve}, {size}, {failures}"));
-            of(50) / of(0)
+            let value_with = |failures: u32| value(&format!("Figure 10, {curve}, {size}, {failures}"));
+            value_with(50) / value_with(0)
         };
         assert!(grows("StRoM") < grows("READ"), "{size}");
     }
     // §6.4: close to a plain WRITE. §7.1: sizes matter less at 100 Gb/s.
-    assert!(at("Figure 11, StRoM over a plain WRITE, 1048576") < 1.05);
-    let spread = |figure: &str| at(&format!("{figure}, READ, 1024")) / at(&format!("{figure}, READ, 64"));
+    assert!(value("Figure 11, StRoM over a plain WRITE, 1048576") < 1.05);
+    let spread =
+        |figure: &str| value(&format!("{figure}, READ, 1024")) / value(&format!("{figure}, READ, 64"));
     assert!(spread("Figure 12a") < spread("Figure 5a"));
 }
 

@@ -6,12 +6,12 @@ use remora_wire::frame::{Network, Start};
 /// Returns the ECN field of a frame; 0 if the frame has no IP header.
 #[inline]
 pub(crate) fn field(start: Start, frame: &[u8]) -> u8 {
-    let at = match start {
+    let offset = match start {
         Start::Bth => return 0,
         Start::Ip => 0,
         Start::Ethernet => ethernet::LEN,
     };
-    let Some([version, class, ..]) = frame.get(at..) else { return 0 };
+    let Some([version, class, ..]) = frame.get(offset..) else { return 0 };
     match version >> 4 {
         4 => class & 3,
         6 => class >> 4 & 3,
@@ -22,12 +22,12 @@ pub(crate) fn field(start: Start, frame: &[u8]) -> u8 {
 /// Sets "congestion experienced" (CE) in an ECN-capable frame. Returns false, and changes nothing, if the
 /// frame is not ECN-capable (RFC 3168 §5).
 pub(crate) fn mark(start: Start, frame: &mut [u8]) -> bool {
-    let at = match start {
+    let offset = match start {
         Start::Bth => return false,
         Start::Ip => 0,
         Start::Ethernet => ethernet::LEN,
     };
-    let Some(Ok((mut network, _))) = frame.get(at..).map(Network::parse) else { return false };
+    let Some(Ok((mut network, _))) = frame.get(offset..).map(Network::parse) else { return false };
     let ecn = match &mut network {
         Network::V4(header) => {
             let before = header.ecn;
@@ -41,7 +41,7 @@ pub(crate) fn mark(start: Start, frame: &mut [u8]) -> bool {
         }
     };
     if ecn != 0 {
-        network.emit(&mut frame[at..]);
+        network.emit(&mut frame[offset..]);
     }
     ecn != 0
 }
@@ -63,9 +63,9 @@ mod tests {
             for (class, expected) in [(0, 0), (1, 3), (2, 3), (3, 3), (0xb8, 0xb8), (0xba, 0xbb)] {
                 let mut frame = vec![0; 200];
                 Route { traffic_class: class, ..route }.emit(start, 7, 100, &mut frame);
-                let at = if start == Start::Ip { 0 } else { ethernet::LEN };
+                let offset = if start == Start::Ip { 0 } else { ethernet::LEN };
                 let ip = if start == Start::Ip { 20 } else { 40 };
-                frame.truncate(at + ip + 8 + 100);
+                frame.truncate(offset + ip + 8 + 100);
                 assert_eq!(field(start, &frame), class & 3);
                 assert_eq!(mark(start, &mut frame), class & 3 != 0);
                 let mut wanted = vec![0; frame.len()];

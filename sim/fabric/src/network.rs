@@ -203,7 +203,7 @@ impl Network {
             config,
         };
         if network.config.pause.is_some() {
-            network.at(Picos(network.config.watch_period), 0, WATCH);
+            network.schedule(Picos(network.config.watch_period), 0, WATCH);
         }
         Ok(network)
     }
@@ -356,21 +356,21 @@ impl Network {
     /// Sets the times at which links go down and come up.
     pub fn set_failures(&mut self, failures: Vec<Failure>) {
         for (number, failure) in failures.iter().enumerate() {
-            self.at(failure.at, number as u32, FAIL);
+            self.schedule(failure.at, number as u32, FAIL);
         }
         self.failures = failures;
     }
 
     /// Schedules [`Due::Wake`] for a host. Several requests of a host are all granted.
     #[inline]
-    pub fn wake(&mut self, host: u32, at: Picos) {
+    pub fn wake(&mut self, host: u32, time: Picos) {
         let entity = self.ports.len() as u32 + host;
-        self.at(at.max(self.now), entity, WAKE);
+        self.schedule(time.max(self.now), entity, WAKE);
     }
 
     #[inline]
-    fn at(&mut self, at: Picos, entity: u32, kind: u32) {
-        self.calendar.push(Event { at, key: entity << KIND_BITS | kind });
+    fn schedule(&mut self, time: Picos, entity: u32, kind: u32) {
+        self.calendar.push(Event { at: time, key: entity << KIND_BITS | kind });
     }
 
     /// Returns the time of the next event.
@@ -457,8 +457,8 @@ impl Network {
         let port = &mut self.ports[id.index()];
         if !port.has_free_event {
             port.has_free_event = true;
-            let at = port.busy_until;
-            self.at(at, id.0, FREE);
+            let end = port.busy_until;
+            self.schedule(end, id.0, FREE);
         }
     }
 

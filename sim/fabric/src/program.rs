@@ -60,7 +60,7 @@ impl ReceiveQueue {
         }
         let ring = &self.ring;
         let posted = self.posted;
-        write_receive(request.id, request.sges, |at, slot| ring.store(posted + at as u64, slot));
+        write_receive(request.id, request.sges, |index, slot| ring.store(posted + index as u64, slot));
         self.posted += stride;
         self.ring.set_word(Word::Produced, self.posted);
         Ok(())

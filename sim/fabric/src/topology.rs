@@ -159,7 +159,8 @@ impl Topology {
 
     /// Returns the node number of a switch by its tier and its number within the tier.
     pub fn switch_at(&self, tier: Tier, number: u32) -> Option<u32> {
-        let is_it = |place: &Option<Place>| place.is_some_and(|at| at.tier == tier && at.number == number);
+        let is_it =
+            |place: &Option<Place>| place.is_some_and(|place| place.tier == tier && place.number == number);
         self.places.iter().position(is_it).map(|node| node as u32)
     }
 

@@ -56,10 +56,10 @@ mod tests {
         assert_ne!(of(&[b"abc", b"de"]), of(&[b"de", b"abc"]));
         assert_ne!(of(&[b"abc", b"de"]), of(&[b"ab", b"cde"]));
         let long = [7u8; 29];
-        for at in 0..long.len() {
+        for index in 0..long.len() {
             let mut other = long;
-            other[at] ^= 0x80;
-            assert_ne!(of(&[&long]), of(&[&other]), "byte {at}");
+            other[index] ^= 0x80;
+            assert_ne!(of(&[&long]), of(&[&other]), "byte {index}");
         }
     }
 }

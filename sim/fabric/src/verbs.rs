@@ -217,7 +217,7 @@ impl World {
         let free = end.send.slots() - (end.sent - end.send.word(Word::Consumed));
         let ring = &end.send;
         let sent = end.sent;
-        let store = |at: usize, slot: &[u8; SLOT]| ring.store(sent + at as u64, slot);
+        let store = |index: usize, slot: &[u8; SLOT]| ring.store(sent + index as u64, slot);
         end.sent += prism::write(request, &end.bounds, free as usize, store)? as u64;
         end.send.set_word(Word::Produced, end.sent);
         Ok(())
@@ -281,7 +281,7 @@ impl World {
         let free = end.send.slots() - (end.sent - end.send.word(Word::Consumed));
         let ring = &end.send;
         let sent = end.sent;
-        let store = |at: usize, slot: &[u8; SLOT]| ring.store(sent + at as u64, slot);
+        let store = |index: usize, slot: &[u8; SLOT]| ring.store(sent + index as u64, slot);
         end.sent += wqe::write_to(request, target, &end.bounds, free as usize, store)? as u64;
         end.send.set_word(Word::Produced, end.sent);
         Ok(())

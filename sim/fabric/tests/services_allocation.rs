@@ -62,8 +62,8 @@ fn steady(service: Service, shared: bool, rules: Vec<Rule>) -> Steady {
 }
 
 impl Steady {
-    fn receive(&mut self, id: u64, at: usize) {
-        let list = [self.there.sge(at, 4096)];
+    fn receive(&mut self, id: u64, offset: usize) {
+        let list = [self.there.sge(offset, 4096)];
         let request = ReceiveRequest { id, sges: &list };
         // If messages are lost, receives may remain posted.
         let _ = match self.srq {
@@ -142,8 +142,9 @@ fn datagrams_to_one_and_to_a_group_allocate_nothing() {
         let pd = steady.world.pd(0);
         let way = AddressVector::new(steady.world.peer(1), route);
         let handle = steady.world.with_nic(0, |nic, _| nic.create_address_handle(pd, &way)).unwrap();
-        let to = Destination { qp: remora_wire::Qpn::new(MULTICAST_QPN), qkey: Settings::default().qkey };
-        steady.target = Target::Datagram { handle, to };
+        let destination =
+            Destination { qp: remora_wire::Qpn::new(MULTICAST_QPN), qkey: Settings::default().qkey };
+        steady.target = Target::Datagram { handle, to: destination };
         steady.allocates_nothing("multicast", &operations);
     }
 }

@@ -210,9 +210,9 @@ mod tests {
         let mut two = policy(MIX);
         let sent: Vec<_> = (0..5000).map(|_| one.judge(Direction::Send, &facts(4))).collect();
         let received: Vec<_> = (0..5000).map(|_| one.judge(Direction::Receive, &facts(4))).collect();
-        for at in 0..5000 {
-            assert_eq!(two.judge(Direction::Receive, &facts(4)), received[at]);
-            assert_eq!(two.judge(Direction::Send, &facts(4)), sent[at]);
+        for index in 0..5000 {
+            assert_eq!(two.judge(Direction::Receive, &facts(4)), received[index]);
+            assert_eq!(two.judge(Direction::Send, &facts(4)), sent[index]);
         }
         assert_ne!(sent, received, "each direction has a stream of its own");
         let mut other = policy(&MIX.replace("seed = 5", "seed = 6"));
@@ -224,9 +224,9 @@ mod tests {
     fn the_decisions_of_seed_5_are_what_they_always_were() {
         let mut policy = policy(MIX);
         let first: Vec<_> = (0..1000)
-            .filter_map(|at| match policy.judge(Direction::Send, &facts(4)) {
+            .filter_map(|index| match policy.judge(Direction::Send, &facts(4)) {
                 Verdict::Pass => None,
-                verdict => Some((at, verdict)),
+                verdict => Some((index, verdict)),
             })
             .take(9)
             .collect();
@@ -284,10 +284,10 @@ mod tests {
         );
         assert!(!policy.looks(Direction::Send));
         let mut dropped = Vec::new();
-        for at in 1..=30 {
+        for number in 1..=30 {
             assert_eq!(policy.judge(Direction::Receive, &facts(11)), Verdict::Pass, "another op-code");
             if policy.judge(Direction::Receive, &facts(10)) == Verdict::Drop {
-                dropped.push(at);
+                dropped.push(number);
             }
         }
         assert_eq!(dropped, [7, 10]);

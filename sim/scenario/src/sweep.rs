@@ -68,7 +68,7 @@ impl Sweep {
             if self.axes[..number].iter().any(|other| other.key == axis.key) {
                 return Err(format!("two axes are {key}: write their values in one"));
             }
-            let twice = |(at, value): &(usize, &Value)| axis.values[..*at].contains(value);
+            let twice = |(index, value): &(usize, &Value)| axis.values[..*index].contains(value);
             if let Some((_, value)) = axis.values.iter().enumerate().find(twice) {
                 let value = excerpt(&text_of(value));
                 return Err(format!("the axis {key} has {value} twice: remove one"));

@@ -15,14 +15,14 @@ pub struct Token<'a> {
 #[derive(Clone, Debug)]
 pub struct Tokens<'a> {
     source: Source<'a>,
-    at: usize,
+    offset: usize,
     line: u32,
 }
 
 impl<'a> Tokens<'a> {
     /// Starts at the first word.
     pub fn of(source: Source<'a>) -> Tokens<'a> {
-        Tokens { source, at: 0, line: 1 }
+        Tokens { source, offset: 0, line: 1 }
     }
 
     /// Returns the file that is being read.
@@ -90,22 +90,22 @@ impl<'a> Iterator for Tokens<'a> {
 
     fn next(&mut self) -> Option<Token<'a>> {
         let bytes = self.source.text.as_bytes();
-        while let Some(byte) = bytes.get(self.at)
+        while let Some(byte) = bytes.get(self.offset)
             && is_space(*byte)
         {
             // A carriage return followed by a line feed ends one line, not two.
-            let ends_line = *byte == b'\n' || *byte == b'\r' && bytes.get(self.at + 1) != Some(&b'\n');
+            let ends_line = *byte == b'\n' || *byte == b'\r' && bytes.get(self.offset + 1) != Some(&b'\n');
             self.line += u32::from(ends_line);
-            self.at += 1;
+            self.offset += 1;
         }
-        let start = self.at;
-        while let Some(byte) = bytes.get(self.at)
+        let start = self.offset;
+        while let Some(byte) = bytes.get(self.offset)
             && !is_space(*byte)
         {
-            self.at += 1;
+            self.offset += 1;
         }
         // White space is ASCII, so the slice cannot split a character.
-        let text = &self.source.text[start..self.at];
+        let text = &self.source.text[start..self.offset];
         (!text.is_empty()).then_some(Token { text, line: self.line })
     }
 }

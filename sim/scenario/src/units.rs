@@ -72,7 +72,7 @@ fn parse(text: &str, units: &[Units], bare: Option<u64>) -> Option<u64> {
 
 /// Splits a text into its number and the factor of its unit.
 fn split<'a>(text: &'a str, units: &[Units], bare: Option<u64>) -> Option<(&'a str, u64)> {
-    let end = text.rfind(|c: char| c.is_ascii_digit() || c == '.').map_or(0, |at| at + 1);
+    let end = text.rfind(|c: char| c.is_ascii_digit() || c == '.').map_or(0, |index| index + 1);
     let (number, unit) = text.split_at(end);
     let unit = unit.trim_start();
     let scale = match unit {

@@ -25,9 +25,9 @@ pub fn story(operations: &[(u32, u64, End, &str)]) -> History {
         let steps: Vec<Step> = words.split_whitespace().map(step).collect();
         history.invoke(client, invoked, &steps);
         match end {
-            Returned(at) => history.ok(client, at, &steps),
-            Failed(at) => history.fail(client, at),
-            GaveUp(at) => history.info(client, at),
+            Returned(time) => history.ok(client, time, &steps),
+            Failed(time) => history.fail(client, time),
+            GaveUp(time) => history.info(client, time),
             Killed => {}
         }
     }
@@ -41,7 +41,7 @@ fn step(word: &str) -> Step {
     match &word[..1] {
         "r" => Step::Read { key, value },
         "w" => Step::Write { key, value: value.expect("a write has a value") },
-        "d" => Step::Delete { key, found: value.map(|found| found != 0) },
+        "d" => Step::Delete { key, found: value.map(|flag| flag != 0) },
         other => panic!("no such step: {other}"),
     }
 }

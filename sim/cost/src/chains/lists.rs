@@ -28,10 +28,10 @@ const NEXT: u64 = 16;
 
 pub fn numbers(model: &ConnectX5) -> Vec<Number> {
     let ways: [fn(&ConnectX5, u64) -> u64; 4] =
-        [|model, at| walk(model, at, false), |model, at| walk(model, at, true), reads, call];
+        [|model, index| walk(model, index, false), |model, index| walk(model, index, true), reads, call];
     let mut all = Vec::new();
     for ((curve, measured), way) in FIGURE_13.iter().zip(ways) {
-        let took: Vec<u64> = (0..NODES).map(|at| way(model, at)).collect();
+        let took: Vec<u64> = (0..NODES).map(|index| way(model, index)).collect();
         all.extend(RANGES.iter().zip(measured).map(|(range, measured)| Number {
             figure: "Figure 13",
             curve,
@@ -43,7 +43,7 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
             modelled: mean(&took[..*range]),
         }));
     }
-    let took: Vec<u64> = (0..NODES).map(|at| shipped::search(model, at, VALUE)).collect();
+    let took: Vec<u64> = (0..NODES).map(|index| shipped::search(model, index, VALUE)).collect();
     all.extend(RANGES.iter().map(|range| Number {
         figure: "Figure 13",
         curve: "list-break.chain",
@@ -73,7 +73,7 @@ fn walk(model: &ConnectX5, found: u64, breaks: bool) -> u64 {
     let from = experiment.client(0, 1);
     let list = list(&mut experiment, found);
     let value = experiment.section("value", &[7; VALUE as usize]);
-    let to = experiment.section("answer", &[0; VALUE as usize]);
+    let target = experiment.section("answer", &[0; VALUE as usize]);
     // The message has the address of the first node, and the key once per comparison.
     let message = [&[0; 8], &KEY.to_le_bytes()[..6].repeat(NODES as usize)[..]].concat();
     let message_len = message.len() as u64;
@@ -91,7 +91,7 @@ fn walk(model: &ConnectX5, found: u64, breaks: bool) -> u64 {
     program.push(queues.main, Work::wait_received(from, 1));
     let mut scattered = Vec::new();
     for number in 0..NODES {
-        let answer = Work::write(value, to, VALUE).dormant();
+        let answer = Work::write(value, target, VALUE).dormant();
         let [read, swap] = self::node(program, &queues, number, node, answer, breaks);
         if number == 0 {
             scattered.push(Piece { at: read, len: 8 });
@@ -171,13 +171,13 @@ fn break_if(
 
 /// Adds the list; node `found` has the searched key.
 fn list(experiment: &mut Experiment, found: u64) -> Location {
-    let node = |at: u64| {
-        let key = if at == found { KEY } else { at };
+    let node = |index: u64| {
+        let key = if index == found { KEY } else { index };
         [&key.to_le_bytes()[..6], &[0; NODE as usize - 6]].concat()
     };
     let list = experiment.section("list", &(0..NODES).flat_map(node).collect::<Vec<u8>>());
-    for at in 0..NODES {
-        lookups::point(experiment, list + at * NODE + NEXT, list + (at + 1) % NODES * NODE);
+    for index in 0..NODES {
+        lookups::point(experiment, list + index * NODE + NEXT, list + (index + 1) % NODES * NODE);
     }
     list
 }

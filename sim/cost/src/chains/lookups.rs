@@ -93,8 +93,8 @@ pub fn point(experiment: &mut Experiment, at: Location, to: Location) {
 
 /// Returns the time at which the client sees the last answer in its memory.
 pub fn seen(run: &Run, model: &ConnectX5, answers: &[usize]) -> u64 {
-    let of = |queue: &usize| answered(run, *queue).last().copied().unwrap_or(0);
-    answers.iter().map(of).max().unwrap_or(0) + model.host.ns / 2
+    let last_answer = |queue: &usize| answered(run, *queue).last().copied().unwrap_or(0);
+    answers.iter().map(last_answer).max().unwrap_or(0) + model.host.ns / 2
 }
 
 /// Returns the times at which the answers of a queue are in the client's memory.
@@ -120,7 +120,7 @@ const LOOK: u64 = 6 + 8;
 fn gets(experiment: &mut Experiment, port: usize, len: u64) -> usize {
     let from = experiment.client(port, REQUESTS);
     let value = experiment.section("value", &vec![7; len as usize]);
-    let to = experiment.section("answer", &vec![0; len as usize]);
+    let target = experiment.section("answer", &vec![0; len as usize]);
     let key = &KEY.to_le_bytes()[..6];
     let [bucket, message] =
         ["bucket", "message"].map(|name| experiment.section(name, &[key, &[0; 10]].concat()));
@@ -134,7 +134,7 @@ fn gets(experiment: &mut Experiment, port: usize, len: u64) -> usize {
     let [asleep, awake] = [0, WqeOpcode::WRITE.0].map(|opcode| Value::Number(header(opcode, 0, 0)));
     for number in 1..=REQUESTS {
         program.push(from, Work::send(message, LOOK));
-        let woken = program.push(answer, Work::write(value, to, len).dormant());
+        let woken = program.push(answer, Work::write(value, target, len).dormant());
         let read = program.push(work, Work::read(bucket, woken + ID, BUCKET).signaled());
         program.push(work, Work::wait(work, 2 * number - 1));
         let swap = Work::compare_swap(woken, asleep, awake, Program::scrap()).signaled();
@@ -158,8 +158,8 @@ pub fn reads(model: &ConnectX5, lens: &[u64]) -> u64 {
         let ring = experiment.queue("client", Fetching::Posted, Site::client().rung(doorbell));
         experiment.program.push(ring, Work::enable(queue, number + 1));
         let from = experiment.section("there", &vec![7; *len as usize]);
-        let to = experiment.section("here", &vec![0; *len as usize]);
-        experiment.program.push(queue, Work::read(from, to, *len).signaled());
+        let target = experiment.section("here", &vec![0; *len as usize]);
+        experiment.program.push(queue, Work::read(from, target, *len).signaled());
     }
     experiment.run(model).done(queue) + model.host.ns / 2
 }
@@ -169,7 +169,7 @@ pub fn call(model: &ConnectX5, len: u64) -> u64 {
     let mut experiment = Experiment::new();
     let from = experiment.client(0, 1);
     let value = experiment.section("value", &vec![7; len as usize]);
-    let to = experiment.section("to", &vec![0; len as usize]);
+    let target = experiment.section("to", &vec![0; len as usize]);
     let server = Site::server().rung(Doorbell::AfterMessages(from, 1));
     let ring = experiment.queue("server", Fetching::Posted, server);
     let answer = experiment.queue("answer", Fetching::Enabled, Site::server().over_the_network());
@@ -179,6 +179,6 @@ pub fn call(model: &ConnectX5, len: u64) -> u64 {
     program.push(from, Work::send(message, LOOK));
     program.queues[from].receives.push(vec![Piece { at: question, len: LOOK as u32 }]);
     program.push(ring, Work::enable(answer, 1));
-    program.push(answer, Work::write(value, to, len));
+    program.push(answer, Work::write(value, target, len));
     seen(&experiment.run(model), model, &[answer])
 }

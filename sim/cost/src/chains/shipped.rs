@@ -43,7 +43,7 @@ pub fn search(model: &ConnectX5, found: u64, len: u64) -> u64 {
     };
     let asked = Asked {
         region: "list",
-        buckets: &|address| (0..=found).map(|at| place(address, at)).collect(),
+        buckets: &|address| (0..=found).map(|index| place(address, index)).collect(),
         message: &|address| ask(address, KEY),
     };
     answered(model, "list-break", &asked)
@@ -64,8 +64,8 @@ fn answered(model: &ConnectX5, name: &str, asked: &Asked<'_>) -> u64 {
     let mut executed = machine.watch(MOST);
     let region = machine.program().find(asked.region).expect("the program has the region").0;
     let address = machine.numbers().address(region);
-    for (at, bytes) in (asked.buckets)(address).iter().enumerate() {
-        assert!(machine.write(region + at as u64 * BUCKET, bytes));
+    for (index, bytes) in (asked.buckets)(address).iter().enumerate() {
+        assert!(machine.write(region + index as u64 * BUCKET, bytes));
     }
     let message = (asked.message)(address);
     assert!(machine.send(port, &message));

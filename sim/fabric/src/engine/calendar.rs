@@ -116,8 +116,8 @@ impl Calendar {
         let day = event.at.0 >> self.shift;
         if day <= self.today {
             // The open bucket has few events, and most new ones are late in it.
-            let at = self.open.partition_point(|later| *later > event);
-            self.open.insert(at, event);
+            let index = self.open.partition_point(|later| *later > event);
+            self.open.insert(index, event);
         } else if day - self.today < BUCKETS as u64 {
             self.file(day, event);
         } else {
@@ -161,7 +161,7 @@ impl Calendar {
     pub fn next_bucket(&self) -> impl Iterator<Item = Event> {
         let first = self.next_filled().map_or(NONE, |day| self.buckets[day as usize % BUCKETS]);
         let entry = |place: u32| (place != NONE).then(|| &self.entries[place as usize]);
-        std::iter::successors(entry(first), move |found| entry(found.next)).map(|entry| entry.event)
+        std::iter::successors(entry(first), move |current| entry(current.next)).map(|entry| entry.event)
     }
 
     #[inline]
@@ -285,8 +285,8 @@ mod tests {
     use super::*;
     use remora_fault::Random;
 
-    fn event(at: u64, key: u32) -> Event {
-        Event { at: Picos(at), key }
+    fn event(time: u64, key: u32) -> Event {
+        Event { at: Picos(time), key }
     }
 
     #[test]

@@ -149,7 +149,7 @@ pub enum Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let us = |at: &Picos| at.0 as f64 / Picos::MICROSECOND as f64;
+        let us = |time: &Picos| time.0 as f64 / Picos::MICROSECOND as f64;
         match self {
             Finding::LosslessDrop { at, switch, port, class } => write!(
                 f,

@@ -17,8 +17,8 @@ impl Network {
         let port = &mut self.ports[id.index()];
         let packet = self.packets.pop(&mut port.flight).expect("an arrival event has a packet on the link");
         if let Some(next) = port.flight.first() {
-            let at = self.packets[next].arrival;
-            self.at(at, id.0, ARRIVE);
+            let arrival = self.packets[next].arrival;
+            self.schedule(arrival, id.0, ARRIVE);
         }
         self.receive(id, packet)
     }
@@ -44,13 +44,13 @@ impl Network {
     /// Delivers a packet to the node at the far end of a port.
     #[inline]
     pub(super) fn deliver(&mut self, id: PortId, packet: PacketId) -> Option<Due> {
-        let found = &self.packets[packet];
-        if found.flags.has(Flags::PAUSE) {
+        let descriptor = &self.packets[packet];
+        if descriptor.flags.has(Flags::PAUSE) {
             return self.receive_pause(id, packet);
         }
         self.totals.hops += 1;
         match self.ports[id.index()].to {
-            End::Host(host) if self.host_nodes[host as usize] == u32::from(found.destination) => {
+            End::Host(host) if self.host_nodes[host as usize] == u32::from(descriptor.destination) => {
                 Some(Due::Arrived(host, packet))
             }
             // Hosts do not forward packets.
@@ -190,7 +190,7 @@ impl Network {
             let idle = port.flight.is_empty();
             let arrival = port.depart(self.now, packet, &mut self.packets);
             if idle {
-                self.at(arrival, id.0, ARRIVE);
+                self.schedule(arrival, id.0, ARRIVE);
             }
         }
         if goes_on {

@@ -52,8 +52,8 @@ pub struct MarkConfig {
 impl MarkConfig {
     /// Returns the thresholds for ports of this rate, or `None` if these ports do not mark.
     pub(super) fn of(&self, rate: u64) -> Option<Marks> {
-        let exact = self.by_rate.iter().find(|(of, _)| *of == Some(rate));
-        exact.or_else(|| self.by_rate.iter().find(|(of, _)| of.is_none())).map(|(_, marks)| *marks)
+        let exact = self.by_rate.iter().find(|(entry, _)| *entry == Some(rate));
+        exact.or_else(|| self.by_rate.iter().find(|(entry, _)| entry.is_none())).map(|(_, marks)| *marks)
     }
 }
 

@@ -75,14 +75,14 @@ impl Network {
     }
 
     /// Records a pause frame that has no descriptor because it takes no time on the link.
-    pub(super) fn note_pause(&mut self, port: PortId, event: Event, at: Picos, frame: u32) {
+    pub(super) fn note_pause(&mut self, port: PortId, event: Event, time: Picos, frame: u32) {
         let packet = Packet::new(0, 7, 0, frame).flagged(Flags::PAUSE);
-        self.note_packet(port, event, at, packet, None);
+        self.note_packet(port, event, time, packet, None);
     }
 
-    fn note_packet(&mut self, port: PortId, event: Event, at: Picos, packet: Packet, id: Option<PacketId>) {
+    fn note_packet(&mut self, port: PortId, event: Event, time: Picos, packet: Packet, id: Option<PacketId>) {
         let waiting = self.ports[port.index()].queues.map(|queue| queue.bytes);
-        self.observations.push(Observation { at, port, event, packet, id, waiting });
+        self.observations.push(Observation { at: time, port, event, packet, id, waiting });
     }
 
     /// Returns true if pause frames that arrive by this port are observed.

@@ -22,12 +22,12 @@ pub struct OutOfOrder {
 }
 
 impl Network {
-    /// Makes a packet arrive at the far end of a port at time `at`, as if the link had carried it. Returns
+    /// Makes a packet arrive at the far end of a port at `time`, as if the link had carried it. Returns
     /// the id of the packet.
-    pub fn inject(&mut self, id: PortId, packet: Packet, at: Picos) -> PacketId {
+    pub fn inject(&mut self, id: PortId, packet: Packet, time: Picos) -> PacketId {
         self.totals.sent.add(packet.charge);
         let added = self.packets.add(packet);
-        self.arrive_alone(id, added, at);
+        self.arrive_alone(id, added, time);
         added
     }
 
@@ -35,22 +35,22 @@ impl Network {
     #[cold]
     pub(super) fn depart_alone(&mut self, id: PortId, packet: PacketId) {
         let port = &mut self.ports[id.index()];
-        let found = &mut self.packets[packet];
-        let late = found.arrival;
-        found.flags = found.flags.without(Flags::FAULT);
-        port.busy_until = self.now.after(port.transmission(u32::from(found.charge)));
+        let descriptor = &mut self.packets[packet];
+        let late = descriptor.arrival;
+        descriptor.flags = descriptor.flags.without(Flags::FAULT);
+        port.busy_until = self.now.after(port.transmission(u32::from(descriptor.charge)));
         if late == Picos::NEVER {
             return self.lose(packet, Cause::Loss);
         }
-        let at = port.busy_until.after(port.delay).after(late.0);
-        self.arrive_alone(id, packet, at);
+        let arrival = port.busy_until.after(port.delay).after(late.0);
+        self.arrive_alone(id, packet, arrival);
     }
 
-    fn arrive_alone(&mut self, id: PortId, packet: PacketId, at: Picos) {
+    fn arrive_alone(&mut self, id: PortId, packet: PacketId, time: Picos) {
         let OutOfOrder { waiting, count } = &mut self.out_of_order;
-        waiting.push(Reverse((at, id, *count, packet)));
+        waiting.push(Reverse((time, id, *count, packet)));
         *count += 1;
-        self.at(at, id.0, OUT_OF_ORDER);
+        self.schedule(time, id.0, OUT_OF_ORDER);
     }
 
     /// Handles the arrival of the first packet that is due.

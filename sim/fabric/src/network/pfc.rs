@@ -63,7 +63,7 @@ impl Network {
             Lasts::Quanta(_) => pause.length(self.ports[ingress.index()].rate) / 2,
             _ => LOOK_AGAIN,
         };
-        self.at(self.now.after(wait), ingress.0, REFRESH);
+        self.schedule(self.now.after(wait), ingress.0, REFRESH);
     }
 
     /// Checks a paused sender after half of the pause: resumes it or renews the pause.
@@ -96,9 +96,9 @@ impl Network {
             if self.ports[back.index()].observed.has(EventSet::DEPARTURES) {
                 self.note_pause(back, Event::Departed, self.now, frame);
             }
-            let at = self.now.after(self.ports[back.index()].delay + pause.reaction);
-            self.reactions.push(Reverse((at, back.0, frame)));
-            return self.at(at, back.0, REACT);
+            let effective = self.now.after(self.ports[back.index()].delay + pause.reaction);
+            self.reactions.push(Reverse((effective, back.0, frame)));
+            return self.schedule(effective, back.0, REACT);
         }
         let mut packet = Packet::new(0, 7, pause.charge, frame);
         packet.flags = Flags::PAUSE;
@@ -130,21 +130,21 @@ impl Network {
         if reaction == 0 {
             return self.obey(id, frame);
         }
-        let at = self.now.after(reaction);
-        self.reactions.push(Reverse((at, id.0, frame)));
-        self.at(at, id.0, REACT);
+        let effective = self.now.after(reaction);
+        self.reactions.push(Reverse((effective, id.0, frame)));
+        self.schedule(effective, id.0, REACT);
         None
     }
 
     /// Applies the first pause frame whose reaction time has passed.
     pub(super) fn react(&mut self) -> Option<Due> {
-        let Reverse((at, port, frame)) = self.reactions.pop()?;
+        let Reverse((effective, port, frame)) = self.reactions.pop()?;
         let pause = self.config.pause?;
         let id = PortId(port);
         if pause.charge != 0 || !self.observes_pause(id) {
             return self.obey(id, frame);
         }
-        let arrived = Picos(at.0.saturating_sub(pause.reaction));
+        let arrived = Picos(effective.0.saturating_sub(pause.reaction));
         self.note_pause(id.reverse(), Event::Arrived, arrived, frame);
         self.obey(id, frame).or(Some(Due::Observed))
     }
@@ -167,7 +167,7 @@ impl Network {
             .filter(|class| classes & 1 << class != 0)
             .for_each(|class| port.paused_until[class] = until);
         if until != Picos::NEVER {
-            self.at(until, own.0, EXPIRE);
+            self.schedule(until, own.0, EXPIRE);
         }
         None
     }

@@ -159,8 +159,8 @@ mod tests {
         let mut chooser = Chooser::new(3, Balancing::Flow);
         let mut packet = packet(path(&[2, 1]));
         packet.flags = Flags::PATH;
-        let mut at = |tier| chooser.choose(Balancing::Flow, Picos(0), &packet, &[], tier, 4);
-        assert_eq!((at(0), at(1)), (2, 1));
+        let mut choice = |tier| chooser.choose(Balancing::Flow, Picos(0), &packet, &[], tier, 4);
+        assert_eq!((choice(0), choice(1)), (2, 1));
     }
 
     #[test]

@@ -140,8 +140,10 @@ fn a_link_that_fails_loses_what_is_on_it_and_others_take_over() {
     for fails in [vec![2], vec![3], vec![2, 3]] {
         let config = NetworkConfig { balancing: Balancing::Packet, ..NetworkConfig::default() };
         let mut network = Network::new(topology.clone(), config).unwrap();
-        let at = Picos(4 * MICROSECOND + 1);
-        network.set_failures(fails.iter().map(|link| Failure { at, link: *link, up: false }).collect());
+        let failure_time = Picos(4 * MICROSECOND + 1);
+        network.set_failures(
+            fails.iter().map(|link| Failure { at: failure_time, link: *link, up: false }).collect(),
+        );
         let mut sources = [Source { host: 0, packet: packet(1, 0, 1_000), left: 100 }];
         let arrived = run(&mut network, &mut sources, Picos::NEVER).len() as u64;
         network.check();

@@ -76,7 +76,7 @@ impl Network {
         // Another check is scheduled even if no event remains but packets moved: it then finds ports that
         // wait for each other.
         if moved || !self.calendar.is_empty() {
-            self.at(self.now.after(self.config.watch_period), 0, WATCH);
+            self.schedule(self.now.after(self.config.watch_period), 0, WATCH);
         }
         None
     }
@@ -106,8 +106,8 @@ impl Network {
     /// deadlock.
     fn find_deadlocks(&mut self) {
         let stuck = |network: &Network, port: usize| {
-            let found = &network.ports[port];
-            found.waiting & found.paused != 0 && !network.watchdog.sent[port]
+            let candidate = &network.ports[port];
+            candidate.waiting & candidate.paused != 0 && !network.watchdog.sent[port]
         };
         let candidates: Vec<usize> = (0..self.ports.len()).filter(|port| stuck(self, *port)).collect();
         let mut state = vec![0_u8; self.ports.len()];
@@ -132,19 +132,19 @@ impl Network {
         state: &mut [u8],
         path: &mut Vec<PortId>,
     ) -> Option<Vec<PortId>> {
-        if let Some(at) = path.iter().position(|port| *port == id) {
-            return Some(path[at..].to_vec());
+        if let Some(start) = path.iter().position(|port| *port == id) {
+            return Some(path[start..].to_vec());
         }
         if state[id.index()] == 2 {
             return None;
         }
         path.push(id);
-        let mut found = None;
+        let mut cycle = None;
         if let End::Switch(number) = self.ports[id.index()].to {
             for next in &self.switches[number as usize].ports {
                 if stuck(self, next.index()) && self.holds_from(*next, id) {
-                    found = self.cycle_from(*next, stuck, state, path);
-                    if found.is_some() {
+                    cycle = self.cycle_from(*next, stuck, state, path);
+                    if cycle.is_some() {
                         break;
                     }
                 }
@@ -152,7 +152,7 @@ impl Network {
         }
         path.pop();
         state[id.index()] = 2;
-        found
+        cycle
     }
 
     /// Returns true if a port holds back packets that arrived by another one.
@@ -184,12 +184,12 @@ impl Network {
     /// Checks that all packets are accounted for, and that buffers are empty if no packet is in the network.
     pub fn check(&mut self) {
         let balance = self.balance();
-        let found = balance.in_flight;
+        let in_flight = balance.in_flight;
         if !balance.holds() {
             let expected = balance.sent.saturating_sub(balance.delivered + balance.lost);
-            self.findings.add(Finding::NotConserved { at: self.now, expected, found });
+            self.findings.add(Finding::NotConserved { at: self.now, expected, found: in_flight });
         }
-        if found == 0 {
+        if in_flight == 0 {
             let full: Vec<_> = self.switches.iter().filter(|switch| switch.buffer.used().0 > 0).collect();
             let findings = full
                 .iter()
@@ -200,10 +200,10 @@ impl Network {
 
     /// Returns the number of pause frames in the network.
     fn packets_of_control(&self) -> u64 {
-        let of = |port: &super::Port| {
+        let control_frames = |port: &super::Port| {
             let flying = self.packets.of(&port.flight).filter(|id| self.packets[*id].flags.has(Flags::PAUSE));
             flying.count() + self.packets.of(&port.control).count()
         };
-        self.ports.iter().map(of).sum::<usize>() as u64
+        self.ports.iter().map(control_frames).sum::<usize>() as u64
     }
 }

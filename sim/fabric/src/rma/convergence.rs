@@ -120,8 +120,8 @@ impl Outcome {
 
     /// Returns the commands that ended within this time.
     pub fn within(&self, from_ns: u64, to_ns: u64) -> &[Op] {
-        let at = |ns| self.ops.partition_point(|op| op.at_ns < ns);
-        &self.ops[at(from_ns)..at(to_ns.max(from_ns))]
+        let index = |ns| self.ops.partition_point(|op| op.at_ns < ns);
+        &self.ops[index(from_ns)..index(to_ns.max(from_ns))]
     }
 
     /// Returns the rate of a flow, as a share of the line's goodput, averaged over [`RATE_OVER_NS`] from
@@ -143,25 +143,25 @@ impl Outcome {
     /// Returns the nanoseconds until the first flow has 95 % of the line's goodput and keeps it until the
     /// second flow starts.
     pub fn line_rate_ns(&self) -> Option<u64> {
-        self.since(0, SECOND_NS.min(self.ns), |at| self.rate(0, at) >= 0.95)
+        self.since(0, SECOND_NS.min(self.ns), |time| self.rate(0, time) >= 0.95)
     }
 
     /// Returns the nanoseconds from the start of the second flow until each flow has 45 to 55 % of their
     /// joint rate and keeps it until the end.
     pub fn fair_ns(&self) -> Option<u64> {
-        let share = |at| self.rate(0, at) / (self.rate(0, at) + self.rate(1, at));
-        self.since(SECOND_NS, self.ns, |at| (0.45..=0.55).contains(&share(at)))
+        let share = |time| self.rate(0, time) / (self.rate(0, time) + self.rate(1, time));
+        self.since(SECOND_NS, self.ns, |time| (0.45..=0.55).contains(&share(time)))
     }
 
     /// Returns the lowest joint rate of both flows within `ns` nanoseconds after the start of the second
     /// flow, and the time until they have 90 % of the line's goodput after that.
     pub fn dip(&self, ns: u64) -> Dip {
-        let both = |at| self.rate(0, at) + self.rate(1, at);
+        let both = |time| self.rate(0, time) + self.rate(1, time);
         let times: Vec<u64> = (SECOND_NS..SECOND_NS + ns).step_by(STEP_NS as usize).collect();
-        let least = times.iter().map(|at| both(*at)).fold(1.0, f64::min);
-        let at_least = times.iter().position(|at| both(*at) <= least).unwrap_or(0);
-        let again = times[at_least..].iter().find(|at| both(**at) >= 0.9);
-        Dip { least, again_ns: again.map(|at| at - SECOND_NS) }
+        let least = times.iter().map(|time| both(*time)).fold(1.0, f64::min);
+        let at_least = times.iter().position(|time| both(*time) <= least).unwrap_or(0);
+        let again = times[at_least..].iter().find(|time| both(**time) >= 0.9);
+        Dip { least, again_ns: again.map(|time| time - SECOND_NS) }
     }
 
     /// Returns the smallest and the largest window of the first flow within this time.

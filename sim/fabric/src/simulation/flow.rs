@@ -74,11 +74,11 @@ impl Flows {
         (&self.specs[number as usize], done)
     }
 
-    pub fn end(&mut self, flow: u32, at: Picos, status: Status) {
+    pub fn end(&mut self, flow: u32, time: Picos, status: Status) {
         self.running[flow as usize] = None;
         self.open.remove(&flow);
         self.unfinished -= 1;
-        self.ended.push_back(FlowEnd { flow, end: EndAt::Poster, at, status });
+        self.ended.push_back(FlowEnd { flow, end: EndAt::Poster, at: time, status });
     }
 }
 
@@ -98,8 +98,8 @@ impl Simulation {
 
     fn start_flow(&mut self, number: u32) {
         let Some(pair) = self.queue_pairs_of(number) else {
-            let at = self.network.now();
-            return self.flows.end(number, at, Status::LocalQpOperation);
+            let now = self.network.now();
+            return self.flows.end(number, now, Status::LocalQpOperation);
         };
         self.flows.running[number as usize] = Some(Running { pair, ..Running::default() });
         self.flows.open.insert(number);
@@ -117,9 +117,9 @@ impl Simulation {
         running.receives -= 1;
         if spec.tells_received && running.receives == 0 && running.posted == spec.bytes {
             let end = EndAt::Destination;
-            let at = self.network.now();
+            let now = self.network.now();
             let status = Status::Success;
-            self.flows.ended.push_back(FlowEnd { flow: number, end, at, status });
+            self.flows.ended.push_back(FlowEnd { flow: number, end, at: now, status });
         }
     }
 
@@ -138,8 +138,8 @@ impl Simulation {
         }
         if has_ended {
             pairs.remove(number);
-            let at = self.network.now();
-            self.flows.end(number, at, status);
+            let now = self.network.now();
+            self.flows.end(number, now, status);
             if !self.config.connection.kept {
                 return self.destroy(pair);
             }
@@ -149,10 +149,10 @@ impl Simulation {
 
     /// Ends all flows of a queue pair that has failed.
     fn fail(&mut self, pair: u32, status: Status) {
-        let at = self.network.now();
+        let now = self.network.now();
         let pairs = self.flows.pairs[pair as usize].as_mut().expect("the failed queue pair exists");
         for number in pairs.take_flows() {
-            self.flows.end(number, at, status);
+            self.flows.end(number, now, status);
         }
         self.destroy(pair);
     }

@@ -305,7 +305,7 @@ fn put([own, peer]: &mut [End; 2], keys: [Key; 2], posted: &Posted) -> u64 {
     let free = own.send.slots() - (own.sent - own.send.word(Word::Consumed));
     let ring = &own.send;
     let sent = own.sent;
-    let store = |at: usize, slot: &[u8; SLOT]| ring.store(sent + at as u64, slot);
+    let store = |index: usize, slot: &[u8; SLOT]| ring.store(sent + index as u64, slot);
     let bounds = Bounds { max_sge: 1, max_inline: 0 };
     let slots = wqe::write_to(&request, &Target::Peer, &bounds, free as usize, store);
     own.sent += slots.expect("the send queue has space for the posted requests") as u64;

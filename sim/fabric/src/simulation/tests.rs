@@ -108,12 +108,12 @@ fn pause_frames_are_seen_where_they_leave_and_where_they_arrive() {
     let (simulation, seen) = run(false, &uplinks.map(|uplink| (uplink, both)));
     let mut pauses = 0;
     for uplink in uplinks {
-        let of = |port, event| {
+        let pauses_at = |port, event| {
             let is_it = move |note: &&Noted| (note.1, note.2) == (port, event) && note.4.is_some();
             seen.iter().filter(is_it).collect::<Vec<_>>()
         };
-        let left = of(uplink, PortEvent::Departed);
-        let came = of(uplink.reverse(), PortEvent::Arrived);
+        let left = pauses_at(uplink, PortEvent::Departed);
+        let came = pauses_at(uplink.reverse(), PortEvent::Arrived);
         assert!(came.len() <= left.len() && left.len() <= came.len() + 1);
         pauses += left.len() as u64;
         for (left, came) in left.iter().zip(&came) {

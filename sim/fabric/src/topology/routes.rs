@@ -60,25 +60,25 @@ impl Routes {
         let mut sources = Vec::new();
         let mut of_switch = BTreeMap::new();
         for (node, kind) in (0u32..).zip(&topology.nodes) {
-            let at = node as usize;
-            match up[at][..] {
+            let index = node as usize;
+            match up[index][..] {
                 [hop] if *kind == NodeKind::Host && !topology.is_host(hop.neighbour) => {
-                    only[at] = Some(hop.port);
-                    last[at] = ports[hop.neighbour as usize]
+                    only[index] = Some(hop.port);
+                    last[index] = ports[hop.neighbour as usize]
                         .iter()
                         .position(|port| port.link == hop.link)
                         .map(|port| Last { switch: hop.neighbour, port: port as u16 });
-                    group[at] = *of_switch.entry(hop.neighbour).or_insert_with(|| {
+                    group[index] = *of_switch.entry(hop.neighbour).or_insert_with(|| {
                         sources.push(hop.neighbour);
                         sources.len() as u32 - 1
                     });
                 }
                 [] if *kind == NodeKind::Host => {}
                 _ => {
-                    row[at] = rows;
+                    row[index] = rows;
                     rows += 1;
                     if *kind == NodeKind::Host {
-                        group[at] = sources.len() as u32;
+                        group[index] = sources.len() as u32;
                         sources.push(node);
                     }
                 }

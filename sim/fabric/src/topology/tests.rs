@@ -121,7 +121,7 @@ type Change = fn(&mut Topology);
 #[test]
 fn each_mistake_is_named_with_its_remedy() {
     let good = Dumbbell { left: 1, right: 1, hosts: LINK, middle: LINK }.topology().unwrap();
-    let with = |change: Change| {
+    let refusal = |change: Change| {
         let mut topology = good.clone();
         change(&mut topology);
         topology.check().unwrap_err().to_string()
@@ -137,7 +137,7 @@ fn each_mistake_is_named_with_its_remedy() {
         (|t| t.links = vec![t.links[0]; 1_000_001], "1000001 links, and the limit is 1000000: make"),
     ];
     for (change, words) in cases {
-        let says = with(change);
+        let says = refusal(change);
         assert!(says.starts_with(words) && !says.contains('\n'), "{says}");
     }
 }

@@ -212,12 +212,12 @@ impl Links {
     pub fn depart(&mut self, from: usize, to: usize, len: usize) {
         let frame = self.frames.written(len);
         let fate = self.pairs.judge(from, to, self.start, frame);
-        let at = self.network.now().instant();
-        self.trace.number(at.0);
+        let departure = self.network.now().instant();
+        self.trace.number(departure.0);
         self.trace.number((from as u64) << 32 | to as u64);
         self.trace.bytes(frame);
         if let Some(tap) = &mut self.tap {
-            tap.push(Sent { at, from, to, bytes: frame.to_vec(), verdict: fate.verdict });
+            tap.push(Sent { at: departure, from, to, bytes: frame.to_vec(), verdict: fate.verdict });
         }
         let packet = packet(self.start, from, to, frame);
         let port = self.port(from, to);
@@ -241,8 +241,8 @@ impl Links {
                 let transmission = self.network.port(port).transmission(len as u32);
                 packet.late(u64::from(frames) * (transmission + Picos::NANOSECOND))
             }
-            Verdict::Corrupt { at, mask } => {
-                self.frames.written_mut(len)[at] ^= mask;
+            Verdict::Corrupt { at: offset, mask } => {
+                self.frames.written_mut(len)[offset] ^= mask;
                 packet
             }
             Verdict::Duplicate => {
@@ -256,12 +256,12 @@ impl Links {
         self.frames.keep(id, true, len);
     }
 
-    /// Makes a frame that no NIC sent reach the end of the first link at time `at`. Frames are truncated to
+    /// Makes a frame that no NIC sent reach the end of the first link at time `arrival`. Frames are truncated to
     /// 65,535 bytes.
-    pub fn inject(&mut self, at: Instant, from: usize, to: usize, bytes: &[u8]) {
+    pub fn inject(&mut self, arrival: Instant, from: usize, to: usize, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(usize::from(u16::MAX))];
         let port = self.port(from, to);
-        let id = self.network.inject(port, packet(self.start, from, to, bytes), Picos::from(at));
+        let id = self.network.inject(port, packet(self.start, from, to, bytes), Picos::from(arrival));
         self.frames.put(id, bytes);
     }
 

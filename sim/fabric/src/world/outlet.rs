@@ -33,11 +33,11 @@ impl Egress for Outlet<'_> {
     }
 
     fn lend(&mut self, peer: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
-        let to = peer.0 as usize;
-        if !self.links.has_space(self.from, to) {
+        let receiver = peer.0 as usize;
+        if !self.links.has_space(self.from, receiver) {
             return None;
         }
-        self.lent = Some((to, len));
+        self.lent = Some((receiver, len));
         Some(Lease { bytes: self.links.lend(len), ip_id: self.train })
     }
 

@@ -39,8 +39,8 @@ fn arrivals(links: &mut Links) -> Vec<(u64, u32, u8)> {
 /// Runs until no event is left. Returns the times of the arrivals, sorted by byte value.
 fn times(links: &mut Links) -> Vec<u64> {
     let mut all = arrivals(links);
-    all.sort_by_key(|(at, _, value)| (*value, *at));
-    all.into_iter().map(|(at, ..)| at).collect()
+    all.sort_by_key(|(time, _, value)| (*value, *time));
+    all.into_iter().map(|(time, ..)| time).collect()
 }
 
 #[test]
@@ -56,9 +56,9 @@ fn each_pair_has_a_link_of_its_own_or_all_share_a_port() {
         }
         let expected: Vec<_> =
             (0..).zip(&pairs).map(|(number, (_, to))| (1_300, *to as u32, number)).collect();
-        let mut found = arrivals(&mut own);
-        found.sort_by_key(|(.., value)| *value);
-        assert_eq!(found, expected);
+        let mut arrived = arrivals(&mut own);
+        arrived.sort_by_key(|(.., value)| *value);
+        assert_eq!(arrived, expected);
     }
     let mut shared = links(&Config { nodes: 3, shared_ports: true, ..Config::default() });
     for (value, to) in [(0, 1), (1, 2), (2, 1)] {
@@ -196,11 +196,11 @@ fn injected_frames_arrive_in_the_order_in_which_they_were_put_in() {
         }
         links.inject(Instant(7), 2, 1, &[]);
         links.inject(Instant(7), 2, 1, &[20; 70_000]);
-        let mut found = Vec::new();
+        let mut arrived = Vec::new();
         while let Some(due) = links.network.next_due(Picos::NEVER) {
             if let Due::Arrived(node, id) = due {
                 let (packet, bytes) = links.open(id);
-                found.push((node, packet.hash, bytes.len(), bytes.first().copied()));
+                arrived.push((node, packet.hash, bytes.len(), bytes.first().copied()));
                 links.close(id, &packet);
             }
         }
@@ -209,6 +209,6 @@ fn injected_frames_arrive_in_the_order_in_which_they_were_put_in() {
         if switch.is_none() {
             expected.push((1, 2, 65_535, Some(20)));
         }
-        assert_eq!(found, expected, "the last does not fit the switch");
+        assert_eq!(arrived, expected, "the last does not fit the switch");
     }
 }

@@ -11,11 +11,11 @@ const COUNT: usize = 48;
 
 /// Counts copies, atomics, and WAITs and ENABLEs among the first `count` slots.
 fn kinds(chain: &Chain, count: usize) -> [usize; 3] {
-    let of = |slot: usize| {
+    let opcode_of = |slot: usize| {
         let bytes: [u8; SLOT] = chain.code.load(SLOT + SLOT * slot, SLOT).try_into().unwrap();
         Wqe::parse(&bytes).opcode()
     };
-    let all: Vec<_> = (0..count).map(of).collect();
+    let all: Vec<_> = (0..count).map(opcode_of).collect();
     let number = |wanted: &[WqeOpcode]| all.iter().filter(|opcode| wanted.contains(opcode)).count();
     [
         number(&[WqeOpcode::READ, WqeOpcode::WRITE]),

@@ -33,8 +33,8 @@ fn many_wait_for_one_count_and_each_for_its_own() {
     let mut bench = Bench::new();
     let first = bench.chain(Fetching::Posted);
     let others: Vec<_> = (0..8).map(|_| bench.chain(Fetching::Posted)).collect();
-    for (at, other) in others.iter().enumerate() {
-        bench.put(other, first.wait(1 + at as u64 / 2), &[], SIGNALED);
+    for (index, other) in others.iter().enumerate() {
+        bench.put(other, first.wait(1 + index as u64 / 2), &[], SIGNALED);
         bench.ring(other);
     }
     for step in 0..4 {
@@ -126,8 +126,8 @@ fn what_has_been_enabled_stays_so() {
 fn a_fence_holds_an_enable_until_what_is_read_over_a_connection_is_there() {
     let mut bench = Bench::new();
     let managed = bench.chain(Fetching::Enabled);
-    let to = bench.data.remote(16);
-    bench.put(&managed, Operation::Write(to), &[bench.data.sge(8, 8)], SIGNALED);
+    let target = bench.data.remote(16);
+    bench.put(&managed, Operation::Write(target), &[bench.data.sge(8, 8)], SIGNALED);
     bench.ring(&managed);
     let [(reader, _), _] = bench.world.pair(0, 1, &Settings::default());
     let there = bench.world.register(1, 64, remora_fabric::ALL);

@@ -18,7 +18,7 @@ fn ends(completions: &[remora_nic::WorkCompletion]) -> Vec<(CompletionKind, Stat
 fn bytes_go_from_place_to_place() {
     let mut bench = Bench::new();
     let chain = bench.chain(Fetching::Posted);
-    let pattern: Vec<u8> = (0..5000u32).map(|at| (at * 7) as u8).collect();
+    let pattern: Vec<u8> = (0..5000u32).map(|index| (index * 7) as u8).collect();
     bench.data.store(0, &pattern);
     let from = bench.data.remote(0);
     let to = bench.data.remote(8192);
@@ -33,8 +33,8 @@ fn bytes_go_from_place_to_place() {
     assert_eq!(bench.data.load(24000, 4990), pattern[10..]);
     // From several elements, and inline.
     let pieces = [bench.data.sge(4000, 5), bench.data.sge(0, 5)];
-    let to = bench.data.remote(30000);
-    bench.put(&chain, Operation::Write(to), &pieces, SIGNALED);
+    let target = bench.data.remote(30000);
+    bench.put(&chain, Operation::Write(target), &pieces, SIGNALED);
     let operation = Operation::Write(bench.data.remote(30010));
     let payload = Payload::Inline(b"inline");
     let request = WorkRequest { id: 0, operation, payload, flags: SIGNALED };
@@ -77,7 +77,7 @@ fn a_message_to_itself_takes_a_receive() {
     let chain = bench.chain(Fetching::Posted);
     bench.data.store(0, &[7; 3000]);
     // Sixteen elements, the number to which the arguments of a chain are scattered.
-    let pieces: Vec<_> = (0..16).map(|at| bench.data.sge(4096 + 256 * at, 200)).collect();
+    let pieces: Vec<_> = (0..16).map(|number| bench.data.sge(4096 + 256 * number, 200)).collect();
     bench.world.post_receive(chain.qp, &ReceiveRequest { id: 3, sges: &pieces }).unwrap();
     bench.put(&chain, Operation::SendImm(77), &[bench.data.sge(0, 3000)], SILENT);
     bench.ring(&chain);
@@ -173,11 +173,11 @@ fn what_moves_much_gives_others_their_turns_sooner() {
     let cq = bench.world.create_counted_cq(0, 64);
     let queues = [0; 2].map(|_| bench.world.create_loopback(cq, cq, &Settings::default()).unwrap());
     let half = [bench.data.sge(0, 1 << 15)];
-    let to = bench.data.remote(1 << 15);
+    let target = bench.data.remote(1 << 15);
     for _ in 0..10 {
         let request = WorkRequest {
             id: 0,
-            operation: Operation::Write(to),
+            operation: Operation::Write(target),
             payload: Payload::Sges(&half),
             flags: SIGNALED,
         };
@@ -240,9 +240,9 @@ fn a_chain_runs_at_the_rate_that_its_queue_is_limited_to_until_it_is_ended() {
     let copier = bench.chain(Fetching::Posted);
     bench.world.modify(copier.qp, &faster).unwrap();
     bench.world.bring(wild.qp, State::Err);
-    let to = bench.data.remote(8192);
+    let target = bench.data.remote(8192);
     (0..40).for_each(|_| {
-        bench.put(&copier, Operation::Write(to), &[bench.data.sge(0, 512)], SILENT);
+        bench.put(&copier, Operation::Write(target), &[bench.data.sge(0, 512)], SILENT);
     });
     bench.put(&copier, Operation::Nop, &[], SIGNALED);
     bench.ring(&copier);

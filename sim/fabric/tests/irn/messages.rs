@@ -62,8 +62,8 @@ fn messages_of_every_kind_and_length_keep_their_order() {
     assert_eq!(received, expected);
     for (id, kind, len, _) in expected {
         let base = if kind == CompletionKind::Receive { 2 << 20 } else { 0 };
-        let at = base + id as usize * 4096;
-        assert_eq!(bench.there.load(at, len as usize), bench.here.load(0, len as usize), "message {id}");
+        let offset = base + id as usize * 4096;
+        assert_eq!(bench.there.load(offset, len as usize), bench.here.load(0, len as usize), "message {id}");
     }
     assert!(bench.world.counters(1).irn_ahead_pkts > 0);
 }

@@ -34,10 +34,10 @@ fn packets_behind_a_gap_are_placed_and_only_the_lost_one_is_sent_again() {
     // After slightly more than the one-way delay, all packets but the lost one are placed, and nothing is
     // complete.
     bench.world.run_for(2_000);
-    let found = bench.there.load(0, 2048);
+    let content = bench.there.load(0, 2048);
     let sent = bench.here.load(0, 2048);
-    assert_eq!((&found[..512], &found[768..]), (&sent[..512], &sent[768..]));
-    assert_eq!(found[512..768], [0; 256]);
+    assert_eq!((&content[..512], &content[768..]), (&sent[..512], &sent[768..]));
+    assert_eq!(content[512..768], [0; 256]);
     assert_eq!(bench.settle(), good([1]));
     assert_eq!(bench.there.load(0, 2048), bench.here.load(0, 2048));
     let left = bench.world.counters(0);

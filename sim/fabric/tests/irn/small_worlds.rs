@@ -35,13 +35,13 @@ fn run(rules: Vec<Rule>, what: &str) {
     let [(left, left_cq), (right, right_cq)] = world.pair(0, 1, &settings());
     let here = world.register(0, 8192, ALL);
     let there = world.register(1, 8192, ALL);
-    let pattern: Vec<u8> = (0..1000u32).map(|at| (at * 7 + 1) as u8).collect();
+    let pattern: Vec<u8> = (0..1000u32).map(|index| (index * 7 + 1) as u8).collect();
     here.store(0, &pattern);
     for id in 0..3 {
         let list = [there.sge(4096 + id as usize * 512, 512)];
         world.post_receive(right, &ReceiveRequest { id, sges: &list }).unwrap();
     }
-    let add = |at: usize| Operation::FetchAdd { remote: there.remote(at), add: 3 };
+    let add = |offset: usize| Operation::FetchAdd { remote: there.remote(offset), add: 3 };
     let work = [
         (Operation::Write(there.remote(0)), here.sge(0, 600)),
         (Operation::Send, here.sge(0, 300)),

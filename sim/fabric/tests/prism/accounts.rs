@@ -74,8 +74,8 @@ impl Shop {
         let here = world.register(0, CLIENTS * BUFFER, ALL);
         let there = world.register(1, BUFFERS + COUNT * BUFFER, ALL);
         let mut list = world.create_free_list(&there, BUFFERS, BUFFER as u32, COUNT as u32).unwrap();
-        for at in 0..COUNT {
-            world.post_buffer(&mut list, there.remote(BUFFERS + at * BUFFER).addr).unwrap();
+        for index in 0..COUNT {
+            world.post_buffer(&mut list, there.remote(BUFFERS + index * BUFFER).addr).unwrap();
         }
         Shop { world, settings, random, clients, here, there, list, seen: Seen::default() }
     }
@@ -100,7 +100,7 @@ impl Shop {
         let list = [self.here.sge(client * BUFFER, len)];
         let into = [self.here.sge(client * BUFFER, BUFFER)];
         let mine = self.there.remote(boxes);
-        let found = self.there.remote(boxes + 8);
+        let displaced_box = self.there.remote(boxes + 8);
         let whole = [u64::MAX, 0, 0, 0];
         let operands = Operands {
             mode: Mode::Equal,
@@ -123,9 +123,9 @@ impl Shop {
         let data = Data::Local(Payload::Sges(&list));
         let new = request(1, Operation::Allocate { list: self.list.number, rkey: self.there.key, data });
         let new = WorkRequest { redirect: Some(mine.addr), ..new };
-        let at = Address::direct(self.there.remote(slot));
-        let swap = request(2, Operation::CompareSwap { at, operands });
-        let swap = WorkRequest { conditional: true, redirect: Some(found.addr), ..swap };
+        let address = Address::direct(self.there.remote(slot));
+        let swap = request(2, Operation::CompareSwap { at: address, operands });
+        let swap = WorkRequest { conditional: true, redirect: Some(displaced_box.addr), ..swap };
         let qp = self.clients[client].ends[0];
         for request in [get, new, swap].iter().skip(usize::from(believes == 0)) {
             self.world.post_prism(qp, request).unwrap();
@@ -151,15 +151,15 @@ impl Shop {
         self.clients[client].busy = false;
         let boxes = BOXES + 16 * client;
         let mine = self.word(boxes);
-        let found = self.word(boxes + 8);
+        let displaced = self.word(boxes + 8);
         if mine == BLANK {
             self.seen.none_free += 1;
             return;
         }
-        let won = found == self.clients[client].believes;
+        let won = displaced == self.clients[client].believes;
         self.seen.won += u64::from(won);
-        self.seen.lost += u64::from(found != BLANK && !won);
-        let back = if won { found } else { mine };
+        self.seen.lost += u64::from(displaced != BLANK && !won);
+        let back = if won { displaced } else { mine };
         if back != 0 {
             self.world.post_buffer(&mut self.list, back).unwrap();
         }

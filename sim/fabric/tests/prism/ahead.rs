@@ -58,7 +58,7 @@ fn a_change_of_the_pointer_comes_between_the_reads_before_and_behind_it() {
     bench.there.store(8192, &[2; 100]);
     bench.set(0, &[old, 100]);
     let slot = bench.at(0);
-    let places: Vec<_> = (0..2 * MANY as usize).map(|at| [bench.here.sge(128 * at, 100)]).collect();
+    let places: Vec<_> = (0..2 * MANY as usize).map(|index| [bench.here.sge(128 * index, 100)]).collect();
     let reads: Vec<WorkRequest<'_>> = (0..2 * MANY)
         .map(|id| bench.ask(id, read(Address::bounded(slot), 100, &places[id as usize])))
         .collect();
@@ -76,8 +76,8 @@ fn a_change_of_the_pointer_comes_between_the_reads_before_and_behind_it() {
     assert!(bench.world.settle(1_000_000));
     assert_eq!(bench.world.drain(bench.left_cq).len(), 2 * MANY as usize);
     assert_eq!(bench.world.counters(1).out_of_sequence, 0, "none was overtaken and had to come again");
-    for at in 0..2 * MANY as usize {
-        let wanted = if at < MANY as usize { 1 } else { 2 };
-        assert_eq!(bench.here.load(128 * at, 100), vec![wanted; 100], "{at}");
+    for index in 0..2 * MANY as usize {
+        let wanted = if index < MANY as usize { 1 } else { 2 };
+        assert_eq!(bench.here.load(128 * index, 100), vec![wanted; 100], "{index}");
     }
 }

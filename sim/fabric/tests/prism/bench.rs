@@ -50,8 +50,8 @@ impl Bench {
     }
 
     pub fn set(&self, offset: usize, words: &[u64]) {
-        for (at, word) in words.iter().enumerate() {
-            self.there.store(offset + 8 * at, &word.to_le_bytes());
+        for (index, word) in words.iter().enumerate() {
+            self.there.store(offset + 8 * index, &word.to_le_bytes());
         }
     }
 
@@ -59,8 +59,8 @@ impl Bench {
     pub fn result(&self, id: u64, size: usize) -> Number {
         let bytes = self.here.load(RESULTS + 32 * id as usize, size);
         let mut number = [0; 4];
-        for (at, byte) in bytes.iter().enumerate() {
-            number[at / 8] |= u64::from(*byte) << (8 * (at % 8));
+        for (index, byte) in bytes.iter().enumerate() {
+            number[index / 8] |= u64::from(*byte) << (8 * (index % 8));
         }
         number
     }
@@ -135,7 +135,7 @@ pub fn allocate<'a>(list: &FreeList, rkey: Key, data: Data<'a>) -> Operation<'a>
 }
 
 /// Returns a compare-and-swap of 8 bytes without masks.
-pub fn swap(mode: Mode, at: Address, compare: u64, swap: u64) -> Operation<'static> {
+pub fn swap(mode: Mode, address: Address, compare: u64, swap: u64) -> Operation<'static> {
     let whole = [u64::MAX, 0, 0, 0];
     let operands = Operands {
         mode,
@@ -145,5 +145,5 @@ pub fn swap(mode: Mode, at: Address, compare: u64, swap: u64) -> Operation<'stat
         compare: Operand::Immediate([compare, 0, 0, 0]),
         swap_add: Operand::Immediate([swap, 0, 0, 0]),
     };
-    Operation::CompareSwap { at, operands }
+    Operation::CompareSwap { at: address, operands }
 }

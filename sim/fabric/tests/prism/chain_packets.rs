@@ -215,14 +215,14 @@ fn swap_of(bench: &Bench, compare: u64) -> atomic_eth::Repr {
 
 #[test]
 fn what_is_refused_in_a_chain_fails_there_and_what_came_before_it_has_its_answer() {
-    for at in 0..3 {
+    for index in 0..3 {
         let mut bench = bench();
         let guarded = bench.world.register(1, 4096, remora_fabric::ALL);
         let wrong = Address::direct(Remote { addr: guarded.address + 4096, rkey: guarded.key });
         let cell = Address::direct(bench.at(0));
         let steps: Vec<_> = (0..4)
             .map(|id| {
-                let target = if id == at { wrong } else { cell };
+                let target = if id == index { wrong } else { cell };
                 WorkRequest { conditional: id > 0, ..bench.ask(id, swap(Mode::Equal, target, id, id + 1)) }
             })
             .collect();
@@ -230,12 +230,12 @@ fn what_is_refused_in_a_chain_fails_there_and_what_came_before_it_has_its_answer
         let ended: Vec<Status> = bench.run_all(&steps).iter().map(|completion| completion.status).collect();
         let wanted: Vec<Status> = (0..4)
             .map(|id| match id {
-                _ if id < at => Status::Success,
-                _ if id == at => Status::RemoteAccess,
+                _ if id < index => Status::Success,
+                _ if id == index => Status::RemoteAccess,
                 _ => Status::WrFlushed,
             })
             .collect();
-        assert_eq!((ended, bench.word(0)), (wanted, at));
+        assert_eq!((ended, bench.word(0)), (wanted, index));
         assert_eq!(opcodes(&mut bench)[0], Opcode::CHAIN);
     }
 }
@@ -283,12 +283,13 @@ fn naks(bench: &mut Bench, frame: &[u8]) -> Vec<NakCode> {
     bench.world.run_for(10_000);
     let start = bench.world.start();
     let sent = bench.world.sent();
-    let said = sent.iter().filter_map(|sent| forge::transport(start, &sent.bytes)?.ext.aeth);
-    said.filter_map(|aeth| match aeth.syndrome.kind() {
-        Kind::Nak(code) => Some(code),
-        _ => None,
-    })
-    .collect()
+    let aeths = sent.iter().filter_map(|sent| forge::transport(start, &sent.bytes)?.ext.aeth);
+    aeths
+        .filter_map(|aeth| match aeth.syndrome.kind() {
+            Kind::Nak(code) => Some(code),
+            _ => None,
+        })
+        .collect()
 }
 
 #[test]

@@ -87,8 +87,8 @@ fn a_put_of_prism_kv_is_one_round_trip() {
         let list = bench.list(65536, 1024, 4);
         let slot = bench.at(0);
         let rkey = bench.there.key;
-        let scratch = |at: u64| SCRATCH + at;
-        let at_scratch = |at: u64| Address::direct(Remote { addr: SCRATCH + at, rkey });
+        let scratch = |offset: u64| SCRATCH + offset;
+        let at_scratch = |offset: u64| Address::direct(Remote { addr: SCRATCH + offset, rkey });
         let put = |bench: &Bench, id: u64, old: u64, value: &'static [u8], len: &'static [u8]| {
             let bound = bench.ask(id, write(at_scratch(8), len));
             let mut new = bench.ask(id + 1, allocate(&list, rkey, inline(value)));
@@ -135,11 +135,11 @@ fn a_read_of_scratch_memory_brings_what_was_there_when_its_turn_came() {
             let rkey = bench.there.key;
             let scratch = Address::direct(Remote { addr: SCRATCH, rkey });
             let numbers: Vec<_> = (1..=12u64).map(u64::to_le_bytes).collect();
-            let places: Vec<_> = (0..12).map(|at| [bench.here.sge(8 * at, 8)]).collect();
+            let places: Vec<_> = (0..12).map(|index| [bench.here.sge(8 * index, 8)]).collect();
             let chains = numbers.iter().zip(&places).enumerate();
             let requests: Vec<_> = chains
-                .flat_map(|(at, (number, into))| {
-                    let id = 2 * at as u64;
+                .flat_map(|(index, (number, into))| {
+                    let id = 2 * index as u64;
                     [bench.ask(id, write(scratch, number)), bench.ask(id + 1, read(scratch, 8, into))]
                 })
                 .collect();

@@ -185,8 +185,8 @@ fn as_many_lists_as_were_configured_and_no_more() {
     let mut config = remora_fabric::Config::default();
     config.nic.max_free_lists = 2;
     let mut bench = Bench::over(&config, &crate::bench::arms()[0]);
-    for at in 0..2 {
-        bench.list(65536 + 4096 * at, 64, 1);
+    for index in 0..2 {
+        bench.list(65536 + 4096 * index, 64, 1);
     }
     let third = bench.world.create_free_list(&bench.there, 0, 64, 1);
     assert_eq!(third.err(), Some(NicError::Full));

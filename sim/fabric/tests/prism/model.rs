@@ -47,7 +47,7 @@ impl Model {
     pub fn number(&mut self, va: u64, size: usize) -> Number {
         let mut bytes = [0; 32];
         bytes[..size].copy_from_slice(self.place(va, size));
-        std::array::from_fn(|at| u64::from_le_bytes(bytes[8 * at..8 * at + 8].try_into().unwrap()))
+        std::array::from_fn(|index| u64::from_le_bytes(bytes[8 * index..8 * index + 8].try_into().unwrap()))
     }
 
     fn put_number(&mut self, va: u64, number: &Number, size: usize) {
@@ -56,12 +56,12 @@ impl Model {
     }
 
     /// Returns the target and the length of an address.
-    pub fn target(&mut self, at: &Address, len: usize) -> (u64, usize) {
-        if !at.indirect {
-            return (at.remote.addr, len);
+    pub fn target(&mut self, address: &Address, len: usize) -> (u64, usize) {
+        if !address.indirect {
+            return (address.remote.addr, len);
         }
-        let target = self.number(at.remote.addr, 8)[0];
-        let bound = if at.bounded { self.number(at.remote.addr + 8, 8)[0] } else { u64::MAX };
+        let target = self.number(address.remote.addr, 8)[0];
+        let bound = if address.bounded { self.number(address.remote.addr + 8, 8)[0] } else { u64::MAX };
         (target, len.min(bound as usize))
     }
 
@@ -91,8 +91,8 @@ impl Model {
             Operation::Read { from, len, .. } => {
                 let (va, len) = self.target(from, *len as usize);
                 let bytes = self.place(va, len).to_vec();
-                let Some(to) = request.redirect else { return done(None, bytes) };
-                self.place(to, len).copy_from_slice(&bytes);
+                let Some(target) = request.redirect else { return done(None, bytes) };
+                self.place(target, len).copy_from_slice(&bytes);
                 done(Some(([len as u64, 0, 0, 0], 8)), Vec::new())
             }
             Operation::Write { to, data } => {
@@ -122,13 +122,19 @@ impl Model {
         }
         let Some(buffer) = self.free.pop() else { return none(Outcome::NoBuffer) };
         self.place(buffer, bytes.len()).copy_from_slice(bytes);
-        if let Some(to) = redirect {
-            self.put_number(to, &[buffer, 0, 0, 0], 8);
+        if let Some(target) = redirect {
+            self.put_number(target, &[buffer, 0, 0, 0], 8);
         }
         done(Some(([buffer, 0, 0, 0], 8)), Vec::new())
     }
 
-    fn atomic(&mut self, at: &Address, operands: &Operands, swaps: bool, redirect: Option<u64>) -> Expected {
+    fn atomic(
+        &mut self,
+        address: &Address,
+        operands: &Operands,
+        swaps: bool,
+        redirect: Option<u64>,
+    ) -> Expected {
         let size = usize::from(operands.size);
         let mut load = |operand: &Operand| match operand {
             Operand::Immediate(number) => *number,
@@ -136,7 +142,7 @@ impl Model {
         };
         let compare = load(&operands.compare);
         let swap_add = load(&operands.swap_add);
-        let (va, _) = self.target(at, 0);
+        let (va, _) = self.target(address, 0);
         let old = self.number(va, size);
         let (holds, new) = if swaps {
             swap(operands, &compare, &swap_add, &old)
@@ -148,8 +154,8 @@ impl Model {
         }
         let outcome = if holds { Outcome::Done } else { Outcome::NotSwapped };
         let number = match redirect {
-            Some(to) => {
-                self.put_number(to, &old, size);
+            Some(target) => {
+                self.put_number(target, &old, size);
                 ([size as u64, 0, 0, 0], 8)
             }
             None => (old, size),
@@ -173,17 +179,19 @@ fn skipped(operation: &Operation<'_>, redirected: bool) -> Expected {
     Expected { outcome: Outcome::Skipped, number, bytes: Vec::new() }
 }
 
-/// Returns bit `at` of a number.
-fn bit(number: &Number, at: usize) -> bool {
-    number[at / 64] >> (at % 64) & 1 == 1
+/// Returns bit `index` of a number.
+fn bit(number: &Number, index: usize) -> bool {
+    number[index / 64] >> (index % 64) & 1 == 1
 }
 
 /// Computes a masked swap bit by bit, from the highest bit.
 fn swap(operands: &Operands, compare: &Number, swap: &Number, old: &Number) -> (bool, Number) {
     use std::cmp::Ordering;
-    let masked = |number: &Number, at: usize| bit(number, at) && bit(&operands.compare_mask, at);
-    let order =
-        (0..256).rev().map(|at| masked(compare, at).cmp(&masked(old, at))).find(|order| order.is_ne());
+    let masked = |number: &Number, index: usize| bit(number, index) && bit(&operands.compare_mask, index);
+    let order = (0..256)
+        .rev()
+        .map(|index| masked(compare, index).cmp(&masked(old, index)))
+        .find(|order| order.is_ne());
     let order = order.unwrap_or(Ordering::Equal);
     use remora_nic::prism::Mode;
     let holds = match operands.mode {
@@ -194,21 +202,22 @@ fn swap(operands: &Operands, compare: &Number, swap: &Number, old: &Number) -> (
         Mode::Greater => order.is_gt(),
         Mode::GreaterEqual => order.is_ge(),
     };
-    let chosen = |at: usize| if bit(&operands.swap_mask, at) { bit(swap, at) } else { bit(old, at) };
+    let chosen =
+        |index: usize| if bit(&operands.swap_mask, index) { bit(swap, index) } else { bit(old, index) };
     (holds, number(chosen))
 }
 
 fn number(bits: impl Fn(usize) -> bool) -> Number {
-    std::array::from_fn(|limb| (0..64).map(|at| u64::from(bits(64 * limb + at)) << at).sum())
+    std::array::from_fn(|limb| (0..64).map(|index| u64::from(bits(64 * limb + index)) << index).sum())
 }
 
 fn add(operands: &Operands, addend: &Number, old: &Number) -> Number {
     let mut carry = false;
     let mut sum = [0u64; 4];
-    for at in 0..8 * usize::from(operands.size) {
-        let ones = u8::from(bit(addend, at)) + u8::from(bit(old, at)) + u8::from(carry);
-        sum[at / 64] |= u64::from(ones & 1) << (at % 64);
-        carry = ones > 1 && !bit(&operands.compare_mask, at);
+    for index in 0..8 * usize::from(operands.size) {
+        let ones = u8::from(bit(addend, index)) + u8::from(bit(old, index)) + u8::from(carry);
+        sum[index / 64] |= u64::from(ones & 1) << (index % 64);
+        carry = ones > 1 && !bit(&operands.compare_mask, index);
     }
     sum
 }

@@ -61,8 +61,8 @@ fn what_a_chain_has_in_scratch_memory_is_not_overwritten_by_a_plain_write_behind
             compare: Operand::Immediate([0; 4]),
             swap_add: Operand::At(SCRATCH),
         };
-        let at = Address::direct(bench.at(8 * chain as usize));
-        bench.put(&bench.ask(2 * chain + 1, Operation::CompareSwap { at, operands }));
+        let address = Address::direct(bench.at(8 * chain as usize));
+        bench.put(&bench.ask(2 * chain + 1, Operation::CompareSwap { at: address, operands }));
     }
     assert_eq!(bench.run(&[]), all_done(0..4));
     assert_eq!((bench.world.faults().dropped, bench.word(0), bench.word(8)), (1, 1, 2));
@@ -100,7 +100,7 @@ fn a_plain_write_is_placed_before_an_operation_that_was_lost_and_a_fenced_one_is
 fn answers_shorter_than_what_was_asked_for_are_skipped_however_much_was_reserved() {
     for seed in 0..20 {
         let mut bench = bench();
-        let value: Vec<u8> = (0..300).map(|at| at as u8).collect();
+        let value: Vec<u8> = (0..300).map(|index| index as u8).collect();
         bench.there.store(4096, &value);
         bench.set(0, &[bench.at(4096).addr, 300, bench.at(4096).addr, 40_000]);
         bench.there.store(4096 + 300, &[5; 40_000]);

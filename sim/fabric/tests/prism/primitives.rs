@@ -9,7 +9,7 @@ use crate::bench::{Bench, all_done, inline, read, swap, write};
 #[test]
 fn an_indirect_read_follows_the_pointer_and_a_bound_limits_it() {
     for mut bench in Bench::arms() {
-        let value: Vec<u8> = (0..1000).map(|at| at as u8).collect();
+        let value: Vec<u8> = (0..1000).map(|index| index as u8).collect();
         bench.there.store(4096, &value);
         bench.set(0, &[bench.at(4096).addr, 700]);
         let pointer = bench.at(0);
@@ -67,7 +67,7 @@ fn what_follows_a_read_that_ended_early_is_not_confused_by_it() {
 fn writes_go_where_a_pointer_leads_and_as_far_as_its_bound() {
     for mut bench in Bench::arms() {
         bench.set(0, &[bench.at(4096).addr, 300]);
-        let bytes: Vec<u8> = (0..600).map(|at| at as u8).collect();
+        let bytes: Vec<u8> = (0..600).map(|index| index as u8).collect();
         bench.here.store(0, &bytes);
         let list = [bench.here.sge(0, 600)];
         let local = Data::Local(remora_nic::Payload::Sges(&list));
@@ -139,7 +139,7 @@ fn wide_swaps_compare_one_field_and_take_another_from_memory() {
             bench.run(&[bench.ask(0, again), bench.ask(1, again)]),
             [(0, Outcome::Done), (1, Outcome::NotSwapped)]
         );
-        assert_eq!([0, 8, 16, 24].map(|at| bench.word(at)), [7, 2, 3, 11]);
+        assert_eq!([0, 8, 16, 24].map(|offset| bench.word(offset)), [7, 2, 3, 11]);
         assert_eq!((bench.result(0, 32), bench.result(1, 32)), ([1, 2, 3, 10], [7, 2, 3, 11]));
     }
 }
@@ -157,11 +157,11 @@ fn fetch_and_add_carries_nothing_out_of_a_field() {
             compare: Operand::default(),
             swap_add: Operand::Immediate(add),
         };
-        let at = Address::direct(bench.at(0));
-        let within = Operation::FetchAdd { at, operands: operands(16, fields, [1, 2 << 32, 0, 0]) };
-        let whole = Operation::FetchAdd { at, operands: operands(8, [0; 4], [u64::MAX, 0, 0, 0]) };
+        let address = Address::direct(bench.at(0));
+        let within = Operation::FetchAdd { at: address, operands: operands(16, fields, [1, 2 << 32, 0, 0]) };
+        let whole = Operation::FetchAdd { at: address, operands: operands(8, [0; 4], [u64::MAX, 0, 0, 0]) };
         assert_eq!(bench.run(&[bench.ask(0, within), bench.ask(1, whole)]), all_done(0..2));
-        assert_eq!([0, 8].map(|at| bench.word(at)), [u64::MAX, 5 + (2 << 32)]);
+        assert_eq!([0, 8].map(|offset| bench.word(offset)), [u64::MAX, 5 + (2 << 32)]);
         assert_eq!((bench.result(0, 16), bench.result(1, 8)[0]), ([0xffff_ffff, 5, 0, 0], 0));
     }
 }
@@ -219,7 +219,7 @@ fn what_the_peer_has_not_agreed_to_fails_here_and_is_never_sent() {
 fn a_long_read_through_a_pointer_goes_on_where_its_answer_broke_off() {
     for mut bench in Bench::arms() {
         let value: Vec<u8> =
-            (0..400 * 256u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            (0..400 * 256u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         bench.there.store(4096, &value);
         bench.set(0, &[bench.at(4096).addr, value.len() as u64]);
         let middle = [remora_wire::Opcode::RC_RDMA_READ_RESPONSE_MIDDLE];

@@ -90,7 +90,7 @@ impl<'a, A: Arm> Run<'a, A> {
             base,
             scratch: [0; 32],
             last: Outcome::Done,
-            posted: (0..COUNT).map(|at| base + (BUFFERS + at * BUFFER) as u64).collect(),
+            posted: (0..COUNT).map(|index| base + (BUFFERS + index * BUFFER) as u64).collect(),
             free: Vec::new(),
             buffer: BUFFER,
         };
@@ -105,8 +105,8 @@ impl<'a, A: Arm> Run<'a, A> {
     fn result(&self, id: u64, size: usize) -> Number {
         let bytes = self.arm.load_here(RESULTS + 32 * id as usize, size);
         let mut number = [0; 4];
-        for (at, byte) in bytes.iter().enumerate() {
-            number[at / 8] |= u64::from(*byte) << (8 * (at % 8));
+        for (index, byte) in bytes.iter().enumerate() {
+            number[index / 8] |= u64::from(*byte) << (8 * (index % 8));
         }
         number
     }
@@ -117,15 +117,15 @@ impl<'a, A: Arm> Run<'a, A> {
 
     /// Writes new pointers with bounds to offsets of values.
     fn point(&mut self) {
-        for at in 0..16 {
+        for index in 0..16 {
             let target = VALUES as u64 + 32 * self.random.below((VALUES_LEN as u64 - LONGEST) / 32);
             let pair = [self.at(0) + target, self.random.below(LONGEST + 500)];
             for (word, value) in pair.into_iter().enumerate() {
-                let offset = POINTERS + 16 * at + 8 * word;
+                let offset = POINTERS + 16 * index + 8 * word;
                 self.model.bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
             }
             let pair: Vec<u8> = pair.iter().flat_map(|word| word.to_le_bytes()).collect();
-            self.arm.store_there(POINTERS + 16 * at, &pair);
+            self.arm.store_there(POINTERS + 16 * index, &pair);
         }
     }
 
@@ -144,13 +144,13 @@ impl<'a, A: Arm> Run<'a, A> {
     /// Returns an offset for `len` bytes that is not within `LONGEST` of another one.
     fn apart(&mut self, from: u64, len: u64) -> u64 {
         loop {
-            let at = if len <= 32 {
+            let offset = if len <= 32 {
                 self.cell(32)
             } else {
                 self.at(VALUES) + 8 * self.random.below((VALUES_LEN as u64 - LONGEST) / 8)
             };
-            if at.abs_diff(from) > 2 * LONGEST && (at < SCRATCH || from < SCRATCH) {
-                return at;
+            if offset.abs_diff(from) > 2 * LONGEST && (offset < SCRATCH || from < SCRATCH) {
+                return offset;
             }
         }
     }
@@ -160,7 +160,7 @@ impl<'a, A: Arm> Run<'a, A> {
         let limbs = usize::from(size) / 8;
         let mut random = self.random.split();
         let mut number = |dense: bool| -> [u64; 4] {
-            std::array::from_fn(|at| match (at < limbs, dense) {
+            std::array::from_fn(|index| match (index < limbs, dense) {
                 (false, _) => 0,
                 (true, true) => [0, u64::MAX, random.bits()][random.below(3) as usize],
                 (true, false) => random.below(3),
@@ -244,13 +244,13 @@ impl<'a, A: Arm> Run<'a, A> {
             let outcome = wc.outcome;
             assert_eq!(outcome, expected.outcome, "operation {} of verb {verb}", wc.id);
             self.saw(format!("{verb} {outcome:?}"));
-            let at = wc.id as usize * LONGEST as usize;
+            let offset = wc.id as usize * LONGEST as usize;
             if verb == 0 {
                 assert_eq!(
                     wc.byte_len as usize,
                     expected.bytes.len().max(wc.byte_len as usize * usize::from(expected.number.is_some()))
                 );
-                assert!(self.arm.load_here(at, expected.bytes.len()) == expected.bytes, "READ {}", wc.id);
+                assert!(self.arm.load_here(offset, expected.bytes.len()) == expected.bytes, "READ {}", wc.id);
             }
             if let Some((number, size)) = expected.number {
                 assert_eq!(self.result(wc.id, size), number, "result {} of verb {verb} {outcome:?}", wc.id);
@@ -311,11 +311,11 @@ impl<'a, A: Arm> Run<'a, A> {
 
     /// Posts some of the buffers that are neither free nor posted, as the server's program does.
     fn give_back(&mut self) {
-        for at in 0..COUNT {
-            let addr = self.at(BUFFERS + at * BUFFER);
+        for index in 0..COUNT {
+            let addr = self.at(BUFFERS + index * BUFFER);
             let out = !self.model.free.contains(&addr) && !self.model.posted.contains(&addr);
             if out && self.random.below(3) > 0 {
-                self.arm.post_buffer(at);
+                self.arm.post_buffer(index);
                 self.model.posted.push_back(addr);
             }
         }

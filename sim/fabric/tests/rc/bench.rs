@@ -30,7 +30,7 @@ impl Bench {
         let here = world.register(0, 4 << 20, ALL);
         let there = world.register(1, 4 << 20, ALL);
         let pattern: Vec<u8> =
-            (0..1 << 20).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            (0..1 << 20).map(|index: u32| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         here.store(0, &pattern);
         world.tap();
         Bench { world, left, left_cq, right, right_cq, here, there }

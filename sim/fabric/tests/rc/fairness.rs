@@ -74,8 +74,8 @@ fn a_write_of_a_gibibyte_delays_another_queue_pairs_read_by_a_few_packets() {
             forge::transport(world.start(), &sent.bytes)
                 .is_some_and(|packet| packet.bth.opcode == Opcode::RC_RDMA_READ_REQUEST)
         };
-        let at = sent.iter().filter(|sent| sent.from == 0).position(|sent| is_read(&sent)).unwrap();
-        most = most.max(at);
+        let index = sent.iter().filter(|sent| sent.from == 0).position(|sent| is_read(&sent)).unwrap();
+        most = most.max(index);
         assert_eq!(ends(&world.drain(long_cq)), [], "the long one is still at work");
     }
     assert!(most <= 16, "{most} packets of the WRITE left between the READ's doorbell and its request");

@@ -119,8 +119,9 @@ fn lists_of_one_to_thirty_elements_gather_and_scatter() {
     let mut bench = Bench::new(&Settings { max_sge: 30, receive_max_sge: 30, ..Settings::default() });
     for pieces in [1usize, 2, 3, 16, 17, 30] {
         // Every third element is empty; the others differ in length and are not adjacent.
-        let list: Vec<_> =
-            (0..pieces).map(|at| bench.here.sge(at * 1000, if at % 3 == 1 { 0 } else { 100 + at })).collect();
+        let list: Vec<_> = (0..pieces)
+            .map(|index| bench.here.sge(index * 1000, if index % 3 == 1 { 0 } else { 100 + index }))
+            .collect();
         let bytes: Vec<u8> = list
             .iter()
             .flat_map(|sge| bench.here.load((sge.addr - bench.here.address) as usize, sge.len as usize))
@@ -134,25 +135,27 @@ fn lists_of_one_to_thirty_elements_gather_and_scatter() {
         bench.post(2, Operation::Read(bench.there.remote(10)), &into);
         assert_eq!(bench.settle(), good([2]));
         for sge in &list {
-            let at = (sge.addr - bench.here.address) as usize;
+            let offset = (sge.addr - bench.here.address) as usize;
             assert_eq!(
-                bench.here.load(at + (1 << 20), sge.len as usize),
-                bench.here.load(at, sge.len as usize)
+                bench.here.load(offset + (1 << 20), sge.len as usize),
+                bench.here.load(offset, sge.len as usize)
             );
         }
 
         let there = into.iter().map(|sge| sge.addr - bench.here.address);
-        let receive: Vec<_> =
-            there.zip(&list).map(|(at, sge)| bench.there.sge(at as usize, sge.len as usize)).collect();
+        let receive: Vec<_> = there
+            .zip(&list)
+            .map(|(offset, sge)| bench.there.sge(offset as usize, sge.len as usize))
+            .collect();
         bench.world.post_receive(bench.right, &ReceiveRequest { id: 3, sges: &receive }).unwrap();
         bench.post(3, Operation::Send, &list);
         assert_eq!(bench.settle(), good([3]));
         assert_eq!(bench.right_ends(), good([3]));
         for sge in &list {
-            let at = (sge.addr - bench.here.address) as usize;
+            let offset = (sge.addr - bench.here.address) as usize;
             assert_eq!(
-                bench.there.load(at + (1 << 20), sge.len as usize),
-                bench.here.load(at, sge.len as usize)
+                bench.there.load(offset + (1 << 20), sge.len as usize),
+                bench.here.load(offset, sge.len as usize)
             );
         }
     }
@@ -162,7 +165,7 @@ fn lists_of_one_to_thirty_elements_gather_and_scatter() {
 fn inline_bytes_are_free_when_the_call_returns() {
     let mut bench = Bench::new(&Settings { max_inline: 960, ..Settings::default() });
     for len in [1usize, 63, 64, 65, 500, 960] {
-        let mut bytes: Vec<u8> = (0..len).map(|at| at as u8).collect();
+        let mut bytes: Vec<u8> = (0..len).map(|index| index as u8).collect();
         let request = WorkRequest {
             id: 1,
             operation: Operation::Write(bench.there.remote(0)),

@@ -77,14 +77,14 @@ impl Bed {
         let mut all = Vec::new();
         for _ in 0..10_000 {
             let taken = self.taken();
-            let found = taken.iter().any(|taken| taken.kind() == kind);
+            let replayed = taken.iter().any(|taken| taken.kind() == kind);
             for taken in &taken {
                 if deliver.contains(&taken.kind()) {
                     self.again(taken);
                 }
             }
             all.extend(taken);
-            if found {
+            if replayed {
                 return all;
             }
             self.world.run_for(20);

@@ -39,7 +39,7 @@ pub fn key(byte: u8) -> RegionKey {
 /// Returns a region of a node whose bytes depend on their offset.
 pub fn region(world: &mut World, node: usize, len: usize) -> Region {
     let region = world.register(node, len, Access::LOCAL_WRITE);
-    let bytes: Vec<u8> = (0..len).map(|at| (at * 7 + at / 256 + node * 101) as u8).collect();
+    let bytes: Vec<u8> = (0..len).map(|index| (index * 7 + index / 256 + node * 101) as u8).collect();
     region.store(0, &bytes);
     region
 }

@@ -26,12 +26,12 @@ fn delays_are_those_of_the_completions_and_the_window_is_full_while_one_waits() 
     let waited = ends[1].issue_delay;
     assert!(ends[0].issue_delay == 0 && waited == ends[0].total_delay, "one after the other: {ends:?}");
     bed.world.run_for(5000);
-    let found = delays(&mut bed);
-    assert_eq!((found.window_full, found.observed), (waited, bed.world.now().0));
+    let measured = delays(&mut bed);
+    assert_eq!((measured.window_full, measured.observed), (waited, bed.world.now().0));
     let sums =
         [waited, ends[0].remote_delay() + ends[1].remote_delay(), ends[0].total_delay + ends[1].total_delay];
-    assert_eq!([found.issue, found.remote, found.total].map(|all| all.sum()), sums);
-    assert_eq!([found.issue, found.remote, found.total].map(|all| all.count()), [2; 3]);
+    assert_eq!([measured.issue, measured.remote, measured.total].map(|all| all.sum()), sums);
+    assert_eq!([measured.issue, measured.remote, measured.total].map(|all| all.count()), [2; 3]);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn what_was_never_sent_has_no_remote_delay() {
     }
     let ends = [bed.wait().status, bed.wait().status];
     assert_eq!(ends, [Status::DispatchTimeout, Status::Timeout]);
-    let found = delays(&mut bed);
-    assert_eq!((found.issue.count(), found.remote.count(), found.total.count()), (2, 1, 2));
-    assert_eq!(found.window_full, settings.dispatch_timeout, "until the second one left its line");
+    let measured = delays(&mut bed);
+    assert_eq!((measured.issue.count(), measured.remote.count(), measured.total.count()), (2, 1, 2));
+    assert_eq!(measured.window_full, settings.dispatch_timeout, "until the second one left its line");
 }

@@ -36,11 +36,11 @@ fn two_writes(shared_ports: bool) -> u64 {
     for peer in [1, 2] {
         let [(pair, cq), _] = world.pair(0, peer, &settings);
         let from = world.register(0, len, ALL);
-        let to = world.register(peer, len, ALL);
+        let target = world.register(peer, len, ALL);
         let list = [from.sge(0, len)];
         let request = WorkRequest {
             id: 0,
-            operation: Operation::Write(to.remote(0)),
+            operation: Operation::Write(target.remote(0)),
             payload: Payload::Sges(&list),
             flags: Flags { signaled: true, ..Flags::default() },
         };
@@ -131,23 +131,24 @@ fn flows(kind: ControlKind, initial: f64) -> Outcome {
 /// Figure 15, with the default settings. Of these statements only the first was used for calibration.
 #[test]
 fn two_flows_share_a_port_within_microseconds_with_the_local_signal_and_not_without() {
-    let with = flows(ControlKind::Delays, Path::simulation(0).congestion().initial);
-    let line = with.line_rate_ns().expect("it has the line");
+    let local_signal = flows(ControlKind::Delays, Path::simulation(0).congestion().initial);
+    let line = local_signal.line_rate_ns().expect("it has the line");
     assert!(line <= 40 * US, "15a: line rate after {line} ns");
-    let [least, most] = with.cwnd(200 * US, SECOND_NS);
+    let [least, most] = local_signal.cwnd(200 * US, SECOND_NS);
     assert!(least >= 14.0 && most <= 16.0, "15a: cwnd from {least} to {most}");
-    assert_eq!(with.failures, 0, "15a");
+    assert_eq!(local_signal.failures, 0, "15a");
 
-    let fair = with.fair_ns().expect("they share");
+    let fair = local_signal.fair_ns().expect("they share");
     assert!(fair <= 30 * US, "15b: {fair} ns");
     let without = flows(ControlKind::TotalDelay, Path::simulation(0).congestion().initial);
     let slow = without.fair_ns().unwrap_or(without.ns - SECOND_NS);
     assert!(slow >= 10 * fair && slow >= 300 * US, "15c: {slow} ns, {fair} ns with the signal");
 
-    let issue = |from, to| with.within(from, to).iter().map(|op| op.issue_delay).max().unwrap_or(0);
+    let issue = |from, to| local_signal.within(from, to).iter().map(|op| op.issue_delay).max().unwrap_or(0);
     assert_eq!(issue(100 * US, SECOND_NS), 0, "15d: nothing waits before");
     assert!(issue(SECOND_NS, SECOND_NS + 10 * US) > 2 * US, "15d: and at once behind it");
-    let remote = with.within(SECOND_NS, with.ns).iter().map(|op| op.remote_delay).max().unwrap_or(0);
+    let remote =
+        local_signal.within(SECOND_NS, local_signal.ns).iter().map(|op| op.remote_delay).max().unwrap_or(0);
     assert!(remote < 6 * US, "15d: the network has no part in it: {remote} ns");
 }
 
@@ -179,7 +180,7 @@ fn larger_windows_bear_more_jitter_and_the_window_sheds_before_the_timer() {
         })
     });
     let fallen = all.each_ref().map(|sheds| sheds.iter().position(|shed| shed.goodput < 0.7));
-    let [small, middle, large] = fallen.map(|at| at.expect("20 us are too much for all"));
+    let [small, middle, large] = fallen.map(|index| index.expect("20 us are too much for all"));
     assert!(small < middle && middle < large, "below 70 % of the line at {fallen:?} of {jitters:?} us");
     let first = |of: fn(&Shed) -> f64| all[1].iter().position(|shed| of(shed) > 0.01);
     let dispatch = first(|shed| shed.dispatch_timeouts).expect("the window is full");

@@ -106,16 +106,16 @@ impl RmaArm for Link {
         self.world.run_for(10_000_000);
     }
 
-    fn load_served(&mut self, region: usize, at: usize, out: &mut [u8]) {
-        self.served[region].memory.bytes.read(at, out).expect("within the region");
+    fn load_served(&mut self, region: usize, offset: usize, out: &mut [u8]) {
+        self.served[region].memory.bytes.read(offset, out).expect("within the region");
     }
 
-    fn load_local(&mut self, at: usize, out: &mut [u8]) {
-        self.local.memory.bytes.read(at, out).expect("within the region");
+    fn load_local(&mut self, offset: usize, out: &mut [u8]) {
+        self.local.memory.bytes.read(offset, out).expect("within the region");
     }
 
-    fn store_local(&mut self, at: usize, bytes: &[u8]) {
-        self.local.memory.store(at, bytes);
+    fn store_local(&mut self, offset: usize, bytes: &[u8]) {
+        self.local.memory.store(offset, bytes);
     }
 
     fn renew(&mut self, region: usize) {

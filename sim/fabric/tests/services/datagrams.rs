@@ -191,8 +191,8 @@ fn bad_handles_keys_and_verbs_are_errors_of_the_sender() {
             let address = AddressVector::new(bench.world.peer(1), bench.world.route(0, 1));
             let handle =
                 bench.world.with_nic(0, |nic, _| nic.create_address_handle(other, &address)).unwrap();
-            let to = Destination { qp: bench.qps[1].number, qkey: QKEY };
-            (Operation::Send, Target::Datagram { handle, to }, vec![bench.memory[0].sge(0, 8)])
+            let destination = Destination { qp: bench.qps[1].number, qkey: QKEY };
+            (Operation::Send, Target::Datagram { handle, to: destination }, vec![bench.memory[0].sge(0, 8)])
         },
         Status::LocalQpOperation,
     );

@@ -178,8 +178,8 @@ fn still_there(bench: &mut Bench) {
     let handle = bench.world.create_address_handle(0, 1).unwrap();
     let list = [bench.here.sge(0, 64)];
     for qp in [bench.ud[1].number.get(), MULTICAST_QPN] {
-        let to = Destination { qp: Qpn::new(qp), qkey: settings().qkey };
-        let target = Target::Datagram { handle, to };
+        let destination = Destination { qp: Qpn::new(qp), qkey: settings().qkey };
+        let target = Target::Datagram { handle, to: destination };
         bench.world.post_to(bench.ud[0], &request(9, Operation::Send, &list), &target).unwrap();
     }
     assert!(bench.world.settle(100_000));

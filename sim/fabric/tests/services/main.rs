@@ -53,5 +53,5 @@ fn forge(world: &mut World, victim: QueuePair, opcode: Opcode, psn: u32, ext: Ex
 }
 
 fn pattern(len: usize) -> Vec<u8> {
-    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+    (0..len as u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }

@@ -37,7 +37,7 @@ fn bench(settings: &Settings) -> Bench {
         .collect();
     let from = world.register(0, 1 << 20, ALL);
     let sink = world.register(1, 1 << 20, ALL);
-    from.store(0, &(0..1 << 16).map(|at: u32| (at >> 8 ^ at) as u8).collect::<Vec<u8>>());
+    from.store(0, &(0..1 << 16).map(|index: u32| (index >> 8 ^ index) as u8).collect::<Vec<u8>>());
     Bench { world, pairs, cqs, srq, from, sink }
 }
 
@@ -78,8 +78,8 @@ fn any_queue_pair_takes_the_next_work_request_whoever_came_first() {
     for (turn, pair) in [2, 0, 0, 1, 2, 1].into_iter().enumerate() {
         bench.send(pair, turn as u64, 700 + pair);
         assert_eq!(bench.received(), [(turn as u64, Status::Success, pair)]);
-        let at = turn * 8192;
-        assert_eq!(bench.sink.load(at, 700 + pair), bench.from.load(pair * 100, 700 + pair));
+        let offset = turn * 8192;
+        assert_eq!(bench.sink.load(offset, 700 + pair), bench.from.load(pair * 100, 700 + pair));
     }
     assert_eq!(bench.world.drain(bench.cqs[0]).len(), 6);
 }
@@ -105,7 +105,7 @@ fn lists_of_several_elements_are_kept_whole() {
     let mut bench = bench(&Settings { mtu: 256, ..Settings::default() });
     let cut = |bench: &Bench, id: usize| -> Vec<Sge> {
         [(0, 100), (200, 1), (300, 500), (1000, 0), (2000, 3000)]
-            .map(|(at, len)| bench.sink.sge(id * 8192 + at, len))
+            .map(|(offset, len)| bench.sink.sge(id * 8192 + offset, len))
             .to_vec()
     };
     for id in 0..3 {
@@ -120,11 +120,11 @@ fn lists_of_several_elements_are_kept_whole() {
     assert_eq!(received.len(), 3);
     for (id, status, pair) in received {
         assert_eq!(status, Status::Success);
-        let found: Vec<u8> = [(0, 100), (200, 1), (300, 500), (2000, 899)]
+        let content: Vec<u8> = [(0, 100), (200, 1), (300, 500), (2000, 899)]
             .into_iter()
-            .flat_map(|(at, len)| bench.sink.load(id as usize * 8192 + at, len))
+            .flat_map(|(offset, len)| bench.sink.load(id as usize * 8192 + offset, len))
             .collect();
-        assert_eq!(found, bench.from.load(pair * 100, 1500));
+        assert_eq!(content, bench.from.load(pair * 100, 1500));
     }
 }
 

@@ -40,8 +40,8 @@ impl Bench {
         self.world.table(1).alloc_window(self.world.pd(1), kind).unwrap()
     }
 
-    fn binding(&self, window: Key, at: u64, len: u64) -> Binding {
-        let va = self.there.address + at;
+    fn binding(&self, window: Key, offset: u64, len: u64) -> Binding {
+        let va = self.there.address + offset;
         Binding { window, key: window.next(), region: self.there.key, va, len, access: REMOTE }
     }
 
@@ -55,9 +55,9 @@ impl Bench {
     }
 
     /// Posts a WRITE of 8 bytes with a key, as the user of the pair.
-    fn write(&mut self, pair: usize, rkey: Key, at: u64) -> Status {
+    fn write(&mut self, pair: usize, rkey: Key, offset: u64) -> Status {
         let list = [self.here.sge(0, 8)];
-        let remote = Remote { addr: self.there.address + at, rkey };
+        let remote = Remote { addr: self.there.address + offset, rkey };
         self.world.post(self.users[pair], &request(2, Operation::Write(remote), &list)).unwrap();
         assert!(self.world.settle(1_000_000));
         self.world.drain(self.cqs[0])[0].status
@@ -94,11 +94,11 @@ fn a_window_is_bound_used_and_bound_elsewhere() {
 
 #[test]
 fn beyond_a_window_there_is_nothing() {
-    for at in [0, 99, 143, 150, 60_000] {
+    for offset in [0, 99, 143, 150, 60_000] {
         let mut bench = bench();
         let binding = bench.binding(bench.window(WindowType::Type1), 100, 50);
         assert_eq!(bench.bind(0, binding), GOOD);
-        assert_eq!(bench.write(0, binding.key, at), Status::RemoteAccess, "8 bytes at {at}");
+        assert_eq!(bench.write(0, binding.key, offset), Status::RemoteAccess, "8 bytes at {offset}");
         assert_eq!(bench.there.load(0, 1 << 16), vec![0; 1 << 16]);
     }
     let mut bench = bench();

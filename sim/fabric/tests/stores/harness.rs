@@ -233,15 +233,15 @@ impl<T: Serves> Host<T> {
         if self.down {
             return;
         }
-        for at in (0..self.connections.len()).rev() {
-            let Connection { qp, cq, peer } = self.connections[at];
+        for index in (0..self.connections.len()).rev() {
+            let Connection { qp, cq, peer } = self.connections[index];
             let mut broken = false;
             while let (false, Some(completion)) = (broken, world.poll(cq)) {
                 broken = self.handle(world, qp, peer, &completion).is_err();
             }
             broken |= !T::CALLED && self.keeper.notify(peer, &mut Endpoint { world, qp }).is_err();
             if broken {
-                self.disconnect(world, at);
+                self.disconnect(world, index);
             }
         }
         let mut lists = WorldLists { world, lists: &mut self.lists };
@@ -269,25 +269,25 @@ impl<T: Serves> Host<T> {
             .try_for_each(|(id, sge)| Ok(world.post_receive(qp, &ReceiveRequest { id: *id, sges: &[*sge] })?))
     }
 
-    fn disconnect(&mut self, world: &mut World, at: usize) {
-        let connection = self.connections.remove(at);
+    fn disconnect(&mut self, world: &mut World, index: usize) {
+        let connection = self.connections.remove(index);
         end(world, connection.qp);
         self.keeper.disconnect(connection.peer);
     }
 
     /// Tells the server that a client is dead, or lets it decide so.
     pub fn lose(&mut self, world: &mut World, link: &Link) {
-        if let Some(at) = self.connections.iter().position(|connection| connection.qp == link.far) {
-            self.disconnect(world, at);
+        if let Some(index) = self.connections.iter().position(|connection| connection.qp == link.far) {
+            self.disconnect(world, index);
         }
     }
 
     /// Treats clients that hold up a sweep as dead.
     pub fn lose_late(&mut self, world: &mut World) {
         let late: Vec<Peer> = self.keeper.late().collect();
-        for at in (0..self.connections.len()).rev() {
-            if late.contains(&self.connections[at].peer) {
-                self.disconnect(world, at);
+        for index in (0..self.connections.len()).rev() {
+            if late.contains(&self.connections[index].peer) {
+                self.disconnect(world, index);
             }
         }
     }
@@ -341,14 +341,14 @@ impl<T: Serves> Host<T> {
 
 /// Creates the free lists of a server, and a keeper for them.
 fn lists(world: &mut World, region: &Region, shape: &Shape, local: &Registered) -> (Vec<FreeList>, Keeper) {
-    let mut at = shape.table_len.next_multiple_of(64);
+    let mut offset = shape.table_len.next_multiple_of(64);
     let mut lists = Vec::new();
     let mut classes = Vec::new();
     for &(size, count) in &shape.classes {
-        let list = world.create_free_list(region, at, size, count).expect("a free list");
-        classes.push(Class { list: list.number, base: region.remote(at).addr, size, count });
+        let list = world.create_free_list(region, offset, size, count).expect("a free list");
+        classes.push(Class { list: list.number, base: region.remote(offset).addr, size, count });
         lists.push(list);
-        at += (size * count) as usize;
+        offset += (size * count) as usize;
     }
     let config = KeeperConfig { peers: shape.peers };
     let classes = Classes::new(classes).expect("classes of different sizes");

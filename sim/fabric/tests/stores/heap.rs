@@ -103,8 +103,11 @@ impl Client {
         };
         let remote = Remote { addr: self.server.addr + slot as u64 * 8, rkey };
         let swap = Operation::CompareSwap { at: Address::direct(remote), operands };
-        let sge =
-            |at: usize| remora_nic::Sge { addr: self.arena.addr + at as u64, len: 8, lkey: self.arena.key };
+        let sge = |offset: usize| remora_nic::Sge {
+            addr: self.arena.addr + offset as u64,
+            len: 8,
+            lkey: self.arena.key,
+        };
         let mine = [sge(MINE)];
         let scratch = Address::direct(Remote { addr: SCRATCH, rkey });
         let allocated = Operation::Read { from: scratch, len: 8, into: &mine };
@@ -194,9 +197,9 @@ impl Run {
     /// Gives all clients a turn and advances the time a little.
     fn step(&mut self) {
         self.host.turn(&mut self.world);
-        for at in (0..self.clients.len()).rev() {
-            if self.clients[at].turn(&mut self.world, &mut self.random).is_err() {
-                self.leave(at, true);
+        for index in (0..self.clients.len()).rev() {
+            if self.clients[index].turn(&mut self.world, &mut self.random).is_err() {
+                self.leave(index, true);
             }
         }
         let limit = self.world.now().after(2_000);
@@ -204,8 +207,8 @@ impl Run {
     }
 
     /// Disconnects a client. A dead client is reported to the server; one whose connection broke rejoins.
-    fn leave(&mut self, at: usize, again: bool) {
-        let client = self.clients.swap_remove(at);
+    fn leave(&mut self, index: usize, again: bool) {
+        let client = self.clients.swap_remove(index);
         client.link.end(&mut self.world);
         self.host.lose(&mut self.world, &client.link);
         if again {
@@ -218,8 +221,8 @@ impl Run {
             self.step();
             let now = self.random.below(150) == 0;
             if self.plan.has(Mishap::Death) && now && self.clients.len() > 2 {
-                let at = self.random.below(self.clients.len() as u64) as usize;
-                self.leave(at, false);
+                let index = self.random.below(self.clients.len() as u64) as usize;
+                self.leave(index, false);
                 tally.fired(Mishap::Death);
             }
             if self.plan.has(Mishap::Partition) && step == 200 {
@@ -237,7 +240,7 @@ impl Run {
     fn restart(&mut self) {
         self.host.crash(&mut self.world);
         self.host.restart(&mut self.world, |memory| Slots(memory.clone()));
-        (0..self.clients.len()).rev().for_each(|at| self.leave(at, true));
+        (0..self.clients.len()).rev().for_each(|index| self.leave(index, true));
     }
 
     /// Ends all operations and waits until the network is quiet.

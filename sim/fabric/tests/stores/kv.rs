@@ -284,22 +284,22 @@ impl Run {
         if self.random.below(8) == 0 {
             self.growth.turn(&mut self.world);
         }
-        for at in (0..self.programs.len()).rev() {
-            let program = &mut self.programs[at];
+        for index in (0..self.programs.len()).rev() {
+            let program = &mut self.programs[index];
             let mut well = program.hear(&mut self.world, &mut self.book);
             if self.asking && well {
                 well = program.ask(&mut self.world, &mut self.random, &self.shaped, keys, &mut self.book);
             }
             if !well {
-                self.leave(at, true);
+                self.leave(index, true);
             }
         }
         self.world.run_for(1_000);
     }
 
     /// Disconnects a client. A dead one sends nothing; one whose connection broke reports it and rejoins.
-    fn leave(&mut self, at: usize, again: bool) {
-        let mut program = self.programs.swap_remove(at);
+    fn leave(&mut self, index: usize, again: bool) {
+        let mut program = self.programs.swap_remove(index);
         self.book.helped += program.client.helped();
         program.link.end(&mut self.world);
         self.host.lose(&mut self.world, &program.link);
@@ -332,8 +332,8 @@ impl Run {
             let came = FIRST + step as u64 * keys.saturating_sub(FIRST) / (STEPS as u64 * 3 / 4);
             self.step(if tables > 1 { came.min(keys) } else { keys });
             if self.has(Mishap::Death, "death", step % lengths == lengths - 1 && self.programs.len() > 4) {
-                let at = self.random.below(self.programs.len() as u64) as usize;
-                self.leave(at, false);
+                let index = self.random.below(self.programs.len() as u64) as usize;
+                self.leave(index, false);
             }
             if self.has(Mishap::Partition, "partition", step == 60) {
                 cut_off(&mut self.world, 0, CLIENTS + 1, true);
@@ -377,7 +377,7 @@ impl Run {
         for key in (0..self.shaped.keys).filter(|_| empty) {
             self.book.history.ok(wiper + key as u32, now, &[Step::Delete { key, found: None }]);
         }
-        (0..self.programs.len()).rev().for_each(|at| self.leave(at, true));
+        (0..self.programs.len()).rev().for_each(|index| self.leave(index, true));
     }
 
     /// Ends all operations, waits until the network is quiet, and accounts for every buffer.

@@ -161,7 +161,11 @@ fn watched<R>(alone: &mut Alone, client: usize, operation: impl FnOnce(&mut Alon
     };
     let senders: Vec<usize> = sent.iter().filter(counts).map(|sent| sent.from).collect();
     let mine = senders.iter().enumerate();
-    (ended, mine.filter(|(at, from)| **from == client && (*at == 0 || senders[at - 1] != client)).count())
+    (
+        ended,
+        mine.filter(|(index, from)| **from == client && (*index == 0 || senders[index - 1] != client))
+            .count(),
+    )
 }
 
 #[test]
@@ -201,12 +205,12 @@ fn keys_and_values_of_all_lengths() {
     let mut program = alone.join(0);
     let most = LONGEST as usize;
     let mut stored = Vec::new();
-    for (at, len) in
+    for (number, len) in
         [0, 1, 37, 64 - HEADER - 3, 485, 486, 487, 4069, 4070, most, most - 1].into_iter().enumerate()
     {
-        let value: Vec<u8> = (0..len).map(|byte| (byte * 7 + at) as u8).collect();
+        let value: Vec<u8> = (0..len).map(|byte| (byte * 7 + number) as u8).collect();
         // The first READ returns up to 512 bytes with header and key; longer ones need another READ.
-        let key = format!("{at:03}");
+        let key = format!("{number:03}");
         assert_eq!(alone.put(&mut program, key.as_bytes(), &value).0, DONE, "{len}");
         stored.push((key, value));
     }
@@ -315,8 +319,8 @@ fn of_two_keys_of_one_hash_the_second_is_refused() {
     alone.put(&mut program, b"key", b"value").0.unwrap_err();
     let mut other = alone.join(1);
     let words = (0..8).map(|slot| alone.host.table.words(slot)).find(|words| words.generation == 3).unwrap();
-    let at = (words.pointer - alone.host.memory.addr) as usize + HEADER;
-    alone.host.memory.bytes.write(at, b"kez").unwrap();
+    let offset = (words.pointer - alone.host.memory.addr) as usize + HEADER;
+    alone.host.memory.bytes.write(offset, b"kez").unwrap();
     assert_eq!(alone.put(&mut other, b"key", b"value").0, Err(Outcome::Refused(Refusal::TableFull)));
     assert_eq!(alone.delete(&mut other, b"key").0, ABSENT);
 }
@@ -390,8 +394,8 @@ fn no_grant_makes_a_client_panic() {
         }
         let mut bytes = bytes.clone();
         for _ in 0..=random.below(3) {
-            let at = random.below(bytes.len() as u64) as usize;
-            bytes[at] = random.bits() as u8;
+            let index = random.below(bytes.len() as u64) as usize;
+            bytes[index] = random.bits() as u8;
         }
         let Ok(grant) = Grant::decode(&bytes) else { continue };
         taken += 1;

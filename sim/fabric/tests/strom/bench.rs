@@ -122,9 +122,9 @@ impl Bench {
 
     pub fn rpc_write(&mut self, opcode: u64, tag: u32, bytes: &[u8]) {
         // From its own memory, which must stay unchanged until the data has arrived.
-        let at = tag as usize % 64 * (ANSWERS / 64);
-        self.here.store(at, bytes);
-        let sges = [self.here.sge(at, bytes.len())];
+        let offset = tag as usize % 64 * (ANSWERS / 64);
+        self.here.store(offset, bytes);
+        let sges = [self.here.sge(offset, bytes.len())];
         let operation = Operation::RpcWrite { opcode, tag };
         let request =
             WorkRequest { id: u64::from(tag), operation, payload: Payload::Sges(&sges), flags: SIGNALED };
@@ -152,8 +152,8 @@ impl Bench {
             }
             self.receive();
             let Ending { status, tag } = Ending::parse(completion.imm.expect("an answer"));
-            let at = ANSWERS + tag as usize % 64 * LONGEST as usize;
-            let bytes = self.here.load(at, completion.byte_len as usize);
+            let offset = ANSWERS + tag as usize % 64 * LONGEST as usize;
+            let bytes = self.here.load(offset, completion.byte_len as usize);
             assert_eq!(answers.insert(tag, Answer { status, bytes }), None, "one answer a request");
         }
         answers
@@ -161,8 +161,8 @@ impl Bench {
 
     /// Returns the first word at the destination of the answer to a request.
     pub fn answer_at(&self, tag: u32) -> u64 {
-        let at = ANSWERS + tag as usize % 64 * LONGEST as usize;
-        u64::from_le_bytes(self.here.load(at, 8).try_into().unwrap())
+        let offset = ANSWERS + tag as usize % 64 * LONGEST as usize;
+        u64::from_le_bytes(self.here.load(offset, 8).try_into().unwrap())
     }
 
     pub fn facts(&mut self) -> Vec<KernelFacts> {

@@ -109,12 +109,14 @@ fn a_sum_wraps_and_least_and_greatest_do_not() {
 /// Creates a list of `elements` elements: keys from 0 on at word 0, next at word 2, value at word 4. Each
 /// value is its element.
 fn chain(bench: &Bench, elements: u64) -> Walk {
-    let at = |number: u64| bench.there.remote(64 * number as usize).addr;
+    let address_of = |number: u64| bench.there.remote(64 * number as usize).addr;
     for number in 0..elements {
-        let next = if number + 1 < elements { at(number + 1) } else { 0 };
-        bench.there.store(64 * number as usize, &[number, next, at(number)].map(u64::to_le_bytes).concat());
+        let next = if number + 1 < elements { address_of(number + 1) } else { 0 };
+        bench
+            .there
+            .store(64 * number as usize, &[number, next, address_of(number)].map(u64::to_le_bytes).concat());
     }
-    Walk { value_size: 8, ..list(at(0)) }
+    Walk { value_size: 8, ..list(address_of(0)) }
 }
 
 #[test]
@@ -131,15 +133,15 @@ fn a_walk_looks_at_as_many_elements_as_it_may_and_no_more() {
             (9, 4, Status::TOO_LONG),
         ];
         for (key, most, wanted) in cases {
-            let found = status(&mut bench, &Walk { key, most, ..walk }.emit());
-            assert_eq!(found, wanted, "key {key}, {most} elements");
+            let result = status(&mut bench, &Walk { key, most, ..walk }.emit());
+            assert_eq!(result, wanted, "key {key}, {most} elements");
         }
         assert_eq!(status(&mut bench, &Walk { element: 0, ..walk }.emit()), Status::BAD_PARAMS);
         assert_eq!(status(&mut bench, &walk.emit()[..33]), Status::BAD_PARAMS);
-        for (at, byte) in [(14, 4), (15, 4), (32, 4)] {
+        for (offset, byte) in [(14, 4), (15, 4), (32, 4)] {
             let mut odd = walk.emit();
-            odd[at] = byte;
-            assert_eq!(status(&mut bench, &odd), Status::BAD_PARAMS, "byte {at}");
+            odd[offset] = byte;
+            assert_eq!(status(&mut bench, &odd), Status::BAD_PARAMS, "byte {offset}");
         }
     }
 }
@@ -256,9 +258,12 @@ fn as_many_partitions_as_there_may_be_get_all_their_values_in_order() {
     for mut bench in bench_with::<Shuffle>() {
         // Space for one more value each, which stays empty.
         let apart = 8 * (EACH + 1);
-        let at = |number: usize| number * apart;
+        let offset_of = |number: usize| number * apart;
         let all: Vec<Partition> = (0..PARTITIONS)
-            .map(|number| Partition { address: bench.there.remote(at(number)).addr, values: EACH as u64 })
+            .map(|number| Partition {
+                address: bench.there.remote(offset_of(number)).addr,
+                values: EACH as u64,
+            })
             .collect();
         for some in all.chunks(14).enumerate().collect::<Vec<_>>().chunks(20) {
             for (number, part) in some {
@@ -280,7 +285,7 @@ fn as_many_partitions_as_there_may_be_get_all_their_values_in_order() {
                 .flat_map(|turn| (turn << 10 | number as u64).to_le_bytes())
                 .chain([0; 8])
                 .collect();
-            assert!(bench.there.load(at(number), apart) == wanted, "partition {number}");
+            assert!(bench.there.load(offset_of(number), apart) == wanted, "partition {number}");
         }
         // Each partition is full, so the next value does not fit.
         bench.rpc_write(OPCODE, 1, &values[7].to_le_bytes());
@@ -312,7 +317,7 @@ struct Odd(u64);
 
 impl Kernel for Odd {
     fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
-        let at = self.0;
+        let position = self.0;
         let Some(input) = streams.input() else {
             if streams.data().is_some() {
                 streams.answer(Status::DONE, 64);
@@ -323,8 +328,8 @@ impl Kernel for Odd {
         streams.take();
         match input.bytes {
             // Correct use, to the last byte.
-            [0] => streams.read(at, DMA as u32),
-            [1] => streams.read(at, DMA as u32 + 1),
+            [0] => streams.read(position, DMA as u32),
+            [1] => streams.read(position, DMA as u32 + 1),
             [2] => {
                 streams.answer(Status::DONE, 0);
                 streams.answer(Status::DONE, 0);
@@ -336,7 +341,7 @@ impl Kernel for Odd {
             }
             [5] => {
                 streams.answer(Status::DONE, 2);
-                streams.read_to_wire(at, 3);
+                streams.read_to_wire(position, 3);
             }
             [6] => {
                 streams.answer(Status::DONE, 2);
@@ -359,9 +364,9 @@ impl Kernel for Odd {
 #[test]
 fn streams_used_as_they_must_not_be_end_the_request_and_nothing_else() {
     for mut bench in Bench::arms() {
-        let at = bench.there.remote(0).addr;
+        let address = bench.there.remote(0).addr;
         bench.there.store(0, &[9; 64]);
-        bench.deploy(vec![Box::new(Odd(at))]);
+        bench.deploy(vec![Box::new(Odd(address))]);
         for (case, turn) in (0..=9u8).flat_map(|case| [(case, 0), (case, 1)]) {
             bench.rpc(OPCODE, 1, &[case]);
             let answer = bench.run().remove(&1).unwrap();
@@ -426,9 +431,9 @@ fn a_packet_gives_its_lane_so_many_steps_and_no_more() {
     for settings in arms() {
         for reads in [false, true] {
             let mut bench = Bench::new(1, &settings);
-            let at = bench.there.remote(0).addr;
+            let address = bench.there.remote(0).addr;
             bench.deploy(vec![if reads {
-                Box::new(Reads { at, ..Reads::default() })
+                Box::new(Reads { at: address, ..Reads::default() })
             } else {
                 Box::new(Endless)
             }]);

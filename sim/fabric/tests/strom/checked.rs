@@ -17,9 +17,9 @@ fn check(bench: &mut Bench, kernel: Option<u32>) -> Result<(), NicError> {
 }
 
 /// Posts a READ of `len` bytes from the server's memory to the same offset of the client's.
-fn read(bench: &mut Bench, id: u64, at: usize, len: usize) {
-    let sges = [bench.here.sge(at, len)];
-    let operation = Operation::Read(bench.there.remote(at));
+fn read(bench: &mut Bench, id: u64, offset: usize, len: usize) {
+    let sges = [bench.here.sge(offset, len)];
+    let operation = Operation::Read(bench.there.remote(offset));
     let request = WorkRequest { id, operation, payload: Payload::Sges(&sges), flags: SIGNALED };
     bench.world.post(bench.left, &request).unwrap();
 }
@@ -46,19 +46,23 @@ fn seed(seed: u64, settings: &Settings) -> u64 {
     bench.world.set_rules(&bad_links(seed), seed);
     let mut random = Random::new(seed);
     let objects: Vec<_> = (0..24usize)
-        .map(|at| {
+        .map(|index| {
             let len = 1 + random.below(256) as usize;
             let bytes = object(&mut random, len);
-            bench.there.store(at * 512, &bytes);
-            read(&mut bench, at as u64, at * 512, bytes.len() - CRC_LEN);
+            bench.there.store(index * 512, &bytes);
+            read(&mut bench, index as u64, index * 512, bytes.len() - CRC_LEN);
             bytes
         })
         .collect();
     assert_eq!(ends(&mut bench), [Status::Success; 24], "seed {seed}");
-    for (at, bytes) in objects.iter().enumerate() {
+    for (index, bytes) in objects.iter().enumerate() {
         let len = bytes.len() - CRC_LEN;
-        assert_eq!(bench.here.load(at * 512, len), bytes[..len], "seed {seed}");
-        assert_eq!(bench.here.load(at * 512 + len, CRC_LEN), [0; CRC_LEN], "seed {seed}: it does not travel");
+        assert_eq!(bench.here.load(index * 512, len), bytes[..len], "seed {seed}");
+        assert_eq!(
+            bench.here.load(index * 512 + len, CRC_LEN),
+            [0; CRC_LEN],
+            "seed {seed}: it does not travel"
+        );
     }
     bench.world.counters(1).duplicate_request
 }
@@ -92,17 +96,18 @@ fn what_may_not_be_read_or_is_longer_than_a_packet_is_refused_when_it_comes() {
         (0, 64, Status::Success),
     ];
     for settings in arms() {
-        for (at, len, wanted) in cases {
+        for (offset, len, wanted) in cases {
             let mut bench = Bench::new(1, &settings);
             let number = bench.deploy(vec![Box::new(Consistency::default())]);
             check(&mut bench, Some(number)).unwrap();
             bench.there.store(0, &object(&mut Random::new(1), 64));
             let sges = [bench.here.sge(0, len)];
-            let to = bench.there.remote(0);
-            let operation = Operation::Read(remora_nic::Remote { addr: to.addr + at as u64, ..to });
+            let target = bench.there.remote(0);
+            let operation =
+                Operation::Read(remora_nic::Remote { addr: target.addr + offset as u64, ..target });
             let request = WorkRequest { id: 1, operation, payload: Payload::Sges(&sges), flags: SIGNALED };
             bench.world.post(bench.left, &request).unwrap();
-            assert_eq!(ends(&mut bench), [wanted], "{len} bytes at {at}");
+            assert_eq!(ends(&mut bench), [wanted], "{len} bytes at {offset}");
         }
         // Its check value would be beyond the region.
         let mut bench = Bench::new(1, &settings);

@@ -103,15 +103,15 @@ fn a_miss_answers_a_miss_and_not_the_first_bucket() {
         let slot = Slot { keys: [7, 8, 9], values: [value, 0, value], lens: [4, 4, 4] };
         bench.there.store(0, &slot.emit());
         bench.there.store(4096, b"seal");
-        let at = bench.there.remote(0).addr;
+        let address = bench.there.remote(0).addr;
         for key in [7, 8, 9, 10] {
-            bench.rpc(OPCODE, key, &Lookup { slot: at, key: u64::from(key) }.emit());
+            bench.rpc(OPCODE, key, &Lookup { slot: address, key: u64::from(key) }.emit());
         }
         let answers = bench.run();
-        let found = Answer { status: Status::DONE, bytes: b"seal".to_vec() };
+        let seal = Answer { status: Status::DONE, bytes: b"seal".to_vec() };
         let missed = Answer { status: Status::MISS, bytes: Vec::new() };
         // Key 8 hashes to an empty bucket.
-        let wanted = [(7, found.clone()), (8, missed.clone()), (9, found), (10, missed)];
+        let wanted = [(7, seal.clone()), (8, missed.clone()), (9, seal), (10, missed)];
         assert_eq!(answers.into_iter().collect::<Vec<_>>(), wanted);
     }
 }

@@ -158,11 +158,11 @@ fn what_is_asked_for_leaves_between_answers_where_a_port_has_little_room() {
     let config = Config { seed: 1, link, ..Config::default() };
     let mut bench = Bench::within(&config, &Settings { timeout: 14, ..arms()[0] });
     let from = bench.there.sge(0, 1 << 16);
-    let to = bench.here.remote(0);
+    let target = bench.here.remote(0);
     let list = [from];
     let write = WorkRequest {
         id: 1,
-        operation: Operation::Write(to),
+        operation: Operation::Write(target),
         payload: Payload::Sges(&list),
         flags: Flags { signaled: true, ..Flags::default() },
     };

@@ -269,9 +269,9 @@ fn requests_that_wait_for_room_when_their_kernel_is_removed_are_told() {
         bench.world.cut(1, 0, false);
         let answers = bench.run();
         let statuses: Vec<Status> = answers.values().map(|answer| answer.status).collect();
-        let of = |status| statuses.iter().filter(|other| **other == status).count();
-        assert_eq!((of(Status::DONE), statuses.len()), (2, 8), "{statuses:?}");
-        assert!(of(Status::REMOVED) >= 4, "{statuses:?}");
+        let count = |status| statuses.iter().filter(|other| **other == status).count();
+        assert_eq!((count(Status::DONE), statuses.len()), (2, 8), "{statuses:?}");
+        assert!(count(Status::REMOVED) >= 4, "{statuses:?}");
         assert_eq!(bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)), Ok(()));
         assert!(bench.facts().is_empty());
     }

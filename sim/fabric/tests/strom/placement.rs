@@ -21,7 +21,7 @@ struct Counts {
 
 /// Returns a sum of the bytes weighted by their addresses: each byte must pass once, at its address.
 fn weighed(bytes: &[u8], va: u64) -> u64 {
-    bytes.iter().zip(va..).map(|(byte, at)| u64::from(*byte) * (at % 8191)).sum()
+    bytes.iter().zip(va..).map(|(byte, address)| u64::from(*byte) * (address % 8191)).sum()
 }
 
 fn plain(bytes: &[u8]) -> u64 {
@@ -76,30 +76,30 @@ fn seed(seed: u64, settings: &Settings, looks: bool) -> u64 {
     attach(&mut bench, Some(number)).unwrap();
     bench.world.set_rules(&bad_links(seed), seed);
     let mut random = Random::new(seed);
-    let mut at = 0;
+    let mut offset = 0;
     let mut sum = 0u64;
     let mut written = Vec::new();
     for id in 0..16 {
         let bytes: Vec<u8> = (0..random.below(1500)).map(|_| random.below(256) as u8).collect();
-        bench.here.store(at, &bytes);
-        let sges = [bench.here.sge(at, bytes.len())];
-        let to = bench.there.remote(at);
+        bench.here.store(offset, &bytes);
+        let sges = [bench.here.sge(offset, bytes.len())];
+        let target = bench.there.remote(offset);
         let tells = random.below(2) == 0;
-        let operation = if tells { Operation::WriteImm(to, 7) } else { Operation::Write(to) };
+        let operation = if tells { Operation::WriteImm(target, 7) } else { Operation::Write(target) };
         if tells {
             bench.world.post_receive(bench.right, &ReceiveRequest { id, sges: &[] }).unwrap();
         }
         let request = WorkRequest { id, operation, payload: Payload::Sges(&sges), flags: SIGNALED };
         bench.world.post(bench.left, &request).unwrap();
-        sum += if looks { plain(&bytes) } else { weighed(&bytes, to.addr) };
-        at += bytes.len();
+        sum += if looks { plain(&bytes) } else { weighed(&bytes, target.addr) };
+        offset += bytes.len();
         written.extend(bytes);
     }
     bench.rpc(OPCODE, 1, b"");
     let answer = bench.run().remove(&1).unwrap();
-    let wanted = [(at as u64).to_le_bytes(), sum.to_le_bytes()].concat();
+    let wanted = [(offset as u64).to_le_bytes(), sum.to_le_bytes()].concat();
     assert_eq!((answer.status, answer.bytes), (Status::DONE, wanted), "seed {seed}");
-    assert_eq!(bench.there.load(0, at), written, "seed {seed}");
+    assert_eq!(bench.there.load(0, offset), written, "seed {seed}");
     bench.world.counters(1).duplicate_request
 }
 
@@ -120,8 +120,9 @@ fn what_does_not_get_to_memory_is_not_looked_at() {
         let number = bench.deploy(vec![Box::new(Counts { looks: true, ..Counts::default() })]);
         attach(&mut bench, Some(number)).unwrap();
         let sges = [bench.here.sge(0, 8)];
-        let to = remora_nic::Remote { rkey: remora_memory::Key::new(0x1234_5678), ..bench.there.remote(0) };
-        let operation = Operation::Write(to);
+        let target =
+            remora_nic::Remote { rkey: remora_memory::Key::new(0x1234_5678), ..bench.there.remote(0) };
+        let operation = Operation::Write(target);
         let request = WorkRequest { id: 1, operation, payload: Payload::Sges(&sges), flags: SIGNALED };
         bench.world.post(bench.left, &request).unwrap();
         assert!(bench.world.settle(1_000_000));
@@ -139,9 +140,9 @@ fn an_estimate_is_a_by_product_of_receiving() {
         let values: Vec<u8> = (0..20_000u64).flat_map(|number| (number % 5000).to_le_bytes()).collect();
         bench.here.store(0, &values);
         let sges = [bench.here.sge(0, values.len())];
-        let to = bench.there.remote(0);
+        let target = bench.there.remote(0);
         let payload = Payload::Sges(&sges);
-        let request = WorkRequest { id: 1, operation: Operation::Write(to), payload, flags: SIGNALED };
+        let request = WorkRequest { id: 1, operation: Operation::Write(target), payload, flags: SIGNALED };
         bench.world.post(bench.left, &request).unwrap();
         bench.rpc(OPCODE, 1, &[Ask::Estimate as u8]);
         let answer = bench.run().remove(&1).unwrap();
@@ -168,7 +169,8 @@ impl Kernel for Evens {
         let Some(input) = streams.input() else { return Progress::Waits };
         streams.take();
         if input.what == What::Params {
-            let word = |at: usize| u64::from_le_bytes(input.bytes[at..at + 8].try_into().unwrap());
+            let word =
+                |offset: usize| u64::from_le_bytes(input.bytes[offset..offset + 8].try_into().unwrap());
             self.to = Some((word(0), word(8) as u32));
             streams.answer(Status::DONE, 0);
         } else if let Some((to, key)) = &mut self.to {
@@ -191,8 +193,8 @@ fn a_program_invokes_its_own_nic_and_the_kernel_sends_to_the_peer() {
         let target = bench.here.remote(0);
         let qp = bench.right.number;
         let place = remora_nic::kernel::Place { addr: 0, rkey: 0, len: 0 };
-        let to = [target.addr.to_le_bytes(), u64::from(target.rkey.get()).to_le_bytes()].concat();
-        let params = [&place.emit()[..], &to].concat();
+        let target_bytes = [target.addr.to_le_bytes(), u64::from(target.rkey.get()).to_le_bytes()].concat();
+        let params = [&place.emit()[..], &target_bytes].concat();
         let invoke = |bench: &mut Bench, opcode, params, bytes: &[u8]| {
             let left = bytes.len() as u32;
             let what = Invocation { opcode, tag: 5, params, left, first: true, bytes };

@@ -38,7 +38,7 @@ fn memory() -> Vec<u8> {
 
 /// Returns the answer to these steps. They are repeated once, because the buffers are not fresh then.
 fn answered(steps: &'static [Step]) -> (Status, Vec<u8>) {
-    let mut said = Vec::new();
+    let mut answers = Vec::new();
     for mut bench in Bench::arms() {
         bench.there.store(0, &memory());
         let kernel = Scripted { steps, memory: bench.there.remote(0).addr, at: 0 };
@@ -46,11 +46,15 @@ fn answered(steps: &'static [Step]) -> (Status, Vec<u8>) {
         for tag in 0..2 {
             bench.rpc(OPCODE, tag, b"");
             let answer = bench.run().remove(&tag).unwrap();
-            said.push((answer.status, answer.bytes));
+            answers.push((answer.status, answer.bytes));
         }
     }
-    assert!(said.iter().all(|one| *one == said[0]), "{:?}", said.iter().map(|one| one.0).collect::<Vec<_>>());
-    said.remove(0)
+    assert!(
+        answers.iter().all(|one| *one == answers[0]),
+        "{:?}",
+        answers.iter().map(|one| one.0).collect::<Vec<_>>()
+    );
+    answers.remove(0)
 }
 
 #[test]

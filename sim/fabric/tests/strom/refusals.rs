@@ -83,10 +83,10 @@ fn a_kernel_of_another_domain_is_no_kernel() {
 fn an_answer_longer_than_its_room_is_told_and_not_written() {
     for mut bench in Bench::arms() {
         bench.deploy(get());
-        let at = bench.there.remote(0).addr;
-        bench.there.store(0, &Slot { keys: [1; 3], values: [at; 3], lens: [64; 3] }.emit());
+        let address = bench.there.remote(0).addr;
+        bench.there.store(0, &Slot { keys: [1; 3], values: [address; 3], lens: [64; 3] }.emit());
         let place = Place { len: 63, ..bench.place(1) };
-        let lookup = Lookup { slot: at, key: 1 }.emit();
+        let lookup = Lookup { slot: address, key: 1 }.emit();
         bench.post(Operation::Rpc { opcode: OPCODE, tag: 1 }, 1, &[&place.emit()[..], &lookup].concat());
         assert_eq!(bench.run(), [(1, alone(Status::NO_ROOM))].into());
         assert_eq!(bench.answer_at(1), 0);
@@ -117,10 +117,10 @@ fn an_endless_kernel_ends_with_an_error_and_hurts_nobody_else() {
 fn an_answer_to_where_the_requester_gave_no_right_ends_the_connection() {
     for mut bench in Bench::arms() {
         bench.deploy(get());
-        let at = bench.there.remote(0).addr;
-        bench.there.store(0, &Slot { keys: [1; 3], values: [at; 3], lens: [64; 3] }.emit());
+        let address = bench.there.remote(0).addr;
+        bench.there.store(0, &Slot { keys: [1; 3], values: [address; 3], lens: [64; 3] }.emit());
         let place = Place { rkey: NO_KEY.get(), ..bench.place(1) };
-        let lookup = Lookup { slot: at, key: 1 }.emit();
+        let lookup = Lookup { slot: address, key: 1 }.emit();
         bench.post(Operation::Rpc { opcode: OPCODE, tag: 1 }, 1, &[&place.emit()[..], &lookup].concat());
         assert!(bench.world.settle(1_000_000));
         assert_eq!(bench.answer_at(1), 0);

@@ -29,8 +29,8 @@ fn table(bench: &Bench, random: &mut Random) -> (Vec<Vec<u8>>, Scan) {
     (rows, scan)
 }
 
-fn number(row: &[u8], at: u16) -> u64 {
-    u64::from_le_bytes(row[usize::from(at)..][..8].try_into().unwrap())
+fn number(row: &[u8], offset: u16) -> u64 {
+    u64::from_le_bytes(row[usize::from(offset)..][..8].try_into().unwrap())
 }
 
 fn counts(scan: &Scan, row: &[u8]) -> bool {

@@ -81,8 +81,8 @@ pub fn list(address: u64) -> Walk {
 /// Returns different keys below 64, and eight keys to request.
 fn keys(random: &mut Random) -> (Vec<u64>, Vec<u64>) {
     let mut keys: Vec<u64> = (0..64).collect();
-    for at in 0..keys.len() {
-        keys.swap(at, random.below(64) as usize);
+    for index in 0..keys.len() {
+        keys.swap(index, random.below(64) as usize);
     }
     keys.truncate(1 + random.below(40) as usize);
     (keys, (0..8).map(|_| random.below(64)).collect())
@@ -93,11 +93,11 @@ fn the_lists_of_the_paper() {
     every_seed::<2, Traversal>(|bench, random| {
         let (keys, asked) = keys(random);
         for (number, key) in keys.iter().enumerate() {
-            let mut found = element();
-            found.put(0, *key);
-            found.put(2, if number + 1 < keys.len() { at(bench, number + 1) } else { 0 });
-            found.put(4, value(bench, *key));
-            place(bench, number, &found);
+            let mut node = element();
+            node.put(0, *key);
+            node.put(2, if number + 1 < keys.len() { at(bench, number + 1) } else { 0 });
+            node.put(4, value(bench, *key));
+            place(bench, number, &node);
         }
         let walk = list(at(bench, 0));
         ask(bench, &walk, &asked, |key| keys.contains(&key))
@@ -128,10 +128,10 @@ fn hash_tables_with_several_keys_an_element_and_positions_beside_the_key() {
             element: 64,
             ..list(at(bench, 0))
         };
-        let found = ask(bench, &chained, &asked, |key| keys.contains(&key));
+        let answers = ask(bench, &chained, &asked, |key| keys.contains(&key));
         let alone = Walk { next: None, ..chained };
         ask(bench, &alone, &asked, |key| keys[..keys.len().min(3)].contains(&key));
-        found
+        answers
     });
 }
 
@@ -142,20 +142,20 @@ fn binary_trees() {
         let (keys, asked) = keys(random);
         let mut nodes: Vec<(u64, [usize; 2])> = Vec::new();
         for key in &keys {
-            let mut at = 0;
+            let mut current = 0;
             let new = nodes.len();
             nodes.push((*key, [0; 2]));
             loop {
                 if new == 0 {
                     break;
                 }
-                let side = usize::from(*key > nodes[at].0);
-                match nodes[at].1[side] {
+                let side = usize::from(*key > nodes[current].0);
+                match nodes[current].1[side] {
                     0 => {
-                        nodes[at].1[side] = new;
+                        nodes[current].1[side] = new;
                         break;
                     }
-                    next => at = next,
+                    next => current = next,
                 }
             }
         }
@@ -243,8 +243,8 @@ fn skip_lists() {
         let levels: Vec<usize> =
             keys.iter().map(|_| 1 + (random.below(8) as u8).trailing_ones() as usize).collect();
         let next = |bench: &Bench, from: usize, level: usize| {
-            let found = (from..keys.len()).find(|number| levels[*number] > level);
-            found.map_or(0, |number| at(bench, number + 1))
+            let next = (from..keys.len()).find(|number| levels[*number] > level);
+            next.map_or(0, |number| at(bench, number + 1))
         };
         let mut head = element();
         head.put(0, u64::MAX);
@@ -275,10 +275,10 @@ fn graphs() {
             node.put(0, *key);
             node.put(2, value(bench, *key));
             for edge in 0..4 {
-                let to = random.below(2 * keys.len() as u64) as usize;
-                if to < keys.len() {
-                    edges.entry(number).or_default().push(to);
-                    node.put(4 + 2 * edge, at(bench, to));
+                let neighbour = random.below(2 * keys.len() as u64) as usize;
+                if neighbour < keys.len() {
+                    edges.entry(number).or_default().push(neighbour);
+                    node.put(4 + 2 * edge, at(bench, neighbour));
                 }
             }
             place(bench, number, &node);
@@ -286,15 +286,16 @@ fn graphs() {
         let mut reached = BTreeSet::from([0]);
         let mut line = VecDeque::from([0]);
         while let Some(number) = line.pop_front() {
-            for to in edges.get(&number).into_iter().flatten() {
-                if reached.insert(*to) {
-                    line.push_back(*to);
+            for neighbour in edges.get(&number).into_iter().flatten() {
+                if reached.insert(*neighbour) {
+                    line.push_back(*neighbour);
                 }
             }
         }
         let shape = Shape::Graph { edges: 4 };
         let walk = Walk { value_position: 2, next: Some(4), element: 48, shape, ..list(at(bench, 0)) };
-        let has = |key| keys.iter().position(|other| *other == key).is_some_and(|at| reached.contains(&at));
+        let has =
+            |key| keys.iter().position(|other| *other == key).is_some_and(|index| reached.contains(&index));
         ask(bench, &walk, &asked, has)
     });
 }
@@ -311,11 +312,11 @@ fn predicates_and_circles() {
             place(&bench, number, &one);
         }
         let walk = Walk { key: 15, ..list(at(&bench, 0)) };
-        let found = |key| Answer { status: Status::DONE, bytes: bytes(key) };
+        let answer = |key| Answer { status: Status::DONE, bytes: bytes(key) };
         let cases = [
-            (Walk { predicate: Predicate::Less, ..walk }, found(0)),
-            (Walk { predicate: Predicate::Greater, ..walk }, found(20)),
-            (Walk { predicate: Predicate::NotEqual, key: 0, ..walk }, found(10)),
+            (Walk { predicate: Predicate::Less, ..walk }, answer(0)),
+            (Walk { predicate: Predicate::Greater, ..walk }, answer(20)),
+            (Walk { predicate: Predicate::NotEqual, key: 0, ..walk }, answer(10)),
             (walk, Answer { status: Status::TOO_LONG, bytes: Vec::new() }),
             (Walk { element: 65, ..walk }, Answer { status: Status::BAD_PARAMS, bytes: Vec::new() }),
         ];
@@ -325,6 +326,6 @@ fn predicates_and_circles() {
         }
         // The parameters of Table 2 alone, without a shape.
         bench.rpc(OPCODE, 1, &Walk { key: 30, ..walk }.emit()[..32]);
-        assert_eq!(bench.run()[&1], found(30));
+        assert_eq!(bench.run()[&1], answer(30));
     }
 }

@@ -23,9 +23,9 @@ fn an_object_comes_whole_or_not_at_all() {
             bench.there.store(len, &crc64(&bytes).to_le_bytes());
             let torn = random.below(3) == 0;
             if torn {
-                let at = random.below((len + CRC_LEN) as u64) as usize;
-                let byte = bench.there.load(at, 1)[0];
-                bench.there.store(at, &[byte ^ 1 << random.below(8)]);
+                let index = random.below((len + CRC_LEN) as u64) as usize;
+                let byte = bench.there.load(index, 1)[0];
+                bench.there.store(index, &[byte ^ 1 << random.below(8)]);
             }
             let object = Object { address: bench.there.remote(0).addr, len: len as u32, tries: 3 };
             bench.rpc(OPCODE, tag, &object.emit());
@@ -112,14 +112,14 @@ fn each_value_comes_into_its_partition_in_order() {
         let count = 1usize << bits;
         let values: Vec<u64> = (0..random.below(900)).map(|_| random.below(1 << 40)).collect();
         let mask = (1u64 << bits) - 1;
-        let of =
+        let values_of =
             |partition: usize| values.iter().copied().filter(move |value| value & mask == partition as u64);
         // Sometimes one partition has space for one value too few.
         let short = (random.below(3) == 0 && !values.is_empty()).then(|| (values[0] & mask) as usize);
         let mut partitions = Vec::new();
         let mut next = 0;
         for partition in 0..count {
-            let here = of(partition).count() as u64 - u64::from(short == Some(partition));
+            let here = values_of(partition).count() as u64 - u64::from(short == Some(partition));
             partitions.push(Partition { address: bench.there.remote(8 * next).addr, values: here });
             // A gap that must stay empty.
             next += here as usize + 1;
@@ -138,8 +138,11 @@ fn each_value_comes_into_its_partition_in_order() {
         assert!(statuses.iter().all(|status| [0, Shuffle::FULL.0].contains(status)));
         for (number, partition) in partitions.iter().enumerate() {
             let offset = (partition.address - bench.there.remote(0).addr) as usize;
-            let wanted: Vec<u8> =
-                of(number).take(partition.values as usize).flat_map(u64::to_le_bytes).chain([0; 8]).collect();
+            let wanted: Vec<u8> = values_of(number)
+                .take(partition.values as usize)
+                .flat_map(u64::to_le_bytes)
+                .chain([0; 8])
+                .collect();
             assert_eq!(bench.there.load(offset, wanted.len()), wanted, "partition {number} of {count}");
         }
         [u64::from(short.is_some()), u64::from(short.is_none())]

@@ -90,10 +90,10 @@ fn applied(scenario: &Scenario, changes: &[Change]) -> Result<Scenario, String> 
 
 /// Sets the value at the path `key`, and creates tables that do not exist.
 fn put(root: &mut Value, key: &str, value: Value) -> Result<(), String> {
-    let mut at = root;
+    let mut target = root;
     let mut path = "the scenario".to_owned();
     for name in key.split('.') {
-        at = match at {
+        target = match target {
             Value::Table(table) => table.entry(name).or_insert_with(|| Value::Table(Table::new())),
             Value::Array(list) => {
                 let count = list.len();
@@ -112,7 +112,7 @@ fn put(root: &mut Value, key: &str, value: Value) -> Result<(), String> {
         };
         path = name.to_owned();
     }
-    *at = value;
+    *target = value;
     Ok(())
 }
 

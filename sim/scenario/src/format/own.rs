@@ -28,9 +28,9 @@ pub(crate) fn read<T: DeserializeOwned>(source: Source<'_>) -> Result<T, Scenari
     })
 }
 
-/// Returns the number of the line, from 1, that contains the byte at offset `at`.
-fn line_of(text: &str, at: usize) -> u32 {
-    let before = text.as_bytes().iter().take(at);
+/// Returns the number of the line, from 1, that contains the byte at `offset`.
+fn line_of(text: &str, offset: usize) -> u32 {
+    let before = text.as_bytes().iter().take(offset);
     before.filter(|byte| **byte == b'\n').count() as u32 + 1
 }
 
@@ -40,8 +40,8 @@ pub(crate) fn remedied(message: &str) -> String {
     let message = message.trim().replace('\n', " ");
     // The parser names Rust types that a user has never seen; the hint replaces them.
     for kind in ["expected struct ", "expected internally tagged enum "] {
-        if let Some(at) = message.find(kind) {
-            return format!("{}expected a table: docs/guides/simulate.md has its keys", &message[..at]);
+        if let Some(end) = message.find(kind) {
+            return format!("{}expected a table: docs/guides/simulate.md has its keys", &message[..end]);
         }
     }
     match message.contains(": ") || message.contains(", expected") {

@@ -61,9 +61,10 @@ pub fn supply(scenario: &mut Scenario, source: Source<'_>) -> Result<Vec<Warning
                 warnings.push(Warning { file: source.name.to_owned(), line: 0, says });
             }
             for failed in &read.value.failures {
-                let found = topology.as_ref().map(|topology| failed.failure(topology));
-                let found = found.unwrap_or_else(|| Err("failures need a network: supply it first".into()));
-                failures.push(found.map_err(|says| source.error(0, says))?);
+                let failure = topology.as_ref().map(|topology| failed.failure(topology));
+                let failure =
+                    failure.unwrap_or_else(|| Err("failures need a network: supply it first".into()));
+                failures.push(failure.map_err(|says| source.error(0, says))?);
             }
             flows
         };

@@ -49,8 +49,8 @@ impl PortName {
     /// Fails if the node or port does not exist.
     pub fn find(self, network: &Network) -> Result<PortId, String> {
         let PortName { node, port } = self;
-        if let Some(found) = port.checked_sub(1).and_then(|number| network.port_of(node, number)) {
-            return Ok(found);
+        if let Some(id) = port.checked_sub(1).and_then(|number| network.port_of(node, number)) {
+            return Ok(id);
         }
         let nodes = network.topology().nodes.len();
         if node as usize >= nodes {

@@ -115,8 +115,8 @@ impl Queues {
     }
 
     /// Returns the number of samples before a time.
-    fn before(&self, at: Picos) -> u64 {
-        at.0.saturating_sub(self.start).div_ceil(STEP).min(self.samples)
+    fn before(&self, time: Picos) -> u64 {
+        time.0.saturating_sub(self.start).div_ceil(STEP).min(self.samples)
     }
 
     /// Writes the block that is due.

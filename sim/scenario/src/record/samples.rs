@@ -49,11 +49,11 @@ impl Samples {
         sink: &mut dyn Sink,
     ) -> Samples {
         let interval = interval.0.max(1);
-        let at = |flow: &Flow| match flow.start {
-            Start::At(at) => Some(at),
+        let start = |flow: &Flow| match flow.start {
+            Start::At(start) => Some(start),
             Start::After(_) => None,
         };
-        let first = flows.iter().filter_map(at).min().unwrap_or(0) / interval * interval;
+        let first = flows.iter().filter_map(start).min().unwrap_or(0) / interval * interval;
         let mut uplinks: Vec<(PortName, PortId)> = upwards(simulation.network());
         uplinks.sort();
         let mut places = vec![None; simulation.network().ports().len()];

@@ -194,10 +194,10 @@ impl Trace {
             return sink.append(Output::Trace, &record.bytes());
         }
         let PortName { node, port } = port;
-        let at = seen.at().0;
+        let time = seen.at().0;
         let event = event_name(seen.event());
         let line = format!(
-            "{at},{node},{port},{event},{classes},0,{sender},,,,pause,,{quanta},{},0\n",
+            "{time},{node},{port},{event},{classes},0,{sender},,,,pause,,{quanta},{},0\n",
             seen.charge()
         );
         sink.append(Output::Trace, line.as_bytes());
@@ -251,14 +251,14 @@ fn event_name(event: PortEvent) -> &'static str {
 fn line(seen: &Seen<'_>, port: PortName, described: &Described) -> String {
     let PortName { node, port } = port;
     let Described { ends: [src, dst], ports: [sport, dport], kind, psn, payload, ecn } = described;
-    let at = seen.at().0;
+    let time = seen.at().0;
     let event = event_name(seen.event());
     let class = seen.class();
     let charge = seen.charge();
     let queued = seen.waiting()[usize::from(class)];
     let kind = kind.name();
     format!(
-        "{at},{node},{port},{event},{class},{queued},{src},{dst},{sport},{dport},{kind},{psn},{payload},{charge},{ecn}\n"
+        "{time},{node},{port},{event},{class},{queued},{src},{dst},{sport},{dport},{kind},{psn},{payload},{charge},{ecn}\n"
     )
 }
 

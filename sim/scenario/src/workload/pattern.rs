@@ -38,29 +38,29 @@ impl Incast {
         let mean = bits / (rate * repeat.load) * 1e12;
         let mut gaps = stream(seed, Purpose::Gaps, 0);
         let mut flows = Vec::new();
-        let mut at = gap(&mut gaps, mean);
+        let mut time = gap(&mut gaps, mean);
         let mut round = 0;
-        while at < repeat.duration.0 {
-            flows.append(&mut self.round(hosts, seed, round, at)?);
+        while time < repeat.duration.0 {
+            flows.append(&mut self.round(hosts, seed, round, time)?);
             if flows.len() > FLOWS_MAX {
                 return Err(WorkloadError::TooMany);
             }
-            at = at.saturating_add(gap(&mut gaps, mean));
+            time = time.saturating_add(gap(&mut gaps, mean));
             round += 1;
         }
         (0..).zip(&mut flows).for_each(|(id, flow)| flow.id = id);
         Ok(flows)
     }
 
-    fn round(&self, hosts: &[u32], seed: u64, round: u64, at: u64) -> Result<Vec<Flow>, WorkloadError> {
+    fn round(&self, hosts: &[u32], seed: u64, round: u64, start: u64) -> Result<Vec<Flow>, WorkloadError> {
         let few = WorkloadError::TooFewHosts { needs: u64::from(self.senders) + 1, has: hosts.len() };
         if hosts.is_empty() {
             return Err(few);
         }
-        let to = self.to.unwrap_or_else(|| stream(seed, Purpose::Receiver, round).pick(hosts));
+        let receiver = self.to.unwrap_or_else(|| stream(seed, Purpose::Receiver, round).pick(hosts));
         let mut senders: Vec<(u64, u32)> = hosts
             .iter()
-            .filter(|host| **host != to)
+            .filter(|host| **host != receiver)
             .map(|host| (stream(seed, Purpose::Senders, round << 32 | u64::from(*host)).bits(), *host))
             .collect();
         if self.senders == 0 || senders.len() < self.senders as usize {
@@ -70,7 +70,7 @@ impl Incast {
         senders.truncate(self.senders as usize);
         senders.sort_unstable_by_key(|(_, host)| *host);
         let ids = (0..).zip(senders);
-        Ok(ids.map(|(id, (_, src))| Flow::write(id, src, to, self.size, at)).collect())
+        Ok(ids.map(|(id, (_, src))| Flow::write(id, src, receiver, self.size, start)).collect())
     }
 }
 
@@ -99,9 +99,9 @@ pub fn all_to_all(hosts: &[u32], size: u64) -> Result<Vec<Flow>, WorkloadError> 
         return Err(WorkloadError::TooMany);
     }
     let mut flows = Vec::new();
-    for (at, &src) in hosts.iter().enumerate() {
+    for (index, &src) in hosts.iter().enumerate() {
         for step in 1..count {
-            let dst = hosts[(at + step) % count];
+            let dst = hosts[(index + step) % count];
             flows.push(Flow::write(flows.len() as u64, src, dst, size, 0));
         }
     }

@@ -32,14 +32,14 @@ pub fn flows(
         let [mut gaps, mut bytes, mut others] = [Purpose::Gaps, Purpose::Sizes, Purpose::Destinations]
             .map(|purpose| stream(seed, purpose, u64::from(src)));
         let mean = sizes.mean() * 8.0 / (rates[src as usize] as f64 * load) * 1e12;
-        let mut at = gap(&mut gaps, mean);
-        while at < duration {
+        let mut time = gap(&mut gaps, mean);
+        while time < duration {
             if flows.len() == FLOWS_MAX {
                 return Err(WorkloadError::TooMany);
             }
             let dst = other(&mut others, hosts, src);
-            flows.push(Flow::write(0, src, dst, sizes.draw(&mut bytes), at));
-            at = at.saturating_add(gap(&mut gaps, mean));
+            flows.push(Flow::write(0, src, dst, sizes.draw(&mut bytes), time));
+            time = time.saturating_add(gap(&mut gaps, mean));
         }
     }
     flows.sort_by_key(|flow| match flow.start {

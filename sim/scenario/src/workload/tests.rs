@@ -85,8 +85,8 @@ fn a_host_sends_the_same_whoever_else_takes_part() {
     let turned = Workload { hosts: Some(vec![2, 3, 1]), ..few.clone() };
     let sent = |workload: &Workload| {
         let flows = generate(std::slice::from_ref(workload), &network(), 9).unwrap();
-        let of = |flow: &Flow| (flow.src == 3).then(|| (at(flow), flow.size));
-        flows.iter().filter_map(of).collect::<Vec<_>>()
+        let from_host_3 = |flow: &Flow| (flow.src == 3).then(|| (at(flow), flow.size));
+        flows.iter().filter_map(from_host_3).collect::<Vec<_>>()
     };
     let all = sent(&Workload::of(traffic));
     assert!(all.len() > 10);

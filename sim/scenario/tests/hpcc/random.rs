@@ -50,8 +50,8 @@ fn configs() -> impl Strategy<Value = Config> {
         (any::<u64>(), "[a-z/._]{1,12}", proptest::collection::btree_map(any::<u64>(), any::<u64>(), 0..5));
     proptest::collection::vec((0..KEYS.len(), value), 0..40).prop_map(|values| {
         let mut config = Config::default();
-        for (at, (number, word, map)) in values {
-            let value = match KEYS[at].1 {
+        for (index, (number, word, map)) in values {
+            let value = match KEYS[index].1 {
                 Kind::Integer => Value::Integer(number),
                 Kind::Decimal => Value::Decimal(number),
                 Kind::Rate => Value::Rate(Rate(number)),
@@ -59,7 +59,7 @@ fn configs() -> impl Strategy<Value = Config> {
                 Kind::Map => Value::Map(map),
                 Kind::Triple => Value::Triple([number, 1, number / 2]),
             };
-            assert!(config.set(KEYS[at].0, value));
+            assert!(config.set(KEYS[index].0, value));
         }
         config
     })
@@ -70,7 +70,7 @@ fn cdfs() -> impl Strategy<Value = Cdf> {
         let last = bytes.len() as f64;
         let mut points = vec![Point { bytes: 0.0, percent: 0.0 }];
         let point =
-            |(at, bytes)| Point { bytes: f64::from(bytes), percent: 100.0 * (at as f64 + 1.0) / last };
+            |(index, bytes)| Point { bytes: f64::from(bytes), percent: 100.0 * (index as f64 + 1.0) / last };
         points.extend(bytes.into_iter().enumerate().map(point));
         Cdf::new(points).unwrap()
     })

@@ -76,8 +76,8 @@ fn modes_that_are_not_modelled_are_refused_by_name() {
         let says = translated(&format!("{PFC} {line}"), None).unwrap_err().to_string();
         assert!(says.starts_with(words), "{says}");
     }
-    let with = translated(&format!("{PFC} CC_MODE 3"), Some(ControlName::Timely)).unwrap();
-    assert_eq!(with.value.control.name, ControlName::Timely);
+    let timely = translated(&format!("{PFC} CC_MODE 3"), Some(ControlName::Timely)).unwrap();
+    assert_eq!(timely.value.control.name, ControlName::Timely);
 }
 
 #[test]

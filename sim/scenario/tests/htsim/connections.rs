@@ -65,13 +65,13 @@ fn triggers_become_dependencies() {
     let flows = read.value.flows(&mut never);
     // Nothing fires trigger 3.
     assert_eq!((flows.len(), never), (4, vec![5]));
-    let on = |flow, end| Dependency { flow, end };
+    let on_end = |flow, end| Dependency { flow, end };
     let after = |flows, count| Start::After(Arc::new(After { flows, count, delay: 0 }));
     assert_eq!(
         flows[2],
-        Flow { start: after(vec![on(1, End::Acknowledged)], 1), ..Flow::write(3, 2, 3, 9, 0) }
+        Flow { start: after(vec![on_end(1, End::Acknowledged)], 1), ..Flow::write(3, 2, 3, 9, 0) }
     );
-    assert_eq!(flows[3].start, after(vec![on(1, End::Received), on(2, End::Acknowledged)], 2));
+    assert_eq!(flows[3].start, after(vec![on_end(1, End::Received), on_end(2, End::Acknowledged)], 2));
     assert_eq!(read.value.write(), TRIGGERED);
 }
 

@@ -53,8 +53,8 @@ fn what_is_not_modelled_is_refused_by_name() {
         ("--control swift", "no control is called `swift`: choose one of none, dcqcn, dcqcn-ns3, timely"),
         ("-tiers 1", "-tiers is 1: write 2 or 3"),
     ] {
-        let said = line(words).unwrap_err();
-        assert!(said.starts_with(says) && !said.contains('\n'), "{said}");
+        let message = line(words).unwrap_err();
+        assert!(message.starts_with(says) && !message.contains('\n'), "{message}");
     }
 }
 

@@ -77,8 +77,8 @@ fn each_mistake_has_its_line_and_remedy() {
         ("Radix_Down 4\n", "Radix_Down 4\nQueue_Down 0\n", "f: Queue_Down of tier 1 is missing or 0"),
     ] {
         assert!(TINY.contains(from), "{from}");
-        let said = says(parse(text(&TINY.replacen(from, to, 1))));
-        assert!(said.starts_with(words), "{said}");
+        let message = says(parse(text(&TINY.replacen(from, to, 1))));
+        assert!(message.starts_with(words), "{message}");
     }
     let none = says(parse(text("Nodes 4\nTiers 2\nPodsize 4")));
     assert_eq!(none, "f: tier 0 is missing: add `Tier 0`");

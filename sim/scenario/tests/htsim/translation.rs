@@ -113,10 +113,10 @@ fn the_default_tree_has_a_cube_or_a_square_of_hosts() {
 
 #[test]
 fn a_failure_is_of_the_link_that_is_wired() {
-    let with = |failure: &str| {
+    let matrix = |failure: &str| {
         format!("Nodes 16\nConnections 1\nFailures 1\n0->1 start 0 size 9\nfailure {failure}")
     };
-    let read = translated("", &with("switch_type AGG switch_id 3 link_id 1"), None).unwrap();
+    let read = translated("", &matrix("switch_type AGG switch_id 3 link_id 1"), None).unwrap();
     let topology = read.value.topology().unwrap();
     // Agg 3 has position 1, and its cores are 1 and 3. htsim would use core 1 * 2 + 1 = 3 for link 0 as well.
     let ends = [topology.switch_at(Tier::Agg, 3).unwrap(), topology.switch_at(Tier::Core, 3).unwrap()];
@@ -130,12 +130,12 @@ fn a_failure_is_of_the_link_that_is_wired() {
         ("switch_type TOR switch_id 2 link_id 1", Tier::Tor, (Tier::Agg, 3)),
         ("switch_type CORE switch_id 1 link_id 2", Tier::Core, (Tier::Agg, 5)),
     ] {
-        let read = translated("", &with(failure), None).unwrap();
+        let read = translated("", &matrix(failure), None).unwrap();
         assert_eq!(topology.place(read.value.failures[0].ends[0]).unwrap().tier, tier);
         assert_eq!(Some(read.value.failures[0].ends[1]), topology.switch_at(far.0, far.1));
         assert_eq!(warned(&read), ["f: htsim refuses failures of TOR and CORE; their link fails here"]);
     }
-    let wrong = says(translated("", &with("switch_type AGG switch_id 3 link_id 2"), None));
+    let wrong = says(translated("", &matrix("switch_type AGG switch_id 3 link_id 2"), None));
     assert_eq!(
         wrong,
         "f: a failure names link 2 of agg switch 3, which does not exist: correct switch_id or link_id"

@@ -57,10 +57,10 @@ impl Sink for Passed {
     fn frame(&mut self, capture: usize, frame: &Frame<'_>) {
         let FrameBytes::Packet(packet, _) = frame.bytes else { return };
         let sport = u16::from_be_bytes([packet[20], packet[21]]);
-        let to = packet[16..20].try_into().unwrap();
+        let destination = packet[16..20].try_into().unwrap();
         // Packets from a spine are not a choice of this switch.
         if frame.leaves {
-            self.0.lock().unwrap().insert((sport, to), capture);
+            self.0.lock().unwrap().insert((sport, destination), capture);
         }
     }
 }

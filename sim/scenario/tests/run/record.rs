@@ -133,26 +133,26 @@ fn samples_agree_with_what_nics_and_ports_count() {
     assert_eq!(cnps, simulation.counters(15).np_cnp_sent);
     assert!(cnps > 0 && collected.rows(Output::Cnps).iter().all(|line| line[1] == 15));
     let connections = collected.rows(Output::Connections);
-    let of =
+    let counts =
         |ns: u64, host: u64| connections.iter().find(|line| line[..2] == [ns, host]).unwrap()[2..].to_vec();
     // All flows start at once; 100 packets take 9 µs, and most of their acknowledgements arrive later.
-    assert_eq!((of(0, 0), of(0, 5), of(0, 15)), (vec![1, 1], vec![1, 1], vec![0, 0]));
-    assert_eq!(of(10_000, 0), [1, 0]);
+    assert_eq!((counts(0, 0), counts(0, 5), counts(0, 15)), (vec![1, 1], vec![1, 1], vec![0, 0]));
+    assert_eq!(counts(10_000, 0), [1, 0]);
     let last = connections.last().unwrap()[0];
-    assert_eq!(of(last, 0)[1], 0);
+    assert_eq!(counts(last, 0)[1], 0);
     // Data leaves ToRs 16 to 18 by ports 3 and 4.
     let uplinks = collected.rows(Output::Uplinks);
-    let at = |ns: u64| uplinks.iter().filter(move |line| line[0] == ns);
-    assert_eq!(at(0).count(), 8 * 2, "two ports of eight ToRs");
+    let lines_at = |ns: u64| uplinks.iter().filter(move |line| line[0] == ns);
+    assert_eq!(lines_at(0).count(), 8 * 2, "two ports of eight ToRs");
     let tors = |line: &&Vec<u64>| line[1] < 19;
-    let sent: u64 = at(last).filter(tors).map(|line| line[3]).sum();
+    let sent: u64 = lines_at(last).filter(tors).map(|line| line[3]).sum();
     assert!((600_000..700_000).contains(&sent), "{sent}");
-    assert!(at(last).all(|line| line[2] == 3 || line[2] == 4));
+    assert!(lines_at(last).all(|line| line[2] == 3 || line[2] == 4));
 }
 
 /// Returns a little-endian number of a record.
-fn number(record: &[u8], at: usize, bytes: usize) -> u64 {
-    record[at..at + bytes].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+fn number(record: &[u8], offset: usize, bytes: usize) -> u64 {
+    record[offset..offset + bytes].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 #[test]
@@ -186,17 +186,17 @@ fn a_trace_has_what_befalls_each_packet_at_its_nodes() {
     assert_eq!([0, 1, 2, 3].map(|event| count(16, 0xfc, event)), [5, 5, 5, 0]);
     let first = records[0];
     let fields = [(0, 8), (8, 2), (10, 1), (11, 1), (16, 4), (20, 4), (24, 2), (28, 1), (29, 1)];
-    let first_fields = fields.map(|(at, bytes)| number(first, at, bytes));
+    let first_fields = fields.map(|(offset, bytes)| number(first, offset, bytes));
     assert_eq!(first_fields, [0, 0, 1, 3, 0x0b00_0001, 0x0b00_0f01, 1_048, 2, 0]);
     let data = |record: &[u8]| {
-        [(32, 2), (34, 2), (36, 4), (48, 2), (50, 2)].map(|(at, len)| number(record, at, len))
+        [(32, 2), (34, 2), (36, 4), (48, 2), (50, 2)].map(|(offset, len)| number(record, offset, len))
     };
     let sent: Vec<_> = records.iter().filter(|record| record[8] == 0 && record[26] == 0x11).collect();
     assert_eq!(data(sent[0]), [10_000, 100, 0, 3, 1_000]);
     assert_eq!(data(sent[3]), [10_000, 100, 3_000, 3, 500]);
     assert_eq!(data(sent[4]), [10_001, 200, 0, 3, 100]);
     let acks: Vec<_> = records.iter().filter(|record| record[8] == 0 && record[26] == 0xfc).collect();
-    let ack = [(32, 2), (34, 2), (40, 4)].map(|(at, len)| number(acks[3], at, len));
+    let ack = [(32, 2), (34, 2), (40, 4)].map(|(offset, len)| number(acks[3], offset, len));
     assert_eq!(ack, [100, 10_000, 4_000]);
 }
 

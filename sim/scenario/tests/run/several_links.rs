@@ -205,8 +205,8 @@ fn flows_by_different_links_of_a_host_do_not_slow_each_other() {
 }
 
 /// Returns the failure of a link at a time.
-fn failure(ends: [u32; 2], at: u64) -> Failure {
-    Failure { ends, nth: 0, at: Time(at), until: None }
+fn failure(ends: [u32; 2], time: u64) -> Failure {
+    Failure { ends, nth: 0, at: Time(time), until: None }
 }
 
 #[test]

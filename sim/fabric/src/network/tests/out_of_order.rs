@@ -25,8 +25,8 @@ fn late_packets_are_overtaken_and_lost_ones_take_their_time() {
     {
         network.send(port, packet);
     }
-    let at = |sent: u64| MICROSECOND + sent * 80_000;
-    let expected = [(at(2), 1, 1), (at(1) + 200_000, 1, 0), (at(4), 1, 3), (at(5), 1, 4)];
+    let arrival = |sent: u64| MICROSECOND + sent * 80_000;
+    let expected = [(arrival(2), 1, 1), (arrival(1) + 200_000, 1, 0), (arrival(4), 1, 3), (arrival(5), 1, 4)];
     assert_eq!(arrivals(&mut network), expected);
     let totals = network.totals();
     assert_eq!((totals.sent.packets, totals.arrived.packets), (5, 4));
@@ -70,7 +70,8 @@ fn another_rate_holds_for_packets_that_come_later() {
         });
         network.set_rate(port, RATE / 2);
         network.send(port, numbered(waiting));
-        let ends = arrivals(&mut network).into_iter().map(|(at, ..)| at - MICROSECOND).collect::<Vec<_>>();
+        let ends =
+            arrivals(&mut network).into_iter().map(|(time, ..)| time - MICROSECOND).collect::<Vec<_>>();
         let mut expected: Vec<_> = (1..=u64::from(waiting)).map(|number| number * 80_000).collect();
         expected.push(u64::from(waiting) * 80_000 + 160_000);
         assert_eq!(ends, expected);
@@ -86,6 +87,6 @@ fn packets_that_take_no_time_leave_together() {
     (1..4).for_each(|number| {
         network.send(port, numbered(number));
     });
-    let at = MICROSECOND + 80_000;
-    assert_eq!(arrivals(&mut network), [(at, 1, 0), (at, 1, 1), (at, 1, 2), (at, 1, 3)]);
+    let arrival = MICROSECOND + 80_000;
+    assert_eq!(arrivals(&mut network), [(arrival, 1, 0), (arrival, 1, 1), (arrival, 1, 2), (arrival, 1, 3)]);
 }

@@ -33,20 +33,20 @@ fn a_replayed_write_changes_nothing_with_or_without_its_data() {
     bed.world.tap();
     assert_eq!(bed.status(Kind::Write, 128, [0, 0]), Status::Ok);
     let taken = bed.taken();
-    let of = |kind: Kind| taken.iter().find(|taken| taken.kind() == kind).unwrap().clone();
+    let recorded = |kind: Kind| taken.iter().find(|taken| taken.kind() == kind).unwrap().clone();
     bed.served.memory.store(0, &[0x33; 128]);
     let before = bed.served.memory.load(0, LEN);
-    bed.again(&of(Kind::Write));
+    bed.again(&recorded(Kind::Write));
     bed.world.run_for(10_000);
     let solicit =
         bed.taken().into_iter().find(|taken| taken.kind() == Kind::Solicit).expect("the server asks");
     assert_eq!(bed.world.counters(CLIENT).rma_unexpected, 1, "and nobody answers");
     // The recorded data, addressed to the operation that is served now.
-    let mut data = of(Kind::Data);
+    let mut data = recorded(Kind::Data);
     let server_slot = &solicit.bytes[32..34];
     data.bytes[2..4].copy_from_slice(server_slot);
     bed.again(&data);
-    bed.again(&of(Kind::Data));
+    bed.again(&recorded(Kind::Data));
     assert_eq!(bed.world.counters(SERVER).rma_bad_responses + bed.world.counters(SERVER).rma_unexpected, 2);
     bed.assert_idle(&patient());
     assert!(bed.served.memory.load(0, LEN) == before);

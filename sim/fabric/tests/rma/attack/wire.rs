@@ -210,8 +210,8 @@ fn no_random_forgery_is_accepted() {
             bytes[2] &= 0x80;
         } else {
             for _ in 0..random.between(1, 4) {
-                let at = random.below(bytes.len() as u64) as usize;
-                bytes[at] ^= random.between(1, 255) as u8;
+                let index = random.below(bytes.len() as u64) as usize;
+                bytes[index] ^= random.between(1, 255) as u8;
             }
             // Two changes of a byte may cancel out.
             if bytes == message.bytes {

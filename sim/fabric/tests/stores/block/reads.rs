@@ -89,12 +89,12 @@ impl<D: Design> SmallStore<D> {
     fn step(&mut self, mut ended: impl FnMut(usize, &Finished<'_>)) {
         let now = self.world.now();
         self.hosts.iter_mut().for_each(|host| host.turn(&mut self.world));
-        for (at, Program { machine, links, .. }) in self.clients.iter_mut().enumerate() {
+        for (index, Program { machine, links, .. }) in self.clients.iter_mut().enumerate() {
             for replica in 0..links.len() {
                 while let Some(completion) = links[replica].and_then(|link| link.poll(&mut self.world)) {
                     let ends = &mut Endpoints { world: &mut self.world, links };
                     if let Some(finished) = machine.complete(now, replica, &completion, ends) {
-                        ended(at, &finished);
+                        ended(index, &finished);
                     }
                 }
             }
@@ -141,8 +141,8 @@ impl<D: Design> SmallStore<D> {
         for _ in 0..20_000 {
             let took = self.world.now().since(begun) / 1_000;
             self.step(|who, finished| {
-                let at = slots.iter().position(|slot| (who, *slot) == (client, finished.slot));
-                let Some(at) = at else { return };
+                let read = slots.iter().position(|slot| (who, *slot) == (client, finished.slot));
+                let Some(read) = read else { return };
                 let value = match finished.outcome {
                     Outcome::Value(value) => {
                         assert!(
@@ -155,7 +155,7 @@ impl<D: Design> SmallStore<D> {
                     other => panic!("{other:?}"),
                 };
                 let Finished { tag, round_trips, .. } = *finished;
-                ends[at] = Some(Ended { value, tag, round_trips, took });
+                ends[read] = Some(Ended { value, tag, round_trips, took });
             });
             if ends.iter().all(Option::is_some) {
                 return ends.into_iter().flatten().collect();
@@ -277,8 +277,8 @@ fn who_has_the_newest_alone_and_falls_silent_stops_no_read() {
     written_at_one(&mut few, source, other, 77);
     few.cut(1, other, true);
     let slot = few.begin_read(1, 5);
-    let said = few.world.counters(holder).sent_bytes;
-    while few.world.counters(holder).sent_bytes == said {
+    let sent_bytes = few.world.counters(holder).sent_bytes;
+    while few.world.counters(holder).sent_bytes == sent_bytes {
         few.steps(1);
     }
     // The holder's tag is in flight, and is its last message.
@@ -296,8 +296,9 @@ fn a_silent_source_costs_one_wait_and_not_one_a_read() {
         let mut few = written(replicas, 14);
         let dead: Vec<usize> = (0..replicas / 2).collect();
         dead.iter().for_each(|replica| few.cut(1, *replica, true));
-        let all: Vec<Ended> = (0..4 * LAYOUT.blocks).map(|at| few.read(1, at % LAYOUT.blocks)).collect();
-        assert!(all.iter().zip(0..).all(|(read, at)| read.value == Some((at % LAYOUT.blocks) as u8)));
+        let all: Vec<Ended> =
+            (0..4 * LAYOUT.blocks).map(|number| few.read(1, number % LAYOUT.blocks)).collect();
+        assert!(all.iter().zip(0..).all(|(read, number)| read.value == Some((number % LAYOUT.blocks) as u8)));
         let waited = all.iter().filter(|read| read.round_trips > 1).count();
         assert!((1..=dead.len()).contains(&waited), "{waited}: once for each that is silent");
         assert_eq!(all.iter().filter(|read| read.took > 50).count(), waited);
@@ -327,8 +328,8 @@ fn who_was_late_gives_values_again() {
     few.cut(1, 0, false);
     few.steps(3_000);
     let mut from_it = 0;
-    for at in 0..4 * LAYOUT.blocks {
-        let (ended, sent) = few.sent(|few| few.read(1, at % LAYOUT.blocks));
+    for index in 0..4 * LAYOUT.blocks {
+        let (ended, sent) = few.sent(|few| few.read(1, index % LAYOUT.blocks));
         assert_eq!(ended.round_trips, 1);
         from_it += usize::from(sent[0] > LITTLE);
     }
@@ -355,7 +356,8 @@ fn a_source_that_dies_in_the_middle_of_a_read_and_comes_back_empty_gives_values_
     few.hosts[source].restart_empty(&mut few.world, table);
     few.connect();
     few.steps(50);
-    let from_it = (0..4 * LAYOUT.blocks).filter(|at| few.source(1, at % LAYOUT.blocks) == source).count();
+    let from_it =
+        (0..4 * LAYOUT.blocks).filter(|number| few.source(1, number % LAYOUT.blocks) == source).count();
     assert!(from_it > LAYOUT.blocks as usize / 2, "{from_it}");
 }
 

@@ -182,9 +182,9 @@ impl<D: Design> Run<D> {
     }
 
     /// Connects a client to all replicas that are up.
-    fn connect(&mut self, at: usize) {
+    fn connect(&mut self, index: usize) {
         for replica in 0..REPLICAS {
-            let client = &mut self.clients[at];
+            let client = &mut self.clients[index];
             if client.links[replica].is_some() {
                 continue;
             }
@@ -199,10 +199,10 @@ impl<D: Design> Run<D> {
     }
 
     /// Ends the connections that a client can no longer use.
-    fn drop_lost(&mut self, at: usize) {
+    fn drop_lost(&mut self, index: usize) {
         let now = self.world.now();
-        while let Some(lost) = self.clients[at].machine.lost() {
-            let client = &mut self.clients[at];
+        while let Some(lost) = self.clients[index].machine.lost() {
+            let client = &mut self.clients[index];
             if let Some(link) = client.links[lost.replica].take() {
                 link.end(&mut self.world);
                 ended::<D>(
@@ -220,14 +220,14 @@ impl<D: Design> Run<D> {
     /// Gives all clients a turn and advances the time a little.
     fn step(&mut self) {
         self.hosts.iter_mut().for_each(|host| host.turn(&mut self.world));
-        for at in 0..self.clients.len() {
-            self.connect(at);
-            let client = &mut self.clients[at];
+        for index in 0..self.clients.len() {
+            self.connect(index);
+            let client = &mut self.clients[index];
             client.turn(&mut self.world, &mut self.history);
             if client.left > 0 && client.machine.in_flight() < WINDOW.into() && self.random.below(4) == 0 {
                 client.begin(&mut self.world, &mut self.history, &mut self.random, &mut self.serial);
             }
-            self.drop_lost(at);
+            self.drop_lost(index);
         }
         let limit = self.world.now().after(1_000);
         self.world.step_until(limit);
@@ -295,8 +295,8 @@ impl<D: Design> Run<D> {
 
     /// Lets a client die; another one starts on its node. The replicas notice it one after the other.
     fn kill(&mut self) {
-        let at = self.random.below(self.clients.len() as u64) as usize;
-        let dead = self.clients.swap_remove(at);
+        let index = self.random.below(self.clients.len() as u64) as usize;
+        let dead = self.clients.swap_remove(index);
         dead.links.iter().flatten().for_each(|link| link.end(&mut self.world));
         for (replica, link) in dead.links.iter().enumerate() {
             if let Some(link) = link {
@@ -310,9 +310,9 @@ impl<D: Design> Run<D> {
     /// Repairs a replica that has lost its memory: the other replicas end all connections, then it reads each
     /// block from a quorum.
     fn repair(&mut self, replica: usize) {
-        for at in 0..self.clients.len() {
+        for index in 0..self.clients.len() {
             for (other, host) in self.hosts.iter_mut().enumerate().filter(|(other, _)| *other != replica) {
-                let client = &self.clients[at];
+                let client = &self.clients[index];
                 if let Some(link) = &client.links[other] {
                     ended::<D>(host, &mut self.world, link, client.grants[other]);
                 }
@@ -326,10 +326,10 @@ impl<D: Design> Run<D> {
                 break;
             }
             self.clients.push(reader);
-            let at = self.clients.len() - 1;
+            let index = self.clients.len() - 1;
             self.step();
-            self.connect(at);
-            self.drop_lost(at);
+            self.connect(index);
+            self.drop_lost(index);
             reader = self.clients.pop().expect("the reader");
             let now = self.world.now();
             while next < KEYS && reader.machine.in_flight() < WINDOW.into() {

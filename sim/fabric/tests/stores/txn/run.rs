@@ -115,7 +115,7 @@ impl<P: Protocol> Run<P> {
         let mut world = World::new(&Config { seed, nodes: CLIENTS + SHARDS, nic, ..Config::default() });
         world.set_rules(&plan.rules(), seed);
         let host =
-            |at| Host::open(&mut world, CLIENTS + at, protocol.shape(), |memory| protocol.open(memory));
+            |index| Host::open(&mut world, CLIENTS + index, protocol.shape(), |memory| protocol.open(memory));
         let hosts = (0..SHARDS).map(host).collect();
         let mut run = Run {
             world,
@@ -167,15 +167,15 @@ impl<P: Protocol> Run<P> {
     /// Gives all clients a turn and advances the time a little.
     pub fn step(&mut self) {
         self.hosts.iter_mut().for_each(|host| host.turn(&mut self.world));
-        for at in (0..self.actors.len()).rev() {
-            if self.turn(at).is_err() {
-                self.leave(at, true);
+        for index in (0..self.actors.len()).rev() {
+            if self.turn(index).is_err() {
+                self.leave(index, true);
             }
         }
-        for at in (0..self.graves.len()).rev() {
-            match self.graves[at].steps {
-                0 => self.recover(at),
-                _ => self.graves[at].steps -= 1,
+        for index in (0..self.graves.len()).rev() {
+            match self.graves[index].steps {
+                0 => self.recover(index),
+                _ => self.graves[index].steps -= 1,
             }
         }
         let limit = self.world.now().after(4_000);
@@ -183,8 +183,8 @@ impl<P: Protocol> Run<P> {
     }
 
     /// Lets the shards end all connections of a dead client, and then its transactions.
-    fn recover(&mut self, at: usize) {
-        let DeadClient { name, links, .. } = self.graves.swap_remove(at);
+    fn recover(&mut self, index: usize) {
+        let DeadClient { name, links, .. } = self.graves.swap_remove(index);
         for link in &links {
             self.hosts.iter_mut().for_each(|host| host.lose(&mut self.world, link));
         }
@@ -192,8 +192,8 @@ impl<P: Protocol> Run<P> {
     }
 
     /// Disconnects a client, and another one joins. A client that is alive reports its open transactions.
-    fn leave(&mut self, at: usize, alive: bool) {
-        let mut actor = self.actors.swap_remove(at);
+    fn leave(&mut self, index: usize, alive: bool) {
+        let mut actor = self.actors.swap_remove(index);
         let now = self.world.now().0;
         actor.client.give_up(remora_nic::Status::WrFlushed);
         while let (true, Some((tx, outcome))) = (alive, actor.client.abandon()) {
@@ -209,15 +209,15 @@ impl<P: Protocol> Run<P> {
     }
 
     /// Gives a client's program a turn.
-    fn turn(&mut self, at: usize) -> Result<(), Broken> {
+    fn turn(&mut self, index: usize) -> Result<(), Broken> {
         for shard in 0..SHARDS {
-            while let Some(completion) = self.actors[at].links[shard].poll(&mut self.world) {
-                self.complete(at, shard, &completion)?;
+            while let Some(completion) = self.actors[index].links[shard].poll(&mut self.world) {
+                self.complete(index, shard, &completion)?;
             }
         }
-        self.begin(at);
-        self.commit(at);
-        let Actor { client, links, .. } = &mut self.actors[at];
+        self.begin(index);
+        self.commit(index);
+        let Actor { client, links, .. } = &mut self.actors[index];
         let mut connections = Endpoints { world: &mut self.world, links };
         (0..SHARDS).try_for_each(|shard| client.return_buffers(shard, &mut connections))
     }
@@ -250,8 +250,8 @@ impl<P: Protocol> Run<P> {
         Ok(())
     }
 
-    fn ended(&mut self, at: usize, tx: Tx, outcome: Outcome) {
-        let actor = &mut self.actors[at];
+    fn ended(&mut self, index: usize, tx: Tx, outcome: Outcome) {
+        let actor = &mut self.actors[index];
         let now = self.world.now();
         let place = actor.open.iter().position(|open| open.tx == tx).expect("an open transaction");
         let open = actor.open.remove(place);
@@ -268,8 +268,8 @@ impl<P: Protocol> Run<P> {
     }
 
     /// Starts a transaction on up to three keys, if the window has a free place.
-    fn begin(&mut self, at: usize) {
-        let actor = &mut self.actors[at];
+    fn begin(&mut self, index: usize) {
+        let actor = &mut self.actors[index];
         if actor.left == 0 || actor.pause > self.world.now() || self.random.below(3) == 0 {
             return;
         }
@@ -293,12 +293,12 @@ impl<P: Protocol> Run<P> {
                 writes.push((number, self.values));
             }
         }
-        self.open(at, tx, &reads, &writes);
+        self.open(index, tx, &reads, &writes);
     }
 
     /// Opens a transaction with these reads and writes.
-    fn open(&mut self, at: usize, tx: Tx, reads: &[u64], writes: &[(u64, u64)]) {
-        let actor = &mut self.actors[at];
+    fn open(&mut self, index: usize, tx: Tx, reads: &[u64], writes: &[(u64, u64)]) {
+        let actor = &mut self.actors[index];
         let mut connections = Endpoints { world: &mut self.world, links: &actor.links };
         let mut value = vec![0; VALUE];
         let read = |number: &u64| {
@@ -320,10 +320,10 @@ impl<P: Protocol> Run<P> {
     }
 
     /// Commits the transactions that have all their values.
-    fn commit(&mut self, at: usize) {
-        let clock = self.world.now().0 / 1000 + self.actors[at].skew;
-        for place in (0..self.actors[at].open.len()).rev() {
-            let Actor { client, links, open, .. } = &mut self.actors[at];
+    fn commit(&mut self, index: usize) {
+        let clock = self.world.now().0 / 1000 + self.actors[index].skew;
+        for place in (0..self.actors[index].open.len()).rev() {
+            let Actor { client, links, open, .. } = &mut self.actors[index];
             let this = &mut open[place];
             if this.committing || this.found.len() < this.reads.len() {
                 continue;
@@ -333,7 +333,7 @@ impl<P: Protocol> Run<P> {
             let mut connections = Endpoints { world: &mut self.world, links };
             let ended = client.commit(this.tx, clock, &mut connections);
             if let Ok(Some(Event::Ended { tx, outcome, .. })) = ended {
-                self.ended(at, tx, outcome);
+                self.ended(index, tx, outcome);
             }
         }
     }
@@ -343,8 +343,8 @@ impl<P: Protocol> Run<P> {
         for step in 0..500 {
             self.step();
             if self.plan.has(Mishap::Death) && self.random.below(120) == 0 {
-                let at = self.random.below(self.actors.len() as u64) as usize;
-                self.leave(at, false);
+                let index = self.random.below(self.actors.len() as u64) as usize;
+                self.leave(index, false);
                 tally.fired(Mishap::Death);
             }
             if self.plan.has(Mishap::Partition) && step == 100 {
@@ -356,7 +356,7 @@ impl<P: Protocol> Run<P> {
                 self.hosts[host].crash(&mut self.world);
                 let protocol = self.protocol;
                 self.hosts[host].restart(&mut self.world, |memory| protocol.open(memory));
-                (0..self.actors.len()).rev().for_each(|at| self.leave(at, true));
+                (0..self.actors.len()).rev().for_each(|index| self.leave(index, true));
                 tally.fired(Mishap::Restart);
             }
         }

@@ -99,7 +99,7 @@ impl<P: Protocol> Bank<P> {
     fn new(protocol: P, seed: u64) -> Bank<P> {
         let mut world = World::new(&Config { seed, nodes: TELLERS + SHARDS, ..Config::default() });
         let host =
-            |at| Host::open(&mut world, TELLERS + at, protocol.shape(), |memory| protocol.open(memory));
+            |index| Host::open(&mut world, TELLERS + index, protocol.shape(), |memory| protocol.open(memory));
         let mut hosts: Vec<_> = (0..SHARDS).map(host).collect();
         let mut tellers = Vec::new();
         for node in 0..TELLERS {
@@ -114,12 +114,12 @@ impl<P: Protocol> Bank<P> {
     }
 
     /// Lets a teller continue its jobs.
-    fn turn<W: Workload>(&mut self, at: usize, runner: &mut Runner<W>) {
+    fn turn<W: Workload>(&mut self, index: usize, runner: &mut Runner<W>) {
         let now = self.world.now();
-        let Teller { links, client } = &mut self.tellers[at];
+        let Teller { links, client } = &mut self.tellers[index];
         let history = &mut self.history;
         let mut report = |ended: &Ended<'_, W::Job>| {
-            note(history, at as u32 * WINDOW + ended.place as u32, ended, now);
+            note(history, index as u32 * WINDOW + ended.place as u32, ended, now);
         };
         for shard in 0..SHARDS {
             while let Some(completion) = links[shard].poll(&mut self.world) {
@@ -138,7 +138,7 @@ impl<P: Protocol> Bank<P> {
     fn run<W: Workload>(&mut self, runners: &mut [Runner<W>]) {
         for _ in 0..100_000 {
             self.hosts.iter_mut().for_each(|host| host.turn(&mut self.world));
-            runners.iter_mut().enumerate().for_each(|(at, runner)| self.turn(at, runner));
+            runners.iter_mut().enumerate().for_each(|(index, runner)| self.turn(index, runner));
             if runners.iter().all(Runner::is_done) {
                 return;
             }

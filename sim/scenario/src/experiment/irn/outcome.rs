@@ -130,10 +130,10 @@ fn seconds(picos: u64) -> f64 {
 
 /// Returns a quantile of `sorted`, interpolated between neighbours. `sorted` must not be empty.
 fn percentile(sorted: &[f64], part: f64) -> f64 {
-    let at = part * (sorted.len() - 1) as f64;
-    let low = sorted[at.floor() as usize];
-    let high = sorted[at.ceil() as usize];
-    low + (high - low) * at.fract()
+    let rank = part * (sorted.len() - 1) as f64;
+    let low = sorted[rank.floor() as usize];
+    let high = sorted[rank.ceil() as usize];
+    low + (high - low) * rank.fract()
 }
 
 /// Returns the mean of values, and half the width of its 95 % confidence interval by Student's distribution;

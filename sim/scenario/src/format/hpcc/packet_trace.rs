@@ -130,7 +130,8 @@ impl Record {
     /// Encodes the record. Bytes that the packet's kind does not use are 0.
     pub fn bytes(&self) -> [u8; RECORD] {
         let mut bytes = [0; RECORD];
-        let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+        let mut put =
+            |offset: usize, field: &[u8]| bytes[offset..offset + field.len()].copy_from_slice(field);
         put(0, &self.time.to_le_bytes());
         put(8, &self.node.to_le_bytes());
         put(10, &[self.interface, self.queue]);

@@ -215,8 +215,8 @@ fn failures(source: Source<'_>, config: &Config, topology: &Topology) -> Result<
         return Ok(Vec::new());
     }
     let end = |node: u64| u32::try_from(node).unwrap_or(u32::MAX);
-    let at = Time(time.saturating_mul(MICROSECOND).saturating_add(BASE));
-    let failure = Failure { ends: [end(*a), end(*b)], nth: 0, at, until: None };
+    let failure_time = Time(time.saturating_mul(MICROSECOND).saturating_add(BASE));
+    let failure = Failure { ends: [end(*a), end(*b)], nth: 0, at: failure_time, until: None };
     match failure.link(topology) {
         Some(_) => Ok(vec![failure]),
         None => {

@@ -150,13 +150,13 @@ fn connection(
         recv_done: None,
         priority: None,
     };
-    let mut at = None;
+    let mut start = None;
     let mut trigger = None;
     let mut size = None;
     while let Some(word) = line.next() {
         match word {
             "id" => flow.id = Some(line.id(word)?),
-            "start" => at = Some(line.start()?),
+            "start" => start = Some(line.start()?),
             "trigger" => trigger = Some(line.id(word)?),
             "size" => size = Some(line.number(word, u64::MAX)?),
             "send_done_trigger" => flow.send_done = Some(line.id(word)?),
@@ -183,8 +183,8 @@ fn connection(
     if src == dst {
         return Err(line.error(format!("host {src} sends to itself: name another host")));
     }
-    flow.start = match (at, trigger) {
-        (Some(at), None) => ConnectionStart::At(at),
+    flow.start = match (start, trigger) {
+        (Some(start), None) => ConnectionStart::At(start),
         (None, Some(trigger)) if flow.id.is_some() => ConnectionStart::Trigger(trigger),
         (None, Some(_)) => return Err(line.error("a flow with a trigger has no id: add `id N`")),
         (Some(_), Some(_)) => {
@@ -337,7 +337,7 @@ impl Connections {
         for (id, flow) in numbered {
             let mut made = Flow::write(id, flow.src, flow.dst, flow.size, 0);
             match flow.start {
-                ConnectionStart::At(at) => made.start = Start::At(at),
+                ConnectionStart::At(time) => made.start = Start::At(time),
                 ConnectionStart::Trigger(trigger) => {
                     let enough = |after: &&Arc<After>| after.flows.len() >= after.count as usize;
                     let Some(after) = waits.get(&trigger).filter(enough) else {

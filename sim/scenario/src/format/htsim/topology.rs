@@ -74,14 +74,14 @@ pub fn parse(source: Source<'_>) -> Result<Read<TreeFile>, ScenarioError> {
     if count < 2 {
         return Err(source.error(0, format!("Tiers is {count}: write 2 or 3")));
     }
-    let mut found = Vec::new();
+    let mut texts = Vec::new();
     for (tier, text) in tiers.into_iter().enumerate().take(count as usize) {
         let text =
             text.ok_or_else(|| source.error(0, format!("tier {tier} is missing: add `Tier {tier}`")))?;
         text.check(source, tier, tier + 1 == count as usize)?;
-        found.push(text);
+        texts.push(text);
     }
-    let file = TreeFile { nodes, pod, tiers: found };
+    let file = TreeFile { nodes, pod, tiers: texts };
     tree(&file).map_err(|says| source.error(0, says))?;
     Ok(warnings.with(file))
 }

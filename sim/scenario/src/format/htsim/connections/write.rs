@@ -25,7 +25,7 @@ impl Connections {
             };
             put("id", flow.id);
             match flow.start {
-                ConnectionStart::At(at) => put("start", Some(at)),
+                ConnectionStart::At(time) => put("start", Some(time)),
                 ConnectionStart::Trigger(id) => put("trigger", Some(id)),
             }
             put("size", Some(flow.size));

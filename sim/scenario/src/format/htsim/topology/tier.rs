@@ -59,8 +59,8 @@ impl TierText {
         value: &Value<'_>,
         warnings: &mut Warnings<'_>,
     ) -> Result<(), ScenarioError> {
-        let found = self.keys().into_iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
-        let Some((name, place)) = found else {
+        let entry = self.keys().into_iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
+        let Some((name, place)) = entry else {
             warnings.add(value.line, format!("the key {} is not known; it is skipped", excerpt(value.key)));
             return Ok(());
         };
