@@ -1,15 +1,15 @@
-//! Benchmarks and figures. Each result is compared to a floor or a rival that ran interleaved in the same
-//! run.
+//! Benchmarks and figures. Each result is compared with a lower bound or with a rival that ran in the same
+//! run, in alternating rounds.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | [`command`] | what benchmarks share with the command: ports, output files, signals |
-//! | [`kv`], [`block`], `txn` | the stores, beside each other and beside rivals |
+//! | [`command`] | options that benchmarks share with the commands: designs, transports, servers |
+//! | [`kv`], [`block`], `txn` | the stores, compared with each other and with rivals |
 //! | `verbs`, `rma`, `prism`, `redn`, `strom`, `loss`, `congestion` | the NIC's operations, and models of them |
-//! | `sim` | the simulated data center's speed |
-//! | `dropin` | verbs programs that know nothing of Remora |
-//! | [`demo`], [`figures`] | one table read every way; what the papers draw |
-//! | [`plot`] | lines as SVG, also for the command |
+//! | `sim` | the speed of the simulator |
+//! | `dropin` | unmodified verbs programs |
+//! | [`demo`], [`figures`] | one table read in every way; the figures of the papers |
+//! | [`plot`] | line plots as SVG, also for the command |
 //! | [`exercise`] | random operations on a store, recorded for a checker of histories |
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, reason = "a reader that leaves is no fault: `print`"))]
@@ -64,8 +64,8 @@ pub use floor::{typical, typical_of};
 pub use remora_options::device::PortName;
 pub use row::{Report, Row, median};
 
-/// Divisor of the number of operations in a round: 1 in release builds, 10 in debug builds. The results of
-/// debug builds are not compared; tests only check that the rows are there.
+/// The divisor of the number of operations in a round: 1 in release builds, 10 in debug builds. The results
+/// of debug builds are not compared; tests only check that the rows exist.
 pub(crate) const SHORTER: u64 = if cfg!(debug_assertions) { 10 } else { 1 };
 
 /// The measurements without options of their own.
@@ -163,7 +163,8 @@ impl Args {
         self.port.is_none_or(|only| only == port)
     }
 
-    /// May a model's case be asked for? Those of software begin with the port's name.
+    /// Returns true if `--only` can select a case of a model. The cases of software begin with the name of a
+    /// port.
     fn wants_model(&self) -> bool {
         let only = self.only.as_deref().unwrap_or_default();
         PortName::value_variants().iter().all(|port| !only.starts_with(&format!("{}/", port.name())))
@@ -174,7 +175,7 @@ impl Args {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
 
-    /// Adds the rows that are asked for.
+    /// Adds the rows that `--only` selects.
     fn add_wanted(&self, report: &mut Report, rows: impl IntoIterator<Item = Row>) {
         let wanted = |row: &Row| self.wants_case(&format!("{}/{}", row.case, row.metric));
         rows.into_iter().filter(wanted).for_each(|row| report.add(row));
@@ -208,12 +209,12 @@ pub fn run(args: Args) -> Result<()> {
     }
 }
 
-/// Runs a benchmark and prints its rows, from which figures are drawn.
+/// Runs a benchmark, prints its rows, and returns them for figures.
 ///
 /// # Errors
-/// The benchmark's.
+/// The errors of the benchmark.
 pub fn rows(args: &Args) -> Result<Vec<curves::Saved>> {
-    // A benchmark pins itself to one core, and the next one in this process wants two.
+    // A benchmark pins this thread to one core, and the next one in this process needs two.
     let _affinity = cores::SavedAffinity::now()?;
     let report = match (&args.own, args.name) {
         (Some(Own::Kv(own)), _) => benchmark::run(own),
@@ -235,7 +236,7 @@ pub fn rows(args: &Args) -> Result<Vec<curves::Saved>> {
     Ok(report.rows().iter().map(curves::Saved::from).collect())
 }
 
-/// Writes each page of a region, so that no page fault is measured.
+/// Writes to each page of a region, so that the measurement contains no page faults.
 pub fn touch(region: &remora_verbs::MemoryRegion) -> Result<()> {
     for offset in (0..region.len()).step_by(4096) {
         region.write(offset, &[1])?;
@@ -243,20 +244,20 @@ pub fn touch(region: &remora_verbs::MemoryRegion) -> Result<()> {
     Ok(())
 }
 
-/// CPU time of this process so far.
+/// Returns the CPU time that this process has used.
 fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Resident memory of this process.
+/// Returns the resident memory of this process.
 fn resident_bytes() -> Result<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm")?;
     let pages: u64 = statm.split(' ').nth(1).context("/proc/self/statm")?.parse()?;
     Ok(pages * rustix::param::page_size() as u64)
 }
 
-/// A histogram of nanoseconds up to a minute, with three significant digits.
+/// Creates a histogram of nanoseconds up to a minute, with three significant digits.
 pub fn histogram() -> Result<hdrhistogram::Histogram<u64>> {
     Ok(hdrhistogram::Histogram::new_with_bounds(1, 60_000_000_000, 3)?)
 }

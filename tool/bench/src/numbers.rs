@@ -1,4 +1,4 @@
-//! Numbers of papers and of models, as rows and as plots, with the authors' points in the colours of their
+//! Numbers of papers and of models, as rows and as plots, with the authors' values in the colours of their
 //! curves.
 
 use std::path::Path;
@@ -10,14 +10,14 @@ use super::Row;
 use super::plot::{Drawing, Line, Mark, Plot, write};
 use remora_options::output;
 
-/// In a path: no spaces, no commas.
+/// Converts a name to a part of a path, without spaces and commas.
 fn word(name: &str) -> String {
     let words = name.split([' ', ',']).filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect::<Vec<String>>().join("-")
 }
 
-/// A row for each number of a model; predictions of what was measured are judged, constants' sources and
-/// rivals are not.
+/// Returns a row for each number of a model. Only predictions of measured values have bounds; constants'
+/// sources and rivals do not.
 pub fn rows(bench: &'static str, model: &str, numbers: &[Number]) -> Vec<Row> {
     numbers.iter().map(|number| row(bench, model, number)).collect()
 }
@@ -44,15 +44,15 @@ fn row(bench: &'static str, model: &str, number: &Number) -> Row {
     if number.part == Part::Predicted { row.between(1.0 - most, 1.0 + most) } else { row }
 }
 
-/// A figure or table: its name, its words below and beside, and whether values grow by factors.
+/// A figure or table: its name, the captions of its axes, and true if values grow by factors.
 pub type Drawn = (&'static str, &'static str, &'static str, bool);
 
-/// Writes each of which there are numbers into the folder: a benchmark's, in model time or in real time.
+/// Writes the figures for which numbers exist into the folder, in model time or in real time.
 pub fn draw(folder: &Path, bench: &str, time: &str, drawn: &[Drawn], numbers: &[Number]) -> Result<()> {
     draw_beside(folder, bench, time, drawn, numbers, &[])
 }
 
-/// Like [`draw`]; `beside` holds additional drawings for a figure.
+/// Writes like [`draw`], with the additional drawings in `beside` for a figure.
 pub fn draw_beside(
     folder: &Path,
     bench: &str,
@@ -86,7 +86,7 @@ fn shown(unit: Unit, value: f64) -> f64 {
     }
 }
 
-/// In the order in which they come.
+/// Returns the distinct values in the order of their first occurrence.
 pub fn distinct<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
     let mut seen = Vec::new();
     names.for_each(|name| {

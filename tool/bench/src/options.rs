@@ -1,5 +1,5 @@
-//! Options of each benchmark. An option that a benchmark does not use is refused, since nobody would notice
-//! that it has no effect.
+//! The options of each benchmark. An option that a benchmark does not use is an error, because otherwise
+//! nobody would notice that it has no effect.
 
 use std::ffi::OsStr;
 
@@ -8,7 +8,7 @@ use clap::{ArgMatches, ValueEnum as _};
 
 use super::Name;
 
-/// Options of a benchmark; each other one that is given is a mistake.
+/// Returns the options of a benchmark. Any other option is an error.
 fn heeded(name: Name) -> &'static [&'static str] {
     match name {
         Name::Verbs => &["port", "json", "rounds", "only", "cores"],
@@ -21,7 +21,7 @@ fn heeded(name: Name) -> &'static [&'static str] {
     }
 }
 
-/// Options of `remora bench txn`, each of one workload.
+/// The options of `remora bench txn` that belong to a single workload.
 const OF_WORKLOADS: [(&str, &str, &str); 5] = [
     ("records", "--records", "ycsb-t"),
     ("value_len", "--value-len", "ycsb-t"),
@@ -45,7 +45,7 @@ pub fn unheeded(matches: &ArgMatches) -> Option<String> {
     }
     let name = matches.try_get_one::<Name>("name").ok().flatten().copied()?;
     let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
-    // What FILE has to do with them is said elsewhere.
+    // Another function checks the options that depend on FILE.
     let ids = matches.ids().map(clap::Id::as_str).filter(|id| !matches!(*id, "name" | "file" | "Args"));
     let bad = ids.filter(|id| given(id)).find(|id| !heeded(name).contains(id))?;
     let shown = name.to_possible_value()?;

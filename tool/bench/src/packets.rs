@@ -1,5 +1,5 @@
-//! The floor of packet rates over UDP: equal short segments, sent as GSO trains and taken as GRO trains, with
-//! nothing done to them. A small credit keeps the receiver's socket from overflowing.
+//! The lower bound of packet rates over UDP: short segments of equal length, sent as GSO trains and received
+//! as GRO trains without any processing. A small credit keeps the receiver's socket buffer from overflowing.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,13 @@ use rustix::net::SocketAddrAny;
 
 use crate::testbed::page::{Page, Ticket};
 
-/// Segments of a train: as many as the kernel cuts.
+/// The number of segments of a train, which is the kernel's maximum.
 const TRAIN: usize = 64;
-/// Trains on the way at most.
+/// The maximum number of trains in flight.
 const WINDOW: usize = 4;
 
-/// Sends `count` segments of `len` bytes and waits until the peer has them: segments per second.
+/// Sends `count` segments of `len` bytes, waits until the peer has them, and returns the segments per
+/// second.
 pub fn send(socket: &mut Socket, to: &SocketAddrAny, len: usize, count: usize) -> Result<f64> {
     let (train, mut credit) = (vec![0x5a; len * TRAIN], [0; 16]);
     let trains = count.div_ceil(TRAIN);
@@ -40,7 +41,7 @@ pub fn send(socket: &mut Socket, to: &SocketAddrAny, len: usize, count: usize) -
     Ok((trains * TRAIN) as f64 / started.elapsed().as_secs_f64())
 }
 
-/// The peer's end of [`send`]: one credit a train.
+/// The peer's end of [`send`]; it returns one credit for each train.
 pub fn sink(socket: &mut Socket, to: &SocketAddrAny, len: usize, page: &Page, ticket: Ticket) -> Result<()> {
     let (mut buffer, mut segments) = (vec![0; 1 << 16], 0);
     socket.join(true).ok();

@@ -1,4 +1,4 @@
-//! The other process of a benchmark: it carries out what the bench tells it, pinned to its own core.
+//! The second process of a benchmark. It executes the commands of the bench, pinned to its own core.
 
 mod incast;
 mod nic;
@@ -44,12 +44,12 @@ pub struct Args {
 struct Ends {
     shm: Served,
     udp: Served,
-    /// These two are at the far end of veth pairs alone.
+    /// The NIC and the raw end at the far side of the veth pairs, which exist only there.
     xdp: Option<Served>,
     raw_xdp: Option<floor_xdp::Raw>,
     raw: Raw,
     tcp: Calls,
-    /// Many NICs, once somebody asks for them.
+    /// The NICs of the incast, after the first command that needs them.
     incast: Option<IncastServers>,
 }
 
@@ -79,7 +79,7 @@ impl Ends {
         })
     }
 
-    /// The NIC with this port, and what answers over TCP.
+    /// Returns the NIC of this port, and the server for calls over TCP.
     fn nic(&mut self, port: PortName) -> Result<(&mut Served, &mut Calls)> {
         let nic = match port {
             PortName::Shm => &mut self.shm,
@@ -110,7 +110,7 @@ impl Ends {
         Ok(())
     }
 
-    /// Carries a command out. One that has no end lasts until the next command.
+    /// Executes a command. A command without an end lasts until the next command.
     fn carry_out(&mut self, command: Command, page: &Page, ticket: Ticket) -> Result<()> {
         match command {
             Command::Sleep | Command::CpuTime | Command::Resident | Command::Exit => Ok(()),
@@ -153,7 +153,7 @@ impl Ends {
             NicCommand::Refill { buffers } => nic.refill(buffers),
             NicCommand::Tcp => tcp.serve(&nic.target, page, ticket),
             NicCommand::Attach { counts, checks } => nic.attach(counts, checks),
-            // It was answered.
+            // The command was answered when it was prepared.
             NicCommand::Rma(_) => nic.serve(page, ticket),
             NicCommand::Forget => {
                 nic.forget();
@@ -163,7 +163,7 @@ impl Ends {
     }
 }
 
-/// The commands that the bench sends.
+/// The sequence of commands from the bench.
 struct Commands {
     page: Page,
     input: BufReader<Stdin>,
@@ -177,10 +177,10 @@ impl Commands {
         Commands { page: page.clone(), input, last: Ticket::default(), parent }
     }
 
-    /// Waits for the next one.
+    /// Waits for the next command.
     fn next(&mut self) -> Result<Message> {
         while self.page.is_wanted(self.last) {
-            // Rarely enough that an idle NIC's own needs are what is measured.
+            // The interval is long, so that the measurements show only the needs of an idle NIC.
             std::thread::sleep(Duration::from_millis(10));
             if rustix::process::getppid() != self.parent {
                 bail!("the bench is gone");
@@ -191,7 +191,7 @@ impl Commands {
             let mut line = String::new();
             self.input.read_line(&mut line).context("reading a command of the bench")?;
             let message: Message = serde_json::from_str(&line).context("a command of the bench")?;
-            // The bench may have given up on those before.
+            // The bench may have given up on earlier messages.
             if message.ticket == self.last {
                 return Ok(message);
             }

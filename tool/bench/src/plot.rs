@@ -63,9 +63,9 @@ const LEGEND: u32 = 170;
 /// Font of all texts in a plot.
 pub const FONT: &str = "sans-serif";
 
-/// Writes drawings into one file, side by side.
+/// Writes drawings side by side into one file.
 pub fn write(path: &Path, drawings: &[&dyn Drawing]) -> Result<()> {
-    // Its errors hold the drawing: only their words can leave.
+    // The errors refer to the drawing, so only their texts can be returned.
     let svg = svg(drawings).map_err(|error| anyhow!("{error}")).context("drawing a plot")?;
     output::write(path, svg.as_bytes())
 }
@@ -86,7 +86,7 @@ pub fn svg(drawings: &[&dyn Drawing]) -> Result<String, String> {
     Ok(svg)
 }
 
-/// Parts an area into the chart's and the legend's.
+/// Splits an area into those of the chart and of the legend.
 pub fn with_legend<'a>(area: &Area<'a>) -> (Area<'a>, Area<'a>) {
     area.split_horizontally(SIZE.0 - LEGEND)
 }
@@ -136,7 +136,7 @@ impl Plot<'_> {
             .x_desc(self.x)
             .y_desc(self.y)
             .draw()?;
-        // Among many values the line is enough.
+        // With many values, the line alone is sufficient.
         let dot = if self.labels.len() > 20 { 0 } else { 3 };
         for (number, line) in self.lines.iter().enumerate() {
             let style = Palette99::pick(number).stroke_width(2);
@@ -158,7 +158,7 @@ impl Plot<'_> {
         Ok(())
     }
 
-    /// The least and the greatest value, of the lines and of what is stated.
+    /// Returns the least and the greatest value of the lines and of the published values.
     fn extent(&self) -> (f64, f64) {
         let marks = || self.stated.iter().flat_map(|(_, marks)| marks).map(|mark| mark.value);
         let values = || self.lines.iter().flat_map(|line| &line.values).copied().chain(marks());
@@ -200,7 +200,7 @@ mod tests {
             assert!(svg.contains(word), "no {word} in {svg}");
         }
         assert!(svg.matches("<polyline").count() >= 2, "{svg}");
-        // Nothing to show is no reason to fail.
+        // An empty plot is not an error.
         let empty = Plot { labels: Vec::new(), lines: Vec::new(), ..plot };
         super::svg(&[&empty]).unwrap();
         super::svg(&[&Plot { by_factors: true, ..empty }]).unwrap();

@@ -372,7 +372,8 @@ impl<D: Classical> Work<D> {
 mod tests {
     use super::*;
 
-    /// Messages and values of every way that they travel: inline, by SEND, by WRITE with immediate data.
+    /// Runs the designs with messages and values of each form: inline, by SEND, and by WRITE with immediate
+    /// data.
     fn works<D: Classical>() {
         for value_len in [16, 64, 900, 5000] {
             let plan = Plan { records: 500, value_len, operations: 6400, window: 4, seed: 3, inserts: 0 };

@@ -1,4 +1,4 @@
-//! `--workload`: a letter of YCSB's core workloads, or a file as YCSB ships them.
+//! The option `--workload`: a letter of YCSB's core workloads, or a file in YCSB's format.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use remora_store::ycsb::{Mix, Properties};
 /// A workload and the size of the table, as its file states it.
 #[derive(Clone, Debug)]
 pub struct Chosen {
-    /// Shares of operations and distribution of keys.
+    /// The shares of the operations and the distribution of the keys.
     pub mix: Mix,
-    /// The letter, or the file's name without its folder.
+    /// The letter, or the name of the file without its folder.
     pub name: String,
     /// Number of records; `None` if the file does not state it.
     pub records: Option<u64>,
     /// Number of operations; `None` if the file does not state it.
     pub operations: Option<u64>,
-    /// Bytes of a value, if there is a file.
+    /// The length of a value in bytes; `None` without a file.
     pub value_len: Option<u32>,
 }
 
@@ -27,10 +27,10 @@ impl From<Mix> for Chosen {
     }
 }
 
-/// Parses the option as far as that needs no file.
+/// Parses the option without reading a file.
 ///
 /// # Errors
-/// A letter that names no workload.
+/// Fails if a single letter names no workload.
 pub fn option(text: &str) -> Result<String, String> {
     let mut letters = text.chars();
     match (letters.next(), letters.next()) {

@@ -1,11 +1,11 @@
-//! `remora bench loss`: what loss costs, by how it is mended: go-back-N, IRN, and IRN without each of its
+//! `remora bench loss`: the cost of packet loss with go-back-N, with IRN, and with IRN without each of its
 //! parts.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
-//! | `world.rs` | the simulated path and the overflowing buffer: scenarios, in virtual time |
-//! | `udp.rs` | the same over real UDP, with links that are made bad on purpose |
-//! | `speed.rs` | packets per second on one core when nothing is lost |
+//! | `world.rs` | the simulated path and the overflowing buffer: scenarios in virtual time |
+//! | `udp.rs` | the measurement over real UDP, with ports that lose and delay frames on purpose |
+//! | `speed.rs` | packets per second on one core without loss |
 
 mod speed;
 mod udp;
@@ -19,25 +19,25 @@ use super::{Args, Benchmark, PortName, Report, Row, median, plot};
 use remora_options::output;
 use remora_options::progress;
 
-/// Payload of a packet: RoCE's usual path MTU.
+/// The payload of a packet: RoCE's usual path MTU.
 const MTU: u32 = 1024;
-/// Bandwidth-delay product of the paths, in packets.
+/// The bandwidth-delay product of the paths, in packets.
 const BDP: u64 = 100;
 
-/// Random loss of each frame, in percent.
+/// The probability of random loss of each frame, in percent.
 const LOSSES: [f64; 5] = [0.0, 0.01, 0.1, 1.0, 5.0];
 
 /// A way of recovering from loss.
 struct Contestant {
     name: &'static str,
-    /// IRN with these settings at both ends; `None`: a plain reliable connection, which goes back N.
+    /// IRN with these settings at both ends; `None` is a plain reliable connection with go-back-N.
     irn: Option<Settings>,
 }
 
 /// Indices of the contestants that have a bound.
 const BACK: usize = 0;
 const IRN: usize = 1;
-/// Without parts of it that matter on one path.
+/// Variants of IRN without those parts that matter on one path.
 const WORSE: [usize; 2] = [2, 3];
 
 fn contestants() -> [Contestant; 6] {
@@ -48,13 +48,13 @@ fn contestants() -> [Contestant; 6] {
         irn("irn", whole),
         irn("irn-with-go-back-n", Settings { recovery: Recovery::GoBackN, ..whole }),
         irn("irn-without-sack", Settings { recovery: Recovery::HeadOnly, ..whole }),
-        // What is in flight is bounded by the bitmap then.
+        // In this variant, the bitmap limits the packets in flight.
         irn("irn-without-bdp-fc", Settings { bdp_fc: false, bitmap: 512, ..whole }),
         irn("irn-sacked-leave-cap", Settings { sacked_leave: true, ..whole }),
     ]
 }
 
-/// Goodputs of every contestant at every loss: one figure a round, bits per second.
+/// The goodput of every contestant at every loss rate, in bits per second, one value per round.
 type Goodputs = Vec<[Vec<f64>; LOSSES.len()]>;
 
 /// State of one run of the benchmark.
@@ -64,7 +64,7 @@ struct Bench<'a> {
     bar: ProgressBar,
 }
 
-/// `remora bench loss`.
+/// The benchmark of `remora bench loss`.
 pub struct Loss<'a>(pub &'a Args);
 
 impl Benchmark for Loss<'_> {
@@ -135,7 +135,8 @@ impl Bench<'_> {
     }
 }
 
-/// Every figure beside its own lossless one, then what is judged.
+/// Returns the rows that compare every value with that of the same contestant without loss, and those with
+/// bounds.
 fn rows(place: &str, contestants: &[Contestant], all: &Goodputs) -> Vec<Row> {
     let mut rows = Vec::new();
     let row = |which: usize, at: usize| {
@@ -190,7 +191,8 @@ mod tests {
                 ("world/irn-without-sack/5%", "irn/5%", None, Some(1.0)),
             ]
         );
-        // A quarter of the lossless goodput at 1 %; 1.75 and 1.8 times go-back-N's.
+        // The bounds are a quarter of the lossless goodput at 1 %, and 1.75 and 1.8 times the goodput of
+        // go-back-N.
         let holds: Vec<_> = judged.iter().map(|row| row.holds).collect();
         assert_eq!(holds, [false, true, true, true, false, true, true].map(Some));
     }

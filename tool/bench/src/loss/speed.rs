@@ -1,5 +1,5 @@
-//! What IRN costs when nothing is lost: packets per second on one core, which drives both ends, beside
-//! go-back-N's on the same NICs.
+//! The cost of IRN without loss: packets per second on one core, which drives both ends, compared with
+//! go-back-N on the same NICs.
 
 use std::time::Instant;
 
@@ -12,14 +12,14 @@ use crate::SHORTER;
 use crate::testbed::local::LocalNic;
 use remora_options::cores::{pin, two_cores};
 
-/// Packets of a round.
+/// The number of packets of a round.
 const PACKETS: usize = 400_000 / SHORTER as usize;
-/// Requests posted together: one doorbell, one completion.
+/// The number of requests posted together, with one doorbell and one completion.
 const BATCH: usize = 16;
-/// Batches on the way.
+/// The number of batches in flight.
 const WINDOW: usize = 6;
 
-/// Sizes of the WRITEs: bytes of a request, and packets that it takes.
+/// The sizes of the WRITEs: bytes of a request, and its number of packets.
 const WRITES: [(usize, usize); 2] = [(64, 1), (8 * MTU as usize, 8)];
 
 /// Two connected queue pairs of two NICs.
@@ -28,7 +28,7 @@ struct Ends {
     _far: QueuePair<Ready>,
 }
 
-/// Rates of go-back-N and IRN, in turns.
+/// Measures the rates of go-back-N and IRN in turn.
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     let cases = WRITES.map(|(len, packets)| (format!("shm/lossless/{len}"), len, packets));
     let wanted: Vec<_> =
@@ -60,7 +60,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Two NICs, and between them a connection that goes back N and one over IRN.
+/// Opens two NICs with two connections between them: one with go-back-N and one with IRN.
 fn connected() -> Result<([LocalNic; 2], [Ends; 2])> {
     let open = || LocalNic::open(Device::shm(), 256, WRITES[1].0);
     let [near, far] = [open()?, open()?];
@@ -78,7 +78,7 @@ fn connected() -> Result<([LocalNic; 2], [Ends; 2])> {
     Ok(([near, far], ends))
 }
 
-/// Requests per second.
+/// Measures the requests per second.
 fn write(nics: &mut [LocalNic; 2], ends: &mut Ends, len: usize, requests: usize) -> Result<f64> {
     let [near, far] = nics;
     let (list, remote) = ([near.local.sge(0, len)], far.target.remote(0));

@@ -1,6 +1,5 @@
-//! Loss over real UDP: two NICs in this process, each with a port that loses and delays what it sends on
-//! purpose, so that the path is as long as in the simulated world: 100 packets, by the rate to which the
-//! queue pairs are limited.
+//! Loss over real UDP: two NICs in this process, with ports that lose and delay outgoing frames on purpose.
+//! The path is as long as the simulated one (100 packets) at the rate to which the queue pairs are limited.
 
 use std::time::{Duration, Instant};
 
@@ -12,37 +11,38 @@ use remora_verbs::{Device, EMPTY, Modify, QpOptions, QueuePair, Ready, Remote, R
 use super::{BDP, Bench, Contestant, MTU};
 use crate::testbed::local::LocalNic;
 
-/// Packets of one WRITE.
+/// The number of packets of one WRITE.
 const MESSAGE: u32 = 64;
-/// Packets that each side writes. There are enough that one timeout at the end does not take half of a run.
+/// The number of packets that each side writes. Their number is so large that one timeout at the end does
+/// not take half of a run.
 const PACKETS: u64 = 8_000;
-/// Packets per second of each side. The rate is low enough to be kept by a thread that sometimes waits for
-/// its core.
+/// The packets per second of each side. A thread that sometimes waits for its core can keep this low rate.
 const RATE: u64 = 10_000;
 /// The delay of the path in one direction, in nanoseconds. The path then holds `BDP` packets per round trip.
 const DELAY_NS: u64 = BDP * 1_000_000_000 / RATE / 2;
-/// WRITEs that each side keeps posted: more packets than any window.
+/// The number of WRITEs that each side keeps posted, with more packets than any window.
 const POSTED: usize = 16;
 /// The factor by which this path is slower, in everything, than a path with as many packets in flight at
 /// 40 Gb/s, whose round trip takes 21.7 us.
 const SLOWER: u64 = 2 * DELAY_NS / 21_700;
-/// Local ACK timeout: 134 ms, the code next to RTO_high, as the simulated path has it. Over IRN the code says
-/// only when to give up, so there it is long.
+/// The local ACK timeout: 134 ms, the code next to RTO_high, as on the simulated path. With IRN the code
+/// only limits the time until the connection fails, so there it is long.
 const TIMEOUTS: [u8; 2] = [15, 19];
-/// Longest time that a run may take.
+/// The maximum time of a run.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Two NICs write to each other.
+/// Measures two NICs that write to each other.
 pub fn exchange(bench: &mut Bench<'_>) -> Result<()> {
     let messages = bench.args.packets.unwrap_or(PACKETS).div_ceil(u64::from(MESSAGE)) as usize;
     let title = "Goodput by loss: udp, 10 000 packets/s each way, a path of 100 packets, cap 110";
     bench.exchanges("udp", title, |contestant, loss, seed| goodput(contestant, loss, messages, seed))
 }
 
-/// The paper's times, slowed down as the path is. Round trips are measured here and these times are only
-/// their least; but the measured ones are three round trips long where the paper's are fifteen, and before
-/// the first answer there is nothing to measure: the defaults, of a fabric 460 times as fast, would have
-/// everything sent twice at the start.
+/// Returns IRN's settings for this path, with timeouts as much longer than the paper's as the path is
+/// slower. IRN measures round trips, and the configured times are only a minimum. But the measured times are
+/// three round trips long where the paper's are fifteen, and nothing is measured before the first answer.
+/// The default times, for a fabric that is 460 times as fast, would therefore cause everything to be sent
+/// twice at the start.
 fn over_this_path(settings: Settings) -> Settings {
     let [rto_low_ns, rto_high_ns] = [settings.rto_low_ns, settings.rto_high_ns].map(|time| SLOWER * time);
     Settings { rto_low_ns, rto_high_ns, ..settings }
@@ -54,7 +54,7 @@ struct Side {
     nic: LocalNic,
 }
 
-/// Payload bits per second of both directions together.
+/// Measures the payload bits per second of both directions together.
 fn goodput(contestant: &Contestant, loss: f64, messages: usize, seed: u64) -> Result<f64> {
     let mut sides = connected(contestant, loss, seed)?;
     let (mut posted, mut done) = ([0; 2], [0; 2]);
@@ -89,7 +89,7 @@ fn poll(own: &mut Side) -> Result<usize> {
     Ok(got)
 }
 
-/// Two sides whose ports lose and delay what they send, connected and limited to the rate.
+/// Connects two sides whose ports lose and delay frames, and limits them to the rate.
 fn connected(contestant: &Contestant, loss: f64, seed: u64) -> Result<[Side; 2]> {
     let irn = contestant.irn.map(over_this_path);
     let options = QpOptions {
@@ -111,7 +111,7 @@ fn connected(contestant: &Contestant, loss: f64, seed: u64) -> Result<[Side; 2]>
     };
     let [one, other] = [open(0)?, open(1)?];
     let mut pairs = LocalNic::connect([&one, &other], &options)?;
-    // Bits of packets from the BTH to the ICRC, each with a RETH as IRN has it: as the pacer counts them.
+    // The pacer counts the bits of a packet from the BTH to the ICRC, each with a RETH as IRN has it.
     let rate = RATE * u64::from(MTU + 32) * 8;
     for pair in &mut pairs {
         pair.modify(&Modify { rate_limit: Some(rate), ..Modify::default() })?;
@@ -128,10 +128,10 @@ mod tests {
     fn the_timers_are_those_of_the_simulated_path_slowed_down_as_the_path_is() {
         let settings = over_this_path(Settings::default());
         assert_eq!((settings.rto_low_ns, settings.rto_high_ns), (46_000_000, 147_200_000));
-        // Nothing is sent again while its answer can still be on the way.
+        // IRN must not retransmit a packet whose answer can still be in flight.
         assert!(settings.rto_low_ns > 2 * DELAY_NS);
         assert_eq!((settings.cap, settings.few), (Settings::default().cap, Settings::default().few));
-        // 4.096 us times two to the power of the code.
+        // The timeout is 4.096 us multiplied by two to the power of the code.
         let timeout = 4_096 << TIMEOUTS[0];
         assert!(timeout < settings.rto_high_ns && settings.rto_high_ns < 2 * timeout);
     }

@@ -1,4 +1,4 @@
-//! Loss in simulated time: scenarios with the NIC's own code at every host, each round another seed.
+//! Loss in simulated time: scenarios with the NIC's own code at every host, with another seed in each round.
 
 use anyhow::{Result, anyhow, ensure};
 use remora_fabric::engine::{Picos, transmission};
@@ -16,23 +16,23 @@ use remora_verbs::irn::{Recovery, Settings};
 use super::{BDP, Bench, MTU};
 use crate::{Row, median, plot};
 
-/// The paper's links, bits per second.
+/// The rate of the paper's links in bits per second.
 const RATE: u64 = 40_000_000_000;
-/// Packets that each side writes.
+/// The number of packets that each side writes.
 const PACKETS: u64 = 50_000;
-/// Hosts that write to one, at once.
+/// The number of hosts that write to one host at the same time.
 const SENDERS: [usize; 4] = [4, 8, 16, 32];
-/// Packets that each of them writes: 1 MiB.
+/// The number of packets that each of them writes: 1 MiB.
 const BURST: u64 = 1024;
-/// A RETH, which IRN has in each packet.
+/// The length of a RETH, which IRN has in each packet.
 const RETH: u64 = 16;
 
-/// Bytes that a full packet of IRN is charged on a link.
+/// Returns the bytes for which a link is occupied by a full packet of IRN.
 fn full() -> u64 {
     u64::from(Charging::Ethernet.full(MTU)) + RETH
 }
 
-/// Picoseconds in which [`BDP`] full packets leave.
+/// Returns the picoseconds in which [`BDP`] full packets are sent.
 fn round_trip() -> u64 {
     BDP * transmission(full(), RATE)
 }
@@ -56,8 +56,8 @@ fn transport(irn: Option<Settings>) -> Transport {
     }
 }
 
-/// Two hosts and a path of [`BDP`] packets between them. They write to each other, so that both report losses
-/// at once. Each frame is lost with probability `loss`.
+/// Returns a scenario of two hosts with a path of [`BDP`] packets between them. They write to each other, so
+/// that both report losses at the same time. Each frame is lost with probability `loss`.
 fn exchange_scenario(irn: Option<Settings>, loss: f64, packets: u64, seed: u64) -> Scenario {
     let link = Link { a: 0, b: 1, rate: RATE, delay: round_trip() / 2, loss };
     let topology = Topology { nodes: vec![NodeKind::Host; 2], links: vec![link], places: Vec::new() };
@@ -72,8 +72,9 @@ fn exchange_scenario(irn: Option<Settings>, loss: f64, packets: u64, seed: u64) 
     }
 }
 
-/// `senders` hosts write `packets` packets each to host 0. Its port of the switch holds twice the
-/// bandwidth-delay product, as in the paper. `seed` staggers the senders within a round trip.
+/// Returns a scenario in which `senders` hosts write `packets` packets each to host 0. The buffer of its
+/// switch port holds twice the bandwidth-delay product, as in the paper. `seed` staggers the senders within
+/// a round trip.
 fn incast_scenario(irn: Settings, senders: usize, packets: u64, seed: u64) -> Scenario {
     let hosts = senders as u32 + 1;
     let link = |host| Link { a: host, b: hosts, rate: RATE, delay: round_trip() / 4, loss: 0.0 };
@@ -96,19 +97,19 @@ fn incast_scenario(irn: Settings, senders: usize, packets: u64, seed: u64) -> Sc
     }
 }
 
-/// Result of a scenario.
+/// The result of a scenario.
 #[derive(Copy, Clone, Debug, PartialEq)]
 struct Outcome {
-    /// Time until the last flow has ended, in picoseconds.
+    /// The time until the last flow ended, in picoseconds.
     took: u64,
-    /// Bytes of all flows.
+    /// The bytes of all flows together.
     bytes: u64,
-    /// Packets that links or the switch lost.
+    /// The number of packets that links or the switch lost.
     lost: u64,
 }
 
 impl Outcome {
-    /// Payload bits per second.
+    /// Returns the payload bits per second.
     fn goodput(&self) -> f64 {
         self.bytes as f64 * 8e12 / self.took as f64
     }
@@ -128,7 +129,7 @@ fn run(scenario: &Scenario) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Two hosts write to each other over a path of 100 packets that loses frames at random.
+/// Measures two hosts that write to each other over a path of 100 packets that loses frames at random.
 pub fn exchange(bench: &mut Bench<'_>) -> Result<()> {
     let packets = bench.args.packets.unwrap_or(PACKETS).min(u64::from(u32::MAX));
     let title = "Goodput by loss: simulated, 40 Gb/s, a path of 100 packets, cap 110";
@@ -137,10 +138,10 @@ pub fn exchange(bench: &mut Bench<'_>) -> Result<()> {
     })
 }
 
-/// Frames lost and the time of the last completion, round by round.
+/// The numbers of lost frames and the times of the last completion, by round.
 type Incast = [Vec<f64>; 2];
 
-/// Many hosts write to one through a buffer that overflows, with and without BDP-FC.
+/// Measures many hosts that write to one through a buffer that overflows, with and without BDP-FC.
 pub fn incast(bench: &mut Bench<'_>) -> Result<()> {
     if !bench.args.wants_case("world/incast") {
         return Ok(());
@@ -184,7 +185,7 @@ fn incast_rows(senders: usize, [with, without]: &[Incast; 2]) -> Vec<Row> {
         let (with, without) = (&with[number], &without[number]);
         rows.push(Row::new("loss", format!("world/incast/{senders}/irn"), metric, unit, with));
         let case = format!("world/incast/{senders}/irn-without-bdp-fc");
-        // More, and later: by however little.
+        // With BDP-FC the result must be better, by however little.
         rows.push(Row::new("loss", case, metric, unit, without).against("irn", with).at_least(1.0));
     }
     rows

@@ -1,4 +1,4 @@
-//! Many NICs of the peer over UDP, from which the bench reads at once.
+//! Many NICs of the peer over UDP, from which the bench reads at the same time.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::testbed::protocol::IncastCommand;
 use crate::testbed::veth::NIC;
 use remora_options::device::{LOOPBACK, PortName};
 
-/// Bytes of each NIC's regions.
+/// The size in bytes of each NIC's region.
 const LEN: usize = 1 << 20;
 
 /// A server NIC of the incast.
@@ -43,7 +43,7 @@ impl Member {
     }
 }
 
-/// All of them, and where their connections are set up.
+/// All servers, and the listener for their connections.
 pub struct IncastServers {
     members: Vec<Member>,
     listener: Listener,
@@ -57,13 +57,13 @@ impl IncastServers {
         Ok(IncastServers { members, listener: Listener::bind((LOOPBACK, 0))? })
     }
 
-    /// UDP ports of their NICs, then the TCP port of their connections; 2 bytes each.
+    /// Returns the UDP ports of the NICs and the TCP port for their connections, 2 bytes each.
     pub fn ports(&self) -> Vec<u8> {
         let own = self.members.iter().map(|member| member.port);
         own.chain([self.listener.address().port()]).flat_map(u16::to_le_bytes).collect()
     }
 
-    /// Carries a command out.
+    /// Executes a command.
     pub fn carry_out(&mut self, command: IncastCommand, page: &Page, ticket: Ticket) -> Result<()> {
         match command {
             IncastCommand::Open { .. } => Ok(()),

@@ -28,18 +28,18 @@ pub struct Served {
     cq: CompletionQueue,
     qps: Vec<QueuePair<Ready>>,
     echo: Option<Echo>,
-    /// Buffers for ALLOCATE, once somebody asks for PRISM.
+    /// The buffers for ALLOCATE, after the first command that needs PRISM.
     buffers: Option<FreeList>,
-    /// Once somebody asks for StRoM.
+    /// The kernels, after the first command that needs StRoM.
     kernels: Option<Kernels>,
-    /// A kernel as WebAssembly.
+    /// The path of a WebAssembly kernel.
     module: Option<PathBuf>,
-    /// Once somebody asks for 1RMA.
+    /// The regions for 1RMA, after the first command that needs it.
     exposed: Option<Exposed>,
 }
 
 impl Served {
-    /// Opens it, with its memory.
+    /// Opens the NIC with its memory.
     pub fn open(port: PortName, network: Network, module: Option<&Path>) -> Result<Served> {
         let address = network.address(port);
         let context = port.device_on(address, NIC)?.open()?;
@@ -54,7 +54,7 @@ impl Served {
         Ok(Served { listener, domain, target, cq, qps, echo, buffers, kernels, module, exposed })
     }
 
-    /// Takes connections, and agrees on these extensions.
+    /// Accepts connections with these extensions.
     pub fn accept(&mut self, reads: u8, extensions: Extensions, page: &Page, ticket: Ticket) -> Result<()> {
         let mut about = self.target.remote_memory().to_bytes().to_vec();
         let Extensions { prism, strom } = extensions;
@@ -68,7 +68,7 @@ impl Served {
             let Some(request) = self.listener.accept(Some(Duration::from_millis(20)))? else { continue };
             let theirs = RemoteMemory::from_bytes(request.private_data());
             let options = QpOptions {
-                // Answers of kernels stand here until they are acknowledged; there is nothing else.
+                // The queue holds the answers of kernels until they are acknowledged, and nothing else.
                 max_send_wr: if strom { 128 } else { 16 },
                 max_recv_wr: 16,
                 max_dest_rd_atomic: reads,
@@ -86,7 +86,7 @@ impl Served {
         Ok(())
     }
 
-    /// Number of the free list, which is made and filled if it is not there.
+    /// Returns the number of the free list, which is created and filled by the first call.
     fn free_list(&mut self) -> Result<u64> {
         if let Some(list) = &self.buffers {
             return Ok(list.number());
@@ -96,7 +96,7 @@ impl Served {
         Ok(self.buffers.insert(list).number())
     }
 
-    /// Posts the buffers again whose addresses a client has written.
+    /// Posts the buffers whose addresses a client has written.
     pub fn refill(&mut self, buffers: usize) -> Result<()> {
         let list = self.buffers.as_mut().context("nobody has asked for buffers")?;
         for at in 0..buffers {
@@ -106,7 +106,7 @@ impl Served {
         Ok(())
     }
 
-    /// Carries out [`NicCommand::Attach`].
+    /// Executes [`NicCommand::Attach`].
     pub fn attach(&self, counts: bool, checks: Option<u32>) -> Result<()> {
         let kernels = self.kernels.as_ref().context("nobody has asked for kernels")?;
         let qp = self.qps.first().context("nobody is connected")?;
@@ -147,7 +147,7 @@ impl Served {
         Ok(())
     }
 
-    /// Does what is asked of its 1RMA, and answers.
+    /// Executes a command for the NIC's 1RMA, and sends the answer.
     pub fn rma(&mut self, command: RmaCommand, page: &Page) -> Result<()> {
         if self.exposed.is_none() {
             self.exposed = Some(Exposed::open(&self.domain)?);
@@ -168,7 +168,7 @@ impl Served {
         Ok(())
     }
 
-    /// Polls, and takes connections meanwhile.
+    /// Polls the NIC and accepts connections meanwhile.
     pub fn serve_and_accept(&mut self, reads: u8, page: &Page, ticket: Ticket) -> Result<()> {
         let mut done = [EMPTY; 16];
         while page.is_wanted(ticket) {
@@ -189,7 +189,7 @@ impl Served {
         Ok(())
     }
 
-    /// Gives up all connections but the first.
+    /// Closes all connections but the first.
     pub fn forget(&mut self) {
         self.qps.truncate(1);
     }

@@ -1,4 +1,4 @@
-//! The peer's raw ends of the floors.
+//! The peer's raw ends for the measurements of lower bounds.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use remora_port::udp::{self, Socket};
 use crate::testbed::page::{Page, Ticket};
 use crate::{floor, packets, stream};
 
-/// The raw ends of the floors.
+/// The raw ends for the measurements of lower bounds.
 pub struct Raw {
-    /// A socket with the port's own settings.
+    /// The socket, with the same settings as that of the port.
     pub socket: Socket,
     bench: Option<rustix::net::SocketAddrAny>,
     link: Option<shm::Link>,
@@ -40,7 +40,7 @@ impl Raw {
         self.bench.get_or_insert_with(|| self.socket.destination(bench));
     }
 
-    /// Takes the bench's link, if that has not been done.
+    /// Accepts the bench's link, if that has not happened yet.
     pub fn accept(&mut self) -> Result<()> {
         let started = std::time::Instant::now();
         while self.link.is_none() && started.elapsed() < Duration::from_secs(5) {

@@ -1,4 +1,4 @@
-//! 1RMA of a NIC of the peer: the regions that the bench reads and writes.
+//! 1RMA on a NIC of the peer: the regions that the bench reads and writes.
 
 use anyhow::{Context as _, Result, ensure};
 use remora_grants::{Certificate, GrantOptions, GrantServer, Offer, Token};
@@ -12,7 +12,7 @@ use remora_options::device::LOOPBACK;
 /// Operations that peers may perform on a region.
 const RIGHTS: Rights = Rights(Rights::READ.0 | Rights::WRITE.0 | Rights::REKEY.0);
 
-/// 1RMA of one NIC.
+/// The 1RMA state of one NIC.
 pub struct Exposed {
     domain: ProtectionDomain,
     rma: Rma,
@@ -21,13 +21,13 @@ pub struct Exposed {
 }
 
 impl Exposed {
-    /// Speaks 1RMA from now on.
+    /// Enables 1RMA on the NIC.
     pub fn open(domain: &ProtectionDomain) -> Result<Exposed> {
         let rma = domain.context().open_rma(&RmaOptions::default())?;
         Ok(Exposed { domain: domain.clone(), rma, regions: [None, None], grants: None })
     }
 
-    /// Does what is asked; the answer.
+    /// Executes a command and returns the answer.
     pub fn answer(&mut self, command: RmaCommand) -> Result<Vec<u8>> {
         match command {
             RmaCommand::Expose { place, key, client } => self.expose(place, key, client.into()),
@@ -44,7 +44,7 @@ impl Exposed {
     fn expose(&mut self, place: usize, key: [u8; 16], client: Client) -> Result<Vec<u8>> {
         ensure!(place < self.regions.len(), "the peer has no such place for a region");
         let key = RegionKey::new(key).context("zeros are no key")?;
-        // Deregistered before the next one is there: what no longer is reachable fails from now on.
+        // The old region is deregistered first, so that accesses to it fail from now on.
         self.regions[place] = None;
         let region = self.region(Some(key))?;
         let grant = region.grant(&client).to_bytes().to_vec();

@@ -5,36 +5,36 @@ use remora_cost::prism::{self, Plan};
 /// An operation of the benchmark.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Case {
-    /// READ of RC.
+    /// A READ of RC.
     Read,
-    /// WRITE of RC.
+    /// A WRITE of RC.
     Write,
-    /// CAS of RC, on 8 bytes.
+    /// A compare-and-swap of RC, on 8 bytes.
     Cas,
-    /// READ through a pointer.
+    /// A READ through a pointer.
     IndirectRead,
-    /// Bounded READ through a pointer: PRISM-KV's GET.
+    /// A bounded READ through a pointer, like PRISM-KV's GET.
     BoundedRead,
-    /// ALLOCATE: writes a value to a free buffer.
+    /// An ALLOCATE, which writes a value to a free buffer.
     Allocate,
-    /// Masked compare-and-swap of 16 bytes that swaps if the value is greater.
+    /// A masked compare-and-swap of 16 bytes that swaps if the value is greater.
     EnhancedCas,
-    /// WRITE of a tag, ALLOCATE and CAS in a chain: PRISM-RS's write phase.
+    /// A WRITE of a tag, an ALLOCATE and a CAS in a chain, like PRISM-RS's write phase.
     Chain,
-    /// A bounded READ, followed by the chain: PRISM-KV's PUT if the slot is not known.
+    /// A bounded READ and then the chain, like PRISM-KV's PUT if the slot is not known.
     Put,
-    /// READ of the pointer, then READ of the value.
+    /// A READ of the pointer, and then a READ of the value.
     TwoReads,
-    /// WRITE of the value, then CAS of the pointer to the value.
+    /// A WRITE of the value, and then a CAS of the pointer to it.
     WriteThenCas,
-    /// Call of a polling program: a short request, and a value in the response.
+    /// A call of a polling program with a short request, and the value in the response.
     CallToRead,
-    /// Call of a polling program: a value in the request, and a short response.
+    /// A call of a polling program with the value in the request, and a short response.
     CallToWrite,
 }
 
 impl Case {
-    /// All, the plain verbs first.
+    /// All operations, with the plain verbs first.
     pub const ALL: [Case; 13] = [
         Case::Read,
         Case::Write,
@@ -115,7 +115,7 @@ impl Case {
         matches!(self, Case::CallToRead | Case::CallToWrite)
     }
 
-    /// Bytes of the question and the answer of a call.
+    /// Returns the lengths in bytes of the request and the answer of a call.
     pub fn message(self) -> (usize, usize) {
         match self {
             Case::CallToWrite => (self.len(), 16),

@@ -1,5 +1,5 @@
-//! The client of a server with PRISM: each operation once, from the first request to the last completion,
-//! checked.
+//! The client of a server with PRISM. It performs each operation from the first request to the last
+//! completion, and checks the results.
 
 use anyhow::{Context, Result, ensure};
 use remora_verbs::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
@@ -11,10 +11,10 @@ use crate::echo::Echo;
 use crate::testbed::pair::{End, Peer};
 use crate::testbed::protocol::{Command, NicCommand};
 
-/// Of our memory: where results come to, and where the list of freed buffers is written from.
+/// The offsets in the client's memory for results, and for the list of freed buffers.
 const RESULT: usize = 8 << 20;
 const TOLD: usize = 9 << 20;
-/// A client reads with a length that is more than any value's.
+/// The length with which the client reads, which exceeds that of any value.
 const MOST: u32 = 1024;
 /// Mask that selects every bit.
 const ALL: u64 = u64::MAX;
@@ -26,7 +26,7 @@ pub struct Client {
     list: u64,
     /// Last values that the plain CAS, the enhanced CAS and the chain used; each operation uses the next one.
     counts: [u64; 3],
-    /// Buffers that have come out of use.
+    /// The buffers that are no longer in use.
     freed: Vec<u64>,
 }
 
@@ -39,7 +39,8 @@ fn unsignaled(operation: Operation<'_>) -> WorkRequest<'_> {
     WorkRequest { flags: Flags::default(), ..request(operation) }
 }
 
-/// Swaps in a tag and an address if the tag, the upper word, is greater than the one there.
+/// Returns operands that swap in a tag and an address if the tag, the upper word, is greater than the stored
+/// one.
 fn by_tag(operand: Operand) -> Operands {
     Operands {
         mode: Mode::Greater,
@@ -52,7 +53,7 @@ fn by_tag(operand: Operand) -> Operands {
 }
 
 impl Client {
-    /// Lays out the peer's memory, and does everything once.
+    /// Initialises the peer's memory, and performs each operation once.
     pub fn new(end: End, peer: &Peer) -> Result<Client> {
         let told = end.qps[0].peer_private_data().get(remora_verbs::RemoteMemory::LEN..);
         let list = *told.and_then(|rest| rest.first_chunk::<8>()).context("the peer has no free list")?;
@@ -94,13 +95,13 @@ impl Client {
         peer.run(Command::Sleep)
     }
 
-    /// The command by which the peer answers.
+    /// Returns the command that makes the peer answer.
     pub fn answering(&self, case: Case) -> Command {
         let (_, answer) = case.message();
         self.end.command(if case.is_call() { NicCommand::Echo { answer } } else { NicCommand::Serve })
     }
 
-    /// Before calls: the first answer must have a buffer.
+    /// Posts the receive request for the first answer of a call.
     pub fn prepare(&mut self) -> Result<()> {
         self.echo.start(&mut self.end.qps[0])
     }
@@ -229,7 +230,7 @@ impl Client {
         }
     }
 
-    /// Has the server's program post the buffers again that have come out of use.
+    /// Makes the server's program post the freed buffers.
     pub fn give_back(&mut self, peer: &Peer) -> Result<()> {
         if self.freed.is_empty() {
             return Ok(());

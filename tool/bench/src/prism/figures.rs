@@ -1,5 +1,5 @@
-//! The two figures, each twice: in model time, with what the paper's text states, and in the real time of
-//! this software.
+//! Figures 1 and 2 in two versions: in model time, with the values of the paper's text, and in the real time
+//! of this software.
 
 use std::path::Path;
 
@@ -29,11 +29,11 @@ fn stated(model: CostModel, plan: Plan) -> Option<(f64, f64)> {
     }
 }
 
-/// Reads through a pointer that the text gives over one switch: two READs, 0.8 us more than an RPC of 5.6
-/// (§2.1), and PRISM-KV's GET (§6.2).
+/// Reads through a pointer with latencies in the text for one switch: two READs, 0.8 us more than an RPC of
+/// 5.6 us (§2.1), and PRISM-KV's GET (§6.2).
 const OVER_ONE_SWITCH: [(usize, f64); 2] = [(1, 5.6 + 0.8), (1, 6.0)];
 
-/// Writes both into the folder.
+/// Writes both versions into the folder.
 pub fn draw(folder: &Path, measured: &[Measured]) -> Result<()> {
     output::folder(folder)?;
     let (bars, lines) = (model_bars(), model_lines());

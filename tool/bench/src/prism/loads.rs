@@ -1,5 +1,5 @@
-//! Figures 3, 4, 6 and 7: what clients in a closed loop reach, on modelled hardware with what the paper
-//! states, and here.
+//! Figures 3, 4, 6 and 7: the throughput and latency of clients in a closed loop, on modelled hardware with
+//! the paper's values, and in this software.
 
 use std::path::Path;
 
@@ -11,16 +11,16 @@ use crate::Row;
 use crate::curves::{Curve, Curves, Saved, Stated, Units, by_name, curves_of, skew};
 use crate::plot;
 
-/// Numbers of clients in the models, up to a saturated line for each system.
+/// The numbers of clients in the models, up to the saturation of each system.
 const CLIENTS: [u32; 13] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 112, 128];
-/// Operations that the model's axis is counted in, and nanoseconds.
+/// The units of the model's axes: operations per second, and nanoseconds.
 pub(super) const UNITS: Units = Units { rate: 1e6, latency: 1e3 };
 
-/// Captions of the axes.
+/// The captions of the axes.
 const RATE: &str = "million operations a second";
 const LATENCY: &str = "mean latency, us";
 
-/// The residuals of what the text states about these figures.
+/// Returns the residuals of the text's statements about these figures.
 pub fn rows() -> Vec<Row> {
     residuals().into_iter().map(residual).collect()
 }
@@ -35,7 +35,7 @@ fn model_curves(systems: &[System]) -> Vec<Curve> {
     systems.iter().map(curve).collect()
 }
 
-/// Of latencies that the text states, by the number of the curve.
+/// Returns published latencies, by the number of the curve.
 fn latencies(stated: &[(usize, f64)]) -> Vec<Stated> {
     stated.iter().map(|(curve, us)| Stated { curve: *curve, x: None, y: Some(*us) }).collect()
 }
@@ -67,36 +67,37 @@ pub(super) fn write(
 pub(super) fn measured(rows: &[Saved], bench: &str, holds: &str) -> Vec<Curve> {
     let all = curves_of(rows, bench, "latency_mean", UNITS);
     let mut wanted: Vec<Curve> = all.into_iter().filter(|curve| curve.name.contains(holds)).collect();
-    // What they have in common is in the title.
+    // The title contains the common part of the names.
     for curve in &mut wanted {
         curve.name = curve.name.split('/').take(2).collect::<Vec<_>>().join(", ");
     }
     wanted
 }
 
-/// §6.2: GETs of 6, 14 and 8 us.
+/// GETs of 6, 14 and 8 us (§6.2).
 const GETS: [(usize, f64); 3] = [(0, 6.0), (2, 14.0), (3, 8.0)];
-/// §6.2: the same, and PUTs of 12 and 6 us; half of each.
+/// Half of these GETs, and half PUTs of 12 and 6 us (§6.2).
 const HALF: [(usize, f64); 3] = [(0, (6.0 + 12.0) / 2.0), (2, (14.0 + 6.0) / 2.0), (3, (8.0 + 6.0) / 2.0)];
 
 /// Draws Figure 3: reads.
 pub fn figure_3(folder: &Path, rows: &[Saved]) -> Result<()> {
     let mut stated = latencies(&GETS);
-    // 22 % more reads than Pilaf: beside what is predicted of Pilaf.
+    // The text states 22 % more reads than Pilaf; the mark is relative to the prediction for Pilaf.
     let most = FIGURE_3[3].load(0.0).most() / UNITS.rate;
     stated.push(Stated { curve: 0, x: Some(most * 1.22), y: None });
     let software = measured(rows, "kv", "/ycsb-c/uniform");
     write(folder, 3, &FIGURE_3, stated, "reads of 512 B", "reads of uniform keys", software)
 }
 
-/// Figure 4: half reads.
+/// Draws Figure 4: half of the operations are reads.
 pub fn figure_4(folder: &Path, rows: &[Saved]) -> Result<()> {
     let software = measured(rows, "kv", "/ycsb-a/uniform");
     let title = "half reads, half writes";
     write(folder, 4, &FIGURE_4, latencies(&HALF), title, title, software)
 }
 
-/// Figure 6: three replicas. What is stated compares: 2 us less than ABDLOCK, four million more.
+/// Draws Figure 6: three replicas. The text states only differences from ABDLOCK: 2 us less, and four
+/// million operations per second more.
 pub fn figure_6(folder: &Path, rows: &[Saved]) -> Result<()> {
     let locks = FIGURE_6[3].load(0.0);
     let stated = [
@@ -108,19 +109,19 @@ pub fn figure_6(folder: &Path, rows: &[Saved]) -> Result<()> {
     write(folder, 6, &FIGURE_6, stated.to_vec(), title, title, software)
 }
 
-/// Clients of Figure 7.
+/// The number of clients of Figure 7.
 pub const CROWD: u32 = 100;
 /// Number of objects in the paper.
 const OBJECTS: u64 = 8_000_000;
-/// Exponents of its keys; 0 is uniform.
+/// The Zipf exponents of the keys; 0 is uniform.
 pub const SKEWS: [f64; 7] = [0.0, 0.5, 0.7, 0.9, 0.99, 1.1, 1.2];
 
-/// The part of all operations that ask for the most popular object.
+/// Returns the share of all operations that access the most popular object.
 fn hottest(skew: f64) -> f64 {
     1.0 / remora_store::ycsb::zeta(OBJECTS, skew)
 }
 
-/// Figure 7: latency by the skew of the keys, 100 clients.
+/// Draws Figure 7: latency as a function of the keys' skew, with 100 clients.
 pub fn figure_7(folder: &Path, rows: &[Saved]) -> Result<()> {
     let curve = |system: &System| {
         let point = |skew: f64| (skew, system.load(hottest(skew)).with(CROWD).latency / UNITS.latency);
@@ -141,7 +142,7 @@ pub fn figure_7(folder: &Path, rows: &[Saved]) -> Result<()> {
     plot::write(&folder.join("prism-figure-7.svg"), &[&model, &real])
 }
 
-/// Means of the crowd's rows: `PORT/DESIGN/LEN/uniform|zipf-E/clients-N`.
+/// Returns the means of the rows with many clients: `PORT/DESIGN/LEN/uniform|zipf-E/clients-N`.
 fn by_skew(rows: &[Saved]) -> Vec<Curve> {
     let means = rows.iter().filter(|row| row.bench == "block" && row.metric == "latency_mean");
     by_name(means.filter_map(|row| {

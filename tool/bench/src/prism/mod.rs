@@ -1,12 +1,12 @@
-//! `remora bench prism`: the paper's Figures 1 and 2. In model time, from the primitives of
-//! `remora_cost`; and in real time, this software over a port, each operation beside the plain verb and
-//! beside what it replaces.
+//! `remora bench prism`: Figures 1 and 2 of the paper. In model time they follow from the primitives of
+//! `remora_cost`. In real time they measure this software over a port, and compare each operation with the
+//! plain verb and with the operations that it replaces.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
-//! | `case.rs` | what is measured, and beside what |
+//! | `case.rs` | the measured operations, and those to compare with |
 //! | `client.rs` | each operation, from request to completion |
-//! | `place.rs` | where things lie in the server's memory |
+//! | `place.rs` | the layout of the server's memory |
 //! | `wire.rs` | round trips, counted in a capture |
 //! | `model.rs` | predictions, and the numbers that the paper states |
 //! | `figures.rs` | the two figures |
@@ -57,7 +57,7 @@ impl Measured {
     }
 }
 
-/// `remora bench prism`.
+/// The benchmark of `remora bench prism`.
 pub struct Prism<'a>(pub &'a Args);
 
 impl Benchmark for Prism<'_> {
@@ -81,7 +81,7 @@ impl Benchmark for Prism<'_> {
     }
 }
 
-/// All cases over a port, round by round one after the other.
+/// Measures all cases over a port; in each round they run one after the other.
 fn measure(args: &Args, testbed: &Testbed) -> Result<Measured> {
     let port = testbed.port();
     let bar = progress::bar(u64::from(args.rounds) * Case::ALL.len() as u64, "turns")?;
@@ -101,7 +101,7 @@ fn measure(args: &Args, testbed: &Testbed) -> Result<Measured> {
     Ok(Measured { port, rounds, trips })
 }
 
-/// Median latency of a case.
+/// Measures the median latency of a case.
 fn turn(client: &mut Client, peer: &Peer, case: Case) -> Result<f64> {
     if case.is_call() {
         client.prepare()?;

@@ -1,5 +1,4 @@
-//! Model time: Figures 1 and 2 as the primitives predict them, and the numbers of the paper's text beside
-//! them.
+//! Model time: Figures 1 and 2 as predicted from the primitives, with the numbers of the paper's text.
 
 use remora_cost::prism::{FIGURE_1, FIGURE_2, MOST_OFF, Plan, Stated, Unit, stated};
 use remora_cost::{Constant, CostModel, NETWORKS};
@@ -7,7 +6,7 @@ use remora_cost::{Constant, CostModel, NETWORKS};
 use super::super::Row;
 use super::place::VALUE_LEN;
 
-/// Everything that is predicted.
+/// Returns the rows of all predictions.
 pub fn rows() -> Vec<Row> {
     let mut rows = bars();
     rows.extend(lines());
@@ -15,7 +14,8 @@ pub fn rows() -> Vec<Row> {
     rows
 }
 
-/// A prediction, if that hardware can do it: there is but one, so one round.
+/// Returns a prediction, if the hardware supports the plan. A prediction is a single value, so it has one
+/// round.
 fn prediction(model: CostModel, plan: Plan, network: Constant) -> Option<Row> {
     let ns = model.latency(plan.trips, network.ns)? as f64;
     let len = if plan.name == "cas" { 8 } else { VALUE_LEN };
@@ -23,7 +23,7 @@ fn prediction(model: CostModel, plan: Plan, network: Constant) -> Option<Row> {
     Some(Row::new("prism", case, "latency_p50", "ns", &[ns]))
 }
 
-/// Each operation beside the plain READ of the RDMA NIC.
+/// Returns the rows of each operation, compared with the plain READ of the RDMA NIC.
 fn bars() -> Vec<Row> {
     let [direct, ..] = NETWORKS;
     let read = prediction(CostModel::ConnectX5, FIGURE_1[0], direct).map_or(f64::NAN, |row| row.value);
@@ -33,7 +33,7 @@ fn bars() -> Vec<Row> {
         .collect()
 }
 
-/// A READ through a pointer beside two READs, in each network.
+/// Returns the rows of a READ through a pointer, compared with two READs, in each network.
 fn lines() -> Vec<Row> {
     let mut rows = Vec::new();
     for network in NETWORKS {
@@ -48,7 +48,7 @@ fn residuals() -> Vec<Row> {
     stated().map(residual).into_iter().collect()
 }
 
-/// A number of the text beside its prediction, judged.
+/// Returns the row of a number in the text, compared with its prediction and with a bound.
 pub fn residual(number: Stated) -> Row {
     let most = MOST_OFF as f64 / 1000.0;
     let (unit, per) = match number.unit {

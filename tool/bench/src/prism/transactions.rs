@@ -1,5 +1,5 @@
-//! Figures 9 and 10: transactions, by clients and by how skewed their keys are, on modelled hardware with
-//! what the paper states, and here.
+//! Figures 9 and 10: transactions as a function of clients and of the skew of their keys, on modelled
+//! hardware with the paper's values, and in this software.
 
 use std::path::Path;
 
@@ -13,12 +13,13 @@ use crate::plot;
 
 /// Number of objects in the paper.
 const OBJECTS: u64 = 8_000_000;
-/// Exponents of the models; 0 is uniform.
+/// The Zipf exponents of the models; 0 is uniform.
 const SKEWS: [f64; 9] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6];
 /// Number of clients that reaches the peak rate, regardless of the bottleneck.
 const MANY: u32 = 1 << 20;
 
-/// Figure 9: transactions of uniform keys. What is stated compares: 5.5 us less than FaRM, a million more.
+/// Draws Figure 9: transactions with uniform keys. The text states only differences from FaRM: 5.5 us less,
+/// and a million more.
 pub fn figure_9(folder: &Path, rows: &[Saved]) -> Result<()> {
     let farm = FIGURE_9[2].load(0.0);
     let stated = [
@@ -30,7 +31,7 @@ pub fn figure_9(folder: &Path, rows: &[Saved]) -> Result<()> {
     write(folder, 9, &FIGURE_9, stated.to_vec(), what, title, software)
 }
 
-/// Figure 10: the best rate by the skew of the keys.
+/// Draws Figure 10: the peak rate as a function of the keys' skew.
 pub fn figure_10(folder: &Path, rows: &[Saved]) -> Result<()> {
     let curve = |system: &System| {
         let peak = |skew: f64| system.load(1.0 / zeta(OBJECTS, skew)).with(MANY).rate / UNITS.rate;
@@ -45,7 +46,7 @@ pub fn figure_10(folder: &Path, rows: &[Saved]) -> Result<()> {
     plot::write(&folder.join("prism-figure-10.svg"), &[&model, &real])
 }
 
-/// The rates of `PORT/DESIGN/LEN/ycsb-t/uniform|zipf-E`, without windows.
+/// Returns the rates of `PORT/DESIGN/LEN/ycsb-t/uniform|zipf-E`, without windows.
 fn peaks(rows: &[Saved]) -> Vec<Curve> {
     let rates = rows.iter().filter(|row| row.bench == "txn" && row.metric == "rate");
     by_name(rates.filter_map(|row| {

@@ -1,5 +1,5 @@
-//! Round trips by what was on the wire: the client's NIC records its frames, and each time answers follow
-//! requests is one.
+//! Round trips counted on the wire: the client's NIC records its frames, and each change from requests to
+//! answers is a round trip.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ const TRIPS: usize = 32;
 /// Payload of the marker frame between two operations.
 const MARK: &[u8; 16] = b"between two ops.";
 
-/// Which way a frame went.
+/// The kind and direction of a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Seen {
     /// The frame between two operations.
@@ -27,7 +27,7 @@ enum Seen {
     Answer,
 }
 
-/// Round trips of each case: the median.
+/// Returns the median number of round trips of each case.
 pub fn count(testbed: &Testbed) -> Result<Vec<(Case, f64)>> {
     let capture = Capture::new()?;
     {
@@ -53,7 +53,8 @@ pub fn count(testbed: &Testbed) -> Result<Vec<(Case, f64)>> {
     Ok(Case::ALL.into_iter().zip(trips.chunks(TRIPS).map(of_case)).collect())
 }
 
-/// Between each mark and the next: how often an answer followed a request, the mark's own not counted.
+/// Returns for each part between two marks how often an answer followed a request, without the answer to the
+/// mark.
 fn round_trips(frames: &[Seen]) -> Vec<usize> {
     let marks = frames.split(|seen| *seen == Seen::Mark).skip(1);
     let turns =
@@ -61,12 +62,12 @@ fn round_trips(frames: &[Seen]) -> Vec<usize> {
     marks.map(turns).collect()
 }
 
-/// The frames of a pcapng file, in order.
+/// Returns the frames of a pcapng file in order.
 fn frames(file: &[u8]) -> Result<Vec<Seen>> {
     let (mut rest, mut seen) = (file, Vec::new());
     while let Some((block, behind)) = next_block(rest) {
         rest = behind;
-        // An enhanced packet block; its last option but the end is the flags, of which 1 is inbound and 2
+        // An enhanced packet block. The last option before the end has the flags; 1 is inbound and 2
         // outbound.
         if block.first() == Some(&6) {
             let flags = block.len().checked_sub(12).and_then(|at| block.get(at)).context("a packet's way")?;
@@ -86,8 +87,8 @@ fn next_block(file: &[u8]) -> Option<(&[u8], &[u8])> {
     if len < 12 { None } else { file.split_at_checked(len) }
 }
 
-/// A capture in a folder of its own, whose name is random and to which only this user can write. Both go away
-/// with this value.
+/// A capture file in its own folder, which has a random name and can be written only by this user. Both are
+/// removed when this value is dropped.
 struct Capture {
     file: PathBuf,
     _folder: tempfile::TempDir,
@@ -108,13 +109,13 @@ mod tests {
     #[test]
     fn a_round_trip_is_answers_behind_requests() {
         let frames = [
-            // What went on before the first mark.
+            // The frames before the first mark.
             Request, Answer, //
-            // A mark and its ACK; a chain of three requests and their three answers.
+            // A mark and its ACK, then a chain of three requests and their three answers.
             Mark, Answer, Request, Request, Request, Answer, Answer, Answer, //
-            // Two READs, the second of two packets.
+            // Two READs, the second with two packets of answers.
             Mark, Answer, Request, Answer, Request, Answer, Answer, //
-            // A call, and the ACK of its answer, which nobody answers.
+            // A call, and the ACK of its answer, which is not answered.
             Mark, Answer, Request, Answer, Answer, Request, //
             Mark, Answer,
         ];

@@ -1,4 +1,4 @@
-//! Servers whose clients get a chain each: taking one on holds up nobody.
+//! Servers with a chain for each client, which accept clients without blocking.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use remora_verbs::{
 
 use super::table::{PORT, load_onto};
 
-/// Clients of a table, each with a chain of its own.
+/// The clients of a table, each with its own chain.
 pub struct Loading<'a> {
     /// Protection domain of the table.
     pub domain: &'a ProtectionDomain,
@@ -25,10 +25,10 @@ pub struct Loading<'a> {
 }
 
 impl<'a> Loading<'a> {
-    /// None yet.
+    /// Creates a set without clients.
     ///
     /// # Errors
-    /// The system gives no descriptor.
+    /// Fails if the system has no free file descriptor.
     pub fn new(domain: &'a ProtectionDomain, table: &'a MemoryRegion) -> Result<Loading<'a>> {
         let handshakes = Handshakes::new()?;
         Ok(Loading { domain, table, handshakes, joining: Vec::new(), loaded: Vec::new() })
@@ -70,7 +70,7 @@ impl<'a> Loading<'a> {
 }
 
 impl AsFd for Loading<'_> {
-    /// Readable when a client is connected.
+    /// Returns a descriptor that is readable when a client has connected.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handshakes.as_fd()
     }

@@ -1,6 +1,6 @@
-//! `remora bench redn`: RedN's figures (NSDI '22), in the time of a modelled ConnectX-5
-//! (`remora_cost::chains`), beside what the authors measured; and the same in this software, in real time
-//! (`real.rs`).
+//! `remora bench redn`: the figures of RedN (NSDI '22) in the time of a modelled ConnectX-5
+//! (`remora_cost::chains`), compared with the authors' measurements; and measurements of this software in
+//! real time (`real.rs`).
 
 pub mod loading;
 mod real;
@@ -14,7 +14,7 @@ use remora_cost::number::Number;
 use super::numbers::{self, Drawn};
 use super::{Args, Benchmark, Report, Row};
 
-/// Figures and tables that are drawn: their words below, and whether values grow by factors.
+/// The figures and tables to draw: the captions of their axes, and true if values grow by factors.
 const DRAWN: [Drawn; 9] = [
     ("Figure 7", "verbs of 64 bytes", "latency, us", false),
     ("Figure 8", "NOPs in a chain", "latency, us", false),
@@ -27,7 +27,7 @@ const DRAWN: [Drawn; 9] = [
     ("Table 5", "bytes of a value", "latency, us", false),
 ];
 
-/// `remora bench redn`.
+/// The benchmark of `remora bench redn`.
 pub struct Redn<'a>(pub &'a Args);
 
 impl Benchmark for Redn<'_> {

@@ -1,5 +1,5 @@
-//! The same in this software, in real time: what one core executes, lookups by chain beside READs and calls,
-//! and a reader beside writers.
+//! Measurements of this software in real time: the speed of one core, lookups by chain compared with READs
+//! and calls, and a reader next to writers.
 
 mod isolation;
 mod lookups;
@@ -14,7 +14,7 @@ use super::super::{Args, PortName, Row};
 use crate::testbed::Testbed;
 use remora_options::cores::two_cores;
 
-/// All arms that are asked for, interleaved round by round.
+/// Measures all selected variants in interleaved rounds.
 pub fn run(args: &Args) -> Result<Vec<Row>> {
     let cores = two_cores(&args.cores)?;
     let mut rows = rates::run(args, cores[0])?;

@@ -1,5 +1,5 @@
-//! Offloads that ship, loaded for the clients that ask for them; and a table that the GET of one bucket finds
-//! every key in.
+//! Loading of shipped offloads for the clients that request them, and a table in which the GET of one bucket
+//! finds every key.
 
 use anyhow::{Context as _, Result};
 use remora_chain::offload::{BUCKET, bucket, places, shipped};
@@ -7,7 +7,7 @@ use remora_verbs::{
     Call, ConnectRequest, Loader, MemoryRegion, Offload, ProtectionDomain, QpOptions, QueuePair,
 };
 
-/// The queue of these programs that is a client's connection.
+/// The name of the queue in these programs that is the client's connection.
 pub const PORT: &str = "port";
 
 /// A table in which every key is alone in its first bucket: the keys and the layout of the memory.
@@ -31,7 +31,7 @@ impl Table {
         self.value_at(self.keys.len()).max(1 << 16)
     }
 
-    /// The key with this number.
+    /// Returns the key with this number.
     pub fn key(&self, number: usize) -> u64 {
         self.keys[number]
     }
@@ -61,8 +61,8 @@ impl Table {
     }
 }
 
-/// Options of both ends where what is answered is not acknowledged at once; so each is patient with one that
-/// does not run.
+/// Returns options for both ends of connections without immediate acknowledgements. The timeout is long,
+/// because an end may be stopped for a while.
 pub fn late() -> QpOptions {
     QpOptions { strom: true, timeout: 18, ..QpOptions::default() }
 }
@@ -73,7 +73,8 @@ pub fn telling(memory: &MemoryRegion) -> QpOptions {
     QpOptions { private_data, ..late() }
 }
 
-/// Loads the shipped program that a client asked for, and tells the client what `options` say.
+/// Loads the shipped program that a client requested, and accepts the client with the private data of
+/// `options`.
 pub fn load(
     domain: &ProtectionDomain,
     request: ConnectRequest,

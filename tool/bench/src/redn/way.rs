@@ -1,4 +1,4 @@
-//! A client's connection to a server that looks things up: one lookup at a time.
+//! A client's connection to a lookup server, with one lookup at a time.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use super::table::late;
 
 /// Length of a reply region in bytes, as the shipped programs require it.
 const REPLY: usize = 1 << 16;
-/// Bytes of what is read to find a value.
+/// The size in bytes of the memory for READs that search a value.
 const PROBE: usize = 256;
 
 /// A client's connection and its memory.
@@ -26,7 +26,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// Connects, and asks for a program that ships, or for what else the server knows.
+    /// Connects and requests a shipped program, or another service of the server.
     pub fn connect(
         domain: &ProtectionDomain,
         cq: &CompletionQueue,
@@ -47,7 +47,7 @@ impl Way {
         self.exchange(id, message, &[])
     }
 
-    /// Calls a server; the value is what completes under this id.
+    /// Calls a server. The value is in memory when the receive with this ID completes.
     pub fn call(&mut self, id: usize, message: &[u8]) -> Result<()> {
         let answer = self.reply.sge(0, REPLY);
         self.exchange(id, message, &[answer])

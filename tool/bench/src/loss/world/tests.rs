@@ -21,17 +21,18 @@ fn goodput(irn: Option<Settings>, loss: f64) -> f64 {
 #[test]
 fn the_path_holds_a_hundred_packets_and_the_cap_is_the_papers() {
     assert_eq!(IRN, Settings::default());
-    // A window of exactly the path keeps it busy, and one of half does not.
+    // A window as long as the path keeps the path busy, and one of half its length does not.
     let window = |cap| goodput(Some(Settings { cap, ..IRN }), 0.0);
     let (full, half) = (window(110), window(50));
     assert!((0.40..0.55).contains(&(half / full)), "{half} of {full}");
-    // 1024 of 1122 bytes are payload, and each packet's acknowledgement, 84 or more, shares the link.
+    // A packet of 1122 bytes has 1024 bytes of payload, and acknowledgements of at least 84 bytes share the
+    // link.
     let most = 2.0 * RATE as f64 * 1024.0 / (1122.0 + 84.0);
     assert!(full > 0.95 * most && full < most, "{full} of {most}");
 }
 
-/// At 1 % loss IRN keeps 0.6 of its lossless goodput and has 1.25 times that of go-back-N; at 5 % it has
-/// twice that of go-back-N.
+/// Requirement: at 1 % loss IRN keeps 0.6 of its lossless goodput and has 1.25 times that of go-back-N; at 5
+/// % it has twice that of go-back-N.
 #[test]
 fn irn_keeps_most_of_its_goodput_at_one_percent_and_beats_go_back_n() {
     let [lossless, one, five] = [0.0, 0.01, 0.05].map(|loss| goodput(Some(IRN), loss));

@@ -1,5 +1,5 @@
-//! Figure 15: what a reader's GETs take while writers keep the server's worker busy, by a chain and by a
-//! call. Two cores: one for all clients, one for the server's NIC and its worker.
+//! Figure 15: the latency of a reader's GETs, by chain and by call, while writers keep the server's worker
+//! busy. All clients share one core, and the server's NIC and its worker share another.
 
 mod generator;
 mod shop;
@@ -17,10 +17,10 @@ use crate::testbed::Testbed;
 use crate::{Args, PortName, Row};
 use remora_options::cores::pin;
 
-/// Writers beside the reader.
+/// The numbers of writers.
 const WRITERS: [usize; 5] = [1, 2, 4, 8, 16];
-/// Largest ratio of a chain's p99 beside 16 writers to its p99 beside one, and least ratio of a call's p99 to
-/// the chain's, both beside 16 writers.
+/// The largest ratio of a chain's p99 with 16 writers to that with one, and the least ratio of a call's p99
+/// to the chain's, both with 16 writers.
 const AIMS: [f64; 2] = [3.0, 5.0];
 /// The authors' points, ns: a call's mean and p99 are read from the figure; RedN's, by the text, "sit below 7
 /// us".
@@ -28,7 +28,7 @@ const CALLED: [[f64; 5]; 2] =
     [[12.3e3, 14.5e3, 20.3e3, 39.4e3, 107.2e3], [25.7e3, 33.0e3, 54.7e3, 98.7e3, 230.5e3]];
 const BELOW: f64 = 7e3;
 
-/// Kind of a reader's GETs.
+/// The kind of a reader's GETs.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub enum Way {
     /// The NIC answers GETs by a chain.
@@ -40,7 +40,7 @@ pub enum Way {
 const WAYS: [(Way, &str); 2] = [(Way::Chain, "chain"), (Way::Calls, "two-sided")];
 const METRICS: [&str; 3] = ["latency_mean", "latency_p50", "latency_p99"];
 
-/// Metrics of one kind of GET beside a number of writers, by round, and the SETs per second.
+/// The metrics of one kind of GET with a number of writers, by round, and the SETs per second.
 #[derive(Default)]
 struct Rounds {
     metrics: [Vec<f64>; 3],
@@ -64,7 +64,7 @@ fn case(port: PortName, writers: usize, way: &str) -> String {
     format!("software/{}/isolation/writers-{writers}/{way}", port.name())
 }
 
-/// The rows of one port; of shared memory, the figure too.
+/// Measures one port and adds its rows. For shared memory it also draws the figure.
 pub fn run(args: &Args, port: PortName, cores: [usize; 2]) -> Result<Vec<Row>> {
     let wanted = |writers: &usize| {
         let named =
@@ -82,7 +82,7 @@ pub fn run(args: &Args, port: PortName, cores: [usize; 2]) -> Result<Vec<Row>> {
     Ok(rows(port, &crowds, &measured))
 }
 
-/// By writers and way, interleaved round by round.
+/// Measures by number of writers and kind of GET, in interleaved rounds.
 fn measure(args: &Args, port: PortName, cores: [usize; 2], crowds: &[usize]) -> Result<Vec<[Rounds; 2]>> {
     let testbed = Arc::new(Testbed::loopback(port, cores));
     let server = Server::start(&testbed, move |_| Shop::open(port))?;

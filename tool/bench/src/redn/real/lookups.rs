@@ -1,5 +1,5 @@
-//! Hash GETs and searches of a list: by a chain, by READs one behind the other, by a call; one at a time, and
-//! many in flight.
+//! Lookups in a hash table and in a list: by a chain, by READs in sequence, and by a call; one at a time,
+//! and many in flight.
 
 mod client;
 mod tables;
@@ -16,22 +16,22 @@ use crate::testbed::Testbed;
 use crate::{Args, PortName, Row, SHORTER};
 use remora_options::cores::pin;
 
-/// Lookups of a round, one at a time; twice as many with all connections in use.
+/// The number of lookups of a round, one at a time; twice as many with all connections in use.
 const LOOKUPS: u64 = 4000 / SHORTER;
-/// Links between clients and server, where each NIC needs one: of the NIC with a thread of its own, and of
-/// that for calls.
+/// The links between clients and server: to the NIC with its own thread, and to the NIC for calls.
 pub const LINKS: usize = 2;
-/// An arm, and what its clients connect as: a program that ships, or one of the others.
+/// The variants of a lookup by the request with which their clients connect: the name of a shipped program,
+/// or another request.
 type Way = (&'static str, &'static str);
 const HASH_WAYS: [Way; 3] = [("chain", "get"), ("two-reads", READS), ("call", CALLS)];
 const BREAKS: &str = "list-break";
 const LIST_WAYS: [Way; 4] =
     [("chain", "list"), ("chain-break", BREAKS), ("two-reads", READS), ("call", CALLS)];
 const METRICS: [(&str, &str); 2] = [("latency_p50", "ns"), ("rate", "1/s")];
-/// Rounds of a way, by metric.
+/// The rounds of a variant, by metric.
 type Rounds = [Vec<f64>; METRICS.len()];
 
-/// Object of a lookup.
+/// The target of a lookup.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub enum Lookup {
     /// A value of this many bytes in a hash table.
@@ -77,7 +77,7 @@ fn wants(args: &Args, port: PortName, lookup: Lookup, metric: &str) -> bool {
     lookup.ways().iter().any(named)
 }
 
-/// The lookups of which something is asked for.
+/// Returns the lookups that `--only` selects.
 pub fn wanted(args: &Args, port: PortName) -> Vec<Lookup> {
     let hashes = [64, 1024, 4096, 16_384, 65_536].map(Lookup::Hash);
     let lists = [1, 2, 4, 8].map(Lookup::List);
@@ -85,7 +85,7 @@ pub fn wanted(args: &Args, port: PortName) -> Vec<Lookup> {
     hashes.into_iter().chain(lists).filter(any).collect()
 }
 
-/// The rows of one port.
+/// Measures one port and returns its rows.
 pub fn run(args: &Args, testbed: &Arc<Testbed>, lookups: &[Lookup]) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for lookup in lookups {
@@ -101,7 +101,8 @@ pub fn run(args: &Args, testbed: &Arc<Testbed>, lookups: &[Lookup]) -> Result<Ve
     Ok(rows)
 }
 
-/// Medians of each way's rounds one at a time, and lookups a second of all its connections.
+/// Measures the median latency of each variant one at a time, and the lookups per second with all its
+/// connections.
 fn measure(args: &Args, testbed: &Arc<Testbed>, lookup: Lookup) -> Result<Vec<Rounds>> {
     let server = Server::start(testbed, move |testbed| Tables::open(testbed, lookup.value_len()))?;
     pin(testbed.cores()[0])?;

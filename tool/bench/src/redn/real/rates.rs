@@ -1,4 +1,4 @@
-//! What one core executes in loopback: NOPs, `if`s, rounds of a loop.
+//! The speed of one core in loopback: NOPs, `if`s, and rounds of a loop.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use remora_verbs::{CompletionQueue, Device, EMPTY, Fetching, Loader, Offload, Pr
 use crate::{Args, Row, SHORTER};
 use remora_options::cores::pin;
 
-/// NOPs of a ring, and rounds of it.
+/// The number of NOPs of a ring, and the number of its rounds.
 const RING: u64 = 1 << 10;
 const ROUNDS: u64 = 2000 / SHORTER;
-/// `if`s, one behind the other.
+/// The number of `if`s in sequence.
 const IFS: u64 = 20_000 / SHORTER;
-/// Rounds of the loop.
+/// The number of rounds of the loop.
 const TURNS: u64 = 500_000 / SHORTER;
-/// Longest time that one measurement may take.
+/// The maximum time of one measurement.
 const LONG: Duration = Duration::from_secs(60);
 /// Least rates that one core must reach, per second: NOPs, `if`s, and rounds of a recycled loop.
 const AIMS: [(&str, f64); 3] = [("nop", 30e6), ("if", 5e6), ("while-recycled", 2e6)];
@@ -91,7 +91,7 @@ impl Bench {
         }
         code.push(Work::write(one, last, 8));
         let main = code.end();
-        // It stands still until the clock runs.
+        // The program starts only after the clock has been read.
         let first = std::mem::take(&mut program.queues[main].enabled);
         let offload = Loader::new(&program).load(&self.domain)?;
         let started = Instant::now();
@@ -102,7 +102,7 @@ impl Bench {
         Ok(rate)
     }
 
-    /// The loop that ships, counting further.
+    /// Measures the shipped loop, with a higher count.
     fn turns(&mut self) -> Result<f64> {
         let text = include_str!("../../../../../program/chain/programs/while.chain")
             .replace("1000", &TURNS.to_string());
@@ -117,7 +117,7 @@ impl Bench {
         Ok(TURNS as f64 / started.elapsed().as_secs_f64())
     }
 
-    /// Drives the NIC until a word has this value.
+    /// Drives the NIC until a word has the given value.
     fn until(&mut self, offload: &Offload, name: &str, value: u64) -> Result<()> {
         let started = Instant::now();
         let place = offload.program().find(name).context("a word")?.0;

@@ -1,5 +1,5 @@
-//! A server of these measurements: a thread on a core of its own, which accepts clients, and while it is
-//! asked to, serves their calls.
+//! A server of these measurements: a thread on its own core, which accepts clients and serves their calls
+//! while it is asked to.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use remora_options::cores::pin;
 /// Maximum number of callers' connections.
 const CALLERS: usize = 64;
 
-/// Service of a server for its clients.
+/// The service of a server for its clients.
 pub trait Ends: Sized {
     /// Accepts a client's connection.
     fn accept(&mut self, request: ConnectRequest) -> Result<()>;

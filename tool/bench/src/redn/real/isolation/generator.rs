@@ -17,15 +17,15 @@ use crate::SHORTER;
 use crate::redn::table::{Table, late};
 use remora_options::device::LOOPBACK;
 
-/// GETs of a round.
+/// The number of GETs of a round.
 const GETS: usize = 5000 / SHORTER as usize;
-/// Time that an answer may take.
+/// The maximum time of an answer.
 const LONG: Duration = Duration::from_secs(30);
-/// Bytes of one answer slot and of all slots. The chain's program depends on the total.
+/// The size in bytes of one answer slot and of all slots. The program of the chain depends on the total.
 const ANSWER: usize = 64;
 const ANSWERS: usize = 1 << 16;
 
-/// Results of a reader in one round.
+/// The results of a reader in one round.
 pub struct Seen {
     /// Latencies of the GETs in nanoseconds.
     pub gets: Histogram<u64>,
@@ -33,7 +33,7 @@ pub struct Seen {
     pub sets: f64,
 }
 
-/// A client: its connection, and which of its keys is next.
+/// A client: its connection, and the index of its next key.
 struct Client {
     pair: QueuePair,
     next: usize,
@@ -43,7 +43,7 @@ struct Client {
 pub struct Generator {
     table: Table,
     answers: MemoryRegion,
-    /// The reader's completions, and the writers'.
+    /// The completion queues of the reader and of the writers.
     reads: CompletionQueue,
     writes: CompletionQueue,
     chain: Client,
@@ -52,7 +52,7 @@ pub struct Generator {
     there: RemoteMemory,
 }
 
-/// Connects a client that completes to the given queue.
+/// Connects a client whose completions go to the given queue.
 fn connect(
     domain: &ProtectionDomain,
     cq: &CompletionQueue,
@@ -88,7 +88,7 @@ impl Generator {
         }
         let mut began = Instant::now();
         for number in 0..GETS + GETS / 10 {
-            // The first tenth warms up.
+            // The first tenth of the GETs warms up the caches.
             if number == GETS / 10 {
                 gets.reset();
                 (began, sets) = (Instant::now(), 0);
@@ -134,7 +134,7 @@ impl Generator {
         Ok(took)
     }
 
-    /// A writer's next SET.
+    /// Sends the next SET of a writer.
     fn set(&mut self, number: usize) -> Result<()> {
         let client = &mut self.writers[number];
         let key = self.table.key((number + 1) * KEYS + client.next);
@@ -157,14 +157,14 @@ impl Generator {
     }
 }
 
-/// Sends a message, with a place for the answer.
+/// Sends a message and posts a receive for the answer.
 fn say(client: &mut Client, id: u64, answers: &MemoryRegion, at: usize, message: &[u8]) -> Result<()> {
     client.pair.post_recv(&ReceiveRequest { id, sges: &[answers.sge(at, ANSWER)] })?;
     let quiet = WorkRequest { flags: Flags::default(), ..work::send_inline(id, message) };
     Ok(client.pair.post_send(&quiet)?)
 }
 
-/// A completion, if there is one.
+/// Returns a completion, if there is one.
 fn taken(cq: &mut CompletionQueue) -> Result<Option<WorkCompletion>> {
     let mut done = [EMPTY; 1];
     if cq.poll(&mut done)? == 0 {

@@ -1,6 +1,5 @@
-//! The server: one table, and one core for the NIC and the worker. The NIC comes first: it has a turn before
-//! each message that the worker takes, in which it receives what has come and executes what chains have to
-//! do.
+//! The server: one table, and one core for the NIC and the worker. Before the worker takes a message, the
+//! NIC has a turn, in which it receives packets and executes chains.
 
 use anyhow::{Context as _, Result, ensure};
 use remora_chain::offload::wanted;
@@ -14,19 +13,20 @@ use crate::PortName;
 use crate::redn::table::{Table, load, telling};
 use remora_options::device::LOOPBACK;
 
-/// Number of keys of each client; no other client writes them.
+/// The number of keys of each client; no other client writes them.
 pub const KEYS: usize = 10_000;
-/// Clients: a reader and its writers.
+/// The number of clients: a reader and its writers.
 pub const CLIENTS: usize = 17;
-/// Bytes of a value.
+/// The length of a value in bytes.
 pub const VALUE: usize = 64;
-/// Connection request of a client that sends messages. A key alone is a GET; a key and a value are a SET.
+/// The connection request of a client that sends messages. A key alone is a GET; a key with a value is a
+/// SET.
 pub const CALLS: &str = "calls";
 
-/// Words of a message.
+/// The number of words of a message.
 const WORDS: usize = 1 + VALUE / 8;
 
-/// Each client's keys, one client after the other.
+/// Returns the table with the keys of each client, one client after the other.
 pub fn table() -> Table {
     Table::new(KEYS * CLIENTS, VALUE)
 }
@@ -47,7 +47,7 @@ impl Shop {
         let domain = context.alloc_pd()?;
         let layout = table();
         let table = domain.allocate(layout.bytes(), Access::REMOTE_READ)?;
-        // A value begins with its key.
+        // A value begins with its key, by which the reader checks it.
         layout.fill(&table, |number, value| value[..8].copy_from_slice(&layout.key(number).to_le_bytes()))?;
         let callers = Callers::new(&context, &domain, WORDS * 8)?;
         Ok(Shop { domain, layout, table, loaded: Vec::new(), callers })
@@ -94,10 +94,10 @@ impl Ends for Shop {
     fn serve(&mut self) {
         let mut one = [EMPTY; 1];
         for _ in 0..256 {
-            // Polling for nothing is the NIC's turn.
+            // Polling an empty queue gives the NIC its turn.
             let _ = self.callers.cq.poll(&mut []);
             if let Ok(1) = self.callers.cq.poll(&mut one) {
-                // A client that went away is nobody's loss here.
+                // A failure means that the client has disconnected, which this measurement ignores.
                 let _ = self.answer(one[0].id as usize, one[0].byte_len as usize);
             }
         }

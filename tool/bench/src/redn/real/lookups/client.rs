@@ -1,4 +1,4 @@
-//! The clients of one way: connections, each with a lookup at a time.
+//! The clients of one variant: connections, each with one lookup at a time.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ use super::{BREAKS, Lookup};
 use crate::redn::real::server::Server;
 use crate::redn::way::Way;
 
-/// Connections, and so lookups in flight.
+/// The number of connections, and so of lookups in flight.
 const LANES: usize = 64;
-/// `FaRM`'s neighbourhood: buckets that one READ brings.
+/// `FaRM`'s neighbourhood: the number of buckets that one READ returns.
 const NEIGHBOURHOOD: u64 = 6;
-/// Time that exceeds the delay of an unsolicited acknowledgement.
+/// A time that exceeds the delay of an unsolicited acknowledgement.
 const SETTLING: Duration = Duration::from_millis(3);
-/// Time that a lookup may take.
+/// The maximum time of a lookup.
 const LONG: Duration = Duration::from_secs(30);
 
 /// A connection and the key of its lookup.
@@ -30,7 +30,7 @@ struct Lane {
     found: bool,
 }
 
-/// All connections of a way.
+/// All connections of a variant.
 pub struct Client {
     cq: CompletionQueue,
     lanes: Vec<Lane>,
@@ -42,7 +42,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects as many as there will be lookups in flight.
+    /// Creates a connection for each lookup in flight.
     pub fn connect(context: &Context, server: &Server, lookup: Lookup, way: &'static str) -> Result<Client> {
         let domain = context.alloc_pd()?;
         let cq = context.create_cq(4 * LANES as u32)?;
@@ -54,14 +54,14 @@ impl Client {
         Ok(Client { cq, idle: (0..LANES).collect(), lanes, there, lookup, way, next: 0 })
     }
 
-    /// Nanoseconds of a lookup, one at a time.
+    /// Measures the latency of single lookups in nanoseconds.
     pub fn alone(&mut self, lookups: u64) -> Result<f64> {
         let mut times = crate::histogram()?;
         for number in 0..lookups + lookups / 10 {
             let started = Instant::now();
             self.start()?;
             while self.take()? == 0 {}
-            // The first tenth warms up.
+            // The first tenth of the lookups warms up the caches.
             if number >= lookups / 10 {
                 times.record((started.elapsed().as_nanos() as u64).max(1))?;
             }
@@ -69,7 +69,7 @@ impl Client {
         Ok(times.value_at_quantile(0.5) as f64)
     }
 
-    /// Lookups a second with all connections in use.
+    /// Measures the lookups per second with all connections in use.
     pub fn together(&mut self, lookups: u64) -> Result<f64> {
         let (began, mut asked, mut over) = (Instant::now(), 0, 0);
         while over < lookups {
@@ -82,7 +82,7 @@ impl Client {
         Ok(lookups as f64 / began.elapsed().as_secs_f64())
     }
 
-    /// Until both ends have acknowledged what they do only late: then they may pause.
+    /// Waits until both ends have sent their delayed acknowledgements, after which they may pause.
     pub fn settle(&mut self) -> Result<()> {
         let began = Instant::now();
         while began.elapsed() < SETTLING {
@@ -91,7 +91,7 @@ impl Client {
         Ok(())
     }
 
-    /// The next lookup, by a connection that is idle.
+    /// Starts the next lookup on an idle connection.
     fn start(&mut self) -> Result<()> {
         let number = self.idle.pop().context("a connection that is idle")?;
         let lane = &mut self.lanes[number];
@@ -109,7 +109,7 @@ impl Client {
         }
     }
 
-    /// Reads a neighbourhood of buckets, or a node.
+    /// Reads a neighbourhood of buckets, or a node of the list.
     fn look(&mut self, number: usize, at: u64) -> Result<()> {
         let buckets = if matches!(self.lookup, Lookup::Hash(_)) { NEIGHBOURHOOD } else { 1 };
         let way = &mut self.lanes[number].way;
@@ -118,7 +118,7 @@ impl Client {
         Ok(way.pair.post_send(&work::read(number as u64, &here, there))?)
     }
 
-    /// Waits for what comes; how many lookups are over.
+    /// Waits for completions and returns the number of lookups that ended.
     fn take(&mut self) -> Result<u64> {
         let (mut done, mut over) = ([EMPTY; 16], 0);
         let came = self.cq.wait(&mut done, LONG)?;

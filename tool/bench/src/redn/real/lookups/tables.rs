@@ -1,4 +1,4 @@
-//! The server of lookups: one table and one list, found by chains, by READs, and by calls.
+//! The server of lookups: a table and a list, which chains, READs and calls search.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use super::super::server::{Callers, Ends};
 use crate::redn::table::{load, telling};
 use crate::testbed::Testbed;
 
-/// Buckets of the table; a list; values behind them.
+/// The offsets of the table's buckets, of the list, and of the values after them.
 pub const BUCKETS: u64 = 1 << 12;
 pub const LIST_AT: u64 = BUCKETS * BUCKET;
 const VALUES: u64 = LIST_AT + 1024;
-/// Bytes from one value to the next.
+/// The distance between two values in bytes.
 pub const VALUE: u64 = 1 << 16;
-/// Keys 1 to this, each in its first bucket; the first of them are the list's, too.
+/// The keys are 1 to this number, each in its first bucket. The first of them are in the list, too.
 pub const KEYS: u64 = 64;
 const MEMORY: u64 = VALUES + (KEYS + 1) * VALUE;
 
-/// Requests of a connecting client, other than the name of a shipped program.
+/// The connection requests other than the name of a shipped program.
 pub const READS: &str = "reads";
 pub const CALLS: &str = "calls";
 
-/// A NIC with a thread of its own for chains and READs, and one that the server's program drives for calls.
+/// A NIC with its own thread for chains and READs, and a NIC for calls that the server's program drives.
 pub struct Tables {
     domain: ProtectionDomain,
     cq: CompletionQueue,
@@ -38,10 +38,10 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Values of `len` bytes.
+    /// Opens the server with values of `len` bytes.
     pub fn open(testbed: &Testbed, len: u64) -> Result<Tables> {
         let bytes = remora_verbs::Bytes::heap(MEMORY as usize)?;
-        // Two for each queue of each chain.
+        // Each queue of each chain needs two completion queues.
         let limits = remora_nic::Config { max_cqs: 1 << 12, ..remora_nic::Config::default() };
         let own = testbed
             .host(0)
@@ -94,7 +94,7 @@ impl Ends for Tables {
         for _ in 0..256 {
             let came = self.calls.callers.cq.poll(&mut done).unwrap_or(0);
             for received in &done[..came] {
-                // A client that went away is nobody's loss here.
+                // A failure means that the client has disconnected, which this measurement ignores.
                 let _ = self.calls.answer(received.id as usize);
             }
         }
