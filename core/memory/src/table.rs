@@ -374,7 +374,10 @@ impl Table {
 
     /// Adds an engine and returns its lock. May wait for passes of the other engines.
     pub(crate) fn add_engine(&self) -> Arc<Pass> {
-        assert!(!self.passes.is_inside(), "an engine was made inside a pass of another one of its table");
+        assert!(
+            !self.passes.is_inside(),
+            "an engine was created inside a pass of another engine of the same table"
+        );
         self.demand.add(&self.passes)
     }
 

@@ -24,7 +24,7 @@ fn two_mappings_show_the_same_bytes() {
     assert_eq!(&seen, b"hello");
     drop(ours);
     theirs.read(9_995, &mut seen).unwrap();
-    assert_eq!(&seen, b"hello", "the memory lives as long as anyone maps it");
+    assert_eq!(&seen, b"hello", "the memory lives as long as it is mapped");
 }
 
 #[test]

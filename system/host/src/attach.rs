@@ -301,7 +301,7 @@ impl Attach for UdpPort {
 
     fn leave(&mut self, group: Endpoint) {
         let left = UdpPort::leave(self, group);
-        debug_assert!(left.is_ok(), "whoever leaves has joined");
+        debug_assert!(left.is_ok(), "the caller had joined the group");
     }
 
     fn show_ip_fields(&mut self) {
@@ -395,7 +395,7 @@ impl Attach for LinkedPort {
 
     fn leave(&mut self, group: Endpoint) {
         let left = LinkedPort::leave(self, group);
-        debug_assert!(left.is_ok(), "whoever leaves has joined");
+        debug_assert!(left.is_ok(), "the caller had joined the group");
     }
 
     fn qpn_range(&self) -> Option<u8> {

@@ -158,14 +158,14 @@ mod tests {
         assert_eq!(sets.bells(two).unwrap().hang(Rung::QueuePair(Qpn::new(22))), 0);
         ones.ring(0);
         ones.ring(1);
-        assert_eq!(taken(&sets), [11], "a index without a queue pair is nobody's");
+        assert_eq!(taken(&sets), [11], "an index without a queue pair is ignored");
         twos.ring(0);
         assert!(sets.begin_sleep() && ones.is_asleep());
         assert_eq!(taken(&sets), [22]);
         assert!(!sets.begin_sleep());
         assert_eq!(sets.bells(two).unwrap().hang(Rung::Portal(5)), 1);
         twos.ring(1);
-        assert_eq!(taken(&sets), [1005], "a portal is told from a queue pair");
+        assert_eq!(taken(&sets), [1005], "portals and queue pairs are distinguished");
         sets.end_sleep();
         assert!(!twos.is_asleep());
         sets.remove(poll.registry(), one);

@@ -126,7 +126,7 @@ mod tests {
         let events = EventQueue::new(8).unwrap();
         assert!(!events.begin_read());
         events.put(1);
-        assert!(!events.begin_read(), "it is the first reader's");
+        assert!(!events.begin_read(), "the first reader holds the queue");
         events.put(2);
         assert_eq!([events.end_read(true), events.end_read(true)], [Some(1), Some(2)]);
         events.put(3);
@@ -151,7 +151,7 @@ mod tests {
         assert!(!readable(&events));
         // A thread in the middle of a read finds nothing, and must read once more.
         events.put(4);
-        assert!(events.begin_read(), "it is there");
+        assert!(events.begin_read(), "an event is available");
         assert_eq!(rustix::io::read(&events, &mut [0u8; 8]), Ok(8));
         assert_eq!(events.withdraw(|_| true), 1);
         assert_eq!(events.end_read(true), None);

@@ -140,7 +140,7 @@ mod tests {
         assert!(peers.release(Peer(0)));
         assert_eq!(peers.reuse(A), Some(Peer(2)), "the newer link has the name");
         assert!(!peers.release(Peer(1)));
-        assert!(peers.lose(Peer(1)), "nobody names it");
+        assert!(peers.lose(Peer(1)), "the peer is unused");
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
         assert!(peers.release(Peer(3)), "dead, and used no more");
         peers.retain(Peer(3));
         assert!(!peers.release(Peer(3)), "alive");
-        assert!(peers.lose(Peer(3)), "nobody names it");
+        assert!(peers.lose(Peer(3)), "the peer is unused");
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
         for _ in 0..3 {
             peers.retain_endpoint(Peer(7));
             peers.retain_endpoint(Peer(7));
-            assert!(!peers.release(Peer(7)), "one user is left");
+            assert!(!peers.release(Peer(7)), "one user remains");
             assert!(peers.release(Peer(7)));
             assert_eq!((peers.count(), peers.release(Peer(7))), (0, false));
         }

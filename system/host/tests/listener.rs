@@ -41,7 +41,7 @@ fn request(name: u32) -> Vec<u8> {
 }
 
 fn connect(listener: &Listener) -> TcpStream {
-    TcpStream::connect(listener.address()).expect("it listens")
+    TcpStream::connect(listener.address()).expect("connecting to the server")
 }
 
 /// Connects from another address of this machine.
@@ -49,20 +49,20 @@ fn connect_from(source: Ipv4Addr, address: SocketAddr) -> TcpStream {
     use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
     bind(&socket, &SocketAddr::from((source, 0))).expect("loopback has many addresses");
-    connect(&socket, &address).expect("it listens");
+    connect(&socket, &address).expect("connecting to the server");
     socket.into()
 }
 
 fn send_request(listener: &Listener, name: u32) -> TcpStream {
     let mut stream = connect(listener);
-    stream.write_all(&request(name)).expect("it reads");
+    stream.write_all(&request(name)).expect("sending to the server");
     stream
 }
 
 /// Accepts the next request and returns its name.
 #[track_caller]
 fn next(listener: &Listener) -> u32 {
-    let request = listener.accept(Some(LONG)).expect("it waits").expect("somebody comes");
+    let request = listener.accept(Some(LONG)).expect("waiting for a client").expect("a client");
     let name: [u8; 4] = request.hello().private_data[..].try_into().expect("four bytes");
     u32::from_le_bytes(name)
 }
@@ -83,7 +83,7 @@ fn reply_to(stream: &mut TcpStream) -> Message {
     stream.set_nonblocking(false).expect("a socket");
     stream.set_read_timeout(Some(LONG)).expect("a socket");
     let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).expect("it hangs up");
+    stream.read_to_end(&mut bytes).expect("the end of the connection");
     Message::parse(&bytes).expect("a message")
 }
 
@@ -150,7 +150,7 @@ fn words_that_come_byte_by_byte_are_words() {
     let mut stream = connect(&listener);
     stream.set_nodelay(true).expect("an option");
     for byte in request(5) {
-        stream.write_all(&[byte]).expect("it reads");
+        stream.write_all(&[byte]).expect("sending to the server");
     }
     assert_eq!(next(&listener), 5);
 }
@@ -164,7 +164,7 @@ fn the_oldest_of_the_same_source_gives_way_and_is_told_and_others_stay() {
     let _one_more = from(2);
     let full = reply_to(&mut many[0]);
     assert!(matches!(full, Message::Full(Full { capacity: Capacity::Handshakes, .. })), "{full:?}");
-    assert_eq!(last_words(&mut first), None, "it was the oldest of all, but of another source");
+    assert_eq!(last_words(&mut first), None, "the oldest connection of another source stays");
     assert!(many[1..].iter_mut().all(|stream| last_words(stream).is_none()));
 }
 
@@ -212,20 +212,20 @@ fn one_that_says_nothing_has_a_few_seconds() {
     let began = Instant::now();
     silent.set_read_timeout(Some(LONG)).expect("an option");
     assert_eq!(silent.read(&mut [0; 8]).expect("the listener hangs up"), 0);
-    assert!(began.elapsed() > Duration::from_secs(1), "it could have been slow");
+    assert!(began.elapsed() > Duration::from_secs(1), "the connection must have time to be slow");
 }
 
 #[test]
 fn who_sends_nonsense_is_hung_up_on_at_once() {
     let listener = listener();
     let mut nonsense = connect(&listener);
-    nonsense.write_all(b"GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n").expect("it reads");
+    nonsense.write_all(b"GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n").expect("sending to the server");
     nonsense.set_read_timeout(Some(LONG)).expect("an option");
     match nonsense.read(&mut [0; 8]) {
         Ok(len) => assert_eq!(len, 0),
         Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
     }
     let mut old = connect(&listener);
-    old.write_all(b"RemoraCM\x63\x00\x01\x00\0\0\0\0").expect("it reads");
+    old.write_all(b"RemoraCM\x63\x00\x01\x00\0\0\0\0").expect("sending to the server");
     assert!(matches!(reply_to(&mut old), Message::Reject(words) if words.contains("version 99")));
 }

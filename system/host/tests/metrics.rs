@@ -17,10 +17,10 @@ fn start() -> Endpoint {
 
 /// Sends `request` in one piece and reads until the endpoint hangs up.
 fn ask(address: SocketAddr, request: impl AsRef<[u8]>) -> String {
-    let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.write_all(request.as_ref()).expect("it reads");
+    let mut stream = TcpStream::connect(address).expect("connecting to the server");
+    stream.write_all(request.as_ref()).expect("sending to the server");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers and hangs up");
+    stream.read_to_string(&mut answer).expect("an answer and the end of the connection");
     answer
 }
 
@@ -54,13 +54,13 @@ fn a_head_request_has_the_length_and_no_body() {
 #[test]
 fn a_request_in_single_bytes_is_understood() {
     let endpoint = start();
-    let mut stream = TcpStream::connect(endpoint.address()).expect("it listens");
+    let mut stream = TcpStream::connect(endpoint.address()).expect("connecting to the server");
     stream.set_nodelay(true).expect("a socket option");
     for byte in b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n" {
-        stream.write_all(&[*byte]).expect("it reads");
+        stream.write_all(&[*byte]).expect("sending to the server");
     }
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
+    stream.read_to_string(&mut answer).expect("an answer");
     assert_eq!(status(&answer), "200");
 }
 
@@ -88,8 +88,8 @@ fn bad_requests_are_answered_and_the_endpoint_goes_on() {
 fn a_client_that_goes_away_is_no_trouble() {
     let endpoint = start();
     for request in ["", "GET /met"] {
-        let mut stream = TcpStream::connect(endpoint.address()).expect("it listens");
-        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut stream = TcpStream::connect(endpoint.address()).expect("connecting to the server");
+        stream.write_all(request.as_bytes()).expect("sending to the server");
     }
     assert_eq!(status(&ask(endpoint.address(), "GET /metrics HTTP/1.1\r\n\r\n")), "200");
 }
@@ -99,14 +99,14 @@ fn slow_clients_are_told_so_when_their_time_is_over() {
     let endpoint = start();
     let slow: Vec<TcpStream> = (0..TOGETHER_MAX)
         .map(|_| {
-            let mut stream = TcpStream::connect(endpoint.address()).expect("it listens");
-            stream.write_all(b"GET /metrics HTTP/1.1\r\nA: ").expect("it reads");
+            let mut stream = TcpStream::connect(endpoint.address()).expect("connecting to the server");
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nA: ").expect("sending to the server");
             stream
         })
         .collect();
     for mut stream in slow {
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers when the time is over");
+        stream.read_to_string(&mut answer).expect("an answer after the time limit");
         assert_eq!(status(&answer), "408");
     }
 }
@@ -117,11 +117,11 @@ fn one_that_asks_is_answered_beside_silent_connections_and_the_oldest_is_cut_off
     let endpoint = start();
     let mut silent: Vec<TcpStream> = Vec::new();
     for _ in 0..3 * TOGETHER_MAX {
-        silent.push(TcpStream::connect(endpoint.address()).expect("it listens"));
+        silent.push(TcpStream::connect(endpoint.address()).expect("connecting to the server"));
         assert_eq!(status(&ask(endpoint.address(), "GET /metrics HTTP/1.1\r\n\r\n")), "200");
     }
     // The connection sent nothing, and gets no answer.
-    assert_eq!(silent[0].read(&mut [0; 16]).expect("it is hung up on"), 0);
+    assert_eq!(silent[0].read(&mut [0; 16]).expect("the end of the connection"), 0);
 }
 
 #[test]

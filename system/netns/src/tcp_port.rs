@@ -57,7 +57,7 @@ mod tests {
         let next = free_port().unwrap();
         assert_ne!(first, next);
         drop(listener);
-        assert!(reserve(first).is_err(), "it is reserved though nobody listens");
+        assert!(reserve(first).is_err(), "the port is reserved without a listener");
         assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, next)).is_ok());
     }
 }

@@ -54,7 +54,7 @@ fn hosts_on_a_bridge_reach_each_other() {
 #[test]
 fn a_refusal_names_the_command() {
     let Some([near, _far]) = spaces() else { return };
-    let error = near.ip("link set eth7 up").expect_err("there is none");
+    let error = near.ip("link set eth7 up").expect_err("a missing interface");
     assert!(
         matches!(&error, Error::Refused { command, .. } if command.contains("link set eth7 up")),
         "{error}"

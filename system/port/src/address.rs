@@ -37,33 +37,33 @@ impl fmt::Display for Unfit {
         match self {
             Unfit::Unspecified(ip) => write!(
                 f,
-                "{ip} means every address, but a RoCE frame is sealed with the one it is sent from: choose one that \
+                "{ip} means every address, but the checksum of a RoCE frame covers its source address: choose one that \
                  `ip address` lists"
             ),
             Unfit::Multicast(ip) => write!(
                 f,
-                "{ip} is a multicast group's address, and a NIC is called by one of its own: choose one that `ip address` \
+                "{ip} is a multicast group's address, and a NIC needs an address of its own: choose one that `ip address` \
                  lists"
             ),
             Unfit::Broadcast(ip) => write!(
                 f,
-                "{ip} is a broadcast address, and a NIC is called by one of its own: choose one that `ip address` lists"
+                "{ip} is a broadcast address, and a NIC needs an address of its own: choose one that `ip address` lists"
             ),
             Unfit::NoZone(ip) => write!(
                 f,
-                "{ip} is a link-local address, which says nothing without its interface: choose one as in {ip}%eth0 (`ip -6 \
+                "{ip} is a link-local address, which is ambiguous without its interface: choose one as in {ip}%eth0 (`ip -6 \
                  address` lists both)"
             ),
             Unfit::Tentative(ip) => write!(
                 f,
-                "{ip} is not usable yet, after {} s: the kernel still looks for another machine that has it (`ip -6 address` \
-                 says tentative); see that the link is up, or run it again later",
+                "{ip} is not usable after {} s, because the kernel has not finished its duplicate address detection (`ip -6 \
+                 address` shows `tentative`): check that the link is up, or try again later",
                 DETECTION.as_secs()
             ),
             Unfit::Duplicate(ip) => write!(
                 f,
-                "{ip} is another machine's, too (`ip -6 address` says dadfailed): choose another address, or take it away \
-                 there"
+                "{ip} belongs to another machine, too (`ip -6 address` shows `dadfailed`): choose another address, or \
+                 remove it there"
             ),
         }
     }

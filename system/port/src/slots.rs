@@ -70,7 +70,11 @@ mod tests {
             let number = slots.insert('b').unwrap();
             assert_eq!(slots.remove(number), Some('b'));
         }
-        assert!(slots.entries.len() <= RESTING + 1, "{} entries for one at a time", slots.entries.len());
+        assert!(
+            slots.entries.len() <= RESTING + 1,
+            "{} entries, although one is used at a time",
+            slots.entries.len()
+        );
     }
 
     #[test]

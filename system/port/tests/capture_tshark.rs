@@ -283,7 +283,7 @@ fn a_port_without_ethernet_and_icrc_is_captured_with_both() {
         port.commit();
         let mut came = Vec::new();
         port.receive(9, &mut |frame| came.extend_from_slice(frame.bytes));
-        assert_eq!(came, &bytes[..len], "what passes is not changed by its capture");
+        assert_eq!(came, &bytes[..len], "capturing must not change the frame");
     }
     assert_eq!(port.finish().unwrap().1, Recorded { seen: 4, dropped: 0 });
     icrcs_are_right(&file.0);
@@ -394,7 +394,7 @@ fn tags_of_1rma_in_a_train_leave_a_captured_port_unchanged() {
         assert_eq!((&came[..], &captured[42..]), (&message(number)[..], &message(number)[..]));
     }
     let ids: Vec<u8> = captured.iter().map(|frame| frame[19]).collect();
-    assert_eq!(ids, (0..12).collect::<Vec<u8>>(), "it was a train");
+    assert_eq!(ids, (0..12).collect::<Vec<u8>>(), "all frames of the train are captured in order");
 }
 
 #[test]
@@ -405,7 +405,7 @@ fn a_frame_that_finds_no_room_waits_and_is_captured_once() {
     port.lend(Peer(0), Class::default(), 60).unwrap().bytes.fill(1);
     port.commit();
     assert!(port.lend(Peer(0), Class::default(), 60).is_none(), "the first is still here");
-    assert!(port.arm(), "no sleep over it");
+    assert!(port.arm(), "a frame waits, so the caller must not sleep");
     port.port_mut().space = 2;
     port.lend(Peer(0), Class::default(), 60).unwrap().bytes.fill(2);
     port.commit();

@@ -152,7 +152,11 @@ fn a_port_of_several_addresses_sends_from_the_one_by_which_a_peer_was_named() {
     }
     for (address, name) in names.iter().enumerate().take(3) {
         let peer = port.peer_at(address, other.endpoint()).unwrap().unwrap();
-        assert_eq!(port.peer_at(address, other.endpoint()), Some(Ok(peer)), "one number for each address");
+        assert_eq!(
+            port.peer_at(address, other.endpoint()),
+            Some(Ok(peer)),
+            "each address has one peer number"
+        );
         assert_eq!((port.source_to(peer), port.peer_endpoint(peer)), (*name, Some(other.endpoint())));
         send(&mut port, peer, *name, address as u8);
         let mut came = None;

@@ -120,7 +120,7 @@ fn a_port_that_is_asked_says_with_which_fields_frames_came() {
         let peer = from.peer(to.endpoint()).unwrap();
         send(&mut from, peer, MARKS[1], 1, 64);
         from.flush();
-        assert_eq!(arrival(&mut to), None, "nobody has asked");
+        assert_eq!(arrival(&mut to), None, "IP fields are hidden until requested");
         to.show_ip_fields();
         for mark in MARKS {
             for _ in 0..2 {

@@ -117,7 +117,7 @@ fn random_traffic_between_three_ports_arrives_in_order_and_whole() {
                 }
             }
         }
-        assert_eq!(due.iter().flatten().flatten().count(), 20_000 % 64, "only what was never flushed is due");
+        assert_eq!(due.iter().flatten().flatten().count(), 20_000 % 64, "only unflushed frames are due");
     }
 }
 
@@ -193,7 +193,7 @@ fn an_address_that_no_nic_can_have_is_refused_with_a_line_that_says_what_to_do()
         ("[::ffff:0.0.0.0]:0", "every address"),
         (
             "[fe80::1]:0",
-            "link-local address, which says nothing without its interface: choose one as in fe80::1%eth0",
+            "link-local address, which is ambiguous without its interface: choose one as in fe80::1%eth0",
         ),
     ];
     for (address, wanted) in cases {

@@ -165,7 +165,7 @@ fn a_frame_of_another_range_goes_to_the_owner_and_the_owners_frames_arrive_with_
     assert!((1..100).contains(&given), "{given} of 100 fit");
     assert_eq!(received(six).len(), given * 100);
     assert!(owner_of_six.give(source, here, 60, &frame(6, 9, 60)));
-    assert_eq!(received(six).len(), 1, "the count of what was handed over is right again");
+    assert_eq!(received(six).len(), 1, "the count of handed-over frames is right again");
     // A frame that was sent to another address of the owner is reported with that address.
     let other = endpoint(at("[fd00::7]:0")).address;
     for (to, says) in [(here, None), (other, Some(Endpoint { address: other, ..endpoint(group.local()) }))] {
@@ -175,13 +175,13 @@ fn a_frame_of_another_range_goes_to_the_owner_and_the_owners_frames_arrive_with_
         assert_eq!(came, [says]);
     }
     drop(shares.remove(0).1);
-    assert!(received(&mut shares[0].0).is_empty(), "an owner that is gone hands over nothing");
+    assert!(received(&mut shares[0].0).is_empty(), "an owner that has ended hands over nothing");
 }
 
 #[test]
 fn the_page_shows_the_owner_what_the_program_published() {
     let group = ReuseportGroup::bind(at("127.91.0.5:0"), SteeredBy::Reader, &Options::default()).unwrap();
-    assert!(group.duplicate(1).unwrap().is_none(), "the only socket is nobody's own");
+    assert!(group.duplicate(1).unwrap().is_none(), "the only socket is shared by all ranges");
     let socket = UdpSocket::bind("127.91.0.5:0").unwrap();
     let (share, handover) = SharedEndpoint::share(group.local(), 1, socket.into()).unwrap();
     share.page().publish([7, 8, 9]);
@@ -282,9 +282,9 @@ fn a_socket_that_is_given_back_is_replaced_and_no_setting_of_its_borrower_outliv
             rustix::net::shutdown(&lent, rustix::net::Shutdown::Read).unwrap();
             group.steer();
             let others: Vec<u8> = (0..RANGES as u8).filter(|other| *other != range).collect();
-            assert_eq!(served(&group, &others), others, "while it is lent");
+            assert_eq!(served(&group, &others), others, "while a socket is lent");
             drop(lent);
-            assert!(group.renew(range), "nobody has the old socket");
+            assert!(group.renew(range), "the old socket is unused");
             assert_eq!(group.sockets()[usize::from(range)].receive_buffer(), buffer);
         }
         let ranges: Vec<u8> = (0..RANGES as u8).collect();

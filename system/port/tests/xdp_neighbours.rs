@@ -60,7 +60,7 @@ fn a_neighbour_nobody_has_asked_for_is_asked_for_by_the_first_frame() {
         let xdp = port.xdp_counters();
         let counters = port.counters();
         assert!(xdp.asked == 1 && xdp.unresolved >= 1, "{xdp:?}");
-        assert_eq!(counters.send_dropped, xdp.unresolved, "what came too early is lost, as on any network");
+        assert_eq!(counters.send_dropped, xdp.unresolved, "frames before the address resolution are dropped");
         assert_eq!(counters.os_errors, 0);
         assert_eq!(port.peer(at(far)), Ok(peer));
     }
@@ -211,7 +211,7 @@ fn an_own_address_that_another_machine_has_is_told() {
     spaces[0].check_addresses("near0", true);
     ip("address add fd91::1/64 dev near0");
     let words = XdpPort::open("near0", Some(own_of("fd91::1")), &Options::default()).unwrap_err().to_string();
-    assert!(words.contains("fd91::1 is another machine's, too"), "{words}");
+    assert!(words.contains("fd91::1 belongs to another machine, too"), "{words}");
     let udp =
         remora_port::udp::UdpPort::open((own_of("fd91::1"), 0).into(), &remora_port::udp::Options::default());
     assert_eq!(udp.unwrap_err().to_string(), words);

@@ -160,7 +160,7 @@ fn the_bytes_on_the_wire_are_the_nics_but_for_the_mac_addresses() {
     assert!(pair.commit(0, &transport));
     pair.ports[0].flush();
     let frame = take(&mut pair.ports[1], 1).remove(0);
-    assert_eq!(frame.len(), V4 + 32, "no padding where no wire needs it");
+    assert_eq!(frame.len(), V4 + 32, "a frame without an Ethernet wire needs no padding");
     assert_eq!((&frame[..6], &frame[6..12]), (&macs[1][..], &macs[0][..]));
     let head = [
         0x08, 0, 0x45, 0, 0, 60, 0, 0, 0x40, 0, 64, 17, 0x25, 0xfb, 10, 90, 0, 1, 10, 90, 0, 2, //
@@ -369,7 +369,7 @@ fn frames_that_can_never_leave_are_dropped_and_counted_and_hold_nothing_up() {
     assert!(send(one, to, &route, &vec![3; longest + 1]));
     // A frame shorter than an Ethernet header, and an empty one.
     for len in [13, 0] {
-        one.lend(to, Class::default(), len).expect("space for what is dropped").bytes.fill(4);
+        one.lend(to, Class::default(), len).expect("a buffer for a frame that is dropped").bytes.fill(4);
         one.commit();
     }
     assert!(send(one, to, &route, &vec![5; longest]));
@@ -394,7 +394,7 @@ fn an_interface_that_goes_down_loses_frames_and_carries_them_again_when_it_is_up
         accepted += u32::from(pair.commit(0, &number.to_be_bytes().repeat(8)));
         pair.ports[0].flush();
     }
-    assert_eq!(accepted, 1000, "a network that is down takes everything and loses it");
+    assert_eq!(accepted, 1000, "a network that is down accepts and drops all frames");
     assert!(pair.ports[0].xdp_counters().down > 0 && pair.ports[0].counters().send_dropped > 0);
     ip("link set near0 up");
     let started = Instant::now();

@@ -54,7 +54,10 @@ fn a_process_that_is_killed_leaves_the_interface_as_it_was() {
         let mut line = String::new();
         while !line.contains("open") {
             line.clear();
-            assert!(output.read_line(&mut line).unwrap() > 0 && !line.contains("refused"), "it did not open");
+            assert!(
+                output.read_line(&mut line).unwrap() > 0 && !line.contains("refused"),
+                "the port did not open"
+            );
         }
         assert!(has_program(), "round {round}");
         child.kill().unwrap();
@@ -92,7 +95,7 @@ fn an_interface_that_is_deleted_takes_its_port_with_it_and_nothing_else() {
     ip("link delete near0");
     for _ in 0..200 {
         port.lend(peer, Class::default(), 100)
-            .expect("a network that is gone takes everything and loses it")
+            .expect("a removed network accepts and drops all frames")
             .bytes
             .fill(1);
         port.commit();

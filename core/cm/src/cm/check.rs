@@ -53,7 +53,7 @@ impl Cm {
         let count = |has: fn(&crate::cm_id::CmId) -> bool| self.ids.iter().filter(|(_, id)| has(id)).count();
         assert_eq!(self.by_handle.len(), count(|id| id.handle.is_some()), "handles");
         assert_eq!(self.timers.len(), count(|id| id.deadline < Instant::NEVER), "timers");
-        assert_eq!(self.lingering.len(), count(|id| id.state.lingers()), "what lingers");
+        assert_eq!(self.lingering.len(), count(|id| id.state.lingers()), "count of lingering ids");
         assert_eq!(self.by_remote_id.len(), count(|id| id.has_remote_id), "peers' ids");
         assert_eq!(self.by_remote_qp.len(), count(|id| id.has_remote_qp), "peers' queue pairs");
         self.listeners.check(|listener| {

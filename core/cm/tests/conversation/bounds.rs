@@ -183,7 +183,7 @@ fn a_full_queue_of_mads_drops_what_comes_and_refuses_calls() {
         // No program listens, so each REQ gets a REJ.
         node.receive(NOW, 1, req);
     }
-    assert_eq!(node.cm.counters().overflows, 2, "space for one answer and one more is kept");
+    assert_eq!(node.cm.counters().overflows, 2, "space for two answers is reserved");
     assert_eq!(node.cm.connect(NOW, ACTIVE, &param(2, 1)), Err(CmError::Busy));
     assert_eq!(node.sent().iter().map(name).collect::<Vec<_>>(), ["REJ"; 3]);
     node.cm.connect(NOW, ACTIVE, &param(2, 1)).unwrap();

@@ -99,7 +99,7 @@ impl History {
                 }
             }
         }
-        panic!("it never ends");
+        panic!("the history does not end");
     }
 
     /// Makes a call. A call that is too late is refused, because the peer may have given up before.

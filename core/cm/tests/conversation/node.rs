@@ -119,7 +119,7 @@ impl Node {
     #[track_caller]
     pub fn event(&mut self) -> CmEvent {
         let event = self.cm.next_event().expect("an event");
-        assert_eq!(self.cm.next_event(), None, "one event");
+        assert_eq!(self.cm.next_event(), None, "only one event is expected");
         event
     }
 

@@ -67,10 +67,14 @@ fn a_copy_of_any_length_into_a_page_that_is_gone_says_so() {
             assert_eq!(span.copy_from(&span), 0);
             assert!(count() >= handled + 3);
         }
-        assert_eq!(pages.span(len, len).write(&vec![9; len]), len, "the page before it is there");
+        assert_eq!(pages.span(len, len).write(&vec![9; len]), len, "the page before is present");
     }
     pages.protect(libc::PROT_READ | libc::PROT_WRITE);
-    assert_eq!(pages.span(4096, 4096 + 100).write(&[1; 4096 + 100]), 4096 + 100, "and it may come back");
+    assert_eq!(
+        pages.span(4096, 4096 + 100).write(&[1; 4096 + 100]),
+        4096 + 100,
+        "the page may be mapped again"
+    );
 }
 
 #[test]

@@ -30,7 +30,11 @@ fn on_nic_memory_is_scratch_for_8192_connections_and_no_more() {
         lent.iter().map(|scratch| with(&bench, scratch, |span| span.as_ptr() as usize)).collect();
     assert_eq!(places.len(), count);
     assert!(places.iter().all(|place| place % 32 == 0));
-    assert_eq!(places.last().unwrap() - places.first().unwrap(), (count - 1) * 32, "none overlaps another");
+    assert_eq!(
+        places.last().unwrap() - places.first().unwrap(),
+        (count - 1) * 32,
+        "the places do not overlap"
+    );
     assert_eq!(bench.table.lend_scratch().err(), Some(Error::Full));
     assert_eq!(bench.table.on_nic(1).err(), Some(Error::Full));
     // Every returned piece can be lent once more; two adjacent pieces form a line for a program.

@@ -19,7 +19,7 @@ fn atomics_do_what_their_names_say() {
         let word = span.part(8, 8).unwrap();
         assert_eq!(word.store64(5), Ok(()));
         assert_eq!(word.compare_swap64(4, 9), Ok(5));
-        assert_eq!(word.load64(), Ok(5), "it did not swap");
+        assert_eq!(word.load64(), Ok(5), "the value was not swapped");
         assert_eq!(word.compare_swap64(5, u64::MAX), Ok(5));
         assert_eq!(word.fetch_add64(2), Ok(u64::MAX));
         assert_eq!(word.swap64(7), Ok(1));

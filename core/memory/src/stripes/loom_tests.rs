@@ -75,9 +75,9 @@ fn loom_a_reader_sees_one_moment_and_never_an_earlier_one() {
         };
         let read = |at: usize| world.words[at].load(Ordering::Relaxed);
         let (a, b) = look(std::ptr::null(), 32, true, || (read(0), read(1)));
-        assert_eq!(a, b, "half of it");
+        assert_eq!(a, b, "a torn value was read");
         let again = look(std::ptr::null(), 8, true, || read(1));
-        assert!(again >= a, "the old value after the new one");
+        assert!(again >= a, "an old value was read after a new one");
         writer.join().unwrap();
     });
 }

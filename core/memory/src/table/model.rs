@@ -263,6 +263,6 @@ fn random_operations_agree_with_a_plain_model() {
         "deregistered",
     ];
     for what in wanted.iter().chain(["invalid", "full"].iter().filter(|_| !cfg!(miri))) {
-        assert!(met.get(what).is_some_and(|times| *times > 0), "{what} was never met: {met:?}");
+        assert!(met.get(what).is_some_and(|times| *times > 0), "{what} never occurred: {met:?}");
     }
 }

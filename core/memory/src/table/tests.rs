@@ -200,7 +200,7 @@ fn a_domain_in_use_cannot_be_freed() {
     bench.table.retain_pd(bench.pd).unwrap();
     assert_eq!(bench.table.free_pd(bench.pd), Err(Error::Busy));
     bench.table.release_pd(bench.pd).unwrap();
-    assert_eq!(bench.table.release_pd(bench.pd), Err(Error::Unknown), "nobody is left to release");
+    assert_eq!(bench.table.release_pd(bench.pd), Err(Error::Unknown), "the domain was released before");
     bench.table.free_pd(bench.pd).unwrap();
     assert_eq!(bench.table.free_pd(bench.pd), Err(Error::Unknown));
     assert_eq!(bench.table.retain_pd(bench.pd), Err(Error::Unknown));

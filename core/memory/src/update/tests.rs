@@ -69,7 +69,9 @@ fn updates_that_are_misaligned_or_leave_the_span_are_refused() {
     over(&bytes, |span| {
         for width in WIDTHS {
             let len = width.bytes();
-            let update = |at, len| span.part(at, len).unwrap().update(width, |_| panic!("it was asked"));
+            let update = |at, len| {
+                span.part(at, len).unwrap().update(width, |_| panic!("the update function was called"))
+            };
             for at in (1..len).chain(len + 1..2 * len) {
                 assert_eq!(update(at, len), Err(AccessError::Misaligned), "{width:?} at {at}");
             }

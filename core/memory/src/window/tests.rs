@@ -75,7 +75,7 @@ fn a_window_shows_its_part_with_its_rights_and_no_more() {
     let mut seen = [0; 4];
     let pd = windows.bench.pd;
     assert_ne!(mem.check_for(pd, B, part.key, 0x1040, 4, Access::REMOTE_READ).unwrap().read(&mut seen), 0);
-    assert_eq!(&seen, b"seen", "and any queue pair of the domain sees it");
+    assert_eq!(&seen, b"seen", "any queue pair of the domain may read it");
     let other = windows.bench.table.alloc_pd().unwrap();
     for pd in [other, Pd::NONE] {
         let probed = mem.probe_for(pd, A, part.key, 0x1040, 1, Access::REMOTE_READ);
@@ -251,7 +251,7 @@ fn a_region_with_windows_bound_cannot_be_deregistered_or_invalidated() {
     assert_eq!(table.deregister(region), Err(Error::Busy));
     assert_eq!(windows.invalidate(A, region), Err(AccessError::MissingRight));
     windows.invalidate(A, second).unwrap();
-    assert_eq!(table.deregister(region), Err(Error::Busy), "one is left");
+    assert_eq!(table.deregister(region), Err(Error::Busy), "one window is still bound");
     assert_eq!(windows.probe(A, region, 0x1000, 256, ALL), Ok(()), "and nothing was done");
     table.free_window(first).unwrap();
     assert_eq!(windows.invalidate(A, region), Ok(()));

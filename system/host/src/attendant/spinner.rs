@@ -83,7 +83,7 @@ mod tests {
             assert!(spinner.probed(true));
             assert_eq!(wakes(&mut spinner), 1, "the next wake is a probe, too");
         }
-        assert!(spinner.probed(false), "one that lies there is enough");
+        assert!(spinner.probed(false), "one completion ends the spin");
         assert_eq!(wakes(&mut spinner), 8);
         for _ in 0..7 {
             assert!(spinner.probed(true));

@@ -89,8 +89,8 @@ mod tests {
             assert!(left, "a caller was inside");
             !engine.left_to_caller.load(Ordering::SeqCst)
         };
-        assert!(happens(left_inside), "the caller takes it");
-        assert!(happens(|| !engine.leave_to_caller()), "nobody is inside");
+        assert!(happens(left_inside), "the caller takes the engine over");
+        assert!(happens(|| !engine.leave_to_caller()), "no thread is inside the engine");
         assert!(!engine.left_to_caller.load(Ordering::SeqCst));
     }
 }

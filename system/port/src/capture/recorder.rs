@@ -224,7 +224,10 @@ mod tests {
         assert_eq!(recorder.finish().unwrap(), Recorded { seen: fits + 500, dropped: 500 });
         let file = disk.0.lock().unwrap();
         assert_eq!(packets(&file), fits as usize);
-        assert!(file.windows(8).any(|bytes| bytes == 500u64.to_le_bytes()), "the file says what it lacks");
+        assert!(
+            file.windows(8).any(|bytes| bytes == 500u64.to_le_bytes()),
+            "the file counts the frames that it lacks"
+        );
     }
 
     #[test]

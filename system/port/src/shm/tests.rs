@@ -533,7 +533,7 @@ fn sleepers_hand_a_token_back_and_forth_without_losing_a_wake() {
     let slept = a.0 + b.0;
     let timer = a.1 + b.1;
     let wakes = a.2.counters().wakes_sent + b.2.counters().wakes_sent;
-    assert!(slept > 100 && wakes > 100, "they did sleep: {slept} sleeps, {wakes} wakes");
+    assert!(slept > 100 && wakes > 100, "both sides must sleep: {slept} sleeps, {wakes} wakes");
     if a.2.sleeps_are_safe() {
         assert_eq!(timer, 0, "no sleep of {slept} had to be ended by the timer");
     }

@@ -248,7 +248,7 @@ mod tests {
         port.join(b).unwrap();
         assert_eq!(port.join(c), Err(GroupError::Full(2)));
         port.leave(a).unwrap();
-        assert_eq!(port.join(c), Err(GroupError::Full(2)), "one user is left");
+        assert_eq!(port.join(c), Err(GroupError::Full(2)), "one user remains");
         port.leave(a).unwrap();
         assert_eq!(port.leave(a), Err(GroupError::NotAMember("239.255.70.1:4791".parse().unwrap())));
         port.join(c).unwrap();
@@ -292,14 +292,14 @@ mod tests {
         let others = from.group(other).unwrap();
         send(&mut from, others, b"to the third");
         assert_eq!(receive(&mut stranger, 8, 1), [(b"to the third".to_vec(), Some(other))]);
-        assert_eq!(one.receive(8, &mut |_| panic!("nothing for it")), 0);
+        assert_eq!(one.receive(8, &mut |_| panic!("a frame of another group arrived")), 0);
         // A NIC that has left receives nothing. The sender may itself be a member.
         one.leave(here).unwrap();
         from.join(here).unwrap();
         send(&mut from, all, b"again");
         assert_eq!(receive(&mut from, 8, 1), [(b"again".to_vec(), Some(here))]);
         assert_eq!(receive(&mut two, 8, 1), [(b"again".to_vec(), Some(here))]);
-        assert_eq!(one.receive(8, &mut |_| panic!("it has left")), 0);
+        assert_eq!(one.receive(8, &mut |_| panic!("a frame arrived after leaving the group")), 0);
     }
 
     #[test]

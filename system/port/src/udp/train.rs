@@ -270,7 +270,7 @@ mod tests {
         train.lend(Peer(3), IpFields::default(), 50, || false).0.fill(9);
         train.lend(Peer(4), IpFields::default(), 20, || false).0.fill(8);
         assert_eq!(train.commit(), Some(20));
-        assert_eq!(train.commit(), None, "one commit for one lease");
+        assert_eq!(train.commit(), None, "a lease can be committed once");
         assert_eq!((train.peer(), train.bytes()), (Peer(4), &[8u8; 20][..]));
     }
 

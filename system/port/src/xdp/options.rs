@@ -103,7 +103,7 @@ impl fmt::Display for OpenError {
             OpenError::Down(name) => write!(f, "{name} is down: run `ip link set {name} up` as root"),
             OpenError::NoAddress(name) => write!(
                 f,
-                "{name} has no IP address, and a RoCE NIC is called by one: run `ip address add 10.0.0.1/24 dev {name}` \
+                "{name} has no IP address, and a RoCE NIC needs one: run `ip address add 10.0.0.1/24 dev {name}` \
                  (with an address of yours) as root"
             ),
             OpenError::NotItsAddress { interface, address } => write!(
@@ -112,7 +112,7 @@ impl fmt::Display for OpenError {
             ),
             OpenError::Unfit(why) => why.fmt(f),
             OpenError::Frames(count) => {
-                write!(f, "{count} frames cannot be: choose a power of two from 64 to {MAX_FRAMES}")
+                write!(f, "invalid number of frames {count}: choose a power of two from 64 to {MAX_FRAMES}")
             }
             OpenError::NoRight(what) => write!(
                 f,
@@ -126,8 +126,8 @@ impl fmt::Display for OpenError {
             ),
             OpenError::OtherProgram(name) => write!(
                 f,
-                "another XDP program sits on {name} and stays there: take it off (`ip link show {name}` names it, `ip \
-                 link set {name} xdp off` ends it) or choose another interface"
+                "another XDP program is attached to {name}: detach it (`ip link show {name}` names it, `ip link set {name} \
+                 xdp off` detaches it), or choose another interface"
             ),
             OpenError::QueueTaken { interface, queue } => write!(
                 f,
@@ -146,7 +146,7 @@ impl fmt::Display for OpenError {
             ),
             OpenError::NoMode(mode, errno) => write!(
                 f,
-                "the interface does not take an XDP program in {} mode ({errno}): leave the mode open",
+                "the interface accepts no XDP program in {} mode ({errno}): leave the mode open",
                 if *mode == Mode::Native { "native" } else { "generic" }
             ),
             OpenError::Os(what, errno) => write!(f, "opening the xdp port failed in {what}: {errno}"),

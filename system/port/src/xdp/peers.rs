@@ -411,7 +411,11 @@ mod tests {
             assert_eq!(peers.path(Peer(0)), Path::Send(A), "asked once");
         }
         peers.learn(hop, Reachability::Fresh(B));
-        assert_eq!((peers.path(Peer(0)), peers.mac(Peer(0))), (Path::Send(B), Some(B)), "it has moved");
+        assert_eq!(
+            (peers.path(Peer(0)), peers.mac(Peer(0))),
+            (Path::Send(B), Some(B)),
+            "the peer has a new MAC address"
+        );
     }
 
     #[test]

@@ -73,7 +73,7 @@ fn the_program_takes_our_own_udp_flow_over_ipv4_and_passes_all_else() {
     assert_eq!(run(&ours), REDIRECT);
     assert_eq!(run(&with(&ours, 20, &[0x40, 0])), REDIRECT, "don't fragment");
     assert_eq!(run(&with(&ours, 15, &[0xff])), REDIRECT, "any type of service");
-    assert_eq!(run(&ours[..42]), REDIRECT, "what is inside is not looked at");
+    assert_eq!(run(&ours[..42]), REDIRECT, "the payload must not matter");
     let mut others = vec![
         ("another UDP port", with(&ours, 36, &4792u16.to_be_bytes())),
         ("the port as the source's", with(&ours, 34, &[0x12, 0xb7, 0xcf, 0x08])),
@@ -141,7 +141,7 @@ fn a_program_that_sits_there_already_stays() {
                 XdpPort::open("near0", None, &Options { mode: wanted, ..Options::default() }).unwrap_err();
             assert_eq!(error, OpenError::OtherProgram("near0".to_owned()));
         }
-        assert_eq!(ip("-json link show near0"), before, "it is still there, and nothing else is");
+        assert_eq!(ip("-json link show near0"), before, "the interface and its program are unchanged");
         assert!(before.contains("\"xdp\""), "{before}");
         drop(link);
     }

@@ -1,4 +1,5 @@
-//! Addresses of NICs as people write them: several spellings of one, and those that no NIC can have.
+//! Addresses of NICs on the command line: different spellings of one address, and addresses that no NIC can
+//! have.
 
 use std::io::Write;
 use std::process::Command;
@@ -29,7 +30,7 @@ fn a_mapped_address_is_the_ipv4_address_wherever_one_is_said() {
 #[test]
 fn a_link_local_address_wants_its_interface() {
     let opens = |address| remora(&["devinfo", "--port", "udp", "--address", address]);
-    opens("fe80::1").one_line("fe80::1 is a link-local address, which says nothing without its interface");
+    opens("fe80::1").one_line("fe80::1 is a link-local address, which is ambiguous without its interface");
     opens("fe80::1%no-such").bad_arguments("there is no interface no-such here: choose one");
     opens("fe80::7%lo").one_line("fe80::7 is not an address of this machine");
 }
@@ -49,13 +50,13 @@ fn an_address_that_no_nic_can_have_is_refused_at_open() {
         let open = ["--listen", "127.0.0.1:0", "--port", "udp", "--address", address];
         remora(&[&["serve", "kv"][..], &open].concat()).one_line(words);
     }
-    // Nor can anybody connect there.
+    // Clients could not connect to such an address either.
     remora(&["serve", "kv", "--listen", "224.0.0.1:0"]).one_line("224.0.0.1 is a multicast group's address");
     remora(&["serve", "kv", "--listen", "127.255.255.255:0"]).one_line("is a broadcast address");
 }
 
-/// What `doctor` finds where these shell words have been run, in a network of its own; none: this process
-/// cannot have one.
+/// Returns the exit status and findings of `remora doctor`, run in a network namespace after these shell
+/// commands. `None` if this process may not create a namespace.
 fn doctor_after(words: &str) -> Option<(i32, Vec<Value>)> {
     let script = format!("{words} || exit 77; exec \"$0\" doctor --json");
     let mut shell = Command::new("unshare");

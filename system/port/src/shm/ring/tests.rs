@@ -142,7 +142,7 @@ fn against_a_queue(seed: u64, slots: u32, largest: u32, steps: u32) {
                     assert!(unseen < LONGEST_TRAIN, "a published frame is found");
                     producer.publish(&memory);
                     let found = consumer.peek(&memory).unwrap();
-                    assert_eq!(found.is_some(), !queue.is_empty(), "now it is published");
+                    assert_eq!(found.is_some(), !queue.is_empty(), "published frames are visible");
                 }
             }
         }
@@ -177,7 +177,7 @@ fn positions_wrap_modulo_2_to_the_32() {
         assert_eq!(memory.read(found), vec![round as u8; len as usize]);
         consumer.release(found);
     }
-    assert!(producer.head() < start, "it wrapped");
+    assert!(producer.head() < start, "the ring has wrapped");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_full_ring_refuses_and_recovers() {
         let found = consumer.peek(&memory).unwrap().expect("a refusal publishes");
         consumer.release(found);
     }
-    assert_eq!(producer.reserve(&memory, 60), Ok(false), "slots are given back when they are clean");
+    assert_eq!(producer.reserve(&memory, 60), Ok(false), "slots become free only after they are cleared");
     assert!(consumer.peek(&memory).unwrap().is_some());
     for _ in 0..4 {
         assert_eq!(producer.reserve(&memory, 60), Ok(true));
