@@ -29,13 +29,13 @@ use super::Args;
 use remora_options::output::{self, Output};
 use remora_options::print;
 
-/// Replays `file` event by event and writes what `each` makes of them to `out`.
+/// Replays `file` event by event and writes the output lines of `each` to `out`.
 fn replay(
     args: &Args,
     mut each: impl FnMut(u64, &mut SplitWhitespace<'_>, &mut String) -> Result<()>,
 ) -> Result<()> {
     let file = args.file.as_deref().context("which trace? Name its FILE behind the benchmark")?;
-    // What cannot be written is not worth replaying.
+    // Checks first that the output can be written.
     args.out.as_deref().map(Output::find).transpose()?;
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let mut lines = text.lines();
@@ -98,7 +98,7 @@ pub fn receiver(args: &Args) -> Result<()> {
 /// Runs `remora bench irn-sender`.
 pub fn sender(args: &Args) -> Result<()> {
     let first = start(Psn::new(0));
-    // As the authors' own code, whose traces these are.
+    // These settings are those of the authors' code, which produced the traces.
     let settings = Settings { cap: args.cap, eager: true, ..Settings::default() };
     let limit = first.saturating_add(args.packets.unwrap_or(u64::MAX));
     let mut senders: BTreeMap<u64, Sender> = BTreeMap::new();

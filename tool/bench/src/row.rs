@@ -1,4 +1,4 @@
-//! One result of a benchmark: a line of JSON for tools, a line of a table for people.
+//! A result of a benchmark: a line of JSON for tools, or a line of a table for people.
 
 use serde::Serialize;
 
@@ -47,7 +47,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A figure on its own.
+    /// Creates a row without a baseline.
     pub fn new(
         bench: &'static str,
         case: impl Into<String>,
@@ -82,28 +82,28 @@ impl Row {
         self
     }
 
-    /// Judges the ratio to the baseline: at most `limit`.
+    /// Sets the largest allowed ratio to the baseline.
     pub fn within(mut self, limit: f64) -> Row {
         self.limit = Some(limit);
         self.holds = self.ratio.map(|ratio| ratio <= limit);
         self
     }
 
-    /// Judges the ratio to the baseline: at least `least`.
+    /// Sets the least allowed ratio to the baseline.
     pub fn at_least(mut self, least: f64) -> Row {
         self.least = Some(least);
         self.holds = self.ratio.map(|ratio| ratio >= least);
         self
     }
 
-    /// Judges the ratio to the baseline from both sides.
+    /// Sets both bounds of the ratio to the baseline.
     pub fn between(mut self, least: f64, limit: f64) -> Row {
         (self.least, self.limit) = (Some(least), Some(limit));
         self.holds = self.ratio.map(|ratio| (least..=limit).contains(&ratio));
         self
     }
 
-    /// Judges the value itself: at most `limit`.
+    /// Sets the largest allowed value.
     pub fn at_most(mut self, limit: f64) -> Row {
         self.limit = Some(limit);
         self.holds = Some(self.value <= limit);
@@ -146,7 +146,7 @@ impl Row {
     }
 }
 
-/// The middle of the rounds; NaN of none.
+/// Returns the median of the rounds; NaN without rounds.
 pub fn median(rounds: &[f64]) -> f64 {
     let mut sorted = rounds.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -157,7 +157,7 @@ pub fn median(rounds: &[f64]) -> f64 {
     }
 }
 
-/// Three significant digits, with k, M or G where that is shorter.
+/// Formats a number with three significant digits, and with k, M or G where that is shorter.
 fn short(value: f64) -> String {
     let (scaled, unit) = match value.abs() {
         v if v >= 1e9 => (value / 1e9, " G"),
@@ -172,14 +172,14 @@ fn short(value: f64) -> String {
     }
 }
 
-/// Collects rows: prints JSON as they come, or one table at the end.
+/// A collection of rows. It prints JSON at once, or one table at the end.
 pub struct Report {
     json: bool,
     rows: Vec<Row>,
 }
 
 impl Report {
-    /// For tools if `json`, else for people.
+    /// Creates a report that prints JSON if `json` is set, otherwise a table.
     pub fn new(json: bool) -> Report {
         Report { json, rows: Vec::new() }
     }
@@ -192,7 +192,7 @@ impl Report {
         self.rows.push(row);
     }
 
-    /// The results so far.
+    /// Returns the results so far.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }

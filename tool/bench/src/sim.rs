@@ -1,4 +1,4 @@
-//! `remora bench sim`: packet-hops a second of the simulated data center, beside READs of a NIC pair.
+//! `remora bench sim`: packet-hops per second of the simulator, compared with READs of a NIC pair.
 
 mod nic_pair;
 
@@ -22,14 +22,14 @@ struct Case {
     k: u32,
     traffic: Traffic,
     payload: Payload,
-    /// Hops a second on one core, at least; bytes of memory, at most.
+    /// The least number of hops per second on one core, and the largest number of bytes of memory.
     hops: f64,
     memory: f64,
 }
 
 /// Largest cost of one packet-hop, in READs of a NIC pair.
 const READS: f64 = 1.6;
-/// Batches of READs in a round.
+/// The number of batches of READs in a round.
 const BATCHES: u64 = 100_000 / SHORTER;
 const MB: f64 = 1e6;
 
@@ -65,7 +65,7 @@ impl Case {
         }
     }
 
-    /// Hops a second, and the most memory meanwhile.
+    /// Returns the hops per second, and the peak of memory meanwhile.
     fn run(&self) -> Result<(f64, f64)> {
         forget_peak()?;
         let started = Instant::now();
@@ -78,12 +78,12 @@ impl Case {
     }
 }
 
-/// The most memory of this process is counted anew from now on.
+/// Resets the peak of this process's memory.
 fn forget_peak() -> Result<()> {
     fs::write("/proc/self/clear_refs", "5").context("counting memory anew")
 }
 
-/// The most resident memory of this process, bytes.
+/// Returns the peak of this process's resident memory in bytes.
 fn peak() -> Result<f64> {
     let status = fs::read_to_string("/proc/self/status").context("reading this process' memory")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("its most memory")?;
@@ -98,7 +98,7 @@ struct Rounds {
     memory: Vec<f64>,
 }
 
-/// `remora bench sim`.
+/// The benchmark of `remora bench sim`.
 pub struct Sim<'a>(pub &'a Args);
 
 impl Benchmark for Sim<'_> {
@@ -135,9 +135,9 @@ fn rows(case: &Case, rounds: &Rounds, reads: &[f64]) -> [Row; 3] {
     let row = |metric, unit, rounds: &[f64]| Row::new("sim", case.name, metric, unit, rounds);
     let ns: Vec<f64> = rounds.hops.iter().map(|hops| 1e9 / hops).collect();
     let hop = row("a hop", "ns", &ns).against("READ of 64 B, both NICs", reads);
-    // Ordered by what a machine gives: the ratio is what counts elsewhere.
+    // The rates depend on the machine, so only the ratio has a bound in the other cases.
     let is_judged = case.k == 8 && case.payload == Payload::Blank;
-    // What earlier rounds left to the allocator is not this run's: the first one counts.
+    // Only the first round counts, because the allocator keeps memory of earlier rounds.
     let first = rounds.memory.first().copied().unwrap_or(median(&rounds.memory));
     [
         row("packet-hops", "1/s", &rounds.hops).against("asked", &[case.hops]).at_least(1.0),

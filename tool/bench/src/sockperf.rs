@@ -1,4 +1,5 @@
-//! sockperf's spinning ping-pong: somebody else's word on what a raw UDP round trip takes here.
+//! The ping-pong of sockperf in its polling mode, as an independent measurement of raw UDP round trips on
+//! this machine.
 
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
@@ -8,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::testbed::process::Process;
 
-/// A running sockperf server that spins.
+/// A running sockperf server that polls.
 pub struct Sockperf {
     process: Process,
     port: u16,
@@ -31,7 +32,8 @@ impl Sockperf {
         if on { self.process.go_on() } else { self.process.stop() }
     }
 
-    /// Median round trip of messages of `len` bytes from this thread's core, in nanoseconds, over a second.
+    /// Measures the median round trip of messages of `len` bytes from this thread's core, in nanoseconds,
+    /// over a second.
     pub fn round_trip(&self, len: usize) -> Result<f64> {
         let len = len.to_string();
         let output = command(&["pp", "-t", "1", "-m", &len], self.port)
@@ -50,7 +52,7 @@ fn command(words: &[&str], port: u16) -> Command {
     command
 }
 
-/// sockperf gives half of a round trip, in microseconds.
+/// Parses the median. sockperf prints half of a round trip in microseconds.
 fn half(text: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.contains("percentile 50.000"))?;
     line.rsplit('=').next()?.trim().parse().ok()

@@ -1,5 +1,5 @@
-//! What others make of the same wire, by the kernel's TCP or by Remora's libraries: UCX's and libfabric's
-//! ping-pongs, from the distribution's packages.
+//! Ping-pongs of UCX and libfabric, from the distribution's packages, over the kernel's TCP or over Remora's
+//! libraries.
 
 use std::process::{Command, Output, Stdio};
 
@@ -13,9 +13,9 @@ use crate::testbed::veth::{KERNEL, Side};
 /// A communication library with a ping-pong program of its own.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Stack {
-    /// UCX, by `ucx_perftest`: tagged messages.
+    /// UCX, measured with `ucx_perftest` and tagged messages.
     Ucx,
-    /// libfabric, by `fi_pingpong`: messages of a connection.
+    /// libfabric, measured with `fi_pingpong` and messages of a connection.
     Libfabric,
 }
 
@@ -28,14 +28,14 @@ pub enum Carrier<'a> {
     Verbs(&'a RunCommand),
 }
 
-/// The device that Remora's libraries show, and its port.
+/// The name of the device that Remora's libraries show, and its port.
 const DEVICE: &str = "remora0:1";
 
-/// Messages of a round.
+/// The number of messages of a round.
 const MESSAGES: &str = "10000";
-/// Lines of a failed program's words that are shown.
+/// The number of output lines of a failed program that an error shows.
 const LINES: usize = 4;
-/// Seconds; no client takes longer to end.
+/// The maximum time in seconds until a client ends.
 const TIMEOUT: &str = "20";
 
 impl Stack {
@@ -99,9 +99,9 @@ impl Stack {
         }
     }
 
-    /// Round trip of messages of `len` bytes, nanoseconds: from this thread's core and the near end of the
-    /// pair to the other core and the far end. Each has a port of its own, so that a round does not wait for
-    /// the last one's.
+    /// Measures the round trip of messages of `len` bytes in nanoseconds, from this thread's core and the
+    /// near end of the pair to the other core and the far end. Each round uses another port, so that it need
+    /// not wait for the port of the previous one.
     pub fn round_trip(self, testbed: &Testbed, carrier: Carrier<'_>, port: u16, len: usize) -> Result<f64> {
         let name = self.program();
         let [both, server, client] = self.words(carrier, port, len);
@@ -124,14 +124,14 @@ impl Stack {
         Ok(2000.0 * one_way)
     }
 
-    /// The program at a side, which ends after a while whatever happens. It is not started from this thread's
-    /// own network: UCX looks for interfaces in /sys, which shows those of the network that it was mounted
-    /// in, and `ip netns exec` mounts it anew.
+    /// Returns the command that runs a program at a side, with a limit on its time. The command uses `ip
+    /// netns exec`, because UCX looks for interfaces in /sys. That file system shows the network from which
+    /// it was mounted, and `ip netns exec` mounts it anew.
     fn command(self, testbed: &Testbed, side: Side, carrier: Carrier<'_>) -> Command {
         let limited = ["timeout", TIMEOUT, self.program()];
         let mut command = match carrier {
             Carrier::Tcp => {
-                // UCX may not take what it would like better than the kernel's TCP over this pair.
+                // Without this limit UCX would choose other transports than the kernel's TCP over this pair.
                 let mut command = testbed.command(side, limited[0]);
                 command.args(&limited[1..]).env("UCX_TLS", "tcp").env("UCX_NET_DEVICES", KERNEL);
                 command
@@ -148,7 +148,7 @@ impl Stack {
         command
     }
 
-    /// Both give half of a round trip, in microseconds: UCX its median, libfabric the mean.
+    /// Parses half of a round trip in microseconds: the median of UCX, or the mean of libfabric.
     fn one_way(self, text: &str) -> Option<f64> {
         let last = text.lines().rfind(|line| !line.trim().is_empty())?;
         match self {

@@ -1,6 +1,6 @@
-//! The floor of large transfers over UDP: a raw GSO/GRO stream. The sender copies from a cold source, the
-//! receiver to a cold destination, because an RDMA WRITE does; a small credit keeps the receiver's socket
-//! from overflowing.
+//! The lower bound of large transfers over UDP: a raw GSO/GRO stream. The sender copies from a cold source
+//! and the receiver to a cold destination, because an RDMA WRITE does so. A small credit keeps the
+//! receiver's socket buffer from overflowing.
 
 use std::time::{Duration, Instant};
 
@@ -11,18 +11,18 @@ use rustix::net::SocketAddrAny;
 
 use crate::testbed::page::{Page, Ticket};
 
-/// Payload of a segment: the path MTU.
+/// The payload of a segment in bytes: the path MTU.
 pub const PAYLOAD: usize = 4096;
-/// A segment: BTH, payload and ICRC, as the middle of a WRITE.
+/// The length of a segment: BTH, payload and ICRC, like a middle packet of a WRITE.
 const SEGMENT: usize = 12 + PAYLOAD + 4;
-/// Segments of a train.
+/// The number of segments of a train.
 const TRAIN: usize = 15;
-/// Trains on the way at most.
+/// The maximum number of trains in flight.
 const WINDOW: usize = 4;
-/// Memory that the copies walk through: far more than any cache.
+/// The size of the memory that the copies use, which is far more than any cache.
 pub const COLD: usize = 64 << 20;
 
-/// Sends `bytes` and waits until the peer has them all: bytes of payload per second.
+/// Sends `bytes`, waits until the peer has them all, and returns the payload in bytes per second.
 pub fn send(socket: &mut Socket, to: &SocketAddrAny, source: &[u8], bytes: usize) -> Result<f64> {
     let (mut train, mut credit) = (vec![0; SEGMENT * TRAIN], [0; 16]);
     let (mut sent, mut acked, mut place) = (0, 0, 0);
@@ -54,7 +54,7 @@ pub fn send(socket: &mut Socket, to: &SocketAddrAny, source: &[u8], bytes: usize
     Ok((trains * PAYLOAD * TRAIN) as f64 / started.elapsed().as_secs_f64())
 }
 
-/// The peer's end of [`send`]: one credit a train.
+/// The peer's end of [`send`]; it returns one credit for each train.
 pub fn sink(
     socket: &mut Socket,
     to: &SocketAddrAny,

@@ -1,5 +1,5 @@
-//! Short reads beside a long transfer: by 1RMA, whose transfers take turns chunk by chunk, and by RC, where
-//! both are in one queue pair (1RMA paper, Figure 12).
+//! Short reads during a long transfer: with 1RMA, whose transfers take turns chunk by chunk, and with RC,
+//! where both use one queue pair (1RMA paper, Figure 12).
 
 use std::time::{Duration, Instant};
 
@@ -17,23 +17,23 @@ use crate::{Row, SHORTER, histogram, median};
 /// The path of the case.
 pub const CASE: &str = "read/64/beside-4-MiB";
 
-/// Bytes of a short read, and short reads of a round.
+/// The length of a short read in bytes, and the number of short reads of a round.
 const LEN: usize = 64;
 const PROBES: usize = 2000 / SHORTER as usize;
-/// Long transfers whose median time is one reading.
+/// The number of long transfers of a round, whose median time is the result.
 const TRANSFERS: usize = 9;
 
-/// Latency of short reads in nanoseconds.
+/// The latencies of short reads in nanoseconds.
 struct Delays {
     p50: f64,
     p99: f64,
 }
 
-/// RC's long READ, among the ids of short ones.
+/// The work request ID of RC's long READ.
 const LONG: u64 = 1;
 const PROBE: u64 = 2;
 
-/// Short reads alone and beside a long transfer, by either.
+/// Measures short reads alone and during a long transfer, with 1RMA and with RC.
 pub fn run(bench: &mut Bench<'_>, peer: &Peer, client: &mut Client) -> Result<()> {
     let (port, case) = (client.end.port, path(client.end.port, CASE));
     let rounds = bench.rounds(&case, || {
@@ -74,7 +74,7 @@ pub fn run(bench: &mut Bench<'_>, peer: &Peer, client: &mut Client) -> Result<()
     Ok(())
 }
 
-/// A pause before a short read, so that it meets the transfer at any moment.
+/// Pauses before a short read, so that the reads occur at different moments of the transfer.
 fn pause(number: u32) -> Duration {
     Duration::from_micros(u64::from(number * 37 % 101))
 }
@@ -115,7 +115,7 @@ fn by_rma(client: &mut Client, beside: bool) -> Result<Delays> {
     Ok(delays)
 }
 
-/// Keeps the long transfer going while no short read is under way; another one begins if `again`.
+/// Keeps the long transfer going between short reads. Starts another one if `again` is set.
 fn go_on(client: &mut Client, long: &mut Option<u64>, again: bool) -> Result<()> {
     restart(client, long, again)?;
     if let Some((_, status)) = client.portal.poll()? {
@@ -125,7 +125,7 @@ fn go_on(client: &mut Client, long: &mut Option<u64>, again: bool) -> Result<()>
     Ok(())
 }
 
-/// Another long transfer begins if there is none, and if `again`.
+/// Starts another long transfer if none is in progress and `again` is set.
 fn restart(client: &mut Client, long: &mut Option<u64>, again: bool) -> Result<()> {
     if long.is_none() && again {
         *long = Some(client.submit(Class::Bulk, 0, REGION as u64)?);
@@ -133,7 +133,7 @@ fn restart(client: &mut Client, long: &mut Option<u64>, again: bool) -> Result<(
     Ok(())
 }
 
-/// Nanoseconds of the long transfer alone.
+/// Measures the time of the long transfer alone in nanoseconds.
 fn transfer(client: &mut Client) -> Result<f64> {
     let mut all = Vec::with_capacity(TRANSFERS);
     for _ in 0..TRANSFERS {
@@ -176,7 +176,7 @@ fn keep_reading(end: &mut End, under_way: &mut bool, beside: bool) -> Result<()>
     took(end, under_way).map(drop)
 }
 
-/// Has a short READ ended? Whether the long one has, is kept.
+/// Returns true if a short READ has ended. Records if the long one has.
 fn took(end: &mut End, under_way: &mut bool) -> Result<bool> {
     let mut done = [EMPTY];
     if end.cq.poll(&mut done)? == 0 {

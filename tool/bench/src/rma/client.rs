@@ -1,4 +1,4 @@
-//! The bench's end of 1RMA, on the NIC that its RC queue pair has too.
+//! The bench's end of 1RMA, on the same NIC as its RC queue pair.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use crate::PortName;
 use crate::testbed::pair::{End, Peer};
 use crate::testbed::protocol::{NicCommand, RmaCommand};
 
-/// Operations of a portal at once.
+/// The maximum number of operations of a portal in progress.
 pub const SLOTS: u16 = 128;
 
-/// Longest that an operation may take.
+/// The maximum time of an operation.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Connections by RC and by 1RMA from one NIC to the same peer.
@@ -25,22 +25,22 @@ pub struct Client {
     pub end: End,
     /// The 1RMA engine of the NIC.
     pub rma: Rma,
-    /// Command slots of 1RMA.
+    /// The portal of the client.
     pub portal: Portal,
     /// Local memory of the operations.
     pub local: RmaRegion,
     /// Grant of the peer's region.
     pub grant: Grant,
-    /// K_r of the peer's regions.
+    /// The generator of keys K_r of the peer's regions.
     pub keys: RegionKeys,
-    /// Present key of the region.
+    /// The current key of the region.
     pub key: [u8; 16],
-    /// Which part of a round is done.
+    /// The fraction of a round to run.
     pub part: Part,
 }
 
 impl Client {
-    /// Opens both on a port.
+    /// Opens both connections on a port.
     pub fn open(peer: &Peer, port: PortName, part: Part) -> Result<Client> {
         let end = End::open(peer, port)?;
         let rma = end.domain.context().open_rma(&RmaOptions::default())?;
@@ -88,7 +88,7 @@ impl Client {
         Ok(done as f64 / started.elapsed().as_secs_f64())
     }
 
-    /// Begins a read; its number.
+    /// Starts a read and returns its number.
     pub fn submit(&mut self, class: Class, at: u64, len: u64) -> Result<u64> {
         let Client { portal, local, grant, .. } = self;
         Ok(portal.submit(Kind::Read, class, local, at, grant, at, len, Some(PATIENCE))?)
@@ -124,7 +124,7 @@ impl Client {
     }
 }
 
-/// The grant of a region that the peer exposes at a place, under this key.
+/// Returns the grant of a region that the peer exposes at a place under this key.
 pub fn expose(peer: &Peer, end: &End, portal: &Portal, place: usize, key: [u8; 16]) -> Result<Grant> {
     let client = portal.identity().into();
     let command = NicCommand::Rma(RmaCommand::Expose { place, key, client });

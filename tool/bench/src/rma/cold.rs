@@ -1,7 +1,8 @@
-//! More initiators than a server keeps keys of: each request costs a derivation and a key set-up.
+//! More initiators than a server caches keys of, so that each request costs a key derivation and a key
+//! set-up.
 //!
-//! The requests are made before, each under the key of another initiator, and sent by a bare socket. What one
-//! initiator's requests take then, and what all of theirs take, differs by the server's work alone.
+//! The requests are built in advance, each with the key of another initiator, and a plain socket sends them.
+//! The times for requests of one initiator and of all initiators then differ only by the work of the server.
 
 use std::net::SocketAddr;
 
@@ -29,7 +30,7 @@ pub const CASE: &str = "cold/10000-initiators";
 
 /// Number of initiators. By default, a server caches 1024 keys.
 const INITIATORS: u32 = 10_000 / SHORTER as u32;
-/// Bytes that each reads.
+/// The number of bytes that each initiator reads.
 const LEN: u32 = 64;
 /// Number of trips in one reading, and of trips in a round.
 const RUN: u64 = 100;
@@ -37,7 +38,7 @@ const TRIPS: usize = 2 * INITIATORS as usize;
 /// Largest ratio of the cost of a key miss to the cost of key derivation and set-up alone.
 const MOST: f64 = 1.5;
 
-/// Requests as they stand on the wire.
+/// The requests in their form on the wire.
 struct Requests {
     socket: Socket,
     to: SocketAddrAny,
@@ -73,7 +74,7 @@ pub fn run(bench: &mut Bench<'_>, peer: &Peer, client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// The initiator of a number.
+/// Returns the initiator with this number.
 fn initiator(number: u32) -> Identity {
     Identity { address: Address::from(LOOPBACK), pid: number, incarnation: 0x5a5a_5a5a }
 }
@@ -94,7 +95,7 @@ impl Requests {
         Ok(Requests { socket, to, frames: frames.collect() })
     }
 
-    /// Sends the request of a number; its answer, which is data.
+    /// Sends the request with this number and returns its answer, which contains data.
     fn exchange(&self, number: usize) -> Result<[u8; DATA_OVERHEAD + LEN as usize]> {
         self.socket.send_to(&self.frames[number], &self.to).context("a request of 1RMA")?;
         let mut answer = [0; DATA_OVERHEAD + LEN as usize];
@@ -131,7 +132,7 @@ impl Requests {
     }
 }
 
-/// A read of the first bytes of a region, under the key at the cipher's first place.
+/// Builds a read of the first bytes of a region, with the key in the first slot of the cipher.
 fn request(number: u32, region: u32, cipher: &mut Aes) -> [u8; REQUEST_LEN] {
     let Identity { pid, incarnation, .. } = initiator(number);
     let header = header::Repr {

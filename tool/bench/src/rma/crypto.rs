@@ -1,4 +1,4 @@
-//! What the cipher takes, by itself: sealing and opening of the very messages, in a loop.
+//! The time of the cipher alone: encryption and decryption of the same messages in a loop.
 
 use std::hint::black_box;
 use std::process::Command;
@@ -16,20 +16,21 @@ use crate::typical_of;
 const RUN: u64 = 64;
 const CALLS: u64 = 12_800 / SHORTER;
 
-/// Associated data of a request, and of a read's data: its own header, then the request's nonce.
+/// The lengths of the associated data of a request and of a read's data: the header, and for data also the
+/// request's nonce.
 const REQUEST_AAD: usize = header::LEN + request::LEN;
 const DATA_AAD: usize = header::LEN + Nonce::LEN;
 
-/// Nanoseconds that each side computes for a read.
+/// The computing times of both sides for a read, in nanoseconds.
 #[derive(Copy, Clone, Debug)]
 pub struct Costs {
-    /// Time to seal the request.
+    /// The time to encrypt the request.
     pub seal_request: f64,
-    /// Time to open the request.
+    /// The time to decrypt the request.
     pub open_request: f64,
-    /// Time to seal the data.
+    /// The time to encrypt the data.
     pub seal_data: f64,
-    /// Time to open the data.
+    /// The time to decrypt the data.
     pub open_data: f64,
 }
 
@@ -63,14 +64,14 @@ impl Costs {
     }
 }
 
-/// A cipher with one key.
+/// Creates a cipher with one key.
 fn cipher() -> Box<dyn Cipher> {
     let mut aes = Aes::new(2);
     aes.load(0, &[0x5a; 16]);
     Box::new(aes)
 }
 
-/// Nanoseconds of sealing a text of `len` bytes.
+/// Measures the time in nanoseconds to encrypt a text of `len` bytes.
 pub fn seal(aad: usize, len: usize) -> Result<f64> {
     let (mut cipher, mut text) = (cipher(), [1; MAX_OPERATION as usize]);
     let (aad, mut counter) = ([2; 64][..aad].to_vec(), 0_u64);
@@ -122,7 +123,7 @@ pub fn openssl(len: usize) -> Result<Option<f64>> {
     Ok(Some(rate))
 }
 
-/// The rate in what `openssl speed -mr` prints: `+F:number:cipher:rate`.
+/// Returns the rate in the output of `openssl speed -mr`: `+F:number:cipher:rate`.
 fn rate(text: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.starts_with("+F:"))?;
     line.rsplit(':').next()?.trim().parse().ok()

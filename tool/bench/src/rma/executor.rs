@@ -1,4 +1,4 @@
-//! The software above the NIC, beside a NIC that answers at once: the executor with its congestion control,
+//! The software above the NIC, with a NIC that answers at once: the executor with its congestion control,
 //! and the issue of commands (1RMA paper, §6.1 and appendix B).
 
 use std::hint::black_box;
@@ -18,27 +18,27 @@ use super::Bench;
 use crate::Row;
 use crate::SHORTER;
 
-/// Command slots; places for transfers, as many as a portal has; transfers in progress, each to a server of
-/// its own.
+/// The numbers of command slots, of places for transfers (as in a portal), and of transfers in progress,
+/// each to a different server.
 const SLOTS: u16 = 256;
 const PLACES: u32 = 1024;
 const TRANSFERS: u32 = 16;
-/// Bytes of a long transfer.
+/// The length of a long transfer in bytes.
 const LONG: u64 = 4 << 20;
-/// Operations of a round.
+/// The number of operations of a round.
 const OPERATIONS: usize = 1_000_000 / SHORTER as usize;
-/// Operations a second of a core: asked; the paper's software.
+/// The required operations per second of a core, which is the rate of the paper's software.
 const ASKED: f64 = 6e6;
-/// Commands issued a second by each of the paper's 8 cores.
+/// The commands per second that each of the paper's 8 cores issues.
 const ISSUED: f64 = 10.9e6;
-/// Operations of 4 KB that a line of 100 Gb/s takes in a second; cores that the paper's software takes for
-/// it.
+/// The operations of 4 KB per second of a line of 100 Gb/s, and the number of cores that the paper's
+/// software needs for it.
 const LINE: f64 = 100e9 / 8.0 / MAX_OPERATION as f64;
 const CORES: f64 = 0.5;
-/// Delay that the NIC reports: below each target.
+/// The delay that the NIC reports, which is below each target.
 const DELAY: u64 = 500;
 
-/// Rates of the software.
+/// Measures the rates of the software.
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     let count = bench.part().of(OPERATIONS) as u64;
     for (size, case) in [(LONG, "software/executor/4096"), (64, "software/executor/64")] {
@@ -59,7 +59,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A server of its own for each transfer.
+/// Returns the endpoint of a separate server for each transfer.
 fn server(number: u32) -> Endpoint {
     let mut address = [0; 16];
     address[12..].copy_from_slice(&number.to_be_bytes());
@@ -85,7 +85,8 @@ fn command(slot: u16, server: Endpoint, offset: u64, size: u32) -> Command {
     }
 }
 
-/// Operations a second of transfers of `size` bytes: submitted, cut, paced, issued as commands, completed.
+/// Measures the operations per second with transfers of `size` bytes: submission, cutting, pacing, issue,
+/// completion.
 fn operations(size: u64, count: u64) -> Result<f64> {
     let mut executor = Executor::new(SLOTS, PLACES, &CongestionSettings::paper());
     let (ring, mut produced) = (ring()?, 0);
@@ -111,7 +112,7 @@ fn operations(size: u64, count: u64) -> Result<f64> {
             issued.push(chunk.slot);
         }
         ring.set_word(Word::Produced, produced);
-        // The NIC has answered.
+        // The NIC answers here.
         let after = now();
         for slot in issued.drain(..) {
             done += 1;
@@ -124,7 +125,7 @@ fn operations(size: u64, count: u64) -> Result<f64> {
     Ok(done as f64 / started.elapsed().as_secs_f64())
 }
 
-/// Commands issued a second, each published by itself.
+/// Measures the commands issued per second, each published alone.
 fn commands(count: u64) -> Result<f64> {
     let (ring, server) = (ring()?, server(1));
     let started = Clock::now();

@@ -1,5 +1,5 @@
-//! One reads from many NICs at once, over UDP: who asks for more than the kernel's buffer takes loses
-//! datagrams.
+//! Reads from many NICs at the same time over UDP. A client that requests more data than the kernel's buffer
+//! holds loses datagrams.
 
 use std::net::SocketAddr;
 
@@ -24,12 +24,12 @@ use remora_options::device::LOOPBACK;
 /// The path of the case.
 pub const CASE: &str = "incast/32";
 
-/// Bytes that are read from each NIC at once.
+/// The number of bytes read from each NIC at a time.
 const LEN: usize = 64 << 10;
 /// Number of incasts in a round.
 const TIMES: usize = 20;
 
-/// The bench's NIC, with RC and 1RMA to each of the peer's.
+/// The bench's NIC, with RC and 1RMA to each of the peer's NICs.
 struct Incast {
     cq: CompletionQueue,
     qps: Vec<QueuePair<Ready>>,
@@ -40,7 +40,7 @@ struct Incast {
     grants: Vec<Grant>,
     /// Number of incasts in a round.
     times: usize,
-    /// UDP ports of all NICs, ours first.
+    /// The UDP ports of all NICs, the bench's first.
     ports: Vec<u16>,
     _domain: ProtectionDomain,
 }
@@ -65,7 +65,7 @@ pub fn run(bench: &mut Bench<'_>, peer: &Peer) -> Result<()> {
         |way: &str, rounds: &[f64]| Row::new("rma", format!("{case}/{way}"), "datagrams_lost", "", rounds);
     let worst = rma_lost.iter().copied().fold(0.0, f64::max);
     let row = lost("rma", &rma_lost);
-    // Not one in any round.
+    // The row has the worst round, because no datagram may be lost in any.
     bench.add(Row { value: worst, ..row }.at_most(0.0));
     bench.add(lost("rc", &rc_lost));
     let row = Row::new("rma", format!("{case}/rma"), "bandwidth", "B/s", &rma_rate);
@@ -112,7 +112,7 @@ impl Incast {
         Ok(())
     }
 
-    /// Bytes a second, and datagrams that the kernel threw away.
+    /// Runs one round. Returns bytes per second, and the number of datagrams that the kernel dropped.
     fn round(&mut self, mut reads: impl FnMut(&mut Incast) -> Result<()>) -> Result<(f64, f64)> {
         let before = lost(&self.ports)?;
         let started = std::time::Instant::now();
@@ -157,7 +157,7 @@ impl Incast {
     }
 }
 
-/// A grant of the first region of a NIC of the crowd, without keys.
+/// Returns a grant of the first region of one of the NICs, without keys.
 fn bare(port: u16) -> Result<Grant> {
     let mut bytes = [0; Grant::LEN];
     bytes[..16].copy_from_slice(&Address::from(LOOPBACK).0);
@@ -167,13 +167,13 @@ fn bare(port: u16) -> Result<Grant> {
     Grant::from_bytes(&bytes).context("a grant has as many bytes")
 }
 
-/// Datagrams that sockets with these ports have lost so far, by the kernel's count of each socket.
+/// Returns the number of datagrams that sockets with these ports have dropped, from the kernel's counters.
 fn lost(ports: &[u16]) -> Result<u64> {
     let table = std::fs::read_to_string("/proc/net/udp").context("the kernel's table of UDP sockets")?;
     Ok(drops(&table, ports))
 }
 
-/// The sum of the last column of the sockets that have one of these ports.
+/// Returns the sum of the last column for the sockets with one of these ports.
 fn drops(table: &str, ports: &[u16]) -> u64 {
     let sockets = table.lines().skip(1).filter_map(|line| {
         let mut words = line.split_whitespace();

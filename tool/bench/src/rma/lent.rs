@@ -1,4 +1,4 @@
-//! The NIC daemon, and a region of a program on its NIC, which the program changes by messages.
+//! A NIC daemon, and a region of a program on the daemon's NIC.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,11 +12,11 @@ use super::client::{Client, PATIENCE};
 use crate::testbed::process::Process;
 use remora_options::cores::pin;
 
-/// Bytes of the region, and of a read.
+/// The length in bytes of the region, and of a read.
 const REGION: usize = 4096;
 const LEN: u64 = 64;
 
-/// A daemon over UDP on the second core.
+/// A NIC daemon over UDP on the second core.
 pub struct Daemon {
     socket: PathBuf,
     _process: Process,
@@ -30,7 +30,7 @@ impl Daemon {
         let socket = folder.path().join("nic.sock");
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["nicd", "--json", "--child", "--port", "udp", "--socket"]).arg(&socket);
-        // A process begins on the core of the thread that starts it, and ends when that thread does.
+        // A process starts on the core of the thread that starts it, and ends with that thread.
         pin(cores[1])?;
         let started = Process::start_ready(command.stdin(Stdio::null()), 1);
         pin(cores[0])?;
@@ -44,7 +44,7 @@ impl Daemon {
     }
 }
 
-/// A region of this program on a daemon's NIC.
+/// A region of this program on the daemon's NIC.
 pub struct Lent {
     region: RmaRegion,
     grant: Grant,
@@ -53,7 +53,7 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// Starts the daemon, too.
+    /// Starts the daemon and exposes a region.
     pub fn open(client: &Client, cores: [usize; 2]) -> Result<Lent> {
         let daemon = Daemon::start(cores)?;
         let context = daemon.attach()?;
@@ -64,7 +64,7 @@ impl Lent {
         Ok(Lent { region, grant, _context: context, _daemon: daemon })
     }
 
-    /// The gap of a reader if the region is deregistered and registered through the daemon.
+    /// Measures the gap in the reads while the region is deregistered and registered through the daemon.
     pub fn registered_anew(&mut self, client: &mut Client) -> Result<Duration> {
         let mut read = |grant: &Grant| client.portal.read(&client.local, 0, grant, 0, LEN, PATIENCE);
         read(&self.grant)?;

@@ -1,19 +1,19 @@
-//! `remora bench rma`: encrypted one-sided operations beside RC on the same port and beside the cipher alone,
-//! all of them one after the other, round by round; software above a NIC that answers at once; and what a
-//! reader sees of another key.
+//! `remora bench rma`: encrypted one-sided operations, compared with RC on the same port and with the cipher
+//! alone in interleaved rounds; the software above a NIC that answers at once; and the interruption of reads
+//! by a key change.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
 //! | `client.rs` | the bench's end of RC and of 1RMA |
-//! | `place.rs` | what it agrees on with its peer |
-//! | `crypto.rs` | the cipher alone, and OpenSSL's beside it |
+//! | `place.rs` | constants and formats that the bench shares with its peer |
+//! | `crypto.rs` | the cipher alone, compared with OpenSSL |
 //! | `single.rs` | latency and rates of single operations |
-//! | `cold.rs` | more initiators than a server keeps keys of |
-//! | `beside.rs` | short reads beside a long transfer |
-//! | `incast.rs` | one reads from many at once |
+//! | `cold.rs` | more initiators than a server caches keys of |
+//! | `beside.rs` | short reads during a long transfer |
+//! | `incast.rs` | reads from many NICs at the same time |
 //! | `executor.rs` | the software above the NIC |
-//! | `rekey.rs`, `rotate.rs` | another key, as a reader sees it |
-//! | `lent.rs`, `tenants.rs` | the NIC daemon's NIC, and programs that share it |
+//! | `rekey.rs`, `rotate.rs` | key changes, as seen by a reader |
+//! | `lent.rs`, `tenants.rs` | the NIC of a daemon, and programs that share it |
 
 mod beside;
 mod client;
@@ -69,10 +69,10 @@ pub struct Args {
     cores: Vec<usize>,
 }
 
-/// Cases of port `udp` alone.
+/// The cases that use only port `udp`.
 const OF_UDP: [&str; 4] = [cold::CASE, incast::CASE, rekey::CASE, rekey::OTHERS];
 
-/// The part of each round that is done: an Nth.
+/// The fraction 1/N of each round to run.
 #[derive(Copy, Clone, Debug)]
 struct Part(u32);
 
@@ -105,7 +105,7 @@ impl Benchmark for Args {
         let mut bench = Bench { args: self, report, bar: progress::bar(0, "rounds")?, cores };
         bench.software()?;
         if bench.wants_any_port() {
-            // Its peer has a NIC of either port.
+            // The peer has a NIC on each port.
             let peer = Peer::start(&Testbed::loopback(PortName::Udp, cores))?;
             for port in [PortName::Shm, PortName::Udp] {
                 bench.over(port, &peer)?;
@@ -143,14 +143,14 @@ impl Bench<'_> {
         of_both.chain(of_udp).any(|case| self.wants(&path(port, case)))
     }
 
-    /// Which part of a round is done.
+    /// Returns the fraction of a round to run.
     fn part(&self) -> Part {
         Part(self.args.part)
     }
 
     /// Measures the cases that need no other process.
     fn software(&mut self) -> Result<()> {
-        // As in the other cases, this process has one core.
+        // This process uses one core, as in the other cases.
         pin(self.cores[0])?;
         self.crypto()?;
         executor::run(self)
@@ -185,7 +185,7 @@ impl Bench<'_> {
             let Some([own, theirs]) = rounds else { continue };
             let row = Row::new("rma", case, "bandwidth", "B/s", &own);
             self.report.add(match installed {
-                // Within 15 %: a floor that is lower would flatter what stands on it.
+                // OpenSSL must be within 15 %, because a slow cipher would make 1RMA look good.
                 true => row.against("openssl-speed", &theirs).at_least(0.85),
                 false => row,
             });
@@ -193,7 +193,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Runs `round` as often as asked, with progress. None: the case is not asked for.
+    /// Runs `round` for the number of rounds and shows the progress. Returns `None` if the case is not
+    /// selected.
     fn rounds<const N: usize>(
         &mut self,
         case: &str,
@@ -214,13 +215,13 @@ impl Bench<'_> {
         Ok(Some(all))
     }
 
-    /// Adds a result.
+    /// Adds a row to the report.
     fn add(&mut self, row: Row) {
         self.report.add(row);
     }
 }
 
-/// A case over a port.
+/// Returns the path of a case over a port.
 fn path(port: PortName, case: &str) -> String {
     format!("{}/{case}", port.name())
 }

@@ -1,4 +1,5 @@
-//! What the bench and its peer agree on: regions, keys, and where grants are given.
+//! Constants and formats that the bench shares with its peer: regions, keys, and the address of the grant
+//! service.
 
 use anyhow::{Context as _, Result};
 use remora_grants::{Fingerprint, Token};
@@ -15,10 +16,10 @@ pub const NAME: &str = "memory";
 /// RegionId of the first region of a NIC.
 pub const FIRST_REGION: u32 = 1;
 
-/// NICs of a crowd.
+/// The number of NICs of the incast.
 pub const CROWD: usize = 32;
 
-/// Bytes of a token as text.
+/// The length of a token as text, in bytes.
 const TOKEN_TEXT: usize = 2 * Token::LEN;
 
 /// Address and credentials of the peer's grant service.
@@ -51,7 +52,7 @@ impl Granting {
     }
 }
 
-/// K_d of this client for one kind of operation.
+/// Returns the key K_d of this client for one kind of operation.
 pub fn derived(region_key: &[u8; 16], client: &Client, kind: Kind) -> [u8; 16] {
     let Client { address, pid, incarnation } = *client;
     let identity = Identity { address, pid, incarnation, kind };
@@ -68,7 +69,7 @@ pub fn under(grant: &Grant, region_key: &[u8; 16], client: &Client) -> Result<Gr
     Grant::from_bytes(&bytes).context("a grant has as many bytes")
 }
 
-/// Keys of regions, each another one; no secret is in a benchmark's memory.
+/// A generator of distinct region keys. The memory of a benchmark holds no secrets.
 #[derive(Default)]
 pub struct RegionKeys(u64);
 

@@ -1,5 +1,5 @@
-//! What a client that reads again and again sees of another key (1RMA paper, Figure 14): the time from its
-//! last read under the old one to its first under the new one.
+//! The interruption of a client's repeated reads by a key change (1RMA paper, Figure 14): the time from the
+//! last read with the old key to the first read with the new one.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -24,16 +24,16 @@ use remora_options::device::LOOPBACK;
 pub const CASE: &str = "rekey";
 pub const OTHERS: &str = "rekey/other-region";
 
-/// Bytes of a read.
+/// The length of a read in bytes.
 const LEN: u64 = 64;
-/// Offset of a new key in the local region.
+/// The offset of a new key in the local region.
 const KEY_AT: u64 = 1 << 16;
 /// Number of key changes in a round, and number of the slower changes.
 const KEYS: usize = 200;
 const SLOW: usize = 10;
-/// Slots of the client that changes keys.
+/// The command slots of the client that changes keys.
 const OWNER: u16 = 16;
-/// Reads of another region in a round, and how many lie between two changes.
+/// The number of reads of another region in a round, and the number of reads between two changes.
 const READS: usize = 4000 / SHORTER as usize;
 const APART: usize = 20;
 /// Largest ratio of the latency of reads of another region during key changes to their latency without
@@ -50,7 +50,7 @@ struct Reader<'a> {
     granted: Grant,
 }
 
-/// Gaps by each way to another key.
+/// Measures the gaps for each way of changing a key.
 pub fn run(bench: &mut Bench<'_>, peer: &Peer, client: &mut Client) -> Result<()> {
     if ![CASE, OTHERS].iter().any(|case| bench.wants(&path(PortName::Udp, case))) {
         return Ok(());
@@ -74,7 +74,7 @@ fn gaps(bench: &mut Bench<'_>, reader: &mut Reader<'_>) -> Result<()> {
         let reconnected = typical(slow, || reader.reconnected())?;
         reader.peer.run(Command::Sleep)?;
         let lent = typical(slow, || lent.registered_anew(reader.client))?;
-        // A read is a round trip, and one operation.
+        // A read is a round trip and one operation.
         Ok([announced, 3.0 * read, unannounced, 3.0 * read + grant, grant, registered, lent, reconnected])
     })?;
     let Some([announced, bound, unannounced, with_grant, grant, registered, lent, reconnected]) = rounds
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// The present grant of the region that is granted over TLS, and how long asking takes.
+    /// Returns the current grant of the region that is granted over TLS, and the duration of the request.
     fn ask(&self) -> Result<(Grant, Duration)> {
         let Granting { port, fingerprint, token } = &self.granting;
         let pin = Pin { address: SocketAddr::from((LOOPBACK, *port)), fingerprint: *fingerprint };
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
         Ok((grants.first().context("the peer grants no region")?.grant, took))
     }
 
-    /// Begins a change of the key of a region; the new one.
+    /// Starts a change of a region's key and returns the new key.
     fn begin(&mut self, grant: &Grant) -> Result<[u8; 16]> {
         let key = self.client.keys.fresh();
         let local = &self.client.local;
@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
         Ok(self.client.portal.read(&self.client.local, 0, grant, 0, LEN, PATIENCE)?)
     }
 
-    /// The gap if the client has the next grant before the key changes.
+    /// Measures the gap in the reads if the client has the next grant before the key changes.
     fn announced(&mut self) -> Result<Duration> {
         let old = self.client.grant;
         let key = self.begin(&old)?;
@@ -198,7 +198,8 @@ impl<'a> Reader<'a> {
         Ok(gap)
     }
 
-    /// The gap if the server's own program deregisters the region and registers another one.
+    /// Measures the gap in the reads if the server's program deregisters the region and registers another
+    /// one.
     fn registered_anew(&mut self) -> Result<Duration> {
         let old = self.client.grant;
         self.read(&old)?;
@@ -230,7 +231,7 @@ impl<'a> Reader<'a> {
         Ok(last.elapsed())
     }
 
-    /// Median and 99th percentile of reads of another region, while keys change or not.
+    /// Measures the median and the 99th percentile of reads of another region, with or without key changes.
     fn read_other(&mut self, other: &Grant, changes: bool) -> Result<(f64, f64)> {
         let mut histogram = histogram()?;
         for number in 0..self.client.part.of(READS) {

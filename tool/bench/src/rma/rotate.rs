@@ -27,7 +27,7 @@ struct Served {
     name: String,
 }
 
-/// Results of a reader.
+/// The results of a reader.
 #[derive(Default)]
 struct Seen {
     reads: f64,
@@ -36,7 +36,7 @@ struct Seen {
     gap: Duration,
 }
 
-/// Reads for as long as is asked.
+/// Reads for the duration that the options request.
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     let case = path(PortName::Udp, CASE);
     if !bench.wants(&case) {
@@ -56,11 +56,11 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Starts the server on a core of its own.
+/// Starts the server on its own core.
 fn start(core: usize) -> Result<(Process, Served)> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["rma", "serve", "--child", "--json", "--listen", "127.0.0.1:0", "--rotate", "1"]);
-    // By this thread: the server ends with the thread that started it.
+    // This thread starts the server, because a server ends with the thread that started it.
     pin(core)?;
     let started = Process::start_ready(&mut command, 1);
     let (process, lines) = started.context("`remora rma serve` did not start")?;

@@ -1,4 +1,4 @@
-//! Reads and writes, one at a time and many, beside RC's and beside what the cipher takes.
+//! Reads and writes, single and in parallel, compared with RC's and with the time of the cipher.
 
 use std::time::Instant;
 
@@ -13,15 +13,15 @@ use crate::testbed::pair::Peer;
 use crate::testbed::protocol::{Command, NicCommand};
 use crate::{PortName, Row, SHORTER, histogram, typical};
 
-/// Bytes of the short operations and of the longest one.
+/// The lengths in bytes of the short operations and of the longest one.
 const SHORT: usize = 64;
 const LONG: usize = 4096;
-/// Operations on the way.
+/// The numbers of operations in flight.
 const MANY: usize = 128;
 const FEW: usize = 32;
-/// READs that RC posts together: one doorbell, one completion.
+/// The number of READs that RC posts together, with one doorbell and one completion.
 const BATCH: usize = 32;
-/// Round trips of a round, and of its 99th percentile.
+/// The number of round trips of a round, and of those for the 99th percentile.
 const TRIPS: usize = 10_000 / SHORTER as usize;
 
 /// The paths of all cases.
@@ -32,11 +32,11 @@ pub const CASES: [&str; 4] = ["read/64", "write/64", "read/64/window-128", "read
 const CRYPTO: f64 = 1.3;
 /// Largest ratio of a write's latency to a read's: two round trips against one.
 const WRITE: f64 = 2.2;
-/// Rates over what RC and the cipher give, at least.
+/// The least ratios of the rates to those that RC and the cipher allow.
 const RATE: f64 = 0.6;
 const GOODPUT: f64 = 0.8;
 
-/// Latency and rates over the client's port.
+/// Measures latency and rates over the client's port.
 pub fn run(bench: &mut Bench<'_>, peer: &Peer, client: &mut Client) -> Result<()> {
     read_latency(bench, peer, client)?;
     write_latency(bench, peer, client)?;
@@ -44,12 +44,12 @@ pub fn run(bench: &mut Bench<'_>, peer: &Peer, client: &mut Client) -> Result<()
     goodput(bench, peer, client)
 }
 
-/// Round trips of a round: a few readings at least.
+/// Returns the number of round trips of a round, at least enough for a few readings.
 fn trips(client: &Client) -> u64 {
     client.part.of(TRIPS).max(64) as u64
 }
 
-/// The typical time of an operation.
+/// Measures the typical time of an operation.
 pub fn trip(client: &mut Client, kind: Kind) -> Result<f64> {
     let trips = trips(client);
     for _ in 0..trips / 10 {
@@ -58,7 +58,7 @@ pub fn trip(client: &mut Client, kind: Kind) -> Result<f64> {
     typical(trips, || client.one(kind, SHORT as u64))
 }
 
-/// The typical time of RC's READ.
+/// Measures the typical time of RC's READ.
 fn rc_trip(client: &mut Client) -> Result<f64> {
     let trips = trips(client);
     let end = &mut client.end;
@@ -120,7 +120,7 @@ fn write_latency(bench: &mut Bench<'_>, peer: &Peer, client: &mut Client) -> Res
     Ok(())
 }
 
-/// Requests of a round, fewer where each is a system call.
+/// Returns the number of requests of a round; fewer if each needs a system call.
 fn requests(client: &Client, most: usize) -> usize {
     client.part.of(if client.end.port == PortName::Shm { most } else { most / 4 })
 }

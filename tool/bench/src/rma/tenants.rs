@@ -1,8 +1,9 @@
-//! Programs that share a NIC of the daemon: a program's rate follows from its command slots, and the bulk
-//! class leaves the other its delay.
+//! Programs that share the daemon's NIC: the rate of a program follows from its command slots, and bulk
+//! operations do not delay the operations of the latency class.
 //!
-//! One thread keeps all programs busy, and what they read is on the same NIC. So two threads have a core
-//! each, and the NIC shares out its time, not the kernel. No congestion control bounds what is under way.
+//! A single thread keeps all programs busy, and the data that they read is on the same NIC. So two threads
+//! have a core each, and not the kernel but the NIC divides its time. No congestion control limits the
+//! operations in flight.
 
 use std::time::Instant;
 
@@ -20,12 +21,12 @@ use crate::{PortName, Row, SHORTER, histogram};
 pub const SHARES: &str = "tenants/shares";
 pub const BULK: &str = "tenants/read-64-beside-bulk";
 
-/// Command slots of the programs.
+/// The numbers of command slots of the programs.
 const SLOTS: [u16; 3] = [4, 16, 64];
-/// Operations of a round, all programs' together; short reads of a round.
+/// The number of operations of a round for all programs together, and the number of short reads of a round.
 const OPERATIONS: usize = 42_000 / SHORTER as usize;
 const PROBES: usize = 2000 / SHORTER as usize;
-/// Bytes of a short read.
+/// The length of a short read in bytes.
 const SHORT: u32 = 64;
 /// Least ratio of a program's share of the throughput to its share of the slots.
 const FAIR: f64 = 0.8;
@@ -36,7 +37,7 @@ struct Tenant {
     local: RmaRegion,
     grant: Grant,
     class: Class,
-    /// Maximum and present number of operations in flight, and the number of completed ones.
+    /// The maximum and current numbers of operations in flight, and the number of completed ones.
     slots: u16,
     pending: u16,
     ended: u64,
@@ -66,7 +67,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// Takes what has ended.
+    /// Takes the results of operations that have ended.
     fn take(&mut self) -> Result<()> {
         while let Some((_, status)) = self.portal.poll()? {
             check(status)?;
@@ -76,7 +77,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// Keeps all slots busy with reads of the greatest size.
+    /// Keeps all slots busy with reads of the maximum size.
     fn keep_busy(&mut self) -> Result<()> {
         self.take()?;
         if self.pending < self.slots {
@@ -149,7 +150,8 @@ fn shares(bench: &mut Bench<'_>, daemon: &Daemon, served: &RmaRegion) -> Result<
     Ok(())
 }
 
-/// The delay of one program's short reads, alone and beside one that keeps all slots of the bulk class busy.
+/// Measures the latency of one program's short reads, alone and while another keeps all slots of the bulk
+/// class busy.
 fn bulk(bench: &mut Bench<'_>, daemon: &Daemon, served: &RmaRegion) -> Result<()> {
     let case = path(PortName::Udp, BULK);
     if !bench.wants(&case) {
@@ -176,7 +178,7 @@ fn bulk(bench: &mut Bench<'_>, daemon: &Daemon, served: &RmaRegion) -> Result<()
     Ok(())
 }
 
-/// The 99th percentile of short reads, one at a time.
+/// Measures the 99th percentile of short reads, one at a time.
 fn p99(short: &mut Tenant, mut long: Option<&mut Tenant>, probes: usize) -> Result<f64> {
     let mut histogram = histogram()?;
     for _ in 0..probes {

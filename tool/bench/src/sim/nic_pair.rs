@@ -1,4 +1,4 @@
-//! Two NICs in one thread, joined by a buffer: READs without any port, as a measure of this machine.
+//! Two NICs in one thread, joined by a buffer: READs without any port, as a measure of the machine's speed.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use remora_wire::Qpn;
 use remora_wire::frame::Route;
 use remora_wire::{Class, Egress, Endpoint, Ingress, Lease, Peer, Start};
 
-/// Bytes of a READ, and how many are on their way at once.
+/// The length of a READ in bytes, and the number of READs in flight.
 const LEN: u32 = 64;
 const BATCH: u64 = 16;
-/// Slots of rings, and of the buffer that joins the NICs; bytes of such a slot.
+/// The slots of the rings and of the buffer that joins the NICs, and the bytes of a slot.
 const SLOTS: u32 = 64;
 const FRAME: usize = 256;
 
-/// Frames on their way to the other NIC.
+/// The frames in flight to the other NIC.
 struct Pipe {
     bytes: Vec<u8>,
     lens: Vec<usize>,
@@ -100,7 +100,7 @@ fn side(seed: u64) -> Result<Side> {
     })
 }
 
-/// Connects a side with the other's queue pair.
+/// Connects a side with the queue pair of the other.
 fn connect(own: &Side, peer: Qpn) -> Result<()> {
     let endpoint = Endpoint { address: Ipv4Addr::LOCALHOST.into(), udp_port: remora_wire::ROCE_PORT };
     let address = AddressVector::new(Peer(0), Route::new(endpoint, endpoint));
@@ -140,7 +140,7 @@ impl Side {
         nic.transmit(remora_transport::Instant(0), mem, &mut self.out, SLOTS as usize);
     }
 
-    /// Takes the frames that the other one sent.
+    /// Receives the frames that the other side sent.
     fn receive(&mut self, from: &mut Side) {
         let mut guard = self.engine.enter();
         let (nic, mem) = guard.parts();
@@ -158,17 +158,17 @@ impl Side {
     }
 }
 
-/// Two NICs that are connected.
+/// Two connected NICs.
 pub struct NicPair {
     sides: [Side; 2],
     remote: Remote,
 }
 
 impl NicPair {
-    /// Makes and connects them.
+    /// Creates two NICs and connects them.
     ///
     /// # Errors
-    /// There is no memory.
+    /// Fails if there is not enough memory.
     pub fn new() -> Result<NicPair> {
         let sides = [side(1)?, side(2)?];
         connect(&sides[0], sides[1].number)?;
@@ -177,10 +177,10 @@ impl NicPair {
         Ok(NicPair { sides, remote: Remote { addr, rkey: lkey } })
     }
 
-    /// Nanoseconds of a READ of 64 bytes, both NICs together, as one of 16.
+    /// Measures the time of a READ of 64 bytes in nanoseconds, for both NICs together, in batches of 16.
     ///
     /// # Errors
-    /// A READ does not end, or fails.
+    /// Fails if a READ fails or does not end.
     pub fn read_ns(&mut self, batches: u64) -> Result<f64> {
         let [own, peer] = &mut self.sides;
         let started = Instant::now();

@@ -1,5 +1,5 @@
-//! Calls over TCP, the paper's RPC: the server's program does what a kernel does, with the same parameters.
-//! Both ends spin, which is the fastest that TCP can be.
+//! Calls over TCP, which are the paper's RPC: the server's program does the work of a kernel, with the same
+//! parameters. Both ends poll, which is the fastest mode of TCP.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use remora_verbs::kernel::{Lookup, Slot, Walk};
 use super::place::LONGEST;
 use crate::testbed::page::{Page, Ticket};
 
-/// Request that a client calls.
+/// The operation that a client calls.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Call {
@@ -22,13 +22,13 @@ pub enum Call {
 }
 
 impl Call {
-    /// The one of this byte.
+    /// Returns the call with this number.
     fn from_byte(byte: u8) -> Option<Call> {
         [Call::Walk, Call::Get].into_iter().find(|call| *call as u8 == byte)
     }
 }
 
-/// Bytes before a question or an answer: its length.
+/// The length of the prefix of a request or an answer, which holds its length.
 const HEAD: usize = 4;
 
 /// The server's end of the calls.
@@ -90,9 +90,9 @@ impl Calls {
         Ok(self.listener.local_addr()?)
     }
 
-    /// Answers from this memory until the next command.
+    /// Answers requests from this memory until the next command.
     pub fn serve(&mut self, target: &MemoryRegion, page: &Page, ticket: Ticket) -> Result<()> {
-        // Who connected last is the client: benchmarks do so one after the other.
+        // The last client that connected is served, because the benchmarks connect one after the other.
         while page.is_wanted(ticket) && self.stream.is_none() {
             self.accept()?;
         }

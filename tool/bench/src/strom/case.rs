@@ -1,4 +1,4 @@
-//! What is measured: tasks, and the ways to do each.
+//! The measured tasks, and the ways to do each.
 
 use super::place::LONGEST;
 use crate::PortName;
@@ -101,7 +101,7 @@ impl Task {
         }
     }
 
-    /// The way of StRoM's that is judged.
+    /// Returns StRoM's way that has a bound.
     pub fn judged(self) -> Way {
         match self {
             Task::Check(..) => Way::StromRead,
@@ -123,7 +123,7 @@ impl Task {
     /// kernel checks them as they are READ, not where they are fetched by RPC.
     pub fn bound(self, port: PortName, way: Way) -> Option<Bound> {
         match (self, way, port) {
-            // The paper's: 8 % over a plain READ.
+            // The paper's bound: 8 % over a plain READ.
             (Task::Check(_, 0), Way::Read, PortName::Udp) => Some(Bound::Within(1.08)),
             (Task::Check(_, 100..), Way::ReadAndCheck, _) => Some(Bound::Within(1.0)),
             (Task::Check(..), Way::ReadAndCheck, _) => Some(Bound::Within(1.05)),
@@ -137,7 +137,7 @@ impl Task {
     }
 }
 
-/// Bound of a ratio.
+/// The bound of a ratio.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Bound {
     /// Largest allowed ratio.

@@ -1,4 +1,4 @@
-//! Tasks of single requests: each once, from the first request to the last byte.
+//! Tasks of single requests, each measured from the first request to the last byte.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects over TCP too.
+    /// Creates a client that is also connected over TCP.
     pub fn new(end: End, peer: &Peer) -> Result<Client> {
         let answers = end.domain.create_answers(8, LONGEST as u32)?;
         let caller = Caller::connect(peer.addresses.tcp)?;
@@ -49,12 +49,12 @@ impl Client {
         (self.random >> 11) % bound
     }
 
-    /// Address of a place in the peer's memory.
+    /// Returns the address of an offset in the peer's memory.
     pub fn there(&self, offset: u64) -> u64 {
         self.end.remote.at(offset).addr
     }
 
-    /// Writes what the task is about into the peer's memory.
+    /// Writes the data of the task into the peer's memory.
     pub fn lay_out(&mut self, task: Task) -> Result<()> {
         match task {
             Task::Walk(_) => self.lay_out_list(),
@@ -102,7 +102,7 @@ impl Client {
         Ok(())
     }
 
-    /// The task once, with something random of its kind.
+    /// Performs the task once, with random choices of its kind.
     #[inline]
     pub fn trip(&mut self, task: Task, way: Way) -> Result<()> {
         match task {
@@ -113,7 +113,7 @@ impl Client {
         }
     }
 
-    /// Asks a kernel; an answer that is an error is one.
+    /// Sends a request to a kernel. An answer with an error status is an error.
     pub fn ask(&mut self, opcode: u64, params: &[u8]) -> Result<KernelAnswer> {
         let tag = self.answers.ask(&mut self.end.qps[0], opcode, params)?;
         self.wait(tag)
@@ -222,7 +222,7 @@ impl Client {
                 self.end.one_by(1, &work::read(0, &list, self.end.remote.at(place)))
             }
             _ => {
-                // As the kernel does: the first read counts as torn now and then, the next one does not.
+                // Like the kernel, this way treats some first reads as torn, and never the repeated one.
                 let torn = failing > 0 && self.below(1000) < u64::from(failing);
                 for number in 0..=u32::from(torn) {
                     self.read(place, len + 8)?;

@@ -1,5 +1,5 @@
-//! The paper's figures: in model time with the numbers of its text, and beside them what was measured over
-//! each port.
+//! The paper's figures: in model time with the numbers of its text, and with the measurements over each
+//! port.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::numbers::{self, Drawn, distinct};
 use crate::plot::{Line, Plot};
 use remora_options::device::PortName;
 
-/// Figures that are drawn: their words below and beside, and whether values grow by factors.
+/// The figures to draw: the captions of their axes, and true if values grow by factors.
 const DRAWN: [Drawn; 12] = [
     ("Figure 5a", "bytes, at 10 Gb/s", "latency, us", false),
     ("Figure 5b", "bytes, at 10 Gb/s", "goodput, Gb/s", false),
@@ -30,7 +30,7 @@ const DRAWN: [Drawn; 12] = [
     ("Figure 13", "bytes of a WRITE, at 100 Gb/s", "goodput, Gb/s", false),
 ];
 
-/// Which task of the benchmark's is which figure, what is measured there, and what a unit of the axis is.
+/// The figure of each task, with the measured quantity and the unit of the axis.
 const MEASURED: [(&str, &str, &str, f64); 6] = [
     ("Figure 7", "walk", "latency_p50", 1e3),
     ("Figure 8", "get", "latency_p50", 1e3),
@@ -48,7 +48,7 @@ struct Real {
     lines: Vec<(String, Vec<f64>)>,
 }
 
-/// A point: its place, its curve, its value.
+/// A point of a curve: its place, its curve, its value.
 type Point = (String, String, f64);
 
 /// Draws all figures into a folder. Rows of other benchmarks and of models are ignored.
@@ -72,7 +72,7 @@ fn is_of_curve(number: &Number) -> bool {
     !["saved by", "more than", "over"].iter().any(|word| number.curve.contains(word))
 }
 
-/// The figures that there are rows of a port for.
+/// Returns the figures for which a port has rows.
 fn measured(port: PortName, rows: &[Saved]) -> Vec<Real> {
     let figure = |(figure, task, metric, unit): (&'static str, &str, &str, f64)| {
         let rows = rows.iter().filter(|row| row.bench == "strom" && row.metric == metric);
@@ -105,7 +105,7 @@ fn points(port: PortName, task: &str, row: &Saved) -> Vec<Point> {
         _ => return Vec::new(),
     };
     let point = |way: &str, value| (place.to_owned(), format!("{way}{of}"), value);
-    // What a kernel of users' is compared to has rows of its own.
+    // The baselines of the WebAssembly kernel have their own rows.
     let other = row.baseline.as_deref().filter(|way| !way.starts_with("the native"));
     let other = other.zip(row.baseline_value).map(|(way, value)| point(way, value));
     std::iter::once(point(way, row.value)).chain(other).collect()

@@ -1,17 +1,17 @@
-//! `remora bench strom`: the paper's Figures 5 and 7 to 13 in model time, from the primitives of its FPGAs;
-//! and 7 to 11 and 13 in this software. There each task by a kernel on the peer's NIC, and by what the paper
-//! compares it to; all of them one after the other, round by round.
+//! `remora bench strom`: Figures 5 and 7 to 13 of the paper in model time, from the primitives of its FPGAs;
+//! and 7 to 11 and 13 in this software. There each task is done by a kernel on the peer's NIC and in the
+//! ways to which the paper compares it, in interleaved rounds.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
-//! | `model.rs` | predictions, beside the numbers of the text |
-//! | `figures.rs` | the figures: both |
-//! | `case.rs` | the tasks, the ways to do each, and what is asked of StRoM's |
+//! | `model.rs` | predictions, and the numbers of the text |
+//! | `figures.rs` | the figures in both times |
+//! | `case.rs` | the tasks, the ways to do each, and the bounds for StRoM's |
 //! | `client.rs` | tasks of single requests |
 //! | `streams.rs` | tasks of streams |
-//! | `place.rs` | op-codes, and where things lie in the peer's memory |
+//! | `place.rs` | opcodes, and the layout of the peer's memory |
 //! | `server.rs` | the peer's kernels |
-//! | `calls.rs` | the same over TCP |
+//! | `calls.rs` | the tasks as calls over TCP |
 //! | `wasm.rs` | a kernel as users write one |
 
 pub mod calls;
@@ -56,7 +56,7 @@ struct Series {
     p99: Vec<f64>,
 }
 
-/// `remora bench strom`.
+/// The benchmark of `remora bench strom`.
 pub struct Strom<'a>(pub &'a Args);
 
 impl Benchmark for Strom<'_> {
@@ -91,7 +91,7 @@ fn path(port: PortName, task: Task) -> String {
     format!("{}/{}/{}", port.name(), task.path(), task.metric().0)
 }
 
-/// The tasks that are asked for over a port.
+/// Returns the tasks that `--only` selects over a port.
 fn wanted(args: &Args, port: PortName) -> Vec<Task> {
     Task::all().into_iter().filter(|task| args.wants_case(&path(port, *task))).collect()
 }
@@ -104,7 +104,7 @@ fn measure(args: &Args, report: &mut Report, testbed: &Testbed, tasks: Vec<Task>
     let peer = Peer::start_with(testbed, module.as_deref())?;
     let extensions = Extensions { strom: true, ..Extensions::default() };
     let mut end = End::with_extensions(&peer, port, extensions, None)?;
-    // The second one is for READs that a kernel judges.
+    // The second queue pair is for READs that a kernel judges.
     end.connect(&peer, 1, 256, 128)?;
     let mut client = Client::new(end, &peer)?;
     streams::fill(&client.end)?;
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(far, [None, Some(true), None, None]);
         assert_eq!(judged(udp, Task::Check(64, 10), &[105.0, 999.0, 100.0]), [Some(true), None]);
         assert_eq!(judged(udp, Task::Check(64, 100), &[101.0, 1.0, 100.0]), [Some(false), None]);
-        // Where an object is longer than a packet, the RPC is what there is: it is not judged.
+        // If an object is longer than a packet, only the RPC can be measured, and it has no bound.
         let rpc = [(Way::Strom, 104.0), (Way::Read, 100.0), (Way::ReadAndCheck, 100.0)];
         let alone: Vec<Series> = rpc.iter().map(|(way, value)| series(*way, *value)).collect();
         let holds: Vec<_> = rows(udp, Task::Check(4096, 0), &alone).iter().map(|row| row.holds).collect();

@@ -1,5 +1,5 @@
-//! Model time: the paper's figures on its FPGAs at 10 and 100 Gb/s, from what real kernels did
-//! (`remora_cost::kernels`), beside the numbers of its text.
+//! Model time: the paper's figures on its FPGAs at 10 and 100 Gb/s, computed from the operations of real
+//! kernels (`remora_cost::kernels`), with the numbers of the paper's text.
 
 use remora_cost::kernels::{at_10g, at_100g};
 use remora_cost::number::Number;

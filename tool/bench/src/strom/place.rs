@@ -1,5 +1,4 @@
-//! What the two processes know of each other: op-codes of the peer's kernels, and where things lie in its
-//! memory.
+//! Constants that both processes know: opcodes of the peer's kernels, and the layout of the peer's memory.
 
 /// Number of the traversal kernel.
 pub const WALK: u64 = 1;
@@ -9,7 +8,7 @@ pub const GET: u64 = 2;
 pub const SHUFFLE: u64 = 3;
 /// Number of the HyperLogLog kernel, which counts different values.
 pub const COUNT: u64 = 4;
-/// The GET kernel as WebAssembly.
+/// The number of the GET kernel as WebAssembly.
 pub const WASM: u64 = 5;
 /// Shares of first reads, in thousandths, that the consistency kernels report as torn.
 pub const FAILING: [u32; 4] = [0, 10, 100, 500];
@@ -25,19 +24,19 @@ const MIB: u64 = 1 << 20;
 pub const NODES: u64 = 32;
 /// Offset of the first node: key, next and value of 8 bytes each.
 pub const LIST: u64 = 0;
-/// Bytes of a node.
+/// The length of a node in bytes.
 pub const NODE: usize = 24;
-/// Their values, behind each other.
+/// The offset of the list's values, which follow each other.
 pub const LIST_VALUES: u64 = MIB;
-/// Bytes of a value of a list (the paper's Figure 7).
+/// The length of a value of a list in bytes (Figure 7 of the paper).
 pub const LIST_VALUE: usize = 64;
-/// Keys of the hash table, each in a slot of its own.
+/// The number of keys of the hash table, each in its own slot.
 pub const KEYS: u64 = 1024;
 /// Offset of the hash table's slots.
 pub const SLOTS: u64 = 2 * MIB;
 /// Offset of the hash table's values, [`LONGEST`] bytes apart.
 pub const HASHED: u64 = 4 * MIB;
-/// Bytes of the longest value and of the longest object.
+/// The length in bytes of the longest value and of the longest object.
 pub const LONGEST: usize = 4096;
 /// Offset of the objects with their check values.
 pub const OBJECTS: u64 = 9 * MIB;
@@ -51,9 +50,9 @@ pub const BULK: u64 = 32 * MIB;
 pub const SHUFFLED: usize = 16 << 20;
 /// Number of partitions of a shuffled stream.
 pub const PARTITIONS: usize = 1024;
-/// Bytes of memory of one partition: a quarter more than its expected share.
+/// The memory of one partition in bytes: a quarter more than its expected share.
 pub const PARTITION: usize = SHUFFLED / PARTITIONS / 4 * 5;
-/// Bytes of a stream that is counted.
+/// The length in bytes of a stream that is counted.
 pub const COUNTED: usize = 32 << 20;
-/// Bytes of a message of a stream.
+/// The length in bytes of a message of a stream.
 pub const MESSAGE: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! The peer's kernels.
+//! The kernels of the peer.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// Deploys them over the peer's memory, and that of a module's file.
+    /// Deploys the kernels over the peer's memory, and the kernel of a module if there is one.
     pub fn deploy(
         domain: &ProtectionDomain,
         target: &MemoryRegion,
@@ -51,7 +51,7 @@ impl Kernels {
         Ok(Kernels { counting, consistency, _others: others })
     }
 
-    /// The one that counts what passes.
+    /// Returns the kernel that counts the values of passing data.
     pub fn counting(&self) -> &KernelHandle {
         &self.counting
     }

@@ -1,4 +1,4 @@
-//! Tasks of streams: partitioned on arrival, and counted on arrival.
+//! Tasks of streams, which are partitioned or counted on arrival.
 
 use std::time::Instant;
 
@@ -12,25 +12,25 @@ use super::place::{BULK, COUNT, COUNTED, MESSAGE, PARTITION, PARTITIONS, SHUFFLE
 use crate::testbed::pair::{End, Peer};
 use crate::testbed::protocol::NicCommand;
 
-/// Messages on their way.
+/// The number of messages in flight.
 const WINDOW: usize = 2;
-/// Partitions that one RPC sets: as many as are inline.
+/// The number of partitions that one RPC sets: as many as fit inline.
 const SET: usize = 14;
-/// Bytes that the sender gathers for a partition, the paper's.
+/// The number of bytes that the sender gathers for a partition, as in the paper.
 const GATHERED: usize = 128;
-/// WRITEs posted together, and how many such groups are on their way.
+/// The number of WRITEs posted together, and the number of such groups in flight.
 const BATCH: usize = 32;
 const BATCHES: usize = 4;
-/// Of our memory: what is on its way of what the sender has partitioned.
+/// The offset in local memory of the partitioned data in flight.
 const GATHERING: usize = 56 << 20;
 
-/// Fills our memory with values that are all different.
+/// Fills the local memory with values that are all different.
 pub fn fill(end: &End) -> Result<()> {
     let mut page = [0; 4096];
     for offset in (0..COUNTED).step_by(page.len()) {
         for (at, word) in page.as_chunks_mut::<8>().0.iter_mut().enumerate() {
             let number = (offset / 8 + at) as u64;
-            // A bijection, so that there are as many as it is told of; its low bits choose partitions.
+            // The function is a bijection, so that all values differ. Its low bits choose the partition.
             *word = (number ^ number << 22).wrapping_mul(0x9e37_79b9_7f4a_7c15).swap_bytes().to_le_bytes();
         }
         end.local.write(offset, &page)?;
@@ -45,7 +45,7 @@ impl Client {
             Way::Strom => {
                 self.set_partitions()?;
                 let started = Instant::now();
-                // One message: what its end finds buffered goes to memory then.
+                // The stream is one message, because the end of a message flushes buffered data to memory.
                 let list = [self.end.local.sge(0, SHUFFLED)];
                 let tag = self.answers.give(&mut self.end.qps[0], SHUFFLE, &list)?;
                 self.wait(tag)?;
@@ -81,7 +81,7 @@ impl Client {
         Ok(())
     }
 
-    /// Bytes a second of a stream that is counted on the way, or not.
+    /// Measures the bytes per second of a stream that is counted in flight, or not.
     pub fn count(&mut self, way: Way, peer: &Peer) -> Result<f64> {
         if way == Way::Strom {
             peer.run(self.end.command(NicCommand::Attach { counts: true, checks: None }))?;
@@ -102,7 +102,7 @@ impl Client {
     }
 }
 
-/// Nanoseconds that plain WRITEs of the stream take.
+/// Measures the time of plain WRITEs of the stream in nanoseconds.
 fn write_stream(end: &mut End, bytes: usize) -> Result<f64> {
     let started = Instant::now();
     end.stream(bytes / MESSAGE, WINDOW, |end, number| {
@@ -117,9 +117,9 @@ fn write_stream(end: &mut End, bytes: usize) -> Result<f64> {
 struct Partitioner {
     gathered: Vec<[u8; GATHERED]>,
     fill: Vec<usize>,
-    /// Bytes that each partition has got.
+    /// The number of bytes that each partition has received.
     written: Vec<usize>,
-    /// WRITEs that were gathered: place in the ring, bytes, and where to.
+    /// The gathered WRITEs: place in the ring, length, and destination.
     batch: Vec<(usize, usize, u64)>,
     posted: usize,
     batches: usize,

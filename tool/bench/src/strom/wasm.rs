@@ -1,12 +1,11 @@
-//! A kernel as users write one: the template of `sandbox`, built to WebAssembly by the command of its
-//! documentation.
+//! A kernel as users write one: the template of `sandbox`, built to WebAssembly by the documented command.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use remora_verbs::kernel::Kernel;
 
-/// The template, and the compiler that builds this workspace.
+/// The folder of the template, and the compiler that builds this workspace.
 #[cfg(feature = "wasm")]
 const FILES: [(&str, &str); 4] = [
     ("Cargo.toml", include_str!("../../../../program/sandbox/template/rust/Cargo.toml")),
@@ -38,7 +37,7 @@ impl Built {
         for (name, text) in FILES {
             std::fs::write(folder.join(name), text)?;
         }
-        // Not into the folder of a build that this may run in.
+        // The build must not use the target folder of a build that may be running this program.
         let done = std::process::Command::new("cargo")
             .args(["build", "--release", "--target", "wasm32-unknown-unknown"])
             .current_dir(folder)
@@ -49,10 +48,10 @@ impl Built {
         Ok(built)
     }
 
-    /// Builds none.
+    /// Builds nothing, because this program lacks the feature `wasm`.
     ///
     /// # Errors
-    /// Always.
+    /// Fails in every call.
     #[cfg(not(feature = "wasm"))]
     pub fn new() -> Result<Built> {
         anyhow::bail!("{WITHOUT}")
@@ -64,7 +63,7 @@ impl Built {
     }
 }
 
-/// A lane of the module in a file.
+/// Returns a lane with the module of a file.
 #[cfg(feature = "wasm")]
 pub fn kernel(module: &Path) -> Result<Box<dyn Kernel>> {
     use anyhow::Context as _;
@@ -73,7 +72,7 @@ pub fn kernel(module: &Path) -> Result<Box<dyn Kernel>> {
     lanes.into_iter().next().context("one was asked for")
 }
 
-/// Nothing here runs it.
+/// Fails, because this program lacks the feature `wasm`.
 #[cfg(not(feature = "wasm"))]
 pub fn kernel(module: &Path) -> Result<Box<dyn Kernel>> {
     anyhow::bail!("{}: {WITHOUT}", module.display())

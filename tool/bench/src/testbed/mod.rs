@@ -1,10 +1,11 @@
-//! Where the two sides of a benchmark are: on the loopback, or by AF_XDP between network namespaces.
+//! The placement of the two sides of a benchmark: on the loopback interface, or in network namespaces with
+//! AF_XDP between them.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
 //! | [`veth`] | the namespaces and the interfaces between them |
 //! | [`process`] | a process that a benchmark starts, stops and ends |
-//! | [`pair`], [`protocol`], [`page`] | a peer process with NICs, and what the bench tells it |
+//! | [`pair`], [`protocol`], [`page`] | a peer process with NICs, and the commands of the bench |
 //! | [`local`] | two NICs of this process |
 
 pub mod local;
@@ -99,17 +100,17 @@ impl Testbed {
         self.port
     }
 
-    /// Cores of clients and servers.
+    /// Returns the cores of clients and servers.
     pub fn cores(&self) -> [usize; 2] {
         self.cores
     }
 
-    /// The network that clients are in.
+    /// Returns the network of the clients.
     pub fn network(&self) -> Network {
         if self.veth.is_some() { Network::Veth(Side::Near) } else { Network::Loopback }
     }
 
-    /// A program, to be started at a side.
+    /// Returns a command that starts a program at a side.
     pub fn command(&self, side: Side, program: impl AsRef<OsStr>) -> Command {
         match &self.veth {
             None => Command::new(program),
@@ -117,10 +118,10 @@ impl Testbed {
         }
     }
 
-    /// This program, to be started where servers are, with nothing after its name.
+    /// Returns a command that starts this program on the servers' side, without arguments.
     ///
     /// # Errors
-    /// Nobody knows which program this is.
+    /// Fails if the system does not know the path of this program.
     pub fn program(&self) -> Result<Command> {
         Ok(self.command(Side::Far, std::env::current_exe()?))
     }
@@ -140,12 +141,13 @@ impl Testbed {
         words
     }
 
-    /// The port of a client on a link.
+    /// Returns the port of a client on a link.
     pub fn client(&self, link: usize) -> PortArgs {
         self.port_of(Side::Near, link)
     }
 
-    /// The port of a server on a link, which is a thread that has [gone there](Testbed::go_there).
+    /// Returns the port of a server on a link. The server is a thread that has called
+    /// [`go_there`](Testbed::go_there).
     pub fn host(&self, link: usize) -> PortArgs {
         self.port_of(Side::Far, link)
     }
@@ -160,7 +162,7 @@ impl Testbed {
         PortArgs { interface: Some(Veth::link_name(link)), address: Some(address.into()), ..plain }
     }
 
-    /// The port of a client of a replicated store.
+    /// Returns the port of a client of a replicated store.
     pub fn replicas_client(&self, store: usize) -> PortArgs {
         let plain = PortArgs::plain(self.port);
         match &self.veth {

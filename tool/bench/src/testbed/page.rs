@@ -1,5 +1,5 @@
-//! A page that the two processes of a benchmark share: which command the peer carries out, and the lines of
-//! the line floor.
+//! A memory page that the two processes of a benchmark share. It holds the number of the peer's current
+//! command, and the cache lines of the line measurement.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,8 @@ const LEN: usize = 4096;
 /// Maximum length of an answer in bytes.
 pub const LONGEST_ANSWER: usize = Word::There as usize - Word::Answer as usize;
 
-/// Words of the page, each on a line pair of its own (neighbouring lines are fetched together).
+/// The words of the page, each on its own pair of cache lines, because neighbouring lines are fetched
+/// together.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Word {
     /// The ticket of the last command that the bench sent.
@@ -47,7 +48,7 @@ impl Page {
         format!("/proc/{}/fd/{fd}", std::process::id())
     }
 
-    /// Opens the other process's page.
+    /// Opens the page of the other process.
     pub fn open(path: &str) -> Result<Page> {
         let file =
             std::fs::File::options().read(true).write(true).open(path).with_context(|| path.to_owned())?;
@@ -60,7 +61,7 @@ impl Page {
         self.bytes.word(word as usize).expect("the page has this word")
     }
 
-    /// The two lines of the line floor: ours, theirs.
+    /// Returns the two lines of the line measurement: the bench's and the peer's.
     pub fn lines(&self) -> (&AtomicU64, &AtomicU64) {
         (self.word(Word::There), self.word(Word::Back))
     }
@@ -99,15 +100,15 @@ impl Page {
         self.word(Word::Answer).store(value, Ordering::Release);
     }
 
-    /// Bench side: the result.
+    /// Bench side: returns the result.
     pub fn answered(&self) -> u64 {
         self.word(Word::Answer).load(Ordering::Acquire)
     }
 
-    /// Peer side: a result of many bytes for the bench.
+    /// Peer side: stores a result of many bytes for the bench.
     ///
     /// # Panics
-    /// If they are more than [`LONGEST_ANSWER`].
+    /// Panics if the result has more than [`LONGEST_ANSWER`] bytes.
     pub fn answer_bytes(&self, bytes: &[u8]) {
         assert!(bytes.len() <= LONGEST_ANSWER, "{} bytes do not fit", bytes.len());
         for (index, chunk) in bytes.chunks(8).enumerate() {
@@ -117,7 +118,7 @@ impl Page {
         }
     }
 
-    /// Bench side: the bytes of the result.
+    /// Bench side: returns the bytes of the result.
     pub fn answered_bytes(&self) -> [u8; LONGEST_ANSWER] {
         let mut bytes = [0; LONGEST_ANSWER];
         for (index, chunk) in bytes.chunks_exact_mut(8).enumerate() {

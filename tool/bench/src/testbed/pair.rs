@@ -1,5 +1,4 @@
-//! The two processes of a benchmark, as the bench sees them: the peer, and the bench's own ends of
-//! everything.
+//! The two processes of a benchmark from the bench's side: the peer process, and the bench's own ends.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -96,16 +95,16 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It ends by itself when told to, or when it sees that we are gone.
+        // The peer ends at this command, or when it sees that this process has ended.
         if self.run(Command::Exit).is_ok() {
             self.process.wait();
         }
     }
 }
 
-/// The bench's raw ends.
+/// The bench's raw ends for the measurements of lower bounds.
 pub struct Raw {
-    /// A socket with the port's own settings.
+    /// The socket, with the same settings as that of the port.
     pub socket: Socket,
     /// Address of the peer's socket.
     pub to: SocketAddrAny,
@@ -182,7 +181,7 @@ impl End {
         Ok(End { domain, cq, qps: Vec::new(), local, remote, port, extensions: Extensions::default() })
     }
 
-    /// Connects `count` more queue pairs of `depth` slots, with `reads` READs outstanding at most.
+    /// Connects `count` more queue pairs of `depth` slots, with at most `reads` READs outstanding each.
     pub fn connect(&mut self, peer: &Peer, count: usize, depth: u32, reads: u8) -> Result<()> {
         let address = match self.port {
             PortName::Shm => peer.addresses.shm,
@@ -198,7 +197,7 @@ impl End {
                 private_data: self.local.remote_memory().to_bytes().to_vec(),
                 prism: self.extensions.prism,
                 strom: self.extensions.strom,
-                // Ten thousand of them would be as many descriptors.
+                // Lasting connections would need a file descriptor each, and there are up to ten thousand.
                 lasting: false,
                 ..QpOptions::default()
             };
@@ -209,17 +208,17 @@ impl End {
         peer.run(Command::Sleep)
     }
 
-    /// Bytes of payload that a packet carries at most; both sides' ports are alike.
+    /// Returns the maximum payload of a packet in bytes. The ports of both sides are alike.
     pub fn packet(&self) -> usize {
         1 << self.domain.context().port().path_mtu.min(4096).ilog2()
     }
 
-    /// A command to the peer's NIC with this port.
+    /// Returns a command to the peer's NIC on this port.
     pub fn command(&self, command: NicCommand) -> Command {
         Command::Nic { port: self.port, command }
     }
 
-    /// Waits until `count` completions have come.
+    /// Waits for `count` completions.
     #[inline]
     pub fn complete(&mut self, mut count: usize) -> Result<()> {
         let mut done = [EMPTY; 32];

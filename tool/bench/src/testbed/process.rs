@@ -1,7 +1,7 @@
-//! A process that a benchmark starts. It is killed when its value is dropped.
+//! A process that a benchmark starts, and that is killed when its value is dropped.
 //!
-//! Processes that spin on one core take turns: all but one are stopped, so that the one that is measured has
-//! the core alone.
+//! Processes that poll on one core take turns: all but one are stopped, so that the measured one has the
+//! core alone.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
@@ -16,18 +16,18 @@ use remora_options::cores::pin;
 /// A running process.
 pub struct Process {
     child: Child,
-    /// File that collects standard error, for a server to compare with.
+    /// The file that collects the standard error of a compared server.
     stderr: Option<File>,
 }
 
-/// No server takes longer to begin, and none to end when its client has.
+/// The maximum time until a server is ready, and until it ends after its client.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Process {
     /// Starts a program.
     ///
     /// # Errors
-    /// There is no such program, or the system refuses.
+    /// Fails if there is no such program or the system refuses.
     pub fn start(command: &mut Command) -> io::Result<Process> {
         command.spawn().map(|child| Process { child, stderr: None })
     }
@@ -117,7 +117,7 @@ impl Process {
     fn last_words(&mut self) -> String {
         let mut said = String::new();
         if let Some(stderr) = &mut self.stderr {
-            // What cannot be read is left out of an error that is told anyway.
+            // A failure to read the file only shortens the error message.
             let _ = stderr.rewind().and_then(|()| stderr.read_to_string(&mut said));
         }
         let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -150,7 +150,7 @@ impl Process {
     pub fn stop(&self) -> Result<()> {
         let id = Pid::from_child(&self.child);
         kill_process(id, Signal::STOP).context("stopping a process of the benchmark")?;
-        // Left to be waited for again: if it has died, its owner wants to know how.
+        // The status is not consumed, so that the owner can still read it if the process has died.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let status = waitid(WaitId::Pid(id), options).context("waiting for a process of the benchmark")?;
         ensure!(status.is_some_and(|status| status.stopped()), "a process of the benchmark has died");
@@ -213,7 +213,7 @@ mod tests {
             assert_eq!(back, [round]);
         }
         process.child.kill().unwrap();
-        // Whoever stops a process that is dead learns it, and its status is still there for its owner.
+        // Stopping a dead process fails, and its status is still there for the owner.
         while process.stop().is_ok() {}
         assert!(!process.ended().unwrap().unwrap().success());
     }
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn a_server_that_ends_before_it_listens_is_quoted() {
         let mut server = Command::new("sh");
-        // More than a pipe holds, and a child that keeps standard error open.
+        // The server writes more than a pipe holds, and its child keeps standard error open.
         let script = "seq 100000 >&2; sleep 60 & echo 'no such port' >&2; exit 3";
         server.args(["-c", script]);
         let mut server = Process::start_server(0, server).unwrap().unwrap();
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn a_listening_socket_is_seen_in_the_kernels_table() {
         let table = || std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
-        // Whoever else runs here may be given the port a moment after it was let go, but not each time.
+        // Another process may get the port after it is released, but not every time.
         let let_go = (0..20).any(|_| {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let address = listener.local_addr().unwrap();

@@ -1,7 +1,8 @@
-//! What the bench and its peer say to each other: the commands, and where everything is.
+//! The protocol between the bench and its peer: the commands and the addresses.
 //!
-//! The peer prints its [`PeerAddresses`] when it is ready. Then each command comes as a line of JSON on its
-//! standard input; the shared [`Page`](super::page::Page) says that there is one, and when it is over.
+//! The peer prints its [`PeerAddresses`] when it is ready. Then each command arrives as a line of JSON on
+//! its standard input. The shared [`Page`](super::page::Page) shows that there is a command, and when it is
+//! over.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,10 +14,10 @@ use super::page::Ticket;
 use super::veth::Side;
 use remora_options::device::{LOOPBACK, PortName};
 
-/// Memory of the peer that the bench reads and writes: more than any cache.
+/// The size of the peer's memory that the bench reads and writes; it exceeds any cache.
 pub const TARGET: usize = 64 << 20;
 
-/// A command as it is sent to the peer.
+/// A command in the form in which it is sent to the peer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// Number of the command.
@@ -28,44 +29,44 @@ pub struct Message {
 /// Activity of the peer until the next command arrives.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// Nothing, asleep: its NICs are on their own.
+    /// Sleep, so that only the NICs use the core.
     Sleep,
-    /// Answer on the line floor.
+    /// Answer on the cache line of the line measurement.
     Line,
     /// Answer each frame on the bare ring.
     Ring {
-        /// Bytes of the answer.
+        /// The length of the answer in bytes.
         answer: usize,
     },
     /// Answer each raw UDP frame.
     Udp {
-        /// Bytes of the answer.
+        /// The length of the answer in bytes.
         answer: usize,
         /// UDP port of the bench's socket.
         to: u16,
     },
-    /// Take a raw UDP stream.
+    /// Receive a raw UDP stream.
     Stream {
         /// UDP port of the bench's socket.
         to: u16,
     },
-    /// Take raw UDP packets.
+    /// Receive raw UDP packets.
     Packets {
-        /// Bytes of a packet.
+        /// The length of a packet in bytes.
         len: usize,
         /// UDP port of the bench's socket.
         to: u16,
     },
     /// Answer each raw AF_XDP frame.
     RawXdp {
-        /// Bytes of the answer behind its headers.
+        /// The length of the answer after its headers, in bytes.
         answer: usize,
-        /// Other code runs before each answer.
+        /// True if other code runs before each answer.
         works: bool,
     },
     /// Answer with the CPU time used so far, in nanoseconds.
     CpuTime,
-    /// Answer with the resident bytes.
+    /// Answer with the resident memory in bytes.
     Resident,
     /// Carry out a command on one of the NICs.
     Nic {
@@ -101,7 +102,7 @@ pub enum NicCommand {
     Forget,
     /// Answer messages of the first connection.
     Echo {
-        /// Bytes of the answer.
+        /// The length of the answer in bytes.
         answer: usize,
     },
     /// Post used buffers for ALLOCATE again; their addresses are in the NIC's memory.
@@ -136,26 +137,26 @@ pub enum RmaCommand {
         /// Initiator that the grant is for.
         client: Initiator,
     },
-    /// Grant a region of its own over TLS. Answer with where, and what admits: see `Granting`.
+    /// Grant a region over TLS. Answer with the address and the credentials as `Granting`.
     Granting,
 }
 
-/// Many NICs, from which one reads at once.
+/// Activity of the peer with its many NICs, from which the bench reads at the same time.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IncastCommand {
-    /// Open them, each with a region under this key. Answer with their UDP ports, 2 bytes each, and the TCP
-    /// port of their connections.
+    /// Open the NICs, each with a region under this key. Answer with their UDP ports, 2 bytes each, and the
+    /// TCP port of their connections.
     Open {
         /// Region key K_r of all regions.
         key: [u8; 16],
     },
-    /// Take a connection for each.
+    /// Accept a connection for each NIC.
     Accept,
     /// Poll all NICs.
     Serve,
 }
 
-/// An initiator of 1RMA, as the bench tells its peer.
+/// An initiator of 1RMA, in the form in which the bench sends it to its peer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Initiator {
     address: [u8; 16],
@@ -187,31 +188,31 @@ pub struct Extensions {
 /// Addresses of the peer's NICs and sockets.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PeerAddresses {
-    /// Connections of the NIC over shared memory.
+    /// The address for connections to the NIC over shared memory.
     pub shm: SocketAddr,
-    /// Connections of the NIC over UDP.
+    /// The address for connections to the NIC over UDP.
     pub udp: SocketAddr,
     /// Address of the raw UDP socket.
     pub raw: SocketAddr,
     /// Name of the bare ring's link.
     pub ring: String,
-    /// Connections of the NIC over AF_XDP, at the far end of veth pairs.
+    /// The address for connections to the NIC over AF_XDP, at the far end of the veth pairs.
     pub xdp: Option<SocketAddr>,
     /// Address of the calls over TCP.
     pub tcp: SocketAddr,
 }
 
-/// The network that a process is in.
+/// The network of a process.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// The one that this program was started in, for both processes.
+    /// The network in which this program was started, for both processes.
     Loopback,
     /// A side of the veth pairs.
     Veth(Side),
 }
 
 impl Network {
-    /// The address that NICs with this port, and their listeners, have there.
+    /// Returns the address of NICs with this port, and of their listeners.
     pub fn address(self, port: PortName) -> IpAddr {
         match (self, port) {
             (Network::Loopback, _) => LOOPBACK,

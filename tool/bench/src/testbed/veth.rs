@@ -1,6 +1,6 @@
-//! Two network namespaces with veth pairs between them: one for the NICs over AF_XDP, one for their raw
-//! floor, and one for whatever goes through the kernel's own network, which a program on an interface would
-//! slow down. Root may make them, and they go away with their value.
+//! Two network namespaces with veth pairs between them: one pair for the NICs over AF_XDP, one for their raw
+//! lower bound, and one for the kernel's own network, which a program on an interface would slow down. Only
+//! root can create them, and they are removed when the value is dropped.
 
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr};
@@ -55,7 +55,7 @@ pub struct Veth {
     far: Namespace,
     /// Namespaces of the replicas.
     replicas: Vec<Namespace>,
-    /// The one of the bridges between them and the bench.
+    /// The namespace of the bridges between the replicas and the bench.
     more: Vec<Namespace>,
 }
 
@@ -80,7 +80,7 @@ impl Veth {
                 set_up(space, interface, address)?;
             }
         }
-        // UCX sees no interface that the kernel does not call running yet, which takes up to a second.
+        // UCX ignores interfaces that the kernel does not report as running yet, which takes up to a second.
         for space in [&made.near, &made.far] {
             [NIC, RAW, KERNEL].iter().try_for_each(|interface| space.wait_until_up(interface))?;
         }
@@ -117,27 +117,27 @@ impl Veth {
         Ok(())
     }
 
-    /// The name of a store's interfaces.
+    /// Returns the name of a store's interfaces.
     pub fn store_name(store: usize) -> String {
         format!("store{store}")
     }
 
-    /// An address in a store's network: 0 is ours, then come the replicas.
+    /// Returns an address in a store's network: 0 is the bench's, and the replicas follow.
     pub fn store_address(store: usize, host: usize) -> IpAddr {
         Ipv4Addr::new(10, 214, 32 + store as u8, 1 + host as u8).into()
     }
 
-    /// The name of a link's interfaces.
+    /// Returns the name of a link's interfaces.
     pub fn link_name(link: usize) -> String {
         format!("link{link}")
     }
 
-    /// A link's addresses, ours and the other.
+    /// Returns the addresses of a link: the bench's and the peer's.
     pub fn link_addresses(link: usize) -> [IpAddr; 2] {
         [Side::Near, Side::Far].map(|side| Ipv4Addr::new(10, 214, 16 + link as u8, side.number()).into())
     }
 
-    /// Moves this thread, and the threads and processes that it will start, into the bench's side for good.
+    /// Moves this thread, and the threads and processes that it starts later, to the bench's side for good.
     pub fn enter(&self) -> Result<()> {
         self.enter_side(Side::Near)
     }
@@ -147,12 +147,12 @@ impl Veth {
         Ok(self.side(side).enter()?)
     }
 
-    /// The namespaces of the replicas.
+    /// Returns the names of the replicas' namespaces.
     pub fn replicas(&self) -> impl Iterator<Item = &str> {
         self.replicas.iter().map(Namespace::name)
     }
 
-    /// A program, to be started at a side.
+    /// Returns a command that starts a program at a side.
     pub fn command(&self, side: Side, program: impl AsRef<OsStr>) -> Command {
         self.side(side).command(program)
     }

@@ -1,5 +1,5 @@
-//! `remora bench txn`: PRISM-TX against FaRM, turn by turn, one shard each, as the paper's Figures 9 and 10
-//! and beyond.
+//! `remora bench txn`: PRISM-TX and FaRM with one shard each, in alternating rounds, for Figures 9 and 10 of
+//! the paper and further workloads.
 
 mod rows;
 mod system;
@@ -71,14 +71,14 @@ pub struct Args {
     cores: Vec<usize>,
 }
 
-/// Numbers of concurrent transactions: for the curve, for the other workloads, and for the sweep.
+/// The numbers of concurrent transactions: for the curve, for the other workloads, and for the sweep.
 const CURVE: [u32; 7] = [1, 2, 4, 8, 16, 32, MOST];
 const FEW: [u32; 3] = [1, 16, MOST];
 const CROWDS: [u32; 3] = [4, 16, MOST];
-/// Exponents of the sweep: Figure 10's.
+/// The Zipf exponents of the sweep, as in Figure 10.
 const SKEWS: [f64; 9] = [0.2, 0.4, 0.6, 0.8, 0.99, 1.0, 1.2, 1.4, 1.6];
 
-/// `remora bench txn`. At the end the rows of each design must add up.
+/// The benchmark of `remora bench txn`. At the end it checks the sum of the rows of each design.
 impl Benchmark for Args {
     fn json(&self) -> bool {
         self.json
@@ -132,7 +132,7 @@ impl Measuring<'_> {
         move |design| format!("{port}/{}/{len}/{rest}", design.name())
     }
 
-    /// Round by round, one design after the other; `before` each round something else.
+    /// Runs the rounds; in each, the designs take turns. `before` runs at the start of each round.
     fn turns<W: Workload>(
         &self,
         systems: &mut [SystemUnderTest],
@@ -152,7 +152,7 @@ impl Measuring<'_> {
         Ok(rounds)
     }
 
-    /// Figures 9 and 10.
+    /// Measures the workloads of Figures 9 and 10.
     fn ycsb_t(&mut self) -> Result<()> {
         let Args { records, value_len, keys, .. } = *self.args;
         let name = if keys == 1 { "ycsb-t".to_owned() } else { format!("ycsb-t-{keys}") };
@@ -165,7 +165,7 @@ impl Measuring<'_> {
         for window in CURVE {
             let mut should = Should::default();
             let mut work = Work::new(value_len)?;
-            // Of one key it is known which verbs it is made of.
+            // Only for transactions on one key the sequence of verbs is known.
             let floored = window == 1 && keys == 1;
             let before = |systems: &mut [SystemUnderTest]| match floored {
                 true => shoulds(systems, &mut bare, &mut work, &mut should),
@@ -225,7 +225,8 @@ fn shoulds(
     should: &mut Should,
 ) -> Result<()> {
     let lens = work.lens()?;
-    // At the shard itself: neither index nor objects are in a cache when they are read.
+    // The places are spread like those in the shard: neither index nor objects are in a cache when they are
+    // read.
     let reads = systems.iter_mut().find_map(|system| system.bare([lens.near, lens.object]).transpose());
     let reads = reads.context("a shard of FaRM's")??;
     let calls = bare.echo(lens.entry, 0)? + bare.echo(0, 0)?;

@@ -1,4 +1,4 @@
-//! What is said of rounds: PRISM-TX beside FaRM, FaRM beside the bare verbs.
+//! The rows of the rounds: PRISM-TX compared with FaRM, and FaRM with the bare verbs.
 
 use remora_store::txn::Design;
 
@@ -36,7 +36,7 @@ fn of(rounds: &[Rounds], wanted: Design, figure: fn(&Round) -> f64) -> Vec<f64> 
     mine.flat_map(|(_, rounds)| rounds.iter().map(figure)).collect()
 }
 
-/// All figures of one window. `judged`: the median latency is.
+/// Returns all rows of one window. If `judged` is set, the median latency has a bound.
 pub fn point(rounds: &[Rounds], judged: bool, case: impl Fn(Design) -> String, report: &mut Report) {
     for (metric, unit, figure) in KINDS {
         let [ours, theirs] = [Design::PrismTx, Design::Farm].map(|design| of(rounds, design, figure));

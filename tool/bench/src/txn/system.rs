@@ -1,4 +1,4 @@
-//! A design's shard in a process of its own, a client of it, and what is measured of them.
+//! A design's shard in its own process, a client of it, and its measurements.
 
 use std::cell::OnceCell;
 use std::net::SocketAddr;
@@ -14,9 +14,9 @@ use crate::testbed::process::Process;
 use crate::{SHORTER, histogram, median};
 use remora_service::txn::{Session, Size};
 
-/// Transactions of a client at a time, at most.
+/// The maximum number of concurrent transactions of a client.
 pub const MOST: u32 = 64;
-/// Readings of bare verbs.
+/// The number of readings of bare verbs.
 const TRIPS: usize = 4096 / SHORTER as usize;
 /// Time without a completed transaction after which the run fails.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -48,12 +48,12 @@ pub struct Round {
 pub struct SystemUnderTest {
     /// Design of the shard.
     pub design: Design,
-    // The client leaves before its shard ends.
+    // The client must be dropped before its shard ends.
     session: Session,
     shard: Process,
     time: Duration,
     began: Instant,
-    /// The store's time then, microseconds.
+    /// The store's time at the end of the last run, in microseconds.
     clock: u64,
     /// Sum of the values of all rows, for checking that transactions preserve it.
     sum: i64,
@@ -87,7 +87,7 @@ fn start(
     Ok((shard, lines[0].trim().parse().context("where a shard listens")?))
 }
 
-/// Which link of the testbed a design has.
+/// Returns the index of a design's link in the testbed.
 fn link(design: Design) -> usize {
     Design::ALL.iter().position(|other| *other == design).unwrap_or(0)
 }
@@ -136,8 +136,8 @@ impl SystemUnderTest {
         let started = clock();
         let (mut last, mut vain) = (started, 0_u32);
         while !runner.is_done() {
-            // Read once a turn, when it is known what has come: a reading takes as long as a tenth of a
-            // transaction's work here, and as an empty turn, in which what comes meanwhile waits.
+            // The clock is read once in a turn, after polling. A reading takes as long as a tenth of a
+            // transaction's work here, and as long as an empty turn, during which completions would wait.
             let read = OnceCell::new();
             let now = || *read.get_or_init(clock);
             let got = self.session.turn(|shard, completion, machine, ends| {
@@ -184,8 +184,8 @@ impl SystemUnderTest {
     pub fn round<W: Workload>(&mut self, [first, workload]: [W; 2], window: u32, seed: u64) -> Result<Round> {
         self.shard.go_on()?;
         let draws = (self.time.as_micros() as u64).max(1000);
-        // Who was measured before has left nothing of this one in the caches, and many at a time are quicker
-        // there.
+        // The system measured before has evicted this one's data from the caches, and many transactions in
+        // parallel warm them up faster.
         let mut warm = self.runner(first, MOST, !seed);
         warm.draw(draws);
         self.drive(&mut warm, Some(self.time), |_| ())?;
@@ -233,7 +233,8 @@ impl SystemUnderTest {
         Ok(Some(median(&all?)))
     }
 
-    /// Adds all rows up: what is there is what was loaded and what was committed since, each once and whole.
+    /// Checks the sum of all rows: every loaded row and every committed change must be present, once and
+    /// whole.
     pub fn audit<W: Workload>(&mut self, workload: &W) -> Result<()> {
         self.shard.go_on()?;
         let audit = Audit::of(workload);

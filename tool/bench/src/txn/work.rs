@@ -1,8 +1,8 @@
-//! What FaRM's client and its shard's program themselves take for a transaction of YCSB-T: the machines, what
-//! they copy and sum, without any NIC.
+//! The CPU work of FaRM's client and of its shard's program for a transaction of YCSB-T: the state machines
+//! with their copies and checksums, without any NIC.
 //!
-//! Its operations are executed at once, in the same memory; then the same ones once more without either. The
-//! difference is their own.
+//! The operations are executed at once in the same memory, and then repeated without client and program. The
+//! difference is the work of those two.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -21,13 +21,13 @@ use remora_verbs::{
 
 use crate::median;
 
-/// Records: few, for misses of the cache belong to the READ.
+/// The number of records, which is small because cache misses are part of the READ.
 const RECORDS: u64 = 512;
-/// Transactions of a run, and runs.
+/// The number of transactions of a run, and the number of runs.
 const TRANSACTIONS: u64 = 2000;
 const RUNS: usize = 7;
 
-/// A work request as it was posted.
+/// A work request in the form in which it was posted.
 #[derive(Copy, Clone)]
 struct Posted {
     id: u64,
@@ -47,7 +47,7 @@ struct Wire {
 }
 
 impl Wire {
-    /// Moves what the operation moves.
+    /// Copies the bytes that the operation transfers.
     fn carry(&mut self, posted: &Posted) -> Option<()> {
         let Wire { table, arena, through, .. } = self;
         let Some(sge) = posted.sge else { return Some(()) };
@@ -137,7 +137,7 @@ impl Connections for Wire {
     }
 }
 
-/// A client beside its shard.
+/// A client and its shard.
 pub struct Work {
     wire: Wire,
     client: Client,
@@ -150,13 +150,13 @@ fn block(addr: u64, len: usize) -> Result<Registered> {
     Ok(Registered { bytes, addr, key: Key::new(1) })
 }
 
-/// Bytes of what FaRM's round trips move.
+/// The lengths in bytes of the transfers in FaRM's round trips.
 pub struct Lens {
-    /// Words of the index.
+    /// The length of the words of the index.
     pub near: usize,
-    /// Bytes of an object.
+    /// The length of an object.
     pub object: usize,
-    /// An entry of the log.
+    /// The length of an entry of the log.
     pub entry: usize,
 }
 
@@ -201,7 +201,7 @@ impl Work {
         self.run(1)?;
         let log = self.wire.log.take().context("the log")?;
         let len = |at: usize| log.get(at).and_then(|posted| posted.sge).map(|sge| sge.len as usize);
-        // READs of index and object; the call that locks and the one that updates.
+        // The requests are READs of index and object, the call that locks, and the call that updates.
         let lens = (log.len() == 4).then(|| Some(Lens { near: len(0)?, object: len(1)?, entry: len(2)? }));
         lens.flatten().with_context(|| format!("a transaction of {} operations", log.len()))
     }
@@ -225,10 +225,10 @@ impl Work {
         Ok(())
     }
 
-    /// Nanoseconds of a transaction that are the client's own, and the program's.
+    /// Measures the CPU time of the client and of the program per transaction in nanoseconds.
     ///
     /// # Errors
-    /// A transaction does not end.
+    /// Fails if a transaction does not end.
     pub fn measure(&mut self) -> Result<f64> {
         self.wire.log = Some(Vec::new());
         self.run(TRANSACTIONS)?;

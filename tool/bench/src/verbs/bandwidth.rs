@@ -1,4 +1,4 @@
-//! Bytes per second of 1 MiB requests between cold buffers, beside what moves the same bytes without RDMA.
+//! Bytes per second of 1 MiB requests between cold buffers, compared with other ways to move the same bytes.
 
 use std::time::Instant;
 
@@ -10,12 +10,12 @@ use crate::testbed::protocol::{Command, NicCommand, TARGET};
 use crate::{PortName, Row, floor, stream};
 
 const LEN: usize = 1 << 20;
-/// Requests on the way.
+/// The number of requests in flight.
 const WINDOW: usize = 2;
-/// Bytes of a round: each buffer once.
+/// The number of bytes of a round, which uses each buffer once.
 const BYTES: usize = TARGET;
 
-/// Bandwidth of READ and WRITE.
+/// Measures the bandwidth of READ and WRITE.
 pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     let (from, mut to) = (vec![1u8; BYTES], vec![2u8; BYTES]);
     for verb in Verb::BOTH {

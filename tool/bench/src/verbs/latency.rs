@@ -1,5 +1,5 @@
-//! Round trips of 64 bytes, one at a time, beside the raw ping-pong of the same frames and the two-line
-//! floor.
+//! Round trips of 64 bytes, one at a time, compared with the raw ping-pong of the same frames and with the
+//! exchange of two cache lines.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ use crate::testbed::pair::{End, Peer, Raw};
 use crate::testbed::protocol::{Command, NicCommand};
 use crate::{PortName, Row, SHORTER};
 
-/// Bytes of a request.
+/// The length of a request in bytes.
 const LEN: usize = 64;
-/// Round trips of a round.
+/// The number of round trips of a round.
 const TRIPS: u64 = 20_000 / SHORTER;
 
-/// The raw ping-pong beside sockperf's, in the frames of a WRITE there and back.
+/// Compares the raw ping-pong with sockperf's, with frames as long as those of a WRITE and its ACK.
 pub fn floors(bench: &mut Bench<'_>) -> Result<()> {
     let case = format!("udp/raw/{LEN}");
     if !bench.args.wants(PortName::Udp) || !bench.args.wants_case(&format!("{case}/latency")) {
@@ -32,7 +32,7 @@ pub fn floors(bench: &mut Bench<'_>) -> Result<()> {
     };
     let len = lengths(Verb::Write).there;
     let rounds = bench.rounds(&format!("{case}/latency"), |peer, raw| {
-        // Both spin on the same core, so each waits while the other is measured.
+        // Both poll on the same core, so each is stopped while the other is measured.
         sockperf.go_on(false)?;
         peer.run(Command::Udp { answer: len, to: raw.socket.local().port() })?;
         let floor = floor::udp(&raw.socket, &raw.to, Lengths { there: len, back: len }, TRIPS)?;
@@ -56,26 +56,26 @@ pub fn lengths(verb: Verb) -> Lengths {
     }
 }
 
-/// Latency of READ and WRITE.
+/// Measures the latency of READ and WRITE.
 pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     for verb in Verb::BOTH {
         match end.port {
             PortName::Udp => over_udp(bench, end, verb)?,
             PortName::Shm => over_shm(bench, end, verb)?,
-            // Measured where its network is made.
+            // Port xdp is measured elsewhere, in its namespaces.
             PortName::Xdp => {}
         }
     }
     Ok(())
 }
 
-/// Latency of SEND: there, and another one back.
+/// Measures the latency of a SEND and another SEND back.
 pub fn sends(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     let case = format!("{}/send/{LEN}", end.port.name());
     let message = 12 + LEN + 4;
     let (name, ip) = match end.port {
         PortName::Udp => ("raw-udp-pingpong", 0),
-        // Frames over shared memory begin at IPv4.
+        // Frames over shared memory begin with the IPv4 header.
         PortName::Shm => ("raw-ring-pingpong", 28),
         PortName::Xdp => return Ok(()),
     };
@@ -98,7 +98,7 @@ pub fn sends(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     Ok(())
 }
 
-/// Typical round trip of raw frames of these lengths.
+/// Measures the typical round trip of raw frames of these lengths.
 fn raw_trip(peer: &Peer, raw: &mut Raw, port: PortName, lengths: Lengths) -> Result<f64> {
     let floor = match port {
         PortName::Shm => {
@@ -137,7 +137,7 @@ fn over_udp(bench: &mut Bench<'_>, end: &mut End, verb: Verb) -> Result<()> {
 
 fn over_shm(bench: &mut Bench<'_>, end: &mut End, verb: Verb) -> Result<()> {
     let case = format!("shm/{}/{LEN}", verb.name());
-    // Frames over shared memory begin at IPv4.
+    // Frames over shared memory begin with the IPv4 header.
     let Lengths { there, back } = lengths(verb);
     let lengths = Lengths { there: there + 28, back: back + 28 };
     let rounds = bench.rounds(&format!("{case}/latency"), |peer, raw| {

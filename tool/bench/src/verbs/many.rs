@@ -1,4 +1,4 @@
-//! Many queue pairs, and none active: what connections cost.
+//! The cost of many connections, most of them idle.
 
 use std::time::{Duration, Instant};
 
@@ -9,16 +9,16 @@ use crate::testbed::pair::End;
 use crate::testbed::protocol::{Command, NicCommand};
 use crate::{Row, SHORTER, cpu_ns, resident_bytes};
 
-/// Number of queue pairs.
+/// The number of queue pairs.
 const QPS: usize = 10_000;
-/// Duration of the idle phase.
+/// The duration of the idle phase.
 const IDLE: Duration = Duration::from_secs(10);
-/// Requests of a round.
+/// The number of requests of a round.
 const REQUESTS: usize = 200_000 / SHORTER as usize;
-/// Requests on the way.
+/// The number of requests in flight.
 const WINDOW: usize = 64;
 
-/// CPU time of both processes while a connected pair is idle.
+/// Measures the CPU time of both processes while a connected pair is idle.
 pub fn idle(bench: &mut Bench<'_>, end: &End) -> Result<()> {
     let case = format!("{}/idle-pair/{}-s", end.port.name(), IDLE.as_secs());
     if !bench.args.wants_case(&case) {
@@ -52,7 +52,7 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     end.connect(&bench.peer, QPS - end.qps.len(), 16, 1)?;
     let (ours, theirs) = (resident_bytes()? - ours, bench.peer.ask(Command::Resident)? - theirs);
     let per_qp = |bytes: u64| bytes as f64 / QPS as f64;
-    // A process that has given queue pairs up before makes new ones from the same memory.
+    // A process that has closed queue pairs before creates new ones in the same memory.
     if !std::mem::replace(&mut bench.had_many, true) {
         let row =
             |side, bytes| Row::new("verbs", format!("{case}/{side}"), "memory", "B per QP", &[per_qp(bytes)]);
@@ -64,7 +64,7 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
         one.push(round(bench, end, 1)?);
         all.push(round(bench, end, QPS)?);
     }
-    // Alone before and after: the machine may have become another one meanwhile.
+    // The single queue pair is measured before and after, because the speed of the machine may change.
     end.qps.truncate(1);
     bench.peer.run(end.command(NicCommand::Forget))?;
     for _ in 0..rounds {
@@ -79,7 +79,8 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     Ok(())
 }
 
-/// Requests per second, spread over the first `qps` queue pairs in turn, each posted on its own.
+/// Measures the requests per second, which use the first `qps` queue pairs in turn and are each posted
+/// alone.
 fn round(bench: &Bench<'_>, end: &mut End, qps: usize) -> Result<f64> {
     bench.peer.run(end.command(NicCommand::Serve))?;
     let list = [end.local.sge(0, 64)];

@@ -1,4 +1,5 @@
-//! `remora bench verbs`: latency, rate, bandwidth, many queue pairs, idleness; each beside its floor.
+//! `remora bench verbs`: latency, rate, bandwidth, many queue pairs and idle load, each compared with its
+//! lower bound.
 
 mod bandwidth;
 mod latency;
@@ -16,7 +17,7 @@ use crate::testbed::pair::{End, Peer, Raw};
 use remora_options::cores::two_cores;
 use remora_options::progress;
 
-/// The two one-sided operations that everything is measured with.
+/// The two one-sided verbs that are measured.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
     Read,
@@ -50,11 +51,11 @@ struct Bench<'a> {
     peer: Peer,
     raw: Raw,
     cores: [usize; 2],
-    /// Thousands of queue pairs were made before in these processes.
+    /// True if these processes have created thousands of queue pairs before.
     had_many: bool,
 }
 
-/// `remora bench verbs`.
+/// The benchmark of `remora bench verbs`.
 pub struct Verbs<'a>(pub &'a Args);
 
 impl Benchmark for Verbs<'_> {
@@ -65,7 +66,7 @@ impl Benchmark for Verbs<'_> {
     fn measure(&self, report: &mut Report) -> Result<()> {
         let args = self.0;
         let cores = two_cores(&args.cores)?;
-        // Its peer has a NIC of either port.
+        // The peer has a NIC on each port.
         let peer = Peer::start(&Testbed::loopback(PortName::Shm, cores))?;
         let raw = Raw::open(&peer)?;
         let mut bench =

@@ -1,4 +1,4 @@
-//! Requests per second of 64 bytes, posted in batches, against one server core.
+//! Requests of 64 bytes per second, posted in batches, with one core for the server.
 
 use std::time::Instant;
 
@@ -11,16 +11,16 @@ use crate::testbed::protocol::{Command, NicCommand};
 use crate::{PortName, Row, SHORTER, packets};
 
 const LEN: usize = 64;
-/// Requests on the way.
+/// The number of requests in flight.
 pub const WINDOW: usize = 128;
-/// Requests posted together: one doorbell, one completion.
+/// The number of requests posted together, with one doorbell and one completion.
 pub const BATCH: usize = 32;
 /// Batch length of typical programs; corresponds to perftest's `-l 16`.
 pub const SHORT_BATCH: usize = 16;
-/// Requests of a round.
+/// The number of requests of a round.
 const REQUESTS: usize = 1_000_000 / SHORTER as usize;
 
-/// Rates of READ and WRITE.
+/// Measures the rates of READ and WRITE.
 pub(super) fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     for verb in Verb::BOTH {
         let case = format!("{}/{}/{LEN}/window-{WINDOW}", end.port.name(), verb.name());
@@ -30,7 +30,7 @@ pub(super) fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     Ok(())
 }
 
-/// The rate of a verb in batches of `batch`.
+/// Measures the rate of a verb in batches of `batch`.
 fn measured(bench: &mut Bench<'_>, end: &mut End, verb: Verb, case: &str, batch: usize) -> Result<()> {
     let requests = if end.port == PortName::Shm { REQUESTS } else { REQUESTS / 4 };
     let udp = end.port == PortName::Udp;
@@ -58,7 +58,7 @@ fn raw_packets(peer: &Peer, raw: &mut Raw) -> Result<f64> {
     Ok(rate)
 }
 
-/// Requests per second, in batches of `batch`.
+/// Measures the requests per second in batches of `batch`.
 pub fn batches(end: &mut End, verb: Verb, batch: usize, requests: usize) -> Result<f64> {
     let list = [end.local.sge(0, LEN)];
     let (mut posted, mut done) = (0, 0);

@@ -1,5 +1,5 @@
-//! Port xdp between two network namespaces: beside raw AF_XDP frames of the same lengths, and beside port udp
-//! and what others make of the kernel's TCP there.
+//! Port xdp between two network namespaces, compared with raw AF_XDP frames of the same lengths, with port
+//! udp, and with UCX and libfabric over the kernel's TCP.
 
 use anyhow::Result;
 
@@ -12,11 +12,11 @@ use crate::testbed::protocol::{Command, NicCommand};
 use crate::testbed::veth::{RAW, Side};
 use crate::{PortName, Row, SHORTER};
 
-/// Bytes of a request.
+/// The length of a request in bytes.
 const LEN: usize = 64;
-/// Round trips of a round.
+/// The number of round trips of a round.
 const TRIPS: u64 = 10_000 / SHORTER;
-/// Requests, and raw frames, of a round of rates.
+/// The number of requests, and of raw frames, of a round of rates.
 const REQUESTS: usize = 200_000 / SHORTER as usize;
 
 /// Largest time in nanoseconds by which a READ may exceed the raw frames.
@@ -27,7 +27,7 @@ const OF_ECHO: f64 = 0.8;
 /// over TCP.
 const OF_TCP_BY_UDP: f64 = 0.5;
 const OF_TCP_BY_XDP: f64 = 0.25;
-/// First port of the other programs in the namespaces, which are otherwise unused.
+/// The first port of the other programs in the namespaces, which are otherwise unused.
 const FIRST_PORT: u16 = 20_000;
 
 /// Measures everything on port xdp. If no namespaces can be created, the port is left out, unless it was
@@ -47,7 +47,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     latency::sleeping(bench, &mut xdp)
 }
 
-/// Typical round trip of the raw frames of `verb`.
+/// Measures the typical round trip of the raw frames of `verb`.
 fn floor(peer: &Peer, raw: &mut Raw, verb: Verb) -> Result<f64> {
     let lengths = latency::lengths(verb);
     peer.run(Command::RawXdp { answer: lengths.back, works: false })?;
@@ -56,7 +56,7 @@ fn floor(peer: &Peer, raw: &mut Raw, verb: Verb) -> Result<f64> {
     Ok(floor)
 }
 
-/// Typical round trip and 99th percentile of `verb`.
+/// Measures the typical round trip and the 99th percentile of `verb`.
 fn trips(peer: &Peer, end: &mut End, verb: Verb) -> Result<(f64, f64)> {
     peer.run(end.command(NicCommand::Serve))?;
     let took = latency::trips(end, verb, TRIPS)?;
@@ -103,8 +103,8 @@ fn working(bench: &mut Bench<'_>, raw: &mut Raw) -> Result<()> {
     Ok(())
 }
 
-/// READs, each a packet there and one back, as the echo has them; and WRITEs, of which one packet back
-/// acknowledges many.
+/// Measures the rate of READs, whose packets correspond to those of the echo, and of WRITEs, for which one
+/// packet back acknowledges many.
 fn rates(bench: &mut Bench<'_>, raw: &mut Raw, end: &mut End) -> Result<()> {
     let case = |verb: Verb| format!("xdp/{}/{LEN}/window-{}", verb.name(), rate::WINDOW);
     let lengths = latency::lengths(Verb::Read);
@@ -141,7 +141,7 @@ fn beside_tcp(bench: &mut Bench<'_>, testbed: &Testbed, raw: &mut Raw, xdp: &mut
         let (by_xdp, _) = trips(peer, xdp, Verb::Read)?;
         let (by_udp, _) = trips(peer, &mut udp, Verb::Read)?;
         for ((stack, took), port) in stacks.iter().zip(&mut others).zip(&mut ports) {
-            // A rival that fails costs its own figure, not everybody's.
+            // A failing rival invalidates only its own result.
             match stack.round_trip(testbed, Carrier::Tcp, port, LEN) {
                 Ok(round_trip) => took.push(round_trip),
                 Err(error) => tracing::warn!("{} is left out of a round: {error:#}", stack.name()),
