@@ -106,7 +106,7 @@ impl Served {
         Ok(())
     }
 
-    /// Executes [`NicCommand::Attach`].
+    /// Executes [`NicCommand::Attach`] for the connections.
     pub fn attach(&self, counts: bool, checks: Option<u32>) -> Result<()> {
         let kernels = self.kernels.as_ref().context("nobody has asked for kernels")?;
         let qp = self.qps.first().context("nobody is connected")?;
