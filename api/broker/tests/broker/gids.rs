@@ -117,7 +117,7 @@ fn all_addresses_stand_in_order_and_an_index_stays_with_its_address() {
         ip("address del 10.98.3.1/24 dev eth0");
         assert_eq!(table_of(address, 4)[1], "2 fd98:3::1");
         ip("address add 10.98.4.2/24 dev eth0");
-        assert_eq!(table_of(address, 5)[4], "5 10.98.4.2", "the removed address keeps its index while in use");
+        assert_eq!(table_of(address, 5)[4], "5 10.98.4.2", "the address in use keeps its index");
         ip("address add 10.98.3.1/24 dev eth0");
         assert_eq!(table_of(address, 6)[1], "1 10.98.3.1");
         let last = program.changes.iter().find(|gids| gids.iter().flatten().count() == 6).unwrap();
