@@ -98,7 +98,7 @@ impl Echo {
     pub fn is_message(completion: &WorkCompletion) -> Result<bool> {
         ensure!(
             completion.status == Status::Success,
-            "the benchmark's message ended: {}",
+            "the benchmark's message failed: {}",
             completion.status.explain()
         );
         Ok(matches!(completion.kind, CompletionKind::Receive | CompletionKind::ReceiveWriteImm))

@@ -151,7 +151,7 @@ fn send(sender: &mut Sender, len: usize) -> Result<()> {
 }
 
 fn broken(_: remora_port::shm::Broken) -> anyhow::Error {
-    anyhow::anyhow!("the ring of the benchmark is broken")
+    anyhow::anyhow!("the ring of the benchmark is damaged")
 }
 
 /// Measures copies of `chunk` bytes through buffers far larger than the caches, in bytes per second.

@@ -64,7 +64,7 @@ impl Raw {
             while receive(queue, 1) == 0 {
                 spins = spins.wrapping_add(1);
                 if spins.is_multiple_of(1 << 16) && started.elapsed() > LOST {
-                    bail!("a raw frame got lost");
+                    bail!("a raw frame was lost");
                 }
                 spin_loop();
             }
@@ -106,7 +106,7 @@ impl Raw {
             }
         }
         if lost * 100 > count {
-            bail!("{lost} of {count} raw frames got lost");
+            bail!("{lost} of {count} raw frames were lost");
         }
         Ok(back as f64 / started.elapsed().as_secs_f64())
     }
@@ -143,7 +143,7 @@ fn send(queue: &mut Queue, frame: &[u8], count: usize) -> Result<()> {
     for _ in 0..count {
         while queue.lend(frame.len()).is_none() {
             if let Flushed::Refused(errno) = queue.flush() {
-                bail!("the interface of the benchmark is gone: {errno}");
+                bail!("the interface of the benchmark has failed: {errno}");
             }
         }
         if let Some(frame_out) = queue.lent() {

@@ -131,7 +131,7 @@ impl Ends {
             }
             Command::Nic { port, command } => self.carry_out_on(port, command, page, ticket),
             Command::Incast(command) => {
-                let crowd = self.incast.as_mut().context("the peer has no crowd of NICs")?;
+                let crowd = self.incast.as_mut().context("the peer has not opened the NICs of the incast")?;
                 crowd.carry_out(command, page, ticket)
             }
         }
@@ -183,7 +183,7 @@ impl Commands {
             // The interval is long, so that the measurements show only the needs of an idle NIC.
             std::thread::sleep(Duration::from_millis(10));
             if rustix::process::getppid() != self.parent {
-                bail!("the bench is gone");
+                bail!("the bench process has ended");
             }
         }
         self.last = self.page.wanted();

@@ -216,7 +216,7 @@ mod tests {
             Plot { stated: Some(("stated", vec![Mark { line: None, place: 1, value: 500.0 }])), ..plot };
         let both = super::svg(&[&marked, &marked]).unwrap();
         assert!(!plain.contains("stated") && both.matches("stated").count() == 2, "{both}");
-        assert_eq!(marked.extent(), (1.0, 500.0), "the axis reaches to what is stated");
+        assert_eq!(marked.extent(), (1.0, 500.0), "the axis includes the published values");
         assert!(both.contains("width=\"1520\"") && plain.contains("width=\"760\""), "{both}");
     }
 }

@@ -86,8 +86,11 @@ fn forget_peak() -> Result<()> {
 /// Returns the peak of this process's resident memory in bytes.
 fn peak() -> Result<f64> {
     let status = fs::read_to_string("/proc/self/status").context("reading this process' memory")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("its most memory")?;
-    let kib: f64 = line.trim().trim_end_matches(" kB").parse().context("its most memory")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .context("the peak memory of this process")?;
+    let kib: f64 = line.trim().trim_end_matches(" kB").parse().context("the peak memory of this process")?;
     Ok(kib * 1024.0)
 }
 

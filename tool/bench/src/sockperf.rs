@@ -41,7 +41,7 @@ impl Sockperf {
             .output()
             .context("running sockperf")?;
         let text = String::from_utf8_lossy(&output.stdout);
-        half(&text).map(|usec| 2000.0 * usec).with_context(|| format!("sockperf says no median:\n{text}"))
+        half(&text).map(|usec| 2000.0 * usec).with_context(|| format!("sockperf prints no median:\n{text}"))
     }
 }
 

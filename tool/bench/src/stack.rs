@@ -117,7 +117,7 @@ impl Stack {
         })?;
         let text = String::from_utf8_lossy(&asked.stdout);
         ensure!(asked.status.success(), "{name} failed: {}", reason(&asked));
-        let one_way = self.one_way(&text).with_context(|| format!("{name} says no latency:\n{text}"))?;
+        let one_way = self.one_way(&text).with_context(|| format!("{name} prints no latency:\n{text}"))?;
         if let Carrier::Verbs(_) = carrier {
             serving.end()?;
         }

@@ -116,7 +116,7 @@ impl Connection {
         self.asked = Some(Instant::now());
         // A single write suffices, because the request is shorter than the empty socket buffer.
         let sent = self.stream.write(&[head.as_bytes(), question.as_bytes()].concat())?;
-        ensure!(sent == head.len() + question.len(), "etcd takes no request");
+        ensure!(sent == head.len() + question.len(), "etcd does not accept a request");
         Ok(())
     }
 
@@ -125,7 +125,7 @@ impl Connection {
         let Some(asked) = self.asked else { return Ok(None) };
         let mut more = [0; 4096];
         match self.stream.read(&mut more) {
-            Ok(0) => bail!("etcd hung up"),
+            Ok(0) => bail!("etcd closed the connection"),
             Ok(got) => self.bytes.extend_from_slice(&more[..got]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => return Err(error).context("etcd"),

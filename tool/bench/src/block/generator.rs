@@ -200,7 +200,7 @@ impl LoadGenerator {
             grants.push(welcome.grant);
             pairs.push(pair);
         }
-        let id = number.context("no replica gives numbers")?;
+        let id = number.context("no replica has assigned a client number")?;
         let (design, layout) =
             grants.first().map(|grant| (grant.design, grant.layout)).context("a replica")?;
         let config = ClientConfig { layout, ..config(id, replicas.len(), window) };
@@ -298,7 +298,7 @@ impl LoadGenerator {
         for Client { machine, pairs, .. } in &mut self.clients {
             machine.expire(now, &mut Ends(pairs));
             if let Some(lost) = machine.lost() {
-                bail!("replica {} is gone: {}", lost.replica, lost.why);
+                bail!("replica {} has failed: {}", lost.replica, lost.why);
             }
         }
         Ok(())

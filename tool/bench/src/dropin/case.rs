@@ -193,13 +193,17 @@ mod tests {
     fn each_port_is_judged_by_what_is_asked_of_it() {
         let judged = |case: Case, port, program: f64, native: f64| {
             let rows = case.rows(port, &[program], &[native]);
-            assert_eq!(rows.last().map(|row| (row.value, row.holds)), Some((native, None)), "its own row");
+            assert_eq!(
+                rows.last().map(|row| (row.value, row.holds)),
+                Some((native, None)),
+                "the native measurement has its own row"
+            );
             rows.iter().filter_map(|row| row.holds).collect::<Vec<bool>>()
         };
         let latency = Case::ReadLatency;
         assert_eq!(judged(latency, PortName::Udp, 114.0, 100.0), [true]);
         assert_eq!(judged(latency, PortName::Udp, 116.0, 100.0), [false]);
-        assert_eq!(judged(latency, PortName::Shm, 549.0, 400.0), [true], "by what is added");
+        assert_eq!(judged(latency, PortName::Shm, 549.0, 400.0), [true], "the bound is the added time");
         assert_eq!(judged(Case::SendLatency, PortName::Shm, 551.0, 400.0), [false]);
         assert_eq!(judged(Case::Bandwidth(Verb::Read), PortName::Udp, 89.0, 100.0), [false]);
         assert_eq!(judged(Case::Bandwidth(Verb::Write), PortName::Shm, 91.0, 100.0), [true]);

@@ -87,7 +87,10 @@ impl Benchmark for Args {
     }
 
     fn measure(&self, report: &mut Report) -> Result<()> {
-        ensure!(self.port != Some(PortName::Xdp), "port xdp has one program an interface: choose udp or shm");
+        ensure!(
+            self.port != Some(PortName::Xdp),
+            "port xdp allows one program per interface: choose udp or shm"
+        );
         let run = RunCommand::find(self.libraries.as_deref())?;
         let cores = two_cores(&self.cores)?;
         let mut bench = Bench { args: self, report, bar: progress::bar(0, "rounds")?, cores };

@@ -250,7 +250,7 @@ impl<'a> Exercise<'a> {
     }
 
     fn end(&mut self, place: usize, answer: Answer) -> Result<()> {
-        let asked = self.running.remove(&place).context("an operation that nobody began")?;
+        let asked = self.running.remove(&place).context("an operation ended that was not started")?;
         self.free.push(asked.lane);
         match answer {
             Answer::Done(mut steps) => {
@@ -377,7 +377,7 @@ mod tests {
     fn what_is_recorded_is_what_happened_and_a_lie_is_found() {
         let history = exercise(false, 0);
         linearizable(&history).unwrap();
-        assert_eq!(history.events.len(), 2 * (500 + 3), "all of them, and each key once more");
+        assert_eq!(history.events.len(), 2 * (500 + 3), "all operations, and a final read of each key");
         assert!(history.events.iter().all(|event| event.client / LANES == 7));
         assert!(linearizable(&exercise(true, 0)).is_err());
     }

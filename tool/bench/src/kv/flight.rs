@@ -79,7 +79,9 @@ impl Flight<'_> {
     fn ended(&mut self, answers: usize) -> Result<u64> {
         let mut whole = 0;
         for _ in 0..answers {
-            let Some(part) = self.asked.pop_front() else { bail!("more answers than questions") };
+            let Some(part) = self.asked.pop_front() else {
+                bail!("the rival sent more answers than requests")
+            };
             self.parts.ended(part);
             whole += u64::from(part.last);
         }

@@ -234,7 +234,7 @@ mod tests {
                 }
             }
         }
-        assert!(parts.workload.records() > 1400, "inserts came");
+        assert!(parts.workload.records() > 1400, "there were no inserts");
     }
 
     #[test]

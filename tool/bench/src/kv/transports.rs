@@ -49,7 +49,9 @@ pub fn by_pairs(
 /// Fails if the servers do not answer.
 pub fn by_rma(servers: &[&Server], port: &PortArgs, plan: &Plan) -> Result<RmaSession> {
     let address = |server: &&Server| -> Result<RmaServerAddress> {
-        let [fingerprint, token] = &server.more[..] else { anyhow::bail!("the server told no fingerprint") };
+        let [fingerprint, token] = &server.more[..] else {
+            anyhow::bail!("the server printed no fingerprint")
+        };
         let pin = Pin { address: server.address.parse()?, fingerprint: fingerprint.parse()? };
         Ok(RmaServerAddress { pin, credential: Credential::Token(token.parse()?) })
     };

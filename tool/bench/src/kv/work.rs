@@ -316,7 +316,10 @@ impl<D: Classical> Work<D> {
         }
         while let Some(completion) = self.wire.ends[0].completions.pop_front() {
             let nic = &mut Seen { wire: &mut self.wire, end: 0 };
-            ensure!(self.client.complete(&completion, nic)?.is_none(), "an operation that nobody asked for");
+            ensure!(
+                self.client.complete(&completion, nic)?.is_none(),
+                "an operation ended that was not started"
+            );
         }
         Ok(())
     }
@@ -330,7 +333,7 @@ impl<D: Classical> Work<D> {
                 continue;
             }
             let Some(completion) = self.wire.ends[0].completions.pop_front() else {
-                bail!("an operation without an end")
+                bail!("an operation did not end")
             };
             let nic = &mut Seen { wire: &mut self.wire, end: 0 };
             if let Some(finished) = self.client.complete(&completion, nic)? {

@@ -52,7 +52,7 @@ pub struct IncastServers {
 impl IncastServers {
     /// Opens all servers, whose region has the given key.
     pub fn open(key: [u8; 16]) -> Result<IncastServers> {
-        let key = RegionKey::new(key).context("zeros are no key")?;
+        let key = RegionKey::new(key).context("a key of zeros is not valid")?;
         let members = (0..CROWD).map(|_| Member::open(&key)).collect::<Result<Vec<Member>>>()?;
         Ok(IncastServers { members, listener: Listener::bind((LOOPBACK, 0))? })
     }
@@ -76,7 +76,7 @@ impl IncastServers {
         let mut waiting = self.members.iter_mut().filter(|member| member.qp.is_none());
         while page.is_wanted(ticket) {
             let Some(request) = self.listener.accept(Some(Duration::from_millis(20)))? else { continue };
-            let member = waiting.next().context("more connections than the crowd has NICs")?;
+            let member = waiting.next().context("more connections than the incast has NICs")?;
             let options = QpOptions {
                 max_send_wr: 16,
                 max_recv_wr: 16,

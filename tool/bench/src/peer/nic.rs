@@ -98,22 +98,22 @@ impl Served {
 
     /// Posts the buffers whose addresses a client has written.
     pub fn refill(&mut self, buffers: usize) -> Result<()> {
-        let list = self.buffers.as_mut().context("nobody has asked for buffers")?;
+        let list = self.buffers.as_mut().context("the free list has not been created")?;
         for at in 0..buffers {
             let address: u64 = self.target.get(FREED as usize + at * 8)?;
-            list.post(list.index(address).context("a client gives back what is no buffer")?)?;
+            list.post(list.index(address).context("a client returned an address that is not a buffer's")?)?;
         }
         Ok(())
     }
 
     /// Executes [`NicCommand::Attach`] for the connections.
     pub fn attach(&self, counts: bool, checks: Option<u32>) -> Result<()> {
-        let kernels = self.kernels.as_ref().context("nobody has asked for kernels")?;
-        let qp = self.qps.first().context("nobody is connected")?;
+        let kernels = self.kernels.as_ref().context("the kernels have not been deployed")?;
+        let qp = self.qps.first().context("there is no connection")?;
         qp.attach(counts.then(|| kernels.counting()))?;
         if let Some(failing) = checks {
-            let qp = self.qps.get(1).context("nobody has a second connection")?;
-            let kernel = kernels.consistency(failing).context("no kernel fails as often")?;
+            let qp = self.qps.get(1).context("there is no second connection")?;
+            let kernel = kernels.consistency(failing).context("no kernel has this share of failing reads")?;
             qp.check_reads(Some(kernel))?;
         }
         Ok(())
@@ -130,7 +130,7 @@ impl Served {
     /// Answers messages of the first connection.
     pub fn answer(&mut self, back: usize, page: &Page, ticket: Ticket) -> Result<()> {
         let (Some(echo), Some(qp)) = (&mut self.echo, self.qps.first_mut()) else {
-            bail!("nobody is connected whose messages could be answered")
+            bail!("there is no connection with messages to answer")
         };
         let mut done = [EMPTY; 16];
         while page.is_wanted(ticket) {

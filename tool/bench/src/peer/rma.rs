@@ -42,8 +42,8 @@ impl Exposed {
     }
 
     fn expose(&mut self, place: usize, key: [u8; 16], client: Client) -> Result<Vec<u8>> {
-        ensure!(place < self.regions.len(), "the peer has no such place for a region");
-        let key = RegionKey::new(key).context("zeros are no key")?;
+        ensure!(place < self.regions.len(), "the peer has no region slot of this number");
+        let key = RegionKey::new(key).context("a key of zeros is not valid")?;
         // The old region is deregistered first, so that accesses to it fail from now on.
         self.regions[place] = None;
         let region = self.region(Some(key))?;

@@ -73,7 +73,11 @@ mod tests {
         let of = |case: &str| rows.iter().find(|row| row.case == case).map(|row| (row.value, row.ratio));
         assert_eq!(of("model:ConnectX5/read/512/direct"), Some((2500.0, Some(1.0))));
         assert_eq!(of("model:PrismAsic/indirect-read/512/direct"), Some((3100.0, Some(3100.0 / 2500.0))));
-        assert_eq!(of("model:ConnectX5/indirect-read/512/direct"), None, "it cannot");
+        assert_eq!(
+            of("model:ConnectX5/indirect-read/512/direct"),
+            None,
+            "the hardware cannot execute the plan"
+        );
         assert_eq!(of("model:PrismSoftware/indirect-read/512/rack"), Some((5500.0, Some(5500.0 / 6200.0))));
         assert_eq!(of("model:ConnectX5/two-reads/512/datacenter"), Some((53_000.0, Some(1.0))));
         let judged: Vec<&Row> = rows.iter().filter(|row| row.holds.is_some()).collect();

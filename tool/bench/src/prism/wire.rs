@@ -70,7 +70,11 @@ fn frames(file: &[u8]) -> Result<Vec<Seen>> {
         // An enhanced packet block. The last option before the end has the flags; 1 is inbound and 2
         // outbound.
         if block.first() == Some(&6) {
-            let flags = block.len().checked_sub(12).and_then(|at| block.get(at)).context("a packet's way")?;
+            let flags = block
+                .len()
+                .checked_sub(12)
+                .and_then(|at| block.get(at))
+                .context("the direction of a packet")?;
             seen.push(match flags & 3 {
                 2 if block.windows(MARK.len()).any(|bytes| bytes == MARK) => Seen::Mark,
                 2 => Seen::Request,

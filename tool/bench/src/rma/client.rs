@@ -129,7 +129,7 @@ pub fn expose(peer: &Peer, end: &End, portal: &Portal, place: usize, key: [u8; 1
     let client = portal.identity().into();
     let command = NicCommand::Rma(RmaCommand::Expose { place, key, client });
     let answer = peer.ask_bytes(end.command(command))?;
-    Grant::from_bytes(&answer).context("the peer's answer is no grant")
+    Grant::from_bytes(&answer).context("the peer's answer is not a grant")
 }
 
 /// Checks that an operation has succeeded.

@@ -119,7 +119,8 @@ impl Requests {
         let mut cipher = Aes::new(2);
         for number in 0..count {
             let answer = self.exchange(number as usize)?;
-            let message = Message::parse(&answer).map_err(|_| anyhow::anyhow!("an answer is no message"))?;
+            let message =
+                Message::parse(&answer).map_err(|_| anyhow::anyhow!("an answer is not a message of 1RMA"))?;
             cipher.load(0, &derived(region_key, &initiator(number), Kind::Read));
             let mut aad = [0; MAX_AAD];
             let aad = Chain::new(nonce(number)).aad(message.clear, &mut aad);

@@ -89,7 +89,10 @@ pub fn open(aad: usize, len: usize) -> Result<f64> {
     let tag: [u8; TAG_LEN] = cipher.seal(0, &nonce(1), &aad, &mut sealed);
     typical_of(RUN, CALLS, || {
         text.copy_from_slice(black_box(&sealed));
-        anyhow::ensure!(cipher.open(0, &nonce(1), &aad, &mut text, &tag), "the cipher opens what it sealed");
+        anyhow::ensure!(
+            cipher.open(0, &nonce(1), &aad, &mut text, &tag),
+            "the cipher does not decrypt its own message"
+        );
         Ok(())
     })
 }
@@ -119,7 +122,7 @@ pub fn openssl(len: usize) -> Result<Option<f64>> {
         ended => ended.context("starting openssl")?,
     };
     let text = String::from_utf8_lossy(&ended.stdout);
-    let rate = rate(&text).with_context(|| format!("`openssl speed` says no rate: {}", text.trim()))?;
+    let rate = rate(&text).with_context(|| format!("`openssl speed` prints no rate: {}", text.trim()))?;
     Ok(Some(rate))
 }
 

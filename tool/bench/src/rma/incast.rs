@@ -164,7 +164,7 @@ fn bare(port: u16) -> Result<Grant> {
     bytes[16..18].copy_from_slice(&port.to_le_bytes());
     bytes[18..22].copy_from_slice(&FIRST_REGION.to_le_bytes());
     bytes[22..30].copy_from_slice(&(LEN as u64).to_le_bytes());
-    Grant::from_bytes(&bytes).context("a grant has as many bytes")
+    Grant::from_bytes(&bytes).context("the bytes have the length of a grant")
 }
 
 /// Returns the number of datagrams that sockets with these ports have dropped, from the kernel's counters.

@@ -41,7 +41,7 @@ impl Granting {
 
     /// Decodes the peer's answer.
     pub fn from_bytes(bytes: &[u8]) -> Result<Granting> {
-        let (port, rest) = bytes.split_first_chunk().context("where grants are given")?;
+        let (port, rest) = bytes.split_first_chunk().context("the port of the grant service")?;
         let (fingerprint, rest) = rest.split_first_chunk().context("the fingerprint of the peer")?;
         let token = rest.get(..TOKEN_TEXT).context("the token of the peer")?;
         Ok(Granting {
@@ -66,7 +66,7 @@ pub fn under(grant: &Grant, region_key: &[u8; 16], client: &Client) -> Result<Gr
     for (place, kind) in keys.chunks_exact_mut(16).zip([Kind::Read, Kind::Write, Kind::Rekey]) {
         place.copy_from_slice(&derived(region_key, client, kind));
     }
-    Grant::from_bytes(&bytes).context("a grant has as many bytes")
+    Grant::from_bytes(&bytes).context("the bytes have the length of a grant")
 }
 
 /// A generator of distinct region keys. The memory of a benchmark holds no secrets.

@@ -135,7 +135,7 @@ impl<'a> Reader<'a> {
         let started = Instant::now();
         let (_, grants) = Channel::open(pin, &credential, &self.client.portal.identity(), PATIENCE)?;
         let took = started.elapsed();
-        Ok((grants.first().context("the peer grants no region")?.grant, took))
+        Ok((grants.first().context("the peer's server grants no region")?.grant, took))
     }
 
     /// Starts a change of a region's key and returns the new key.

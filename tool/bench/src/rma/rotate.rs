@@ -64,7 +64,7 @@ fn start(core: usize) -> Result<(Process, Served)> {
     pin(core)?;
     let started = Process::start_ready(&mut command, 1);
     let (process, lines) = started.context("`remora rma serve` did not start")?;
-    let served = serde_json::from_str(&lines[0]).context("what `remora rma serve` says")?;
+    let served = serde_json::from_str(&lines[0]).context("the output of `remora rma serve`")?;
     Ok((process, served))
 }
 

@@ -47,7 +47,7 @@ fn fill(stream: &mut TcpStream, buffer: &mut [u8], mut go_on: impl FnMut() -> bo
     let mut at = 0;
     while at < buffer.len() {
         match stream.read(&mut buffer[at..]) {
-            Ok(0) => anyhow::bail!("the other end of the TCP connection is gone"),
+            Ok(0) => anyhow::bail!("the other end has closed the TCP connection"),
             Ok(count) => at += count,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 if at == 0 && !go_on() {
@@ -104,9 +104,9 @@ impl Calls {
                 break;
             }
             let len = u32::from_le_bytes(head) as usize;
-            let body = question.get_mut(..len).context("a question longer than any")?;
+            let body = question.get_mut(..len).context("a request is longer than the maximum")?;
             fill(stream, body, || true)?;
-            let (offset, len) = find(target, body).context("a question without an answer")?;
+            let (offset, len) = find(target, body).context("a request has no answer")?;
             answer[..HEAD].copy_from_slice(&(len as u32).to_le_bytes());
             target.read(offset, answer.get_mut(HEAD..HEAD + len).context("an answer longer than any")?)?;
             send(stream, &answer[..HEAD + len])?;

@@ -162,7 +162,7 @@ impl Client {
             _ => {
                 let mut next = walk.address;
                 loop {
-                    ensure!(next != 0, "a key that is there is not found");
+                    ensure!(next != 0, "an existing key was not found");
                     self.read(next - self.end.remote.addr, NODE)?;
                     let [found, behind, value] = self.end.local.get::<[u64; 3]>(RESULT)?;
                     if found == key {
@@ -197,7 +197,7 @@ impl Client {
                 self.read(place, Slot::LEN)?;
                 let slot = Slot::parse(&self.end.local.get::<[u8; Slot::LEN]>(RESULT)?);
                 let Some((value, len)) = slot.and_then(|slot| slot.find(key)) else {
-                    anyhow::bail!("a key that is there is not found")
+                    anyhow::bail!("an existing key was not found")
                 };
                 self.read(value - self.end.remote.addr, len as usize)?;
                 (self.end.local.get::<u64>(RESULT)?, len as usize)
@@ -213,7 +213,7 @@ impl Client {
             Way::Strom => {
                 let object = Object { address: self.there(place), len: len as u32, tries: 8 };
                 let answer = self.ask(whole(failing), &object.emit())?;
-                ensure!(answer.len as usize == len, "a part of the object");
+                ensure!(answer.len as usize == len, "the kernel returned only a part of the object");
                 Ok(())
             }
             Way::Read => self.read(place, len),

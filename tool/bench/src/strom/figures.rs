@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(found[0].labels, ["4", "8"]);
         let line = |name: &str, values: &[f64]| (name.to_owned(), values.to_vec());
         assert_eq!(found[0].lines[..2], [line("strom", &[1.0, 2.0]), line("reads", &[3.0, 5.0])]);
-        assert!(found[0].lines[2].1[1].is_nan(), "nobody called for a list of 8");
+        assert!(found[0].lines[2].1[1].is_nan(), "a list of 8 has no call");
         assert_eq!(found[1].labels, ["10"]);
         assert_eq!(found[1].lines, [line("strom, 64 B", &[0.5]), line("read+crc64, 64 B", &[0.6])]);
         assert_eq!(found[2].lines[0], line("strom", &[40.0]), "Gb/s");

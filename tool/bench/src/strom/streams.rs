@@ -76,7 +76,7 @@ impl Client {
             self.end.one(&work::read(0, &list, self.end.remote.at(BULK + (number * PARTITION) as u64)))?;
             let values = self.end.local.get::<[u64; 512]>(GATHERING)?;
             let strangers = values.iter().filter(|value| **value as usize % PARTITIONS != number);
-            ensure!(strangers.count() == 0, "partition {number} has values of others");
+            ensure!(strangers.count() == 0, "partition {number} has values of other partitions");
         }
         Ok(())
     }

@@ -69,7 +69,7 @@ pub fn kernel(module: &Path) -> Result<Box<dyn Kernel>> {
     use anyhow::Context as _;
     let bytes = std::fs::read(module).with_context(|| format!("opening {}", module.display()))?;
     let lanes = remora_sandbox::Module::new(&bytes, remora_sandbox::Limits::default())?.lanes(1)?;
-    lanes.into_iter().next().context("one was asked for")
+    lanes.into_iter().next().context("a module was requested")
 }
 
 /// Fails, because this program lacks the feature `wasm`.

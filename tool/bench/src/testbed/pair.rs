@@ -71,7 +71,7 @@ impl Peer {
         let message = Message { ticket: self.page.wanted().following(), command };
         let line = serde_json::to_string(&message)? + "\n";
         let told = (&self.commands).write_all(line.as_bytes());
-        told.context("the peer process of the benchmark is gone")?;
+        told.context("the peer process of the benchmark has ended")?;
         self.page.want(message.ticket)
     }
 
@@ -230,13 +230,13 @@ impl End {
             for completion in &done[..got] {
                 anyhow::ensure!(
                     completion.status == Status::Success,
-                    "the benchmark's request ended: {}",
+                    "the benchmark's request failed: {}",
                     completion.status.explain()
                 );
                 let outcome = completion.outcome;
                 anyhow::ensure!(
                     outcome == Outcome::Done,
-                    "the benchmark's request was not done: {outcome:?}"
+                    "the benchmark's request had no effect: {outcome:?}"
                 );
             }
             count -= got;
@@ -293,7 +293,7 @@ impl End {
             if self.cq.poll(&mut done)? > 0 {
                 let status = done[0].status;
                 let fine = flush.takes(&done[0])? || status == Status::Success;
-                anyhow::ensure!(fine, "the benchmark's request ended: {}", status.explain());
+                anyhow::ensure!(fine, "the benchmark's request failed: {}", status.explain());
             }
         }
         Ok(())

@@ -84,7 +84,7 @@ fn start(
     });
     let started = Process::start_ready(&mut command, 1);
     let (shard, lines) = started.with_context(|| format!("a shard of {} did not start", design.name()))?;
-    Ok((shard, lines[0].trim().parse().context("where a shard listens")?))
+    Ok((shard, lines[0].trim().parse().context("the address of a shard")?))
 }
 
 /// Returns the index of a design's link in the testbed.
@@ -241,7 +241,7 @@ impl SystemUnderTest {
         let jobs = audit.jobs();
         let counts = self.carry_out(audit, jobs)?;
         self.stop()?;
-        ensure!(counts.declined == 0, "{} rows have values of others", counts.declined);
+        ensure!(counts.declined == 0, "{} rows have values of other rows", counts.declined);
         ensure!(
             counts.gain == self.sum,
             "{}: the rows are worth {}, and should be {}: transactions were lost or happened by half",

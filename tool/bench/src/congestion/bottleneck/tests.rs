@@ -47,7 +47,7 @@ fn two_flows_with_patched_timely_come_to_a_fair_share_and_the_queue_shrinks() {
         assert!(sum > 0.85 * RATE as f64, "{sum}, seed {seed}");
         // These bytes take the link 100 us, which lies between T_low and T_high.
         assert!(queue < 500_000, "{queue}, seed {seed}");
-        assert_eq!((outcome.marked, outcome.lost), (0, 0), "nothing of TIMELY's may be marked");
+        assert_eq!((outcome.marked, outcome.lost), (0, 0), "no packet of TIMELY may be marked");
     }
 }
 

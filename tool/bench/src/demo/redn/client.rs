@@ -36,7 +36,7 @@ impl Lane {
         ensure!(len as usize == value.len(), "record {} was not found", self.asked.record);
         self.way.reply.read(0, value)?;
         let right = Values::fixed(value.len() as u32).check(self.asked.record, value).is_some();
-        ensure!(right, "what came is not the value of record {}", self.asked.record);
+        ensure!(right, "the answer is not the value of record {}", self.asked.record);
         Ok(())
     }
 }
@@ -132,7 +132,7 @@ impl Client {
 
     fn ended(&mut self, done: &WorkCompletion) -> Result<()> {
         ensure!(done.status == Status::Success, "a GET ended: {}", done.status.explain());
-        ensure!(done.kind == CompletionKind::ReceiveWriteImm, "only answers complete");
+        ensure!(done.kind == CompletionKind::ReceiveWriteImm, "a completion is not that of an answer");
         let id = done.id as usize;
         self.lanes[id].check(done.byte_len, &mut self.value)?;
         self.parts.ended(self.lanes[id].asked);

@@ -69,7 +69,7 @@ impl Table {
     fn arrange(&self) -> Result<Vec<u64>> {
         let mut keys = vec![0; self.buckets as usize];
         for record in 0..self.records {
-            self.place(&mut keys, key(record)).context("two places are not enough for some key")?;
+            self.place(&mut keys, key(record)).context("a key fits into neither of its two buckets")?;
         }
         Ok(keys)
     }

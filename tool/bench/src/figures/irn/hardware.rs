@@ -68,8 +68,8 @@ fn memory(irn: Option<u32>) -> Result<f64> {
     let before = resident_bytes()?;
     for _ in 0..MEASURED {
         let ends = cqs.map(|cq| world.create_qp(cq, cq, &settings));
-        ensure!(ends.iter().all(Result::is_ok), "a NIC of {MEASURED} queue pairs takes as many");
-        let [own, peer] = ends.map(|end| end.expect("it was looked at"));
+        ensure!(ends.iter().all(Result::is_ok), "a NIC for {MEASURED} queue pairs did not create as many");
+        let [own, peer] = ends.map(|end| end.expect("the queue pair exists"));
         world.connect(own, peer, &settings);
     }
     Ok((resident_bytes()? - before) as f64 / (2 * MEASURED) as f64)

@@ -57,7 +57,7 @@ fn irn_without_sack_state_or_with_go_back_n_is_worse() {
 fn without_bdp_fc_many_senders_lose_more_and_finish_later() {
     let run = |bdp_fc| run(&incast_scenario(Settings { bdp_fc, ..IRN }, 16, 1_024, 3)).unwrap();
     let (with, without) = (run(true), run(false));
-    assert!(with.lost > 0, "the buffer holds what all of them send");
+    assert!(with.lost > 0, "the buffer holds the packets of all senders");
     assert!(without.lost > with.lost, "{} and {} lost", without.lost, with.lost);
     assert!(without.took > with.took, "{} and {} ps", without.took, with.took);
 }

@@ -98,7 +98,7 @@ impl Bench {
         offload.queue("main").context("it has one")?.enable(first)?;
         self.until(&offload, "last", 1)?;
         let rate = IFS as f64 / started.elapsed().as_secs_f64();
-        ensure!(offload.word("answer") == Some(1), "half of them are so");
+        ensure!(offload.word("answer") == Some(1), "half of the conditions must hold");
         Ok(rate)
     }
 

@@ -130,7 +130,7 @@ impl Generator {
         };
         let took = started.elapsed();
         ensure!(answer.byte_len as usize == VALUE, "the key is not there");
-        ensure!(self.answers.get::<u64>(0)? == key, "the value that came is another key's");
+        ensure!(self.answers.get::<u64>(0)? == key, "the answer has the value of another key");
         Ok(took)
     }
 

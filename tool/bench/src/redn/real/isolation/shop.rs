@@ -57,7 +57,7 @@ impl Shop {
         let message: [u64; WORDS] = self.callers.take(number)?;
         let key = message[0];
         let [header, value, size]: [u64; 3] = self.table.get(self.layout.place(key))?;
-        ensure!(header == wanted(key), "nobody asks for what is not there");
+        ensure!(header == wanted(key), "a client requested a key that does not exist");
         let stored = [Sge { addr: value, len: size as u32, lkey: self.table.lkey() }];
         let said = key.to_le_bytes();
         let answer = if len > said.len() {

@@ -86,7 +86,7 @@ impl Client {
     pub fn settle(&mut self) -> Result<()> {
         let began = Instant::now();
         while began.elapsed() < SETTLING {
-            ensure!(self.cq.poll(&mut [EMPTY; 1])? == 0, "a lookup that nobody asked for");
+            ensure!(self.cq.poll(&mut [EMPTY; 1])? == 0, "a lookup ended that was not started");
         }
         Ok(())
     }
@@ -136,7 +136,7 @@ impl Client {
             return Ok(false);
         }
         let lane = &self.lanes[number];
-        ensure!(lane.way.reply.get::<u64>(0)? == lane.key, "the value that came is another key's");
+        ensure!(lane.way.reply.get::<u64>(0)? == lane.key, "the answer has the value of another key");
         self.idle.push(number);
         Ok(true)
     }
