@@ -8,8 +8,10 @@ MAKEFLAGS += --no-print-directory
 CARGO ?= cargo
 # scapy and clients of the cache live in an environment of their own, so that nothing is installed into the system's Python.
 export REMORA_PYTHON := $(CURDIR)/.cache/python/bin/python3
+# Every program. A plain `cargo build` builds the default members: no crate of lab/.
+ALL = --package remora-cli --package remora-store-cli --package remora-sim-cli --package remora-lab-cli
 # Users' kernels as WebAssembly are measured beside native ones, too.
-BENCH = $(CARGO) run --release --quiet --features remora-cli/wasm --bin remora -- bench
+BENCH = $(CARGO) run --release --quiet --package remora-lab-cli --features wasm -- bench
 CHECKS = fmt tidy deny clippy unit abuse programs start interop doc docs models fuzz miri
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
@@ -41,7 +43,7 @@ fmt:
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 
-tidy: ## style, layers, the empty import lists of the pure crates; prints the layers and their sizes
+tidy: ## style, layers, the empty import lists of the pure crates; prints the layers and their sizes, of the default members and of lab/
 	$(CARGO) test --quiet --package remora-tidy --lib
 	$(CARGO) test --package remora-tidy --test repository --test scripts -- --show-output
 
@@ -49,7 +51,7 @@ deny: ## licences, sources and security advisories of third-party crates, by den
 	@scripts/deny
 
 clippy:
-	$(CARGO) clippy --workspace --all-targets --features remora-cli/wasm -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features remora-lab-cli/wasm -- -D warnings
 
 unit: ## all tests but the documentation's
 	@scripts/unit
@@ -71,8 +73,8 @@ programs: ## the rows of `make compat` on the libraries that the tests have buil
 	@scripts/compat --no-document
 
 doc: ## the examples in the documentation, and the documentation itself
-	$(CARGO) test --workspace --exclude remora-tidy --features remora-cli/wasm --doc
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --features remora-cli/wasm --no-deps --quiet
+	$(CARGO) test --workspace --exclude remora-tidy --features remora-lab-cli/wasm --doc
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --features remora-lab-cli/wasm --no-deps --quiet
 
 docs: ## the book, into target/book; a link that leads nowhere is an error
 	@scripts/setup docs
@@ -115,7 +117,7 @@ compat-full: ## the same with each size and path MTU, and each way of UCX, libfa
 	$(CARGO) build --quiet --package remora-cli --bin remora
 	@scripts/compat --full
 
-build: ## the remora command, its libraries and the C API, optimised
+build: ## the remora command and the programs that it starts, its libraries and the C API, optimised
 	@scripts/setup build
 	@scripts/install build
 
@@ -137,10 +139,10 @@ interop-full: ## all of them, also with frames lost and over `xdp`: minutes
 
 demo: ## one key-value table over real RDMA verbs, two processes
 	@scripts/setup build
-	$(CARGO) run --release --bin remora -- demo
+	$(CARGO) run --release --package remora-store-cli -- demo
 
 bench: setup-bench ## the numbers of docs/internals/performance.md, baselines in the same run
-	$(CARGO) build --release --features remora-cli/wasm --bin remora
+	$(CARGO) build --release $(ALL) --features remora-lab-cli/wasm
 	$(BENCH) verbs --json
 	$(BENCH) kv --records 1000000 --json
 	$(BENCH) block --blocks 1000000 --json
@@ -148,16 +150,16 @@ bench: setup-bench ## the numbers of docs/internals/performance.md, baselines in
 
 figures-irn: ## IRN's evaluation on the simulated data center, five seeds, into report/: an hour or two
 	@scripts/setup build
-	$(CARGO) run --release --quiet --bin remora -- figures irn --rounds 5 --report report
+	$(CARGO) run --release --package remora-lab-cli -- figures irn --rounds 5 --report report
 
 sweeps-irn: ## the sweeps of IRN's appendix, into report/sweeps/: hours; begun again, what is left
 	@scripts/setup build
-	$(CARGO) build --release --quiet --bin remora
+	$(CARGO) build --release --package remora-sim-cli
 	@scripts/sweeps examples/sweeps/irn-*.toml
 
 soak: setup ## the tests marked soak, and all abuse of each server for SOAK_SECONDS (an hour): hours
 	$(CARGO) test --workspace --release -- --ignored soak
-	$(CARGO) build --release --features remora-cli/wasm --bin remora
+	$(CARGO) build --release $(ALL) --features remora-lab-cli/wasm
 	scripts/abuse --soak --seconds $(SOAK_SECONDS) --binary $(or $(CARGO_TARGET_DIR),target)/release/remora
 
 clean: ## remove what was built

@@ -10,7 +10,7 @@ use plotters::prelude::*;
 use serde::Deserialize;
 
 use super::Row;
-use super::plot::{Area, Drawing, FONT, legend, with_legend};
+use remora_plot::{Area, Drawing, FONT, legend, with_legend};
 
 /// A curve of a plot of latency over throughput.
 pub struct Curve {

@@ -11,30 +11,7 @@ use remora_port::udp::Socket;
 use rustix::net::SocketAddrAny;
 
 use crate::testbed::page::{Page, Ticket};
-
-/// The number of trips per reading of the clock. Reading the clock has a cost, and a reading of many trips
-/// is rarely free of disturbance.
-const RUN: u64 = 16;
-
-/// Returns the time of a trip in nanoseconds: the median of readings of `RUN` trips each. Floors and the
-/// operations compared to them are measured in the same way.
-pub fn typical(trips: u64, trip: impl FnMut() -> Result<()>) -> Result<f64> {
-    typical_of(RUN, trips, trip)
-}
-
-/// Like [`typical`], with readings of `run` trips. A large `run` makes each reading contain its share of rare
-/// events.
-pub fn typical_of(run: u64, trips: u64, mut trip: impl FnMut() -> Result<()>) -> Result<f64> {
-    let mut readings = Vec::with_capacity((trips / run) as usize);
-    for _ in 0..trips / run {
-        let started = Instant::now();
-        for _ in 0..run {
-            trip()?;
-        }
-        readings.push(started.elapsed().as_nanos() as f64 / run as f64);
-    }
-    Ok(super::median(&readings))
-}
+use crate::typical;
 
 /// The line floor: one line per direction (a poller keeps a line shared, so every hop is an invalidation and
 /// a fetch).

@@ -8,8 +8,9 @@ use anyhow::{Context, Result, bail};
 use remora_port::xdp::{Attachment, Flushed, Options, Queue, Resolver};
 use remora_wire::frame::{Endpoint, Route, Start};
 
-use super::floor::{Lengths, typical};
+use super::floor::Lengths;
 use crate::testbed::page::{Page, Ticket};
+use crate::typical;
 
 /// The UDP port of both ends.
 const PORT: u16 = 4791;

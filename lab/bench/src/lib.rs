@@ -3,28 +3,21 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`command`] | options that benchmarks share with the commands: designs, transports, servers |
 //! | [`kv`], [`block`], `txn` | the stores, compared with each other and with rivals |
 //! | `verbs`, `rma`, `prism`, `redn`, `strom`, `loss`, `congestion` | the NIC's operations, and models of them |
 //! | `sim` | the speed of the simulator |
 //! | `dropin` | unmodified verbs programs |
-//! | [`demo`], [`figures`] | one table read in every way; the figures of the papers |
-//! | [`plot`] | line plots as SVG, also for the command |
-//! | [`exercise`] | random operations on a store, recorded for a checker of histories |
+//! | [`figures`] | the figures of the papers |
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, reason = "a reader that leaves is no fault: `print`"))]
 
 mod bare;
-mod bars;
 mod benchmark;
 pub mod block;
-pub mod command;
 mod congestion;
 mod curves;
-pub mod demo;
 mod dropin;
 mod echo;
-pub mod exercise;
 pub mod figures;
 mod floor;
 mod floor_xdp;
@@ -34,12 +27,10 @@ mod numbers;
 pub mod options;
 mod packets;
 pub mod peer;
-pub mod plot;
 mod prism;
 mod redn;
 mod replay;
 mod rma;
-mod row;
 mod sim;
 mod sockperf;
 mod stack;
@@ -54,15 +45,15 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
+use remora_plot as plot;
 
 use remora_options::number::{natural, whole};
 use remora_options::output::REPORT;
 
 pub use bare::Bare;
 pub use benchmark::Benchmark;
-pub use floor::{typical, typical_of};
 pub use remora_options::device::PortName;
-pub use row::{Report, Row, median};
+pub use remora_store_cli::measure::{Report, Row, histogram, median, touch, typical, typical_of};
 
 /// The divisor of the number of operations in a round: 1 in release builds, 10 in debug builds. The results
 /// of debug builds are not compared; tests only check that the rows exist.
@@ -236,14 +227,6 @@ pub fn rows(args: &Args) -> Result<Vec<curves::Saved>> {
     Ok(report.rows().iter().map(curves::Saved::from).collect())
 }
 
-/// Writes to each page of a region, so that the measurement contains no page faults.
-pub fn touch(region: &remora_verbs::MemoryRegion) -> Result<()> {
-    for offset in (0..region.len()).step_by(4096) {
-        region.write(offset, &[1])?;
-    }
-    Ok(())
-}
-
 /// Returns the CPU time that this process has used.
 fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -255,9 +238,4 @@ fn resident_bytes() -> Result<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm")?;
     let pages: u64 = statm.split(' ').nth(1).context("/proc/self/statm")?.parse()?;
     Ok(pages * rustix::param::page_size() as u64)
-}
-
-/// Creates a histogram of nanoseconds up to a minute, with three significant digits.
-pub fn histogram() -> Result<hdrhistogram::Histogram<u64>> {
-    Ok(hdrhistogram::Histogram::new_with_bounds(1, 60_000_000_000, 3)?)
 }

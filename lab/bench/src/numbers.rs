@@ -7,8 +7,8 @@ use anyhow::Result;
 use remora_cost::number::{MOST_OFF, Number, Part, Unit};
 
 use super::Row;
-use super::plot::{Drawing, Line, Mark, Plot, write};
 use remora_options::output;
+use remora_plot::{Drawing, Line, Mark, Plot, write};
 
 /// Converts a name to a part of a path, without spaces and commas.
 fn word(name: &str) -> String {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::escape::shown;
+use remora_options::escape::shown;
 
 /// Values by sample name with its labels.
 pub type Samples = BTreeMap<String, f64>;

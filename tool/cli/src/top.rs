@@ -16,8 +16,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use remora_options::number::seconds;
 use remora_options::print;
 
-use crate::escape::shown;
 use crate::metrics::{Samples, bucket, duration, histograms, lately, look, quantile};
+use remora_options::escape::shown;
 
 /// Arguments of `remora top`.
 #[derive(Parser)]

@@ -5,7 +5,7 @@ use std::error::Error;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::plot::{Area, Drawing, FONT, legend, with_legend};
+use super::{Area, Drawing, FONT, legend, with_legend};
 
 /// The bars of one colour.
 pub struct Series {

@@ -1,5 +1,7 @@
 //! Plots as SVG: lines over named places, and several drawings side by side in one file.
 
+pub mod bars;
+
 use std::error::Error;
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! What is drawn of slowdowns: by the size of flows, and how many lie below.
 
-use remora_bench::plot::{Line, Plot};
+use remora_plot::{Line, Plot};
 
 use super::summary::quantile;
 

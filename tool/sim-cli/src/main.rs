@@ -1,4 +1,9 @@
-//! `remora sim`: a data center around the real NIC, in simulated time.
+//! `remora-sim`: a data center around the real NIC, in simulated time (`remora sim`).
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::print_stdout, reason = "a closed pipe ends the program quietly: `print`")
+)]
 
 mod capture;
 mod charts;
@@ -15,12 +20,29 @@ mod summary;
 mod sweep;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Subcommand;
+use clap::{Parser, Subcommand};
+use remora_options::commands::Program;
 use remora_options::number::natural;
+use remora_options::program;
 use remora_scenario::format::change::Change;
 use remora_scenario::scenario::{ControlName, TransportName};
+
+/// A programmable remote-memory NIC in software: RoCE v2 on any Linux machine.
+#[derive(Parser)]
+#[command(name = "remora", version, about, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Simulate a data center with the real NIC at every host.
+    Sim(Args),
+}
 
 /// `remora sim SCENARIO`, or one of its verbs.
 #[derive(clap::Args)]
@@ -30,7 +52,7 @@ use remora_scenario::scenario::{ControlName, TransportName};
     subcommand_negates_reqs = true,
     after_help = "Examples:\n  remora sim examples/irn.toml\n  remora sim examples/irn.toml --transport roce+pfc --seed 2 --out roce --json\n  remora sim examples/incast-pfc.toml --capture 130:1\n  remora sim config.txt --control dcqcn\n  remora sim permutation.cm -- -nodes 128 -mtu 1000 -q 10000\n  remora sim examples/irn.toml --set workload.0.traffic.load=0.9 --set network.rate=100Gbps\n  remora sim check scenario.toml\n\nA scenario is a TOML file of Remora, a configuration of HPCC's or ConWeave's ns-3 program, or a connection matrix\n(.cm) of htsim, whose options follow behind `--`. Exit status 3: flows did not finish, or a watcher found something."
 )]
-pub struct Args {
+struct Args {
     #[command(subcommand)]
     verb: Option<Verb>,
     #[command(flatten)]
@@ -91,8 +113,12 @@ struct ScenarioArgs {
     options: Vec<String>,
 }
 
+fn main() -> ExitCode {
+    program::start(Program::Sim, |_| None, |Cli { command: Command::Sim(args) }| run(args))
+}
+
 /// `remora sim`.
-pub fn run(args: Args) -> Result<()> {
+fn run(args: Args) -> Result<()> {
     match args.verb {
         None => run::run(&args.run),
         Some(Verb::Convert(args)) => convert::convert(&args),
@@ -100,5 +126,23 @@ pub fn run(args: Args) -> Result<()> {
         Some(Verb::Compare(args)) => compare::run(&args),
         Some(Verb::Sweep(args)) => sweep::run(&args),
         Some(Verb::Plot(args)) => plot::run(&args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+    use remora_options::examples::{check_examples, check_numbers};
+
+    use super::*;
+
+    #[test]
+    fn every_example_of_the_help_is_understood() {
+        assert!(check_examples(&Cli::command()) > 5);
+    }
+
+    #[test]
+    fn a_number_is_refused_with_the_numbers_that_are_allowed() {
+        assert!(check_numbers(&Cli::command()) > 1);
     }
 }

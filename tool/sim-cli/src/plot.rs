@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use remora_bench::plot::{self, Line, Plot};
 use remora_options::print;
+use remora_plot::{self as plot, Line, Plot};
 
 use super::charts::{self, Series};
 use super::load;

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::Fault;
-use crate::layers::{FOLDERS, LAYERS};
+use crate::layers::{FOLDERS, LAYERS, Layer};
 use crate::tree::File;
 
 /// Returns the folders and their crates, one line each, in the form that the documents show.
@@ -29,19 +29,46 @@ pub fn drawn(files: &[File]) -> Vec<Fault> {
     DRAWN_IN.iter().filter(|path| !shows(path)).map(|path| Fault::new(path, 0, says.clone())).collect()
 }
 
-/// Returns one line for each crate with the number of lines of its sources, and of its tests and benchmarks.
-pub fn sizes(files: &[File]) -> String {
-    let mut told = String::new();
-    for layer in &LAYERS {
-        let mut lines = [0, 0];
+/// Lines of Rust of a crate: its sources, and its tests and benches.
+#[derive(Copy, Clone, Default)]
+struct Lines {
+    source: usize,
+    tests: usize,
+}
+
+impl Lines {
+    fn of(files: &[File], layer: &Layer) -> Lines {
+        let mut lines = Lines::default();
         for file in files.iter().filter(|file| file.is_rust() && file.member() == layer.name) {
-            lines[usize::from(!file.is_source())] += file.text.lines().count();
+            let count = file.text.lines().count();
+            if file.is_source() { lines.source += count } else { lines.tests += count }
         }
-        let path = format!("{}/{}", layer.folder, layer.name);
-        let [source, tests] = lines;
-        let _ = writeln!(told, "{path:<18} {source:>6} lines, {tests:>6} of tests and benches");
+        lines
     }
-    told
+
+    fn print(self, text: &mut String, name: &str) {
+        let Lines { source, tests } = self;
+        let _ = writeln!(text, "{name:<18} {source:>6} lines, {tests:>6} of tests and benches");
+    }
+}
+
+/// Lines of Rust: a line for each crate, and the sums of the default members, of lab/, and of all crates.
+pub fn sizes(files: &[File]) -> String {
+    let mut text = String::new();
+    let counted: Vec<(&Layer, Lines)> = LAYERS.iter().map(|layer| (layer, Lines::of(files, layer))).collect();
+    for (layer, lines) in &counted {
+        lines.print(&mut text, &layer.path());
+    }
+    let sum = |wanted: fn(&Layer) -> bool| {
+        counted.iter().filter(|(layer, _)| wanted(layer)).fold(Lines::default(), |sum, (_, lines)| Lines {
+            source: sum.source + lines.source,
+            tests: sum.tests + lines.tests,
+        })
+    };
+    sum(Layer::is_default).print(&mut text, "default members");
+    sum(|layer| layer.folder == "lab").print(&mut text, "lab/");
+    sum(|_| true).print(&mut text, "all crates");
+    text
 }
 
 #[cfg(test)]

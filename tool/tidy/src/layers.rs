@@ -1,9 +1,8 @@
 //! The layers of crates: the folder of each crate, the crates that it may depend on, and a comparison with
 //! `Cargo.toml`.
 //!
-//! A crate may depend only on crates above it in the list, and some only on a part of those. `cargo
-//! metadata` lists the actual dependencies. This list is the only source; `drawing` generates the documents'
-//! lists from it.
+//! A crate may name only crates below it in the list; some may name fewer. `cargo metadata` has what they do
+//! name. The list is the one source: `Cargo.toml` and the documents repeat it, see `drawing`.
 
 use crate::Fault;
 use cargo_metadata::{DependencyKind, Metadata};
@@ -15,7 +14,7 @@ pub struct Layer {
     pub folder: &'static str,
     /// The name of the crate's own folder, and of its package after `remora-`.
     pub name: &'static str,
-    /// The crates of the workspace that it may depend on. `None`: every crate above it.
+    /// The crates it may name; `None`: every crate below it.
     pub names_only: Option<&'static [&'static str]>,
     /// True if the crate depends only on listed external crates, and builds for wasm32 without imports.
     pub pure: bool,
@@ -49,38 +48,43 @@ const fn impure(folder: &'static str, name: &'static str, may_be_unsafe: bool) -
     Layer { folder, name, names_only: None, pure: false, reproducible: false, may_be_unsafe, outside: &[] }
 }
 
-/// All crates of the workspace, from top to bottom.
-pub const LAYERS: [Layer; 32] = [
-    pure("core", "wire", &[], &["zerocopy", "crc32fast"]),
-    // The crate handles memory with racing accesses, which can be a memfd on Unix.
-    Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
-    pure("core", "transport", &["wire"], &[]),
-    pure("core", "cm", &["wire", "memory"], &[]),
-    // Crc-fast computes the CRC64 that the consistency kernel checks.
-    pure("core", "nic", &["wire", "memory", "transport"], &["crc-fast", "pulp"]),
-    // Programs for the NIC's work-request chains, and a NIC without a network to run them on.
-    pure("program", "chain", &["wire", "memory", "transport", "nic"], &[]),
-    Layer { names_only: Some(&["nic"]), ..impure("program", "sandbox", false) },
-    // Ring, cmac and aes implement the NIC's cipher trait.
-    Layer { names_only: Some(&["nic"]), ..impure("program", "cipher", false) },
-    // Crc-fast: the CRC64 that Pilaf's readers check. Xxhash-rust: the hash that client and server agree on.
-    // Offset-allocator: the places of objects. Hashbrown: the server's private index. Rand_xoshiro: the
-    // random streams of the workloads.
-    pure(
-        "stores",
-        "store",
-        &["wire", "memory", "transport", "nic"],
-        &["base64", "crc-fast", "xxhash-rust", "offset-allocator", "hashbrown", "rand_xoshiro"],
-    ),
-    // The crate parses shard maps and queries etcd, and needs no other crate.
-    Layer { names_only: Some(&[]), ..impure("stores", "members", false) },
-    // Serde and toml read the rule files that people write.
-    Layer { names_only: Some(&["wire"]), reproducible: true, ..impure("sim", "fault", false) },
-    // The simulation reads rule files, but a seed determines a run.
+/// All crates of the workspace, top to bottom: calls go down the list, and a crate names only crates below
+/// it.
+pub const LAYERS: [Layer; 36] = [
+    // Commands of the laboratory; what they run is in `bench` and `store-cli`.
+    impure("lab", "lab-cli", false),
+    // Every benchmark and figure.
+    impure("lab", "bench", false),
+    // Bodies of random verbs for tests, over the simulation and over real ports.
     Layer {
-        names_only: Some(&["wire", "memory", "transport", "nic", "store", "fault"]),
+        names_only: Some(&["wire", "memory", "transport", "nic", "fault", "fabric"]),
         reproducible: true,
-        ..impure("sim", "fabric", false)
+        ..impure("lab", "conformance", false)
+    },
+    // Judges what clients saw, whatever the store, and so names no other crate.
+    Layer { names_only: Some(&[]), ..impure("lab", "check", false) },
+    // Style as a test: it reads the repository and names no crate of it.
+    Layer { names_only: Some(&[]), ..impure("tool", "tidy", false) },
+    Layer { names_only: Some(&["scenario", "host", "options", "plot"]), ..impure("tool", "sim-cli", false) },
+    Layer {
+        names_only: Some(&[
+            "chain", "store", "members", "service", "netns", "host", "verbs", "grants", "options", "plot",
+        ]),
+        ..impure("tool", "store-cli", false)
+    },
+    // The command for verbs programs: no store, no simulator, no benchmark.
+    Layer {
+        names_only: Some(&["nic", "chain", "host", "verbs", "broker", "options"]),
+        ..impure("tool", "cli", false)
+    },
+    Layer { names_only: Some(&["options"]), ..impure("tool", "plot", false) },
+    // Options, numbers, files, tables and signals of every program.
+    Layer { names_only: Some(&["port", "host", "verbs"]), ..impure("tool", "options", false) },
+    // Texts in, values out: which traffic runs on which network.
+    Layer {
+        names_only: Some(&["wire", "transport", "nic", "fault", "fabric"]),
+        reproducible: true,
+        ..impure("sim", "scenario", false)
     },
     // Models of the papers' hardware: real chains and kernels, on the time of measured primitives.
     Layer {
@@ -88,77 +92,92 @@ pub const LAYERS: [Layer; 32] = [
         reproducible: true,
         ..impure("sim", "cost", false)
     },
-    // Scenarios: parsers of texts that describe networks and their load.
+    // The simulation reads rule files, but one seed gives one run.
     Layer {
-        names_only: Some(&["wire", "transport", "nic", "fault", "fabric"]),
+        names_only: Some(&["wire", "memory", "transport", "nic", "store", "fault"]),
         reproducible: true,
-        ..impure("sim", "scenario", false)
+        ..impure("sim", "fabric", false)
     },
-    // Bodies of random verbs for tests, over the simulation and over real ports.
-    Layer {
-        names_only: Some(&["wire", "memory", "transport", "nic", "fault", "fabric"]),
-        reproducible: true,
-        ..impure("sim", "conformance", false)
-    },
-    // The crate checks the histories that clients recorded, over any transport, and so needs no other crate.
-    Layer { names_only: Some(&[]), ..impure("sim", "check", false) },
-    // Network namespaces as hosts of tests and benchmarks; the crate needs no other crate.
-    Layer { names_only: Some(&[]), ..impure("system", "netns", false) },
-    // A port moves frames and must not know RDMA queues. `memory` provides its shared memory.
-    Layer { names_only: Some(&["wire", "memory", "fault"]), ..impure("system", "port", true) },
-    impure("system", "host", false),
-    impure("api", "verbs", true),
-    // The crate shares an address between programs and connects them. A program that starts a broker forks
-    // twice.
+    // The stores over real NICs, for programs: no arguments, no printing.
+    impure("stores", "service", false),
+    // Reads a text and asks etcd, and names no other crate.
+    Layer { names_only: Some(&[]), ..impure("stores", "members", false) },
+    // Crc-fast: the CRC64 that Pilaf's readers check. Xxhash-rust: the hash that both ends agree on.
+    // Offset-allocator: where objects lie. Hashbrown: the index that only a server sees. Rand_xoshiro: the
+    // streams of the workloads.
+    pure(
+        "stores",
+        "store",
+        &["wire", "memory", "transport", "nic"],
+        &["base64", "crc-fast", "xxhash-rust", "offset-allocator", "hashbrown", "rand_xoshiro"],
+    ),
+    // Stands before functions of the C library; it names no crate, so that it is small.
+    Layer { names_only: Some(&[]), ..impure("api", "paths", true) },
+    // Connections of verbs programs, by librdmacm's ABI: it knows the device by libibverbs' symbols alone.
+    Layer { names_only: Some(&["wire", "memory", "broker", "abi", "port"]), ..impure("api", "rdmacm", true) },
+    // The verbs of such programs, by libibverbs' own ABI.
+    Layer { names_only: Some(&["nic", "verbs", "broker", "abi"]), ..impure("api", "ibverbs", true) },
+    // The shapes of libibverbs' and librdmacm's ABIs, foreign pointers in them; it names no crate.
+    Layer { names_only: Some(&[]), ..impure("api", "abi", true) },
+    // Linked into C programs: every argument is a foreign pointer.
+    impure("api", "capi", true),
+    // Keys of 1RMA over TLS: the library of TLS is part of programs that want it alone.
+    Layer { names_only: Some(&["verbs"]), ..impure("api", "grants", false) },
+    // Shares an address between programs, and connects them; a program that starts one forks twice.
     Layer {
         names_only: Some(&["wire", "memory", "cm", "port", "host", "verbs"]),
         ..impure("api", "broker", true)
     },
-    // Keys of 1RMA over TLS, in a crate of its own so that other programs do not link the TLS library.
-    Layer { names_only: Some(&["verbs"]), ..impure("api", "grants", false) },
-    // The library for C programs, in which every argument is a foreign pointer.
-    impure("api", "capi", true),
-    // The structures of libibverbs' and librdmacm's ABIs, which contain foreign pointers. The crate needs no
-    // other one.
-    Layer { names_only: Some(&[]), ..impure("api", "abi", true) },
-    // The library for verbs programs, with libibverbs' ABI.
-    Layer { names_only: Some(&["nic", "verbs", "broker", "abi"]), ..impure("api", "ibverbs", true) },
-    // The connections of verbs programs, with librdmacm's ABI. The crate uses the device only through
-    // libibverbs' symbols.
-    Layer { names_only: Some(&["wire", "memory", "broker", "abi", "port"]), ..impure("api", "rdmacm", true) },
-    // The preload library in front of the C library. It depends on no crate, so that it is small.
-    Layer { names_only: Some(&[]), ..impure("api", "paths", true) },
-    // The stores over real NICs as a library, without command-line arguments and printing.
-    impure("stores", "service", false),
-    // The options, number formats, files, tables and signal handling that all programs share.
-    Layer { names_only: Some(&["port", "host", "verbs"]), ..impure("tool", "options", false) },
-    // All benchmarks and figures.
-    impure("tool", "bench", false),
-    // The command is thin: its work is done in `service` and `bench`, and it must not use the parts of a NIC.
-    Layer {
-        names_only: Some(&[
-            "nic", "chain", "store", "members", "scenario", "check", "host", "verbs", "broker", "grants",
-            "service", "options", "bench",
-        ]),
-        ..impure("tool", "cli", false)
-    },
-    // The style rules, which read the repository and depend on none of its crates.
-    Layer { names_only: Some(&[]), ..impure("tool", "tidy", false) },
+    impure("api", "verbs", true),
+    impure("system", "host", false),
+    // A port moves frames; what an RDMA byte means is not its business. `memory` lends it shared memory.
+    Layer { names_only: Some(&["wire", "memory", "fault"]), ..impure("system", "port", true) },
+    // Hosts of tests and benchmarks; it names no other crate.
+    Layer { names_only: Some(&[]), ..impure("system", "netns", false) },
+    // Serde, toml: rule files are read by people.
+    Layer { names_only: Some(&["wire"]), reproducible: true, ..impure("system", "fault", false) },
+    // Ring, cmac and aes, behind the NIC's trait.
+    Layer { names_only: Some(&["nic"]), ..impure("program", "cipher", false) },
+    Layer { names_only: Some(&["nic"]), ..impure("program", "sandbox", false) },
+    // Programs for the NIC's chains, and a NIC alone to run them on.
+    pure("program", "chain", &["wire", "memory", "transport", "nic"], &[]),
+    // Crc-fast: the CRC64 that the consistency kernel checks.
+    pure("core", "nic", &["wire", "memory", "transport"], &["crc-fast", "pulp"]),
+    pure("core", "cm", &["wire", "memory"], &[]),
+    pure("core", "transport", &["wire"], &[]),
+    // Racing bytes are handled here, and on Unix they may lie in a memfd.
+    Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
+    pure("core", "wire", &[], &["zerocopy", "crc32fast"]),
 ];
 
-/// The folders that group crates, from top to bottom, with their purposes.
-pub const FOLDERS: [(&str, &str); 7] = [
-    ("core", "the NIC: pure, without clock, sockets and threads"),
-    ("program", "RedN's chains, WebAssembly kernels, 1RMA's cipher"),
+/// The folders that group crates, top to bottom, and what each is for.
+pub const FOLDERS: [(&str, &str); 8] = [
+    ("lab", "benchmarks, figures, random operations and their checkers"),
+    ("tool", "the commands and their options; style as a test"),
+    ("sim", "the simulated network, scenarios, models of hardware"),
     ("stores", "key-value, block and transaction stores; shard maps"),
-    ("sim", "faults, the simulated network, scenarios, checkers"),
-    ("system", "shared memory, UDP, AF_XDP; the loop around one NIC"),
     ("api", "for Rust programs and C programs; the NIC daemon; 1RMA's grants"),
-    ("tool", "shared options; benchmarks; the remora command; style as a test"),
+    ("system", "the loop around one NIC; shared memory, UDP, AF_XDP; faults"),
+    ("program", "1RMA's cipher, WebAssembly kernels, RedN's chains"),
+    ("core", "the NIC: pure, without clock, sockets and threads"),
 ];
 
-/// The crates that the tests of any crate may use: the simulation, its cipher, and the checkers of
-/// histories.
+/// Crates outside of `lab` that a user of the NIC does not need.
+const NOT_FOR_USERS: [&str; 2] = ["tidy", "cost"];
+
+impl Layer {
+    /// The crate's folder, from the root.
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.folder, self.name)
+    }
+
+    /// Returns whether a plain `cargo build` builds the crate.
+    pub fn is_default(&self) -> bool {
+        self.folder != "lab" && !NOT_FOR_USERS.contains(&self.name)
+    }
+}
+
+/// The crates that any crate's tests may name: the simulation, its cipher, and the checkers of histories.
 const FOR_TESTS: [&str; 6] = ["fault", "fabric", "conformance", "check", "netns", "cipher"];
 
 /// Returns the layer of the given name.
@@ -208,8 +227,8 @@ fn is_for_tests(arrow: &cargo_metadata::Dependency) -> bool {
     arrow.kind == DependencyKind::Development || condition.as_deref() == Some("cfg(loom)")
 }
 
-/// Reports dependencies on crates below or on crates that are not allowed, external crates in a pure crate,
-/// and workspace members that are not listed or are in another folder.
+/// Arrows that point up the list or to a crate this one may not name, crates from outside in a pure crate,
+/// and members that are not listed or lie elsewhere.
 pub fn check(crates: &[Crate]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for member in crates {
@@ -236,7 +255,36 @@ pub fn check(crates: &[Crate]) -> Vec<Fault> {
     faults
 }
 
-/// Reports listed crates that are not in the workspace.
+/// Lists of `Cargo.toml` that differ from the list of layers: the members in its order, those that a plain
+/// `cargo build` builds, and the crates with `unsafe`.
+pub fn manifest(text: &str) -> Vec<Fault> {
+    let all: Vec<String> = LAYERS.iter().map(Layer::path).collect();
+    let default: Vec<String> = LAYERS.iter().filter(|layer| layer.is_default()).map(Layer::path).collect();
+    let lists = [("members", all), ("default-members", default)];
+    let wrong = lists.into_iter().filter(|(key, wanted)| entries(text, key) != *wanted);
+    let mut faults: Vec<Fault> = wrong
+        .map(|(key, wanted)| Fault::new("Cargo.toml", 0, format!("{key} is not {}", wanted.join(", "))))
+        .collect();
+    let sentence = unsafe_sentence();
+    if !text.contains(&sentence) {
+        faults.push(Fault::new("Cargo.toml", 0, format!("does not say: {sentence}")));
+    }
+    faults
+}
+
+/// The sentence that names the crates with `unsafe`.
+pub fn unsafe_sentence() -> String {
+    format!("`unsafe` stands only in {}.", unsafe_crates().join(", "))
+}
+
+/// The texts of a list in a manifest, without its comments.
+fn entries(text: &str, key: &str) -> Vec<String> {
+    let lines = text.lines().skip_while(|line| *line != format!("{key} = [")).skip(1);
+    let lines = lines.take_while(|line| *line != "]").map(|line| line.split('#').next().unwrap_or_default());
+    lines.flat_map(|line| line.split('"').skip(1).step_by(2).map(str::to_owned)).collect()
+}
+
+/// Listed crates that the workspace has not.
 pub fn missing(crates: &[Crate]) -> Vec<Fault> {
     let has = |name: &str| crates.iter().any(|member| member.package.strip_prefix("remora-") == Some(name));
     let missing = LAYERS.iter().filter(|layer| !has(layer.name));
@@ -252,11 +300,11 @@ fn forbidden(place: usize, named: &str, only_tests: bool) -> Option<String> {
         return foreign
             .then(|| format!("{} is pure: {named} is not among the crates it may use", layer.name));
     };
-    let Some(above) = LAYERS.iter().position(|other| other.name == target) else {
+    let Some(below) = LAYERS.iter().position(|other| other.name == target) else {
         return Some(format!("{} names {named}, which is not in the list of layers", layer.name));
     };
-    if above >= place && !(only_tests && FOR_TESTS.contains(&target)) {
-        return Some(format!("{} names {target}, which is not above it", layer.name));
+    if below <= place && !(only_tests && FOR_TESTS.contains(&target)) {
+        return Some(format!("{} names {target}, which is not below it", layer.name));
     }
     let narrow = layer.names_only.is_some_and(|only| !only.contains(&target));
     (narrow && !only_tests).then(|| format!("{} may not name {target}", layer.name))
@@ -274,9 +322,9 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_down_the_list_is_a_fault() {
-        assert_eq!(faults("remora-wire", "remora-nic", false), ["wire names nic, which is not above it"]);
-        assert_eq!(faults("remora-wire", "remora-nic", true), ["wire names nic, which is not above it"]);
+    fn an_arrow_up_the_list_is_a_fault() {
+        assert_eq!(faults("remora-wire", "remora-nic", false), ["wire names nic, which is not below it"]);
+        assert_eq!(faults("remora-wire", "remora-nic", true), ["wire names nic, which is not below it"]);
         assert!(faults("remora-nic", "remora-wire", false).is_empty());
     }
 
@@ -288,7 +336,7 @@ mod tests {
 
     #[test]
     fn the_command_may_not_see_the_parts_of_a_nic() {
-        for part in ["wire", "memory", "transport", "port", "fabric"] {
+        for part in ["wire", "memory", "transport", "port", "fabric", "store", "service", "scenario"] {
             let named = format!("remora-{part}");
             assert_eq!(faults("remora-cli", &named, false), [format!("cli may not name {part}")]);
         }
@@ -308,6 +356,30 @@ mod tests {
     }
 
     #[test]
+    fn folders_follow_each_other_as_their_crates_do() {
+        let mut folders: Vec<&str> = LAYERS.iter().map(|layer| layer.folder).collect();
+        folders.dedup();
+        assert_eq!(folders, FOLDERS.map(|(folder, _)| folder));
+    }
+
+    #[test]
+    fn a_manifest_has_the_same_lists_in_the_same_order() {
+        let list = |key: &str, layers: Vec<&Layer>| {
+            let lines: Vec<String> =
+                layers.iter().map(|layer| format!("    \"{}\", # \"comment\"\n", layer.path())).collect();
+            format!("{key} = [\n{}]\n", lines.concat())
+        };
+        let all = list("members", LAYERS.iter().collect());
+        let default = list("default-members", LAYERS.iter().filter(|layer| layer.is_default()).collect());
+        let good = format!("{all}{default}# {}\n", unsafe_sentence());
+        assert_eq!(manifest(&good), []);
+        assert_eq!(manifest(&good.replace("port, ", "")).len(), 1);
+        assert!(manifest(&good.replace("    \"tool/plot\"", "    \"lab/plot\"")).len() == 2);
+        let reversed = list("members", LAYERS.iter().rev().collect());
+        assert!(manifest(&good.replace(&all, &reversed))[0].says.starts_with("members is not lab/lab-cli"));
+    }
+
+    #[test]
     fn tests_may_name_the_simulation() {
         assert!(faults("remora-store", "remora-fabric", true).is_empty());
         assert!(!faults("remora-store", "remora-fabric", false).is_empty());
@@ -318,7 +390,7 @@ mod tests {
         assert!(faults("remora-fabric", "remora-check", true).is_empty());
         assert_eq!(
             faults("remora-fabric", "remora-check", false),
-            ["fabric names check, which is not above it"]
+            ["fabric names check, which is not below it"]
         );
         assert_eq!(faults("remora-check", "remora-wire", false), ["check may not name wire"]);
     }
@@ -329,6 +401,6 @@ mod tests {
         assert!(check(std::slice::from_ref(&sample))[0].says.contains("lies in wire"));
         let missing = missing(&[sample]);
         assert_eq!(missing.len(), LAYERS.len() - 1);
-        assert!(missing[0].says.contains("memory is listed"));
+        assert!(missing.iter().any(|fault| fault.says.contains("memory is listed")));
     }
 }

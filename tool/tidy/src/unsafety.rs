@@ -17,13 +17,29 @@ pub fn check(files: &[File]) -> Vec<Fault> {
         }
         let walked = walk(file, Scope::All, &mut |tokens| {
             for token in tokens.iter().filter(|token| is_ident(Some(token), "unsafe")) {
-                let says = format!("`unsafe` stands only in {}", layers::unsafe_crates().join(", "));
+                let says = layers::unsafe_sentence();
                 faults.push(Fault::new(&file.path, line(token), says));
             }
         });
         faults.extend(walked.err());
     }
     faults
+}
+
+/// Crates that may have `unsafe` and have none.
+pub fn unused(files: &[File]) -> Vec<Fault> {
+    let has_unsafe = |file: &File| {
+        let mut found = false;
+        let _ = walk(file, Scope::All, &mut |tokens| {
+            found |= tokens.iter().any(|token| is_ident(Some(token), "unsafe"));
+        });
+        found
+    };
+    let is_unused =
+        |name: &&str| !files.iter().any(|file| file.is_rust() && file.member() == *name && has_unsafe(file));
+    let unused: Vec<&str> = layers::unsafe_crates().into_iter().filter(is_unused).collect();
+    let says = |name: &&str| Fault::new("Cargo.toml", 0, format!("{name} may have `unsafe` and has none"));
+    unused.iter().map(says).collect()
 }
 
 #[cfg(test)]
@@ -35,6 +51,14 @@ mod tests {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests { macro_rules! m { () => { unsafe { a() } } } }\n";
         let faults = check(&[File::sample("nic/src/a.rs", text)]);
         assert!(faults.len() == 1 && faults[0].line == 3, "{faults:?}");
+    }
+
+    #[test]
+    fn a_crate_that_is_listed_without_cause_is_a_fault() {
+        let code = |name: &str| File::sample(&format!("{name}/src/a.rs"), "unsafe fn a() {}");
+        let files: Vec<File> = layers::unsafe_crates().into_iter().map(code).collect();
+        assert_eq!(unused(&files), []);
+        assert!(unused(&files[1..])[0].says.starts_with(layers::unsafe_crates()[0]));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, default_value_t = 16_384, value_parser = whole::<u64>(1..=1_000_000))]
     blocks: u64,
     /// The size of a block in bytes.
-    #[arg(long, default_value_t = MIN_BLOCK, value_parser = crate::command::designs::block_len)]
+    #[arg(long, default_value_t = MIN_BLOCK, value_parser = remora_store_cli::designs::block_len)]
     block_len: u32,
     /// Clients that work at the same time in the measurement of the highest rate.
     #[arg(long, default_value_t = CROWD, value_parser = whole::<u32>(1..=200))]

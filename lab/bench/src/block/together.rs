@@ -9,13 +9,13 @@ use clap::Parser;
 use remora_store::block::{Design, Layout, Membership, State};
 use remora_verbs::Listener;
 
-use crate::command::designs;
 use remora_options::device::{LOOPBACK, PortArgs, PortName};
 use remora_options::print;
 use remora_service::block::{AbdLock, Blocks, PrismRs, Replica, Shared, Size};
 use remora_service::server::HeapServer;
 use remora_service::server::Memory;
 use remora_service::server::{Extensions, Pace, Service, Watch};
+use remora_store_cli::designs;
 
 /// Arguments of the hidden command that runs the clients and replicas of one design.
 #[derive(Parser)]

@@ -6,12 +6,12 @@ use anyhow::Result;
 
 use super::perftest::Column;
 use crate::PortName;
+use crate::Row;
 use crate::SHORTER;
 use crate::bare::Bare;
-use crate::floor::typical;
-use crate::row::Row;
 use crate::testbed::pair::End;
 use crate::testbed::protocol::NicCommand;
+use crate::typical;
 use crate::verbs::{Verb, rate};
 
 /// The lengths in bytes of the short messages (latency and rate) and of the long ones.

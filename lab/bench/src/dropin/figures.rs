@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::bars::{Bars, Series};
 use crate::{Row, plot};
 use remora_options::output;
+use remora_plot::bars::{Bars, Series};
 
 /// The ports over which programs are measured, as the first part of a case's path.
 const PORTS: [&str; 2] = ["udp", "shm"];

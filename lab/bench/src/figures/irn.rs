@@ -15,10 +15,10 @@ use remora_fabric::engine::Picos;
 use remora_scenario::experiment::irn::Setting;
 use remora_scenario::units::Time;
 
-use crate::plot::{Drawing, write};
 use crate::{Report, Row};
 use remora_options::output;
 use remora_options::progress;
+use remora_plot::{Drawing, write};
 
 use super::Args;
 use super::notes::Notes;

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use plotters::prelude::*;
 
-use crate::plot::{Area, Drawing, FONT};
+use remora_plot::{Area, Drawing, FONT};
 
 /// The lines of text next to a figure.
 pub struct Notes(Vec<String>);

@@ -16,8 +16,8 @@ use remora_nic::rma::Cipher;
 
 use crate::Row;
 use crate::curves::{Curve, Curves};
-use crate::plot::{Drawing, write};
 use remora_options::output;
+use remora_plot::{Drawing, write};
 
 use super::notes::Notes;
 

@@ -7,12 +7,8 @@ use remora_store::ycsb::{Distribution, Mix};
 use super::case::{Case, PUTS};
 use super::contest::{Contestant, Counts, RivalUnderTest, Round, system};
 use super::flight::RIVAL_WINDOW;
-use super::measure::Plan;
 use super::rival::Rival;
-use super::workload::{self, Chosen};
 use super::{curves, rows, transports};
-use crate::command::designs;
-use crate::command::transport::TransportName;
 use crate::testbed::Testbed;
 use crate::{Bare, Benchmark, Report, Row};
 use remora_options::cores::{pin, two_cores};
@@ -20,6 +16,10 @@ use remora_options::device::PortName;
 use remora_options::number::{natural, whole};
 use remora_service::kv::Design;
 use remora_service::with_design;
+use remora_store_cli::designs;
+use remora_store_cli::measure::runner::Plan;
+use remora_store_cli::measure::workload::{self, Chosen};
+use remora_store_cli::transport::TransportName;
 
 /// Arguments of `remora bench kv`.
 #[derive(Parser)]

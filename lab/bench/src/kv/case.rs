@@ -2,7 +2,7 @@
 
 use remora_store::ycsb::{Distribution, Mix};
 
-use super::workload::Chosen;
+use remora_store_cli::measure::workload::Chosen;
 
 /// PUTs of keys with a Zipf distribution.
 pub const PUTS: Mix = Mix { name: 'p', read: 0, update: 100, ..Mix::A };

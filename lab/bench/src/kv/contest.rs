@@ -7,14 +7,14 @@ use remora_store::ycsb::Mix;
 use remora_store::ycsb::record::{KEY_LEN, Record};
 
 use super::flight::{Flight, load};
-use super::measure::{Plan, Runner, Server, memory_for};
-use super::parts::Parts;
 use super::rival::{Rival, Running};
 use super::work::{self, Measured};
 use super::work::{Kind, drawn};
 use crate::testbed::Testbed;
 use crate::{Bare, median};
 use remora_service::kv::{Design, KvDesign, Session};
+use remora_store_cli::measure::parts::Parts;
+use remora_store_cli::measure::runner::{Plan, Runner, Server, memory_for};
 
 /// Maximum number of warm-up operations before a round. With a million records, this many touch every line of
 /// an index that fits into a cache.

@@ -8,12 +8,12 @@ use anyhow::Result;
 use remora_store::ycsb::{Distribution, Mix};
 
 use super::contest::{Contestant, system};
-use super::measure::Plan;
 use crate::testbed::Testbed;
 use crate::{Report, Row, SHORTER};
 use remora_options::device::PortName;
 use remora_service::kv::Design;
 use remora_service::with_design;
+use remora_store_cli::measure::runner::Plan;
 
 /// The designs of the two figures.
 const DESIGNS: [Design; 2] = [Design::Pilaf, Design::Prism];

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use remora_store::ycsb::record::{self, Values};
 
-use super::measure::Plan;
-use super::parts::{Part, Parts};
 use super::rival::Running;
 use crate::typical;
+use remora_store_cli::measure::parts::{Part, Parts};
+use remora_store_cli::measure::runner::Plan;
 
 /// Number of requests in flight to a rival. With 64 requests, the rival's thread would sleep between requests
 /// and spend its time on wake-ups across cores, a cost of the machine rather than of the rival.

@@ -3,11 +3,11 @@
 
 use super::case::Case;
 use super::contest::{Round, Should};
-use super::measure::Plan;
 use super::rival::Rival;
 use crate::Row;
 use remora_options::device::PortName;
 use remora_service::kv::Design;
+use remora_store_cli::measure::runner::Plan;
 
 /// Largest ratio of a design's latency to its round trips of the bare verb plus its CPU work.
 const LIMIT: f64 = 1.15;

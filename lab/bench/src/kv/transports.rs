@@ -4,60 +4,18 @@
 mod failover;
 
 use anyhow::{Context as _, Result, ensure};
-use remora_grants::{Credential, Pin};
-use remora_service::kv::rma::{RmaServerAddress, RmaSession};
-use remora_service::kv::{FarmDesign, KvSession, Session};
+use remora_service::kv::KvSession;
 use remora_store::ycsb::Mix;
 
 use super::case::Case;
 use super::contest::{Counts, Round};
-use super::measure::{Plan, Runner, Server, memory_for};
-use super::parts::Parts;
-use crate::command::transport::TransportName;
 use crate::testbed::Testbed;
 use crate::{Report, Row};
-use remora_options::device::{PortArgs, PortName};
-
-/// Starts a server of design farm that uses this transport.
-///
-/// # Errors
-/// Fails if the server does not start.
-pub fn start(transport: TransportName, testbed: &Testbed, link: usize, plan: &Plan) -> Result<Server> {
-    let most = plan.records + plan.inserts;
-    let (keys, bytes) = ((most * 2).to_string(), memory_for(most, plan.value_len).to_string());
-    let words = ["serve", "kv", "--transport", transport.name(), "--capacity", &keys, "--memory", &bytes];
-    Server::start_as(&words, testbed, link, plan)
-}
-
-/// Connects a client over queue pairs.
-///
-/// # Errors
-/// Fails if the server does not answer, or does not support IRN when `transport` requires it.
-pub fn by_pairs(
-    server: &Server,
-    transport: TransportName,
-    port: &PortArgs,
-    plan: &Plan,
-) -> Result<Session<FarmDesign>> {
-    let irn = transport == TransportName::Irn;
-    Ok(Session::connect_by(&port.open()?, &server.address, plan.client(), irn)?)
-}
-
-/// Connects a client over 1RMA to all these servers.
-///
-/// # Errors
-/// Fails if the servers do not answer.
-pub fn by_rma(servers: &[&Server], port: &PortArgs, plan: &Plan) -> Result<RmaSession> {
-    let address = |server: &&Server| -> Result<RmaServerAddress> {
-        let [fingerprint, token] = &server.more[..] else {
-            anyhow::bail!("the server printed no fingerprint")
-        };
-        let pin = Pin { address: server.address.parse()?, fingerprint: fingerprint.parse()? };
-        Ok(RmaServerAddress { pin, credential: Credential::Token(token.parse()?) })
-    };
-    let addresses = servers.iter().map(address).collect::<Result<Vec<_>>>()?;
-    Ok(RmaSession::connect(&port.open()?, &addresses, plan.client())?)
-}
+use remora_options::device::PortName;
+use remora_store_cli::measure::parts::Parts;
+use remora_store_cli::measure::runner::{Plan, Runner, Server};
+use remora_store_cli::measure::transports::{by_pairs, by_rma, start};
+use remora_store_cli::transport::TransportName;
 
 /// A server and a client of one transport.
 trait TransportUnderTest {

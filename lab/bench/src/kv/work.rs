@@ -22,8 +22,8 @@ use remora_store::ycsb::record::{self, KEY_LEN, Record, Values};
 use remora_store::ycsb::{Mix, Operation as YcsbOperation, Stripe, Workload};
 use remora_transport::Status;
 
-use super::measure::{Plan, memory_for};
 use crate::median;
+use remora_store_cli::measure::runner::{Plan, memory_for};
 
 /// The number of operations of a run, which takes less than a time slice.
 const OPERATIONS: usize = 400;

@@ -14,8 +14,9 @@ use crate::PortName;
 use crate::echo::Echo;
 use crate::prism::place::{BUFFERS, FREED};
 use crate::strom::server::Kernels;
+use crate::testbed::Network;
 use crate::testbed::page::{Page, Ticket};
-use crate::testbed::protocol::{Extensions, Network, RmaCommand, TARGET};
+use crate::testbed::protocol::{Extensions, RmaCommand, TARGET};
 use crate::testbed::veth::NIC;
 
 /// A NIC of the peer.

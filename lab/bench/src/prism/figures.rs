@@ -9,10 +9,10 @@ use remora_cost::{CostModel, NETWORKS};
 
 use super::Measured;
 use super::case::Case;
-use crate::bars::{Bars, Series};
 use crate::median;
-use crate::plot::{self, Drawing, Line, Mark, Plot};
 use remora_options::output;
+use remora_plot::bars::{Bars, Series};
+use remora_plot::{Drawing, Line, Mark, Plot};
 
 /// Converts nanoseconds to microseconds.
 fn us(ns: f64) -> f64 {
@@ -43,8 +43,8 @@ pub fn draw(folder: &Path, measured: &[Measured]) -> Result<()> {
         first.push(&real_bars);
         second.push(&real_lines);
     }
-    plot::write(&folder.join("prism-figure-1.svg"), &first)?;
-    plot::write(&folder.join("prism-figure-2.svg"), &second)
+    remora_plot::write(&folder.join("prism-figure-1.svg"), &first)?;
+    remora_plot::write(&folder.join("prism-figure-2.svg"), &second)
 }
 
 fn groups() -> Vec<&'static str> {

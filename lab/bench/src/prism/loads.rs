@@ -9,7 +9,7 @@ use remora_cost::load::{FIGURE_3, FIGURE_4, FIGURE_6, System, stated as residual
 use super::model::residual;
 use crate::Row;
 use crate::curves::{Curve, Curves, Saved, Stated, Units, by_name, curves_of, skew};
-use crate::plot;
+use remora_plot as plot;
 
 /// The numbers of clients in the models, up to the saturation of each system.
 const CLIENTS: [u32; 13] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 112, 128];

@@ -9,7 +9,7 @@ use remora_store::ycsb::zeta;
 
 use super::loads::{UNITS, measured, write};
 use crate::curves::{Curve, Curves, Saved, Stated, by_name, skew};
-use crate::plot;
+use remora_plot as plot;
 
 /// Number of objects in the paper.
 const OBJECTS: u64 = 8_000_000;

@@ -2,10 +2,7 @@
 //! (`remora_cost::chains`), compared with the authors' measurements; and measurements of this software in
 //! real time (`real.rs`).
 
-pub mod loading;
 mod real;
-pub mod table;
-pub mod way;
 
 use anyhow::Result;
 use remora_cost::connectx5::CONNECTX5;

@@ -11,8 +11,8 @@ use super::model;
 use crate::Row;
 use crate::curves::Saved;
 use crate::numbers::{self, Drawn, distinct};
-use crate::plot::{Line, Plot};
 use remora_options::device::PortName;
+use remora_plot::{Line, Plot};
 
 /// The figures to draw: the captions of their axes, and true if values grow by factors.
 const DRAWN: [Drawn; 12] = [

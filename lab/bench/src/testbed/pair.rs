@@ -15,11 +15,11 @@ use remora_verbs::{
 };
 use rustix::net::SocketAddrAny;
 
-use super::Testbed;
 use super::page::{LONGEST_ANSWER, Page};
 use super::process::Process;
-use super::protocol::{Command, Extensions, Message, Network, NicCommand, PeerAddresses, TARGET};
+use super::protocol::{Command, Extensions, Message, NicCommand, PeerAddresses, TARGET};
 use super::veth::NIC;
+use super::{Network, Testbed};
 use crate::PortName;
 use remora_options::cores::pin;
 use remora_service::flush::Flush;

@@ -4,15 +4,14 @@
 //! its standard input. The shared [`Page`](super::page::Page) shows that there is a command, and when it is
 //! over.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use remora_verbs::rma::Client;
 use remora_wire::frame::Address;
 use serde::{Deserialize, Serialize};
 
 use super::page::Ticket;
-use super::veth::Side;
-use remora_options::device::{LOOPBACK, PortName};
+use remora_options::device::PortName;
 
 /// The size of the peer's memory that the bench reads and writes; it exceeds any cache.
 pub const TARGET: usize = 64 << 20;
@@ -200,26 +199,6 @@ pub struct PeerAddresses {
     pub xdp: Option<SocketAddr>,
     /// Address of the calls over TCP.
     pub tcp: SocketAddr,
-}
-
-/// The network of a process.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Network {
-    /// The network in which this program was started, for both processes.
-    Loopback,
-    /// A side of the veth pairs.
-    Veth(Side),
-}
-
-impl Network {
-    /// Returns the address of NICs with this port, and of their listeners.
-    pub fn address(self, port: PortName) -> IpAddr {
-        match (self, port) {
-            (Network::Loopback, _) => LOOPBACK,
-            (Network::Veth(side), PortName::Xdp) => side.nic(),
-            (Network::Veth(side), _) => side.kernel(),
-        }
-    }
 }
 
 #[cfg(test)]

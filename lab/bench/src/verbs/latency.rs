@@ -11,7 +11,7 @@ use crate::floor::{self, Lengths};
 use crate::sockperf::Sockperf;
 use crate::testbed::pair::{End, Peer, Raw};
 use crate::testbed::protocol::{Command, NicCommand};
-use crate::{PortName, Row, SHORTER};
+use crate::{PortName, Row, SHORTER, typical};
 
 /// The length of a request in bytes.
 const LEN: usize = 64;
@@ -87,7 +87,7 @@ pub fn sends(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
         peer.run(end.command(NicCommand::Echo { answer: LEN }))?;
         let mut trip = || echo.round_trip(&mut end.qps[0], &mut end.cq, LEN);
         (0..1000).try_for_each(|_| trip())?;
-        let typical = floor::typical(TRIPS, trip)?;
+        let typical = typical(TRIPS, trip)?;
         end.settle()?;
         peer.run(Command::Sleep)?;
         Ok([typical, floor])
@@ -171,7 +171,7 @@ pub fn trips(end: &mut End, verb: Verb, count: u64) -> Result<(f64, f64)> {
         end.one(&verb.request(id, &list, remote))?;
     }
     let mut id = 0;
-    let typical = floor::typical(count, || {
+    let typical = typical(count, || {
         id += 1;
         end.one(&verb.request(id, &list, remote))
     })?;

@@ -4,9 +4,9 @@ use anyhow::{Result, bail};
 use remora_check::{Step, identify, stamp};
 use remora_store::block::{Finished, Operation, Outcome, Tag};
 
-use super::target::Target;
-use remora_bench::exercise::{self, Answer, ExerciseArgs, Store};
+use super::{self as exercise, Answer, ExerciseArgs, Store};
 use remora_service::block::Session;
+use remora_store_cli::block::target::Target;
 
 /// Connections to the replicas, which the session makes anew by itself.
 struct Replicas {

@@ -7,10 +7,10 @@ use anyhow::{Result, bail};
 use clap::Args;
 use remora_check::{Step, identify, stamp};
 
-use super::connect::connect;
-use remora_bench::exercise::{self, Answer, ExerciseArgs, Store};
+use super::{self as exercise, Answer, ExerciseArgs, Store};
 use remora_options::device::PortArgs;
 use remora_service::cache::{ChainAnswer, Client};
+use remora_store_cli::cache::connect::connect;
 
 /// Arguments of `remora cache exercise`.
 #[derive(Args)]

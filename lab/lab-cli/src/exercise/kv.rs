@@ -7,12 +7,12 @@ use remora_check::{Step, identify, stamp};
 use remora_store::kv::{ClientConfig, Finished, Outcome, Refused};
 use remora_store::{PostPrism, Random};
 
-use super::target::Target;
-use crate::advice::start_kv;
-use remora_bench::exercise::{self, Answer, ExerciseArgs, Store};
+use super::{self as exercise, Answer, ExerciseArgs, Store};
 use remora_service::kv::KvDesign;
 use remora_service::kv::{Driver, Session};
 use remora_store::kv::Machine;
+use remora_store_cli::advice::start_kv;
+use remora_store_cli::kv::target::Target;
 
 /// Time between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(100);

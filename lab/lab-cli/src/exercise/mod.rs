@@ -1,9 +1,14 @@
 //! `remora kv exercise`, `remora block exercise` and `remora txn exercise`: random operations on a store,
 //! recorded as a history that a checker can read.
 
+mod block;
+mod cache;
+pub mod commands;
+mod kv;
 mod progress;
 mod record;
 mod run;
+mod txn;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -7,10 +7,10 @@ use anyhow::{Result, bail};
 use remora_check::{Step, identify, stamp};
 use remora_store::txn::{AnyClient, EntryId, Event, Machine as _, Outcome, Refused, Tx};
 
-use super::target::Target;
-use crate::advice::start_shard;
-use remora_bench::exercise::{self, Answer, ExerciseArgs, Store};
+use super::{self as exercise, Answer, ExerciseArgs, Store};
 use remora_service::txn::{Session, ShardQueues, Size};
+use remora_store_cli::advice::start_shard;
+use remora_store_cli::txn::target::Target;
 
 /// Time between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(100);

@@ -56,10 +56,8 @@ fn options_that_exclude_or_need_each_other_say_so() {
 #[test]
 fn a_cache_without_descriptors_never_advises_no_clients() {
     let serve = |most: u32| {
-        let line = format!(
-            "ulimit -n {most} && exec {} serve cache --listen 127.0.0.1:0",
-            env!("CARGO_BIN_EXE_remora")
-        );
+        let line =
+            format!("ulimit -n {most} && exec {} serve cache --listen 127.0.0.1:0", crate::running::binary());
         finish(Command::new("sh").args(["-c", &line]))
     };
     serve(16).one_line("raise `ulimit -Hn`");

@@ -3,40 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::running::{Ended, remora};
-
-/// A folder that goes away.
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    pub fn new(name: &str) -> Folder {
-        Folder(std::env::temp_dir().join(format!("remora-prism-{}-{name}", std::process::id())))
-    }
-
-    pub fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.0.join(name)).expect("a plot")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use crate::running::{Ended, Folder, lines, remora};
 
 fn bench(port: &str, folder: &Folder, more: &[&str]) -> Ended {
     let path = folder.0.to_str().expect("a path of letters");
     let words = ["bench", "prism", "--port", port, "--rounds", "1", "--json", "--report", path];
     remora(&[&words[..], more].concat())
-}
-
-#[track_caller]
-pub fn lines(out: &str) -> Vec<Value> {
-    out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"))).collect()
 }
 
 /// Round trips on the wire of each operation: GET 1, PUT 2, and 1 with the slot known.

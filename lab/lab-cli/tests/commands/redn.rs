@@ -5,8 +5,7 @@ use std::io::Write as _;
 
 use serde_json::Value;
 
-use crate::prism::{Folder, lines};
-use crate::running::remora;
+use crate::running::{Folder, lines, remora};
 
 fn bench(folder: &Folder, more: &[&str]) -> crate::running::Ended {
     let path = folder.0.to_str().expect("a path of letters");

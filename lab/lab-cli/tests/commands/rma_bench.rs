@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use crate::prism::lines;
-use crate::running::remora;
+use crate::running::{lines, remora};
 
 /// A row that is wanted: its case, its metric, and what it stands beside.
 type Wanted<'a> = (&'a str, &'a str, Option<&'a str>);

@@ -6,8 +6,7 @@ use std::io::Write;
 
 use serde_json::Value;
 
-use crate::prism::{Folder, lines};
-use crate::running::{Scratch, remora};
+use crate::running::{Folder, Scratch, lines, remora};
 
 /// A task of each kind, and what StRoM is compared to there.
 const BESIDE: [(&str, &str, &[&str]); 6] = [

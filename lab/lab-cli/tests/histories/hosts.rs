@@ -35,7 +35,7 @@ impl Hosts {
 
     /// The command `remora` with these words on a host. It stays the same process.
     pub fn remora(&self, host: usize, words: &[&str]) -> Command {
-        let mut command = self.spaces[host].command(env!("CARGO_BIN_EXE_remora"));
+        let mut command = self.spaces[host].command(crate::running::binary());
         command.args(words).env_remove("RUST_LOG").stdin(Stdio::null());
         command
     }

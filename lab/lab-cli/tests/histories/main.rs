@@ -10,7 +10,7 @@ mod hosts;
 mod kv;
 mod party;
 #[allow(dead_code, reason = "each binary uses a part of it")]
-#[path = "../commands/running.rs"]
+#[path = "../../../../tool/cli/tests/commands/running.rs"]
 mod running;
 mod scene;
 mod txn;

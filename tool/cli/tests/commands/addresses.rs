@@ -60,7 +60,7 @@ fn an_address_that_no_nic_can_have_is_refused_at_open() {
 fn doctor_after(words: &str) -> Option<(i32, Vec<Value>)> {
     let script = format!("{words} || exit 77; exec \"$0\" doctor --json");
     let mut shell = Command::new("unshare");
-    shell.args(["--net", "sh", "-c", &script]).arg(env!("CARGO_BIN_EXE_remora"));
+    shell.args(["--net", "sh", "-c", &script]).arg(crate::running::binary());
     let ended = finish(&mut shell);
     if ended.out.is_empty() {
         let _ =

@@ -11,8 +11,7 @@ use remora_broker::client::{self, Options, Start};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::prism::Folder;
-use crate::running::{command, finish, remora};
+use crate::running::{Folder, command, finish, remora};
 
 /// Holds the address of a program of these tests, and makes `a_program` act.
 const ADDRESS: &str = "REMORA_TEST_ADDRESS";
@@ -50,7 +49,7 @@ fn a_program() {
 fn program(ip: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this binary"));
     command.args(["--exact", "broker::a_program", "--nocapture"]).env(ADDRESS, ip);
-    command.env(client::COMMAND, env!("CARGO_BIN_EXE_remora"));
+    command.env(client::COMMAND, crate::running::binary());
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     command
 }
@@ -257,7 +256,7 @@ fn what_is_wrong_with_run_is_told_in_a_line() {
     // A command that has no libraries near it, whatever was built beside the one that is tested.
     let apart = Folder(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("apart-{}", std::process::id())));
     std::fs::create_dir(&apart.0).expect("a folder");
-    std::fs::hard_link(env!("CARGO_BIN_EXE_remora"), apart.0.join("remora")).expect("a link");
+    std::fs::hard_link(crate::running::binary(), apart.0.join("remora")).expect("a link");
     let mut apart = Command::new(apart.0.join("remora"));
     finish(apart.args(["run", "--address", ip, "--", "true"]).env_remove(client::LIBRARY_PATH))
         .one_line("run `make dropin`, or set REMORA_LIBRARY_PATH");
@@ -328,8 +327,7 @@ fn where_remora_cannot_be_started_a_program_is_told_what_to_set() {
     );
     // What the broker says on its way is what the program hears.
     let _taken = UdpSocket::bind("127.96.0.6:4791").expect("the port");
-    let options =
-        Options { start: Start::Command(env!("CARGO_BIN_EXE_remora").into()), ..Options::default() };
+    let options = Options { start: Start::Command(crate::running::binary().into()), ..Options::default() };
     let words = client::open(at("127.96.0.6"), &options).expect_err("no broker").to_string();
     assert!(words.contains("is taken by a program of your own") && !words.starts_with("error"), "{words}");
     let options = Options { start: Start::Command("/bin/true".into()), ..Options::default() };

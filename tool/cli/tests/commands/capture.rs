@@ -1,22 +1,6 @@
 //! Captures and faults from the command line.
 
-use crate::counters::counters;
-use crate::running::{Scratch, Server, remora};
-
-/// Blocks of a pcapng file that hold a packet.
-#[track_caller]
-pub fn packets(path: &str) -> usize {
-    let bytes = std::fs::read(path).expect("a capture");
-    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
-    assert_eq!(word(0), 0x0a0d_0d0a, "a section header comes first");
-    let (mut at, mut found) = (0, 0);
-    while at < bytes.len() {
-        found += usize::from(word(at) == 6);
-        at += word(at + 4) as usize;
-    }
-    assert_eq!(at, bytes.len(), "the last block is whole");
-    found
-}
+use crate::running::{Scratch, Server, counters, packets, remora};
 
 #[test]
 fn a_command_under_capture_leaves_its_frames_in_a_file() {

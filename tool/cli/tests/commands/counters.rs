@@ -1,15 +1,6 @@
 //! The counters of a running server, through its Prometheus endpoint and `remora top`.
 
-use std::collections::BTreeMap;
-
-use crate::running::{Server, remora};
-
-/// The counters now.
-pub fn counters(address: &str) -> BTreeMap<String, f64> {
-    let out = remora(&["top", address, "--once"]).good();
-    let pairs = out.lines().filter_map(|line| line.rsplit_once(' '));
-    pairs.map(|(name, value)| (name.to_owned(), value.parse().expect("a number"))).collect()
-}
+use crate::running::{Server, counters};
 
 #[test]
 fn counters_grow_with_what_is_done() {

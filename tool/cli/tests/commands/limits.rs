@@ -9,26 +9,29 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::running::{Ended, Server, finish, remora, serve};
+use crate::running::{Ended, Server, finish, program, remora, serve};
 
 const NOBODY: u32 = 65_534;
 
-/// The binary by a descriptor that every command inherits: its path may lead through folders that only their
-/// owner may pass.
-fn binary() -> String {
-    static OPEN: OnceLock<File> = OnceLock::new();
-    let file = OPEN.get_or_init(|| {
-        let file = File::open(env!("CARGO_BIN_EXE_remora")).expect("the binary");
-        rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).expect("a descriptor");
-        file
+/// The program of these words by a descriptor that every command inherits: its path may lead through folders
+/// that only their owner may pass. Nobody could not start one program from the other.
+fn binary(words: &[&str]) -> String {
+    static OPEN: OnceLock<[File; 2]> = OnceLock::new();
+    let files = OPEN.get_or_init(|| {
+        ["remora", "remora-store"].map(|name| {
+            let file = File::open(program(name)).expect("the program");
+            rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).expect("a descriptor");
+            file
+        })
     });
-    format!("/proc/self/fd/{}", file.as_raw_fd())
+    let is_own = words.first().is_some_and(|word| ["devinfo", "doctor"].contains(word));
+    format!("/proc/self/fd/{}", files[usize::from(!is_own)].as_raw_fd())
 }
 
 /// The command after these shell words, as nobody if we are root (who may become anybody), else as ourselves.
 fn limited(shell: &str, words: &[&str]) -> Command {
     let mut command = Command::new("sh");
-    command.args(["-c", &format!("{shell} && exec \"$0\" \"$@\"")]).arg(binary()).args(words);
+    command.args(["-c", &format!("{shell} && exec \"$0\" \"$@\"")]).arg(binary(words)).args(words);
     if rustix::process::geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }

@@ -1,40 +1,17 @@
-//! The `remora` command as a person or a script meets it: the real binary, real processes, small tables, free
-//! ports.
+//! The `remora` command as a person or a script meets it: the real binaries, real processes, small tables,
+//! free ports.
 
 mod addresses;
-mod admission;
-mod block;
 mod broker;
-mod cache;
 mod capture;
 mod chain;
-mod congestion;
 mod counters;
-mod curves;
-mod figures;
+mod documented;
 mod golden;
-mod kv;
-mod kv_rma;
-mod kv_tools;
 mod limits;
-mod loading;
-mod loss;
-mod mistakes;
 mod nicd;
-mod options;
 mod outputs;
-mod prism;
-mod redn;
-mod repair;
-mod replay;
-mod rma;
-mod rma_bench;
+mod programs;
+#[allow(dead_code, reason = "the other programs' tests use the rest")]
 mod running;
-mod sim;
-mod sim_capture;
-mod sim_outputs;
-mod strom;
 mod terminal;
-mod txn;
-mod txn_bench;
-mod waits;

@@ -1,62 +1,12 @@
 //! The NIC daemon as a command.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
-use crate::prism::Folder;
-use crate::running::{command, remora};
-
-/// A daemon that runs; it never outlives its test.
-pub struct Lender {
-    pub child: Child,
-    output: BufReader<ChildStdout>,
-    /// Where it listens.
-    pub path: PathBuf,
-}
-
-impl Lender {
-    pub fn start(test: &str, more: &[&str]) -> Lender {
-        Lender::of(command(&["nicd", "--json", "--socket"]), test, more)
-    }
-
-    /// The one that this command starts, with the path of its socket and these words behind it.
-    pub fn of(mut command: Command, test: &str, more: &[&str]) -> Lender {
-        let path = std::env::temp_dir().join(format!("remora-nicd-{}-{test}", std::process::id()));
-        command.arg(&path).args(more).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the daemon");
-        let output = BufReader::new(child.stdout.take().expect("its output"));
-        let mut lender = Lender { child, output, path };
-        let ready = lender.next();
-        assert_eq!(ready["socket"], lender.at(), "{ready}");
-        lender
-    }
-
-    pub fn at(&self) -> &str {
-        self.path.to_str().expect("a name")
-    }
-
-    fn next(&mut self) -> Value {
-        let mut line = String::new();
-        self.output.read_line(&mut line).expect("a line");
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
-    }
-
-    pub fn signal(&self, signal: rustix::process::Signal) {
-        let id = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(id, signal).expect("a signal");
-    }
-}
-
-impl Drop for Lender {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
+use crate::running::{Folder, Lender, command, remora};
 
 #[test]
 fn a_daemon_says_who_is_there_and_ends_when_it_is_told_to() {

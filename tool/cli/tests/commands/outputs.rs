@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::capture::packets;
-use crate::running::{Server, command, finish, remora};
+use crate::running::{Server, command, finish, packets, remora};
 
 /// A folder that goes with its test.
 struct Folder(PathBuf);
@@ -122,7 +121,7 @@ fn a_capture_of_a_server_that_is_told_to_end_is_there() {
 fn two_nics_of_one_command_have_a_file_each() {
     let (folder, server) = (Folder::new("two"), small_server());
     let file = folder.of("both.pcapng");
-    let get = format!("{} {}", env!("CARGO_BIN_EXE_remora"), server.words("get", &["key"]).join(" "));
+    let get = format!("{} {}", crate::running::binary(), server.words("get", &["key"]).join(" "));
     let words = ["capture", "-o", &file, "--", "sh", "-c", &format!("{get} && {get}")];
     remora(&words).good();
     assert_eq!(folder.names(), ["both.2.pcapng", "both.pcapng"]);

@@ -1,12 +1,58 @@
-//! Running the binary, and servers that end with their test.
+//! Running `remora` and the programs that it starts, and servers that end with their test. The tests of all
+//! four programs have this file.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Programs whose commands the tests use, and the packages that build them.
+const PROGRAMS: [(&str, &str); 4] = [
+    ("remora", "remora-cli"),
+    ("remora-store", "remora-store-cli"),
+    ("remora-sim", "remora-sim-cli"),
+    ("remora-lab", "remora-lab-cli"),
+];
+
+/// The folder of the programs. cargo builds those of the package under test; the others are built here if
+/// they are missing.
+fn folder() -> &'static Path {
+    static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+        let test = std::env::current_exe().expect("this test's own file");
+        let folder = test.ancestors().nth(2).expect("the profile's folder").to_owned();
+        for (program, package) in PROGRAMS {
+            if !folder.join(program).exists() {
+                let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+                cargo.args(["build", "--quiet", "--package", package]);
+                if folder.ends_with("release") {
+                    cargo.arg("--release");
+                }
+                assert!(cargo.status().expect("cargo").success(), "{package} cannot be built");
+            }
+        }
+        folder
+    });
+    &FOLDER
+}
+
+/// The file of a program.
+pub fn program(name: &str) -> PathBuf {
+    folder().join(name)
+}
+
+/// The file of `remora`.
+pub fn binary() -> &'static str {
+    static BINARY: LazyLock<String> =
+        LazyLock::new(|| program("remora").to_str().expect("a path of letters").to_owned());
+    &BINARY
+}
 
 /// How a command ended.
 pub struct Ended {
@@ -48,7 +94,7 @@ impl Ended {
 /// of the tests are ignored, as under `nohup`.
 pub fn command(words: &[&str]) -> Command {
     let mut command = Command::new("/usr/bin/env");
-    command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_remora")]).args(words);
+    command.args(["--default-signal=HUP,INT,TERM", binary()]).args(words);
     command.env("RUST_BACKTRACE", "full").env_remove("RUST_LOG").stdin(Stdio::null());
     command
 }
@@ -242,5 +288,101 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A folder that goes away.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Folder {
+        Folder(std::env::temp_dir().join(format!("remora-prism-{}-{name}", std::process::id())))
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.join(name)).expect("a plot")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The rows of JSON that a command printed.
+#[track_caller]
+pub fn lines(out: &str) -> Vec<Value> {
+    out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"))).collect()
+}
+
+/// The counters now.
+pub fn counters(address: &str) -> BTreeMap<String, f64> {
+    let out = remora(&["top", address, "--once"]).good();
+    let pairs = out.lines().filter_map(|line| line.rsplit_once(' '));
+    pairs.map(|(name, value)| (name.to_owned(), value.parse().expect("a number"))).collect()
+}
+
+/// Blocks of a pcapng file that hold a packet.
+#[track_caller]
+pub fn packets(path: &str) -> usize {
+    let bytes = std::fs::read(path).expect("a capture");
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+    assert_eq!(word(0), 0x0a0d_0d0a, "a section header comes first");
+    let (mut at, mut found) = (0, 0);
+    while at < bytes.len() {
+        found += usize::from(word(at) == 6);
+        at += word(at + 4) as usize;
+    }
+    assert_eq!(at, bytes.len(), "the last block is whole");
+    found
+}
+
+/// A daemon that runs; it never outlives its test.
+pub struct Lender {
+    pub child: Child,
+    output: BufReader<ChildStdout>,
+    /// Where it listens.
+    pub path: PathBuf,
+}
+
+impl Lender {
+    pub fn start(test: &str, more: &[&str]) -> Lender {
+        Lender::of(command(&["nicd", "--json", "--socket"]), test, more)
+    }
+
+    /// The one that this command starts, with the path of its socket and these words behind it.
+    pub fn of(mut command: Command, test: &str, more: &[&str]) -> Lender {
+        let path = std::env::temp_dir().join(format!("remora-nicd-{}-{test}", std::process::id()));
+        command.arg(&path).args(more).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the daemon");
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        let mut lender = Lender { child, output, path };
+        let ready = lender.next();
+        assert_eq!(ready["socket"], lender.at(), "{ready}");
+        lender
+    }
+
+    pub fn at(&self) -> &str {
+        self.path.to_str().expect("a name")
+    }
+
+    pub fn next(&mut self) -> Value {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("a line");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, signal).expect("a signal");
+    }
+}
+
+impl Drop for Lender {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.path);
     }
 }

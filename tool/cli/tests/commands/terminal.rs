@@ -131,7 +131,7 @@ fn logs_have_colours_on_a_terminal_alone_and_never_for_who_wants_none() {
 /// Regression: a server without descriptors logged a hundred lines a second.
 #[test]
 fn a_server_out_of_descriptors_says_so_now_and_then_and_not_a_hundred_times_a_second() {
-    let program = env!("CARGO_BIN_EXE_remora");
+    let program = crate::running::binary();
     let line = format!("ulimit -n 64 && exec {program} serve kv --listen 127.0.0.1:0 --capacity 1000");
     let mut server = Command::new("sh");
     server.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());

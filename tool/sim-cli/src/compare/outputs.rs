@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use anyhow::Result;
-use remora_bench::plot;
 use remora_options::print_table;
 use remora_options::{output, print};
+use remora_plot as plot;
 use serde_json::{Value, json};
 
 use super::verdict::{Bound, Comparison, Pair, Verdict};
-use crate::sim::charts::{self, Series};
+use crate::charts::{self, Series};
 
 /// A table, or a line of JSON for each row.
 pub fn print(compared: &[Comparison], verdicts: &[Verdict], json: bool) {

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 
 use super::case::{Key, Kind, Reference};
 use super::measure::Measured;
-use crate::sim::summary::quantile;
+use crate::summary::quantile;
 
 /// Times of single flows, of the last flow, of all flows on average, and slowdowns.
 const ALONE: f64 = 0.01;

@@ -8,8 +8,8 @@ use remora_scenario::format::own;
 use remora_scenario::{Source, Warning, sweep};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::sim::saved::Saved;
-use crate::sim::{ScenarioArgs, load};
+use crate::saved::Saved;
+use crate::{ScenarioArgs, load};
 
 /// All runs of a sweep.
 pub struct Plan {

@@ -7,7 +7,7 @@ use remora_options::output;
 use remora_scenario::format::change::text_of;
 
 use super::plan::Plan;
-use crate::sim::saved::NUMBERS;
+use crate::saved::NUMBERS;
 
 /// Its name in the folder of a sweep.
 pub const NAME: &str = "sweep.csv";

@@ -6,8 +6,7 @@ use std::process::Command;
 use remora_wire::frame::{Start, dissect};
 use remora_wire::icrc::{self, Flow};
 
-use crate::capture::packets;
-use crate::running::remora;
+use crate::running::{packets, remora};
 use crate::sim::{Folder, own};
 
 /// These fields of every frame in the file, as tshark sees them.

@@ -53,7 +53,7 @@ fn outputs_are_whole_when_a_run_is_interrupted() {
     let output = "[output]\nsampling = \"10us\"\ntrace = [0]\nqueues = [\"0s\", \"1s\"]\n";
     std::fs::write(folder.path("long.toml"), format!("{text}{output}")).unwrap();
     let out = folder.path("out");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_remora"))
+    let mut child = Command::new(crate::running::binary())
         .args(["sim", &folder.path("long.toml"), "--out", &out, "--capture", "0:1"])
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
@@ -74,5 +74,5 @@ fn outputs_are_whole_when_a_run_is_interrupted() {
         assert!(text.ends_with('\n') && text.lines().all(|line| columns(line) == head), "{name}");
         assert!(text.lines().count() > 1, "{name}");
     }
-    crate::capture::packets(Path::new(&out).join("0-1.pcapng").to_str().unwrap());
+    crate::running::packets(Path::new(&out).join("0-1.pcapng").to_str().unwrap());
 }

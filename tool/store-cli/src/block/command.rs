@@ -1,4 +1,4 @@
-//! `remora block read|write|exercise`.
+//! `remora block read|write|shell`.
 
 use std::io::Read;
 
@@ -8,7 +8,6 @@ use clap::Subcommand;
 use super::shell;
 use super::target::Target;
 use super::value::{padded, shown};
-use remora_bench::exercise::ExerciseArgs;
 use remora_options::number::natural;
 use remora_options::print;
 use remora_service::block::Session;
@@ -50,16 +49,6 @@ pub enum BlockCommand {
         /// The value; - takes it from standard input.
         value: String,
     },
-    /// Do random operations, and record them for a judge of linearizability.
-    #[command(
-        after_help = "Examples:\n  remora block exercise --history one.jsonl --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483\n  remora block exercise --history two.jsonl --number 1 --keys 16 --seconds 60 --members replicas.toml\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/guides/blocks.md says how to judge it."
-    )]
-    Exercise {
-        #[command(flatten)]
-        target: Target,
-        #[command(flatten)]
-        exercise: ExerciseArgs,
-    },
 }
 
 /// `remora block`.
@@ -68,7 +57,6 @@ pub fn run(command: BlockCommand) -> Result<()> {
         BlockCommand::Read { target, block, whole } => read(&target, block, whole),
         BlockCommand::Shell { target } => shell::run(session(&target, true)?),
         BlockCommand::Write { target, block, value } => write(&target, block, value),
-        BlockCommand::Exercise { target, exercise } => super::exercise::run(&target, &exercise),
     }
 }
 

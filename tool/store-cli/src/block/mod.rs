@@ -1,9 +1,8 @@
 //! `remora serve block` and `remora block`: replicated blocks.
 
-pub mod command;
-mod exercise;
-pub mod serve;
-mod servers;
+pub(crate) mod command;
+pub(crate) mod serve;
+pub mod servers;
 mod shell;
-mod target;
+pub mod target;
 mod value;

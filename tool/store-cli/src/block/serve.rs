@@ -9,8 +9,8 @@ use remora_service::server::HeapServer;
 use remora_store::block::{Design, Layout, MAX_REPLICAS};
 
 use super::servers::ServersArgs;
-use remora_bench::command::conduct::Conduct;
-use remora_bench::command::designs;
+use crate::conduct::Conduct;
+use crate::designs;
 use remora_options::device::PortArgs;
 use remora_options::number::whole;
 

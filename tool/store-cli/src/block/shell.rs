@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use super::value::{padded, shown};
-use crate::escape::shown as shown_bytes;
 use crate::lines;
+use remora_options::escape::shown as shown_bytes;
 use remora_options::print;
 use remora_service::block::Session;
 

@@ -9,7 +9,9 @@ use remora_options::device::PortArgs;
 #[derive(Args, Clone, Debug)]
 pub struct Target {
     #[command(flatten)]
+    /// Addresses of the servers.
     pub servers: ServersArgs,
     #[command(flatten)]
+    /// The port of the client's NIC.
     pub port: PortArgs,
 }

@@ -8,15 +8,12 @@ use remora_options::print;
 use remora_store::cache::MAX_KEY;
 
 use super::connect::connect;
-use super::exercise::{self, CacheExerciseArgs};
 
 /// `remora cache`.
 #[derive(Subcommand)]
 pub enum CacheCommand {
     /// Print the value of a key.
     Get(GetArgs),
-    /// Do random operations, and record them for a judge of linearizability.
-    Exercise(CacheExerciseArgs),
 }
 
 /// Arguments of `remora cache get`.
@@ -41,7 +38,6 @@ pub struct GetArgs {
 pub fn run(command: CacheCommand) -> Result<()> {
     match command {
         CacheCommand::Get(args) => get(&args),
-        CacheCommand::Exercise(args) => exercise::run(&args),
     }
 }
 

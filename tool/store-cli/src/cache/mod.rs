@@ -1,6 +1,5 @@
 //! `remora serve cache` and `remora cache`.
 
-pub mod client;
-mod connect;
-mod exercise;
-pub mod serve;
+pub(crate) mod client;
+pub mod connect;
+pub(crate) mod serve;

@@ -48,7 +48,7 @@ impl Table {
 
     /// Fills memory with the table; `value` writes the value of the key with the given number.
     pub fn fill(&self, memory: &MemoryRegion, mut value: impl FnMut(usize, &mut [u8])) -> Result<()> {
-        crate::touch(memory)?;
+        crate::measure::touch(memory)?;
         let mut bytes = vec![0; self.value];
         for (number, key) in self.keys.iter().enumerate() {
             let at = self.value_at(number);

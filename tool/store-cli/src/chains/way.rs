@@ -35,7 +35,7 @@ impl Way {
     ) -> Result<Way> {
         let reply = domain.allocate(REPLY, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let probe = domain.allocate(PROBE, Access::LOCAL_WRITE)?;
-        crate::touch(&reply)?;
+        crate::measure::touch(&reply)?;
         let call = Call { program: program.to_owned(), reply: reply.remote_memory() };
         let options = QpOptions { private_data: call.to_bytes(), ..late() };
         let pair = domain.create_qp(cq, cq, &options)?.connect(address)?;

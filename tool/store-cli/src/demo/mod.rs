@@ -12,11 +12,11 @@ use clap::Parser;
 use remora_store::ycsb::Mix;
 use serde::Serialize;
 
-use crate::command::transport::TransportName;
-use crate::kv::measure::{Figures, Plan, Runner, Server};
-use crate::kv::parts::Parts;
-use crate::kv::transports;
-use crate::testbed::Testbed;
+use crate::measure::parts::Parts;
+use crate::measure::runner::{Figures, Plan, Runner, Server};
+use crate::measure::testbed::Testbed;
+use crate::measure::transports;
+use crate::transport::TransportName;
 use remora_options::cores::{pin, two_cores};
 use remora_options::device::PortName;
 use remora_options::number::whole;

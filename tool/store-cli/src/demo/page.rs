@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use anyhow::{Result, anyhow};
 
 use super::{Args, Line, cells};
-use crate::bars::{Bars, Series};
-use crate::plot;
 use remora_options::device::PortName;
+use remora_plot as plot;
+use remora_plot::bars::{Bars, Series};
 
 const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:78em;margin:2em auto;padding:0 1em;color:#222}\
 table{border-collapse:collapse;margin:1em 0}td,th{padding:.25em .9em;border-bottom:1px solid #ddd;text-align:right}\

@@ -6,10 +6,10 @@ use anyhow::{Result, ensure};
 use clap::Args;
 
 use super::target::{Target, with_session};
-use remora_bench::kv::measure::{Plan, Runner};
-use remora_bench::kv::parts::Parts;
-use remora_bench::kv::workload::{Chosen, choose, option};
-use remora_bench::{Report, Row};
+use crate::measure::parts::Parts;
+use crate::measure::runner::{Plan, Runner};
+use crate::measure::workload::{Chosen, choose, option};
+use crate::measure::{Report, Row};
 use remora_options::number::{natural, whole};
 use remora_service::kv::KvSession;
 

@@ -1,4 +1,4 @@
-//! `remora kv get|put|delete|load|exercise`.
+//! `remora kv get|put|delete|load|scan|dump|shell|bench`.
 
 use std::ffi::OsString;
 use std::io::Read as _;
@@ -10,17 +10,13 @@ use clap::{Args, Subcommand};
 
 use super::client_bench::{BenchArgs, run as measure};
 use super::dump::{Wanted, dump as list_pairs, load as load_json, scan as list_keys};
-use super::exercise::run as record;
 use super::load::load as load_lines;
 use super::shell::run as type_lines;
 use super::target::{LONGEST, Target, config, listing_config, with_session};
-use crate::escape::{KeyWords, shown};
-use remora_bench::command::transport::TransportName;
-use remora_bench::exercise::ExerciseArgs;
-use remora_options::number::{natural, whole};
+use remora_options::escape::{KeyWords, shown};
+use remora_options::number::natural;
 use remora_options::print;
 use remora_service::kv::KvSession;
-use remora_service::with_design;
 
 /// `remora kv`.
 #[derive(Subcommand)]
@@ -111,19 +107,6 @@ pub enum KvCommand {
         #[command(flatten)]
         bench: BenchArgs,
     },
-    /// Do random operations, and record them for a judge of linearizability.
-    #[command(
-        after_help = "Examples:\n  remora kv exercise --history one.jsonl\n  remora kv exercise --design prism --number 1 --keys 16 --seconds 60 --history two.jsonl\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/guides/key-value.md says how to judge it."
-    )]
-    Exercise {
-        #[command(flatten)]
-        target: Target,
-        #[command(flatten)]
-        exercise: ExerciseArgs,
-        /// Bytes of a value at most.
-        #[arg(long, default_value_t = 6000, value_parser = whole::<u32>(8..=1048576))]
-        value_len: u32,
-    },
 }
 
 /// Which keys, and how they are printed.
@@ -188,13 +171,6 @@ pub fn run(command: KvCommand) -> Result<()> {
         }
         KvCommand::Shell { target } => with_session!(target, listing_config(), type_lines()),
         KvCommand::Bench { target, bench } => measure(&target, &bench),
-        KvCommand::Exercise { target, exercise, value_len } => {
-            ensure!(
-                target.transport == TransportName::Rc,
-                "kv exercise goes over rc: leave --transport out, or use kv bench"
-            );
-            with_design!(target.design, record(&target, &exercise, value_len))
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use remora_store::load::{BOM, Pair};
 use serde::{Deserialize, Serialize};
 
 use super::load::{Stored, put};
-use crate::escape::escape;
+use remora_options::escape::escape;
 use remora_options::{output, print};
 use remora_service::kv::KvSession;
 

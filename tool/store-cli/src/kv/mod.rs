@@ -1,10 +1,9 @@
 //! `remora serve kv` and `remora kv`: the key-value designs over the NIC.
 
 mod client_bench;
-pub mod command;
+pub(crate) mod command;
 mod dump;
-mod exercise;
 mod load;
-pub mod serve;
+pub(crate) mod serve;
 mod shell;
-mod target;
+pub mod target;

@@ -19,10 +19,10 @@ use remora_store::ycsb::record::{self, Values};
 use file::Lines;
 
 use super::load::{Stored, store_all};
+use crate::conduct::Conduct;
+use crate::designs;
 use crate::rma::IdentityArgs;
-use remora_bench::command::conduct::Conduct;
-use remora_bench::command::designs;
-use remora_bench::command::transport::TransportName;
+use crate::transport::TransportName;
 use remora_options::device::PortArgs;
 use remora_options::number::{natural, size, whole};
 

@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
-use crate::escape::escape;
+use remora_options::escape::escape;
 use remora_options::print;
 use remora_service::kv::KvSession;
 

@@ -9,8 +9,8 @@ use remora_grants::{Certificate, Credential, Fingerprint, Pin, Token};
 use remora_store::kv::ClientConfig;
 
 use crate::advice::start_kv;
-use remora_bench::command::designs;
-use remora_bench::command::transport::TransportName;
+use crate::designs;
+use crate::transport::TransportName;
 use remora_options::device::PortArgs;
 use remora_service::kv::rma::{RmaServerAddress, RmaSession};
 use remora_service::kv::{Design, KvDesign, Session};
@@ -31,6 +31,7 @@ pub struct Target {
     #[command(flatten)]
     rma: RmaArgs,
     #[command(flatten)]
+    /// The port of the client's NIC.
     pub port: PortArgs,
 }
 
@@ -152,7 +153,7 @@ impl Target {
 macro_rules! with_session {
     ($target:expr, $config:expr, $function:ident($($argument:expr),*)) => {
         match ($target.transport, $target.design) {
-            (remora_bench::command::transport::TransportName::Rma, _) => {
+            ($crate::transport::TransportName::Rma, _) => {
                 $function(&mut $target.encrypted($config)?, $($argument),*)
             }
             (_, remora_service::kv::Design::Pilaf) => {

@@ -8,9 +8,9 @@ use remora_store::kv::{ClientConfig, Finished, Outcome, Refused};
 use remora_store::ycsb::record::{self, Values};
 
 use super::parts::{Part, Parts};
-use crate::testbed::Testbed;
-use crate::testbed::process::Process;
-use crate::typical;
+use super::testbed::Testbed;
+use super::testbed::process::Process;
+use super::typical;
 use remora_options::device::PortArgs;
 use remora_service::kv::{Design, Driver, KvDesign, KvSession, Session};
 use remora_store::PostPrism;
@@ -158,7 +158,7 @@ impl<S: KvSession> Runner<S> {
     /// Fails if the histogram cannot be created.
     pub fn time_each(&mut self) -> Result<()> {
         let started = vec![Instant::now(); self.book.window];
-        self.book.latencies = Some(Latencies { started, histogram: crate::histogram()? });
+        self.book.latencies = Some(Latencies { started, histogram: super::histogram()? });
         Ok(())
     }
 
@@ -202,7 +202,7 @@ impl<S: KvSession> Runner<S> {
         let p50 = typical(count, || drive.one(session))?;
         drive.finish(session)?;
         let round_trips = drive.round_trips as f64 / drive.ended as f64;
-        let mut histogram = crate::histogram()?;
+        let mut histogram = super::histogram()?;
         drive.parts.draw(count / 2);
         let mut before = Instant::now();
         for _ in 0..count / 2 {

@@ -9,8 +9,7 @@ use clap::Subcommand;
 use super::shell;
 use super::target::Target;
 use crate::advice::start_shard;
-use crate::escape::{KeyWords, escape, shown};
-use remora_bench::exercise::ExerciseArgs;
+use remora_options::escape::{KeyWords, escape, shown};
 use remora_options::number::natural;
 use remora_options::print;
 use remora_service::Error;
@@ -81,20 +80,10 @@ pub enum TxnCommand {
         #[command(flatten)]
         target: Target,
     },
-    /// Do random transactions, and record them for a judge of serializability.
-    #[command(
-        after_help = "Examples:\n  remora txn exercise --history one.jsonl --shards 127.0.0.1:7491,127.0.0.1:7492\n  remora txn exercise --history two.jsonl --number 1 --rate 60 --seconds 60 --members shards.toml\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/guides/key-value.md says how to judge it."
-    )]
-    Exercise {
-        #[command(flatten)]
-        target: Target,
-        #[command(flatten)]
-        exercise: ExerciseArgs,
-    },
 }
 
 /// Keys of a transaction that this client holds.
-const MAX_KEYS: u32 = 64;
+pub const MAX_KEYS: u32 = 64;
 
 /// `remora txn`.
 pub fn run(command: TxnCommand) -> Result<()> {
@@ -103,7 +92,6 @@ pub fn run(command: TxnCommand) -> Result<()> {
         TxnCommand::Put { target, words, pairs } => put(&target, &in_turn(&words, &pairs)?),
         TxnCommand::Delete { target, words, keys } => delete(&target, &all(&words, &keys)?),
         TxnCommand::Add { target, words, pairs, times } => add(&target, &in_turn(&words, &pairs)?, times),
-        TxnCommand::Exercise { target, exercise } => super::exercise::run(&target, &exercise, MAX_KEYS),
         TxnCommand::Shell { target } => shell::run(talk(&target)?),
     }
 }

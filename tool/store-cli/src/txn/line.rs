@@ -1,6 +1,6 @@
 //! A line of `remora txn shell`: what may stand in it.
 
-use crate::escape::{escape, unescape};
+use remora_options::escape::{escape, unescape};
 
 /// What a line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

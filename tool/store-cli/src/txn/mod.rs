@@ -5,10 +5,11 @@
 //! | `command.rs`, `shell.rs`, `line.rs` | what people and scripts use |
 //! | `serve.rs` | a shard |
 
-pub mod command;
-mod exercise;
+pub(crate) mod command;
 mod line;
-pub mod serve;
+pub(crate) mod serve;
 pub mod servers;
 mod shell;
-mod target;
+pub mod target;
+
+pub use command::MAX_KEYS;

@@ -6,8 +6,8 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use remora_store::txn::{Design, Limits};
 
-use remora_bench::command::conduct::Conduct;
-use remora_bench::command::designs;
+use crate::conduct::Conduct;
+use crate::designs;
 use remora_options::device::PortArgs;
 use remora_options::number::whole;
 use remora_service::server::{Program, Service};

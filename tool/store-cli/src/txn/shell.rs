@@ -8,8 +8,8 @@ use anyhow::{Result, bail};
 use remora_store::txn::Outcome;
 
 use super::line::{Line, VERBS, parse};
-use crate::escape::escape;
 use crate::lines;
+use remora_options::escape::escape;
 use remora_options::print;
 use remora_service::txn::{Client, Step, Unfinished, explain};
 

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::nicd::Lender;
-use crate::running::{Ended, Scratch, Server, command, finish, free_addresses, part_of, remora};
+use crate::running::{Ended, Lender, Scratch, Server, command, finish, free_addresses, part_of, remora};
 
 /// What a client sends to begin with, to whoever listens at the address that its words name.
 #[track_caller]

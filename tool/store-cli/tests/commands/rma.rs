@@ -5,9 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::counters::counters;
-use crate::nicd::Lender;
-use crate::running::{Ended, Scratch, command, finish, free_addresses, remora};
+use crate::running::{Ended, Lender, Scratch, command, counters, finish, free_addresses, remora};
 
 const ZEROS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -312,7 +310,7 @@ printf '%s' "$2" | tail -n +2 > typed
 /// Regression: the examples of `remora rma --help` named a fingerprint that does not exist.
 #[test]
 fn the_examples_of_each_help_work_when_typed() {
-    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_remora")).parent().expect("a folder");
+    let binary = std::path::Path::new(crate::running::binary()).parent().expect("a folder");
     for verb in ["serve", "read", "write", "rekey", "regions"] {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("page"), b"a page").expect("a file");
@@ -353,7 +351,7 @@ fn a_server_and_a_client_need_no_capability() {
         std::fs::write(folder.path().join("table"), b"read without any right").expect("a file");
         let inside = "ip link set lo up || exit 77; exec setpriv --bounding-set=-all --inh-caps=-all sh -c \"$3\" \"$0\" \"$1\" \"$2\"";
         let mut shell = Command::new("unshare");
-        shell.args(["--user", "--map-root-user", "--net", "sh", "-c", inside, env!("CARGO_BIN_EXE_remora")]);
+        shell.args(["--user", "--map-root-user", "--net", "sh", "-c", inside, crate::running::binary()]);
         shell.arg(address).arg(folder.path()).arg(UNPRIVILEGED).stdin(Stdio::null());
         let ended = finish(&mut shell);
         if ended.status == 77 || ended.err.contains("unshare") {

@@ -9,8 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::cache::Served;
-use crate::nicd::Lender;
-use crate::running::{Ended, Scratch, Server, command, finish, free_addresses, remora};
+use crate::running::{Ended, Lender, Scratch, Server, command, finish, free_addresses, remora};
 
 /// What people end servers with; each would end a process that does nothing about it.
 const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
@@ -143,7 +142,7 @@ fn a_daemon_takes_its_socket_away_whatever_signal_ends_it() {
 #[test]
 fn what_nohup_has_a_daemon_ignore_does_not_end_it() {
     let mut nohup = std::process::Command::new("sh");
-    let script = format!("trap '' HUP; exec {} \"$@\"", env!("CARGO_BIN_EXE_remora"));
+    let script = format!("trap '' HUP; exec {} \"$@\"", crate::running::binary());
     nohup.args(["-c", &script, "sh", "nicd", "--json", "--socket"]).stdin(Stdio::null());
     let mut lender = Lender::of(nohup, "nohup", &[]);
     lender.signal(Signal::HUP);

@@ -2,6 +2,7 @@
 //! with short files in place of cargo's output.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -84,7 +85,13 @@ fn uninstall_leaves_what_others_have_installed_and_nothing_of_its_own() {
     place.built("debug");
     place.write("prefix/lib/libremora.so.conf", "");
     place.write("prefix/include/remora/others.h", "");
+    place.write("target/debug/remora-store", "");
+    let program = place.0.join("target/debug/remora-store");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     place.installs(&[("REMORA_BUILT", "debug"), ("PREFIX", "prefix")]);
+    let programs: Vec<String> =
+        place.files("prefix").into_iter().filter(|file| file.starts_with("./libexec")).collect();
+    assert_eq!(programs, ["./libexec/remora/remora-store"], "those that are built");
     assert!(place.files("prefix").len() > 10, "{:?}", place.files("prefix"));
     assert!(place.install(&["uninstall"], &[("PREFIX", "prefix")]).status.success());
     assert_eq!(place.files("prefix"), ["./include/remora/others.h", "./lib/libremora.so.conf"]);

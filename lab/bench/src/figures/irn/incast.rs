@@ -9,7 +9,7 @@ use remora_scenario::units::Time;
 
 use super::trials::{self, Key};
 use super::{Figure, Length, row};
-use crate::plot::{Line, Plot};
+use remora_plot::{Line, Plot};
 
 const SENDERS: [u32; 5] = [10, 20, 30, 40, 50];
 const CONTROLS: [ControlName; 3] = [ControlName::None, ControlName::Timely, ControlName::Dcqcn];

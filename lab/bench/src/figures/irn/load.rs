@@ -9,8 +9,8 @@ use remora_scenario::scenario::ControlName;
 
 use super::trials::{self, Key, Trials};
 use super::{Figure, Length, row};
-use crate::bars::{Bars, Series};
-use crate::plot::Drawing;
+use remora_plot::Drawing;
+use remora_plot::bars::{Bars, Series};
 
 /// The gain of IRN over RoCE with PFC according to the paper: 6 to 83 %.
 const STATED_GAIN: (f64, f64) = (0.06, 0.83);

@@ -6,7 +6,7 @@ use remora_scenario::scenario::ControlName;
 use super::trials::Trials;
 use super::{Figure, Length, row};
 use crate::median;
-use crate::plot::{Line, Plot};
+use remora_plot::{Line, Plot};
 
 /// The percentiles of the messages, as fractions.
 const PARTS: [f64; 4] = [0.9, 0.95, 0.99, 0.999];

@@ -5,7 +5,7 @@ use remora_fabric::rma::path::{Path, chunk_ns};
 use remora_wire::rma::Class;
 
 use super::{Figure, Length, cipher, notes, row};
-use crate::plot::{Line, Plot};
+use remora_plot::{Line, Plot};
 
 const LONG: [u64; 6] = [0, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
 /// The time of 4 KB at 100 Gb/s, with which the paper explains its latency.

@@ -4,7 +4,7 @@ use remora_fabric::rma::path::Path;
 use remora_fabric::rma::rotation::{DRIVER_NS, GRANT_NS, RECONNECT_NS, Rotation, gap_ns, reconnect_gap_ns};
 
 use super::{Figure, Length, cipher, notes, row};
-use crate::plot::{Line, Mark, Plot};
+use remora_plot::{Line, Mark, Plot};
 
 /// The names of the cases, and the paper's values in microseconds.
 const WAYS: [(&str, Option<f64>); 4] = [

@@ -16,10 +16,10 @@ use remora_verbs::{
 };
 
 use super::{Args, Reads, Server, Store};
-use crate::redn::loading::Loading;
-use crate::redn::table::{Table, telling};
 use remora_options::device::{LOOPBACK, PortName};
 use remora_options::print;
+use remora_store_cli::chains::loading::Loading;
+use remora_store_cli::chains::table::{Table, telling};
 
 /// The maximum time of an answer.
 const LONG: Duration = Duration::from_secs(2);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::curves::{Curve, Curves, Stated};
-use crate::plot;
 use remora_options::output;
+use remora_plot as plot;
 
 /// The time slots in which GETs are counted.
 const SLOT: Duration = Duration::from_millis(50);

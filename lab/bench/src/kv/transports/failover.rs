@@ -6,12 +6,13 @@ use anyhow::{Result, ensure};
 use remora_service::kv::{FarmDesign, KvSession as _, Session};
 use remora_store::ycsb::record::{self, Values};
 
-use super::{Comparison, by_pairs, by_rma, start};
-use crate::command::transport::TransportName;
-use crate::kv::measure::{Plan, Server};
+use super::Comparison;
 use crate::testbed::Testbed;
 use crate::{Report, Row};
 use remora_options::device::PortArgs;
+use remora_store_cli::measure::runner::{Plan, Server};
+use remora_store_cli::measure::transports::{by_pairs, by_rma, start};
+use remora_store_cli::transport::TransportName;
 
 /// The duration of the load before the server is killed, and after GETs succeed anew.
 const LOAD: Duration = Duration::from_millis(500);

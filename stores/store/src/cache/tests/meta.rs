@@ -1,4 +1,4 @@
-//! The meta commands; `tool/cli/tests/commands/cache/meta.rs` compares them with memcached's.
+//! The meta commands; `tool/store-cli/tests/commands/cache/meta.rs` compares them with memcached's.
 
 use super::TestClient;
 

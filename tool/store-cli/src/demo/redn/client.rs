@@ -10,10 +10,10 @@ use remora_verbs::{CompletionKind, CompletionQueue, EMPTY, Status, WorkCompletio
 
 use super::PROGRAM;
 use super::table::{Table, key};
-use crate::kv::measure::{Figures, Plan};
-use crate::kv::parts::{Part, Parts};
-use crate::redn::way::Way;
-use crate::typical;
+use crate::chains::way::Way;
+use crate::measure::parts::{Part, Parts};
+use crate::measure::runner::{Figures, Plan};
+use crate::measure::typical;
 use remora_options::device::PortArgs;
 
 /// Time after which a GET counts as hung.
@@ -87,7 +87,7 @@ impl Client {
             self.one()?;
         }
         self.parts.draw(gets / 2);
-        let mut times = crate::histogram()?;
+        let mut times = crate::measure::histogram()?;
         for _ in 0..gets / 2 {
             let started = Instant::now();
             self.one()?;

@@ -8,8 +8,8 @@ mod table;
 use anyhow::Result;
 
 use super::Measured;
-use crate::kv::measure::{Plan, Server};
-use crate::testbed::Testbed;
+use crate::measure::runner::{Plan, Server};
+use crate::measure::testbed::Testbed;
 use client::Client;
 
 /// Name of the server's hidden subcommand.

@@ -8,9 +8,9 @@ use clap::Parser;
 use remora_verbs::{Access, EMPTY, Listener, QpOptions};
 
 use super::table::Table;
-use crate::command::conduct::Conduct;
-use crate::redn::loading::Loading;
-use crate::redn::table as redn;
+use crate::chains::loading::Loading;
+use crate::chains::table as redn;
+use crate::conduct::Conduct;
 use remora_options::device::PortArgs;
 use remora_options::print;
 

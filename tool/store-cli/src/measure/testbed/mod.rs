@@ -1,18 +1,12 @@
-//! The placement of the two sides of a benchmark: on the loopback interface, or in network namespaces with
+//! The placement of the two sides of a measurement: on the loopback interface, or in network namespaces with
 //! AF_XDP between them.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`veth`] | the namespaces and the interfaces between them |
-//! | [`process`] | a process that a benchmark starts, stops and ends |
-//! | [`pair`], [`protocol`], [`page`] | a peer process with NICs, and the commands of the bench |
-//! | [`local`] | two NICs of this process |
+//! | [`process`] | a process that a measurement starts, stops and ends |
 
-pub mod local;
-pub mod page;
-pub mod pair;
 pub mod process;
-pub mod protocol;
 pub mod veth;
 
 use std::ffi::OsStr;
@@ -21,9 +15,28 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use self::protocol::Network;
 use self::veth::{Side, Veth};
 use remora_options::device::{LOOPBACK, PortArgs, PortName};
+
+/// The network of a process.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// The network in which this program was started, for both processes.
+    Loopback,
+    /// A side of the veth pairs.
+    Veth(Side),
+}
+
+impl Network {
+    /// Returns the address of NICs with this port, and of their listeners.
+    pub fn address(self, port: PortName) -> IpAddr {
+        match (self, port) {
+            (Network::Loopback, _) => LOOPBACK,
+            (Network::Veth(side), PortName::Xdp) => side.nic(),
+            (Network::Veth(side), _) => side.kernel(),
+        }
+    }
+}
 
 /// A port, the cores of the two sides, and the network between them.
 pub struct Testbed {

@@ -10,8 +10,7 @@ use remora_verbs::{
 
 use super::Served;
 use crate::admission::{Silent, first_message};
-use crate::nicd::Lender;
-use crate::running::{Ended, remora};
+use crate::running::{Ended, Lender, remora};
 
 fn get(server: &Served, port: &str, key: &str) -> Ended {
     let chains = server.chains.as_deref().expect("it was started so");

@@ -32,7 +32,7 @@ fn bad_arguments_are_refused() {
 fn more_clients_than_descriptors_are_told_with_their_limit() {
     let mut shell = std::process::Command::new("sh");
     let serve = "ulimit -n 100; exec \"$0\" serve cache --listen 127.0.0.1:0 --clients 1000";
-    shell.args(["-c", serve, env!("CARGO_BIN_EXE_remora")]).stdin(Stdio::null());
+    shell.args(["-c", serve, crate::running::binary()]).stdin(Stdio::null());
     finish(&mut shell)
         .one_line("1000 clients take 1016 descriptors: raise `ulimit -Hn`, or serve --clients 84");
     // A soft limit is raised.
@@ -40,7 +40,7 @@ fn more_clients_than_descriptors_are_told_with_their_limit() {
     let serve = "ulimit -S -n 64; exec \"$0\" serve cache --listen \"$1\" --clients 1000";
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
-    shell.args(["-c", serve, env!("CARGO_BIN_EXE_remora"), &address]).stdin(Stdio::null());
+    shell.args(["-c", serve, crate::running::binary(), &address]).stdin(Stdio::null());
     finish(&mut shell).one_line("is taken");
 }
 

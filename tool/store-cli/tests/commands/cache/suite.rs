@@ -48,7 +48,7 @@ impl Checkout {
 
     fn run(&self, more: &[&str]) -> Ended {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/memcached-suite");
-        finish(Command::new(script).arg(&self.0).args(["--remora", env!("CARGO_BIN_EXE_remora")]).args(more))
+        finish(Command::new(script).arg(&self.0).args(["--remora", crate::running::binary()]).args(more))
     }
 }
 

@@ -14,8 +14,8 @@ use super::shop::{CALLS, CLIENTS, KEYS, VALUE, table};
 use super::{Server, Way};
 use crate::PortName;
 use crate::SHORTER;
-use crate::redn::table::{Table, late};
 use remora_options::device::LOOPBACK;
+use remora_store_cli::chains::table::{Table, late};
 
 /// The number of GETs of a round.
 const GETS: usize = 5000 / SHORTER as usize;

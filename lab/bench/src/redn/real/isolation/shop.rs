@@ -10,8 +10,8 @@ use remora_verbs::{
 
 use super::super::server::{Callers, Ends};
 use crate::PortName;
-use crate::redn::table::{Table, load, telling};
 use remora_options::device::LOOPBACK;
+use remora_store_cli::chains::table::{Table, load, telling};
 
 /// The number of keys of each client; no other client writes them.
 pub const KEYS: usize = 10_000;

@@ -11,7 +11,7 @@ use remora_verbs::{
 use super::tables::{BUCKETS, CALLS, LIST_AT, READS};
 use super::{BREAKS, Lookup};
 use crate::redn::real::server::Server;
-use crate::redn::way::Way;
+use remora_store_cli::chains::way::Way;
 
 /// The number of connections, and so of lookups in flight.
 const LANES: usize = 64;

@@ -10,8 +10,8 @@ use remora_verbs::{
 };
 
 use super::super::server::{Callers, Ends};
-use crate::redn::table::{load, telling};
 use crate::testbed::Testbed;
+use remora_store_cli::chains::table::{load, telling};
 
 /// The offsets of the table's buckets, of the list, and of the values after them.
 pub const BUCKETS: u64 = 1 << 12;

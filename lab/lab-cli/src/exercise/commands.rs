@@ -1,0 +1,98 @@
+//! `remora kv exercise`, `remora block exercise`, `remora txn exercise` and `remora cache exercise`.
+
+use anyhow::{Result, ensure};
+use clap::Subcommand;
+use remora_options::number::whole;
+use remora_service::with_design;
+use remora_store_cli::block::target::Target as BlockTarget;
+use remora_store_cli::kv::target::Target as KvTarget;
+use remora_store_cli::transport::TransportName;
+use remora_store_cli::txn::MAX_KEYS;
+use remora_store_cli::txn::target::Target as TxnTarget;
+
+use super::cache::CacheExerciseArgs;
+use super::kv::run as record;
+use super::{ExerciseArgs, block, cache, txn};
+
+/// `remora kv`.
+#[derive(Subcommand)]
+pub enum KvCommand {
+    /// Do random operations, and record them for a judge of linearizability.
+    #[command(
+        after_help = "Examples:\n  remora kv exercise --history one.jsonl\n  remora kv exercise --design prism --number 1 --keys 16 --seconds 60 --history two.jsonl\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/guides/key-value.md says how to judge it."
+    )]
+    Exercise {
+        #[command(flatten)]
+        target: KvTarget,
+        #[command(flatten)]
+        exercise: ExerciseArgs,
+        /// Bytes of a value at most.
+        #[arg(long, default_value_t = 6000, value_parser = whole::<u32>(8..=1048576))]
+        value_len: u32,
+    },
+}
+
+/// `remora block`.
+#[derive(Subcommand)]
+pub enum BlockCommand {
+    /// Do random operations, and record them for a judge of linearizability.
+    #[command(
+        after_help = "Examples:\n  remora block exercise --history one.jsonl --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483\n  remora block exercise --history two.jsonl --number 1 --keys 16 --seconds 60 --members replicas.toml\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/guides/blocks.md says how to judge it."
+    )]
+    Exercise {
+        #[command(flatten)]
+        target: BlockTarget,
+        #[command(flatten)]
+        exercise: ExerciseArgs,
+    },
+}
+
+/// `remora txn`.
+#[derive(Subcommand)]
+pub enum TxnCommand {
+    /// Do random transactions, and record them for a judge of serializability.
+    #[command(
+        after_help = "Examples:\n  remora txn exercise --history one.jsonl --shards 127.0.0.1:7491,127.0.0.1:7492\n  remora txn exercise --history two.jsonl --number 1 --rate 60 --seconds 60 --members shards.toml\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/guides/key-value.md says how to judge it."
+    )]
+    Exercise {
+        #[command(flatten)]
+        target: TxnTarget,
+        #[command(flatten)]
+        exercise: ExerciseArgs,
+    },
+}
+
+/// `remora cache`.
+#[derive(Subcommand)]
+pub enum CacheCommand {
+    /// Run random operations and record them for a linearizability checker.
+    Exercise(CacheExerciseArgs),
+}
+
+/// `remora kv exercise`.
+pub fn run_kv(command: KvCommand) -> Result<()> {
+    let KvCommand::Exercise { target, exercise, value_len } = command;
+    ensure!(
+        target.transport == TransportName::Rc,
+        "kv exercise goes over rc: leave --transport out, or use kv bench"
+    );
+    with_design!(target.design, record(&target, &exercise, value_len))
+}
+
+/// `remora block exercise`.
+pub fn run_block(command: &BlockCommand) -> Result<()> {
+    let BlockCommand::Exercise { target, exercise } = command;
+    block::run(target, exercise)
+}
+
+/// `remora txn exercise`.
+pub fn run_txn(command: &TxnCommand) -> Result<()> {
+    let TxnCommand::Exercise { target, exercise } = command;
+    txn::run(target, exercise, MAX_KEYS)
+}
+
+/// `remora cache exercise`.
+pub fn run_cache(command: &CacheCommand) -> Result<()> {
+    let CacheCommand::Exercise(args) = command;
+    cache::run(args)
+}
