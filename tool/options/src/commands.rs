@@ -12,7 +12,7 @@ use clap::{Arg, Command};
 /// A program that holds commands of `remora`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// What a verbs program needs: `run`, the broker, the daemon, and what observes them.
+    /// Commands for verbs programs: `run`, the broker, the daemon, and commands that observe them.
     Remora,
     /// The stores: their servers, their clients, and the demo.
     Store,
@@ -86,7 +86,7 @@ const GROUPS: [(&str, &[Entry]); 7] = [
             entry("cache", Program::Store, "Read from a cache by RDMA chains, without the server's CPU"),
             entry("block", Program::Store, "Read and write replicated blocks"),
             entry("txn", Program::Store, "Run transactions over the keys of several shards"),
-            entry("demo", Program::Store, "Measure one GET in seven designs, between two processes"),
+            entry("demo", Program::Store, "Measure one GET in every design, between two processes"),
         ],
     ),
     (
@@ -121,7 +121,7 @@ const GROUPS: [(&str, &[Entry]); 7] = [
 ];
 
 /// First line of the help of each `exercise` command.
-const EXERCISE: &str = "Run random operations and record them for a linearizability checker";
+const EXERCISE: &str = "Run random operations and record them for a consistency checker";
 
 /// Commands that another program holds than the group that they are in.
 const NESTED: [(&str, Entry); 4] = [

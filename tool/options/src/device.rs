@@ -1,4 +1,4 @@
-//! Opening the NIC of a command: which port, which address.
+//! Options that choose the NIC of a command, and the code that opens the NIC.
 
 use std::fs::{OpenOptions, read_to_string};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
@@ -10,19 +10,19 @@ use clap::{Args, ValueEnum};
 use remora_verbs::{Context, Device};
 use serde::{Deserialize, Serialize};
 
-/// Which port a NIC has.
+/// The kind of port that a NIC uses.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum PortName {
-    /// Shared memory between processes of this host.
+    /// Shared memory between the processes of this host.
     Shm,
-    /// UDP: anywhere.
+    /// UDP datagrams to any reachable host.
     Udp,
-    /// A network interface by AF_XDP.
+    /// Ethernet frames on a network interface, through AF_XDP.
     Xdp,
 }
 
 impl PortName {
-    /// Returns the name on the command line.
+    /// Returns the name of the port on the command line: `shm`, `udp` or `xdp`.
     pub fn name(self) -> &'static str {
         match self {
             PortName::Shm => "shm",
@@ -31,7 +31,8 @@ impl PortName {
         }
     }
 
-    /// A device of this kind, with this address where it has one, on this interface where it is bound to one.
+    /// Returns a device with this kind of port: UDP ports use `address`, XDP ports `address` and
+    /// `interface`, shared-memory ports neither. The device records its packets if [`CAPTURE`] is set.
     pub fn device_on(self, address: IpAddr, interface: &str) -> Result<Device> {
         captured(match self {
             PortName::Shm => Device::shm(),
@@ -41,25 +42,26 @@ impl PortName {
     }
 }
 
-/// The loopback address of this host.
+/// The IPv4 loopback address.
 pub const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// An IP address of this machine, as people write it: a link-local one with its interface, `fe80::1%eth0`.
+/// An IP address of this machine as given on the command line. A link-local address includes its interface:
+/// `fe80::1%eth0`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct OwnAddress {
-    /// The address; IPv4 in its own form.
+    /// The IP address. An IPv4-mapped IPv6 address is stored as IPv4.
     pub ip: IpAddr,
-    /// The number of the interface, or 0.
+    /// The interface index of a link-local address, otherwise 0.
     interface: u32,
 }
 
 impl OwnAddress {
-    /// Of this machine's loopback interface.
+    /// Returns the address of this machine's loopback interface.
     pub fn loopback() -> OwnAddress {
         remora_port::address::loopback().unwrap_or(LOOPBACK).into()
     }
 
-    /// Returns the address with a port.
+    /// Returns the socket address with this port number.
     pub fn at(self, port: u16) -> SocketAddr {
         match self.ip {
             IpAddr::V4(ip) => (ip, port).into(),
@@ -86,16 +88,16 @@ impl FromStr for OwnAddress {
         match (text, 0).to_socket_addrs().ok().and_then(|mut found| found.next()) {
             Some(SocketAddr::V6(v6)) => Ok(OwnAddress { ip: (*v6.ip()).into(), interface: v6.scope_id() }),
             _ if ip.parse::<std::net::Ipv6Addr>().is_ok() => Err(interface()),
-            _ => Err("not an IPv6 address before the interface".to_owned()),
+            _ => Err("the text before % is not an IPv6 address".to_owned()),
         }
     }
 }
 
-/// Environment variable by which `remora capture` makes every NIC record its packets. The value is a file; if
-/// it exists, the next free numbered name is used.
+/// The environment variable through which `remora capture` makes every NIC record its packets. The value is
+/// a file name; if the file exists, the next free numbered name is used.
 pub const CAPTURE: &str = "REMORA_CAPTURE";
 
-/// The device, recorded if the environment asks for that.
+/// Returns the device, which records its packets if [`CAPTURE`] is set.
 fn captured(device: Device) -> Result<Device> {
     Ok(match std::env::var_os(CAPTURE) {
         Some(path) => device.capture(claim(Path::new(&path))?),
@@ -103,10 +105,10 @@ fn captured(device: Device) -> Result<Device> {
     })
 }
 
-/// The variable of the bytes that a capture has at most.
+/// The environment variable with the maximum number of bytes per capture file.
 pub const CAPTURE_LIMIT: &str = "REMORA_CAPTURE_LIMIT";
 
-/// The limit of captures that the environment has.
+/// Returns the value of [`CAPTURE_LIMIT`], or `None` if it is unset or empty.
 fn limit() -> Result<Option<u64>> {
     let Some(text) = std::env::var_os(CAPTURE_LIMIT).filter(|text| !text.is_empty()) else { return Ok(None) };
     let text = text.to_string_lossy();
@@ -114,12 +116,14 @@ fn limit() -> Result<Option<u64>> {
     Ok(Some(bytes.map_err(|error| anyhow::anyhow!("{CAPTURE_LIMIT}={text}: {error}"))?))
 }
 
-/// Files of one `remora capture` at most.
+/// Maximum number of capture files with the same base name.
 const CAPTURES: u32 = 1000;
 
-/// Makes an empty file: of this name, or with a number, if other NICs record too.
+/// Creates an empty capture file and returns its path: `path` itself or, if other NICs record too, the next
+/// free numbered name.
 fn claim(path: &Path) -> Result<PathBuf> {
-    // A link leads to a pipe or device. One NIC takes it: packets of two would be no capture.
+    // A symbolic link leads to a pipe or a device. Only one NIC may write to it: interleaved packets of two
+    // NICs would not be a valid capture.
     let taken = taken(path);
     if std::fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink())
         && std::fs::rename(path, &taken).is_ok()
@@ -133,14 +137,14 @@ fn claim(path: &Path) -> Result<PathBuf> {
             Ok(_) => return Ok(free),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => {
-                return Err(error).with_context(|| format!("creating the capture {}", free.display()));
+                return Err(error).with_context(|| format!("creating the capture file {}", free.display()));
             }
         }
     }
-    anyhow::bail!("{CAPTURES} captures beside {} are enough: remove them", path.display())
+    anyhow::bail!("cannot create a capture beside {}: {CAPTURES} captures exist; remove some", path.display())
 }
 
-/// The name of a NIC's file: the first has this one.
+/// Returns the name of the capture file of the NIC with this number. NIC 1 uses `path` itself.
 pub fn numbered(path: &Path, number: u32) -> PathBuf {
     match (number, path.extension()) {
         (1, _) => path.to_owned(),
@@ -154,52 +158,54 @@ pub fn taken(path: &Path) -> PathBuf {
     path.with_extension("taken")
 }
 
-/// The port of a command.
+/// Options of a command that opens a NIC with a port.
 #[derive(Args, Clone, Debug)]
 pub struct PortArgs {
-    /// Port of the NIC: shm reaches processes of this host, udp anything, xdp (for root) the network of an
-    /// interface.
+    /// Port of the NIC: shm connects processes of this host, udp any hosts, xdp (as root) the hosts on the
+    /// network of an interface.
     #[arg(long, default_value = "shm")]
     pub port: PortName,
-    /// Own IP address of a udp port [default: the loopback interface's] or an xdp port [default: its
-    /// interface's first]; peers must reach it. A link-local one is said with its interface: fe80::1%eth0.
+    /// IP address of this NIC; its peers must be able to reach it. A link-local address names its interface:
+    /// fe80::1%eth0 [default: the loopback address for udp, the interface's first address for xdp].
     #[arg(long)]
     pub address: Option<OwnAddress>,
-    /// Network interface of an xdp port.
+    /// Network interface of an xdp port, for example eth0.
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
-    /// Record everything that passes the port in this pcapng file.
+    /// Record all packets of the NIC in this pcapng file [default: no recording].
     #[arg(long, value_name = "FILE")]
     pub capture: Option<PathBuf>,
-    /// Bytes of that file at most, with k, m or g for multiples of 1024; frames beyond are counted [default:
-    /// that of REMORA_CAPTURE_LIMIT, or 1g].
+    /// Maximum size of the capture file in bytes, or with suffix k, m or g (multiples of 1024). Later
+    /// frames are counted and not recorded [default: the value of REMORA_CAPTURE_LIMIT, or 1g].
     #[arg(long, value_name = "SIZE", requires = "capture", value_parser = remora_host::parse_bytes)]
     pub capture_limit: Option<u64>,
-    /// Lose, double, delay, reorder or break frames by the rules of this TOML file.
+    /// Drop, duplicate, delay, reorder or corrupt frames by the rules in this TOML file [default: none].
     #[arg(long, value_name = "RULES")]
     pub fault: Option<PathBuf>,
 }
 
-/// A NIC of one's own, or a daemon's.
+/// Options of a command that opens a NIC or uses the NIC of a daemon.
 #[derive(Args, Clone, Debug)]
 pub struct LentArgs {
     #[command(flatten)]
-    /// The port of a NIC that is not a daemon's.
+    /// Port of a NIC that this process opens itself.
     pub port: PortArgs,
-    /// Use the NIC of the daemon that listens at this socket (`remora nicd`), whose port it is then.
+    /// Use the NIC and the port of the daemon (`remora nicd`) that listens at this socket [default: open a
+    /// NIC in this process].
     #[arg(long, value_name = "PATH", conflicts_with_all = ["port", "address", "interface", "capture", "fault"])]
     pub nicd: Option<PathBuf>,
 }
 
 impl LentArgs {
-    /// Returns the daemon's default socket path, in a folder that only this user may write.
+    /// Returns the default socket path of the daemon: a file in `$XDG_RUNTIME_DIR`, or in `/run/user/UID`
+    /// if the variable is unset.
     pub fn default_socket() -> PathBuf {
         let folder = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let own = || PathBuf::from(format!("/run/user/{}", rustix::process::geteuid().as_raw()));
         folder.unwrap_or_else(own).join("remora-nicd.sock")
     }
 
-    /// Opens the NIC or, with `--nicd`, attaches to the daemon's.
+    /// Opens a NIC or, with `--nicd`, attaches to the NIC of the daemon.
     pub fn open(&self) -> Result<Context> {
         match &self.nicd {
             None => self.port.open(),
@@ -209,7 +215,7 @@ impl LentArgs {
 }
 
 impl PortArgs {
-    /// Returns the options of a port on the loopback address without any shaping or recording.
+    /// Returns the options of a port with default address and without capture or fault rules.
     pub fn plain(port: PortName) -> PortArgs {
         PortArgs { port, address: None, interface: None, capture: None, capture_limit: None, fault: None }
     }
@@ -230,7 +236,7 @@ impl PortArgs {
         })
     }
 
-    /// Returns the device with the options applied.
+    /// Returns the device, not yet opened, with all options applied.
     pub fn device(&self) -> Result<Device> {
         let mut device = self.bare()?;
         device = match &self.capture {
@@ -252,7 +258,7 @@ impl PortArgs {
         Ok(device)
     }
 
-    /// Opens the NIC.
+    /// Opens the NIC with all options applied.
     pub fn open(&self) -> Result<Context> {
         self.device()?.open().with_context(|| format!("opening a NIC with port {}", self.port.name()))
     }

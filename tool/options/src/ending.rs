@@ -1,5 +1,5 @@
-//! How a command ends that runs until it is told to: the signals that tell it, in one place. A server that
-//! ends by them cleans up behind itself: its socket goes, its capture is whole.
+//! The signals that end a long-running command: SIGINT, SIGTERM and SIGHUP. A server that ends because of
+//! one removes its socket and completes its capture file.
 
 use std::os::unix::net::UnixStream;
 use std::process::{Command, ExitStatus};
@@ -16,16 +16,16 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
 
-/// Ctrl-C, `kill`, and a terminal that is closed.
+/// Signals of Ctrl-C, of `kill`, and of a closed terminal.
 const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// The signals that end a server. One that whoever started it has it ignore stays ignored: SIGHUP under
-/// `nohup`, SIGINT in the background of a script.
+/// Returns the signals that end a server. A signal that this process inherited as ignored stays ignored:
+/// SIGHUP under `nohup`, SIGINT in the background of a script.
 ///
 /// # Errors
 /// Fails if /proc is not mounted.
 pub fn signals() -> Result<Vec<i32>> {
-    let status = std::fs::read_to_string("/proc/self/status").context("reading which signals are ignored")?;
+    let status = std::fs::read_to_string("/proc/self/status").context("reading the ignored signals")?;
     Ok(ENDING.into_iter().filter(|signal| ignored(&status) >> (signal - 1) & 1 == 0).collect())
 }
 
@@ -34,51 +34,55 @@ pub fn signals() -> Result<Vec<i32>> {
 /// # Errors
 /// Fails if the system refuses.
 pub fn end_with_parent() -> Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL)).context("asking to end with the parent process")
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .context("requesting SIGKILL at the end of the parent process")
 }
 
-/// The signals that a process ignores, a bit each from signal 1 on.
+/// Returns the mask of ignored signals from the text of `/proc/PID/status`. Bit `n - 1` stands for signal
+/// `n`.
 fn ignored(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Becomes true with the first of them. The second one ends the process at once: what cleans up may hang,
-/// too.
+/// Returns a flag that becomes true with the first ending signal. The second signal ends the process at
+/// once, since an orderly shutdown may hang.
 ///
 /// # Errors
-/// The system refuses.
+/// Fails if /proc is not mounted or a signal handler cannot be installed.
 pub fn flag() -> Result<Arc<AtomicBool>> {
     let told = Arc::new(AtomicBool::new(false));
     for signal in signals()? {
         flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&told))
             .and_then(|_| flag::register(signal, Arc::clone(&told)))
-            .context("waiting for signals")?;
+            .context("installing signal handlers")?;
     }
     Ok(told)
 }
 
-/// Becomes readable with the first of them: for servers that sleep until a descriptor is readable.
+/// Returns a stream that becomes readable with the first ending signal, for servers that sleep in poll or
+/// epoll.
 ///
 /// # Errors
-/// The system refuses.
+/// Fails if /proc is not mounted or a signal handler cannot be installed.
 pub fn readable() -> Result<UnixStream> {
-    let (reader, writer) = UnixStream::pair().context("waiting for signals")?;
-    reader.set_nonblocking(true).context("waiting for signals")?;
+    let (reader, writer) = UnixStream::pair().context("installing signal handlers")?;
+    reader.set_nonblocking(true).context("installing signal handlers")?;
     for signal in signals()? {
-        let writer = writer.try_clone().context("waiting for signals")?;
-        low_level::pipe::register(signal, writer).context("waiting for signals")?;
+        let writer = writer.try_clone().context("installing signal handlers")?;
+        low_level::pipe::register(signal, writer).context("installing signal handlers")?;
     }
     Ok(reader)
 }
 
-/// Runs a command to its end. A signal that would end this process ends the command, which this process
-/// outlives. The Ctrl-C of a terminal goes to both; all others are passed on.
+/// Runs a command and returns its exit status. Signals that would end this process are passed on to the
+/// command, and this process continues until the command has ended. Ctrl-C in a terminal reaches both
+/// processes and is not passed on.
 ///
 /// # Errors
-/// The command cannot be run, or the system refuses.
+/// Fails if the command cannot be started, or a signal handler or thread cannot be created.
 pub fn pass_on(command: &mut Command) -> Result<ExitStatus> {
-    let mut signals = Signals::new(signals()?).context("waiting for signals")?;
+    let mut signals = Signals::new(signals()?).context("installing signal handlers")?;
     let handle = signals.handle();
     let mut child = command.spawn()?;
     let id = Pid::from_child(&child);
@@ -89,12 +93,13 @@ pub fn pass_on(command: &mut Command) -> Result<ExitStatus> {
         }
     };
     let passing =
-        thread::Builder::new().name("signals".into()).spawn(pass).context("a thread for signals")?;
-    // Left to be waited for again: until then its number is nobody else's.
+        thread::Builder::new().name("signals".into()).spawn(pass).context("starting the signal thread")?;
+    // WNOWAIT keeps the ended child a zombie until the signal thread has ended. Its process id is therefore
+    // not reused for another process, which would receive the signal.
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while let Err(Errno::INTR) = waitid(WaitId::Pid(id), ended) {}
     handle.close();
-    passing.join().map_err(|_| anyhow!("the thread for signals panicked"))?;
+    passing.join().map_err(|_| anyhow!("the signal thread panicked"))?;
     Ok(child.wait()?)
 }
 
@@ -107,7 +112,7 @@ mod tests {
         let status = "Name:\tremora\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n";
         assert_eq!(ignored(status), 0x1001);
         assert_eq!(ignored("Name:\tremora\n"), 0);
-        // The tests' own process ignores SIGPIPE at least, as every Rust program does.
+        // The process of this test ignores SIGPIPE, as every Rust program does.
         let own = std::fs::read_to_string("/proc/self/status").unwrap();
         assert_eq!(ignored(&own) >> 12 & 1, 1);
     }

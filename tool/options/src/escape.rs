@@ -1,11 +1,10 @@
-//! How bytes are written that would break a line or are no text: values that are shown, and keys that a
-//! person names.
+//! Escapes in texts for a terminal or a line: printed values and keys, and keys on the command line.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Bytes as a line shows them: a backslash twice, control characters as `\n`, `\t` or `\x1f`, and bytes that
-/// are no UTF-8 as `\xff`.
+/// Returns the bytes in a form that fits on one line of text: backslashes are doubled, control characters
+/// become `\n`, `\t` or `\x1f`, and bytes that are not UTF-8 become `\xff`.
 pub fn escape(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -16,7 +15,7 @@ pub fn escape(bytes: &[u8]) -> Vec<u8> {
                 '\\' => out.extend(b"\\\\"),
                 '\n' => out.extend(b"\\n"),
                 '\t' => out.extend(b"\\t"),
-                // U+0080 to U+009F as well: terminals obey U+009B as they do ESC [.
+                // This includes U+0080 to U+009F: terminals treat U+009B as ESC [.
                 _ if character.is_control() => {
                     bytes.iter().for_each(|byte| out.extend(format!("\\x{byte:02x}").bytes()));
                 }
@@ -28,10 +27,10 @@ pub fn escape(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The bytes of [`escape`]; `\s` is a space.
+/// Reverses [`escape`]. In addition, `\s` stands for a space.
 ///
 /// # Errors
-/// Something else stands behind a backslash.
+/// Returns a message if a backslash is followed by anything else.
 pub fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
     while let [byte, after @ ..] = rest {
@@ -49,11 +48,11 @@ pub fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
                 let digits = [*high, *low];
                 let digits =
                     std::str::from_utf8(&digits).ok().and_then(|text| u8::from_str_radix(text, 16).ok());
-                (digits.ok_or("\\x wants two hexadecimal digits: \\x1f")?, 3)
+                (digits.ok_or("\\x needs two hexadecimal digits, as in \\x1f")?, 3)
             }
             _ => {
                 return Err(
-                    "behind a \\ stands \\, n, t, s (a space) or x1f: a backslash is written \\\\".to_owned()
+                    "unknown escape: use \\\\ for a backslash, \\n, \\t, \\s (space) or \\x1f".to_owned()
                 );
             }
         };
@@ -63,20 +62,20 @@ pub fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// A key as a person names it on the command line.
+/// Options for keys on the command line.
 #[derive(clap::Args, Clone, Debug)]
 pub struct KeyWords {
-    /// Keys are written with escapes, as they are shown: \xff is a byte, \s a space, \n a line feed, \t a
-    /// tab, \\ a backslash.
+    /// Read escapes in keys, as they are printed: \xff is a byte, \s a space, \n a line feed, \t a tab, \\
+    /// a backslash [default: keys are taken literally].
     #[arg(long)]
     pub escaped: bool,
 }
 
 impl KeyWords {
-    /// The bytes of a key.
+    /// Returns the bytes of a key.
     ///
     /// # Errors
-    /// Its escapes are none.
+    /// Fails if `--escaped` is set and the key contains an invalid escape.
     pub fn bytes(&self, word: &OsStr) -> anyhow::Result<Vec<u8>> {
         if !self.escaped {
             return Ok(word.as_bytes().to_vec());
@@ -85,7 +84,7 @@ impl KeyWords {
     }
 }
 
-/// A key as a message shows it.
+/// Returns a key in a printable form for messages.
 pub fn shown(key: &[u8]) -> String {
     String::from_utf8_lossy(&escape(key)).into_owned()
 }

@@ -1,5 +1,5 @@
-//! The options that Remora's programs share, and what they do alike: the NIC's port, numbers, files, tables,
-//! signals.
+//! The command-line options and the helpers that all of Remora's programs share: the NIC's port, numbers,
+//! output files, tables and signals.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Logs: on standard error, in colours where a person reads them, and never without end.
+//! Logging to standard error: coloured on a terminal, and with a limit on repeated warnings.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::format::{Format, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Begins to log.
+/// Installs the global log subscriber. The level comes from `RUST_LOG` and is `warn` by default.
 pub fn begin() {
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()))
@@ -22,13 +22,12 @@ pub fn begin() {
         .init();
 }
 
-/// A terminal shows colours; a file or pipe gets text alone, and so does whoever sets NO_COLOR
-/// (<https://no-color.org>).
+/// Returns whether logs are coloured: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
 fn coloured() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty())
 }
 
-/// Lets a warning that repeats through now and then, each place in the code for itself.
+/// An event format that limits repeated warnings, separately for each place in the code.
 struct Limited {
     inner: Format,
     limits: Mutex<BTreeMap<&'static str, LogLimit>>,
@@ -39,9 +38,10 @@ impl Limited {
         Limited { inner: Format::default().with_ansi(is_coloured), limits: Mutex::default() }
     }
 
-    /// Is it due? Then, how many like it were left out.
+    /// Returns the number of similar warnings that were left out, or `None` if this event must be left out
+    /// as well.
     fn due(&self, event: &Event<'_>) -> Option<u64> {
-        // Who asks for more than warnings wants all of it.
+        // A log level above warnings was requested explicitly, so nothing is left out.
         if *event.metadata().level() > Level::WARN {
             return Some(0);
         }

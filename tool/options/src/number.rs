@@ -1,12 +1,12 @@
-//! Numbers on the command line. What is wrong with one, Rust says in words such as "invalid digit found in
-//! string"; these parsers say what to give instead.
+//! Parsers of numbers on the command line. Their errors say which number to give, unlike those of the
+//! standard library ("invalid digit found in string").
 
 use std::fmt::Display;
 use std::num::{IntErrorKind, ParseIntError};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// A parser of whole numbers from `range`.
+/// Returns a parser of whole numbers in `range`.
 pub fn whole<T>(
     range: RangeInclusive<T>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
@@ -19,7 +19,7 @@ where
     }
 }
 
-/// A whole number of any size that its type has.
+/// Parses a whole number of any value that `T` can hold.
 ///
 /// # Errors
 /// Returns a message if the text is not a whole number or the number is too large.
@@ -30,7 +30,7 @@ pub fn natural<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, String>
     })
 }
 
-/// A parser of seconds from `range`, with a fraction or without.
+/// Returns a parser of seconds in `range`; fractions are allowed.
 pub fn seconds(
     range: RangeInclusive<f64>,
 ) -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
@@ -40,13 +40,16 @@ pub fn seconds(
     }
 }
 
-/// A number of bytes or items: `4096`, `64k`, `64m`, `1g`.
+/// Parses a number of bytes or items above 0: `4096`, `64k`, `64m`, `1g`, where the suffixes are multiples
+/// of 1024.
 ///
 /// # Errors
 /// Returns a message if the text is not a size.
 pub fn size(text: &str) -> Result<usize, String> {
     let bytes = remora_host::parse_bytes(text).ok().and_then(|bytes| usize::try_from(bytes).ok());
-    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "a number above 0, with k, m or g behind it".to_owned())
+    bytes
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "give a size above 0, such as 4096, 64k, 64m or 1g".to_owned())
 }
 
 #[cfg(test)]

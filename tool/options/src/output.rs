@@ -1,5 +1,4 @@
-//! Files that a command writes. One that is there stays as it was until the command has something to put in
-//! its place.
+//! Files that a command writes. An existing file is replaced only when the new content is complete.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write as _};
@@ -8,14 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use tempfile::{Builder, NamedTempFile};
 
-/// A file that will be written: what its name leads to by now.
+/// A file that a command will write, with all symbolic links followed.
 #[derive(Clone, Debug)]
 pub struct Output {
     /// Path as given on the command line.
     name: PathBuf,
     /// Path after following all links.
     path: PathBuf,
-    /// None: there is none yet.
+    /// Metadata of the existing file, or `None` if there is none.
     old: Option<Metadata>,
 }
 
@@ -23,10 +22,10 @@ pub struct Output {
 const LINKS: usize = 40;
 
 impl Output {
-    /// Looks at what is there, and changes nothing.
+    /// Resolves the name and checks that it can be written. Changes nothing.
     ///
     /// # Errors
-    /// No file of this name can be written; in words.
+    /// Fails if the name is a folder, its folder does not exist, or its metadata cannot be read.
     pub fn find(name: &Path) -> Result<Output> {
         let mut path = name.to_owned();
         for _ in 0..LINKS {
@@ -52,17 +51,18 @@ impl Output {
         &self.path
     }
 
-    /// The folder of that.
+    /// Returns the folder of the file after following links.
     pub fn folder(&self) -> &Path {
         folder_of(&self.path)
     }
 
-    /// Returns whether the output is a pipe, a device or a socket, which is written to and never replaced.
+    /// Returns whether the output is a pipe, a device or a socket. A stream is written to and never
+    /// replaced.
     pub fn is_stream(&self) -> bool {
         self.old.as_ref().is_some_and(|old| !old.is_file())
     }
 
-    /// Writes the bytes: a file is replaced as a whole, a stream receives them.
+    /// Writes the bytes: replaces a regular file as a whole, or writes to a stream.
     ///
     /// # Errors
     /// Fails if the system cannot write the output.
@@ -79,10 +79,10 @@ impl Output {
         self.take(new)
     }
 
-    /// Takes what a file holds, which goes.
+    /// Moves the content of `file` to this output. `file` no longer exists afterwards.
     ///
     /// # Errors
-    /// The system's.
+    /// Fails if the system cannot write the output.
     pub fn take_file(&self, file: &Path) -> Result<()> {
         let taken = if self.is_stream() {
             let copy = || -> io::Result<()> {
@@ -126,7 +126,7 @@ fn mask() -> u32 {
     line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0o022)
 }
 
-/// The folder that a file is in.
+/// Returns the folder of a path.
 fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -134,7 +134,7 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Writes a file: replaces a regular file as a whole, and writes to a pipe or device.
+/// Writes the bytes to a path: replaces a regular file as a whole, or writes to a pipe or device.
 ///
 /// # Errors
 /// Fails if the system cannot write the file.
@@ -142,19 +142,20 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     Output::find(path)?.write(bytes)
 }
 
-/// Makes a folder for what a command writes.
+/// Creates a folder, and its parents, for the output of a command.
 ///
 /// # Errors
-/// The system's.
+/// Fails if the folder cannot be created.
 pub fn folder(path: &Path) -> Result<()> {
-    fs::create_dir_all(path).with_context(|| format!("making the folder {}", path.display()))
+    fs::create_dir_all(path).with_context(|| format!("creating the folder {}", path.display()))
 }
 
 /// Default folder for plots and pages. Git ignores it; the figures that the repository keeps change only with
 /// `--report report`.
 pub const REPORT: &str = "report/latest";
 
-/// Opens standard input for `-`, otherwise the file. Also returns the name of the input for error messages.
+/// Opens standard input for `-`, otherwise the file. Also returns the name of the input for error messages,
+/// and its length in bytes (0 for standard input).
 ///
 /// # Errors
 /// Fails if the file cannot be opened.

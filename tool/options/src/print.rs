@@ -1,20 +1,20 @@
-//! Standard output. Who reads it may have seen enough and leave, as `head` does: the command ends then,
-//! without a word and with the status of a program that a closed pipe has ended.
+//! Writes to standard output. If the reader closes the pipe, as `head` does, the command ends silently with
+//! the exit status of a program that SIGPIPE has ended.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write as _};
 use std::process::exit;
 
-/// 128 and the number of SIGPIPE.
+/// Exit status of a program that SIGPIPE (13) has ended: 128 + 13.
 const UNREAD: i32 = 141;
 
-/// Prints a line to standard output.
+/// Prints a text and a line feed to standard output.
 pub fn line(text: impl Display) {
     bytes(format!("{text}\n").as_bytes());
 }
 
-/// Returns a text of another process or host in a form that is safe on a terminal. Control characters, which
-/// could move the cursor or set a title, are written as `\x1b`.
+/// Returns a text of another process or host in a form that is safe on a terminal. Control characters,
+/// which could move the cursor or set a title, are written as hexadecimal escapes such as `\x1b`.
 pub fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -26,14 +26,14 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-/// Prints these bytes at once.
+/// Writes the bytes to standard output and flushes it.
 pub fn bytes(bytes: &[u8]) {
     let mut out = std::io::stdout().lock();
     let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) else { return };
     if error.kind() == ErrorKind::BrokenPipe {
         exit(UNREAD);
     }
-    eprintln!("error: what is to be said cannot be printed: {error}");
+    eprintln!("error: cannot write to standard output: {error}");
     exit(1);
 }
 

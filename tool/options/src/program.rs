@@ -61,7 +61,7 @@ fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Where that is refused the old one stays, and is named when it is reached.
+    // If this fails the old limit stays, and an error names it when it is reached.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
@@ -69,6 +69,6 @@ fn raise_file_limit() {
 /// silently. A handler does that instead of SIG_IGN, which programs started by this command would inherit.
 fn survive_file_size_limit() {
     let seen = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    // Where that is refused the signal ends the process, as it did.
+    // If this fails the signal ends the process, as by default.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, seen);
 }

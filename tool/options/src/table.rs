@@ -2,8 +2,8 @@
 
 use super::print;
 
-/// A table with columns as wide as they need to be. Cells may hold texts of other processes: control
-/// characters are escaped.
+/// Prints a table. Each column is as wide as its widest cell. Control characters are escaped, since cells
+/// may hold texts of other processes.
 pub fn print_table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) {
     let rows: Vec<[String; N]> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
     let rows: Vec<[String; N]> = rows.into_iter().map(|row| row.map(|cell| print::shown(&cell))).collect();
